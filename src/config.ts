@@ -1,0 +1,172 @@
+// The environment as one checked object. Every fault is reported at once, by name and remedy; nothing is guessed.
+import { existsSync, readFileSync } from 'node:fs';
+import { isAbsolute, resolve } from 'node:path';
+import { parseEnv } from 'node:util';
+import { z } from 'zod';
+import { parseCursor } from './wire/cursor.ts';
+
+export type Env = Record<string, string | undefined>;
+
+/** Carries every fault; its message is what a person reads. */
+export class ConfigError extends Error {
+  readonly faults: string[];
+  constructor(faults: string[]) {
+    super(`configuration: ${faults.length === 1 ? 'one fault' : `${faults.length} faults`}\n  ${faults.join('\n  ')}`);
+    this.name = 'ConfigError';
+    this.faults = faults;
+  }
+}
+
+/** Variables that may lie in a file instead, named by `<NAME>_FILE`; re-read on SIGHUP. */
+const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'] as const;
+
+const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
+
+const whole = (least: number, most: number, otherwise: number) =>
+  z
+    .string()
+    .default(String(otherwise))
+    .transform(Number)
+    .refine((n) => Number.isInteger(n) && n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
+
+const url = (remedy: string) =>
+  z.string().refine((text) => /^https?:$/.test(URL.parse(text)?.protocol ?? ''), `must be an http(s) address, ${remedy}`);
+
+const choice = <const Names extends [string, ...string[]]>(names: Names, otherwise: Names[number]) =>
+  z.enum(names, `must be one of ${names.join(', ')}`).default(otherwise);
+
+const token = z.string().min(16, 'must have 16 characters or more: try openssl rand -hex 32');
+
+const secretList = z
+  .string('is required: the whsec_… that the service showed when the webhook was registered')
+  .transform((text) => text.split(',').map((secret) => secret.trim()))
+  .refine(
+    (secrets) => secrets.every((secret) => /^whsec_[\x21-\x7e]{16,}$/.test(secret)),
+    'must be one or more whsec_… with at least 16 characters behind the prefix, comma-separated',
+  );
+
+const schema = z
+  .object({
+    WEBHOOK_SECRET: secretList,
+    PORT: whole(0, 65_535, 3000),
+    HOST: z.string().default('0.0.0.0'),
+    WEBHOOK_PATH: z
+      .string()
+      .regex(/^\/[\w\-./~]*$/, 'must begin with / and hold letters, digits and -._~/ only')
+      .refine((path) => path !== '/livez' && path !== '/readyz', 'is taken by a probe: choose another')
+      .default('/webhooks'),
+    PUBLIC_URL: url('like https://hooks.example.com/webhooks').optional(),
+    WEBHOOK_HEADER_PREFIX: z
+      .string()
+      .regex(/^[A-Za-z0-9-]+-$/, 'must be the beginning of the header names, like X-Svc-')
+      .default('X-Svc-'),
+    TIMESTAMP_TOLERANCE_SECONDS: whole(1, 86_400, 300),
+    BODY_LIMIT_BYTES: whole(1_024, 2 ** 30, 12_582_912),
+    DATABASE_URL: z
+      .string()
+      .regex(/^sqlite:./, 'must be sqlite:<path of the file>, like sqlite:data/events.db')
+      .default('sqlite:data/events.db'),
+    API_BASE_URL: url("the service's, ending in /v1").optional(),
+    API_KEY: z.string().regex(/^[\x21-\x7e]+$/, 'must be one word').optional(),
+    REPLAY_FROM: z
+      .string()
+      .refine(
+        (text) => text === 'first-webhook' || text === 'start' || parseCursor(text) !== undefined,
+        'must be first-webhook, start, or a cursor (digits)',
+      )
+      .default('first-webhook'),
+    EVENT_TYPES: z.string().default('*').transform((text) => text.split(',').map((type) => type.trim())),
+    RECONCILE_INTERVAL_SECONDS: whole(1, 86_400, 60),
+    RECONCILE_OVERLAP_SECONDS: whole(0, 86_400, 300),
+    RECONCILE_CALLS_PER_MINUTE: whole(1, 120, 20),
+    ORDER_WINDOW_MS: whole(0, 3_600_000, 250),
+    HANDLERS_DIR: z.string().default('src/handlers'),
+    RUN_CONCURRENCY: whole(1, 1_024, 32),
+    PAID_OPERATIONS: choice(['refuse', 'allow'], 'refuse'),
+    RETENTION_DAYS: whole(1, 36_500, 30),
+    PAYLOAD_RETENTION_DAYS: whole(1, 36_500, 30),
+    OPS_PORT: whole(0, 65_535, 3001),
+    OPS_HOST: z.string().default('127.0.0.1'),
+    OPS_TOKEN: token.optional(),
+    OPS_READ_TOKEN: token.optional(),
+    OPS_ORIGIN: url("the page's address behind its proxy").optional(),
+    ALERT_URL: url('that takes a JSON POST').optional(),
+    LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
+    LOG_FORMAT: choice(['json', 'pretty'], 'json'),
+  })
+  .superRefine((env, context) => {
+    const fault = (path: string, message: string): void => context.addIssue({ code: 'custom', path: [path], message });
+    if (env.API_KEY && !env.API_BASE_URL) fault('API_BASE_URL', 'is required with API_KEY: together they fetch what webhooks missed');
+    if (env.API_BASE_URL && !env.API_KEY) fault('API_KEY', 'is required with API_BASE_URL: together they fetch what webhooks missed');
+    if (!LOOPBACK.has(env.OPS_HOST) && !env.OPS_TOKEN) {
+      fault('OPS_TOKEN', `is required with OPS_HOST=${env.OPS_HOST}: only a loopback address may do without`);
+    }
+    if (env.PAYLOAD_RETENTION_DAYS > env.RETENTION_DAYS) {
+      fault('PAYLOAD_RETENTION_DAYS', `must not be above RETENTION_DAYS (${env.RETENTION_DAYS}): rows go with their bodies`);
+    }
+    if (env.PORT !== 0 && env.PORT === env.OPS_PORT) fault('OPS_PORT', 'must differ from PORT');
+  });
+
+export type Config = z.infer<typeof schema> & {
+  /** The path that DATABASE_URL names, absolute. */
+  storePath: string;
+  handlersDir: string;
+};
+
+/** The environment with `.env` behind it: what is set wins over what the file says, and empty counts as unset. */
+export function readEnv(env: Env = process.env, folder = process.cwd()): Env {
+  const path = resolve(folder, '.env');
+  const all: Env = { ...(existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {}), ...env };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value.trim() !== ''));
+}
+
+/**
+ * Throws ConfigError with every fault. With `only`, the others' faults do not matter: the command line needs the store,
+ * not the secret.
+ */
+export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {}): Config {
+  const { values, faults } = readSecretFiles(env);
+  const parsed = schema.safeParse(values);
+  if (!parsed.success) {
+    for (const issue of parsed.error.issues) faults.push(`${issue.path.join('.')} ${wordingOf(issue.message)}`);
+  }
+  const own = only ? faults.filter((fault) => only.some((name) => fault.startsWith(`${name} `))) : faults;
+  if (own.length > 0) throw new ConfigError(own);
+  // Faults that do not matter are of variables that fall back to their defaults.
+  const config = parsed.data ?? schema.parse({ ...pick(values, only ?? []), WEBHOOK_SECRET: 'whsec_0000000000000000' });
+  return {
+    ...config,
+    storePath: pathOf(config.DATABASE_URL.slice('sqlite:'.length)),
+    handlersDir: pathOf(config.HANDLERS_DIR),
+  };
+}
+
+function readSecretFiles(env: Env): { values: Env; faults: string[] } {
+  const values = { ...env };
+  const faults: string[] = [];
+  for (const name of SECRETS) {
+    const path = env[`${name}_FILE`];
+    if (!path) continue;
+    if (env[name]) faults.push(`${name} is set twice: keep it or ${name}_FILE`);
+    try {
+      values[name] = readFileSync(path, 'utf8').trim();
+    } catch {
+      faults.push(`${name}_FILE cannot be read: ${path}`);
+      values[name] = undefined;
+    }
+  }
+  return { values, faults };
+}
+
+function pick(values: Env, names: string[]): Env {
+  return Object.fromEntries(names.map((name) => [name, values[name]]));
+}
+
+function wordingOf(message: string): string {
+  return message.startsWith('Invalid input') ? 'is required' : message;
+}
+
+function pathOf(text: string): string {
+  const path = text.startsWith('//') ? text.slice(2) : text;
+  return isAbsolute(path) ? path : resolve(path);
+}

@@ -1,0 +1,38 @@
+// What was thrown, whatever it is, as plain text. Handlers may throw frozen errors, getters that throw, or no errors.
+
+/** Exit codes of every entry point. */
+export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configuration: 78 } as const;
+
+export interface Thrown {
+  name: string;
+  message: string;
+  /** The first stack frame outside node_modules and Node itself, as `file:line`. */
+  at: string | null;
+}
+
+export function describe(thrown: unknown): Thrown {
+  try {
+    if (!(thrown instanceof Error)) return { name: typeof thrown, message: String(thrown).slice(0, 2_000), at: null };
+    return {
+      name: String(thrown.name).slice(0, 100),
+      message: String(thrown.message).slice(0, 2_000),
+      at: firstFrame(String(thrown.stack)),
+    };
+  } catch {
+    return { name: 'unknown', message: 'what was thrown could not be read', at: null };
+  }
+}
+
+/** Fit for a log: the message stays out, because it may quote what strangers wrote. */
+export function loggable(thrown: unknown): { error: string; at: string | null } {
+  const { name, at } = describe(thrown);
+  return { error: name, at };
+}
+
+function firstFrame(stack: string): string | null {
+  for (const line of stack.split('\n').slice(1)) {
+    const file = /((?:file:\/\/|\/)[^()]+:\d+):\d+\)?$/.exec(line)?.[1];
+    if (file && !file.includes('/node_modules/')) return file.replace('file://', '');
+  }
+  return null;
+}

@@ -1,0 +1,101 @@
+// What a person should hear about, found in the store alone, so that it does not depend on `run`. Each alarm is raised
+// once, reminded of once a day, and cleared; each says what to do.
+import type { Clock } from '../clock.ts';
+import { loggable } from '../errors.ts';
+import type { Logger } from '../log.ts';
+import type { Alarm, KeepStore, Status, WatchStore } from '../store/store.ts';
+
+const REMIND_MS = 86_400_000;
+/** What happened keeps its alarm up for this long. */
+const RECENT_MS = 600_000;
+const FAILURES_ALLOWED = 15;
+const POST_MS = 10_000;
+
+export interface Facts {
+  status: Status;
+  /** Counters that have grown in the last minutes, and by how much. */
+  grown: Record<string, number>;
+  freeBytes: number;
+}
+
+/** The alarms that hold now, with what to do. */
+export function judge({ status, grown, freeBytes }: Facts): Map<string, string> {
+  const alarms = new Map<string, string>();
+  const when = (holds: boolean | undefined, name: string, detail: string): void => {
+    if (holds) alarms.set(name, detail);
+  };
+  const { failureRun, gaps, tasks, reconcile } = status;
+  const grew = (name: string): number => grown[name] ?? 0;
+  when(failureRun >= 3, 'failure_run', `${failureRun} authentic deliveries in a row were not answered with 2xx; at ${FAILURES_ALLOWED} the service switches the webhook off: see the log for the causes`);
+  when(grew('refused.clock_skew') >= 3, 'clock_skew', 'rightly signed deliveries lie outside the time window: check the clock of this machine');
+  when(grew('refused.body_limit') > 0, 'body_limit', 'a body was refused for its size: raise BODY_LIMIT_BYTES');
+  when(grew('conflicts') > 0, 'conflict', `${grew('conflicts')} events contradicted one that was there: see npx kit events, then npx kit explain`);
+  when(grew('regressions') > 0, 'cursor_regression', 'young events came with cursors that were pruned long ago: is this the account that the store belongs to?');
+  when(grew('run_crashes') >= 3, 'run_crashing', 'the process that runs handlers died three times: see the log, then npx kit tasks --state dead');
+  when(tasks.dead > 0, 'dead_letters', `${tasks.dead} tasks are dead letters: see npx kit tasks --state dead, then retry or discard them`);
+  when(gaps > 0, 'gap_open', `${gaps} stretches of history can no longer be fetched: see npx kit gaps`);
+  when(reconcile.state === 'stopped', 'reconcile_stopped', `reconciliation stopped (${reconcile.reason}): mend API_KEY, then npx kit reconcile`);
+  when(freeBytes < 512 * 1024 * 1024, 'disk_low', `${Math.round(freeBytes / 1024 / 1024)} MB are left on the disk of the store`);
+  return alarms;
+}
+
+export interface AlarmsOptions {
+  store: KeepStore & WatchStore;
+  clock: Clock;
+  log: Logger;
+  alertUrl: string | undefined;
+  freeBytes: () => number;
+}
+
+/** A step that compares what holds with what was raised, and tells people the difference. */
+export function createAlarms({ store, clock, log, alertUrl, freeBytes }: AlarmsOptions): { step(): Promise<void> } {
+  const seen: { at: number; counters: Record<string, number> }[] = [];
+  const posted = new Map<string, number>();
+
+  async function step(): Promise<void> {
+    const now = clock.now();
+    const status = await store.status(now);
+    const counters = await store.counters();
+    seen.push({ at: now, counters });
+    while (seen.length > 1 && now - (seen[0]?.at ?? now) > RECENT_MS) seen.shift();
+    const before = seen[0]?.counters ?? {};
+    const grown = Object.fromEntries(Object.entries(counters).map(([name, value]) => [name, value - (before[name] ?? 0)]));
+
+    const holding = judge({ status, grown, freeBytes: freeBytes() });
+    const raised = new Map(status.alarms.map((alarm: Alarm) => [alarm.name, alarm]));
+    for (const [name, detail] of holding) {
+      if (raised.get(name)?.detail !== detail) await store.raise(name, detail, now);
+      if (!raised.has(name)) log.warn({ alarm: name }, detail);
+      if (now - (posted.get(name) ?? 0) < REMIND_MS) continue;
+      if (await post(`${name}: ${detail}`)) posted.set(name, now);
+    }
+    for (const name of raised.keys()) {
+      if (holding.has(name)) continue;
+      await store.clear(name);
+      log.info({ alarm: name }, 'all clear');
+      if (posted.delete(name)) await post(`${name}: all clear`);
+    }
+  }
+
+  /** False where nobody was told; it is tried again with the next step. */
+  async function post(text: string): Promise<boolean> {
+    if (!alertUrl) return true;
+    try {
+      const response = await fetch(alertUrl, {
+        method: 'POST',
+        redirect: 'error',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ text }),
+        signal: AbortSignal.timeout(POST_MS),
+      });
+      await response.body?.cancel();
+      if (response.ok) return true;
+      log.warn({ status: response.status }, 'ALERT_URL did not take an alarm; tried again');
+    } catch (error) {
+      log.warn(loggable(error), 'ALERT_URL cannot be reached; tried again');
+    }
+    return false;
+  }
+
+  return { step };
+}

@@ -1,0 +1,84 @@
+// The `keep` process: fetches what webhooks missed, removes what is old, moves the log, raises alarms, and shows it all
+// on the ops port. It never runs a handler and never accepts a delivery.
+import { statfsSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { systemClock as clock } from '../clock.ts';
+import { loadConfig, readEnv } from '../config.ts';
+import { EXIT } from '../errors.ts';
+import { createLog } from '../log.ts';
+import { startLoop, type Loop } from '../loop.ts';
+import { createOpsServer } from '../ops/server.ts';
+import { joinOwner, type Orders } from '../process.ts';
+import { createService } from '../service/service.ts';
+import { openSqlite } from '../store/sqlite/open.ts';
+import { StoreError } from '../store/store.ts';
+import { createAlarms } from './alarms.ts';
+import { createBudget } from './budget.ts';
+import { createCheckpointer } from './checkpoint.ts';
+import { createPruner } from './prune.ts';
+import { createReconciler } from './reconcile.ts';
+
+const DAY_MS = 86_400_000;
+const ALARMS_MS = 2_000;
+
+const owner = joinOwner();
+await owner.say({ type: 'loaded', handlers: [] });
+await owner.orders('go', start);
+
+async function start({ boot }: Orders): Promise<void> {
+  const config = loadConfig(readEnv());
+  const log = createLog('keep', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
+  const store = openSqlite(config.storePath, { retentionMs: config.RETENTION_DAYS * DAY_MS, busyMs: 100 });
+  const recover = (error: unknown): number => {
+    if (!(error instanceof StoreError)) throw error;
+    if (error.code !== 'busy') log.error({ code: error.code }, 'the store cannot be written; tried again');
+    return error.code === 'busy' ? 50 : 1_000;
+  };
+
+  const pruner = createPruner({ store, clock, retentionDays: config.RETENTION_DAYS, payloadDays: config.PAYLOAD_RETENTION_DAYS });
+  const freeBytes = (): number => {
+    const { bavail, bsize } = statfsSync(dirname(config.storePath));
+    return bavail * bsize;
+  };
+  const alarms = createAlarms({ store, clock, log, alertUrl: config.ALERT_URL, freeBytes });
+  const loops: Loop[] = [
+    startLoop(createCheckpointer(store).step, recover),
+    startLoop(pruner.step, recover),
+    startLoop(async () => {
+      await alarms.step();
+      return ALARMS_MS;
+    }, recover),
+  ];
+  if (config.API_BASE_URL && config.API_KEY) {
+    const reconciler = createReconciler({
+      store,
+      service: createService({ baseUrl: config.API_BASE_URL, apiKey: config.API_KEY, paid: false }),
+      clock,
+      log,
+      budget: createBudget(config.RECONCILE_CALLS_PER_MINUTE, clock),
+      from: config.REPLAY_FROM,
+      types: config.EVENT_TYPES,
+      intervalMs: config.RECONCILE_INTERVAL_SECONDS * 1_000,
+      overlapMs: config.RECONCILE_OVERLAP_SECONDS * 1_000,
+      onEvents: () => void owner.say({ type: 'wake' }),
+    });
+    loops.push(startLoop(reconciler.step, recover));
+  } else {
+    await store.note({}, { replay: JSON.stringify({ state: 'off', lastAt: null, reason: 'API_BASE_URL and API_KEY are not set' }) });
+    log.warn('recovery is off: without API_BASE_URL and API_KEY, what webhooks miss stays missing');
+  }
+
+  const server = createOpsServer({ config, store, clock, log, onChange: () => void owner.say({ type: 'wake' }) });
+  server.on('error', (error: NodeJS.ErrnoException) => {
+    log.fatal({ code: error.code, port: config.OPS_PORT }, 'the ops port cannot be opened: set OPS_PORT to a free one');
+    process.exit(EXIT.failed);
+  });
+  server.listen(config.OPS_PORT, config.OPS_HOST);
+  owner.onBeat(() => store.beat({ role: 'keep', ...owner.self, boot }, clock.now()));
+  process.once('SIGTERM', () => {
+    server.close();
+    server.closeAllConnections();
+    void Promise.all(loops.map((loop) => loop.stop())).then(() => process.exit(EXIT.done));
+  });
+  await owner.say({ type: 'ready' });
+}

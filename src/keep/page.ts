@@ -1,0 +1,74 @@
+// What a page of ReplayEvents says, and how much of it can be trusted. A page that cannot be read whole moves nothing;
+// one that lies about where it ends is believed only as far as its own items go (contract 4.2).
+import { parseCursor, compareCursors, type Cursor } from '../wire/cursor.ts';
+import { readItem, type Reading } from '../wire/event.ts';
+import { replayItem, replayPage } from '../wire/replay.ts';
+
+export interface Page {
+  /** In cursor order. */
+  readings: Reading[];
+  /** The highest cursor shown, `after` where there is none: how far replay has proved that nothing is missing. */
+  proved: Cursor | null;
+  /** Where the service says to read on. */
+  next: Cursor | null;
+  hasMore: boolean;
+  reset: boolean;
+  /** Events of types that EVENT_TYPES leaves out. */
+  otherTypes: number;
+  /** What was wrong, though the page could be used. */
+  oddities: string[];
+}
+
+/** Throws PageError where nothing of it may be used. */
+export class PageError extends Error {
+  constructor(reason: string) {
+    super(`a page of ReplayEvents was refused: ${reason}`);
+    this.name = 'PageError';
+  }
+}
+
+export function readPage(response: unknown, after: Cursor | null, types: string[]): Page {
+  const parsed = replayPage.safeParse(response);
+  if (!parsed.success) throw new PageError(`${parsed.error.issues[0]?.path.join('.')} does not fit the contract`);
+  const { events, next_cursor, has_more, reset_required } = parsed.data;
+  const oddities: string[] = [];
+  const placed: { cursor: Cursor; reading: Reading }[] = [];
+  const floating: Reading[] = [];
+  let otherTypes = 0;
+  for (const item of events) {
+    const { cursor, reading } = readOne(item);
+    if (!cursor) floating.push(reading);
+    else if ('event' in reading && !wanted(reading.event.type, types)) {
+      otherTypes++;
+      placed.push({ cursor, reading: SKIPPED });
+    } else placed.push({ cursor, reading });
+  }
+  const ordered = placed.toSorted((a, b) => compareCursors(a.cursor, b.cursor));
+  if (ordered.some((one, i) => one !== placed[i])) oddities.push('items out of order');
+  if (floating.length > 0) oddities.push('items without a cursor');
+  const last = ordered.at(-1)?.cursor ?? null;
+  const proved = last !== null && (after === null || compareCursors(last, after) > 0) ? last : after;
+  if (proved === null && has_more) throw new PageError('it is empty, and yet there is more');
+  const next = parseCursor(next_cursor) ?? null;
+  if (next_cursor && next === null) oddities.push('next_cursor is no cursor');
+  if (next !== null && last !== null && next !== last) oddities.push('next_cursor is not the last item');
+  const readings = [...ordered.flatMap(({ reading }) => (reading === SKIPPED ? [] : [reading])), ...floating];
+  return { readings, proved, next, hasMore: has_more, reset: reset_required, otherTypes, oddities };
+}
+
+/** Stands for an event that is counted, not stored. */
+const SKIPPED: Reading = { unreadable: { origin: 'replay', cursor: null, body: new Uint8Array(), reason: '' } };
+
+function readOne(item: unknown): { cursor: Cursor | null; reading: Reading } {
+  const parsed = replayItem.safeParse(item);
+  const cursor = parsed.success ? parseCursor(parsed.data.cursor) : undefined;
+  if (parsed.success && cursor) return { cursor, reading: readItem('replay', cursor, parsed.data.json_payload) };
+  const known = parseCursor((item as { cursor?: unknown } | null)?.cursor) ?? null;
+  const reason = known ? 'the replay item has no json_payload' : 'the replay item has no readable cursor';
+  const body = Buffer.from(JSON.stringify(item) ?? '');
+  return { cursor: known, reading: { unreadable: { origin: 'replay', cursor: known, body, reason } } };
+}
+
+function wanted(type: string, types: string[]): boolean {
+  return types.includes('*') || types.includes(type);
+}

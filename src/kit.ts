@@ -1,0 +1,94 @@
+// What handlers import as '#kit'. Everything here is public: names stay.
+import type { EventMap } from './events.ts';
+import type { SqlValue, Tx } from './store/store.ts';
+import type { Origin } from './wire/event.ts';
+import type { Service } from './service/service.ts';
+
+export { Dead, RetryAfter, Skip } from './run/verdicts.ts';
+export { ServiceError } from './service/service.ts';
+export type { EventMap, Origin, Service, SqlValue, Tx };
+
+/** A type that src/events.ts knows, or any other string. */
+export type EventName = keyof EventMap;
+
+export interface KitEvent<Type extends string = string> {
+  /** The event's identity: `c:<cursor>`, else `i:<id>`. */
+  readonly key: string;
+  /** The webhook's id; null while only replay has shown the event. */
+  readonly id: string | null;
+  readonly type: Type;
+  /** Position in the service's history: a decimal 64-bit integer. */
+  readonly cursor: string | null;
+  /** The number (session) that it belongs to; null for account-wide events. */
+  readonly sessionId: string | null;
+  /** ISO 8601, UTC. */
+  readonly createdAt: string | null;
+  readonly receivedAt: string;
+  readonly origin: Origin;
+  readonly data: Type extends EventName ? EventMap[Type] : Record<string, unknown>;
+}
+
+export interface Context {
+  readonly log: HandlerLog;
+  /** Aborted on timeout and when the kit stops. */
+  readonly signal: AbortSignal;
+  /** From 1. */
+  readonly attempt: number;
+  /** A later event of the lane was finished before this one. */
+  readonly late: boolean;
+  /** Released without proof by replay that nothing before it is missing; only with `order: 'strict'`. */
+  readonly unproven: boolean;
+  /** How long ago it happened, milliseconds; null where that is not known. */
+  readonly lagMs: number | null;
+  /** The same over retries and re-runs of this handler on this event. */
+  readonly idempotencyKey: string;
+  /** The service's operations. Throws ServiceError, also where no API key is set. */
+  readonly service: Service;
+  /**
+   * Commits your synchronous writes to the same SQLite file together with the task's completion, or neither. Throws when
+   * the claim is gone: after a timeout, or when another process was given the task.
+   */
+  complete(work: (tx: Tx) => void): Promise<void>;
+}
+
+/** Fields first, then the message: `log.info({ messageId }, 'message received')`. */
+export interface HandlerLog {
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export interface Handler<Type extends string = string> {
+  /** The handler's identity. Default: the file's name. */
+  name?: string;
+  /** A type, several, or '*' for every event of the service. */
+  on: Type | readonly Type[] | '*';
+  /**
+   * Tasks of one lane run one after another, in cursor order. Default 'conversation': where src/events.ts knows it, else
+   * the session. 'none' runs whenever there is room.
+   */
+  lane?: 'conversation' | 'session' | 'none' | ((event: KitEvent<Type>) => string);
+  /** 'arrival': at once. 'window' (default): after ORDER_WINDOW_MS, in order. 'strict' waits for replay's proof. */
+  order?: 'arrival' | 'window' | 'strict';
+  /** Default: 20 attempts, first after 1 s, at most 1 h apart. */
+  retry?: { attempts?: number; firstMs?: number; maxMs?: number };
+  /** How long a failing task keeps its lane waiting, from its first failure. Default: 2 min. */
+  laneHoldMs?: number;
+  /** Default: 30 s. */
+  timeoutMs?: number;
+  /** What happened longer ago is stale; so is what was recovered with its age unknown. */
+  maxAgeMs?: number;
+  onStale?: 'run' | 'skip' | 'dead';
+  /** Also acts on what happened before this store was there, as REPLAY_FROM fetches it. Default: false. */
+  history?: boolean;
+  /** Creates the handler's own tables, once at each start. */
+  setup?(tx: Tx): void;
+  /** Return: done. Throw: retried. Throw Skip, RetryAfter or Dead: as named. */
+  handle(event: KitEvent<Type>, ctx: Context): Promise<void> | void;
+}
+
+/** Adds types, and nothing else. */
+export function defineHandler<const Type extends EventName | (string & {})>(handler: Handler<Type>): Handler<Type> {
+  return handler;
+}

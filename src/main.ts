@@ -1,0 +1,252 @@
+// The main process: it receives, and nothing else may take its time. It starts the other two and starts them again,
+// and it answers to signals.
+import { once } from 'node:events';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { systemClock as clock } from './clock.ts';
+import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
+import { EXIT, loggable } from './errors.ts';
+import { createIntake, type Intake } from './intake.ts';
+import { createLog } from './log.ts';
+import { startLoop } from './loop.ts';
+import { own, type Ownership } from './owner.ts';
+import { startOf } from './process.ts';
+import { createReceiveApp } from './receive/app.ts';
+import { createBodyReader } from './receive/bytes.ts';
+import { createSampler } from './receive/sampler.ts';
+import { createReceiveServer, drainServer } from './receive/server.ts';
+import { createVerifier } from './receive/verify.ts';
+import { StoreError } from './store/store.ts';
+import { createChild, type Child } from './supervisor.ts';
+
+const DAY_MS = 86_400_000;
+const PROBE_MS = 2_000;
+/** Within the 9 s that a stop may take; what is left is for the store to close. */
+const STOP_MS = 8_500;
+const SOLO_MS = 500;
+
+let env = readEnv();
+const started = performance.now();
+let config: Config | undefined;
+const faults: string[] = [];
+try {
+  config = loadConfig(env);
+} catch (error) {
+  if (!(error instanceof ConfigError)) throw error;
+  faults.push(...error.faults);
+}
+
+let ownership: Ownership | undefined;
+const log = createLog('receive', { level: config?.LOG_LEVEL ?? 'info', format: config?.LOG_FORMAT ?? 'json' });
+const store = (): Ownership['store'] => {
+  if (!ownership) throw new Error('the store is not open yet');
+  return ownership.store;
+};
+const boot = (): Promise<number> => patiently(() => store().nextBoot());
+
+const keep = createChild({ role: 'keep', entry: 'keep/main.ts', env: () => env, boot, log, onWake: () => run.wake(), onExit: () => gone('keep') });
+const run = createChild({ role: 'run', entry: 'run/main.ts', env: () => env, boot, log, onExit: () => runGone('run') });
+const solo = createChild({ role: 'run-solo', entry: 'run/main.ts', args: ['solo'], env: () => env, boot, log, lasting: false, onExit: () => runGone('run-solo') });
+
+// The handlers are read by a process of their own, so that their code never runs beside the acknowledgements.
+faults.push(...(await run.load()));
+if (!config || faults.length > 0) await refuse(new ConfigError(faults).message, EXIT.configuration);
+else await start(config).catch(refuseStart);
+
+async function start(config: Config): Promise<void> {
+  ownership = await own(config.storePath, config.RETENTION_DAYS * DAY_MS);
+  await store().giveBack([], clock.now());
+  const late = await run.start();
+  if (late.length > 0) return refuse(new ConfigError(late).message, EXIT.configuration);
+
+  const verifier = createVerifier({
+    secrets: config.WEBHOOK_SECRET,
+    prefix: config.WEBHOOK_HEADER_PREFIX,
+    toleranceSeconds: config.TIMESTAMP_TOLERANCE_SECONDS,
+  });
+  const sampler = createSampler(log, clock);
+  const intake = createIntake({
+    store: store(),
+    clock,
+    onCommit: () => run.wake(),
+    onFault: ({ code }) => sampler.note(`store_${code}`, {}),
+  });
+  const stopping = { draining: false };
+  const app = createReceiveApp({
+    path: config.WEBHOOK_PATH,
+    prefix: config.WEBHOOK_HEADER_PREFIX,
+    bodyLimit: config.BODY_LIMIT_BYTES,
+    verifier,
+    bodies: createBodyReader(),
+    intake,
+    clock,
+    log,
+    sampler,
+    answered: countFailures(intake, (await store().status(clock.now())).failureRun),
+    draining: () => stopping.draining,
+  });
+  const server = createReceiveServer(app);
+  await listen(server, config);
+  await sayThatWeLive();
+  const probe = startLoop(async () => {
+    await intake.probe();
+    await sayThatWeLive().catch(ignoreStore);
+    return PROBE_MS;
+  });
+  const suspects = startLoop(watchSuspects);
+  void keep.start().then((problems) => {
+    if (problems.length > 0 && !stopping.draining) log.error({ problems }, 'keep cannot start; tried again');
+  });
+  const { port } = server.address() as AddressInfo;
+  log.info({ port, path: config.WEBHOOK_PATH, store: config.storePath, ms: Math.round(performance.now() - started) }, 'ready for deliveries');
+
+  async function stop(signal: string): Promise<void> {
+    if (stopping.draining) return;
+    stopping.draining = true;
+    log.info({ signal }, 'stopping: deliveries in flight are answered, handlers may end');
+    const drained = drainServer(server);
+    await Promise.all([suspects.stop(), run.stop(STOP_MS), solo.stop(STOP_MS), keep.stop(STOP_MS), within(drained, STOP_MS)]);
+    await probe.stop();
+    await intake.probe();
+    await store().gone('receive').catch(ignoreStore);
+    ownership?.release();
+    log.info('stopped');
+    process.exit(EXIT.done);
+  }
+
+  const reload = serially(async () => {
+    const fresh = readEnv();
+    let changed: Config;
+    try {
+      changed = loadConfig(fresh);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      log.error({ faults: error.faults }, 'SIGHUP: the configuration has faults; the old one stays in force');
+      return;
+    }
+    env = fresh;
+    verifier.useSecrets(changed.WEBHOOK_SECRET);
+    log.info({ secrets: changed.WEBHOOK_SECRET.length }, 'SIGHUP: secrets read again, run and keep start again');
+    await Promise.all([restart(run), restart(keep)]);
+  });
+
+  process.on('SIGTERM', () => void stop('SIGTERM'));
+  process.on('SIGINT', () => void stop('SIGINT'));
+  process.on('SIGHUP', () => void (process.stdout.isTTY ? stop('SIGHUP') : reload()));
+
+  async function restart(child: Child): Promise<void> {
+    if (stopping.draining) return;
+    await child.stop(STOP_MS);
+    if (stopping.draining) return;
+    const problems = await child.start();
+    if (problems.length > 0) log.error({ problems }, 'cannot start again; mend it, tried again with the next SIGHUP or restart');
+  }
+}
+
+async function listen(server: Server, { PORT, HOST }: Config): Promise<void> {
+  server.listen(PORT, HOST);
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    await refuse(`PORT: cannot listen on ${HOST}:${PORT} (${code}): choose a free one`, EXIT.configuration);
+  }
+}
+
+/** A lower bound of what the service counts: authentic deliveries in a row that we did not answer with a 2xx. */
+function countFailures(intake: Intake, before: number): (status: number) => void {
+  let failures = before;
+  return (status) => {
+    const now = status < 300 ? 0 : failures + 1;
+    if (now === failures) return;
+    failures = now;
+    intake.setFact('failure_run', failures);
+  };
+}
+
+function sayThatWeLive(): Promise<void> {
+  return store().beat({ role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 }, clock.now());
+}
+
+/** A task whose process died runs in one of its own, one at a time; the others go on. */
+async function watchSuspects(): Promise<number> {
+  try {
+    if (solo.pid() === undefined && (await store().suspectDue(clock.now()))) {
+      const problems = await solo.start();
+      if (problems.length > 0) log.error({ problems }, 'the process for single tasks cannot start');
+    }
+  } catch (error) {
+    await ignoreStore(error);
+  }
+  return SOLO_MS;
+}
+
+async function gone(role: string): Promise<void> {
+  await patiently(() => store().gone(role));
+}
+
+async function runGone(role: 'run' | 'run-solo'): Promise<void> {
+  if (!ownership) return;
+  const alive = [run.boot(), solo.boot()].filter((one) => one !== null);
+  const back = await patiently(() => store().giveBack(alive, clock.now()));
+  if (back > 0) log.warn({ role, tasks: back }, 'tasks of a process that died are given back, and run alone');
+  if (back > 0) await patiently(() => store().note({ run_crashes: 1 }));
+  await gone(role);
+}
+
+/** Bookkeeping that must happen, however long the store is locked. */
+async function patiently<Result>(work: () => Promise<Result>): Promise<Result> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+async function ignoreStore(error: unknown): Promise<void> {
+  if (!(error instanceof StoreError)) throw error;
+}
+
+/** One at a time; what is asked meanwhile happens once, afterwards. */
+function serially(work: () => Promise<void>): () => Promise<void> {
+  let busy = false;
+  let again = false;
+  return async function go() {
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    do {
+      again = false;
+      await work();
+    } while (again);
+    busy = false;
+  };
+}
+
+async function within(work: Promise<void>, limitMs: number): Promise<void> {
+  const timer = Promise.withResolvers<void>();
+  const timeout = setTimeout(timer.resolve, limitMs);
+  await Promise.race([work, timer.promise]);
+  clearTimeout(timeout);
+}
+
+async function refuseStart(error: unknown): Promise<never> {
+  if (!(error instanceof StoreError)) {
+    log.fatal(loggable(error), 'cannot start');
+    throw error;
+  }
+  const code = error.code === 'unwritable' || error.code === 'newer' ? EXIT.configuration : EXIT.failed;
+  return refuse(error.message, code);
+}
+
+async function refuse(message: string, code: number): Promise<never> {
+  process.stderr.write(`${message}\n`);
+  await run.stop(1_000);
+  process.exit(code);
+}
+

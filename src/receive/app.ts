@@ -1,0 +1,131 @@
+// The public listener: one webhook path and two probes. It refuses as early as it can and answers authentic deliveries
+// with a 2xx once they are on disk, whatever they hold: a non-2xx counts towards switching the webhook off.
+import Router from '@koa/router';
+import Koa, { type Context } from 'koa';
+import type { Clock } from '../clock.ts';
+import { Unavailable, type Intake } from '../intake.ts';
+import type { Logger } from '../log.ts';
+import { readDelivery } from '../wire/event.ts';
+import { BodyError, type BodyReader } from './bytes.ts';
+import { lingerOnClose } from './linger.ts';
+import type { Sampler } from './sampler.ts';
+import type { Cause, Verifier } from './verify.ts';
+
+export interface ReceiveOptions {
+  path: string;
+  prefix: string;
+  bodyLimit: number;
+  verifier: Verifier;
+  bodies: BodyReader;
+  intake: Intake;
+  clock: Clock;
+  log: Logger;
+  sampler: Sampler;
+  /** Counts the run of failures; authentic deliveries only. */
+  answered: (status: number, cause: string) => void;
+  draining: () => boolean;
+}
+
+export function createReceiveApp(options: ReceiveOptions): Koa {
+  const { path, bodyLimit, verifier, bodies, intake, clock, sampler, answered, draining } = options;
+  const noteAlienPrefix = once((prefix: string) => {
+    options.log.warn({ prefix }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${prefix}`);
+  });
+
+  async function receive(ctx: Context): Promise<void> {
+    const { req } = ctx;
+    const encoding = req.headers['content-encoding'];
+    if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return refuse(ctx, 415, 'content_encoding');
+
+    const claimed = verifier.headers(req, clock.now());
+    if (typeof claimed === 'string') {
+      if (claimed === 'no_signature') noteAlienPrefix(alienPrefix(req.headers, options.prefix));
+      return refuse(ctx, 401, claimed);
+    }
+    if (Number(req.headers['content-length'] ?? 0) > bodyLimit) return refuse(ctx, 413, 'body_limit');
+
+    let body: Buffer;
+    try {
+      if (req.headers.expect !== undefined) ctx.res.writeContinue();
+      body = await bodies.read(req, bodyLimit);
+    } catch (error) {
+      if (!(error instanceof BodyError)) throw error;
+      if (error.code === 'too_large') return refuse(ctx, 413, 'body_limit');
+      return refuse(ctx, 408, `body_${error.code}`);
+    }
+    const signer = verifier.body(claimed, body, clock.now());
+    if (typeof signer === 'string') return refuse(ctx, 401, signer);
+    intake.count({ [`signed.${signer + 1}`]: 1 });
+    await commit(ctx, body);
+  }
+
+  async function commit(ctx: Context, body: Buffer): Promise<void> {
+    try {
+      const { verdict, conflict } = await intake.accept(readDelivery(body));
+      ctx.status = 204;
+      answered(204, verdict);
+      if (verdict === 'quarantined' || conflict) sampler.note(conflict ? 'conflict' : 'quarantined', { conflict });
+    } catch (error) {
+      if (!(error instanceof Unavailable)) throw error;
+      refuse(ctx, 503, 'store');
+    }
+  }
+
+  /** An empty answer; what the sender did not finish sending is not kept. */
+  function refuse(ctx: Context, status: number, cause: Cause | string): void {
+    intake.count({ [`refused.${cause}`]: 1 });
+    sampler.note(cause, { status });
+    if (cause === 'clock_skew' || status === 503) answered(status, cause);
+    // An empty body turns the status into 204, so the status comes second.
+    ctx.body = null;
+    ctx.status = status;
+    if (!ctx.req.complete) {
+      lingerOnClose(ctx.req);
+      ctx.set('Connection', 'close');
+    }
+  }
+
+  const router = new Router({ sensitive: true, strict: true });
+  router.post(path, receive);
+  router.all(path, (ctx) => {
+    ctx.set('Allow', 'POST');
+    refuse(ctx, 405, 'method');
+  });
+  router.get('/livez', (ctx) => {
+    ctx.body = 'alive\n';
+  });
+  router.get('/readyz', (ctx) => {
+    const ready = intake.ready() && !draining();
+    ctx.status = ready ? 200 : 503;
+    ctx.body = ready ? 'ready\n' : draining() ? 'draining\n' : 'the store cannot be written\n';
+  });
+
+  const app = new Koa();
+  app.use(async (ctx, next) => {
+    if (draining()) ctx.set('Connection', 'close');
+    await next();
+    if (ctx.req.complete || ctx.res.headersSent) return;
+    lingerOnClose(ctx.req);
+    ctx.set('Connection', 'close');
+  });
+  app.use(router.routes());
+  // Koa would print the stack, and with it what a stranger sent.
+  app.on('error', (error: unknown) => sampler.note('broken_answer', {}, error));
+  return app;
+}
+
+/** The prefix of a signature header that is not ours, if a delivery carries one. */
+function alienPrefix(headers: NodeJS.Dict<string | string[]>, prefix: string): string | undefined {
+  const name = Object.keys(headers).find((header) => /^x-[a-z0-9]+(-[a-z0-9]+)*-signature$/.test(header));
+  const found = name?.slice(0, -'signature'.length);
+  return found === undefined || found === prefix.toLowerCase() ? undefined : found;
+}
+
+function once(say: (prefix: string) => void): (prefix: string | undefined) => void {
+  let said = false;
+  return (prefix) => {
+    if (said || prefix === undefined) return;
+    said = true;
+    say(prefix);
+  };
+}

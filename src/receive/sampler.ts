@@ -1,0 +1,58 @@
+// Refusals come in floods that strangers control. The first of each cause is logged at once, the rest as a count,
+// at most one line a cause in ten seconds.
+import type { Clock } from '../clock.ts';
+import { loggable } from '../errors.ts';
+import type { Logger } from '../log.ts';
+
+const EVERY_MS = 10_000;
+
+export interface Sampler {
+  note(cause: string, fields: Record<string, unknown>, error?: unknown): void;
+}
+
+export function createSampler(log: Logger, clock: Clock): Sampler {
+  const causes = new Map<string, { at: number; unsaid: number }>();
+  return {
+    note(cause, fields, error) {
+      const last = causes.get(cause);
+      if (last && clock.now() - last.at < EVERY_MS) {
+        last.unsaid++;
+        return;
+      }
+      const thrown = error === undefined ? {} : loggable(error);
+      log.warn({ cause, ...fields, ...thrown, ...(last?.unsaid ? { more: last.unsaid } : {}) }, wording(cause));
+      causes.set(cause, { at: clock.now(), unsaid: 0 });
+    },
+  };
+}
+
+function wording(cause: string): string {
+  switch (cause) {
+    case 'no_signature':
+      return 'refused: no readable v1= signature';
+    case 'bad_timestamp':
+      return 'refused: the timestamp is missing or not Unix seconds';
+    case 'far_timestamp':
+      return 'refused: the timestamp is more than a day off';
+    case 'bad_signature':
+      return 'refused: no secret of ours signed this; if it is the service, WEBHOOK_SECRET is not its secret';
+    case 'clock_skew':
+      return 'refused: rightly signed, but outside the time window; check the clock of this machine';
+    case 'content_encoding':
+      return 'refused: compressed bodies are not read; the service sends none';
+    case 'body_limit':
+      return 'refused: the body is above BODY_LIMIT_BYTES';
+    case 'body_dropped':
+      return 'dropped: the slowest of too many large bodies';
+    case 'body_aborted':
+      return 'the sender went away before its body was complete';
+    case 'store':
+      return 'answered 503: the store could not be written in time';
+    case 'quarantined':
+      return 'kept aside: rightly signed, but not readable as an event; see npx kit quarantine';
+    case 'conflict':
+      return 'contradicts an event that was there before; see npx kit explain';
+    default:
+      return 'refused';
+  }
+}

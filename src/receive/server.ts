@@ -1,0 +1,29 @@
+// The HTTP server around the app: evicts slow clients, suits a load balancer, and drains.
+import { createServer, type Server } from 'node:http';
+import type Koa from 'koa';
+
+export function createReceiveServer(app: Koa): Server {
+  const handle = app.callback();
+  const server = createServer(
+    {
+      // A slow client is gone within 15 s: checked every second, and no delivery may take longer than the service waits.
+      headersTimeout: 8_000,
+      requestTimeout: 12_000,
+      connectionsCheckingInterval: 1_000,
+      // Above the idle time of load balancers (60 s), or they would reuse a connection that we just closed.
+      keepAliveTimeout: 75_000,
+    },
+    (req, res) => void handle(req, res),
+  );
+  // The route sends "100 Continue" itself, once the headers have passed.
+  server.on('checkContinue', (req, res) => void handle(req, res));
+  return server;
+}
+
+/** Stops listening, lets requests in flight be answered, and resolves when the last connection is closed. */
+export function drainServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeIdleConnections();
+  });
+}

@@ -1,0 +1,96 @@
+// Which tasks an event becomes: one for each handler that wants its type, in the lane that the handler names, held for
+// as long as the handler's order asks.
+import { iso } from '../clock.ts';
+import type { KitEvent } from '../kit.ts';
+import type { NewTask, StoredEvent, Unassigned } from '../store/store.ts';
+import { compareCursors, type Cursor } from '../wire/cursor.ts';
+import { conversationOf, dataOfBody, sessionOf } from '../wire/event.ts';
+import type { JsonObject } from '../wire/json.ts';
+import type { Loaded } from './load.ts';
+
+export interface AssignOptions {
+  handlers: Map<number, Loaded>;
+  windowMs: number;
+  /** Whether REPLAY_FROM asks for what was there before this store. */
+  fetchesHistory: boolean;
+  now: number;
+  /** A `lane` function threw; the session's lane stood in. */
+  onLaneFault: (handler: Loaded, error: unknown) => void;
+}
+
+export function tasksOf(stored: StoredEvent, from: Unassigned, options: AssignOptions): NewTask[] {
+  const { handlers, windowMs, fetchesHistory, now } = options;
+  const history = fetchesHistory && isHistory(stored, from);
+  let event: KitEvent | undefined;
+  const tasks: NewTask[] = [];
+  for (const [id, handler] of handlers) {
+    if (!wants(handler, stored.type) || (history && !handler.history)) continue;
+    event ??= toKitEvent(stored);
+    const lane = laneOf(handler, event, options.onLaneFault);
+    tasks.push({ event: stored.seq, handler: id, lane, cursor: stored.cursor, releaseAt: releaseAt(stored, handler, from.watermark, windowMs, now) });
+  }
+  return tasks;
+}
+
+/** '*' means every event of the service; the kit's own are asked for by name. */
+export function wants(handler: Loaded, type: string): boolean {
+  return handler.on === '*' ? !type.startsWith('kit.') : handler.on.has(type);
+}
+
+/** Unix milliseconds; what replay has gone past has nothing to wait for. */
+export function releaseAt(
+  { cursor, receivedAt }: Pick<StoredEvent, 'cursor' | 'receivedAt'>,
+  { order }: Pick<Loaded, 'order'>,
+  watermark: Cursor | null,
+  windowMs: number,
+  now: number,
+): number {
+  const proven = cursor === null || (watermark !== null && compareCursors(cursor, watermark) <= 0);
+  return order === 'arrival' || proven ? now : receivedAt + windowMs;
+}
+
+/** What happened before this store was there, and came by REPLAY_FROM. Of unknown age: until replay had caught up. */
+export function isHistory({ origin, createdAt, cursor }: StoredEvent, { born, history }: Unassigned): boolean {
+  if ((origin !== 'replay' && origin !== 'stream') || cursor === null) return false;
+  if (createdAt !== null && createdAt >= born) return false;
+  return history === null || compareCursors(cursor, history) <= 0;
+}
+
+/** As handlers see it: plain JSON, frozen. Throws where the body was purged. */
+export function toKitEvent(stored: StoredEvent): KitEvent {
+  if (stored.body === null) throw new Error('its body was purged after PAYLOAD_RETENTION_DAYS');
+  return Object.freeze({
+    key: stored.key,
+    id: stored.id,
+    type: stored.type,
+    cursor: stored.cursor,
+    sessionId: stored.sessionId,
+    createdAt: iso(stored.createdAt),
+    receivedAt: iso(stored.receivedAt) ?? '',
+    origin: stored.origin,
+    data: freeze(dataOfBody(stored.origin, stored.type, stored.body)),
+  });
+}
+
+function laneOf(handler: Loaded, event: KitEvent, onLaneFault: AssignOptions['onLaneFault']): string | null {
+  const { lane } = handler;
+  if (lane === 'none') return null;
+  if (lane === 'session') return sessionOf(event.sessionId);
+  if (lane === 'conversation') return conversationOf(event.type, event.sessionId, event.data as JsonObject);
+  try {
+    const name: unknown = lane(event);
+    if (typeof name !== 'string') throw new TypeError('lane must return a string');
+    return name.slice(0, 500);
+  } catch (error) {
+    onLaneFault(handler, error);
+    return sessionOf(event.sessionId);
+  }
+}
+
+function freeze<Value>(value: Value): Value {
+  if (typeof value === 'object' && value !== null) {
+    for (const inner of Object.values(value)) freeze(inner);
+    Object.freeze(value);
+  }
+  return value;
+}

@@ -1,0 +1,86 @@
+// The `run` process: loads the handlers, waits for the word to go, and works until it is told to stop. With `solo` it
+// takes, one at a time, the tasks whose process died under them, and ends when there are none.
+import { loadConfig, readEnv } from '../config.ts';
+import { systemClock as clock } from '../clock.ts';
+import { EXIT, loggable } from '../errors.ts';
+import { createLog } from '../log.ts';
+import { joinOwner, type Orders } from '../process.ts';
+import { createService, noService } from '../service/service.ts';
+import { openSqlite } from '../store/sqlite/open.ts';
+import { HandlerFaults, loadHandlers } from './load.ts';
+import { startRunner, type Runner } from './runner.ts';
+import { startSolo } from './solo.ts';
+
+/** Of the 9 s that a stop may take. */
+const DRAIN_MS = 7_000;
+
+const solo = process.argv.includes('solo');
+const owner = joinOwner();
+const { handlersDir } = loadConfig(readEnv(), { only: ['HANDLERS_DIR'] });
+const handlers = await loadHandlers(handlersDir).catch((error: unknown) =>
+  giveUp(error instanceof HandlerFaults ? error.faults : [String(error)]),
+);
+await owner.say({ type: 'loaded', handlers: handlers.map(({ name }) => name) });
+await owner.orders('go', start);
+
+async function start({ boot }: Orders): Promise<void> {
+  const config = loadConfig(readEnv());
+  const log = createLog(solo ? 'run-solo' : 'run', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
+  const store = openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: 1_000 });
+  try {
+    await store.setup((tx) => {
+      for (const handler of handlers) handler.setup?.(tx);
+    });
+  } catch (error) {
+    await giveUp([`setup of a handler failed: ${String(error)}`]);
+  }
+  const service =
+    config.API_BASE_URL && config.API_KEY
+      ? createService({ baseUrl: config.API_BASE_URL, apiKey: config.API_KEY, paid: config.PAID_OPERATIONS === 'allow' })
+      : noService;
+  const options = {
+    store,
+    handlers,
+    service,
+    clock,
+    log,
+    boot,
+    concurrency: config.RUN_CONCURRENCY,
+    windowMs: config.ORDER_WINDOW_MS,
+    fetchesHistory: config.REPLAY_FROM !== 'first-webhook',
+  };
+  if (solo) {
+    process.on('SIGTERM', () => process.exit(EXIT.done));
+    await owner.say({ type: 'ready' });
+    await startSolo(options);
+    process.exit(EXIT.done);
+  }
+
+  const runner = await startRunner(options);
+  traceStray(runner, log);
+  owner.onWake(() => runner.wake());
+  owner.onBeat(async () => {
+    await store.beat({ role: 'run', ...owner.self, boot }, clock.now());
+    await store.note({}, { held: runner.held() });
+  });
+  process.once('SIGTERM', () => void runner.drain(DRAIN_MS).then(() => process.exit(EXIT.done)));
+  if (handlers.length === 0) log.warn('no handlers: events are stored and wait for nobody');
+  await owner.say({ type: 'ready' });
+}
+
+async function giveUp(faults: string[]): Promise<never> {
+  await owner.say({ type: 'faults', faults });
+  process.exit(EXIT.configuration);
+}
+
+/** What a handler left unawaited fails its attempt, where it can be traced to one; otherwise it is only said. */
+function traceStray(runner: Runner, log: ReturnType<typeof createLog>): void {
+  process.on('unhandledRejection', (error) => {
+    if (!runner.blame(error)) log.error(loggable(error), 'a handler left a rejection unhandled, after it had ended');
+  });
+  process.on('uncaughtException', (error) => {
+    if (runner.blame(error)) return;
+    log.fatal(loggable(error), 'an exception that no attempt can be blamed for; this process ends');
+    process.exit(EXIT.failed);
+  });
+}

@@ -1,0 +1,158 @@
+// Takes turns with the store: settles what ended, makes tasks of what arrived, claims what is due, and starts it. Knows
+// nothing of processes, so that tests run it as it is.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Clock } from '../clock.ts';
+import { loggable } from '../errors.ts';
+import type { Logger } from '../log.ts';
+import { startLoop, type Loop } from '../loop.ts';
+import type { Service } from '../service/service.ts';
+import { StoreError, type Claim, type Settlement, type TaskStore, type Turn } from '../store/store.ts';
+import { tasksOf } from './assign.ts';
+import { startAttempt, type Attempt } from './attempt.ts';
+import type { Loaded } from './load.ts';
+
+/** Events that one turn makes tasks of: few enough that a delivery never waits long for the store's lock. */
+const ASSIGN = 128;
+/** Other processes may give tasks back or bring events without a word. */
+const IDLE_MS = 500;
+
+export interface RunnerOptions {
+  store: TaskStore;
+  handlers: Loaded[];
+  service: Service;
+  clock: Clock;
+  log: Logger;
+  boot: number;
+  concurrency: number;
+  windowMs: number;
+  fetchesHistory: boolean;
+  onLaneFault?: (handler: string) => void;
+}
+
+export interface Runner {
+  wake(): void;
+  /** Claims nothing more, lets handlers end for that long, gives the rest back. */
+  drain(limitMs: number): Promise<void>;
+  /** Fails the attempt in whose course this is called. False where there is none. */
+  blame(error: unknown): boolean;
+  /** Tasks that wait for their release. */
+  held(): number;
+}
+
+export async function startRunner(options: RunnerOptions): Promise<Runner> {
+  const { store, service, clock, log, boot, concurrency, windowMs, fetchesHistory } = options;
+  const ids = await store.register(options.handlers.map(({ name }) => name));
+  const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
+  const handlerIds = [...handlers.keys()];
+  const active = new Map<number, Attempt>();
+  const blame = new AsyncLocalStorage<(error: unknown) => void>();
+  let settled: Settlement[] = [];
+  /** When the tasks of each turn are released: at the most one entry a turn of the last ORDER_WINDOW_MS. */
+  let held: { until: number; tasks: number }[] = [];
+  let draining = false;
+
+  async function step(): Promise<number> {
+    const assign = draining ? null : await plan();
+    const room = draining ? 0 : concurrency - active.size;
+    const settle = settled;
+    settled = [];
+    try {
+      const { claims, fenced, nextAt } = await store.turn({ now: clock.now(), boot, settle, assign, room, handlers: handlerIds });
+      if (fenced > 0) log.warn({ fenced }, 'came back after the claim was gone; nothing was written');
+      for (const claim of claims) start(claim);
+      if (claims.length === room && room > 0 && active.size < concurrency) return 0;
+      if (assign && assign.upTo - assign.from >= ASSIGN) return 0;
+      return nextAt === null ? IDLE_MS : Math.max(1, Math.min(nextAt - clock.now(), IDLE_MS));
+    } catch (error) {
+      settled = [...settle, ...settled];
+      throw error;
+    }
+  }
+
+  async function plan(): Promise<Turn['assign']> {
+    const found = await store.unassigned(ASSIGN);
+    const last = found.events.at(-1);
+    if (!last) return null;
+    const now = clock.now();
+    const tasks = found.events.flatMap((event) =>
+      tasksOf(event, found, {
+        handlers,
+        windowMs,
+        fetchesHistory,
+        now,
+        onLaneFault(handler, error) {
+          log.error({ handler: handler.name, ...loggable(error) }, 'lane threw; the session stands in');
+          options.onLaneFault?.(handler.name);
+        },
+      }),
+    );
+    const waiting = tasks.filter(({ releaseAt }) => releaseAt > now);
+    if (waiting.length > 0) held.push({ until: Math.max(...waiting.map((task) => task.releaseAt)), tasks: waiting.length });
+    return { from: found.from, upTo: last.seq, tasks };
+  }
+
+  function start(claim: Claim): void {
+    const handler = handlers.get(claim.handler);
+    if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
+    const startedAt = clock.now();
+    const attempt = startAttempt(claim, handler, { store, service, clock, log, blame });
+    active.set(claim.task, attempt);
+    void attempt.settled.then((settlement) => {
+      active.delete(claim.task);
+      if (settlement) settled.push(settlement);
+      report(claim, handler, settlement, clock.now() - startedAt);
+      loop.wake();
+    });
+  }
+
+  function report(claim: Claim, handler: Loaded, settlement: Settlement | null, ms: number): void {
+    const verdict = settlement?.state ?? 'done';
+    const level = verdict === 'dead' ? 'error' : verdict === 'ready' ? 'warn' : 'debug';
+    if (!log.isLevelEnabled(level)) return;
+    const { key, type } = claim.event;
+    log[level]({ key, type, handler: handler.name, attempt: claim.attempt, verdict, ms }, WORDING[verdict]);
+  }
+
+  const loop: Loop = startLoop(step, (error) => {
+    if (!(error instanceof StoreError)) throw error;
+    if (error.code !== 'busy') log.error({ code: error.code }, 'the store cannot be written; tried again');
+    return error.code === 'busy' ? 5 : 1_000;
+  });
+
+  return {
+    wake: () => loop.wake(),
+    async drain(limitMs) {
+      draining = true;
+      for (const attempt of active.values()) attempt.drain();
+      const end = Promise.all([...active.values()].map((attempt) => attempt.settled));
+      await Promise.race([end, sleep(limitMs, undefined, { ref: false })]);
+      for (const attempt of active.values()) attempt.abandon();
+      await Promise.all([...active.values()].map((attempt) => attempt.settled));
+      await loop.stop();
+      for (let tries = 0; tries < 20 && settled.length > 0; tries++) await step().catch(expectBusy);
+    },
+    blame(error) {
+      const fail = blame.getStore();
+      fail?.(error);
+      return fail !== undefined;
+    },
+    held() {
+      const now = clock.now();
+      held = held.filter(({ until }) => until > now);
+      return held.reduce((sum, { tasks }) => sum + tasks, 0);
+    },
+  };
+}
+
+async function expectBusy(error: unknown): Promise<void> {
+  if (!(error instanceof StoreError)) throw error;
+  await sleep(20);
+}
+
+const WORDING = {
+  done: 'handled',
+  skipped: 'skipped',
+  dead: 'dead letter: see npx kit explain',
+  ready: 'failed, and will be tried again: see npx kit explain',
+} as const;

@@ -1,0 +1,94 @@
+// Opens the SQLite file the one way that keeps the promises: WAL, every commit synced, short waits for locks.
+// Migrates it, once, by its owner. Refuses network file systems, foreign files and files of a newer kit.
+import { existsSync, mkdirSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
+import { dirname } from 'node:path';
+import Database from 'better-sqlite3';
+import { StoreError } from '../store.ts';
+
+export type Connection = Database.Database;
+
+/** A lock held elsewhere blocks the loop for this long at the most; callers try again, awaited. */
+const BUSY_MS = 30;
+
+/** statfs types of file systems on which SQLite's locks or syncs cannot be relied on. */
+const NETWORK = new Map([
+  [0x6969, 'NFS'],
+  [0xff534d42, 'CIFS'],
+  [0xfe534d42, 'SMB'],
+  [0x517b, 'SMB'],
+  [0x01021997, '9p'],
+  [0x00c36400, 'Ceph'],
+  [0x5346414f, 'AFS'],
+]);
+
+export function connect(path: string, { create = false, busyMs = BUSY_MS } = {}): Connection {
+  if (create && path !== ':memory:') prepareFolder(path);
+  if (!create && !existsSync(path)) {
+    throw new StoreError('missing', `there is no store at ${path}: start the receiver once, or set DATABASE_URL`);
+  }
+  const db = guarded(() => {
+    const opened = new Database(path, { timeout: busyMs, fileMustExist: !create });
+    opened.pragma('journal_mode = WAL');
+    // SQLite is compiled here to fall back to NORMAL whenever an existing WAL file is opened.
+    setSynchronous(opened, 'FULL');
+    opened.pragma('wal_autocheckpoint = 0');
+    opened.pragma('cache_size = -32000');
+    return opened;
+  }, path);
+  return db;
+}
+
+export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
+  db.pragma(`synchronous = ${level}`);
+  const set = db.pragma('synchronous', { simple: true });
+  if (set !== (level === 'FULL' ? 2 : 1)) throw new StoreError('unwritable', `SQLite refused synchronous = ${level}`);
+}
+
+/** Applies what is missing, each in a transaction of its own; the file is copied before, unless it is new. */
+export function migrate(db: Connection, path: string, folder = new URL('migrations/', import.meta.url)): void {
+  const steps = readdirSync(folder).filter((name) => name.endsWith('.sql')).toSorted();
+  const version = versionOf(db);
+  if (version > steps.length) {
+    throw new StoreError('newer', `the store at ${path} was written by a newer kit (${version}): update this clone`);
+  }
+  if (version > 0 && version < steps.length) db.prepare('vacuum into ?').run(`${path}.before-${version + 1}`);
+  for (const [index, name] of steps.entries()) {
+    if (index < version) continue;
+    db.transaction(() => {
+      db.exec(readFileSync(new URL(name, folder), 'utf8'));
+      db.pragma(`user_version = ${index + 1}`);
+    }).immediate();
+  }
+}
+
+export function versionOf(db: Connection): number {
+  return Number(db.pragma('user_version', { simple: true }));
+}
+
+/** Runs it, and says in our words what SQLite says in its own. */
+export function guarded<T>(work: () => T, path = 'the store'): T {
+  try {
+    return work();
+  } catch (error) {
+    if (!(error instanceof Database.SqliteError)) throw error;
+    if (error.code.startsWith('SQLITE_BUSY')) throw new StoreError('busy', `${path} is locked by another process`, error);
+    if (/^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|PERM|NOMEM|PROTOCOL)/.test(error.code)) {
+      throw new StoreError('unwritable', `${path} cannot be used: ${error.code}: ${error.message}`, error);
+    }
+    throw error;
+  }
+}
+
+/** Makes the folder of the file. Throws StoreError where it cannot, or where it lies on a network. */
+export function prepareFolder(path: string): void {
+  const folder = dirname(path);
+  try {
+    mkdirSync(folder, { recursive: true });
+  } catch (error) {
+    throw new StoreError('unwritable', `the folder ${folder} cannot be made: create it, writable for this user`, error);
+  }
+  const network = NETWORK.get(statfsSync(folder).type);
+  if (network) {
+    throw new StoreError('unwritable', `${folder} lies on ${network}: SQLite needs a local disk, set DATABASE_URL to one`);
+  }
+}

@@ -1,0 +1,190 @@
+// The one door's side of the store: an event is inserted, or found to be one that is there. Identity is decided here
+// and nowhere else; rows that contradict each other are kept and recorded, never merged and never dropped.
+import { createHash } from 'node:crypto';
+import { statSync } from 'node:fs';
+import { dataOfBody, type Incoming, type Unreadable } from '../../wire/event.ts';
+import { sameJson } from '../../wire/json.ts';
+import type { Accepted, Batch, Counts, EventStore } from '../store.ts';
+import type { Session, Sync } from './session.ts';
+
+interface Known {
+  seq: number;
+  id: string | null;
+  /** Its cursor is the incoming one. */
+  same_cursor: number;
+  has_cursor: number;
+  disputed: number;
+  type: string;
+  origin: Incoming['origin'];
+  body: Uint8Array | null;
+}
+
+export function createEventStore(session: Session, retentionMs: number): Sync<EventStore> & { accept: Accept } {
+  const { db } = session;
+  const insert = db.prepare(`
+    insert into events (cursor, disputed, id, type, session_id, created_at, received_at, origin, flags, body)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
+  const known = `select seq, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body from events`;
+  const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and disputed = 0`);
+  const byId = db.prepare<unknown[], Known>(`${known} where id = ? and id is not null`);
+  const byAlias = db.prepare<unknown[], Known>(`${known} where seq = (select seq from aliases where name = ?)`);
+  const anyAlias = db.prepare('select 1 from aliases limit 1').pluck();
+  const addAlias = db.prepare('insert into aliases values (?, ?) on conflict (name) do nothing');
+  const addId = db.prepare(`
+    update events set id = ?, copies = copies + 1, session_id = coalesce(session_id, ?),
+      created_at = coalesce(created_at, ?) where seq = ?`);
+  const addCopy = db.prepare('update events set copies = copies + 1 where seq = ?');
+  const addConflict = db.prepare(`
+    insert into conflicts (seq, received_at, origin, cursor, event_id, reason, body) values (?, ?, ?, ?, ?, ?, ?)`);
+  const quarantine = db.prepare(`
+    insert into quarantine (digest, received_at, origin, cursor, reason, body) values (?, ?, ?, ?, ?, ?)
+    on conflict (digest) do update set copies = copies + 1 returning copies`);
+  const addGap = db.prepare('insert into gaps (after, up_to, reason, opened_at) values (?, ?, ?, ?)');
+  const openGap = db.prepare<unknown[], number>('select id from gaps where after = ? and up_to is null and closed_at is null').pluck();
+  const endGap = db.prepare('update gaps set up_to = ? where id = ?');
+  const inode = inodeOf(session.path);
+
+  function accept(batch: Batch): Accepted[] {
+    return session.write(() => {
+      const counts: Counts = { ...batch.counts };
+      const add = (name: keyof Counts, by = 1): void => {
+        counts[name] = (counts[name] ?? 0) + by;
+      };
+      // Aliases are rare: one look for the whole batch spares two for each event.
+      let aliased = anyAlias.get() !== undefined;
+      const floor = session.fact('floor');
+      const readings = batch.gap ? [...batch.readings, raiseGap(batch.gap, batch.now)] : batch.readings;
+      const results = readings.map((reading): Accepted => {
+        if ('unreadable' in reading) return keepAside(reading.unreadable);
+        const { event } = reading;
+        if (!(aliased && named(event)) && !belowFloor(event) && store(event, false)) {
+          add('events');
+          add('accepted');
+          if (event.origin === 'replay' || event.origin === 'stream') add('recovered');
+          return { verdict: 'new' };
+        }
+        return resolve(event);
+      });
+      if (batch.watermark) session.setFact('watermark', BigInt(batch.watermark));
+      session.count(counts);
+      return batch.gap ? results.slice(0, -1) : results;
+
+      function store(event: Incoming, disputed: boolean): boolean {
+        const { cursor, id, type, sessionId, createdAt, origin, flags, body } = event;
+        const row = [bind(cursor), disputed ? 1 : 0, id, type, sessionId, createdAt, batch.now, origin];
+        return insert.run(...row, flags.join(','), body).changes === 1;
+      }
+
+      function named(event: Incoming): boolean {
+        return [nameOfCursor(event), nameOfId(event)].some((name) => name && byAlias.get(null, name));
+      }
+
+      /** What pruning has removed is a duplicate, unless the event is younger than anything pruned can be. */
+      function belowFloor({ cursor, createdAt }: Incoming): boolean {
+        if (floor === null || cursor === null || BigInt(cursor) > BigInt(floor)) return false;
+        if (createdAt === null || createdAt < batch.now - retentionMs) return true;
+        add('regressions');
+        return false;
+      }
+
+      function keepAside({ body, origin, cursor, reason }: Unreadable): Accepted {
+        const digest = createHash('sha256').update(body).digest();
+        const row = [digest, batch.now, origin, bind(cursor), reason, body];
+        const { copies } = quarantine.get(...row) as { copies: number };
+        add(copies === 0 ? 'quarantined' : 'duplicates');
+        return { verdict: 'quarantined' };
+      }
+
+      /** The identity table of the design, for an event that is not simply new. */
+      function resolve(event: Incoming): Accepted {
+        const cursor = bind(event.cursor);
+        const c = event.cursor ? (byCursor.get(cursor, cursor) ?? byAlias.get(cursor, nameOfCursor(event))) : undefined;
+        const i = event.id ? (byId.get(cursor, event.id) ?? byAlias.get(cursor, nameOfId(event))) : undefined;
+        if (i) {
+          const contested = c && c.seq !== i.seq && !(i.disputed && i.same_cursor);
+          if (contested) return duplicate(i, 'its id and its cursor name two different events');
+          if (event.cursor && !c) alias(nameOfCursor(event), i.seq);
+          return duplicate(i, sameData(i, event) ? undefined : 'its id was known with other data');
+        }
+        if (!c) return duplicate(undefined); // at or below the floor
+        if (event.id === null) return duplicate(c, sameData(c, event) ? undefined : 'its cursor was known with other data');
+        if (c.id === null) {
+          addId.run(event.id, event.sessionId, event.createdAt, c.seq);
+          add('duplicates');
+          return { verdict: 'duplicate' };
+        }
+        if (sameData(c, event)) {
+          alias(nameOfId(event), c.seq);
+          return duplicate(c);
+        }
+        store(event, true);
+        add('events');
+        add('accepted');
+        return { verdict: 'new', conflict: record(c, event, 'its cursor was known with another id and other data') };
+
+        function duplicate(of: Known | undefined, conflict?: string): Accepted {
+          add('duplicates');
+          if (of) addCopy.run(of.seq);
+          return of && conflict ? { verdict: 'duplicate', conflict: record(of, event, conflict) } : { verdict: 'duplicate' };
+        }
+      }
+
+      function alias(name: string | null, seq: number): void {
+        addAlias.run(name, seq);
+        aliased = true;
+      }
+
+      function record(of: Known, { origin, cursor, id, body }: Incoming, reason: string): string {
+        add('conflicts');
+        addConflict.run(of.seq, batch.now, origin, bind(cursor), id, reason, body);
+        return reason;
+      }
+    });
+  }
+
+  /** One gap for one place: while nothing behind it was known, the same is found again and only learns where it ends. */
+  function raiseGap({ after, upTo, reason }: NonNullable<Batch['gap']>, now: number): { event: Incoming } {
+    const open = openGap.get(BigInt(after));
+    if (open !== undefined) endGap.run(bind(upTo), open);
+    const gap = open ?? Number(addGap.run(BigInt(after), bind(upTo), reason, now).lastInsertRowid);
+    const body = Buffer.from(JSON.stringify({ 'kit.gap': { gap, after, upTo, reason } }));
+    const rest = { cursor: null, type: 'kit.gap', sessionId: null, createdAt: now, flags: [] };
+    return { event: { origin: 'kit', id: `kit.gap:${gap}`, body, ...rest } };
+  }
+
+  return {
+    accept,
+    note: (counts, facts = {}) =>
+      session.write(() => {
+        session.count(counts);
+        for (const [name, value] of Object.entries(facts)) session.setFact(name as keyof typeof facts, value);
+      }),
+    inPlace: () => inodeOf(session.path) === inode,
+  };
+}
+
+type Accept = (batch: Batch) => Accepted[];
+
+function bind(cursor: string | null): bigint | null {
+  return cursor === null ? null : BigInt(cursor);
+}
+
+function nameOfCursor({ cursor }: Incoming): string | null {
+  return cursor && `c:${cursor}`;
+}
+
+function nameOfId({ id }: Incoming): string | null {
+  return id && `i:${id}`;
+}
+
+/** Compared as JSON: two origins write the same data in different bytes. A purged body can contradict nothing. */
+function sameData(known: Known, event: Incoming): boolean {
+  if (known.body === null) return true;
+  if (known.type !== event.type) return false;
+  if (known.origin === event.origin && Buffer.compare(known.body, event.body) === 0) return true;
+  return sameJson(dataOfBody(known.origin, known.type, known.body), dataOfBody(event.origin, event.type, event.body));
+}
+
+function inodeOf(path: string): number | bigint | undefined {
+  return path === ':memory:' ? 0 : statSync(path, { throwIfNoEntry: false })?.ino;
+}

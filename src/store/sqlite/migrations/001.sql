@@ -1,0 +1,129 @@
+-- Times are Unix milliseconds. Cursors are 64-bit integers. A released migration is never edited.
+
+create table events (
+  seq         integer primary key,  -- order of arrival; pruning keeps the newest row, so that none is given twice
+  cursor      integer,              -- position in the service's history, where it has one
+  disputed    integer not null default 0 check (disputed in (0, 1)),  -- 1: its cursor names an earlier event, so its key is its id
+  id          text,                 -- the webhook's id; null while only replay has shown the event
+  type        text not null,
+  session_id  text,
+  created_at  integer,
+  received_at integer not null,
+  origin      text not null check (origin in ('webhook', 'replay', 'stream', 'kit')),  -- what brought it first, and so what `body` looks like
+  copies      integer not null default 0,  -- how often it came again
+  flags       text not null default '',    -- what was odd about it, comma-separated
+  body        blob,                 -- bytes as received; null once purged
+  check (cursor is not null or id is not null)
+) strict;
+create unique index events_by_cursor on events (cursor) where cursor is not null and disputed = 0;
+create unique index events_by_id on events (id) where id is not null;
+
+-- Further names of an event, `c:<cursor>` or `i:<id>`: two webhooks, or one id under two cursors.
+create table aliases (
+  name text primary key,
+  seq  integer not null
+) strict, without rowid;
+create index aliases_by_event on aliases (seq);
+
+create table conflicts (
+  id          integer primary key,
+  seq         integer not null,     -- the event that was there before
+  received_at integer not null,
+  origin      text not null,
+  cursor      integer,
+  event_id    text,
+  reason      text not null,
+  body        blob not null
+) strict;
+
+create table quarantine (
+  id          integer primary key,
+  digest      blob not null unique, -- SHA-256 of body: the same bytes are kept once
+  received_at integer not null,
+  origin      text not null,
+  cursor      integer,
+  reason      text not null,
+  copies      integer not null default 0,
+  body        blob not null
+) strict;
+
+create table gaps (
+  id         integer primary key,
+  after      integer not null,      -- the last cursor before the gap
+  up_to      integer,               -- the first cursor known behind it; null while none is
+  reason     text not null,
+  opened_at  integer not null,
+  closed_at  integer
+) strict;
+
+create table handlers (
+  id   integer primary key,
+  name text not null unique
+) strict;
+
+create table lanes (
+  id       integer primary key,
+  handler  integer not null,
+  name     text not null,
+  released integer not null default -1,  -- highest cursor released: everything at or below it may run
+  finished integer not null default -1,  -- highest cursor finished: everything below it is late
+  running  integer,                      -- the task at work
+  wake_at  integer,                      -- when its head may be able to run; null: nothing waits, or one is at work
+  used_at  integer not null,
+  unique (handler, name)
+) strict;
+create index lanes_to_wake on lanes (handler, wake_at) where wake_at is not null;
+
+create table tasks (
+  id          integer primary key,
+  event       integer not null,     -- events.seq
+  handler     integer not null,
+  lane        integer,              -- null: in no lane
+  alone       integer not null check (alone in (0, 1)),  -- 1: waits for no other: in no lane, or stepped aside from it
+  cursor      integer,              -- the event's, for the order within the lane
+  state       text not null check (state in ('ready', 'running', 'done', 'skipped', 'dead')),
+  release_at  integer not null,     -- held until then, unless a later one of its lane is released earlier
+  due_at      integer not null,     -- not before: back-off
+  hold_until  integer,              -- while it fails it holds its lane until then
+  attempts    integer not null default 0,
+  boot        integer,              -- the process that claimed it
+  suspect     integer not null default 0 check (suspect in (0, 1)),  -- 1: its process died under it; it runs alone
+  late        integer not null default 0 check (late in (0, 1)),
+  deferred    integer not null default 0,  -- milliseconds that RetryAfter has put it off in all
+  started_at  integer,
+  finished_at integer,
+  error       text,                 -- why the last attempt failed, or why it was skipped or is dead
+  unique (event, handler)
+) strict;
+create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alone = 0;
+create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1 and suspect = 0;
+create index tasks_suspect on tasks (due_at) where state = 'ready' and suspect = 1;
+create index tasks_unfinished on tasks (state, id) where state <> 'done';
+
+create table processes (
+  role       text primary key,
+  pid        integer not null,
+  started    text not null,         -- the kernel's start time of that pid, so that a reused pid is not taken for it
+  boot       integer not null,
+  beat_at    integer not null,
+  detail     text not null default '{}'
+) strict;
+
+create table alarms (
+  name      text primary key,
+  since     integer not null,
+  detail    text not null,
+  posted_at integer                 -- last successful post to ALERT_URL
+) strict;
+
+create table counters (
+  name  text primary key,
+  value integer not null
+) strict, without rowid;
+
+-- Single values: watermark, floor, assigned (the last event that tasks were made of), born (when this store was), boot, …
+create table facts (
+  name  text primary key,
+  value any
+) strict, without rowid;
+insert into facts values ('assigned', 0), ('boot', 0), ('born', cast(unixepoch('subsec') * 1000 as integer));

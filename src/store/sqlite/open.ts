@@ -1,0 +1,75 @@
+// The SQLite store: its parts on one connection, every method awaited and guarded alike. After a failed write or sync
+// the connection is not trusted again; the next call opens a new one.
+import type { Store } from '../store.ts';
+import { StoreError } from '../store.ts';
+import { connect, guarded, migrate, setSynchronous, versionOf, type Connection } from './connection.ts';
+import { createEventStore } from './events.ts';
+import { createOwner } from './owner.ts';
+import { createSession, type Sync } from './session.ts';
+import { createTaskStore } from './tasks.ts';
+import { createUpkeep } from './upkeep.ts';
+import { createWatch } from './watch.ts';
+
+export interface OpenOptions {
+  /** The owner creates and migrates the file; everyone else finds it ready. */
+  owner?: boolean;
+  /** NORMAL is for `run`: after a power loss its work is done again, never lost. */
+  synchronous?: 'FULL' | 'NORMAL';
+  /** How young an event may be and still have been pruned, milliseconds. */
+  retentionMs?: number;
+  /** How long a lock held elsewhere may block, milliseconds. */
+  busyMs?: number;
+}
+
+const DAY_MS = 86_400_000;
+
+export function openSqlite(path: string, options: OpenOptions = {}): Store {
+  const { owner = false, synchronous = 'FULL', retentionMs = 30 * DAY_MS, busyMs = 30 } = options;
+  let db = open(owner);
+  let parts = assemble(db);
+  let broken = false;
+
+  function open(create: boolean): Connection {
+    const opened = connect(path, { create, busyMs: create ? 5_000 : busyMs });
+    if (create) {
+      guarded(() => migrate(opened, path), path);
+      opened.pragma(`busy_timeout = ${busyMs}`);
+    }
+    if (versionOf(opened) === 0) throw new StoreError('missing', `${path} is not a store of this kit`);
+    setSynchronous(opened, synchronous);
+    return opened;
+  }
+
+  function assemble(connection: Connection): Sync<Omit<Store, 'close'>> {
+    const session = createSession(connection, path);
+    return {
+      ...createEventStore(session, retentionMs),
+      ...createTaskStore(session),
+      ...createUpkeep(session),
+      ...createWatch(session),
+      ...createOwner(session),
+    };
+  }
+
+  function use(name: string, args: unknown[]): unknown {
+    if (broken) {
+      guarded(() => db.close(), path);
+      db = open(false);
+      parts = assemble(db);
+      broken = false;
+    }
+    try {
+      const method = parts[name as keyof typeof parts] as (...values: unknown[]) => unknown;
+      return guarded(() => method(...args), path);
+    } catch (error) {
+      if (error instanceof StoreError && error.code === 'unwritable') broken = true;
+      throw error;
+    }
+  }
+
+  const methods = Object.keys(parts).map((name) => [
+    name,
+    name === 'inPlace' ? () => parts.inPlace() : async (...args: unknown[]) => use(name, args),
+  ]);
+  return { ...(Object.fromEntries(methods) as Omit<Store, 'close'>), close: () => db.close() };
+}

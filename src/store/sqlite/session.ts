@@ -1,0 +1,87 @@
+// What the parts of the SQLite store share: the connection, the transaction, the counters, and rows as our types.
+import { iso } from '../../clock.ts';
+import type { Cursor } from '../../wire/cursor.ts';
+import type { Origin } from '../../wire/event.ts';
+import type { Counts, Fact, FactValue, StoredEvent } from '../store.ts';
+import type { Connection } from './connection.ts';
+
+/** The synchronous form of a part of the store; `openSqlite` awaits and guards every method alike. */
+export type Sync<Part> = {
+  [Name in keyof Part]: Part[Name] extends (...args: infer Args) => Promise<infer Result>
+    ? (...args: Args) => Result
+    : Part[Name];
+};
+
+export interface Session {
+  db: Connection;
+  path: string;
+  /** BEGIN IMMEDIATE … COMMIT: a read that becomes a write could not wait for its lock. */
+  write<Result>(work: () => Result): Result;
+  count(counts: Counts): void;
+  fact(name: Fact): FactValue;
+  /** A fact that holds a cursor, exact. */
+  cursorFact(name: Fact): Cursor | null;
+  setFact(name: Fact, value: FactValue): void;
+}
+
+export function createSession(db: Connection, path: string): Session {
+  const add = db.prepare(
+    'insert into counters values (?, ?) on conflict (name) do update set value = value + excluded.value',
+  );
+  const get = db.prepare<[string], FactValue>('select value from facts where name = ?').pluck();
+  const getText = db.prepare<[string], Cursor | null>('select cast(value as text) from facts where name = ?').pluck();
+  const set = db.prepare('insert into facts values (?, ?) on conflict (name) do update set value = excluded.value');
+  const transaction = db.transaction((work: () => unknown) => work());
+  return {
+    db,
+    path,
+    write: <Result>(work: () => Result) => transaction.immediate(work) as Result,
+    count(counts) {
+      for (const [name, value] of Object.entries(counts)) if (value) add.run(name, value);
+    },
+    fact: (name) => get.get(name) ?? null,
+    cursorFact: (name) => getText.get(name) ?? null,
+    setFact(name, value) {
+      // A column of any type would keep a number as a float.
+      set.run(name, typeof value === 'number' ? BigInt(value) : value);
+    },
+  };
+}
+
+/** The columns of StoredEvent, for `events e`. */
+export const EVENT_COLUMNS = `
+  e.seq, case when e.cursor is null or e.disputed then 'i:' || e.id else 'c:' || e.cursor end as key,
+  e.id, cast(e.cursor as text) as cursor, e.type, e.session_id, e.created_at, e.received_at, e.origin`;
+
+export interface EventRow {
+  seq: number;
+  key: string;
+  id: string | null;
+  cursor: Cursor | null;
+  type: string;
+  session_id: string | null;
+  created_at: number | null;
+  received_at: number;
+  origin: Origin;
+  body?: Uint8Array | null;
+}
+
+export function toEvent(row: EventRow): StoredEvent {
+  return {
+    seq: row.seq,
+    key: row.key,
+    id: row.id,
+    cursor: row.cursor,
+    type: row.type,
+    sessionId: row.session_id,
+    createdAt: row.created_at,
+    receivedAt: row.received_at,
+    origin: row.origin,
+    body: row.body ?? null,
+  };
+}
+
+/** For times that are always there. */
+export function isoOf(ms: number): string {
+  return iso(ms) ?? String(ms);
+}

@@ -1,0 +1,115 @@
+// The side of the store that `keep` works with: where replay stands, what may be removed, the log.
+import { statSync } from 'node:fs';
+import type { Cursor } from '../../wire/cursor.ts';
+import type { Counter, KeepStore } from '../store.ts';
+import type { Session, Sync } from './session.ts';
+
+type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'inPlace'>;
+
+export function createUpkeep(session: Session): Sync<Upkeep> {
+  const { db } = session;
+  const text = (column: string): string => `cast(${column} as text)`;
+  const lowest = db.prepare<[], Cursor | null>(
+    `select ${text('min(cursor)')} from events where cursor is not null and disputed = 0`,
+  ).pluck();
+  const newest = db.prepare<[], Cursor | null>(
+    `select ${text('max(cursor)')} from events where cursor is not null and disputed = 0`,
+  ).pluck();
+  // A straggler with an old cursor among the last that arrived must not stretch the sweep: the highest of a hundred.
+  const older = db.prepare<unknown[], Cursor | null>(`
+    select ${text('max(cursor)')} from
+      (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100)`).pluck();
+  const bounds = db.prepare<[], { first: number | null; last: number | null }>(
+    'select min(seq) as first, max(seq) as last from events',
+  );
+  const receivedAt = db.prepare<unknown[], { seq: number; received_at: number }>(
+    'select seq, received_at from events where seq >= ? order by seq limit 1',
+  );
+  const unfinished = `exists (select 1 from tasks where event = seq and state not in ('done', 'skipped'))`;
+  const finished = db.prepare<unknown[], { seq: number }>(`
+    select seq from events where seq > ? and seq <= ? and seq <= (select value from facts where name = 'assigned')
+      and not ${unfinished} order by seq limit ?`);
+  const removeEvent = db.prepare<unknown[], { cursor: bigint | null }>(
+    'delete from events where seq = ? returning case when disputed then null else cursor end as cursor',
+  ).safeIntegers();
+  const removeTasks = db.prepare<unknown[], { state: 'done' | 'skipped' }>('delete from tasks where event = ? returning state');
+  const removeAliases = db.prepare<unknown[], { name: string }>('delete from aliases where seq = ? returning name');
+  const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
+  const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
+  const removeConflicts = db.prepare('delete from conflicts where received_at < ?');
+  const removeLanes = db.prepare(`
+    delete from lanes where used_at < ? and running is null and wake_at is null
+      and not exists (select 1 from tasks where lane = lanes.id and state = 'ready' and alone = 0)`);
+  const raise = db.prepare(`
+    insert into alarms (name, since, detail) values (?, ?, ?) on conflict (name) do update set detail = excluded.detail`);
+  const clear = db.prepare('delete from alarms where name = ?');
+
+  /** The last event received before a time. Rows are in order of receipt, so a bisection finds it without an index. */
+  function lastBefore(time: number): number {
+    const { first, last } = bounds.get() ?? { first: null, last: null };
+    if (first === null || last === null) return 0;
+    let low = first - 1;
+    let high = last;
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      const row = receivedAt.get(middle);
+      if (row && row.received_at < time) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  /** A step over finished events from `after` on; the newest row stays, so that its number is not given again. */
+  function step(before: number, after: number, limit: number, work: (seqs: number[]) => void): number | null {
+    const last = bounds.get()?.last ?? 0;
+    return session.write(() => {
+      const seqs = finished.all(after, Math.min(lastBefore(before), last - 1), limit).map((row) => row.seq);
+      work(seqs);
+      return seqs.length === limit ? (seqs.at(-1) ?? null) : null;
+    });
+  }
+
+  return {
+    watermark: () => session.cursorFact('watermark'),
+    anchors: (before) => ({
+      lowest: lowest.get() ?? null,
+      newest: newest.get() ?? null,
+      older: older.get(lastBefore(before)) ?? null,
+    }),
+    endHistory: (upTo) =>
+      session.write(() => {
+        if (session.fact('history') === null) session.setFact('history', BigInt(upTo));
+      }),
+    reconcileAsked: () => Number(session.fact('reconcile_asked')),
+    prune: (before, after, limit) =>
+      step(before, after, limit, (seqs) => {
+        let floor = BigInt(session.fact('floor') ?? -1);
+        const add = (name: Counter): void => session.count({ [name]: -1 });
+        for (const seq of seqs) {
+          for (const { state } of removeTasks.all(seq)) add(`tasks.${state}`);
+          const cursors = removeAliases.all(seq).flatMap(({ name }) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));
+          const cursor = removeEvent.get(seq)?.cursor;
+          for (const removed of [cursor, ...cursors]) if (removed != null && removed > floor) floor = removed;
+          add('events');
+        }
+        if (floor >= 0n) session.setFact('floor', floor);
+      }),
+    purge: (before, after, limit) =>
+      step(before, after, limit, (seqs) => {
+        for (const seq of seqs) removeBody.run(seq);
+      }),
+    sweep: (before) =>
+      session.write(() => {
+        session.count({ quarantined: -removeQuarantine.run(before).changes });
+        removeConflicts.run(before);
+        removeLanes.run(before);
+      }),
+    checkpoint(restart) {
+      db.pragma('wal_checkpoint(PASSIVE)');
+      if (restart) db.pragma('wal_checkpoint(RESTART)');
+      return statSync(`${session.path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+    },
+    raise: (name, detail, now) => void raise.run(name, now, detail),
+    clear: (name) => void clear.run(name),
+  };
+}

@@ -1,0 +1,237 @@
+// What people ask the store, and how they mend it. Figures come from counters, pages are read by keyset, and no
+// question scans more than a bounded stretch.
+import { parseCursor } from '../../wire/cursor.ts';
+import type { Alarm, Counts, EventFilter, ReplayState, ShownEvent, ShownState, ShownTask, TaskFilter, TaskState, WatchStore } from '../store.ts';
+import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
+import { createLanes } from './tasks.ts';
+
+/** A process that has not written for this long is shown as down. */
+const BEAT_MS = 5_000;
+/** Events that one page of a filtered list looks at. */
+const STRETCH = 50_000;
+/** Tasks that one transaction of retry or discard moves. */
+const STEP = 1_000;
+
+interface TaskRow extends EventRow {
+  task: number;
+  handler: string;
+  lane: string | null;
+  alone: number;
+  state: TaskState;
+  held: number;
+  attempts: number;
+  late: number;
+  due_at: number;
+  started_at: number | null;
+  finished_at: number | null;
+  error: string | null;
+}
+
+export function createWatch(session: Session): Sync<WatchStore> {
+  const { db } = session;
+  const lanes = createLanes(session);
+  const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
+  const newest = db.prepare<[], { seq: number | null; cursor: string | null }>(`
+    select (select max(seq) from events) as seq,
+      cast((select max(cursor) from events where cursor is not null and disputed = 0) as text) as cursor`);
+  const oldest = db.prepare<[], number | null>(`
+    select e.received_at from tasks t join events e on e.seq = t.event where t.id =
+      (select min(id) from tasks where state <> 'done' and state = 'ready')`).pluck();
+  const gaps = db.prepare<[], number>('select count(*) from gaps where closed_at is null').pluck();
+  const alarms = db.prepare<[], { name: string; since: number; detail: string }>('select name, since, detail from alarms order by since');
+  const processes = db.prepare<[], { role: string; beat_at: number }>('select role, beat_at from processes');
+  const shown = `select ${EVENT_COLUMNS}, e.copies, e.flags, length(e.body) as bytes from events e`;
+  type ShownRow = EventRow & { copies: number; flags: string; bytes: number | null };
+  const eventList = db.prepare<unknown[], ShownRow>(`
+    ${shown} where e.seq < @before and e.seq > @from and (@type is null or e.type = @type)
+      and (@session is null or e.session_id = @session)
+      and (@state is null or exists (select 1 from tasks where event = e.seq and state = @state))
+    order by e.seq desc limit @limit`);
+  const named = db.prepare<unknown[], ShownRow>(`
+    ${shown} where (e.cursor = @cursor and e.cursor is not null and e.disputed = 0) or (e.id = @id and e.id is not null)
+      or e.seq in (select seq from aliases where name in ('c:' || @cursor, 'i:' || @id)) order by e.disputed limit 1`);
+  const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();
+  const conflicts = db.prepare<unknown[], number>('select count(*) from conflicts where seq = ?').pluck();
+  const task = `
+    select t.id as task, h.name as handler, l.name as lane, t.alone, t.state, t.attempts, t.late, t.due_at, t.started_at,
+      t.finished_at, t.error, ${EVENT_COLUMNS},
+      t.state = 'ready' and t.release_at > @now and not (t.cursor is not null and t.cursor <= coalesce(l.released, -1)) as held
+    from tasks t join events e on e.seq = t.event join handlers h on h.id = t.handler left join lanes l on l.id = t.lane`;
+  const ofEvent = db.prepare<unknown[], TaskRow>(`${task} where t.event = @seq order by t.id`);
+  const matching = `
+    (@state is null or t.state = @state) and (@handler is null or t.handler = (select id from handlers where name = @handler))
+    and (@ids is null or t.id in (select value from json_each(@ids)))`;
+  const taskList = db.prepare<unknown[], TaskRow>(
+    `${task} where t.id < @before and ${matching} order by t.id desc limit @limit`,
+  );
+  const unfinishedList = db.prepare<unknown[], TaskRow>(
+    `${task} where t.state <> 'done' and t.id < @before and ${matching} order by t.id desc limit @limit`,
+  );
+  const movable = (states: string) => db.prepare<unknown[], MovableRow>(`
+    select t.id, t.state, t.lane, t.alone, cast(t.cursor as text) as cursor, t.handler, l.name from tasks t left join lanes l on l.id = t.lane
+    where t.state <> 'done' and t.state in (${states}) and t.id > @after and ${matching} order by t.id limit ${STEP}`);
+  const retriable = movable(`'dead', 'skipped', 'ready'`);
+  const discardable = movable(`'dead', 'ready'`);
+  const revive = db.prepare(`
+    update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, deferred = 0,
+      finished_at = null where id = ?`);
+  const skip = db.prepare(`update tasks set state = 'skipped', finished_at = ?, error = ? where id = ?`);
+  const wakeLane = db.prepare('update lanes set wake_at = ? where id = ? and running is null');
+  const quarantine = db.prepare<unknown[], { id: number; received_at: number; origin: 'webhook'; cursor: ReturnType<typeof session.cursorFact>; reason: string; bytes: number }>(`
+    select id, received_at, origin, cast(cursor as text) as cursor, reason, length(body) as bytes
+    from quarantine order by id desc limit ?`);
+
+  const counterMap = (): Record<string, number> =>
+    Object.fromEntries(counters.all().map(({ name, value }) => [name, value]));
+
+  /** Moves tasks in small transactions, so that a hundred thousand of them do not keep deliveries waiting. */
+  function move(list: typeof retriable, filter: TaskFilter, step: (row: MovableRow, counts: Counts) => void): number {
+    let moved = 0;
+    let after = 0;
+    const state = filter.state === 'held' ? 'ready' : (filter.state ?? null);
+    const match = { state, handler: filter.handler ?? null, ids: filter.ids ? JSON.stringify(filter.ids) : null };
+    for (;;) {
+      const rows = session.write(() => {
+        const found = list.all({ ...match, after });
+        const counts: Counts = {};
+        for (const row of found) step(row, counts);
+        session.count(counts);
+        return found;
+      });
+      moved += rows.length;
+      after = rows.at(-1)?.id ?? after;
+      if (rows.length < STEP) return moved;
+    }
+  }
+
+  return {
+    status(now) {
+      const n = counterMap();
+      const at = (name: string): number => n[name] ?? 0;
+      const { seq, cursor } = newest.get() ?? { seq: null, cursor: null };
+      const ready = at('tasks.ready');
+      const held = Math.min(ready, Number(session.fact('held')));
+      const waiting = oldest.get() ?? null;
+      const up = new Set(processes.all().flatMap(({ role, beat_at }) => (now - beat_at < BEAT_MS ? [role] : [])));
+      const isUp = (role: string): 'up' | 'down' => (up.has(role) ? 'up' : 'down');
+      const replay = JSON.parse(String(session.fact('replay') ?? '{"state":"off","lastAt":null,"reason":null}')) as ReplayState;
+      return {
+        events: at('events'),
+        unassigned: Math.max(0, (seq ?? 0) - Number(session.fact('assigned'))),
+        duplicates: at('duplicates'),
+        quarantined: at('quarantined'),
+        conflicts: at('conflicts'),
+        tasks: {
+          held,
+          ready: ready - held,
+          running: at('tasks.running'),
+          done: at('tasks.done'),
+          skipped: at('tasks.skipped'),
+          dead: at('tasks.dead'),
+        },
+        oldestReadySeconds: ready - held > 0 && waiting !== null ? Math.max(0, Math.round((now - waiting) / 1000)) : null,
+        watermark: session.cursorFact('watermark'),
+        floor: session.cursorFact('floor'),
+        newestCursor: cursor === null ? null : (parseCursor(cursor) ?? null),
+        reconcile: { ...replay, recovered: at('recovered') },
+        gaps: gaps.get() ?? 0,
+        failureRun: Number(session.fact('failure_run')),
+        alarms: alarms.all().map(({ name, since, detail }): Alarm => ({ name, since: isoOf(since), detail })),
+        processes: { receive: isUp('receive'), run: isUp('run'), keep: isUp('keep') },
+      };
+    },
+    events({ type, session: sessionId, state, q, before, limit }: EventFilter) {
+      if (q !== undefined) {
+        const row = named.get(nameOf(q));
+        return { events: row ? [toShown(row)] : [], next: null };
+      }
+      const top = before ?? (newest.get()?.seq ?? 0) + 1;
+      const from = Math.max(0, top - STRETCH);
+      const match = { type: type ?? null, session: sessionId ?? null, state: state ?? null };
+      const events = eventList.all({ ...match, before: top, from, limit }).map(toShown);
+      const full = events.length === limit;
+      return { events, next: full ? (events.at(-1)?.seq ?? null) : from > 0 ? from + 1 : null };
+    },
+    event(name, now) {
+      const row = named.get(nameOf(name));
+      if (!row) return undefined;
+      return {
+        event: toShown(row),
+        aliases: aliases.all(row.seq),
+        conflicts: conflicts.get(row.seq) ?? 0,
+        tasks: ofEvent.all({ seq: row.seq, now }).map(toTask),
+      };
+    },
+    tasks({ ids, state, handler, before, limit = 50 }, now) {
+      const real = state === 'held' ? 'ready' : (state ?? null);
+      const list = real !== null && real !== 'done' ? unfinishedList : taskList;
+      const match = { state: real, handler: handler ?? null, ids: ids ? JSON.stringify(ids) : null };
+      const rows = list.all({ ...match, now, limit, before: before ?? Number.MAX_SAFE_INTEGER });
+      const tasks = rows.map(toTask).filter((row) => (state !== 'held' && state !== 'ready') || row.state === state);
+      return { tasks, next: rows.length === limit ? (rows.at(-1)?.task ?? null) : null };
+    },
+    quarantine: (limit) =>
+      quarantine.all(limit).map(({ id, received_at, origin, cursor, reason, bytes }) => {
+        return { id, receivedAt: isoOf(received_at), origin, cursor, reason, bytes };
+      }),
+    retry: (filter, now) =>
+      move(retriable, filter, (row, counts) => {
+        counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
+        counts['tasks.ready'] = (counts['tasks.ready'] ?? 0) + 1;
+        // Back in its lane, where its cursor decides whose turn it is. Its lane may have been swept meanwhile.
+        const inLane = row.lane !== null && row.name !== null;
+        revive.run(inLane ? 0 : 1, now, now, row.id);
+        if (inLane) wakeLane.run(now, row.lane);
+      }),
+    discard: (filter, reason, now) =>
+      move(discardable, filter, (row, counts) => {
+        counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
+        counts['tasks.skipped'] = (counts['tasks.skipped'] ?? 0) + 1;
+        skip.run(now, `discarded: ${reason}`, row.id);
+        if (row.lane !== null) lanes.finish(row.lane, row.cursor === null ? null : BigInt(row.cursor), false, now);
+        if (row.lane !== null) wakeLane.run(now, row.lane);
+      }),
+    counters: counterMap,
+  };
+}
+
+interface MovableRow {
+  id: number;
+  state: 'dead' | 'skipped' | 'ready';
+  lane: number | null;
+  alone: number;
+  cursor: string | null;
+  handler: number;
+  name: string | null;
+}
+
+/** What a person may call an event: its key (`c:…`, `i:…`), its cursor or its id. */
+function nameOf(text: string): { cursor: bigint | null; id: string | null } {
+  const cursor = parseCursor(text.startsWith('c:') ? text.slice(2) : text);
+  const id = text.startsWith('i:') ? text.slice(2) : text.startsWith('c:') ? null : text;
+  return { cursor: cursor === undefined ? null : BigInt(cursor), id };
+}
+
+function toShown(row: EventRow & { copies: number; flags: string; bytes: number | null }): ShownEvent {
+  const { body: _, ...event } = toEvent(row);
+  return { ...event, copies: row.copies, flags: row.flags, bytes: row.bytes };
+}
+
+function toTask(row: TaskRow): ShownTask {
+  const state: ShownState = row.held ? 'held' : row.state;
+  return {
+    id: row.task,
+    key: row.key,
+    type: row.type,
+    sessionId: row.session_id,
+    handler: row.handler,
+    lane: row.lane,
+    state,
+    attempts: row.attempts,
+    late: row.late === 1,
+    dueAt: isoOf(row.due_at),
+    startedAt: row.started_at === null ? null : isoOf(row.started_at),
+    finishedAt: row.finished_at === null ? null : isoOf(row.finished_at),
+    error: row.error,
+  };
+}

@@ -1,0 +1,307 @@
+// What any store promises. Each method is one transaction; all are awaited. Cursors are compared as integers.
+// Receiving needs EventStore, `run` TaskStore, `keep` KeepStore, people WatchStore, the main process OwnerStore.
+import type { Cursor } from '../wire/cursor.ts';
+import type { Incoming, Origin, Reading, Unreadable } from '../wire/event.ts';
+
+/** busy: locked elsewhere, try again. unwritable: try again, on a new connection. The rest need a person. */
+export class StoreError extends Error {
+  readonly code: 'busy' | 'unwritable' | 'missing' | 'newer' | 'owned';
+  constructor(code: StoreError['code'], message: string, cause?: unknown) {
+    super(message, { cause });
+    this.name = 'StoreError';
+    this.code = code;
+  }
+}
+
+export type Verdict = 'new' | 'duplicate' | 'quarantined';
+export interface Accepted {
+  verdict: Verdict;
+  /** What contradicts an event that was there before; recorded. */
+  conflict?: string;
+}
+
+/** Added up over the life of the store, but for `events`, `quarantined` and `tasks.*`, which count rows. */
+export type Counter =
+  | 'events'
+  | 'accepted'
+  | 'duplicates'
+  | 'quarantined'
+  | 'conflicts'
+  | 'recovered'
+  | 'regressions'
+  | 'other_types'
+  | 'replay_calls'
+  | 'fenced'
+  | 'run_crashes'
+  | `tasks.${TaskState}`
+  | `refused.${string}`
+  | `signed.${number}`;
+export type Counts = Partial<Record<Counter, number>>;
+
+export interface Batch {
+  readings: Reading[];
+  /** Unix milliseconds. */
+  now: number;
+  /** Replay has proved that nothing is missing up to here; committed with the events of its page. */
+  watermark?: Cursor;
+  /** A stretch that replay can no longer show; raised as a `kit.gap` event in the same transaction. */
+  gap?: { after: Cursor; upTo: Cursor | null; reason: string };
+  counts?: Counts;
+}
+
+export interface EventStore {
+  /** Commits all, synced, before it resolves: one row an event, by the identity rules of the design. */
+  accept(batch: Batch): Promise<Accepted[]>;
+  /** Adds to counters and sets facts; also the probe of whether the store can be written. */
+  note(counts: Counts, facts?: Partial<Record<Fact, FactValue>>): Promise<void>;
+  /** Whether the path still names the file that is open. */
+  inPlace(): boolean;
+}
+
+export type TaskState = 'ready' | 'running' | 'done' | 'skipped' | 'dead';
+export type ShownState = 'held' | TaskState;
+
+export interface StoredEvent {
+  seq: number;
+  key: string;
+  id: string | null;
+  cursor: Cursor | null;
+  type: string;
+  sessionId: string | null;
+  createdAt: number | null;
+  receivedAt: number;
+  origin: Origin;
+  /** Null once purged. */
+  body: Uint8Array | null;
+}
+
+export interface NewTask {
+  event: number;
+  handler: number;
+  /** The lane's name; null runs whenever there is room. */
+  lane: string | null;
+  cursor: Cursor | null;
+  /** Held until then, Unix milliseconds. */
+  releaseAt: number;
+}
+
+export interface Claim {
+  task: number;
+  handler: number;
+  event: StoredEvent;
+  /** From 1; counted when claimed. */
+  attempt: number;
+  boot: number;
+  late: boolean;
+  deferredMs: number;
+  /** Why the last attempt failed. */
+  error: string | null;
+}
+
+export type Settlement = { claim: Claim; error: string | null } & (
+  | { state: 'done' | 'skipped' | 'dead' }
+  | {
+      state: 'ready';
+      dueAt: number;
+      /** How long the failing task may hold its lane, from its first failure. */
+      holdMs: number;
+      /** False gives the attempt back. */
+      spent: boolean;
+      deferredMs?: number;
+    }
+);
+
+export interface Turn {
+  now: number;
+  boot: number;
+  settle: Settlement[];
+  /** New tasks of the events up to `upTo`; refused as a whole when another process has gone on from `from`. */
+  assign: { from: number; upTo: number; tasks: NewTask[] } | null;
+  /** How many tasks to claim, of these handlers. */
+  room: number;
+  handlers: number[];
+}
+
+export interface TurnResult {
+  claims: Claim[];
+  /** Settlements whose claim no longer held: their effect on the store is nil. */
+  fenced: number;
+  /** When a task may next be due, Unix milliseconds; null: when one is assigned. */
+  nextAt: number | null;
+}
+
+export interface Unassigned {
+  /** The last event that tasks were made of. */
+  from: number;
+  watermark: Cursor | null;
+  /** When this store was created, Unix milliseconds. */
+  born: number;
+  /** Up to here replay has fetched what was there before this store; null until it has. */
+  history: Cursor | null;
+  events: StoredEvent[];
+}
+
+/** What `ctx.complete` and `setup` may do to the same file, synchronously. */
+export interface Tx {
+  run(sql: string, ...values: SqlValue[]): { changes: number };
+  get<Row = Record<string, SqlValue>>(sql: string, ...values: SqlValue[]): Row | undefined;
+  all<Row = Record<string, SqlValue>>(sql: string, ...values: SqlValue[]): Row[];
+}
+export type SqlValue = null | number | bigint | string | Uint8Array;
+
+export interface TaskStore {
+  /** Ids of the handlers by name; a name that is new begins now. */
+  register(names: string[]): Promise<Map<string, number>>;
+  /** Runs each handler's set-up in one transaction. */
+  setup(work: (tx: Tx) => void): Promise<void>;
+  /** Events that no task was made of yet, in order of arrival. */
+  unassigned(limit: number): Promise<Unassigned>;
+  /** What ended is settled, what arrived becomes tasks, what is due is claimed: lanes in cursor order, one at a time. */
+  turn(turn: Turn): Promise<TurnResult>;
+  /** The next task whose process died under it, for a process of its own. */
+  claimSuspect(now: number, boot: number, handlers: number[]): Promise<Claim | undefined>;
+  /** Commits the user's writes together with the task's completion, synced, or neither. False: the claim is gone. */
+  complete(claim: Claim, now: number, work: (tx: Tx) => void): Promise<boolean>;
+}
+
+export type Fact = 'watermark' | 'born' | 'history' | 'floor' | 'assigned' | 'boot' | 'replay' | 'reconcile_asked' | 'failure_run' | 'held';
+export type FactValue = string | number | bigint | null;
+
+export interface ReplayState {
+  state: 'off' | 'idle' | 'running' | 'backing-off' | 'stopped';
+  lastAt: string | null;
+  reason: string | null;
+}
+
+export interface KeepStore extends EventStore {
+  watermark(): Promise<Cursor | null>;
+  /** The lowest cursor that a webhook brought, the newest known, and the newest older than `before` by receipt. */
+  anchors(before: number): Promise<{ lowest: Cursor | null; newest: Cursor | null; older: Cursor | null }>;
+  /** Replay has caught up for the first time: what it brought up to here was there before this store. Set once. */
+  endHistory(upTo: Cursor): Promise<void>;
+  /** The last time, Unix milliseconds, that somebody asked for a reconciliation; 0 if never. */
+  reconcileAsked(): Promise<number>;
+  /** Removes up to `limit` finished events received before `before`, from `after` on. Returns where to go on, or null. */
+  prune(before: number, after: number, limit: number): Promise<number | null>;
+  /** Removes the bodies of finished events received before `before`, in steps like prune. */
+  purge(before: number, after: number, limit: number): Promise<number | null>;
+  /** Removes quarantine, conflicts and idle lanes older than `before`. */
+  sweep(before: number): Promise<void>;
+  /** Copies the log into the file; with `restart`, lets the log begin anew. Returns the log's size in bytes. */
+  checkpoint(restart: boolean): Promise<number>;
+  raise(name: string, detail: string, now: number): Promise<void>;
+  clear(name: string): Promise<void>;
+}
+
+export interface Alarm {
+  name: string;
+  since: string;
+  detail: string;
+}
+
+export interface Status {
+  events: number;
+  unassigned: number;
+  duplicates: number;
+  quarantined: number;
+  conflicts: number;
+  tasks: Record<ShownState, number>;
+  oldestReadySeconds: number | null;
+  watermark: Cursor | null;
+  floor: Cursor | null;
+  newestCursor: Cursor | null;
+  reconcile: ReplayState & { recovered: number };
+  gaps: number;
+  failureRun: number;
+  alarms: Alarm[];
+  processes: Record<Role, 'up' | 'down'>;
+}
+
+export interface EventFilter {
+  type?: string | undefined;
+  session?: string | undefined;
+  state?: TaskState | undefined;
+  /** An id, key or cursor. */
+  q?: string | undefined;
+  before?: number | undefined;
+  limit: number;
+}
+
+export interface TaskFilter {
+  ids?: number[] | undefined;
+  state?: ShownState | undefined;
+  handler?: string | undefined;
+  before?: number | undefined;
+  limit?: number | undefined;
+}
+
+export interface ShownEvent extends Omit<StoredEvent, 'body'> {
+  copies: number;
+  flags: string;
+  bytes: number | null;
+}
+
+export interface ShownTask {
+  id: number;
+  key: string;
+  type: string;
+  sessionId: string | null;
+  handler: string;
+  lane: string | null;
+  state: ShownState;
+  attempts: number;
+  late: boolean;
+  dueAt: string;
+  startedAt: string | null;
+  finishedAt: string | null;
+  error: string | null;
+}
+
+export interface WatchStore {
+  status(now: number): Promise<Status>;
+  /** Newest first; `next` is the `before` of the following page, null at the end. */
+  events(filter: EventFilter): Promise<{ events: ShownEvent[]; next: number | null }>;
+  /** By key, id or cursor. */
+  event(
+    name: string,
+    now: number,
+  ): Promise<{ event: ShownEvent; aliases: string[]; conflicts: number; tasks: ShownTask[] } | undefined>;
+  tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;
+  quarantine(limit: number): Promise<(Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number })[]>;
+  /** Dead, skipped or waiting tasks run again, with a new budget of attempts, in their lane's order. */
+  retry(filter: TaskFilter, now: number): Promise<number>;
+  /** Waiting and dead tasks are skipped. */
+  discard(filter: TaskFilter, reason: string, now: number): Promise<number>;
+  counters(): Promise<Record<string, number>>;
+}
+
+export type Role = 'receive' | 'run' | 'keep';
+
+export interface Process {
+  role: string;
+  pid: number;
+  started: string;
+  boot: number;
+}
+
+export interface OwnerStore {
+  /** A number that no process had before. */
+  nextBoot(): Promise<number>;
+  /** Says that a process is there; `detail` is for `status`. */
+  beat(process: Process, now: number): Promise<void>;
+  gone(role: string): Promise<void>;
+  processes(): Promise<Process[]>;
+  /**
+   * The tasks that the dead processes were at: given back and marked suspect, to run alone. One that was the only one
+   * has spent its attempt. `alive` are the boots that still run. Returns how many.
+   */
+  giveBack(alive: number[], now: number): Promise<number>;
+  /** Whether a suspect waits for a process of its own. */
+  suspectDue(now: number): Promise<boolean>;
+}
+
+export interface Store extends EventStore, TaskStore, KeepStore, WatchStore, OwnerStore {
+  close(): void;
+}
+
+export type { Incoming, Reading };

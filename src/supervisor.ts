@@ -1,0 +1,139 @@
+// One child process: started, watched, started again with growing pauses when it dies, stopped within a time limit.
+import { spawn, type ChildProcess } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import type { Env } from './config.ts';
+import type { Logger } from './log.ts';
+import type { Orders, Report } from './process.ts';
+
+/** A loop that has not turned for this long is killed. */
+const STILL_MS = 10_000;
+const PAUSE_MS = { first: 100, most: 30_000 };
+/** A child that lived this long starts again without a pause. */
+const HEALTHY_MS = 10_000;
+
+export interface ChildOptions {
+  role: string;
+  /** Relative to this file. */
+  entry: string;
+  args?: string[];
+  /** Asked at each start. */
+  env: () => Env;
+  /** Asked at each start; the child waits for it before it works. */
+  boot: () => Promise<number>;
+  log: Logger;
+  /** False for a child that ends by itself. */
+  lasting?: boolean;
+  onWake?: () => void;
+  /** After each exit, before the next start. */
+  onExit?: (boot: number | null) => Promise<void>;
+}
+
+export interface Child {
+  /** Resolves with faults that keep it from loading, or with none once it has loaded. Does not work yet. */
+  load(): Promise<string[]>;
+  /** Lets it work; loads it first if need be. Resolves with faults, or with none once it is ready. */
+  start(): Promise<string[]>;
+  wake(): void;
+  /** SIGTERM, then SIGKILL after the limit. */
+  stop(limitMs: number): Promise<void>;
+  /** Its number while it lives. */
+  boot(): number | null;
+  pid(): number | undefined;
+}
+
+export function createChild(options: ChildOptions): Child {
+  const { role, log, lasting = true } = options;
+  let child: ChildProcess | undefined;
+  let boot: number | null = null;
+  let wanted = false;
+  let pauseMs = PAUSE_MS.first;
+  let exited = Promise.resolve();
+  let report: (faults: string[], stage: 'loaded' | 'ready') => void = () => {};
+
+  function spawnIt(): ChildProcess {
+    const entry = fileURLToPath(new URL(options.entry, import.meta.url));
+    const spawned = spawn(process.execPath, [entry, ...(options.args ?? [])], {
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+      env: options.env(),
+    });
+    const startedAt = performance.now();
+    let beatAt = startedAt;
+    const watch = setInterval(() => {
+      if (performance.now() - beatAt < STILL_MS) return;
+      log.error({ role, pid: spawned.pid }, `${role} stood still for ${STILL_MS / 1000} s and is killed`);
+      spawned.kill('SIGKILL');
+    }, 500);
+    spawned.on('message', (message: Report) => {
+      beatAt = performance.now();
+      if (message.type === 'wake') options.onWake?.();
+      if (message.type === 'faults') report(message.faults, 'ready');
+      if (message.type === 'loaded' || message.type === 'ready') report([], message.type);
+    });
+    const gone = Promise.withResolvers<void>();
+    exited = gone.promise;
+    spawned.on('error', (error) => log.error({ role, code: (error as NodeJS.ErrnoException).code }, `${role} cannot be started`));
+    spawned.on('close', (code, signal) => {
+      clearInterval(watch);
+      const was = boot;
+      child = undefined;
+      boot = null;
+      report([`${role} ended with ${signal ?? `exit code ${code}`} before it was ready`], 'ready');
+      if (lasting && wanted) log.error({ role, code, signal }, `${role} died and is started again`);
+      if (performance.now() - startedAt > HEALTHY_MS) pauseMs = PAUSE_MS.first;
+      void (options.onExit?.(was) ?? Promise.resolve()).then(gone.resolve).then(comeBack);
+    });
+    return spawned;
+  }
+
+  async function comeBack(): Promise<void> {
+    if (!lasting || !wanted) return;
+    await sleep(pauseMs);
+    pauseMs = Math.min(pauseMs * 2, PAUSE_MS.most);
+    if (!wanted || child) return;
+    const faults = await start();
+    if (faults.length > 0 && wanted) log.error({ role, faults }, `${role} cannot start; tried again`);
+  }
+
+  function stage(name: 'loaded' | 'ready'): Promise<string[]> {
+    return new Promise((resolve) => {
+      report = (faults, reached) => {
+        if (faults.length > 0 || reached === name || reached === 'ready') resolve(faults);
+      };
+    });
+  }
+
+  async function start(): Promise<string[]> {
+    wanted = true;
+    child ??= spawnIt();
+    const ready = stage('ready');
+    boot = await options.boot();
+    send({ type: 'go', boot });
+    const faults = await ready;
+    return faults;
+  }
+
+  function send(orders: Orders): void {
+    if (child?.connected) child.send(orders, () => {});
+  }
+
+  return {
+    load() {
+      child = spawnIt();
+      return stage('loaded');
+    },
+    start,
+    wake: () => send({ type: 'wake', boot: boot ?? 0 }),
+    async stop(limitMs) {
+      wanted = false;
+      const stopping = child;
+      if (!stopping) return;
+      stopping.kill('SIGTERM');
+      const timer = setTimeout(() => stopping.kill('SIGKILL'), limitMs);
+      await exited;
+      clearTimeout(timer);
+    },
+    boot: () => boot,
+    pid: () => child?.pid,
+  };
+}

@@ -1,0 +1,18 @@
+// A cursor is a position in the service's history: a decimal 64-bit integer in a string (contract 6.1). It is compared
+// as an integer, never as a Number, which would round it, or as text, where "9" comes after "10".
+
+/** Canonical decimal text of an integer from 0 to 2^63 - 1. */
+export type Cursor = string & { readonly __cursor: never };
+
+const SHAPE = /^(0|[1-9]\d{0,18})$/;
+const MAX = 2n ** 63n - 1n;
+
+export function parseCursor(text: unknown): Cursor | undefined {
+  if (typeof text !== 'string' || !SHAPE.test(text)) return undefined;
+  return text.length < 19 || BigInt(text) <= MAX ? (text as Cursor) : undefined;
+}
+
+/** Below zero when a comes first, as sort() wants it. */
+export function compareCursors(a: Cursor, b: Cursor): number {
+  return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
+}

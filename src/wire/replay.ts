@@ -1,0 +1,17 @@
+// The messages of ReplayEvents (contract 2.13, 4.2), as far as we trust their shape: a page that does not fit is
+// refused whole, an item that does not fit is kept aside alone.
+import { z } from 'zod';
+
+export const REPLAY_LIMIT = 1_000;
+
+export const replayPage = z.object({
+  events: z.array(z.unknown()),
+  next_cursor: z.string().nullish(),
+  has_more: z.boolean(),
+  reset_required: z.boolean().default(false),
+});
+
+export const replayItem = z.object({ cursor: z.string(), json_payload: z.string() });
+
+export type ReplayPage = z.infer<typeof replayPage>;
+export type ReplayItem = z.infer<typeof replayItem>;

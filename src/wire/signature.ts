@@ -1,0 +1,34 @@
+// The service's signature over a delivery (contract 6.3): hex of HMAC-SHA256 over `<timestamp>.<raw body>`, each
+// value prefixed `v1=`, several during a rotation. Only the timestamp and the body are signed.
+import { createHmac, timingSafeEqual } from 'node:crypto';
+
+/** A header line can carry hundreds; the service sends two at the most. */
+const MOST = 8;
+const TIMESTAMP = /^[1-9]\d{8,11}$/;
+const VALUE = /^v1=([0-9a-f]{64})$/i;
+
+/** Unix seconds, or undefined for anything that is not just digits: `1700000000.{"id":` must not shift the boundary. */
+export function readTimestamp(header: string | undefined): number | undefined {
+  return header !== undefined && TIMESTAMP.test(header) ? Number(header) : undefined;
+}
+
+/** The `v1=` values, as bytes. Hex may be upper case; the prefix may not. Empty where there are too many to be true. */
+export function readSignatures(header: string | undefined): Buffer[] {
+  const entries = header?.split(',', MOST + 1) ?? [];
+  if (entries.length > MOST) return [];
+  return entries.flatMap((entry) => {
+    const text = entry.trim();
+    const hex = text.startsWith('v1=') ? VALUE.exec(text)?.[1] : undefined;
+    return hex ? [Buffer.from(hex, 'hex')] : [];
+  });
+}
+
+/** The position of the secret that signed, or -1. Every value is compared with every secret, in constant time. */
+export function findSigner(secrets: string[], timestamp: number, body: Buffer, signatures: Buffer[]): number {
+  let signer = -1;
+  for (const [index, secret] of secrets.entries()) {
+    const expected = createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest();
+    for (const signature of signatures) if (timingSafeEqual(expected, signature) && signer === -1) signer = index;
+  }
+  return signer;
+}
