@@ -8,7 +8,7 @@ import { StoreError, type Accepted, type Counts, type EventStore, type Fact, typ
 export const PATIENCE_MS = 8_000;
 /** The largest group: one transaction must not outlast a neighbour's patience with the lock. */
 const GROUP = 256;
-const RETRY_MS = { first: 5, most: 100 };
+const RETRY_MS = { first: 1, most: 100 };
 /** A store that has failed for this long is not ready. */
 const READY_MS = 1_000;
 
@@ -58,46 +58,50 @@ export function createIntake({
 
   async function commitAll(): Promise<void> {
     committing = true;
-    while (waiting.length > 0) await commit(waiting.splice(0, GROUP));
+    for (let delay = RETRY_MS.first; waiting.length > 0; ) {
+      const error = await commit(waiting.slice(0, GROUP));
+      if (error === undefined) {
+        delay = RETRY_MS.first;
+        continue;
+      }
+      fail(error);
+      expire(error);
+      // Not blocked: what arrives meanwhile joins the group.
+      await sleep(delay);
+      delay = Math.min(delay * 1.5, RETRY_MS.most);
+    }
     committing = false;
   }
 
-  async function commit(group: Waiting[]): Promise<void> {
-    let left = group;
-    for (let delay = RETRY_MS.first; ; delay = Math.min(delay * 2, RETRY_MS.most)) {
-      const taken = counts;
-      counts = {};
-      try {
-        assertInPlace();
-        const readings = left.map(({ reading }) => reading);
-        const results = await store.accept({ readings, now: clock.now(), counts: taken });
-        failingSince = null;
-        for (const [index, accepted] of results.entries()) left[index]?.resolve(accepted);
-        onCommit();
-        return;
-      } catch (error) {
-        add(taken);
-        if (!(error instanceof StoreError)) {
-          for (const { reject } of left) reject(new Unavailable(error));
-          throw error;
-        }
-        fail(error);
-        left = left.filter((one) => keepsWaiting(one, error));
-        if (left.length === 0) return;
-      }
-      await sleep(delay * (0.5 + Math.random() / 2));
+  async function commit(group: Waiting[]): Promise<StoreError | undefined> {
+    const taken = counts;
+    counts = {};
+    try {
+      assertInPlace();
+      const results = await store.accept({ readings: group.map(({ reading }) => reading), now: clock.now(), counts: taken });
+      failingSince = null;
+      waiting.splice(0, group.length);
+      for (const [index, accepted] of results.entries()) group[index]?.resolve(accepted);
+      onCommit();
+      return undefined;
+    } catch (error) {
+      add(taken);
+      if (error instanceof StoreError) return error;
+      for (const { reject } of waiting.splice(0)) reject(new Unavailable(error));
+      throw error;
     }
   }
 
-  function keepsWaiting({ since, reject }: Waiting, error: StoreError): boolean {
-    if (clock.now() - since < PATIENCE_MS) return true;
-    reject(new Unavailable(error));
-    return false;
+  /** Those that have waited as long as a delivery can. They are in order of arrival. */
+  function expire(error: StoreError): void {
+    const now = clock.now();
+    const patient = waiting.findIndex(({ since }) => now - since < PATIENCE_MS);
+    for (const { reject } of waiting.splice(0, patient === -1 ? waiting.length : patient)) reject(new Unavailable(error));
   }
 
   function fail(error: StoreError): void {
     failingSince ??= clock.now();
-    onFault(error);
+    if (error.code !== 'busy' || clock.now() - failingSince > READY_MS) onFault(error);
   }
 
   function assertInPlace(): void {

@@ -16,7 +16,7 @@ export interface Ownership {
 export async function own(path: string, retentionMs: number): Promise<Ownership> {
   prepareFolder(path);
   const lock = guarded(() => takeLock(path), path);
-  const store = openSqlite(path, { owner: true, retentionMs });
+  const store = openSqlite(path, { owner: true, retentionMs, busyMs: 0 });
   for (const { pid, started, role } of await store.processes()) {
     if (started !== '' && pid !== process.pid && startOf(pid) === started) process.kill(pid, 'SIGKILL');
     await store.gone(role);

@@ -56,10 +56,12 @@ export function isHistory({ origin, createdAt, cursor }: StoredEvent, { born, hi
   return history === null || compareCursors(cursor, history) <= 0;
 }
 
-/** As handlers see it: plain JSON, frozen. Throws where the body was purged. */
+/** As handlers see it: plain JSON, frozen. Read once for all handlers. Throws where the body was purged. */
 export function toKitEvent(stored: StoredEvent): KitEvent {
+  const known = kitEvents.get(stored);
+  if (known) return known;
   if (stored.body === null) throw new Error('its body was purged after PAYLOAD_RETENTION_DAYS');
-  return Object.freeze({
+  const event: KitEvent = Object.freeze({
     key: stored.key,
     id: stored.id,
     type: stored.type,
@@ -70,7 +72,11 @@ export function toKitEvent(stored: StoredEvent): KitEvent {
     origin: stored.origin,
     data: freeze(dataOfBody(stored.origin, stored.type, stored.body)),
   });
+  kitEvents.set(stored, event);
+  return event;
 }
+
+const kitEvents = new WeakMap<StoredEvent, KitEvent>();
 
 function laneOf(handler: Loaded, event: KitEvent, onLaneFault: AssignOptions['onLaneFault']): string | null {
   const { lane } = handler;

@@ -2,12 +2,12 @@
 // the process comes out as a settlement; whatever it does after that is fenced off.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../clock.ts';
-import { describe, loggable } from '../errors.ts';
+import { describe } from '../errors.ts';
 import { eventTypes } from '../events.ts';
 import type { Context, KitEvent } from '../kit.ts';
 import type { Logger } from '../log.ts';
 import type { Service } from '../service/service.ts';
-import type { Claim, Settlement, TaskStore } from '../store/store.ts';
+import type { Claim, Settlement, TaskStore, Tx } from '../store/store.ts';
 import { toKitEvent } from './assign.ts';
 import { backoff } from './backoff.ts';
 import type { Loaded } from './load.ts';
@@ -36,39 +36,35 @@ export interface Attempt {
 
 export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOptions): Attempt {
   const { clock } = options;
-  const abort = new AbortController();
   // What ends the attempt from outside: a timeout, a drain, a rejection that nobody awaited.
   const outside = Promise.withResolvers<never>();
   outside.promise.catch(() => {});
+  const context = new AttemptContext(claim, handler, options);
   let draining = false;
-  let completed = false;
 
   async function run(): Promise<Settlement | null> {
     const { retry } = handler;
     // Its process died under the last attempt that it had.
     if (claim.attempt > retry.attempts) return { claim, state: 'dead', error: claim.error ?? 'no attempts left' };
-    let event: KitEvent;
-    try {
-      event = toKitEvent(claim.event);
-    } catch (error) {
-      return { claim, state: 'dead', error: describe(error).message };
-    }
+    const event = toKitEvent(claim.event);
     const mismatch = mismatchOf(event);
     if (mismatch) return { claim, state: 'dead', error: mismatch };
     const stale = staleness(claim, handler, clock.now());
     if (stale && handler.onStale !== 'run') return { claim, state: handler.onStale === 'skip' ? 'skipped' : 'dead', error: stale };
 
-    const timer = setTimeout(() => outside.reject(new Timeout(handler.timeoutMs)), handler.timeoutMs);
+    let timer: NodeJS.Timeout | undefined;
     try {
-      const handled = options.blame.run(outside.reject, () => handler.handle(event, contextOf(event)));
-      if (handled !== undefined) await Promise.race([handled, outside.promise]);
-      return completed ? null : { claim, state: 'done', error: null };
+      const handled = options.blame.run(outside.reject, () => handler.handle(event, context));
+      if (handled !== undefined) {
+        timer = setTimeout(() => outside.reject(new Timeout(handler.timeoutMs)), handler.timeoutMs);
+        await Promise.race([handled, outside.promise]);
+      }
+      return context.completed ? null : { claim, state: 'done', error: null };
     } catch (error) {
-      if (completed) return null;
-      return verdictOf(error);
+      return context.completed ? null : verdictOf(error);
     } finally {
       clearTimeout(timer);
-      if (!abort.signal.aborted) abort.abort(new Error('the attempt has ended'));
+      context.end(new Error('the attempt has ended'));
     }
   }
 
@@ -77,7 +73,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     if (error instanceof Skip) return { claim, state: 'skipped', error: message };
     if (error instanceof Dead) return { claim, state: 'dead', error: message };
     const again = { claim, state: 'ready', holdMs: handler.laneHoldMs } as const;
-    if (draining) return { ...again, error: claim.error, dueAt: clock.now(), spent: false };
+    if (draining) return { ...again, holdMs: null, error: claim.error, dueAt: clock.now(), spent: false };
     if (error instanceof RetryAfter) {
       const deferredMs = Math.max(0, Math.min(Number(error.ms) || 0, DEFERRED_MS - claim.deferredMs));
       if (deferredMs > 0) return { ...again, error: message, dueAt: clock.now() + deferredMs, spent: false, deferredMs };
@@ -87,36 +83,75 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     return { ...again, error: text, dueAt: clock.now() + backoff(claim.attempt, handler.retry), spent: true };
   }
 
-  function contextOf(event: KitEvent): Context {
-    const { createdAt } = claim.event;
-    return {
-      log: options.log.child({ handler: handler.name, key: event.key }),
-      signal: abort.signal,
-      attempt: claim.attempt,
-      late: claim.late,
-      unproven: false,
-      lagMs: createdAt === null ? null : Math.max(0, clock.now() - createdAt),
-      idempotencyKey: `${handler.name}/${event.key}`,
-      service: options.service,
-      async complete(work) {
-        const held = await options.store.complete(claim, clock.now(), work);
-        if (!held) throw new Error('the claim is gone: this attempt has timed out, or another process was given the task');
-        completed = true;
-      },
-    };
-  }
-
   return {
-    settled: run().catch((error: unknown) => {
-      options.log.error({ handler: handler.name, ...loggable(error) }, 'an attempt could not be judged');
-      return verdictOf(error);
-    }),
+    settled: run().catch((error: unknown): Settlement => ({ claim, state: 'dead', error: describe(error).message })),
     drain() {
       draining = true;
-      abort.abort(new Error('the kit stops'));
+      context.end(new Error('the kit stops'));
     },
     abandon: () => outside.reject(new Error('abandoned')),
   };
+}
+
+/** What a handler is given. Most use little of it, so that what costs something is made when it is first asked for. */
+class AttemptContext implements Context {
+  readonly unproven = false;
+  completed = false;
+  readonly #claim: Claim;
+  readonly #handler: Loaded;
+  readonly #options: AttemptOptions;
+  #abort: AbortController | undefined;
+  #log: Logger | undefined;
+  #ended: Error | undefined;
+
+  constructor(claim: Claim, handler: Loaded, options: AttemptOptions) {
+    this.#claim = claim;
+    this.#handler = handler;
+    this.#options = options;
+  }
+
+  get log(): Logger {
+    this.#log ??= this.#options.log.child({ handler: this.#handler.name, key: this.#claim.event.key });
+    return this.#log;
+  }
+
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.#ended) this.#abort.abort(this.#ended);
+    return this.#abort.signal;
+  }
+
+  get attempt(): number {
+    return this.#claim.attempt;
+  }
+
+  get late(): boolean {
+    return this.#claim.late;
+  }
+
+  get lagMs(): number | null {
+    const { createdAt } = this.#claim.event;
+    return createdAt === null ? null : Math.max(0, this.#options.clock.now() - createdAt);
+  }
+
+  get idempotencyKey(): string {
+    return `${this.#handler.name}/${this.#claim.event.key}`;
+  }
+
+  get service(): Service {
+    return this.#options.service;
+  }
+
+  async complete(work: (tx: Tx) => void): Promise<void> {
+    const held = await this.#options.store.complete(this.#claim, this.#options.clock.now(), work);
+    if (!held) throw new Error('the claim is gone: this attempt has timed out, or another process was given the task');
+    this.completed = true;
+  }
+
+  end(reason: Error): void {
+    this.#ended ??= reason;
+    this.#abort?.abort(reason);
+  }
 }
 
 class Timeout extends Error {

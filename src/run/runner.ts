@@ -14,6 +14,13 @@ import type { Loaded } from './load.ts';
 
 /** Events that one turn makes tasks of: few enough that a delivery never waits long for the store's lock. */
 const ASSIGN = 128;
+/**
+ * Claims ahead of the free places, while handlers end at once: a turn of the lock for each few tasks would cost more than
+ * the tasks. Slow handlers are claimed for only as places get free, so that no claim waits long for its place.
+ */
+const AHEAD = 256;
+/** Between two turns: deliveries need the lock more often than tasks do, and a fuller turn costs less a task. */
+const PACE_MS = 5;
 /** Other processes may give tasks back or bring events without a word. */
 const IDLE_MS = 500;
 
@@ -46,6 +53,10 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
   const handlerIds = [...handlers.keys()];
   const active = new Map<number, Attempt>();
+  /** Claimed, and waiting for a place. */
+  let queue: Claim[] = [];
+  let ended = 0;
+  let turnedAt = 0;
   const blame = new AsyncLocalStorage<(error: unknown) => void>();
   let settled: Settlement[] = [];
   /** When the tasks of each turn are released: at the most one entry a turn of the last ORDER_WINDOW_MS. */
@@ -53,14 +64,19 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   let draining = false;
 
   async function step(): Promise<number> {
+    const early = turnedAt + PACE_MS - performance.now();
+    if (early > 0 && !draining) await sleep(early);
     const assign = draining ? null : await plan();
-    const room = draining ? 0 : concurrency - active.size;
+    const room = draining ? 0 : Math.max(0, Math.max(concurrency, Math.min(AHEAD, 2 * ended)) - active.size - queue.length);
+    ended = 0;
     const settle = settled;
     settled = [];
     try {
       const { claims, fenced, nextAt } = await store.turn({ now: clock.now(), boot, settle, assign, room, handlers: handlerIds });
       if (fenced > 0) log.warn({ fenced }, 'came back after the claim was gone; nothing was written');
-      for (const claim of claims) start(claim);
+      turnedAt = performance.now();
+      queue.push(...claims);
+      fill();
       if (claims.length === room && room > 0 && active.size < concurrency) return 0;
       if (assign && assign.upTo - assign.from >= ASSIGN) return 0;
       return nextAt === null ? IDLE_MS : Math.max(1, Math.min(nextAt - clock.now(), IDLE_MS));
@@ -92,6 +108,14 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     return { from: found.from, upTo: last.seq, tasks };
   }
 
+  function fill(): void {
+    while (active.size < concurrency && !draining) {
+      const claim = queue.shift();
+      if (!claim) return;
+      start(claim);
+    }
+  }
+
   function start(claim: Claim): void {
     const handler = handlers.get(claim.handler);
     if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
@@ -100,8 +124,10 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     active.set(claim.task, attempt);
     void attempt.settled.then((settlement) => {
       active.delete(claim.task);
+      ended++;
       if (settlement) settled.push(settlement);
       report(claim, handler, settlement, clock.now() - startedAt);
+      fill();
       loop.wake();
     });
   }
@@ -124,6 +150,8 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     wake: () => loop.wake(),
     async drain(limitMs) {
       draining = true;
+      for (const claim of queue) settled.push({ claim, state: 'ready', error: claim.error, dueAt: clock.now(), holdMs: null, spent: false });
+      queue = [];
       for (const attempt of active.values()) attempt.drain();
       const end = Promise.all([...active.values()].map((attempt) => attempt.settled));
       await Promise.race([end, sleep(limitMs, undefined, { ref: false })]);

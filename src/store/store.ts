@@ -89,6 +89,9 @@ export interface Claim {
   task: number;
   handler: number;
   event: StoredEvent;
+  lane: number | null;
+  /** It waits for no other: it is in no lane, or has stepped aside. */
+  alone: boolean;
   /** From 1; counted when claimed. */
   attempt: number;
   boot: number;
@@ -103,8 +106,8 @@ export type Settlement = { claim: Claim; error: string | null } & (
   | {
       state: 'ready';
       dueAt: number;
-      /** How long the failing task may hold its lane, from its first failure. */
-      holdMs: number;
+      /** How long the failing task may hold its lane, from its first failure; null where it did not fail. */
+      holdMs: number | null;
       /** False gives the attempt back. */
       spent: boolean;
       deferredMs?: number;
@@ -164,7 +167,7 @@ export interface TaskStore {
   complete(claim: Claim, now: number, work: (tx: Tx) => void): Promise<boolean>;
 }
 
-export type Fact = 'watermark' | 'born' | 'history' | 'floor' | 'assigned' | 'boot' | 'replay' | 'reconcile_asked' | 'failure_run' | 'held';
+export type Fact = 'watermark' | 'born' | 'history' | 'floor' | 'assigned' | 'boot' | 'replay' | 'reconcile_asked' | 'failure_run' | 'held' | 'oldest';
 export type FactValue = string | number | bigint | null;
 
 export interface ReplayState {

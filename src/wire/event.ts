@@ -35,6 +35,9 @@ const ID = /^[\x21-\x7e]{1,200}$/;
 const TYPE = /^[\x21-\x7e]{1,200}$/;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
+/** Without the mark at its beginning, which JSON.parse refuses. */
+const utf8 = new TextDecoder();
+
 /** The longest time that a Date can hold. */
 const LATEST_MS = 8.64e15;
 
@@ -87,7 +90,7 @@ export function readItem(origin: 'replay' | 'stream', cursor: Cursor, payload: s
 
 /** The event's own fields out of a stored body. Throws only where the bytes are no longer those that were read. */
 export function dataOfBody(origin: Origin, type: string, body: Uint8Array): JsonObject {
-  const parsed = JSON.parse(new TextDecoder().decode(body)) as JsonObject;
+  const parsed = JSON.parse(utf8.decode(body)) as JsonObject;
   const data = dataOf(origin === 'webhook' ? parsed['data'] : parsed, type, []);
   if (!data) throw new Error(`the stored body of a ${type} event holds no ${type}`);
   return data;

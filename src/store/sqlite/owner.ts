@@ -16,7 +16,7 @@ export function createOwner(session: Session): Sync<OwnerStore> {
   const processes = db.prepare<[], Process>('select role, pid, started, boot from processes');
   const orphans = db.prepare<unknown[], { id: number; lane: number | null; alone: number; boot: number; attempts: number }>(`
     select id, lane, alone, boot, attempts from tasks
-    where state <> 'done' and state = 'running' and boot not in (select value from json_each(?))`);
+    where state = 'running' and boot not in (select value from json_each(?))`);
   const back = db.prepare(`
     update tasks set state = 'ready', suspect = 1, attempts = attempts - ?, due_at = ?, error = coalesce(?, error),
       hold_until = case when ? then coalesce(hold_until, ?) else hold_until end where id = ?`);
@@ -43,7 +43,7 @@ export function createOwner(session: Session): Sync<OwnerStore> {
           const dueAt = spent ? now + 1_000 * 2 ** Math.min(attempts, 12) : now;
           const error = spent ? 'the process died while this task was alone in it' : null;
           back.run(spent ? 0 : 1, dueAt, error, spent ? 1 : 0, now + HOLD_MS, id);
-          if (lane !== null && alone === 0) lanes.vacate(lane, now);
+          if (lane !== null && alone === 0) lanes.leave(lane, null, now);
         }
         session.count({ 'tasks.running': -rows.length, 'tasks.ready': rows.length });
         return rows.length;

@@ -1,28 +1,33 @@
 // The side of the store that `run` works with. A lane has one row that says when its head may be able to run, so that
 // claiming costs the same with a million tasks waiting, and the same however long the history is.
-import type { Claim, Counts, NewTask, Settlement, SqlValue, TaskStore, Turn, TurnResult, Tx } from '../store.ts';
+// SQLite prepares a statement again, at ten times its cost, when a value is bound that its plan might depend on; `+?`
+// says that this one cannot.
+import type { Claim, Counts, NewTask, Settlement, SqlValue, StoredEvent, TaskStore, Turn, TurnResult, Tx } from '../store.ts';
 import { setSynchronous } from './connection.ts';
 import { EVENT_COLUMNS, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 
-interface Head {
-  id: number;
-  due_at: number;
-  hold_until: number | null;
-  suspect: number;
-  released: number;
-}
-
-interface ClaimRow extends EventRow {
-  task: number;
-  handler: number;
-  attempts: number;
-  late: number;
-  deferred: number;
+/** A waiting task, as much of it as its claim needs. */
+interface Waiting {
+  id: bigint;
+  event: bigint;
+  handler: bigint;
+  lane: bigint | null;
+  alone: bigint;
+  cursor: bigint | null;
+  due_at: bigint;
+  hold_until: bigint | null;
+  suspect: bigint;
+  attempts: bigint;
+  deferred: bigint;
   error: string | null;
 }
 
+const WAITING = 'id, event, handler, lane, alone, cursor, due_at, hold_until, suspect, attempts, deferred, error';
+
 /** Later than any time. */
 const NEVER = 2 ** 52;
+/** More handlers than a store can ever know; a task's id is made of its event and its handler. */
+export const HANDLERS = 4_096;
 
 export function createTaskStore(session: Session): Sync<TaskStore> {
   const { db } = session;
@@ -31,36 +36,31 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const addHandler = db.prepare('insert into handlers (name) values (?) on conflict (name) do nothing');
   const handlerId = db.prepare<[string], number>('select id from handlers where name = ?').pluck();
   const unassigned = db.prepare<unknown[], EventRow>(
-    `select ${EVENT_COLUMNS}, e.body from events e where e.seq > ? order by e.seq limit ?`,
+    `select ${EVENT_COLUMNS}, e.body from events e where e.seq > +? order by e.seq limit +?`,
   );
   const moveOn = db.prepare(`update facts set value = ? where name = 'assigned' and value = ?`);
   const insert = db.prepare(`
-    insert into tasks (event, handler, lane, alone, cursor, state, release_at, due_at)
-    values (?, ?, ?, ?, ?, 'ready', ?, ?) on conflict (event, handler) do nothing`);
-  const settle = db.prepare<unknown[], { lane: bigint | null; alone: bigint; cursor: bigint | null }>(`
-    update tasks set state = ?, error = ?, finished_at = ?, suspect = 0
-    where id = ? and state = 'running' and attempts = ? and boot = ? returning lane, alone, cursor`).safeIntegers();
-  const postpone = db.prepare<unknown[], { lane: number | null; alone: number }>(`
+    insert into tasks (id, event, handler, lane, alone, cursor, state, release_at, due_at)
+    values (?, ?, ?, ?, ?, ?, 'ready', ?, ?) on conflict (id) do nothing`);
+  const ours = `where id = ? and state = 'running' and attempts = ? and boot = ?`;
+  const settle = db.prepare(`update tasks set state = ?, error = ?, finished_at = ?, suspect = 0 ${ours}`);
+  const postpone = db.prepare(`
     update tasks set state = 'ready', error = ?, due_at = ?, hold_until = coalesce(hold_until, ?),
-      attempts = attempts - ?, deferred = deferred + ?, suspect = 0
-    where id = ? and state = 'running' and attempts = ? and boot = ? returning lane, alone`);
+      attempts = attempts - ?, deferred = deferred + ?, suspect = 0 ${ours}`);
   const start = db.prepare(`
-    update tasks set state = 'running', attempts = attempts + 1, boot = ?, started_at = ?,
-      late = cursor is not null and lane is not null and cursor < (select finished from lanes where id = tasks.lane)
-    where id = ?`);
-  const claimed = db.prepare<unknown[], ClaimRow>(`
-    select t.id as task, t.handler, t.attempts, t.late, t.deferred, t.error, ${EVENT_COLUMNS}, e.body
-    from tasks t join events e on e.seq = t.event where t.id = ?`);
-  const alone = db.prepare<unknown[], number>(`
-    select id from tasks where handler = ? and due_at <= ? and state = 'ready' and alone = 1 and suspect = 0
-    order by due_at limit ?`).pluck();
+    update tasks set state = 'running', attempts = attempts + 1, boot = ?, started_at = ?, late = ? where id = ?`);
+  const eventOf = db.prepare<unknown[], EventRow>(`select ${EVENT_COLUMNS}, e.body from events e where e.seq = ?`);
+  const alone = db.prepare<unknown[], Waiting>(`
+    select ${WAITING} from tasks where handler = +? and due_at <= +? and state = 'ready' and alone = 1 and suspect = 0
+    order by due_at limit +?`).safeIntegers();
   const nextAlone = db.prepare<unknown[], number | null>(`
-    select min(due_at) from tasks where handler = ? and state = 'ready' and alone = 1 and suspect = 0`).pluck();
-  const suspects = db.prepare<unknown[], { id: number; lane: number | null; alone: number }>(`
-    select id, lane, alone from tasks where state = 'ready' and suspect = 1 and due_at <= ?
+    select min(due_at) from tasks where handler = +? and state = 'ready' and alone = 1`).pluck();
+  const suspects = db.prepare<unknown[], Waiting>(`
+    select ${WAITING} from tasks where state = 'ready' and suspect = 1 and due_at <= ?
       and handler in (select value from json_each(?))
       and (alone = 1 or not exists (select 1 from lanes l where l.id = tasks.lane and l.running is not null))
-    order by due_at limit 1`);
+    order by due_at limit 1`).safeIntegers();
+  const recent = createRecent();
 
   function turn({ now, boot, settle: settlements, assign, room, handlers }: Turn): TurnResult {
     return session.write(() => {
@@ -92,13 +92,16 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const held = [claim.task, claim.attempt, claim.boot];
     if (settlement.state === 'ready') {
       const { dueAt, holdMs, spent, deferredMs = 0 } = settlement;
-      const row = postpone.get(error, dueAt, now + holdMs, spent ? 0 : 1, deferredMs, ...held);
-      if (row && row.lane !== null && row.alone === 0) lanes.vacate(row.lane, now);
-      return row !== undefined;
+      const holdUntil = holdMs === null ? null : now + holdMs;
+      if (postpone.run(error, dueAt, holdUntil, spent ? 0 : 1, deferredMs, ...held).changes === 0) return false;
+      if (claim.lane !== null && !claim.alone) lanes.leave(claim.lane, null, now);
+      return true;
     }
-    const row = settle.get(settlement.state, error, now, ...held);
-    if (row?.lane != null) lanes.finish(Number(row.lane), row.cursor, row.alone === 0n, now);
-    return row !== undefined;
+    if (settle.run(settlement.state, error, now, ...held).changes === 0) return false;
+    const cursor = claim.event.cursor === null ? null : BigInt(claim.event.cursor);
+    if (claim.lane !== null && claim.alone) lanes.pass(claim.lane, cursor);
+    else if (claim.lane !== null) lanes.leave(claim.lane, cursor, now);
+    return true;
   }
 
   function assignAll({ from, upTo, tasks }: NonNullable<Turn['assign']>, now: number): number {
@@ -109,7 +112,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       const cursor = task.cursor === null ? null : BigInt(task.cursor);
       const { event, handler, releaseAt } = task;
       const dueAt = lane === null ? releaseAt : now;
-      added += insert.run(event, handler, lane, lane === null ? 1 : 0, cursor, releaseAt, dueAt).changes;
+      const row = [event * HANDLERS + handler, event, handler, lane, lane === null ? 1 : 0, cursor, releaseAt, dueAt];
+      added += insert.run(...row).changes;
     }
     return added;
   }
@@ -120,29 +124,37 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     for (const [index, handler] of handlers.entries()) {
       const share = Math.ceil((room - claims.length) / (handlers.length - index));
       const singles = alone.all(handler, now, Math.ceil(share / 2));
-      for (const task of singles) claims.push(claim(task, null, now, boot));
-      for (const { lane, task } of lanes.heads(handler, now, share - singles.length)) {
-        claims.push(claim(task, lane, now, boot));
-      }
+      for (const task of singles) claims.push(claim(task, now, boot));
+      for (const task of lanes.takeHeads(handler, now, share - singles.length)) claims.push(claim(task, now, boot));
     }
     return claims;
   }
 
-  function claim(task: number, lane: number | null, now: number, boot: number): Claim {
-    start.run(boot, now, task);
-    if (lane !== null) lanes.occupy(lane, task);
-    const row = claimed.get(task);
-    if (!row) throw new Error(`task ${task} has lost its event`);
+  function claim(task: Waiting, now: number, boot: number): Claim {
+    const id = Number(task.id);
+    const seq = Number(task.event);
+    const lane = task.lane === null ? null : Number(task.lane);
+    const late = lane !== null && task.cursor !== null && task.cursor < lanes.finished(lane);
+    start.run(boot, now, late ? 1 : 0, id);
+    const event = recent.get(seq) ?? toEventOrThrow(seq);
     return {
-      task,
-      handler: row.handler,
-      event: toEvent(row),
-      attempt: row.attempts,
+      task: id,
+      handler: Number(task.handler),
+      event,
+      lane,
+      alone: task.alone === 1n,
+      attempt: Number(task.attempts) + 1,
       boot,
-      late: row.late === 1,
-      deferredMs: row.deferred,
-      error: row.error,
+      late,
+      deferredMs: Number(task.deferred),
+      error: task.error,
     };
+  }
+
+  function toEventOrThrow(seq: number): StoredEvent {
+    const row = eventOf.get(seq);
+    if (!row) throw new Error(`event ${seq} is gone, and its tasks are not`);
+    return toEvent(row);
   }
 
   function nextAt(handlers: number[]): number | null {
@@ -159,12 +171,14 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     setup: (work) => session.write(() => work(txOf(session))),
     unassigned(limit) {
       const from = Number(session.fact('assigned'));
+      const events = unassigned.all(from, limit).map(toEvent);
+      for (const event of events) recent.add(event);
       return {
         from,
         watermark: session.cursorFact('watermark'),
         born: Number(session.fact('born')),
         history: session.cursorFact('history'),
-        events: unassigned.all(from, limit).map(toEvent),
+        events,
       };
     },
     turn,
@@ -173,7 +187,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         const suspect = suspects.get(now, JSON.stringify(handlers));
         if (!suspect) return undefined;
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
-        return claim(suspect.id, suspect.alone === 1 ? null : suspect.lane, now, boot);
+        if (suspect.lane !== null && suspect.alone === 0n) lanes.occupy(Number(suspect.lane), Number(suspect.id));
+        return claim(suspect, now, boot);
       }),
     complete(given, now, work) {
       setSynchronous(db, 'FULL');
@@ -191,84 +206,123 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   };
 }
 
+/**
+ * Events that tasks were just made of are about to be claimed: they need not be read twice. Large ones are left to the
+ * file, so that this holds a few thousand of the usual size at the most.
+ */
+function createRecent(): { add(event: StoredEvent): void; get(seq: number): StoredEvent | undefined } {
+  const events = new Map<number, StoredEvent>();
+  return {
+    add(event) {
+      if ((event.body?.length ?? 0) > 4_096) return;
+      events.set(event.seq, event);
+      if (events.size <= 4_096) return;
+      for (const oldest of events.keys()) {
+        events.delete(oldest);
+        break;
+      }
+    },
+    get: (seq) => events.get(seq),
+  };
+}
+
 /** The lanes: who is next in each, and when. Used by all that moves tasks. */
-export function createLanes({ db }: Session): {
+export interface Lanes {
+  /** The lane's id; its row is made, or told when its new task is released. */
   enter(task: NewTask, name: string, now: number): number;
+  /** A task of the lane goes to work. */
   occupy(lane: number, task: number): void;
-  vacate(lane: number, now: number): void;
-  finish(lane: number, cursor: bigint | null, vacated: boolean, now: number): void;
-  heads(handler: number, now: number, limit: number): { lane: number; task: number }[];
+  /** The task at work is back; `finished` is its cursor where it ended, null where it waits again. */
+  leave(lane: number, finished: bigint | null, now: number): void;
+  /** A task that had stepped aside, or was discarded, has ended. */
+  pass(lane: number, finished: bigint | null): void;
+  /** The lane is looked at again. */
+  rouse(lane: number, now: number): void;
+  /** Tasks whose turn it is, their lanes occupied. */
+  takeHeads(handler: number, now: number, limit: number): Waiting[];
+  /** The highest cursor that has ended in the lane. */
+  finished(lane: number): bigint;
   nextAt(handler: number): number | null;
-} {
+}
+
+export function createLanes({ db }: Session): Lanes {
   const enter = db.prepare<unknown[], number>(`
     insert into lanes (handler, name, wake_at, used_at) values (@handler, @name, @release, @now)
     on conflict (handler, name) do update set used_at = @now, wake_at = case when running is null
       then min(coalesce(wake_at, ${NEVER}), case when @cursor <= released then @now else @release end) end
     returning id`).pluck();
-  const occupy = db.prepare('update lanes set running = ?, wake_at = null where id = ?');
-  const vacate = db.prepare('update lanes set running = null where id = ?');
-  const finish = db.prepare('update lanes set finished = max(finished, ?), released = max(released, ?) where id = ?');
-  const due = db.prepare<unknown[], number>(`
-    select id from lanes where handler = ? and wake_at <= ? and wake_at is not null order by wake_at limit ?`).pluck();
+  const occupy = db.prepare('update lanes set running = ?, wake_at = null, released = max(released, ?) where id = ?');
+  const leave = db.prepare(`
+    update lanes set running = null, finished = max(finished, @finished), released = max(released, @finished, @released),
+      wake_at = @at where id = @lane`);
+  const pass = db.prepare('update lanes set finished = max(finished, @at), released = max(released, @at) where id = @lane');
+  const wait = db.prepare('update lanes set wake_at = ?, released = max(released, ?) where id = ? and running is null');
+  const due = db.prepare<unknown[], { id: number; released: bigint }>(`
+    select id, released from lanes where handler = +? and wake_at <= +? and wake_at is not null
+    order by wake_at limit +?`).safeIntegers();
+  const releasedOf = db.prepare<unknown[], bigint>('select released from lanes where id = ?').pluck().safeIntegers();
+  const finishedOf = db.prepare<unknown[], bigint>('select finished from lanes where id = ?').pluck().safeIntegers();
   const next = db.prepare<unknown[], number | null>(
-    'select min(wake_at) from lanes where handler = ? and wake_at is not null',
+    'select min(wake_at) from lanes where handler = +? and wake_at is not null',
   ).pluck();
-  const wakeAt = db.prepare('update lanes set wake_at = ? where id = ? and running is null');
-  const waiting = `from tasks where lane = ? and state = 'ready' and alone = 0`;
-  const head = db.prepare<unknown[], Head>(`
-    select id, due_at, hold_until, suspect, cursor <= (select released from lanes l where l.id = lane) as released
-    ${waiting} order by cursor limit 1`);
+  const waiting = `from tasks where lane = +? and state = 'ready' and alone = 0`;
+  const head = db.prepare<unknown[], Waiting & { cursor: bigint }>(
+    `select ${WAITING} ${waiting} order by cursor limit 1`,
+  ).safeIntegers();
   // Read from the top, where the few that are still held lie, down to the first that is not.
-  const release = db.prepare(`
-    update lanes set released = (select cursor ${waiting} and release_at <= ? order by cursor desc limit 1)
-    where id = ? and exists (select 1 ${waiting} and release_at <= ?)`);
+  const release = db.prepare<unknown[], bigint>(
+    `select cursor ${waiting} and release_at <= +? order by cursor desc limit 1`,
+  ).pluck().safeIntegers();
   const earliest = db.prepare<unknown[], number | null>(`select min(release_at) ${waiting}`).pluck();
   const stepAside = db.prepare('update tasks set alone = 1 where id = ?');
 
-  /** The task that may run now; or when to look again, null when nothing waits. */
-  function look(lane: number, now: number): { task: number } | { at: number | null } {
+  /** The task whose turn it is, or when to look again, null when nothing waits; and how far the lane is released. */
+  function look(lane: number, before: bigint, now: number): { task?: Waiting; at: number | null; released: bigint } {
+    let released = before;
     for (;;) {
       const first = head.get(lane);
-      if (!first) return { at: null };
-      if (!first.released) {
-        if (release.run(lane, now, lane, lane, now).changes === 0) return { at: earliest.get(lane) ?? null };
-        continue;
+      if (!first) return { at: null, released };
+      if (first.cursor > released) {
+        const top = release.get(lane, now);
+        // All that wait arrived within the window: there are few of them.
+        if (top === undefined) return { at: earliest.get(lane) ?? null, released };
+        released = top;
       }
-      const holds = first.hold_until === null || first.hold_until > now;
-      if (first.due_at <= now && !first.suspect) return { task: first.id };
+      const dueAt = Number(first.due_at);
+      const holdUntil = first.hold_until === null ? null : Number(first.hold_until);
+      if (dueAt <= now && !first.suspect) return { task: first, at: now, released };
       // A suspect is claimed by a process of its own, and this lane looked at again when that has ended.
-      if (holds) return { at: first.suspect ? first.hold_until : Math.min(first.due_at, first.hold_until ?? NEVER) };
+      if (holdUntil === null || holdUntil > now) {
+        return { at: first.suspect ? holdUntil : Math.min(dueAt, holdUntil ?? NEVER), released };
+      }
       stepAside.run(first.id);
     }
-  }
-
-  function arrange(lane: number, now: number): void {
-    const found = look(lane, now);
-    wakeAt.run('task' in found ? now : found.at, lane);
   }
 
   return {
     enter: ({ handler, cursor, releaseAt }, name, now) =>
       enter.get({ handler, name, cursor: BigInt(cursor ?? 0), release: releaseAt, now }) ?? 0,
-    occupy: (lane, task) => occupy.run(task, lane),
-    vacate(lane, now) {
-      vacate.run(lane);
-      arrange(lane, now);
+    occupy: (lane, task) => void occupy.run(task, -1, lane),
+    leave(lane, finished, now) {
+      const before = releasedOf.get(lane) ?? -1n;
+      const { at, released } = look(lane, finished !== null && finished > before ? finished : before, now);
+      leave.run({ lane, finished: finished ?? -1n, released, at });
     },
-    finish(lane, cursor, vacated, now) {
-      finish.run(cursor, cursor, lane);
-      if (!vacated) return;
-      vacate.run(lane);
-      arrange(lane, now);
+    pass: (lane, finished) => void pass.run({ lane, at: finished ?? -1n }),
+    rouse: (lane, now) => void wait.run(now, -1, lane),
+    takeHeads(handler, now, limit) {
+      const tasks: Waiting[] = [];
+      for (const { id, released: before } of due.all(handler, now, limit)) {
+        const { task, at, released } = look(id, before, now);
+        if (task === undefined) wait.run(at, released, id);
+        else {
+          occupy.run(task.id, released, id);
+          tasks.push(task);
+        }
+      }
+      return tasks;
     },
-    heads(handler, now, limit) {
-      return due.all(handler, now, limit).flatMap((lane) => {
-        const found = look(lane, now);
-        if ('task' in found) return [{ lane, task: found.task }];
-        wakeAt.run(found.at, lane);
-        return [];
-      });
-    },
+    finished: (lane) => finishedOf.get(lane) ?? -1n,
     nextAt: (handler) => next.get(handler) ?? null,
   };
 }

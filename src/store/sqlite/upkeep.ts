@@ -3,6 +3,7 @@ import { statSync } from 'node:fs';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Counter, KeepStore } from '../store.ts';
 import type { Session, Sync } from './session.ts';
+import { HANDLERS } from './tasks.ts';
 
 type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'inPlace'>;
 
@@ -25,14 +26,15 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   const receivedAt = db.prepare<unknown[], { seq: number; received_at: number }>(
     'select seq, received_at from events where seq >= ? order by seq limit 1',
   );
-  const unfinished = `exists (select 1 from tasks where event = seq and state not in ('done', 'skipped'))`;
+  const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
+  const unfinished = `exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
   const finished = db.prepare<unknown[], { seq: number }>(`
     select seq from events where seq > ? and seq <= ? and seq <= (select value from facts where name = 'assigned')
       and not ${unfinished} order by seq limit ?`);
   const removeEvent = db.prepare<unknown[], { cursor: bigint | null }>(
     'delete from events where seq = ? returning case when disputed then null else cursor end as cursor',
   ).safeIntegers();
-  const removeTasks = db.prepare<unknown[], { state: 'done' | 'skipped' }>('delete from tasks where event = ? returning state');
+  const removeTasks = db.prepare<unknown[], { state: 'done' | 'skipped' }>(`delete from tasks where id between ?1 * ${HANDLERS} and ?1 * ${HANDLERS} + ${HANDLERS - 1} returning state`);
   const removeAliases = db.prepare<unknown[], { name: string }>('delete from aliases where seq = ? returning name');
   const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');

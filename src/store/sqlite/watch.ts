@@ -3,12 +3,14 @@
 import { parseCursor } from '../../wire/cursor.ts';
 import type { Alarm, Counts, EventFilter, ReplayState, ShownEvent, ShownState, ShownTask, TaskFilter, TaskState, WatchStore } from '../store.ts';
 import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
-import { createLanes } from './tasks.ts';
+import { createLanes, HANDLERS } from './tasks.ts';
 
 /** A process that has not written for this long is shown as down. */
 const BEAT_MS = 5_000;
 /** Events that one page of a filtered list looks at. */
 const STRETCH = 50_000;
+/** How far the oldest waiting task must have moved to be worth a write. */
+const FAR = 10_000 * HANDLERS;
 /** Tasks that one transaction of retry or discard moves. */
 const STEP = 1_000;
 
@@ -34,9 +36,9 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const newest = db.prepare<[], { seq: number | null; cursor: string | null }>(`
     select (select max(seq) from events) as seq,
       cast((select max(cursor) from events where cursor is not null and disputed = 0) as text) as cursor`);
-  const oldest = db.prepare<[], number | null>(`
-    select e.received_at from tasks t join events e on e.seq = t.event where t.id =
-      (select min(id) from tasks where state <> 'done' and state = 'ready')`).pluck();
+  const oldest = db.prepare<unknown[], { id: number; received_at: number }>(`
+    select t.id, e.received_at from tasks t join events e on e.seq = t.event
+    where t.id >= +? and t.state = 'ready' order by t.id limit 1`);
   const gaps = db.prepare<[], number>('select count(*) from gaps where closed_at is null').pluck();
   const alarms = db.prepare<[], { name: string; since: number; detail: string }>('select name, since, detail from alarms order by since');
   const processes = db.prepare<[], { role: string; beat_at: number }>('select role, beat_at from processes');
@@ -45,7 +47,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const eventList = db.prepare<unknown[], ShownRow>(`
     ${shown} where e.seq < @before and e.seq > @from and (@type is null or e.type = @type)
       and (@session is null or e.session_id = @session)
-      and (@state is null or exists (select 1 from tasks where event = e.seq and state = @state))
+      and (@state is null or exists (select 1 from tasks where id between e.seq * ${HANDLERS} and e.seq * ${HANDLERS} + ${HANDLERS - 1} and state = @state))
     order by e.seq desc limit @limit`);
   const named = db.prepare<unknown[], ShownRow>(`
     ${shown} where (e.cursor = @cursor and e.cursor is not null and e.disputed = 0) or (e.id = @id and e.id is not null)
@@ -57,32 +59,58 @@ export function createWatch(session: Session): Sync<WatchStore> {
       t.finished_at, t.error, ${EVENT_COLUMNS},
       t.state = 'ready' and t.release_at > @now and not (t.cursor is not null and t.cursor <= coalesce(l.released, -1)) as held
     from tasks t join events e on e.seq = t.event join handlers h on h.id = t.handler left join lanes l on l.id = t.lane`;
-  const ofEvent = db.prepare<unknown[], TaskRow>(`${task} where t.event = @seq order by t.id`);
+  const ofEvent = db.prepare<unknown[], TaskRow>(`${task} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`);
   const matching = `
     (@state is null or t.state = @state) and (@handler is null or t.handler = (select id from handlers where name = @handler))
     and (@ids is null or t.id in (select value from json_each(@ids)))`;
   const taskList = db.prepare<unknown[], TaskRow>(
     `${task} where t.id < @before and ${matching} order by t.id desc limit @limit`,
   );
-  const unfinishedList = db.prepare<unknown[], TaskRow>(
-    `${task} where t.state <> 'done' and t.id < @before and ${matching} order by t.id desc limit @limit`,
-  );
-  const movable = (states: string) => db.prepare<unknown[], MovableRow>(`
+  // Each state but done has a partial index of its own; SQLite takes it where the query names its condition.
+  const waitingIds = `select id from tasks where state = 'ready' and alone = 0 union all select id from tasks where state = 'ready' and alone = 1`;
+  const idsOf = {
+    ready: waitingIds,
+    running: `select id from tasks where state = 'running'`,
+    dead: `select id from tasks where state in ('dead', 'skipped') and state = 'dead'`,
+    skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
+  };
+  const listOf = (state: keyof typeof idsOf) =>
+    db.prepare<unknown[], TaskRow>(
+      `${task} where t.id in (${idsOf[state]}) and t.id < @before and ${matching} order by t.id desc limit @limit`,
+    );
+  const lists = { ready: listOf('ready'), running: listOf('running'), dead: listOf('dead'), skipped: listOf('skipped') };
+  const movable = (...states: (keyof typeof idsOf)[]) => db.prepare<unknown[], MovableRow>(`
     select t.id, t.state, t.lane, t.alone, cast(t.cursor as text) as cursor, t.handler, l.name from tasks t left join lanes l on l.id = t.lane
-    where t.state <> 'done' and t.state in (${states}) and t.id > @after and ${matching} order by t.id limit ${STEP}`);
-  const retriable = movable(`'dead', 'skipped', 'ready'`);
-  const discardable = movable(`'dead', 'ready'`);
+    where t.id in (${states.map((state) => idsOf[state]).join(' union all ')}) and t.id > @after and ${matching}
+    order by t.id limit ${STEP}`);
+  const retriable = movable('dead', 'skipped', 'ready');
+  const discardable = movable('dead', 'ready');
   const revive = db.prepare(`
     update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, deferred = 0,
       finished_at = null where id = ?`);
   const skip = db.prepare(`update tasks set state = 'skipped', finished_at = ?, error = ? where id = ?`);
-  const wakeLane = db.prepare('update lanes set wake_at = ? where id = ? and running is null');
   const quarantine = db.prepare<unknown[], { id: number; received_at: number; origin: 'webhook'; cursor: ReturnType<typeof session.cursorFact>; reason: string; bytes: number }>(`
     select id, received_at, origin, cast(cursor as text) as cursor, reason, length(body) as bytes
     from quarantine order by id desc limit ?`);
 
   const counterMap = (): Record<string, number> =>
     Object.fromEntries(counters.all().map(({ name, value }) => [name, value]));
+
+  /** Looks on from where it was found the last time: everything before that has ended. */
+  function oldestReady(): number | null {
+    const from = Number(session.fact('oldest'));
+    const found = oldest.get(from);
+    if (found && found.id > from + FAR) remember(found.id);
+    return found?.received_at ?? null;
+  }
+
+  function remember(id: number): void {
+    try {
+      session.write(() => session.setFact('oldest', id));
+    } catch {
+      // Locked just now: the next look is a little longer.
+    }
+  }
 
   /** Moves tasks in small transactions, so that a hundred thousand of them do not keep deliveries waiting. */
   function move(list: typeof retriable, filter: TaskFilter, step: (row: MovableRow, counts: Counts) => void): number {
@@ -111,7 +139,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
       const { seq, cursor } = newest.get() ?? { seq: null, cursor: null };
       const ready = at('tasks.ready');
       const held = Math.min(ready, Number(session.fact('held')));
-      const waiting = oldest.get() ?? null;
+      const waiting = ready > held ? oldestReady() : null;
       const up = new Set(processes.all().flatMap(({ role, beat_at }) => (now - beat_at < BEAT_MS ? [role] : [])));
       const isUp = (role: string): 'up' | 'down' => (up.has(role) ? 'up' : 'down');
       const replay = JSON.parse(String(session.fact('replay') ?? '{"state":"off","lastAt":null,"reason":null}')) as ReplayState;
@@ -129,7 +157,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
           skipped: at('tasks.skipped'),
           dead: at('tasks.dead'),
         },
-        oldestReadySeconds: ready - held > 0 && waiting !== null ? Math.max(0, Math.round((now - waiting) / 1000)) : null,
+        oldestReadySeconds: waiting === null ? null : Math.max(0, Math.round((now - waiting) / 1000)),
         watermark: session.cursorFact('watermark'),
         floor: session.cursorFact('floor'),
         newestCursor: cursor === null ? null : (parseCursor(cursor) ?? null),
@@ -164,7 +192,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
     },
     tasks({ ids, state, handler, before, limit = 50 }, now) {
       const real = state === 'held' ? 'ready' : (state ?? null);
-      const list = real !== null && real !== 'done' ? unfinishedList : taskList;
+      const list = real !== null && real !== 'done' ? lists[real] : taskList;
       const match = { state: real, handler: handler ?? null, ids: ids ? JSON.stringify(ids) : null };
       const rows = list.all({ ...match, now, limit, before: before ?? Number.MAX_SAFE_INTEGER });
       const tasks = rows.map(toTask).filter((row) => (state !== 'held' && state !== 'ready') || row.state === state);
@@ -178,18 +206,20 @@ export function createWatch(session: Session): Sync<WatchStore> {
       move(retriable, filter, (row, counts) => {
         counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
         counts['tasks.ready'] = (counts['tasks.ready'] ?? 0) + 1;
+        if (row.id < Number(session.fact('oldest'))) session.setFact('oldest', row.id);
         // Back in its lane, where its cursor decides whose turn it is. Its lane may have been swept meanwhile.
         const inLane = row.lane !== null && row.name !== null;
         revive.run(inLane ? 0 : 1, now, now, row.id);
-        if (inLane) wakeLane.run(now, row.lane);
+        if (inLane && row.lane !== null) lanes.rouse(row.lane, now);
       }),
     discard: (filter, reason, now) =>
       move(discardable, filter, (row, counts) => {
         counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
         counts['tasks.skipped'] = (counts['tasks.skipped'] ?? 0) + 1;
         skip.run(now, `discarded: ${reason}`, row.id);
-        if (row.lane !== null) lanes.finish(row.lane, row.cursor === null ? null : BigInt(row.cursor), false, now);
-        if (row.lane !== null) wakeLane.run(now, row.lane);
+        if (row.lane === null) return;
+        lanes.pass(row.lane, row.cursor === null ? null : BigInt(row.cursor));
+        lanes.rouse(row.lane, now);
       }),
     counters: counterMap,
   };

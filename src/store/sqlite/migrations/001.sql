@@ -75,9 +75,9 @@ create table lanes (
 create index lanes_to_wake on lanes (handler, wake_at) where wake_at is not null;
 
 create table tasks (
-  id          integer primary key,
+  id          integer primary key,  -- event * 4096 + handler: one for each, in order of arrival, without a second index
   event       integer not null,     -- events.seq
-  handler     integer not null,
+  handler     integer not null check (handler < 4096),
   lane        integer,              -- null: in no lane
   alone       integer not null check (alone in (0, 1)),  -- 1: waits for no other: in no lane, or stepped aside from it
   cursor      integer,              -- the event's, for the order within the lane
@@ -92,13 +92,13 @@ create table tasks (
   deferred    integer not null default 0,  -- milliseconds that RetryAfter has put it off in all
   started_at  integer,
   finished_at integer,
-  error       text,                 -- why the last attempt failed, or why it was skipped or is dead
-  unique (event, handler)
+  error       text                  -- why the last attempt failed, or why it was skipped or is dead
 ) strict;
 create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alone = 0;
-create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1 and suspect = 0;
+create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1;
 create index tasks_suspect on tasks (due_at) where state = 'ready' and suspect = 1;
-create index tasks_unfinished on tasks (state, id) where state <> 'done';
+create index tasks_running on tasks (boot) where state = 'running';
+create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped');
 
 create table processes (
   role       text primary key,
