@@ -58,17 +58,20 @@ export function createIntake({
 
   async function commitAll(): Promise<void> {
     committing = true;
+    let tries = 0;
     for (let delay = RETRY_MS.first; waiting.length > 0; ) {
       const error = await commit(waiting.slice(0, GROUP));
       if (error === undefined) {
         delay = RETRY_MS.first;
+        tries = 0;
         continue;
       }
       fail(error);
       expire(error);
       // Not blocked: what arrives meanwhile joins the group.
       await sleep(delay);
-      delay = Math.min(delay * 1.5, RETRY_MS.most);
+      // Another process of the kit is done in a moment; a stranger's lock lasts.
+      if (++tries > 10) delay = Math.min(delay * 1.5, RETRY_MS.most);
     }
     committing = false;
   }

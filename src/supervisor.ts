@@ -12,6 +12,9 @@ const PAUSE_MS = { first: 100, most: 30_000 };
 /** A child that lived this long starts again without a pause. */
 const HEALTHY_MS = 10_000;
 
+/** Events live for ORDER_WINDOW_MS: long enough to be promoted, and collected at a price, by a small young generation. */
+const YOUNG = '--max-semi-space-size=32';
+
 export interface ChildOptions {
   role: string;
   /** Relative to this file. */
@@ -53,7 +56,7 @@ export function createChild(options: ChildOptions): Child {
 
   function spawnIt(): ChildProcess {
     const entry = fileURLToPath(new URL(options.entry, import.meta.url));
-    const spawned = spawn(process.execPath, [entry, ...(options.args ?? [])], {
+    const spawned = spawn(process.execPath, [YOUNG, entry, ...(options.args ?? [])], {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       env: options.env(),
     });

@@ -34,6 +34,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
 
   async function receive(ctx: Context): Promise<void> {
     const { req } = ctx;
+    if (draining()) ctx.set('Connection', 'close');
     const encoding = req.headers['content-encoding'];
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return refuse(ctx, 415, 'content_encoding');
 
@@ -101,13 +102,6 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   });
 
   const app = new Koa();
-  app.use(async (ctx, next) => {
-    if (draining()) ctx.set('Connection', 'close');
-    await next();
-    if (ctx.req.complete || ctx.res.headersSent) return;
-    lingerOnClose(ctx.req);
-    ctx.set('Connection', 'close');
-  });
   app.use(router.routes());
   // Koa would print the stack, and with it what a stranger sent.
   app.on('error', (error: unknown) => sampler.note('broken_answer', {}, error));

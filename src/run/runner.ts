@@ -13,14 +13,14 @@ import { startAttempt, type Attempt } from './attempt.ts';
 import type { Loaded } from './load.ts';
 
 /** Events that one turn makes tasks of: few enough that a delivery never waits long for the store's lock. */
-const ASSIGN = 128;
+const ASSIGN = 256;
 /**
  * Claims ahead of the free places, while handlers end at once: a turn of the lock for each few tasks would cost more than
  * the tasks. Slow handlers are claimed for only as places get free, so that no claim waits long for its place.
  */
-const AHEAD = 256;
+const AHEAD = 512;
 /** Between two turns: deliveries need the lock more often than tasks do, and a fuller turn costs less a task. */
-const PACE_MS = 5;
+const PACE_MS = 10;
 /** Other processes may give tasks back or bring events without a word. */
 const IDLE_MS = 500;
 

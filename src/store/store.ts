@@ -96,6 +96,7 @@ export interface Claim {
   attempt: number;
   boot: number;
   late: boolean;
+  startedAt: number;
   deferredMs: number;
   /** Why the last attempt failed. */
   error: string | null;

@@ -14,14 +14,15 @@ export function createOwner(session: Session): Sync<OwnerStore> {
     on conflict (role) do update set pid = excluded.pid, started = excluded.started, boot = excluded.boot, beat_at = excluded.beat_at`);
   const gone = db.prepare('delete from processes where role = ?');
   const processes = db.prepare<[], Process>('select role, pid, started, boot from processes');
-  const orphans = db.prepare<unknown[], { id: number; lane: number | null; alone: number; boot: number; attempts: number }>(`
-    select id, lane, alone, boot, attempts from tasks
-    where state = 'running' and boot not in (select value from json_each(?))`);
+  const orphans = db.prepare<unknown[], { task: number; lane: number | null; boot: number; attempt: number }>(
+    'select task, lane, boot, attempt from claims where boot not in (select value from json_each(?))',
+  );
+  const release = db.prepare('delete from claims where task = ?');
   const back = db.prepare(`
-    update tasks set state = 'ready', suspect = 1, attempts = attempts - ?, due_at = ?, error = coalesce(?, error),
+    update tasks set suspect = 1, attempts = ?, due_at = ?, error = coalesce(?, error),
       hold_until = case when ? then coalesce(hold_until, ?) else hold_until end where id = ?`);
   const suspectDue = db.prepare<unknown[], number>(
-    `select 1 from tasks where state = 'ready' and suspect = 1 and due_at <= ? limit 1`,
+    `select 1 from tasks where state = 'ready' and suspect = 1 and due_at <= ? and not exists (select 1 from claims where task = id) limit 1`,
   ).pluck();
 
   return {
@@ -38,12 +39,13 @@ export function createOwner(session: Session): Sync<OwnerStore> {
       session.write(() => {
         const rows = orphans.all(JSON.stringify(alive));
         const atWork = Map.groupBy(rows, ({ boot }) => boot);
-        for (const { id, lane, alone, boot, attempts } of rows) {
+        for (const { task, lane, boot, attempt } of rows) {
           const spent = atWork.get(boot)?.length === 1;
-          const dueAt = spent ? now + 1_000 * 2 ** Math.min(attempts, 12) : now;
+          const dueAt = spent ? now + 1_000 * 2 ** Math.min(attempt - 1, 12) : now;
           const error = spent ? 'the process died while this task was alone in it' : null;
-          back.run(spent ? 0 : 1, dueAt, error, spent ? 1 : 0, now + HOLD_MS, id);
-          if (lane !== null && alone === 0) lanes.leave(lane, null, now);
+          release.run(task);
+          back.run(spent ? attempt : attempt - 1, dueAt, error, spent ? 1 : 0, now + HOLD_MS, task);
+          if (lane !== null) lanes.leave(lane, null, now);
         }
         session.count({ 'tasks.running': -rows.length, 'tasks.ready': rows.length });
         return rows.length;

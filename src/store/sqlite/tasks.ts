@@ -42,23 +42,24 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const insert = db.prepare(`
     insert into tasks (id, event, handler, lane, alone, cursor, state, release_at, due_at)
     values (?, ?, ?, ?, ?, ?, 'ready', ?, ?) on conflict (id) do nothing`);
-  const ours = `where id = ? and state = 'running' and attempts = ? and boot = ?`;
-  const settle = db.prepare(`update tasks set state = ?, error = ?, finished_at = ?, suspect = 0 ${ours}`);
+  const take = db.prepare('insert into claims (task, lane, boot, attempt, late, started_at) values (?, ?, ?, ?, ?, ?)');
+  const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
+  const end = db.prepare(`
+    update tasks set state = ?, error = ?, attempts = ?, late = ?, started_at = ?, finished_at = ?, suspect = 0 where id = ?`);
   const postpone = db.prepare(`
-    update tasks set state = 'ready', error = ?, due_at = ?, hold_until = coalesce(hold_until, ?),
-      attempts = attempts - ?, deferred = deferred + ?, suspect = 0 ${ours}`);
-  const start = db.prepare(`
-    update tasks set state = 'running', attempts = attempts + 1, boot = ?, started_at = ?, late = ? where id = ?`);
+    update tasks set error = ?, due_at = ?, hold_until = coalesce(hold_until, ?), attempts = ?, deferred = deferred + ?,
+      started_at = ?, suspect = 0 where id = ?`);
   const eventOf = db.prepare<unknown[], EventRow>(`select ${EVENT_COLUMNS}, e.body from events e where e.seq = ?`);
   const alone = db.prepare<unknown[], Waiting>(`
     select ${WAITING} from tasks where handler = +? and due_at <= +? and state = 'ready' and alone = 1 and suspect = 0
-    order by due_at limit +?`).safeIntegers();
+      and not exists (select 1 from claims where task = id) order by due_at limit +?`).safeIntegers();
   const nextAlone = db.prepare<unknown[], number | null>(`
-    select min(due_at) from tasks where handler = +? and state = 'ready' and alone = 1`).pluck();
+    select min(due_at) from tasks where handler = +? and state = 'ready' and alone = 1
+      and not exists (select 1 from claims where task = id)`).pluck();
   const suspects = db.prepare<unknown[], Waiting>(`
     select ${WAITING} from tasks where state = 'ready' and suspect = 1 and due_at <= ?
-      and handler in (select value from json_each(?))
-      and (alone = 1 or not exists (select 1 from lanes l where l.id = tasks.lane and l.running is not null))
+      and handler in (select value from json_each(?)) and not exists (select 1 from claims where task = id)
+      and (alone = 1 or not exists (select 1 from claims c where c.lane = tasks.lane and c.lane is not null))
     order by due_at limit 1`).safeIntegers();
   const recent = createRecent();
 
@@ -89,15 +90,17 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   /** False when the claim no longer holds: another process has been given the task. */
   function settleOne(settlement: Settlement, now: number): boolean {
     const { claim, error } = settlement;
-    const held = [claim.task, claim.attempt, claim.boot];
+    if (giveUp.run(claim.task, claim.attempt, claim.boot).changes === 0) return false;
+    const late = claim.late ? 1 : 0;
     if (settlement.state === 'ready') {
       const { dueAt, holdMs, spent, deferredMs = 0 } = settlement;
       const holdUntil = holdMs === null ? null : now + holdMs;
-      if (postpone.run(error, dueAt, holdUntil, spent ? 0 : 1, deferredMs, ...held).changes === 0) return false;
+      const attempts = spent ? claim.attempt : claim.attempt - 1;
+      postpone.run(error, dueAt, holdUntil, attempts, deferredMs, claim.startedAt, claim.task);
       if (claim.lane !== null && !claim.alone) lanes.leave(claim.lane, null, now);
       return true;
     }
-    if (settle.run(settlement.state, error, now, ...held).changes === 0) return false;
+    end.run(settlement.state, error, claim.attempt, late, claim.startedAt, now, claim.task);
     const cursor = claim.event.cursor === null ? null : BigInt(claim.event.cursor);
     if (claim.lane !== null && claim.alone) lanes.pass(claim.lane, cursor);
     else if (claim.lane !== null) lanes.leave(claim.lane, cursor, now);
@@ -135,17 +138,18 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const seq = Number(task.event);
     const lane = task.lane === null ? null : Number(task.lane);
     const late = lane !== null && task.cursor !== null && task.cursor < lanes.finished(lane);
-    start.run(boot, now, late ? 1 : 0, id);
-    const event = recent.get(seq) ?? toEventOrThrow(seq);
+    const attempt = Number(task.attempts) + 1;
+    take.run(id, task.alone === 1n ? null : lane, boot, attempt, late ? 1 : 0, now);
     return {
       task: id,
       handler: Number(task.handler),
-      event,
+      event: recent.get(seq) ?? toEventOrThrow(seq),
       lane,
       alone: task.alone === 1n,
-      attempt: Number(task.attempts) + 1,
+      attempt,
       boot,
       late,
+      startedAt: now,
       deferredMs: Number(task.deferred),
       error: task.error,
     };
@@ -187,7 +191,6 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         const suspect = suspects.get(now, JSON.stringify(handlers));
         if (!suspect) return undefined;
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
-        if (suspect.lane !== null && suspect.alone === 0n) lanes.occupy(Number(suspect.lane), Number(suspect.id));
         return claim(suspect, now, boot);
       }),
     complete(given, now, work) {
@@ -230,15 +233,13 @@ function createRecent(): { add(event: StoredEvent): void; get(seq: number): Stor
 export interface Lanes {
   /** The lane's id; its row is made, or told when its new task is released. */
   enter(task: NewTask, name: string, now: number): number;
-  /** A task of the lane goes to work. */
-  occupy(lane: number, task: number): void;
   /** The task at work is back; `finished` is its cursor where it ended, null where it waits again. */
   leave(lane: number, finished: bigint | null, now: number): void;
   /** A task that had stepped aside, or was discarded, has ended. */
   pass(lane: number, finished: bigint | null): void;
   /** The lane is looked at again. */
   rouse(lane: number, now: number): void;
-  /** Tasks whose turn it is, their lanes occupied. */
+  /** Tasks whose turn it is; their lanes are free until they are claimed. */
   takeHeads(handler: number, now: number, limit: number): Waiting[];
   /** The highest cursor that has ended in the lane. */
   finished(lane: number): bigint;
@@ -248,22 +249,21 @@ export interface Lanes {
 export function createLanes({ db }: Session): Lanes {
   const enter = db.prepare<unknown[], number>(`
     insert into lanes (handler, name, wake_at, used_at) values (@handler, @name, @release, @now)
-    on conflict (handler, name) do update set used_at = @now, wake_at = case when running is null
-      then min(coalesce(wake_at, ${NEVER}), case when @cursor <= released then @now else @release end) end
+    on conflict (handler, name) do update set used_at = @now,
+      wake_at = min(coalesce(wake_at, ${NEVER}), case when @cursor <= released then @now else @release end)
     returning id`).pluck();
-  const occupy = db.prepare('update lanes set running = ?, wake_at = null, released = max(released, ?) where id = ?');
   const leave = db.prepare(`
-    update lanes set running = null, finished = max(finished, @finished), released = max(released, @finished, @released),
-      wake_at = @at where id = @lane`);
+    update lanes set finished = max(finished, @finished), released = max(released, @finished, @released), wake_at = @at
+    where id = @lane`);
   const pass = db.prepare('update lanes set finished = max(finished, @at), released = max(released, @at) where id = @lane');
-  const wait = db.prepare('update lanes set wake_at = ?, released = max(released, ?) where id = ? and running is null');
+  const wait = db.prepare('update lanes set wake_at = ?, released = max(released, ?) where id = ?');
+  const free = `wake_at is not null and not exists (select 1 from claims where lane = lanes.id and lane is not null)`;
   const due = db.prepare<unknown[], { id: number; released: bigint }>(`
-    select id, released from lanes where handler = +? and wake_at <= +? and wake_at is not null
-    order by wake_at limit +?`).safeIntegers();
+    select id, released from lanes where handler = +? and wake_at <= +? and ${free} order by wake_at limit +?`).safeIntegers();
   const releasedOf = db.prepare<unknown[], bigint>('select released from lanes where id = ?').pluck().safeIntegers();
   const finishedOf = db.prepare<unknown[], bigint>('select finished from lanes where id = ?').pluck().safeIntegers();
   const next = db.prepare<unknown[], number | null>(
-    'select min(wake_at) from lanes where handler = +? and wake_at is not null',
+    `select wake_at from lanes where handler = +? and ${free} order by wake_at limit 1`,
   ).pluck();
   const waiting = `from tasks where lane = +? and state = 'ready' and alone = 0`;
   const head = db.prepare<unknown[], Waiting & { cursor: bigint }>(
@@ -302,7 +302,6 @@ export function createLanes({ db }: Session): Lanes {
   return {
     enter: ({ handler, cursor, releaseAt }, name, now) =>
       enter.get({ handler, name, cursor: BigInt(cursor ?? 0), release: releaseAt, now }) ?? 0,
-    occupy: (lane, task) => void occupy.run(task, -1, lane),
     leave(lane, finished, now) {
       const before = releasedOf.get(lane) ?? -1n;
       const { at, released } = look(lane, finished !== null && finished > before ? finished : before, now);
@@ -315,10 +314,7 @@ export function createLanes({ db }: Session): Lanes {
       for (const { id, released: before } of due.all(handler, now, limit)) {
         const { task, at, released } = look(id, before, now);
         if (task === undefined) wait.run(at, released, id);
-        else {
-          occupy.run(task.id, released, id);
-          tasks.push(task);
-        }
+        else tasks.push(task);
       }
       return tasks;
     },

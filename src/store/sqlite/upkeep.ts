@@ -40,7 +40,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
   const removeConflicts = db.prepare('delete from conflicts where received_at < ?');
   const removeLanes = db.prepare(`
-    delete from lanes where used_at < ? and running is null and wake_at is null
+    delete from lanes where used_at < ? and wake_at is null and not exists (select 1 from claims where lane = lanes.id)
       and not exists (select 1 from tasks where lane = lanes.id and state = 'ready' and alone = 0)`);
   const raise = db.prepare(`
     insert into alarms (name, since, detail) values (?, ?, ?) on conflict (name) do update set detail = excluded.detail`);

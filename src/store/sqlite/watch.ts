@@ -14,6 +14,9 @@ const FAR = 10_000 * HANDLERS;
 /** Tasks that one transaction of retry or discard moves. */
 const STEP = 1_000;
 
+/** A ready task with a claim is running. */
+const STATE = `case when t.state = 'ready' and exists (select 1 from claims where task = t.id) then 'running' else t.state end`;
+
 interface TaskRow extends EventRow {
   task: number;
   handler: string;
@@ -47,7 +50,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const eventList = db.prepare<unknown[], ShownRow>(`
     ${shown} where e.seq < @before and e.seq > @from and (@type is null or e.type = @type)
       and (@session is null or e.session_id = @session)
-      and (@state is null or exists (select 1 from tasks where id between e.seq * ${HANDLERS} and e.seq * ${HANDLERS} + ${HANDLERS - 1} and state = @state))
+      and (@state is null or exists (select 1 from tasks t where t.id between e.seq * ${HANDLERS} and e.seq * ${HANDLERS} + ${HANDLERS - 1} and ${STATE} = @state))
     order by e.seq desc limit @limit`);
   const named = db.prepare<unknown[], ShownRow>(`
     ${shown} where (e.cursor = @cursor and e.cursor is not null and e.disputed = 0) or (e.id = @id and e.id is not null)
@@ -55,13 +58,15 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();
   const conflicts = db.prepare<unknown[], number>('select count(*) from conflicts where seq = ?').pluck();
   const task = `
-    select t.id as task, h.name as handler, l.name as lane, t.alone, t.state, t.attempts, t.late, t.due_at, t.started_at,
+    select t.id as task, h.name as handler, l.name as lane, t.alone, ${STATE} as state, coalesce(c.attempt, t.attempts) as attempts,
+      coalesce(c.late, t.late) as late, t.due_at, coalesce(c.started_at, t.started_at) as started_at,
       t.finished_at, t.error, ${EVENT_COLUMNS},
-      t.state = 'ready' and t.release_at > @now and not (t.cursor is not null and t.cursor <= coalesce(l.released, -1)) as held
-    from tasks t join events e on e.seq = t.event join handlers h on h.id = t.handler left join lanes l on l.id = t.lane`;
+      t.state = 'ready' and c.task is null and t.release_at > @now and not (t.cursor is not null and t.cursor <= coalesce(l.released, -1)) as held
+    from tasks t join events e on e.seq = t.event join handlers h on h.id = t.handler left join lanes l on l.id = t.lane
+      left join claims c on c.task = t.id`;
   const ofEvent = db.prepare<unknown[], TaskRow>(`${task} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`);
   const matching = `
-    (@state is null or t.state = @state) and (@handler is null or t.handler = (select id from handlers where name = @handler))
+    (@state is null or ${STATE} = @state) and (@handler is null or t.handler = (select id from handlers where name = @handler))
     and (@ids is null or t.id in (select value from json_each(@ids)))`;
   const taskList = db.prepare<unknown[], TaskRow>(
     `${task} where t.id < @before and ${matching} order by t.id desc limit @limit`,
@@ -70,7 +75,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const waitingIds = `select id from tasks where state = 'ready' and alone = 0 union all select id from tasks where state = 'ready' and alone = 1`;
   const idsOf = {
     ready: waitingIds,
-    running: `select id from tasks where state = 'running'`,
+    running: 'select task from claims',
     dead: `select id from tasks where state in ('dead', 'skipped') and state = 'dead'`,
     skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
   };
@@ -80,8 +85,9 @@ export function createWatch(session: Session): Sync<WatchStore> {
     );
   const lists = { ready: listOf('ready'), running: listOf('running'), dead: listOf('dead'), skipped: listOf('skipped') };
   const movable = (...states: (keyof typeof idsOf)[]) => db.prepare<unknown[], MovableRow>(`
-    select t.id, t.state, t.lane, t.alone, cast(t.cursor as text) as cursor, t.handler, l.name from tasks t left join lanes l on l.id = t.lane
-    where t.id in (${states.map((state) => idsOf[state]).join(' union all ')}) and t.id > @after and ${matching}
+    select t.id, t.state, t.lane, t.alone, cast(t.cursor as text) as cursor, t.handler, l.name
+    from tasks t left join lanes l on l.id = t.lane
+    where not exists (select 1 from claims where task = t.id) and t.id in (${states.map((state) => idsOf[state]).join(' union all ')}) and t.id > @after and ${matching}
     order by t.id limit ${STEP}`);
   const retriable = movable('dead', 'skipped', 'ready');
   const discardable = movable('dead', 'ready');

@@ -67,8 +67,7 @@ create table lanes (
   name     text not null,
   released integer not null default -1,  -- highest cursor released: everything at or below it may run
   finished integer not null default -1,  -- highest cursor finished: everything below it is late
-  running  integer,                      -- the task at work
-  wake_at  integer,                      -- when its head may be able to run; null: nothing waits, or one is at work
+  wake_at  integer,                      -- when its head may be able to run; null: nothing waits
   used_at  integer not null,
   unique (handler, name)
 ) strict;
@@ -81,12 +80,11 @@ create table tasks (
   lane        integer,              -- null: in no lane
   alone       integer not null check (alone in (0, 1)),  -- 1: waits for no other: in no lane, or stepped aside from it
   cursor      integer,              -- the event's, for the order within the lane
-  state       text not null check (state in ('ready', 'running', 'done', 'skipped', 'dead')),
+  state       text not null check (state in ('ready', 'done', 'skipped', 'dead')),  -- a ready one with a claim is running
   release_at  integer not null,     -- held until then, unless a later one of its lane is released earlier
   due_at      integer not null,     -- not before: back-off
   hold_until  integer,              -- while it fails it holds its lane until then
   attempts    integer not null default 0,
-  boot        integer,              -- the process that claimed it
   suspect     integer not null default 0 check (suspect in (0, 1)),  -- 1: its process died under it; it runs alone
   late        integer not null default 0 check (late in (0, 1)),
   deferred    integer not null default 0,  -- milliseconds that RetryAfter has put it off in all
@@ -97,8 +95,19 @@ create table tasks (
 create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alone = 0;
 create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1;
 create index tasks_suspect on tasks (due_at) where state = 'ready' and suspect = 1;
-create index tasks_running on tasks (boot) where state = 'running';
 create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped');
+
+-- The tasks at work. Written before the handler runs, so that an attempt is counted even if its process dies; so small
+-- that taking and giving back a claim costs next to nothing.
+create table claims (
+  task       integer primary key,
+  lane       integer,               -- null where the task waits for no other; a lane has one claim at the most
+  boot       integer not null,      -- the process that holds it
+  attempt    integer not null,
+  late       integer not null check (late in (0, 1)),
+  started_at integer not null
+) strict;
+create unique index claims_by_lane on claims (lane) where lane is not null;
 
 create table processes (
   role       text primary key,
