@@ -1,4 +1,5 @@
 // Two projects: `unit` is quick and needs nothing; `system` starts real processes, kills them, and takes its time.
+import './src/checked.js';
 import { defineConfig } from 'vitest/config';
 
 export default defineConfig({

@@ -45,8 +45,7 @@ const secretList = z
     'must be one or more whsec_… with at least 16 characters behind the prefix, comma-separated',
   );
 
-const schema = z
-  .object({
+const schema = z.object({
     WEBHOOK_SECRET: secretList,
     PORT: whole(0, 65_535, 3000),
     HOST: z.string().default('0.0.0.0'),
@@ -93,19 +92,26 @@ const schema = z
     ALERT_URL: url('that takes a JSON POST').optional(),
     LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
     LOG_FORMAT: choice(['json', 'pretty'], 'json'),
-  })
-  .superRefine((env, context) => {
-    const fault = (path: string, message: string): void => context.addIssue({ code: 'custom', path: [path], message });
-    if (env.API_KEY && !env.API_BASE_URL) fault('API_BASE_URL', 'is required with API_KEY: together they fetch what webhooks missed');
-    if (env.API_BASE_URL && !env.API_KEY) fault('API_KEY', 'is required with API_BASE_URL: together they fetch what webhooks missed');
-    if (!LOOPBACK.has(env.OPS_HOST) && !env.OPS_TOKEN) {
-      fault('OPS_TOKEN', `is required with OPS_HOST=${env.OPS_HOST}: only a loopback address may do without`);
-    }
-    if (env.PAYLOAD_RETENTION_DAYS > env.RETENTION_DAYS) {
-      fault('PAYLOAD_RETENTION_DAYS', `must not be above RETENTION_DAYS (${env.RETENTION_DAYS}): rows go with their bodies`);
-    }
-    if (env.PORT !== 0 && env.PORT === env.OPS_PORT) fault('OPS_PORT', 'must differ from PORT');
   });
+
+/** What only two variables together can get wrong. Told even where others are faulty by themselves. */
+function faultsBetween(env: Env): string[] {
+  const faults: string[] = [];
+  const together = 'together they fetch what webhooks missed';
+  if (env['API_KEY'] && !env['API_BASE_URL']) faults.push(`API_BASE_URL is required with API_KEY: ${together}`);
+  if (env['API_BASE_URL'] && !env['API_KEY']) faults.push(`API_KEY is required with API_BASE_URL: ${together}`);
+  const opsHost = env['OPS_HOST'] ?? '127.0.0.1';
+  if (!LOOPBACK.has(opsHost) && !env['OPS_TOKEN']) {
+    faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address may do without`);
+  }
+  const rows = Number(env['RETENTION_DAYS'] ?? 30);
+  if (Number(env['PAYLOAD_RETENTION_DAYS'] ?? 30) > rows) {
+    faults.push(`PAYLOAD_RETENTION_DAYS must not be above RETENTION_DAYS (${rows}): rows go with their bodies`);
+  }
+  const port = env['PORT'] ?? '3000';
+  if (port !== '0' && port === (env['OPS_PORT'] ?? '3001')) faults.push('OPS_PORT must differ from PORT');
+  return faults;
+}
 
 export type Config = z.infer<typeof schema> & {
   /** The path that DATABASE_URL names, absolute. */
@@ -130,6 +136,7 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
   if (!parsed.success) {
     for (const issue of parsed.error.issues) faults.push(`${issue.path.join('.')} ${wordingOf(issue.message)}`);
   }
+  faults.push(...faultsBetween(values));
   const own = only ? faults.filter((fault) => only.some((name) => fault.startsWith(`${name} `))) : faults;
   if (own.length > 0) throw new ConfigError(own);
   // Faults that do not matter are of variables that fall back to their defaults.

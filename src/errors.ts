@@ -14,9 +14,9 @@ export function describe(thrown: unknown): Thrown {
   try {
     if (!(thrown instanceof Error)) return { name: typeof thrown, message: String(thrown).slice(0, 2_000), at: null };
     return {
-      name: String(thrown.name).slice(0, 100),
-      message: String(thrown.message).slice(0, 2_000),
-      at: firstFrame(String(thrown.stack)),
+      name: textOf(thrown.name).slice(0, 100),
+      message: textOf(thrown.message).slice(0, 2_000),
+      at: firstFrame(textOf(thrown.stack)),
     };
   } catch {
     return { name: 'unknown', message: 'what was thrown could not be read', at: null };
@@ -27,6 +27,11 @@ export function describe(thrown: unknown): Thrown {
 export function loggable(thrown: unknown): { error: string; at: string | null } {
   const { name, at } = describe(thrown);
   return { error: name, at };
+}
+
+/** The types promise strings; what is thrown promises nothing. */
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : 'unknown';
 }
 
 function firstFrame(stack: string): string | null {

@@ -1,29 +1,21 @@
-// Runs a TypeScript entry point on Node 24 or newer, whichever Node runs this file. Plain JavaScript, so that an old
-// Node can read it: it hands over to the Node that npm installed with the project, or says how to get one.
+// Runs an entry point on Node 24 or newer, whichever Node runs this file: it hands over to the Node that npm installed
+// with the project where this one is too old. npm 10 installs that Node and does not link it, so it is found by path.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { constants } from 'node:os';
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-
-const OLDEST = 24;
+import { refuseRuntime, tooOld } from './runtime.js';
 
 export async function launch(entry, args) {
-  if (Number(process.versions.node.split('.')[0]) >= OLDEST) {
+  if (!tooOld()) {
     process.argv = [process.execPath, entry, ...args];
     await import(pathToFileURL(entry).href);
     return;
   }
   const name = `node-${process.platform}-${process.arch}`;
   const installed = fileURLToPath(new URL(`../node_modules/${name}/bin/node`, import.meta.url));
-  if (!existsSync(installed)) {
-    console.error(
-      `This needs Node ${OLDEST} or newer, and runs on ${process.version}. Do one of these:\n` +
-        `  npm ci               installs Node 24 beside the project (Linux on x64 or arm64)\n` +
-        `  nodejs.org/download  a newer Node for this machine`,
-    );
-    process.exit(78);
-  }
+  if (!existsSync(installed)) refuseRuntime();
   const child = spawn(installed, [entry, ...args], { stdio: 'inherit' });
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
   child.on('exit', (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));

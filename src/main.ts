@@ -1,5 +1,6 @@
 // The main process: it receives, and nothing else may take its time. It starts the other two and starts them again,
 // and it answers to signals.
+import './checked.js';
 import { once } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -9,7 +10,7 @@ import { EXIT, loggable } from './errors.ts';
 import { createIntake, type Intake } from './intake.ts';
 import { createLog } from './log.ts';
 import { startLoop } from './loop.ts';
-import { own, type Ownership } from './owner.ts';
+import { own, patiently, START_MS, type Ownership } from './owner.ts';
 import { startOf } from './process.ts';
 import { createReceiveApp } from './receive/app.ts';
 import { createBodyReader } from './receive/bytes.ts';
@@ -27,17 +28,17 @@ const SOLO_MS = 500;
 
 let env = readEnv();
 const started = performance.now();
-let config: Config | undefined;
+let found: Config | undefined;
 const faults: string[] = [];
 try {
-  config = loadConfig(env);
+  found = loadConfig(env);
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   faults.push(...error.faults);
 }
 
 let ownership: Ownership | undefined;
-const log = createLog('receive', { level: config?.LOG_LEVEL ?? 'info', format: config?.LOG_FORMAT ?? 'json' });
+const log = createLog('receive', { level: found?.LOG_LEVEL ?? 'info', format: found?.LOG_FORMAT ?? 'json' });
 const store = (): Ownership['store'] => {
   if (!ownership) throw new Error('the store is not open yet');
   return ownership.store;
@@ -50,12 +51,12 @@ const solo = createChild({ role: 'run-solo', entry: 'run/main.ts', args: ['solo'
 
 // The handlers are read by a process of their own, so that their code never runs beside the acknowledgements.
 faults.push(...(await run.load()));
-if (!config || faults.length > 0) await refuse(new ConfigError(faults).message, EXIT.configuration);
-else await start(config).catch(refuseStart);
+if (!found || faults.length > 0) await refuse(new ConfigError(faults).message, EXIT.configuration);
+else await start(found).catch(refuseStart);
 
 async function start(config: Config): Promise<void> {
   ownership = await own(config.storePath, config.RETENTION_DAYS * DAY_MS);
-  await store().giveBack([], clock.now());
+  await patiently(() => store().giveBack([], clock.now()), START_MS);
   const late = await run.start();
   if (late.length > 0) return refuse(new ConfigError(late).message, EXIT.configuration);
 
@@ -82,21 +83,19 @@ async function start(config: Config): Promise<void> {
     clock,
     log,
     sampler,
-    answered: countFailures(intake, (await store().status(clock.now())).failureRun),
+    answered: countFailures(intake, (await patiently(() => store().status(clock.now()), START_MS)).failureRun),
     draining: () => stopping.draining,
   });
   const server = createReceiveServer(app);
   await listen(server, config);
-  await sayThatWeLive();
+  await patiently(sayThatWeLive, START_MS);
   const probe = startLoop(async () => {
     await intake.probe();
     await sayThatWeLive().catch(ignoreStore);
     return PROBE_MS;
   });
   const suspects = startLoop(watchSuspects);
-  void keep.start().then((problems) => {
-    if (problems.length > 0 && !stopping.draining) log.error({ problems }, 'keep cannot start; tried again');
-  });
+  void startKeep();
   const { port } = server.address() as AddressInfo;
   log.info({ port, path: config.WEBHOOK_PATH, store: config.storePath, ms: Math.round(performance.now() - started) }, 'ready for deliveries');
 
@@ -141,6 +140,11 @@ async function start(config: Config): Promise<void> {
     const problems = await child.start();
     if (problems.length > 0) log.error({ problems }, 'cannot start again; mend it, tried again with the next SIGHUP or restart');
   }
+}
+
+async function startKeep(): Promise<void> {
+  const problems = await keep.start();
+  if (problems.length > 0) log.error({ problems }, 'keep cannot start; tried again');
 }
 
 async function listen(server: Server, { PORT, HOST }: Config): Promise<void> {
@@ -192,18 +196,6 @@ async function runGone(role: 'run' | 'run-solo'): Promise<void> {
   if (back > 0) log.warn({ role, tasks: back }, 'tasks of a process that died are given back, and run alone');
   if (back > 0) await patiently(() => store().note({ run_crashes: 1 }));
   await gone(role);
-}
-
-/** Bookkeeping that must happen, however long the store is locked. */
-async function patiently<Result>(work: () => Promise<Result>): Promise<Result> {
-  for (;;) {
-    try {
-      return await work();
-    } catch (error) {
-      if (!(error instanceof StoreError)) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  }
 }
 
 async function ignoreStore(error: unknown): Promise<void> {

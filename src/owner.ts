@@ -1,11 +1,15 @@
 // One instance owns a store. The owner holds an exclusive transaction on a small file beside it: the kernel frees it
 // the moment the owner dies, so that no stale mark can ever be in the way. A pid file could not promise that, and in a
 // container everyone is pid 1.
+import { setTimeout as sleep } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { startOf } from './process.ts';
 import { guarded, prepareFolder } from './store/sqlite/connection.ts';
 import { openSqlite } from './store/sqlite/open.ts';
 import { StoreError, type Store } from './store/store.ts';
+
+/** A start that cannot write its store for this long is refused. */
+export const START_MS = 5_000;
 
 export interface Ownership {
   store: Store;
@@ -17,9 +21,9 @@ export async function own(path: string, retentionMs: number): Promise<Ownership>
   prepareFolder(path);
   const lock = guarded(() => takeLock(path), path);
   const store = openSqlite(path, { owner: true, retentionMs, busyMs: 0 });
-  for (const { pid, started, role } of await store.processes()) {
+  for (const { pid, started, role } of await patiently(() => store.processes(), START_MS)) {
     if (started !== '' && pid !== process.pid && startOf(pid) === started) process.kill(pid, 'SIGKILL');
-    await store.gone(role);
+    await patiently(() => store.gone(role), START_MS);
   }
   return {
     store,
@@ -28,6 +32,19 @@ export async function own(path: string, retentionMs: number): Promise<Ownership>
       lock.close();
     },
   };
+}
+
+/** Bookkeeping that must happen: tried again for as long as the store is locked or failing, or until the limit. */
+export async function patiently<Result>(work: () => Promise<Result>, limitMs = Infinity): Promise<Result> {
+  const end = performance.now() + limitMs;
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof StoreError) || performance.now() > end) throw error;
+      await sleep(20);
+    }
+  }
 }
 
 function takeLock(path: string): Database.Database {

@@ -6,7 +6,7 @@ const EVERY_MS = 250;
 const RESTART_BYTES = 32 * 1024 * 1024;
 
 /** A step; milliseconds until the next. */
-export function createCheckpointer(store: Pick<KeepStore, 'checkpoint'>): { step(): Promise<number> } {
+export function createCheckpointer(store: Pick<KeepStore, 'checkpoint'>): { step: () => Promise<number> } {
   let bytes = 0;
   return {
     async step() {

@@ -35,8 +35,8 @@ const BACKOFF_MS = { first: 1_000, most: 60_000 };
 
 export interface Reconciler {
   /** One call at the most; milliseconds until the next step. */
-  step(): Promise<number>;
-  state(): ReplayState;
+  step: () => Promise<number>;
+  state: () => ReplayState;
 }
 
 export function createReconciler(options: ReconcilerOptions): Reconciler {

@@ -1,6 +1,6 @@
 // The ops port: what the store knows as JSON and metrics, and the few changes that people make by hand.
 import { createServer, type Server } from 'node:http';
-import Router from '@koa/router';
+import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import { koaBody } from 'koa-body';
 import { z } from 'zod';

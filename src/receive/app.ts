@@ -1,6 +1,6 @@
 // The public listener: one webhook path and two probes. It refuses as early as it can and answers authentic deliveries
 // with a 2xx once they are on disk, whatever they hold: a non-2xx counts towards switching the webhook off.
-import Router from '@koa/router';
+import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import type { Clock } from '../clock.ts';
 import { Unavailable, type Intake } from '../intake.ts';
@@ -9,7 +9,7 @@ import { readDelivery } from '../wire/event.ts';
 import { BodyError, type BodyReader } from './bytes.ts';
 import { lingerOnClose } from './linger.ts';
 import type { Sampler } from './sampler.ts';
-import type { Cause, Verifier } from './verify.ts';
+import type { Verifier } from './verify.ts';
 
 export interface ReceiveOptions {
   path: string;
@@ -73,7 +73,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   }
 
   /** An empty answer; what the sender did not finish sending is not kept. */
-  function refuse(ctx: Context, status: number, cause: Cause | string): void {
+  function refuse(ctx: Context, status: number, cause: string): void {
     intake.count({ [`refused.${cause}`]: 1 });
     sampler.note(cause, { status });
     if (cause === 'clock_skew' || status === 503) answered(status, cause);

@@ -45,7 +45,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   async function run(): Promise<Settlement | null> {
     const { retry } = handler;
     // Its process died under the last attempt that it had.
-    if (claim.attempt > retry.attempts) return { claim, state: 'dead', error: claim.error ?? 'no attempts left' };
+    if (claim.attempt > retry.attempts) return { claim, state: 'dead', error: claim.error ?? 'no attempts left', spent: false };
     const event = toKitEvent(claim.event);
     const mismatch = mismatchOf(event);
     if (mismatch) return { claim, state: 'dead', error: mismatch };
@@ -75,12 +75,12 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     const again = { claim, state: 'ready', holdMs: handler.laneHoldMs } as const;
     if (draining) return { ...again, holdMs: null, error: claim.error, dueAt: clock.now(), spent: false };
     if (error instanceof RetryAfter) {
-      const deferredMs = Math.max(0, Math.min(Number(error.ms) || 0, DEFERRED_MS - claim.deferredMs));
+      const deferredMs = Math.max(0, Math.min(error.ms || 0, DEFERRED_MS - claim.deferredMs));
       if (deferredMs > 0) return { ...again, error: message, dueAt: clock.now() + deferredMs, spent: false, deferredMs };
     }
     const text = `${name}: ${message}`;
     if (claim.attempt >= handler.retry.attempts) return { claim, state: 'dead', error: text };
-    return { ...again, error: text, dueAt: clock.now() + backoff(claim.attempt, handler.retry), spent: true };
+    return { ...again, error: text, dueAt: clock.now() + backoff(claim.attempt, handler.retry) };
   }
 
   return {

@@ -109,27 +109,29 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   }
 
   function fill(): void {
-    while (active.size < concurrency && !draining) {
-      const claim = queue.shift();
-      if (!claim) return;
-      start(claim);
-    }
+    for (let claim = next(); claim; claim = next()) start(claim);
+  }
+
+  function next(): Claim | undefined {
+    return draining || active.size >= concurrency ? undefined : queue.shift();
   }
 
   function start(claim: Claim): void {
     const handler = handlers.get(claim.handler);
     if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
-    const startedAt = clock.now();
     const attempt = startAttempt(claim, handler, { store, service, clock, log, blame });
     active.set(claim.task, attempt);
-    void attempt.settled.then((settlement) => {
-      active.delete(claim.task);
-      ended++;
-      if (settlement) settled.push(settlement);
-      report(claim, handler, settlement, clock.now() - startedAt);
-      fill();
-      loop.wake();
-    });
+    void finish(claim, handler, attempt, clock.now());
+  }
+
+  async function finish(claim: Claim, handler: Loaded, attempt: Attempt, startedAt: number): Promise<void> {
+    const settlement = await attempt.settled;
+    active.delete(claim.task);
+    ended++;
+    if (settlement) settled.push(settlement);
+    report(claim, handler, settlement, clock.now() - startedAt);
+    fill();
+    loop.wake();
   }
 
   function report(claim: Claim, handler: Loaded, settlement: Settlement | null, ms: number): void {

@@ -1,7 +1,7 @@
 // What any store promises. Each method is one transaction; all are awaited. Cursors are compared as integers.
 // Receiving needs EventStore, `run` TaskStore, `keep` KeepStore, people WatchStore, the main process OwnerStore.
 import type { Cursor } from '../wire/cursor.ts';
-import type { Incoming, Origin, Reading, Unreadable } from '../wire/event.ts';
+import type { Origin, Reading, Unreadable } from '../wire/event.ts';
 
 /** busy: locked elsewhere, try again. unwritable: try again, on a new connection. The rest need a person. */
 export class StoreError extends Error {
@@ -20,11 +20,15 @@ export interface Accepted {
   conflict?: string;
 }
 
-/** Added up over the life of the store, but for `events`, `quarantined` and `tasks.*`, which count rows. */
+/**
+ * Added up over the life of the store, but for `events`, `quarantined` and `tasks.*`, which count rows. `duplicates` are
+ * deliveries; `reread` are items of replay or stream that were known, which is most of them.
+ */
 export type Counter =
   | 'events'
   | 'accepted'
   | 'duplicates'
+  | 'reread'
   | 'quarantined'
   | 'conflicts'
   | 'recovered'
@@ -102,15 +106,14 @@ export interface Claim {
   error: string | null;
 }
 
-export type Settlement = { claim: Claim; error: string | null } & (
+/** `spent: false` gives the attempt back. */
+export type Settlement = { claim: Claim; error: string | null; spent?: boolean } & (
   | { state: 'done' | 'skipped' | 'dead' }
   | {
       state: 'ready';
       dueAt: number;
       /** How long the failing task may hold its lane, from its first failure; null where it did not fail. */
       holdMs: number | null;
-      /** False gives the attempt back. */
-      spent: boolean;
       deferredMs?: number;
     }
 );
@@ -148,9 +151,10 @@ export interface Unassigned {
 /** What `ctx.complete` and `setup` may do to the same file, synchronously. */
 export interface Tx {
   run(sql: string, ...values: SqlValue[]): { changes: number };
-  get<Row = Record<string, SqlValue>>(sql: string, ...values: SqlValue[]): Row | undefined;
-  all<Row = Record<string, SqlValue>>(sql: string, ...values: SqlValue[]): Row[];
+  get(sql: string, ...values: SqlValue[]): SqlRow | undefined;
+  all(sql: string, ...values: SqlValue[]): SqlRow[];
 }
+export type SqlRow = Record<string, SqlValue>;
 export type SqlValue = null | number | bigint | string | Uint8Array;
 
 export interface TaskStore {
@@ -261,6 +265,15 @@ export interface ShownTask {
   error: string | null;
 }
 
+export interface Gap {
+  id: number;
+  after: Cursor;
+  upTo: Cursor | null;
+  reason: string;
+  openedAt: string;
+  closedAt: string | null;
+}
+
 export interface WatchStore {
   status(now: number): Promise<Status>;
   /** Newest first; `next` is the `before` of the following page, null at the end. */
@@ -272,6 +285,7 @@ export interface WatchStore {
   ): Promise<{ event: ShownEvent; aliases: string[]; conflicts: number; tasks: ShownTask[] } | undefined>;
   tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;
   quarantine(limit: number): Promise<(Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number })[]>;
+  gaps(): Promise<Gap[]>;
   /** Dead, skipped or waiting tasks run again, with a new budget of attempts, in their lane's order. */
   retry(filter: TaskFilter, now: number): Promise<number>;
   /** Waiting and dead tasks are skipped. */
@@ -307,5 +321,3 @@ export interface OwnerStore {
 export interface Store extends EventStore, TaskStore, KeepStore, WatchStore, OwnerStore {
   close(): void;
 }
-
-export type { Incoming, Reading };

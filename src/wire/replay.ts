@@ -12,6 +12,3 @@ export const replayPage = z.object({
 });
 
 export const replayItem = z.object({ cursor: z.string(), json_payload: z.string() });
-
-export type ReplayPage = z.infer<typeof replayPage>;
-export type ReplayItem = z.infer<typeof replayItem>;

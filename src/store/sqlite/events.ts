@@ -91,7 +91,7 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
         const digest = createHash('sha256').update(body).digest();
         const row = [digest, batch.now, origin, bind(cursor), reason, body];
         const { copies } = quarantine.get(...row) as { copies: number };
-        add(copies === 0 ? 'quarantined' : 'duplicates');
+        add(copies === 0 ? 'quarantined' : origin === 'webhook' ? 'duplicates' : 'reread');
         return { verdict: 'quarantined' };
       }
 
@@ -110,7 +110,7 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
         if (event.id === null) return duplicate(c, sameData(c, event) ? undefined : 'its cursor was known with other data');
         if (c.id === null) {
           addId.run(event.id, event.sessionId, event.createdAt, c.seq);
-          add('duplicates');
+          add('duplicates'); // only a webhook brings an id
           return { verdict: 'duplicate' };
         }
         if (sameData(c, event)) {
@@ -123,8 +123,9 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
         return { verdict: 'new', conflict: record(c, event, 'its cursor was known with another id and other data') };
 
         function duplicate(of: Known | undefined, conflict?: string): Accepted {
-          add('duplicates');
-          if (of) addCopy.run(of.seq);
+          const delivered = event.origin === 'webhook';
+          add(delivered ? 'duplicates' : 'reread');
+          if (of && delivered) addCopy.run(of.seq);
           return of && conflict ? { verdict: 'duplicate', conflict: record(of, event, conflict) } : { verdict: 'duplicate' };
         }
       }

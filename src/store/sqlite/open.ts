@@ -33,10 +33,10 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     const opened = connect(path, { create, busyMs: create ? 5_000 : busyMs });
     if (create) {
       guarded(() => migrate(opened, path), path);
-      opened.pragma(`busy_timeout = ${busyMs}`);
     }
     if (versionOf(opened) === 0) throw new StoreError('missing', `${path} is not a store of this kit`);
     setSynchronous(opened, synchronous);
+    opened.pragma(`busy_timeout = ${busyMs}`);
     return opened;
   }
 

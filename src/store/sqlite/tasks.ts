@@ -2,7 +2,7 @@
 // claiming costs the same with a million tasks waiting, and the same however long the history is.
 // SQLite prepares a statement again, at ten times its cost, when a value is bound that its plan might depend on; `+?`
 // says that this one cannot.
-import type { Claim, Counts, NewTask, Settlement, SqlValue, StoredEvent, TaskStore, Turn, TurnResult, Tx } from '../store.ts';
+import type { Claim, Counts, NewTask, Settlement, SqlRow, SqlValue, StoredEvent, TaskStore, Turn, TurnResult, Tx } from '../store.ts';
 import { setSynchronous } from './connection.ts';
 import { EVENT_COLUMNS, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 
@@ -89,18 +89,18 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
 
   /** False when the claim no longer holds: another process has been given the task. */
   function settleOne(settlement: Settlement, now: number): boolean {
-    const { claim, error } = settlement;
+    const { claim, error, spent = true } = settlement;
     if (giveUp.run(claim.task, claim.attempt, claim.boot).changes === 0) return false;
     const late = claim.late ? 1 : 0;
+    const attempts = spent ? claim.attempt : claim.attempt - 1;
     if (settlement.state === 'ready') {
-      const { dueAt, holdMs, spent, deferredMs = 0 } = settlement;
+      const { dueAt, holdMs, deferredMs = 0 } = settlement;
       const holdUntil = holdMs === null ? null : now + holdMs;
-      const attempts = spent ? claim.attempt : claim.attempt - 1;
       postpone.run(error, dueAt, holdUntil, attempts, deferredMs, claim.startedAt, claim.task);
       if (claim.lane !== null && !claim.alone) lanes.leave(claim.lane, null, now);
       return true;
     }
-    end.run(settlement.state, error, claim.attempt, late, claim.startedAt, now, claim.task);
+    end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
     const cursor = claim.event.cursor === null ? null : BigInt(claim.event.cursor);
     if (claim.lane !== null && claim.alone) lanes.pass(claim.lane, cursor);
     else if (claim.lane !== null) lanes.leave(claim.lane, cursor, now);
@@ -127,13 +127,13 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     for (const [index, handler] of handlers.entries()) {
       const share = Math.ceil((room - claims.length) / (handlers.length - index));
       const singles = alone.all(handler, now, Math.ceil(share / 2));
-      for (const task of singles) claims.push(claim(task, now, boot));
-      for (const task of lanes.takeHeads(handler, now, share - singles.length)) claims.push(claim(task, now, boot));
+      for (const task of singles) claims.push(claimOne(task, now, boot));
+      for (const task of lanes.takeHeads(handler, now, share - singles.length)) claims.push(claimOne(task, now, boot));
     }
     return claims;
   }
 
-  function claim(task: Waiting, now: number, boot: number): Claim {
+  function claimOne(task: Waiting, now: number, boot: number): Claim {
     const id = Number(task.id);
     const seq = Number(task.event);
     const lane = task.lane === null ? null : Number(task.lane);
@@ -191,7 +191,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         const suspect = suspects.get(now, JSON.stringify(handlers));
         if (!suspect) return undefined;
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
-        return claim(suspect, now, boot);
+        return claimOne(suspect, now, boot);
       }),
     complete(given, now, work) {
       setSynchronous(db, 'FULL');
@@ -326,7 +326,7 @@ export function createLanes({ db }: Session): Lanes {
 function txOf({ db }: Session): Tx {
   return {
     run: (sql, ...values) => ({ changes: db.prepare(sql).run(...values).changes }),
-    get: <Row>(sql: string, ...values: SqlValue[]) => db.prepare<SqlValue[], Row>(sql).get(...values),
-    all: <Row>(sql: string, ...values: SqlValue[]) => db.prepare<SqlValue[], Row>(sql).all(...values),
+    get: (sql, ...values) => db.prepare<SqlValue[], SqlRow>(sql).get(...values),
+    all: (sql, ...values) => db.prepare<SqlValue[], SqlRow>(sql).all(...values),
   };
 }

@@ -1,7 +1,7 @@
 // What people ask the store, and how they mend it. Figures come from counters, pages are read by keyset, and no
 // question scans more than a bounded stretch.
 import { parseCursor } from '../../wire/cursor.ts';
-import type { Alarm, Counts, EventFilter, ReplayState, ShownEvent, ShownState, ShownTask, TaskFilter, TaskState, WatchStore } from '../store.ts';
+import type { Alarm, Counts, EventFilter, Gap, ReplayState, ShownEvent, ShownState, ShownTask, TaskFilter, TaskState, WatchStore } from '../store.ts';
 import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 import { createLanes, HANDLERS } from './tasks.ts';
 
@@ -43,6 +43,9 @@ export function createWatch(session: Session): Sync<WatchStore> {
     select t.id, e.received_at from tasks t join events e on e.seq = t.event
     where t.id >= +? and t.state = 'ready' order by t.id limit 1`);
   const gaps = db.prepare<[], number>('select count(*) from gaps where closed_at is null').pluck();
+  type GapRow = Pick<Gap, 'id' | 'after' | 'upTo' | 'reason'> & { opened_at: number; closed_at: number | null };
+  const gapList = db.prepare<[], GapRow>(`
+    select id, cast(after as text) as after, cast(up_to as text) as upTo, reason, opened_at, closed_at from gaps order by id`);
   const alarms = db.prepare<[], { name: string; since: number; detail: string }>('select name, since, detail from alarms order by since');
   const processes = db.prepare<[], { role: string; beat_at: number }>('select role, beat_at from processes');
   const shown = `select ${EVENT_COLUMNS}, e.copies, e.flags, length(e.body) as bytes from events e`;
@@ -207,6 +210,10 @@ export function createWatch(session: Session): Sync<WatchStore> {
     quarantine: (limit) =>
       quarantine.all(limit).map(({ id, received_at, origin, cursor, reason, bytes }) => {
         return { id, receivedAt: isoOf(received_at), origin, cursor, reason, bytes };
+      }),
+    gaps: () =>
+      gapList.all().map(({ opened_at, closed_at, upTo, ...gap }) => {
+        return { ...gap, upTo, openedAt: isoOf(opened_at), closedAt: closed_at === null ? null : isoOf(closed_at) };
       }),
     retry: (filter, now) =>
       move(retriable, filter, (row, counts) => {

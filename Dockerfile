@@ -1,0 +1,20 @@
+FROM node:24-bookworm-slim AS packages
+WORKDIR /kit
+COPY package.json package-lock.json .npmrc ./
+# The runtime is the image's own; SQLite's sources and the binaries of other machines stay behind.
+RUN npm ci --omit=dev --omit=optional \
+ && rm -rf node_modules/better-sqlite3/deps node_modules/better-sqlite3/src \
+ && find node_modules/better-sqlite3/prebuilds -type f ! -name "linux-$(node -p process.arch).node" -delete
+
+FROM node:24-bookworm-slim
+ENV NODE_ENV=production DATABASE_URL=sqlite:/data/events.db
+WORKDIR /kit
+COPY --from=packages /kit/node_modules node_modules
+COPY package.json LICENSE ./
+COPY src src
+RUN mkdir /data && chown node:node /data
+VOLUME /data
+USER node
+EXPOSE 3000 3001
+HEALTHCHECK --interval=30s --timeout=5s --start-period=10s CMD ["node", "src/cli/kit.js", "status", "--ready"]
+CMD ["node", "src/main.ts"]

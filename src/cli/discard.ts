@@ -1,0 +1,18 @@
+// Gives up dead or waiting tasks for good: they are skipped, and say why.
+import { EXIT } from '../errors.ts';
+import { clock, print, printJson, UsageError, withStore, type Command } from './command.ts';
+import { selectTasks } from './selection.ts';
+
+const command: Command = {
+  summary: 'give up dead or waiting tasks, with a reason',
+  usage: 'discard <task id …> --reason TEXT | discard --state dead [--handler NAME] --reason TEXT [--json]',
+  async run(args) {
+    const { filter, reason, json } = selectTasks(args);
+    if (!reason) throw new UsageError('--reason is needed: it is kept with the tasks');
+    const discarded = await withStore((store) => store.discard(filter, reason, clock.now()));
+    if (json) printJson({ discarded });
+    else print(`${discarded} tasks are skipped${discarded === 0 ? ': none matched that was dead or waiting' : ''}`);
+    return EXIT.done;
+  },
+};
+export default command;

@@ -1,0 +1,51 @@
+// Asks `keep` to reconcile now, and follows it to the end.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EXIT } from '../errors.ts';
+import type { Status, Store } from '../store/store.ts';
+import { clean, clock, parse, print, printJson, withStore, type Command } from './command.ts';
+
+const LOOK_MS = 250;
+
+const command: Command = {
+  summary: 'fetch now what webhooks missed',
+  usage: 'reconcile [--json]',
+  async run(args) {
+    const { values } = parse(args, { json: { type: 'boolean' } });
+    return withStore(async (store) => {
+      const before = await store.status(clock.now());
+      if (before.processes.keep === 'down') return fail('the receiver is not running: npm start', EXIT.unreachable);
+      if (before.reconcile.state === 'off') return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
+      const after = await follow(store, values.json ? () => {} : print);
+      const recovered = after.reconcile.recovered - before.reconcile.recovered;
+      const { state, reason } = after.reconcile;
+      if (values.json) printJson({ recovered, watermark: after.watermark, state, reason });
+      else print(`${recovered} events recovered, watermark ${after.watermark ?? '-'}`);
+      return state === 'idle' ? EXIT.done : fail(clean(reason ?? state), EXIT.failed);
+    });
+  },
+};
+export default command;
+
+/** Until a reconciliation that began after the question has ended, or says why it cannot. */
+async function follow(store: Store, say: (text: string) => void): Promise<Status> {
+  const asked = clock.now();
+  await store.note({}, { reconcile_asked: asked });
+  let shown = '';
+  for (;;) {
+    await sleep(LOOK_MS);
+    const status = await store.status(clock.now());
+    const { state, lastAt, reason, recovered } = status.reconcile;
+    const line = `${state}${reason ? ` (${clean(reason)})` : ''}: watermark ${status.watermark ?? '-'}, ${recovered} recovered in all`;
+    if (line !== shown) say(line);
+    shown = line;
+    const heard = clock.now() - asked > 2_000;
+    const ended = state === 'idle' && ((lastAt !== null && Date.parse(lastAt) >= asked) || (heard && reason !== null));
+    if (ended || (heard && (state === 'stopped' || state === 'backing-off'))) return status;
+    if (status.processes.keep === 'down') return status;
+  }
+}
+
+function fail(message: string, code: number): number {
+  process.stderr.write(`${message}\n`);
+  return code;
+}

@@ -1,0 +1,17 @@
+// Runs dead letters again, and skipped or waiting tasks: in their lane's order, with a new budget of attempts.
+import { EXIT } from '../errors.ts';
+import { clock, print, printJson, withStore, type Command } from './command.ts';
+import { selectTasks } from './selection.ts';
+
+const command: Command = {
+  summary: 'run dead, skipped or waiting tasks again',
+  usage: 'retry <task id …> | retry --state dead [--handler NAME] [--json]',
+  async run(args) {
+    const { filter, json } = selectTasks(args);
+    const retried = await withStore((store) => store.retry(filter, clock.now()));
+    if (json) printJson({ retried });
+    else print(`${retried} tasks will run again${retried === 0 ? ': none matched that had ended or was waiting' : ''}`);
+    return EXIT.done;
+  },
+};
+export default command;

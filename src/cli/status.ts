@@ -1,0 +1,46 @@
+// Is it healthy? The figures of the store, and whether the processes live.
+import { loadConfig, readEnv } from '../config.ts';
+import { EXIT } from '../errors.ts';
+import type { Status } from '../store/store.ts';
+import { clean, clock, parse, print, printJson, withStore, type Command } from './command.ts';
+
+const command: Command = {
+  summary: 'is it healthy: events, tasks, recovery, alarms',
+  usage: 'status [--json] [--ready]     --ready: exit 1 unless deliveries can be taken; for health checks',
+  async run(args) {
+    const { values } = parse(args, { json: { type: 'boolean' }, ready: { type: 'boolean' } });
+    if (values.ready) return isReady();
+    const status = await withStore((store) => store.status(clock.now()));
+    if (values.json) printJson(status);
+    else show(status);
+    return EXIT.done;
+  },
+};
+export default command;
+
+async function isReady(): Promise<number> {
+  const { PORT } = loadConfig(readEnv(), { only: ['PORT'] });
+  try {
+    const response = await fetch(`http://127.0.0.1:${PORT}/readyz`, { signal: AbortSignal.timeout(3_000) });
+    print((await response.text()).trim());
+    return response.ok ? EXIT.done : EXIT.failed;
+  } catch {
+    print(`nothing listens on port ${PORT}`);
+    return EXIT.failed;
+  }
+}
+
+function show(status: Status): void {
+  const { tasks, reconcile, processes } = status;
+  const line = (name: string, value: string | number | null): void => print(`${name.padEnd(13)}${value ?? '-'}`);
+  line('processes', Object.entries(processes).map(([role, state]) => `${role} ${state}`).join(', '));
+  line('events', `${status.events} stored, ${status.unassigned} not yet tasks, ${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`);
+  line('tasks', Object.entries(tasks).map(([state, count]) => `${count} ${state}`).join(', '));
+  line('oldest ready', status.oldestReadySeconds === null ? null : `${status.oldestReadySeconds} s`);
+  line('cursor', `watermark ${status.watermark ?? '-'}, newest ${status.newestCursor ?? '-'}, floor ${status.floor ?? '-'}`);
+  line('reconcile', `${reconcile.state}${reconcile.reason ? ` (${reconcile.reason})` : ''}, last ${reconcile.lastAt ?? 'never'}, ${reconcile.recovered} recovered`);
+  line('gaps', status.gaps);
+  line('failure run', `${status.failureRun} of 15`);
+  if (status.alarms.length === 0) line('alarms', 'none');
+  for (const { name, since, detail } of status.alarms) line('alarm', `${name} since ${since}: ${clean(detail)}`);
+}

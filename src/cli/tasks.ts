@@ -1,0 +1,31 @@
+// What is stuck, and why? Tasks by state and handler.
+import { EXIT } from '../errors.ts';
+import { clock, number, oneOf, parse, print, printJson, printTable, withStore, type Command } from './command.ts';
+
+export const TASK_STATES = ['held', 'ready', 'running', 'done', 'skipped', 'dead'] as const;
+
+const command: Command = {
+  summary: 'tasks, newest first',
+  usage: `tasks [--state ${TASK_STATES.join('|')}] [--handler NAME] [--before ID] [--limit N] [--json]`,
+  async run(args) {
+    const text = { type: 'string' } as const;
+    const { values } = parse(args, { state: text, handler: text, before: text, limit: text, json: { type: 'boolean' } });
+    const filter = {
+      state: oneOf('--state', TASK_STATES, values.state),
+      handler: values.handler,
+      before: number('--before', values.before),
+      limit: number('--limit', values.limit) ?? 20,
+    };
+    const page = await withStore((store) => store.tasks(filter, clock.now()));
+    if (values.json) printJson(page);
+    else {
+      printTable(
+        ['task', 'handler', 'state', 'tries', 'type', 'key', 'due', 'why'],
+        page.tasks.map((task) => [task.id, task.handler, task.state, task.attempts, task.type, task.key, task.dueAt, task.error]),
+      );
+      if (page.next !== null) print(`more: npx kit tasks --before ${page.next}`);
+    }
+    return EXIT.done;
+  },
+};
+export default command;

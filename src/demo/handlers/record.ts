@@ -1,0 +1,16 @@
+// The demo's handler: writes down what it handled, in the same transaction as the task's completion, so that the table
+// at the end can be counted and not believed.
+import { defineHandler } from '#kit';
+
+export default defineHandler({
+  on: 'MessageReceived',
+  setup(tx) {
+    tx.run('create table if not exists demo_handled (n integer primary key, key text, cursor text, lane text, late integer)');
+  },
+  async handle(event, ctx) {
+    await ctx.complete((tx) => {
+      const lane = `${event.sessionId}/${event.data.from}`;
+      tx.run('insert into demo_handled (key, cursor, lane, late) values (?, ?, ?, ?)', event.key, event.cursor, lane, ctx.late ? 1 : 0);
+    });
+  },
+});

@@ -1,0 +1,68 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createKit, deliver, load, makeEvent, RECORD, until, type Kit } from './kit.ts';
+
+let kit: Kit;
+beforeEach(async () => {
+  kit = await createKit({ record: RECORD });
+});
+afterEach(() => kit.remove());
+
+function handled(): number {
+  return kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n ?? 0;
+}
+
+function outOfOrder(): unknown[] {
+  return kit.query(`select * from (select key, late, cursor < max(cursor) over (partition by lane order by n rows between unbounded preceding and 1 preceding) as back from seen) where back and not late`);
+}
+
+test('K1 to K7: all processes killed at random moments under load lose nothing that was acknowledged and complete nothing twice', async () => {
+  await kit.start();
+  let next = 0;
+  const acknowledged = new Set<string>();
+  for (let round = 0; round < 5; round++) {
+    const running = load(kit, 200, next);
+    const enough = 20 + Math.random() * 200;
+    await until(() => running.acknowledged.size > enough);
+    await kit.killAll();
+    next = await running.stop();
+    for (const id of running.acknowledged) acknowledged.add(id);
+    await kit.start();
+  }
+  const ids = new Set(kit.query<{ id: string }>('select id from events').map(({ id }) => id));
+  expect([...acknowledged].filter((id) => !ids.has(id))).toEqual([]);
+  await until(() => handled() === ids.size);
+  expect(kit.query('select key from seen group by key having count(*) > 1')).toEqual([]);
+  expect(kit.query(`select state, count(*) as n from tasks group by state`)).toEqual([{ state: 'done', n: ids.size }]);
+});
+
+test('F48: a thousand concurrent copies of one event are one row, one run, and all 204', async () => {
+  await kit.start();
+  const statuses = await Promise.all(Array.from({ length: 1_000 }, () => deliver(kit, makeEvent(1))));
+  expect(new Set(statuses)).toEqual(new Set([204]));
+  await until(() => handled() === 1);
+  expect(kit.query('select copies from events')).toEqual([{ copies: 999 }]);
+});
+
+test('events that arrive shuffled are handled once each, in cursor order within their lane but for those marked late', async () => {
+  await kit.start();
+  const events = Array.from({ length: 2_000 }, (_, n) => makeEvent(n, 20)).toSorted(() => Math.random() - 0.5);
+  const copies = events.filter((_, n) => n % 5 === 0);
+  const statuses = await Promise.all([...events, ...copies].map((event) => deliver(kit, event)));
+  expect(new Set(statuses)).toEqual(new Set([204]));
+  await until(() => handled() === 2_000);
+  expect(kit.query('select key from seen group by key having count(*) > 1')).toEqual([]);
+  expect(outOfOrder()).toEqual([]);
+});
+
+test('a run that is killed gives its tasks back, and the next one goes on', async () => {
+  await kit.start();
+  const running = load(kit, 200);
+  await until(() => running.acknowledged.size > 50);
+  const first = kit.pid('run');
+  process.kill(first ?? 0, 'SIGKILL');
+  await until(() => running.acknowledged.size > 200);
+  await running.stop();
+  expect([...running.statuses.keys()]).toEqual([204]);
+  await until(() => handled() === running.acknowledged.size);
+  await until(() => kit.pid('run') !== first);
+});

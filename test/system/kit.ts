@@ -1,0 +1,226 @@
+// Starts the kit as people do, as processes, on a store of its own; sends signed deliveries; kills what a test asks for.
+import { spawn, type ChildProcess } from 'node:child_process';
+import { createHmac } from 'node:crypto';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { Agent, request } from 'node:http';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import Database from 'better-sqlite3';
+
+export const SECRET = 'whsec_of_the_system_tests';
+const MAIN = resolve('src/main.ts');
+
+export interface Kit {
+  folder: string;
+  port: number;
+  opsPort: number;
+  output: () => string;
+  /** Resolves once deliveries are taken; rejects with the output when the kit ends instead. */
+  start(): Promise<void>;
+  /** The exit code, null where a signal ended it. */
+  exited: () => Promise<number | null>;
+  signal(signal: NodeJS.Signals): void;
+  /** SIGKILL for every process of it. */
+  killAll(): Promise<void>;
+  stop(): Promise<number | null>;
+  remove(): Promise<void>;
+  query<Row>(sql: string, ...values: unknown[]): Row[];
+  pid(role: string): number | undefined;
+  addHandler(name: string, source: string): void;
+}
+
+export async function createKit(handlers: Record<string, string> = {}, env: Record<string, string> = {}): Promise<Kit> {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-system-'));
+  mkdirSync(join(folder, 'handlers'));
+  const port = await freePort();
+  const opsPort = await freePort();
+  let child: ChildProcess | undefined;
+  let output = '';
+
+  const kit: Kit = {
+    folder,
+    port,
+    opsPort,
+    output: () => output,
+    async start() {
+      output = '';
+      child = spawn(process.execPath, [MAIN], {
+        cwd: folder,
+        stdio: ['ignore', 'pipe', 'pipe'],
+        env: {
+          PATH: process.env['PATH'],
+          WEBHOOK_SECRET: SECRET,
+          PORT: String(port),
+          OPS_PORT: String(opsPort),
+          HANDLERS_DIR: join(folder, 'handlers'),
+          DATABASE_URL: `sqlite:${join(folder, 'events.db')}`,
+          ...env,
+        },
+      });
+      child.stdout?.on('data', (chunk: Buffer) => (output += chunk.toString()));
+      child.stderr?.on('data', (chunk: Buffer) => (output += chunk.toString()));
+      const ended = kit.exited().then((code) => {
+        throw new Error(`the kit ended with ${code}:\n${output}`);
+      });
+      await Promise.race([until(() => output.includes('ready for deliveries')), ended]);
+      ended.catch(() => {});
+    },
+    exited: () =>
+      new Promise((done) => {
+        if (!child || child.exitCode !== null || child.signalCode !== null) done(child?.exitCode ?? null);
+        else child.once('close', (code) => done(code));
+      }),
+    signal: (signal) => void child?.kill(signal),
+    async killAll() {
+      const pids = kit.query<{ pid: number }>('select pid from processes').map((row) => row.pid);
+      for (const pid of [child?.pid, ...pids]) if (pid) killQuietly(pid);
+      await kit.exited();
+    },
+    async stop() {
+      child?.kill('SIGTERM');
+      return kit.exited();
+    },
+    async remove() {
+      child?.kill('SIGKILL');
+      await kit.exited();
+      rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+    },
+    query<Row>(sql: string, ...values: unknown[]) {
+      const db = new Database(join(folder, 'events.db'), { timeout: 5_000 });
+      try {
+        return db.prepare<unknown[], Row>(sql).all(...values);
+      } finally {
+        db.close();
+      }
+    },
+    pid: (role) => kit.query<{ pid: number }>('select pid from processes where role = ?', role)[0]?.pid,
+    addHandler: (name, source) => writeFileSync(join(folder, 'handlers', `${name}.ts`), source),
+  };
+  for (const [name, source] of Object.entries(handlers)) kit.addHandler(name, source);
+  return kit;
+}
+
+export interface TestEvent {
+  id: string;
+  cursor: string | null;
+  session: string;
+  from: string;
+  body?: string;
+}
+
+export function makeEvent(n: number, lanes = 10): TestEvent {
+  const lane = n % lanes;
+  const session = `00000000-0000-4000-8000-${String(lane).padStart(12, '0')}`;
+  return { id: `evt_${n}`, cursor: String(1_000 + n), session, from: `person-${lane}` };
+}
+
+export function dataOf(event: TestEvent): object {
+  return {
+    MessageReceived: {
+      session_id: event.session,
+      from: event.from,
+      body: event.body ?? 'hello',
+      message_id: `m-${event.id}`,
+      is_group: false,
+      timestamp_unix_ms: Date.now(),
+      message_type: 'text',
+      push_name: 'Ana',
+    },
+  };
+}
+
+const agent = new Agent({ keepAlive: true, maxSockets: 64 });
+
+/** The status, or 0 where there was no answer. */
+export function deliver(kit: Pick<Kit, 'port'>, event: TestEvent, secret = SECRET): Promise<number> {
+  const { id, cursor, session } = event;
+  const envelope = { id, type: 'MessageReceived', created_at: new Date().toISOString(), cursor, session_id: session, webhook_id: 'w' };
+  const body = JSON.stringify({ ...envelope, data: dataOf(event) });
+  const timestamp = Math.floor(Date.now() / 1000);
+  const signature = createHmac('sha256', secret).update(`${timestamp}.${body}`).digest('hex');
+  const headers = { 'content-type': 'application/json', 'x-svc-timestamp': timestamp, 'x-svc-signature': `v1=${signature}` };
+  return new Promise((done) => {
+    const sent = request({ port: kit.port, host: '127.0.0.1', path: '/webhooks', method: 'POST', headers, agent }, (response) => {
+      response.resume();
+      response.on('end', () => done(response.statusCode ?? 0));
+      response.on('error', () => done(0));
+    });
+    sent.on('error', () => done(0));
+    sent.end(body);
+  });
+}
+
+/** Deliveries at a steady rate until it is stopped; what was acknowledged. */
+export function load(kit: Kit, perSecond: number, from = 0): { acknowledged: Set<string>; statuses: Map<number, number>; stop(): Promise<number> } {
+  const acknowledged = new Set<string>();
+  const statuses = new Map<number, number>();
+  const pending = new Set<Promise<void>>();
+  let n = from;
+  const send = async (event: TestEvent): Promise<void> => {
+    const status = await deliver(kit, event);
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+    if (status === 204) acknowledged.add(event.id);
+  };
+  const timer = setInterval(() => {
+    for (let i = 0; i < perSecond / 50; i++) {
+      const sending = send(makeEvent(n++));
+      pending.add(sending);
+      void sending.finally(() => pending.delete(sending));
+    }
+  }, 20);
+  return {
+    acknowledged,
+    statuses,
+    async stop() {
+      clearInterval(timer);
+      await Promise.all(pending);
+      return n;
+    },
+  };
+}
+
+/** Polls; fails after half a minute with what was waited for. */
+export async function until(holds: () => boolean, limitMs = 30_000): Promise<void> {
+  const end = Date.now() + limitMs;
+  while (!holds()) {
+    if (Date.now() > end) throw new Error(`waited ${limitMs} ms in vain for ${holds.toString()}`);
+    await sleep(20);
+  }
+}
+
+export function freePort(): Promise<number> {
+  return new Promise((done, fail) => {
+    const server = createServer();
+    server.once('error', fail);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      server.close(() => done(typeof address === 'object' && address ? address.port : 0));
+    });
+  });
+}
+
+function killQuietly(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It was gone already.
+  }
+}
+
+/** Writes each handled event into a table of its own, with the task's completion. */
+export const RECORD = `
+import { defineHandler } from '#kit';
+export default defineHandler({
+  on: 'MessageReceived',
+  retry: { attempts: 5, firstMs: 10, maxMs: 50 },
+  setup(tx) { tx.run('create table if not exists seen (n integer primary key, key text, cursor integer, lane text, late integer)'); },
+  async handle(event, ctx) {
+    await ctx.complete((tx) => {
+      tx.run('insert into seen (key, cursor, lane, late) values (?, ?, ?, ?)', event.key, event.cursor, event.data.from, ctx.late ? 1 : 0);
+    });
+  },
+});
+`;
+

@@ -1,0 +1,118 @@
+import { execFile } from 'node:child_process';
+import { afterEach, expect, test } from 'vitest';
+import { createKit, deliver, load, makeEvent, RECORD, until, type Kit } from './kit.ts';
+
+const kits: Kit[] = [];
+afterEach(async () => {
+  for (const kit of kits.splice(0)) await kit.remove();
+});
+async function newKit(...options: Parameters<typeof createKit>): Promise<Kit> {
+  const kit = await createKit(...options);
+  kits.push(kit);
+  return kit;
+}
+
+test('every fault of the configuration and of the handlers is said in one message, without a stack, with exit code 78', async () => {
+  const kit = await newKit(
+    { broken: 'export default { on: "MessageReceived", handle( }', empty: 'export const x = 1;' },
+    { WEBHOOK_SECRET: '', API_BASE_URL: 'not a url', PORT: '99999' },
+  );
+  await expect(kit.start()).rejects.toThrow('ended with 78');
+  for (const name of ['WEBHOOK_SECRET', 'API_BASE_URL', 'API_KEY', 'PORT', 'broken.ts', 'empty.ts']) {
+    expect(kit.output()).toContain(name);
+  }
+  expect(kit.output()).not.toMatch(/^\s+at /m);
+});
+
+test('a second start on the same store is refused, and names the first', async () => {
+  const first = await newKit({ record: RECORD });
+  await first.start();
+  const second = await newKit({}, { DATABASE_URL: `sqlite:${first.folder}/events.db` });
+  await expect(second.start()).rejects.toThrow(`served by process ${first.pid('receive')}`);
+  expect(await deliver(first, makeEvent(1))).toBe(204);
+});
+
+test('F18: SIGTERM under load answers what is in flight, and ends with 0', async () => {
+  const kit = await newKit({ record: RECORD });
+  await kit.start();
+  const running = load(kit, 200);
+  await until(() => running.acknowledged.size > 50);
+  kit.signal('SIGTERM');
+  expect(await kit.exited()).toBe(0);
+  await running.stop();
+  // 0 is a connection that was refused once nobody listened.
+  expect([...running.statuses.keys()].filter((status) => status !== 0)).toEqual([204]);
+  const stored = new Set(kit.query<{ id: string }>('select id from events').map(({ id }) => id));
+  expect([...running.acknowledged].filter((id) => !stored.has(id))).toEqual([]);
+});
+
+test('SIGHUP again and again under load refuses no delivery, and handlers that changed are the new ones', async () => {
+  const kit = await newKit({ record: RECORD });
+  await kit.start();
+  const running = load(kit, 200);
+  for (let round = 0; round < 4; round++) {
+    const before = kit.pid('run');
+    kit.signal('SIGHUP');
+    await until(() => ![undefined, before].includes(kit.pid('run')));
+  }
+  await running.stop();
+  expect([...running.statuses.keys()]).toEqual([204]);
+  await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === running.acknowledged.size);
+  expect(kit.query('select key from seen group by key having count(*) > 1')).toEqual([]);
+});
+
+test('F28: a handler file that breaks later stops only run; deliveries are taken, and handled once it is mended', async () => {
+  const kit = await newKit({ record: RECORD });
+  await kit.start();
+  kit.addHandler('record', 'export default {');
+  kit.signal('SIGHUP');
+  await until(() => kit.output().includes('cannot start'));
+  expect(await deliver(kit, makeEvent(1))).toBe(204);
+  kit.addHandler('record', RECORD);
+  kit.signal('SIGHUP');
+  await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === 1);
+});
+
+test('when the main process is killed the others go at once, a handler that spins included', async () => {
+  const kit = await newKit({ spin: `export default { on: '*', order: 'arrival', handle() { for (;;); } };` });
+  await kit.start();
+  await until(() => kit.pid('keep') !== undefined);
+  await deliver(kit, makeEvent(1));
+  await until(() => kit.query('select * from claims').length === 1);
+  const pids = ['run', 'keep'].map((role) => kit.pid(role) ?? 0);
+  kit.signal('SIGKILL');
+  await until(() => pids.every((pid) => !lives(pid)));
+});
+
+test('npx kit answers from the store, and by exit code', async () => {
+  const kit = await newKit({ record: RECORD });
+  await kit.start();
+  await deliver(kit, makeEvent(7));
+  await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === 1);
+  const env = { DATABASE_URL: `sqlite:${kit.folder}/events.db`, PORT: String(kit.port) };
+  const status = await cli(['status', '--json'], env);
+  expect(JSON.parse(status.out)).toMatchObject({ events: 1, tasks: { done: 1 }, processes: { receive: 'up', run: 'up' } });
+  expect((await cli(['explain', '1007'], env)).out).toContain('record: done, 1 attempts');
+  expect(await cli(['status', '--ready'], env)).toMatchObject({ code: 0 });
+  expect(await cli(['explain', 'nothing'], env)).toMatchObject({ code: 1 });
+  expect(await cli(['retry'], env)).toMatchObject({ code: 2 });
+  expect(await cli(['status'], { DATABASE_URL: 'sqlite:/nowhere/x.db' })).toMatchObject({ code: 69 });
+});
+
+function cli(args: string[], env: Record<string, string>): Promise<{ code: number; out: string }> {
+  return new Promise((done) => {
+    const options = { env: { PATH: process.env['PATH'], ...env }, cwd: kits[0]?.folder };
+    const child = execFile(process.execPath, [`${process.cwd()}/src/cli/kit.js`, ...args], options, (_, stdout, stderr) => {
+      done({ code: child.exitCode ?? -1, out: stdout + stderr });
+    });
+  });
+}
+
+function lives(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
