@@ -30,7 +30,9 @@ const whole = (least: number, most: number, otherwise: number) =>
     .refine((n) => Number.isInteger(n) && n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
 
 const url = (remedy: string) =>
-  z.string().refine((text) => /^https?:$/.test(URL.parse(text)?.protocol ?? ''), `must be an http(s) address, ${remedy}`);
+  z
+    .string()
+    .refine((text) => /^https?:$/.test(URL.parse(text)?.protocol ?? ''), `must be an http(s) address, ${remedy}`);
 
 const choice = <const Names extends [string, ...string[]]>(names: Names, otherwise: Names[number]) =>
   z.enum(names, `must be one of ${names.join(', ')}`).default(otherwise);
@@ -46,53 +48,59 @@ const secretList = z
   );
 
 const schema = z.object({
-    WEBHOOK_SECRET: secretList,
-    PORT: whole(0, 65_535, 3000),
-    HOST: z.string().default('0.0.0.0'),
-    WEBHOOK_PATH: z
-      .string()
-      .regex(/^\/[\w\-./~]*$/, 'must begin with / and hold letters, digits and -._~/ only')
-      .refine((path) => path !== '/livez' && path !== '/readyz', 'is taken by a probe: choose another')
-      .default('/webhooks'),
-    PUBLIC_URL: url('like https://hooks.example.com/webhooks').optional(),
-    WEBHOOK_HEADER_PREFIX: z
-      .string()
-      .regex(/^[A-Za-z0-9-]+-$/, 'must be the beginning of the header names, like X-Svc-')
-      .default('X-Svc-'),
-    TIMESTAMP_TOLERANCE_SECONDS: whole(1, 86_400, 300),
-    BODY_LIMIT_BYTES: whole(1_024, 2 ** 30, 12_582_912),
-    DATABASE_URL: z
-      .string()
-      .regex(/^sqlite:./, 'must be sqlite:<path of the file>, like sqlite:data/events.db')
-      .default('sqlite:data/events.db'),
-    API_BASE_URL: url("the service's, ending in /v1").optional(),
-    API_KEY: z.string().regex(/^[\x21-\x7e]+$/, 'must be one word').optional(),
-    REPLAY_FROM: z
-      .string()
-      .refine(
-        (text) => text === 'first-webhook' || text === 'start' || parseCursor(text) !== undefined,
-        'must be first-webhook, start, or a cursor (digits)',
-      )
-      .default('first-webhook'),
-    EVENT_TYPES: z.string().default('*').transform((text) => text.split(',').map((type) => type.trim())),
-    RECONCILE_INTERVAL_SECONDS: whole(1, 86_400, 60),
-    RECONCILE_OVERLAP_SECONDS: whole(0, 86_400, 300),
-    RECONCILE_CALLS_PER_MINUTE: whole(1, 120, 20),
-    ORDER_WINDOW_MS: whole(0, 3_600_000, 250),
-    HANDLERS_DIR: z.string().default('src/handlers'),
-    RUN_CONCURRENCY: whole(1, 1_024, 32),
-    PAID_OPERATIONS: choice(['refuse', 'allow'], 'refuse'),
-    RETENTION_DAYS: whole(1, 36_500, 30),
-    PAYLOAD_RETENTION_DAYS: whole(1, 36_500, 30),
-    OPS_PORT: whole(0, 65_535, 3001),
-    OPS_HOST: z.string().default('127.0.0.1'),
-    OPS_TOKEN: token.optional(),
-    OPS_READ_TOKEN: token.optional(),
-    OPS_ORIGIN: url("the page's address behind its proxy").optional(),
-    ALERT_URL: url('that takes a JSON POST').optional(),
-    LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
-    LOG_FORMAT: choice(['json', 'pretty'], 'json'),
-  });
+  WEBHOOK_SECRET: secretList,
+  PORT: whole(0, 65_535, 3000),
+  HOST: z.string().default('0.0.0.0'),
+  WEBHOOK_PATH: z
+    .string()
+    .regex(/^\/[\w\-./~]*$/, 'must begin with / and hold letters, digits and -._~/ only')
+    .refine((path) => path !== '/livez' && path !== '/readyz', 'is taken by a probe: choose another')
+    .default('/webhooks'),
+  PUBLIC_URL: url('like https://hooks.example.com/webhooks').optional(),
+  WEBHOOK_HEADER_PREFIX: z
+    .string()
+    .regex(/^[A-Za-z0-9-]+-$/, 'must be the beginning of the header names, like X-Svc-')
+    .default('X-Svc-'),
+  TIMESTAMP_TOLERANCE_SECONDS: whole(1, 86_400, 300),
+  BODY_LIMIT_BYTES: whole(1_024, 2 ** 30, 12_582_912),
+  DATABASE_URL: z
+    .string()
+    .regex(/^sqlite:./, 'must be sqlite:<path of the file>, like sqlite:data/events.db')
+    .default('sqlite:data/events.db'),
+  API_BASE_URL: url("the service's, ending in /v1").optional(),
+  API_KEY: z
+    .string()
+    .regex(/^[\x21-\x7e]+$/, 'must be one word')
+    .optional(),
+  REPLAY_FROM: z
+    .string()
+    .refine(
+      (text) => text === 'first-webhook' || text === 'start' || parseCursor(text) !== undefined,
+      'must be first-webhook, start, or a cursor (digits)',
+    )
+    .default('first-webhook'),
+  EVENT_TYPES: z
+    .string()
+    .default('*')
+    .transform((text) => text.split(',').map((type) => type.trim())),
+  RECONCILE_INTERVAL_SECONDS: whole(1, 86_400, 60),
+  RECONCILE_OVERLAP_SECONDS: whole(0, 86_400, 300),
+  RECONCILE_CALLS_PER_MINUTE: whole(1, 120, 20),
+  ORDER_WINDOW_MS: whole(0, 3_600_000, 250),
+  HANDLERS_DIR: z.string().default('src/handlers'),
+  RUN_CONCURRENCY: whole(1, 1_024, 32),
+  PAID_OPERATIONS: choice(['refuse', 'allow'], 'refuse'),
+  RETENTION_DAYS: whole(1, 36_500, 30),
+  PAYLOAD_RETENTION_DAYS: whole(1, 36_500, 30),
+  OPS_PORT: whole(0, 65_535, 3001),
+  OPS_HOST: z.string().default('127.0.0.1'),
+  OPS_TOKEN: token.optional(),
+  OPS_READ_TOKEN: token.optional(),
+  OPS_ORIGIN: url("the page's address behind its proxy").optional(),
+  ALERT_URL: url('that takes a JSON POST').optional(),
+  LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info'),
+  LOG_FORMAT: choice(['json', 'pretty'], 'json'),
+});
 
 /** What only two variables together can get wrong. Told even where others are faulty by themselves. */
 function faultsBetween(env: Env): string[] {

@@ -60,7 +60,7 @@ export function createIntake({
   async function commitAll(): Promise<void> {
     committing = true;
     let tries = 0;
-    for (let delay = RETRY_MS.first; waiting.length > 0; ) {
+    for (let delay = RETRY_MS.first; waiting.length > 0;) {
       const error = await commit(waiting.slice(0, GROUP));
       if (error === undefined) {
         delay = RETRY_MS.first;
@@ -82,7 +82,11 @@ export function createIntake({
     counts = {};
     try {
       assertInPlace();
-      const results = await store.accept({ readings: group.map(({ reading }) => reading), now: clock.now(), counts: taken });
+      const results = await store.accept({
+        readings: group.map(({ reading }) => reading),
+        now: clock.now(),
+        counts: taken,
+      });
       failingSince = null;
       waiting.splice(0, group.length);
       for (const [index, accepted] of results.entries()) group[index]?.resolve(accepted);
@@ -100,7 +104,8 @@ export function createIntake({
   function expire(error: StoreError): void {
     const now = clock.now();
     const patient = waiting.findIndex(({ since }) => now - since < PATIENCE_MS);
-    for (const { reject } of waiting.splice(0, patient === -1 ? waiting.length : patient)) reject(new Unavailable(error));
+    for (const { reject } of waiting.splice(0, patient === -1 ? waiting.length : patient))
+      reject(new Unavailable(error));
   }
 
   function fail(error: StoreError): void {

@@ -10,13 +10,14 @@ import { EXIT, loggable } from './errors.ts';
 import { createIntake, type Intake } from './intake.ts';
 import { createLog } from './log.ts';
 import { startLoop } from './loop.ts';
-import { own, patiently, START_MS, type Ownership } from './owner.ts';
+import { own, START_MS, type Ownership } from './owner.ts';
 import { startOf } from './process.ts';
 import { createReceiveApp } from './receive/app.ts';
 import { createBodyReader } from './receive/bytes.ts';
 import { createSampler } from './receive/sampler.ts';
 import { createReceiveServer, drainServer } from './receive/server.ts';
 import { createVerifier } from './receive/verify.ts';
+import { patiently } from './store/patiently.ts';
 import { StoreError } from './store/store.ts';
 import { createChild, type Child } from './supervisor.ts';
 
@@ -45,9 +46,26 @@ const store = (): Ownership['store'] => {
 };
 const boot = (): Promise<number> => patiently(() => store().nextBoot());
 
-const keep = createChild({ role: 'keep', entry: 'keep/main.ts', env: () => env, boot, log, onWake: () => run.wake(), onExit: () => gone('keep') });
+const keep = createChild({
+  role: 'keep',
+  entry: 'keep/main.ts',
+  env: () => env,
+  boot,
+  log,
+  onWake: () => run.wake(),
+  onExit: () => gone('keep'),
+});
 const run = createChild({ role: 'run', entry: 'run/main.ts', env: () => env, boot, log, onExit: () => runGone('run') });
-const solo = createChild({ role: 'run-solo', entry: 'run/main.ts', args: ['solo'], env: () => env, boot, log, lasting: false, onExit: () => runGone('run-solo') });
+const solo = createChild({
+  role: 'run-solo',
+  entry: 'run/main.ts',
+  args: ['solo'],
+  env: () => env,
+  boot,
+  log,
+  lasting: false,
+  onExit: () => runGone('run-solo'),
+});
 
 // The handlers are read by a process of their own, so that their code never runs beside the acknowledgements.
 faults.push(...(await run.load()));
@@ -97,14 +115,23 @@ async function start(config: Config): Promise<void> {
   const suspects = startLoop(watchSuspects);
   void startKeep();
   const { port } = server.address() as AddressInfo;
-  log.info({ port, path: config.WEBHOOK_PATH, store: config.storePath, ms: Math.round(performance.now() - started) }, 'ready for deliveries');
+  log.info(
+    { port, path: config.WEBHOOK_PATH, store: config.storePath, ms: Math.round(performance.now() - started) },
+    'ready for deliveries',
+  );
 
   async function stop(signal: string): Promise<void> {
     if (stopping.draining) return;
     stopping.draining = true;
     log.info({ signal }, 'stopping: deliveries in flight are answered, handlers may end');
     const drained = drainServer(server);
-    await Promise.all([suspects.stop(), run.stop(STOP_MS), solo.stop(STOP_MS), keep.stop(STOP_MS), within(drained, STOP_MS)]);
+    await Promise.all([
+      suspects.stop(),
+      run.stop(STOP_MS),
+      solo.stop(STOP_MS),
+      keep.stop(STOP_MS),
+      within(drained, STOP_MS),
+    ]);
     await probe.stop();
     await intake.probe();
     await store().gone('receive').catch(ignoreStore);
@@ -138,7 +165,8 @@ async function start(config: Config): Promise<void> {
     await child.stop(STOP_MS);
     if (stopping.draining) return;
     const problems = await child.start();
-    if (problems.length > 0) log.error({ problems }, 'cannot start again; mend it, tried again with the next SIGHUP or restart');
+    if (problems.length > 0)
+      log.error({ problems }, 'cannot start again; mend it, tried again with the next SIGHUP or restart');
   }
 }
 
@@ -241,4 +269,3 @@ async function refuse(message: string, code: number): Promise<never> {
   await run.stop(1_000);
   process.exit(code);
 }
-

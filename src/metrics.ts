@@ -3,7 +3,10 @@ import { Gauge, Registry } from 'prom-client';
 import type { Status } from './store/store.ts';
 
 /** The text of /metrics, and its content type. */
-export async function renderMetrics(status: Status, counters: Record<string, number>): Promise<{ type: string; text: string }> {
+export async function renderMetrics(
+  status: Status,
+  counters: Record<string, number>,
+): Promise<{ type: string; text: string }> {
   const registry = new Registry();
   const gauge = (name: string, help: string, values: [labels: Record<string, string>, value: number][]): void => {
     const labelNames = Object.keys(values[0]?.[0] ?? {});
@@ -12,7 +15,9 @@ export async function renderMetrics(status: Status, counters: Record<string, num
   };
   const one = (name: string, help: string, value: number): void => gauge(name, help, [[{}, value]]);
   const under = (prefix: string, label: string): [Record<string, string>, number][] =>
-    Object.entries(counters).flatMap(([name, value]) => (name.startsWith(prefix) ? [[{ [label]: name.slice(prefix.length) }, value]] : []));
+    Object.entries(counters).flatMap(([name, value]) =>
+      name.startsWith(prefix) ? [[{ [label]: name.slice(prefix.length) }, value]] : [],
+    );
 
   one('events', 'Events stored.', status.events);
   one('events_unassigned', 'Events that no task was made of yet.', status.unassigned);
@@ -24,11 +29,27 @@ export async function renderMetrics(status: Status, counters: Record<string, num
   one('replay_calls_total', 'Calls of ReplayEvents that were answered.', counters['replay_calls'] ?? 0);
   gauge('refused_total', 'Deliveries refused, by cause.', under('refused.', 'cause'));
   gauge('signed_total', 'Deliveries by the number of the secret that signed.', under('signed.', 'secret'));
-  gauge('tasks', 'Tasks by state.', Object.entries(status.tasks).map(([state, value]) => [{ state }, value]));
+  gauge(
+    'tasks',
+    'Tasks by state.',
+    Object.entries(status.tasks).map(([state, value]) => [{ state }, value]),
+  );
   one('oldest_ready_seconds', 'Age of the oldest ready task.', status.oldestReadySeconds ?? 0);
   one('gaps_open', 'Stretches of history that can no longer be fetched.', status.gaps);
-  one('failure_run', 'Authentic deliveries in a row not answered with 2xx; at 15 the service switches the webhook off.', status.failureRun);
-  gauge('process_up', 'Whether a process has shown life lately.', Object.entries(status.processes).map(([role, state]) => [{ role }, state === 'up' ? 1 : 0]));
-  gauge('alarm', 'Alarms that are raised.', status.alarms.map(({ name }) => [{ name }, 1]));
+  one(
+    'failure_run',
+    'Authentic deliveries in a row not answered with 2xx; at 15 the service switches the webhook off.',
+    status.failureRun,
+  );
+  gauge(
+    'process_up',
+    'Whether a process has shown life lately.',
+    Object.entries(status.processes).map(([role, state]) => [{ role }, state === 'up' ? 1 : 0]),
+  );
+  gauge(
+    'alarm',
+    'Alarms that are raised.',
+    status.alarms.map(({ name }) => [{ name }, 1]),
+  );
   return { type: registry.contentType, text: await registry.metrics() };
 }

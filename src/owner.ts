@@ -1,11 +1,11 @@
 // One instance owns a store. The owner holds an exclusive transaction on a small file beside it: the kernel frees it
 // the moment the owner dies, so that no stale mark can ever be in the way. A pid file could not promise that, and in a
 // container everyone is pid 1.
-import { setTimeout as sleep } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { startOf } from './process.ts';
 import { guarded, prepareFolder } from './store/sqlite/connection.ts';
 import { openSqlite } from './store/sqlite/open.ts';
+import { patiently } from './store/patiently.ts';
 import { StoreError, type Store } from './store/store.ts';
 
 /** A start that cannot write its store for this long is refused. */
@@ -34,19 +34,6 @@ export async function own(path: string, retentionMs: number): Promise<Ownership>
   };
 }
 
-/** Bookkeeping that must happen: tried again for as long as the store is locked or failing, or until the limit. */
-export async function patiently<Result>(work: () => Promise<Result>, limitMs = Infinity): Promise<Result> {
-  const end = performance.now() + limitMs;
-  for (;;) {
-    try {
-      return await work();
-    } catch (error) {
-      if (!(error instanceof StoreError) || performance.now() > end) throw error;
-      await sleep(20);
-    }
-  }
-}
-
 function takeLock(path: string): Database.Database {
   const file = `${path}-owner`;
   try {
@@ -55,7 +42,10 @@ function takeLock(path: string): Database.Database {
     return lock;
   } catch (error) {
     if (!(error instanceof Database.SqliteError) || !error.code.startsWith('SQLITE_BUSY')) throw error;
-    throw new StoreError('owned', `${path} is served by process ${ownerOf(path)}: stop that one first, or set DATABASE_URL to another file`);
+    throw new StoreError(
+      'owned',
+      `${path} is served by process ${ownerOf(path)}: stop that one first, or set DATABASE_URL to another file`,
+    );
   }
 }
 

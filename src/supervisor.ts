@@ -1,5 +1,6 @@
 // One child process: started, watched, started again with growing pauses when it dies, stopped within a time limit.
 import { spawn, type ChildProcess } from 'node:child_process';
+import { setPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Env } from './config.ts';
@@ -12,6 +13,7 @@ const PAUSE_MS = { first: 100, most: 30_000 };
 /** A child that lived this long starts again without a pause. */
 const HEALTHY_MS = 10_000;
 
+const NICE = 10;
 /** Events live for ORDER_WINDOW_MS: long enough to be promoted, and collected at a price, by a small young generation. */
 const YOUNG = '--max-semi-space-size=32';
 
@@ -60,6 +62,8 @@ export function createChild(options: ChildOptions): Child {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       env: options.env(),
     });
+    // The acknowledgements come first: a child must not keep the main process from the processor.
+    if (spawned.pid !== undefined) setPriority(spawned.pid, NICE);
     const startedAt = performance.now();
     let beatAt = startedAt;
     const watch = setInterval(() => {
@@ -75,7 +79,9 @@ export function createChild(options: ChildOptions): Child {
     });
     const gone = Promise.withResolvers<void>();
     exited = gone.promise;
-    spawned.on('error', (error) => log.error({ role, code: (error as NodeJS.ErrnoException).code }, `${role} cannot be started`));
+    spawned.on('error', (error) =>
+      log.error({ role, code: (error as NodeJS.ErrnoException).code }, `${role} cannot be started`),
+    );
     spawned.on('close', (code, signal) => {
       clearInterval(watch);
       const was = boot;

@@ -74,7 +74,11 @@ export function storeContract(name: string, open: (path: string) => Store): void
 
       test('cursors are exact up to 2^63 - 1, and those that a float would merge are two events', async () => {
         const cursors = ['9007199254740992', '9007199254740993', '9223372036854775807'];
-        const accepted = await store.accept({ readings: cursors.map((c) => event(c)), now: T0, watermark: '9007199254740993' as Cursor });
+        const accepted = await store.accept({
+          readings: cursors.map((c) => event(c)),
+          now: T0,
+          watermark: '9007199254740993' as Cursor,
+        });
         expect(accepted.map(({ verdict }) => verdict)).toEqual(['new', 'new', 'new']);
         expect(await store.watermark()).toBe('9007199254740993');
         expect((await store.status(T0)).newestCursor).toBe('9223372036854775807');
@@ -82,7 +86,11 @@ export function storeContract(name: string, open: (path: string) => Store): void
       });
 
       test('a gap is one row and one kit.gap event, which handlers are given like any other', async () => {
-        await store.accept({ readings: [], now: T0, gap: { after: '10' as Cursor, upTo: '20' as Cursor, reason: 'expired' } });
+        await store.accept({
+          readings: [],
+          now: T0,
+          gap: { after: '10' as Cursor, upTo: '20' as Cursor, reason: 'expired' },
+        });
         expect(await store.gaps()).toMatchObject([{ after: '10', upTo: '20', reason: 'expired', closedAt: null }]);
         const { events } = await store.unassigned(10);
         expect(events).toMatchObject([{ type: 'kit.gap', origin: 'kit', cursor: null, key: 'i:kit.gap:1' }]);
@@ -167,7 +175,11 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.accept('a', [1]);
         const { from, events } = await store.unassigned(10);
         const tasks = [desk.handler, second].flatMap((handler) => tasksOf(events, handler, T0));
-        const { claims } = await desk.turn({ assign: { from, upTo: 1, tasks }, room: ROOM, handlers: [desk.handler, second] });
+        const { claims } = await desk.turn({
+          assign: { from, upTo: 1, tasks },
+          room: ROOM,
+          handlers: [desk.handler, second],
+        });
         expect(claims.map(({ handler }) => handler)).toEqual([desk.handler, second]);
       });
 
@@ -229,7 +241,11 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.arrive('a', [null, null, 1]);
         const claims = await desk.claim();
         expect(claims.map(({ lane, alone }) => [lane === null, alone])).toEqual(
-          expect.arrayContaining([[true, true], [true, true], [false, false]]),
+          expect.arrayContaining([
+            [true, true],
+            [true, true],
+            [false, false],
+          ]),
         );
         expect(claims).toHaveLength(3);
       });
@@ -243,6 +259,37 @@ export function storeContract(name: string, open: (path: string) => Store): void
         expect(await other.claim()).toEqual([]);
       });
 
+      test('a turn claims as many as there is room for, in lanes or in none', async () => {
+        await desk.arrive(null, [1, 2, 3, 4]);
+        expect(await desk.claim(2)).toHaveLength(2);
+        await desk.arrive('a', [5]);
+        await desk.arrive('b', [6]);
+        expect(await desk.claim(4)).toHaveLength(4);
+      });
+
+      test('a lane that was swept away and comes back is not taken for another', async () => {
+        await desk.arrive('a', [1]);
+        await desk.workOff();
+        await store.sweep(T0 + 1);
+        await desk.arrive('b', [2]);
+        await desk.arrive('a', [3]);
+        expect((await desk.claim()).map(cursorOf).toSorted((a, b) => Number(a) - Number(b))).toEqual(['2', '3']);
+        expect((await store.event('3', T0))?.tasks[0]?.lane).toBe('a');
+      });
+
+      test('a lane that was entered in a turn that failed is not taken for another', async () => {
+        await desk.accept('a', [1]);
+        const { from, events } = await store.unassigned(10);
+        const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
+        await expect(desk.turn({ assign: { from, upTo: 1, tasks } })).rejects.toThrow();
+        const other = await createDesk(another());
+        const second = events.map((one) => ({ ...one, sessionId: 'b' }));
+        await other.turn({ assign: { from, upTo: 1, tasks: tasksOf(second, desk.handler, T0) } });
+        await desk.arrive('a', [2]);
+        expect((await desk.claim()).map(cursorOf).toSorted((a, b) => Number(a) - Number(b))).toEqual(['1', '2']);
+        expect((await store.event('2', T0))?.tasks[0]?.lane).toBe('a');
+      });
+
       test('the backlog of one handler does not keep another waiting, though places come free one at a time', async () => {
         const second = (await store.register(['second'])).get('second') ?? 0;
         const handlers = [desk.handler, second];
@@ -251,7 +298,8 @@ export function storeContract(name: string, open: (path: string) => Store): void
         const tasks = handlers.flatMap((handler) => tasksOf(events, handler, T0));
         await desk.turn({ assign: { from, upTo: 4, tasks } });
         const claimed: number[] = [];
-        for (let i = 0; i < 4; i++) claimed.push(...(await desk.turn({ room: 1, handlers })).claims.map(({ handler }) => handler));
+        for (let i = 0; i < 4; i++)
+          claimed.push(...(await desk.turn({ room: 1, handlers })).claims.map(({ handler }) => handler));
         expect(new Set(claimed)).toEqual(new Set(handlers));
       });
 
@@ -304,12 +352,21 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.arrive('a', [10, 20]);
         await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
         expect(await desk.claim()).toMatchObject([{ event: { cursor: '20' }, late: false }]);
-        expect((await store.tasks({ state: 'dead' }, T0)).tasks).toMatchObject([{ key: 'c:10', error: 'because', attempts: 1 }]);
+        expect((await store.tasks({ state: 'dead' }, T0)).tasks).toMatchObject([
+          { key: 'c:10', error: 'because', attempts: 1 },
+        ]);
       });
 
       test('or was put off without spending its attempt has the same attempt again', async () => {
         await desk.arrive('a', [10]);
-        const later = { state: 'ready', error: 'later', dueAt: T0 + 100, holdMs: null, spent: false, deferredMs: 100 } as const;
+        const later = {
+          state: 'ready',
+          error: 'later',
+          dueAt: T0 + 100,
+          holdMs: null,
+          spent: false,
+          deferredMs: 100,
+        } as const;
         await desk.settle((await desk.claim()).map((claim) => ({ claim, ...later })));
         desk.now = T0 + 100;
         expect(await desk.claim()).toMatchObject([{ attempt: 1, deferredMs: 100 }]);
@@ -351,7 +408,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
     describe('completing', () => {
       beforeEach(() => store.setup((tx) => void tx.run('create table mine (n integer)')));
       const count = (one: Store): Promise<number> =>
-        query(one, (tx) => tx.get<{ n: number }>('select count(*) as n from mine')?.n ?? -1);
+        query(one, (tx) => Number(tx.get('select count(*) as n from mine')?.['n']));
 
       test("commits the handler's own writes with the end of its task", async () => {
         await desk.arrive('a', [1, 2]);
@@ -400,7 +457,10 @@ export function storeContract(name: string, open: (path: string) => Store): void
         expect(await store.suspectDue(T0)).toBe(true);
         const one = await store.claimSuspect(T0, 3, [desk.handler]);
         const two = await store.claimSuspect(T0, 3, [desk.handler]);
-        expect([one, two].map((claim) => [claim && cursorOf(claim), claim?.attempt])).toEqual([['1', 1], ['3', 1]]);
+        expect([one, two].map((claim) => [claim && cursorOf(claim), claim?.attempt])).toEqual([
+          ['1', 1],
+          ['3', 1],
+        ]);
         expect(await store.claimSuspect(T0, 3, [desk.handler])).toBeUndefined();
         expect(await store.suspectDue(T0)).toBe(false);
         await desk.settle([done(one), done(two)]);
@@ -434,7 +494,10 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await store.giveBack([], T0);
         desk.now = T0 + 3_600_000;
         expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
-        expect(await store.claimSuspect(desk.now, 2, [desk.handler])).toMatchObject({ event: { cursor: '1' }, alone: true });
+        expect(await store.claimSuspect(desk.now, 2, [desk.handler])).toMatchObject({
+          event: { cursor: '1' },
+          alone: true,
+        });
       });
 
       test('processes that still live keep their tasks, and other lanes go on', async () => {
@@ -496,13 +559,13 @@ export function storeContract(name: string, open: (path: string) => Store): void
 
       test('takes the tasks that are named, of the handler that is named, and none that is at work', async () => {
         await desk.arrive(null, [1, 2, 3]);
-        await desk.settle((await desk.claim(2)).map((claim) => ended(claim, 'dead')));
-        await desk.claim();
+        await desk.settle((await desk.claim()).slice(0, 2).map((claim) => ended(claim, 'dead')));
         const { tasks } = await store.tasks({ state: 'dead' }, T0);
         expect(await store.retry({ handler: 'another' }, T0)).toBe(0);
         expect(await store.retry({ ids: [] }, T0)).toBe(0);
         expect(await store.retry({ ids: tasks.slice(0, 1).map(({ id }) => id) }, T0)).toBe(1);
         expect((await store.status(T0)).tasks).toMatchObject({ dead: 1, running: 1, ready: 1 });
+        expect(await store.retry({}, T0)).toBe(2);
       });
 
       test('moves any number of tasks, each once', async () => {
@@ -620,14 +683,16 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.workOff();
         await prune();
         expect((await store.status(T0)).floor).toBe('9007199254740993');
-        expect(await store.accept({ readings: [event('9007199254740993')], now: T0 })).toEqual([{ verdict: 'duplicate' }]);
+        expect(await store.accept({ readings: [event('9007199254740993')], now: T0 })).toEqual([
+          { verdict: 'duplicate' },
+        ]);
         expect(await store.accept({ readings: [event('9007199254740994')], now: T0 })).toEqual([{ verdict: 'new' }]);
       });
 
       test('purging removes bodies and keeps identity', async () => {
         await desk.arrive('a', [1, 2, 3]);
         await desk.workOff();
-        for (let after: number | null = 0; after !== null; ) after = await store.purge(T0 + 1, after, 1);
+        for (let after: number | null = 0; after !== null;) after = await store.purge(T0 + 1, after, 1);
         const { events } = await store.events({ limit: 10 });
         expect(events.map(({ key, bytes }) => [key, bytes === null])).toEqual([
           ['c:3', false],
@@ -657,12 +722,16 @@ export function storeContract(name: string, open: (path: string) => Store): void
       test('pages of events follow each other without a hole, newest first', async () => {
         await desk.accept('a', range(1, 7));
         const keys: string[] = [];
-        for (let before: number | null | undefined; before !== null; ) {
+        for (let before: number | null | undefined; before !== null;) {
           const page = await store.events({ limit: 3, before: before ?? undefined });
           keys.push(...page.events.map(({ key }) => key));
           before = page.next;
         }
-        expect(keys).toEqual(range(1, 7).toReversed().map((cursor) => `c:${cursor}`));
+        expect(keys).toEqual(
+          range(1, 7)
+            .toReversed()
+            .map((cursor) => `c:${cursor}`),
+        );
       });
 
       test('events are found by type, session, the state of a task, key, id and cursor', async () => {
@@ -731,7 +800,11 @@ export function storeContract(name: string, open: (path: string) => Store): void
       for (let settle: Settlement[] = []; ; turns++) {
         const { claims } = await desk.turn({ settle, room: 256 });
         if (claims.length === 0) break;
-        for (const { lane, late, event: { cursor } } of claims) {
+        for (const {
+          lane,
+          late,
+          event: { cursor },
+        } of claims) {
           expect(late).toBe(false);
           expect(BigInt(cursor ?? 0)).toBeGreaterThan(last.get(lane) ?? 0n);
           last.set(lane, BigInt(cursor ?? 0));
@@ -797,7 +870,7 @@ async function createDesk(store: Store): Promise<Desk> {
     settle: (settle) => desk.turn({ settle }),
     async workOff() {
       const turns: string[][] = [];
-      for (let settle: Settlement[] = []; ; ) {
+      for (let settle: Settlement[] = []; ;) {
         const { claims } = await desk.turn({ settle, room: ROOM });
         if (claims.length === 0) return turns;
         turns.push(claims.map(cursorOf).toSorted((a, b) => Number(a) - Number(b)));
@@ -815,7 +888,16 @@ function tasksOf(events: StoredEvent[], handler: number, releaseAt: number): New
 function incoming(cursor: string | null, sessionId: string | null = 'a'): Incoming {
   const id = cursor === null ? `id-none-${++withoutCursor}` : `id-${cursor}`;
   const body = Buffer.from(JSON.stringify({ id, type: 'Thing', cursor, data: { Thing: { cursor } } }));
-  return { origin: 'webhook', id, cursor: cursor as Cursor | null, type: 'Thing', sessionId, createdAt: null, body, flags: [] };
+  return {
+    origin: 'webhook',
+    id,
+    cursor: cursor as Cursor | null,
+    type: 'Thing',
+    sessionId,
+    createdAt: null,
+    body,
+    flags: [],
+  };
 }
 
 function event(cursor: string | null, sessionId: string | null = 'a'): Reading {
@@ -839,7 +921,7 @@ function ended(claim: Claim, state: 'done' | 'skipped' | 'dead'): Settlement {
 }
 
 function failed(claim: Claim | undefined, { dueAt, holdMs }: { dueAt: number; holdMs: number }): Settlement {
-  return { claim: present(claim), state: 'ready', error: 'Error: no', dueAt, holdMs, spent: true };
+  return { claim: present(claim), state: 'ready', error: 'Error: no', dueAt, holdMs };
 }
 
 function present<Value>(value: Value | undefined): Value {
@@ -855,7 +937,10 @@ function range(first: number, last: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, i) => first + i);
 }
 
-async function query<Result>(store: Store, work: (tx: Parameters<Parameters<Store['setup']>[0]>[0]) => Result): Promise<Result> {
+async function query<Result>(
+  store: Store,
+  work: (tx: Parameters<Parameters<Store['setup']>[0]>[0]) => Result,
+): Promise<Result> {
   let result: { value: Result } | undefined;
   await store.setup((tx) => void (result = { value: work(tx) }));
   return present(result).value;
@@ -864,17 +949,17 @@ async function query<Result>(store: Store, work: (tx: Parameters<Parameters<Stor
 /** Figures come from counters; whatever happened, they are what counting would give. */
 async function expectCountersToEqualRows(store: Store): Promise<void> {
   const rows = await query(store, (tx) => ({
-    tasks: tx.all<{ state: string; n: number }>(`
+    tasks: tx.all(`
       select case when state = 'ready' and id in (select task from claims) then 'running' else state end as state,
         count(*) as n from tasks group by 1`),
-    events: tx.get<{ n: number }>('select count(*) as n from events')?.n,
-    quarantined: tx.get<{ n: number }>('select count(*) as n from quarantine')?.n,
+    events: tx.get('select count(*) as n from events')?.['n'],
+    quarantined: tx.get('select count(*) as n from quarantine')?.['n'],
   }));
   const { tasks, events, quarantined } = await store.status(T0);
   const { held, ready, running, done: finished, skipped, dead } = tasks;
   const none = { ready: 0, running: 0, done: 0, skipped: 0, dead: 0 };
   const counted = { ready: held + ready, running, done: finished, skipped, dead };
-  expect(counted).toEqual({ ...none, ...Object.fromEntries(rows.tasks.map(({ state, n }) => [state, n])) });
+  expect(counted).toEqual({ ...none, ...Object.fromEntries(rows.tasks.map(({ state, n }) => [String(state), n])) });
   expect({ events, quarantined }).toEqual({ events: rows.events, quarantined: rows.quarantined });
 }
 
@@ -978,7 +1063,12 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   for (let step = 0; ends.size < EVENTS; step++) {
     if (step > 5_000) throw new Error(`${EVENTS - ends.size} tasks have not ended`);
     const chance = random();
-    if (chance < 0.25) await desk.arrive(pick(['a', 'b', 'c', 'd', null]), arrivals.splice(0, 1 + Math.floor(random() * 6)), desk.now + pick([0, 250]));
+    if (chance < 0.25)
+      await desk.arrive(
+        pick(['a', 'b', 'c', 'd', null]),
+        arrivals.splice(0, 1 + Math.floor(random() * 6)),
+        desk.now + pick([0, 250]),
+      );
     else if (chance < 0.75) await turn(1 + Math.floor(random() * 6));
     else if (chance < 0.8) await crash();
     else if (chance < 0.9) await runSuspect();
@@ -1001,5 +1091,8 @@ function seeded(seed: number): () => number {
 }
 
 function shuffle<Value>(values: Value[], random: () => number): Value[] {
-  return values.map((value) => ({ value, at: random() })).toSorted((a, b) => a.at - b.at).map(({ value }) => value);
+  return values
+    .map((value) => ({ value, at: random() }))
+    .toSorted((a, b) => a.at - b.at)
+    .map(({ value }) => value);
 }

@@ -34,11 +34,16 @@ export function parse<Options extends NonNullable<ParseArgsConfig['options']>>(a
 /** A whole number above zero. */
 export function number(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  if (!/^[1-9]\d{0,15}$/.test(text)) throw new UsageError(`${name} must be a whole number above zero, not ${clean(text)}`);
+  if (!/^[1-9]\d{0,15}$/.test(text))
+    throw new UsageError(`${name} must be a whole number above zero, not ${clean(text)}`);
   return Number(text);
 }
 
-export function oneOf<Name extends string>(name: string, names: readonly Name[], text: string | undefined): Name | undefined {
+export function oneOf<Name extends string>(
+  name: string,
+  names: readonly Name[],
+  text: string | undefined,
+): Name | undefined {
   if (text === undefined) return undefined;
   const found = names.find((one) => one === text);
   if (!found) throw new UsageError(`${name} must be one of ${names.join(', ')}`);
@@ -69,7 +74,12 @@ export function printTable(head: string[], rows: (string | number | null)[][]): 
   const cells = rows.map((row) => row.map((cell) => (cell === null ? '-' : clean(String(cell)))));
   const widths = head.map((title, i) => Math.max(title.length, ...cells.map((row) => row[i]?.length ?? 0)));
   const width = process.stdout.isTTY ? process.stdout.columns : Infinity;
-  const line = (row: string[]): string => row.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join('  ').trimEnd().slice(0, width);
+  const line = (row: string[]): string =>
+    row
+      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd()
+      .slice(0, width);
   print(bold(line(head)));
   for (const row of cells) print(line(row));
 }

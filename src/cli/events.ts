@@ -10,7 +10,15 @@ const command: Command = {
   usage: 'events [--type T] [--session S] [--state STATE] [--q KEY|ID|CURSOR] [--before SEQ] [--limit N] [--json]',
   async run(args) {
     const text = { type: 'string' } as const;
-    const { values } = parse(args, { type: text, session: text, state: text, q: text, before: text, limit: text, json: { type: 'boolean' } });
+    const { values } = parse(args, {
+      type: text,
+      session: text,
+      state: text,
+      q: text,
+      before: text,
+      limit: text,
+      json: { type: 'boolean' },
+    });
     const page = await withStore((store) =>
       store.events({
         type: values.type,
@@ -21,7 +29,11 @@ const command: Command = {
         limit: number('--limit', values.limit) ?? 20,
       }),
     );
-    const events = page.events.map((event) => ({ ...event, createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) }));
+    const events = page.events.map((event) => ({
+      ...event,
+      createdAt: iso(event.createdAt),
+      receivedAt: iso(event.receivedAt),
+    }));
     if (values.json) printJson({ events, next: page.next });
     else {
       printTable(

@@ -30,7 +30,9 @@ const command: Command = {
     if (conflicts > 0) print(`  contradicted by ${conflicts} arrivals, which are kept`);
     if (tasks.length === 0) print('  no task: no handler was there for its type, or run has not read it yet');
     for (const task of tasks) {
-      print(`  task ${task.id} of ${task.handler}: ${task.state}, ${task.attempts} attempts${task.late ? ', late' : ''}`);
+      print(
+        `  task ${task.id} of ${task.handler}: ${task.state}, ${task.attempts} attempts${task.late ? ', late' : ''}`,
+      );
       if (task.startedAt) print(`    started ${task.startedAt}${task.finishedAt ? `, ended ${task.finishedAt}` : ''}`);
       if (task.state === 'ready' || task.state === 'held') print(`    due ${task.dueAt}`);
       if (task.error) print(`    ${clean(task.error)}`);

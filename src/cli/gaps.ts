@@ -10,7 +10,11 @@ const command: Command = {
     const gaps = await withStore((store) => store.gaps());
     if (values.json) printJson({ gaps });
     else if (gaps.length === 0) print('no gaps');
-    else printTable(['gap', 'since', 'after', 'up to', 'why', 'closed'], gaps.map((gap) => [gap.id, gap.openedAt, gap.after, gap.upTo, gap.reason, gap.closedAt]));
+    else
+      printTable(
+        ['gap', 'since', 'after', 'up to', 'why', 'closed'],
+        gaps.map((gap) => [gap.id, gap.openedAt, gap.after, gap.upTo, gap.reason, gap.closedAt]),
+      );
     return EXIT.done;
   },
 };

@@ -42,7 +42,8 @@ async function main(command: string | undefined, rest: string[]): Promise<number
 
 async function help(): Promise<void> {
   print(bold('npx kit <command>') + '   (--help after a command says more)\n');
-  for (const [command, load] of Object.entries(COMMANDS)) print(`  ${command.padEnd(12)}${(await load()).default.summary}`);
+  for (const [command, load] of Object.entries(COMMANDS))
+    print(`  ${command.padEnd(12)}${(await load()).default.summary}`);
 }
 
 function explainFailure(error: unknown, command: Command): number {

@@ -10,7 +10,11 @@ const command: Command = {
     const rows = await withStore((store) => store.quarantine(number('--limit', values.limit) ?? 50));
     if (values.json) printJson({ quarantine: rows });
     else if (rows.length === 0) print('nothing is quarantined');
-    else printTable(['id', 'received', 'origin', 'cursor', 'bytes', 'why'], rows.map((row) => [row.id, row.receivedAt, row.origin, row.cursor, row.bytes, row.reason]));
+    else
+      printTable(
+        ['id', 'received', 'origin', 'cursor', 'bytes', 'why'],
+        rows.map((row) => [row.id, row.receivedAt, row.origin, row.cursor, row.bytes, row.reason]),
+      );
     return EXIT.done;
   },
 };

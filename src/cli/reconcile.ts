@@ -14,7 +14,8 @@ const command: Command = {
     return withStore(async (store) => {
       const before = await store.status(clock.now());
       if (before.processes.keep === 'down') return fail('the receiver is not running: npm start', EXIT.unreachable);
-      if (before.reconcile.state === 'off') return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
+      if (before.reconcile.state === 'off')
+        return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
       const after = await follow(store, values.json ? () => {} : print);
       const recovered = after.reconcile.recovered - before.reconcile.recovered;
       const { state, reason } = after.reconcile;

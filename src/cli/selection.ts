@@ -8,7 +8,8 @@ export function selectTasks(args: string[]): { filter: TaskFilter; reason: strin
   const { values, positionals } = parse(args, { state: text, handler: text, reason: text, json: { type: 'boolean' } });
   const state = oneOf('--state', TASK_STATES, values.state);
   const ids = positionals.map((id) => number('a task id', id) ?? 0);
-  if (ids.length === 0 && !state && !values.handler) throw new UsageError('name tasks by id, or by --state or --handler');
+  if (ids.length === 0 && !state && !values.handler)
+    throw new UsageError('name tasks by id, or by --state or --handler');
   const filter = { ...(ids.length > 0 ? { ids } : {}), state, handler: values.handler };
   return { filter, reason: values.reason, json: values.json ?? false };
 }

@@ -33,12 +33,31 @@ async function isReady(): Promise<number> {
 function show(status: Status): void {
   const { tasks, reconcile, processes } = status;
   const line = (name: string, value: string | number | null): void => print(`${name.padEnd(13)}${value ?? '-'}`);
-  line('processes', Object.entries(processes).map(([role, state]) => `${role} ${state}`).join(', '));
-  line('events', `${status.events} stored, ${status.unassigned} not yet tasks, ${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`);
-  line('tasks', Object.entries(tasks).map(([state, count]) => `${count} ${state}`).join(', '));
+  line(
+    'processes',
+    Object.entries(processes)
+      .map(([role, state]) => `${role} ${state}`)
+      .join(', '),
+  );
+  line(
+    'events',
+    `${status.events} stored, ${status.unassigned} not yet tasks, ${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`,
+  );
+  line(
+    'tasks',
+    Object.entries(tasks)
+      .map(([state, count]) => `${count} ${state}`)
+      .join(', '),
+  );
   line('oldest ready', status.oldestReadySeconds === null ? null : `${status.oldestReadySeconds} s`);
-  line('cursor', `watermark ${status.watermark ?? '-'}, newest ${status.newestCursor ?? '-'}, floor ${status.floor ?? '-'}`);
-  line('reconcile', `${reconcile.state}${reconcile.reason ? ` (${reconcile.reason})` : ''}, last ${reconcile.lastAt ?? 'never'}, ${reconcile.recovered} recovered`);
+  line(
+    'cursor',
+    `watermark ${status.watermark ?? '-'}, newest ${status.newestCursor ?? '-'}, floor ${status.floor ?? '-'}`,
+  );
+  line(
+    'reconcile',
+    `${reconcile.state}${reconcile.reason ? ` (${reconcile.reason})` : ''}, last ${reconcile.lastAt ?? 'never'}, ${reconcile.recovered} recovered`,
+  );
   line('gaps', status.gaps);
   line('failure run', `${status.failureRun} of 15`);
   if (status.alarms.length === 0) line('alarms', 'none');

@@ -9,7 +9,13 @@ const command: Command = {
   usage: `tasks [--state ${TASK_STATES.join('|')}] [--handler NAME] [--before ID] [--limit N] [--json]`,
   async run(args) {
     const text = { type: 'string' } as const;
-    const { values } = parse(args, { state: text, handler: text, before: text, limit: text, json: { type: 'boolean' } });
+    const { values } = parse(args, {
+      state: text,
+      handler: text,
+      before: text,
+      limit: text,
+      json: { type: 'boolean' },
+    });
     const filter = {
       state: oneOf('--state', TASK_STATES, values.state),
       handler: values.handler,
@@ -21,7 +27,16 @@ const command: Command = {
     else {
       printTable(
         ['task', 'handler', 'state', 'tries', 'type', 'key', 'due', 'why'],
-        page.tasks.map((task) => [task.id, task.handler, task.state, task.attempts, task.type, task.key, task.dueAt, task.error]),
+        page.tasks.map((task) => [
+          task.id,
+          task.handler,
+          task.state,
+          task.attempts,
+          task.type,
+          task.key,
+          task.dueAt,
+          task.error,
+        ]),
       );
       if (page.next !== null) print(`more: npx kit tasks --before ${page.next}`);
     }

@@ -34,7 +34,9 @@ const command: Command = {
     });
     const status = await post(url, body, headers);
     if (status === undefined) {
-      process.stderr.write(`nothing answers at ${url}: start the receiver with npm start, or name another with --url\n`);
+      process.stderr.write(
+        `nothing answers at ${url}: start the receiver with npm start, or name another with --url\n`,
+      );
       return EXIT.unreachable;
     }
     if (values.json) printJson({ id: event.id, status });
@@ -102,7 +104,13 @@ function valueOf(text: string): unknown {
 
 async function post(url: string, body: Buffer, headers: Record<string, string>): Promise<number | undefined> {
   try {
-    const response = await fetch(url, { method: 'POST', body: new Uint8Array(body), headers, redirect: 'manual', signal: AbortSignal.timeout(10_000) });
+    const response = await fetch(url, {
+      method: 'POST',
+      body: new Uint8Array(body),
+      headers,
+      redirect: 'manual',
+      signal: AbortSignal.timeout(10_000),
+    });
     await response.body?.cancel();
     return response.status;
   } catch {

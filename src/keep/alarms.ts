@@ -26,16 +26,53 @@ export function judge({ status, grown, freeBytes }: Facts): Map<string, string> 
   };
   const { failureRun, gaps, tasks, reconcile } = status;
   const grew = (name: string): number => grown[name] ?? 0;
-  when(failureRun >= 3, 'failure_run', `${failureRun} authentic deliveries in a row were not answered with 2xx; at ${FAILURES_ALLOWED} the service switches the webhook off: see the log for the causes`);
-  when(grew('refused.clock_skew') >= 3, 'clock_skew', 'rightly signed deliveries lie outside the time window: check the clock of this machine');
+  when(
+    failureRun >= 3,
+    'failure_run',
+    `${failureRun} authentic deliveries in a row were not answered with 2xx; at ${FAILURES_ALLOWED} the service switches the webhook off: see the log for the causes`,
+  );
+  when(
+    grew('refused.clock_skew') >= 3,
+    'clock_skew',
+    'rightly signed deliveries lie outside the time window: check the clock of this machine',
+  );
   when(grew('refused.body_limit') > 0, 'body_limit', 'a body was refused for its size: raise BODY_LIMIT_BYTES');
-  when(grew('conflicts') > 0, 'conflict', `${grew('conflicts')} events contradicted one that was there: see npx kit events, then npx kit explain`);
-  when(grew('regressions') > 0, 'cursor_regression', 'young events came with cursors that were pruned long ago: is this the account that the store belongs to?');
-  when(grew('run_crashes') >= 3, 'run_crashing', 'the process that runs handlers died three times: see the log, then npx kit tasks --state dead');
-  when(tasks.dead > 0, 'dead_letters', `${tasks.dead} tasks are dead letters: see npx kit tasks --state dead, then retry or discard them`);
+  when(
+    grew('conflicts') > 0,
+    'conflict',
+    `${grew('conflicts')} events contradicted one that was there: see npx kit events, then npx kit explain`,
+  );
+  when(
+    grew('regressions') > 0,
+    'cursor_regression',
+    'young events came with cursors that were pruned long ago: is this the account that the store belongs to?',
+  );
+  when(
+    grew('run_crashes') >= 3,
+    'run_crashing',
+    'the process that runs handlers died three times: see the log, then npx kit tasks --state dead',
+  );
+  when(
+    grew('lane_faults') > 0,
+    'lane_fault',
+    'the lane function of a handler throws, and its session stands in: see the log',
+  );
+  when(
+    tasks.dead > 0,
+    'dead_letters',
+    `${tasks.dead} tasks are dead letters: see npx kit tasks --state dead, then retry or discard them`,
+  );
   when(gaps > 0, 'gap_open', `${gaps} stretches of history can no longer be fetched: see npx kit gaps`);
-  when(reconcile.state === 'stopped', 'reconcile_stopped', `reconciliation stopped (${reconcile.reason}): mend API_KEY, then npx kit reconcile`);
-  when(freeBytes < 512 * 1024 * 1024, 'disk_low', `${Math.round(freeBytes / 1024 / 1024)} MB are left on the disk of the store`);
+  when(
+    reconcile.state === 'stopped',
+    'reconcile_stopped',
+    `reconciliation stopped (${reconcile.reason}): mend API_KEY, then npx kit reconcile`,
+  );
+  when(
+    freeBytes < 512 * 1024 * 1024,
+    'disk_low',
+    `${Math.round(freeBytes / 1024 / 1024)} MB are left on the disk of the store`,
+  );
   return alarms;
 }
 
@@ -59,7 +96,9 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes }: AlarmsO
     seen.push({ at: now, counters });
     while (seen.length > 1 && now - (seen[0]?.at ?? now) > RECENT_MS) seen.shift();
     const before = seen[0]?.counters ?? {};
-    const grown = Object.fromEntries(Object.entries(counters).map(([name, value]) => [name, value - (before[name] ?? 0)]));
+    const grown = Object.fromEntries(
+      Object.entries(counters).map(([name, value]) => [name, value - (before[name] ?? 0)]),
+    );
 
     const holding = judge({ status, grown, freeBytes: freeBytes() });
     const raised = new Map(status.alarms.map((alarm: Alarm) => [alarm.name, alarm]));

@@ -35,7 +35,12 @@ async function start({ boot }: Orders): Promise<void> {
     return error.code === 'busy' ? 50 : 1_000;
   };
 
-  const pruner = createPruner({ store, clock, retentionDays: config.RETENTION_DAYS, payloadDays: config.PAYLOAD_RETENTION_DAYS });
+  const pruner = createPruner({
+    store,
+    clock,
+    retentionDays: config.RETENTION_DAYS,
+    payloadDays: config.PAYLOAD_RETENTION_DAYS,
+  });
   const freeBytes = (): number => {
     const { bavail, bsize } = statfsSync(dirname(config.storePath));
     return bavail * bsize;
@@ -64,7 +69,10 @@ async function start({ boot }: Orders): Promise<void> {
     });
     loops.push(startLoop(reconciler.step, recover));
   } else {
-    await store.note({}, { replay: JSON.stringify({ state: 'off', lastAt: null, reason: 'API_BASE_URL and API_KEY are not set' }) });
+    await store.note(
+      {},
+      { replay: JSON.stringify({ state: 'off', lastAt: null, reason: 'API_BASE_URL and API_KEY are not set' }) },
+    );
     log.warn('recovery is off: without API_BASE_URL and API_KEY, what webhooks miss stays missing');
   }
 

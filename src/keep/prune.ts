@@ -16,7 +16,9 @@ export interface PruneOptions {
 }
 
 /** A step; milliseconds until the next. */
-export function createPruner({ store, clock, retentionDays, payloadDays }: PruneOptions): { step: () => Promise<number> } {
+export function createPruner({ store, clock, retentionDays, payloadDays }: PruneOptions): {
+  step: () => Promise<number>;
+} {
   let rows: number | null = 0;
   let bodies: number | null = payloadDays < retentionDays ? 0 : null;
   return {

@@ -98,7 +98,8 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     if (page.reset) return reset(current, after, page);
     const stuck = page.hasMore && page.proved === after;
     await commit(page, current, after);
-    if (page.oddities.length > 0) log.warn({ oddities: page.oddities }, 'a page of ReplayEvents was odd; its items were kept');
+    if (page.oddities.length > 0)
+      log.warn({ oddities: page.oddities }, 'a page of ReplayEvents was odd; its items were kept');
     if (stuck) return standStill(after);
     stuckAt = null;
     triedOlder = false;
@@ -167,8 +168,17 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     const upTo = [page.proved, page.next, newest].filter(newer).toSorted(compareCursors).at(-1) ?? null;
     const gap = { after: after ?? ('0' as Cursor), upTo, reason: 'reset_required' };
     const counts = { replay_calls: 1 };
-    await store.accept({ readings: page.readings, now: clock.now(), gap, counts, ...(upTo ? { watermark: upTo } : {}) });
-    log.error({ after, upTo }, 'the service can no longer replay what comes after the watermark: a gap, see npx kit gaps');
+    await store.accept({
+      readings: page.readings,
+      now: clock.now(),
+      gap,
+      counts,
+      ...(upTo ? { watermark: upTo } : {}),
+    });
+    log.error(
+      { after, upTo },
+      'the service can no longer replay what comes after the watermark: a gap, see npx kit gaps',
+    );
     onEvents();
     nextAt = clock.now() + (upTo === null ? intervalMs : 0);
     // Until a webhook shows a cursor behind the gap, there is nothing to ask for.

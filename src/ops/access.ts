@@ -32,19 +32,25 @@ export function createAccess({ token, readToken, origin }: AccessOptions) {
   }
 
   /** Koa middleware: 401 without a right token, 403 from a page of another site. */
-  return (may: 'look' | 'change') => async (ctx: Context, next: Next): Promise<void> => {
-    if (!allowed(ctx, may)) {
-      ctx.status = 401;
-      ctx.body = { error: may === 'look' ? 'needs OPS_READ_TOKEN or OPS_TOKEN as a bearer token' : 'needs OPS_TOKEN as a bearer token' };
-      return;
-    }
-    if (!ctx.get('authorization') && !sameSite(ctx)) {
-      ctx.status = 403;
-      ctx.body = { error: 'Host or Origin is not this machine; behind a proxy, set OPS_ORIGIN' };
-      return;
-    }
-    await next();
-  };
+  return (may: 'look' | 'change') =>
+    async (ctx: Context, next: Next): Promise<void> => {
+      if (!allowed(ctx, may)) {
+        ctx.status = 401;
+        ctx.body = {
+          error:
+            may === 'look'
+              ? 'needs OPS_READ_TOKEN or OPS_TOKEN as a bearer token'
+              : 'needs OPS_TOKEN as a bearer token',
+        };
+        return;
+      }
+      if (!ctx.get('authorization') && !sameSite(ctx)) {
+        ctx.status = 403;
+        ctx.body = { error: 'Host or Origin is not this machine; behind a proxy, set OPS_ORIGIN' };
+        return;
+      }
+      await next();
+    };
 }
 
 function same(expected: string, given: string): boolean {

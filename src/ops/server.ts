@@ -32,7 +32,10 @@ const taskQuery = z.object({
 });
 const selection = z.union([
   z.strictObject({ ids: z.array(z.int()).min(1).max(10_000), reason: z.string().optional() }),
-  z.strictObject({ filter: z.strictObject({ state: taskState.optional(), handler: z.string().optional() }), reason: z.string().optional() }),
+  z.strictObject({
+    filter: z.strictObject({ state: taskState.optional(), handler: z.string().optional() }),
+    reason: z.string().optional(),
+  }),
 ]);
 
 export interface OpsOptions {
@@ -55,8 +58,10 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
     ctx.body = 'alive\n';
   });
   router.get('/readyz', async (ctx) => {
-    await store.status(clock.now());
-    ctx.body = 'ready\n';
+    // receive shows life by writing to the store: while it does, deliveries can be committed.
+    const { processes } = await store.status(clock.now());
+    ctx.status = processes.receive === 'up' ? 200 : 503;
+    ctx.body = processes.receive === 'up' ? 'ready\n' : 'deliveries cannot be committed\n';
   });
   router.get('/metrics', look, async (ctx) => {
     const { type, text } = await renderMetrics(await store.status(clock.now()), await store.counters());
@@ -123,7 +128,10 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
   return createServer((req, res) => void handle(req, res));
 }
 
-function choose(ctx: Context): { filter: { ids?: number[] | undefined; state?: z.infer<typeof taskState> | undefined; handler?: string | undefined }; reason: string | undefined } {
+function choose(ctx: Context): {
+  filter: { ids?: number[] | undefined; state?: z.infer<typeof taskState> | undefined; handler?: string | undefined };
+  reason: string | undefined;
+} {
   const body = selection.parse((ctx.request as { body?: unknown }).body);
   return { filter: 'ids' in body ? { ids: body.ids } : body.filter, reason: body.reason };
 }

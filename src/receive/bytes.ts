@@ -43,7 +43,11 @@ export function createBodyReader(budget = BUDGET, monotonic = (): number => perf
     read: (request, limit) =>
       new Promise((resolve, reject) => {
         const chunks: Buffer[] = [];
-        const reader: Reader = { bytes: 0, since: monotonic(), drop: () => fail('dropped', 'too many large bodies at once') };
+        const reader: Reader = {
+          bytes: 0,
+          since: monotonic(),
+          drop: () => fail('dropped', 'too many large bodies at once'),
+        };
 
         function onData(chunk: Buffer): void {
           chunks.push(chunk);

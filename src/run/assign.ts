@@ -27,7 +27,13 @@ export function tasksOf(stored: StoredEvent, from: Unassigned, options: AssignOp
     if (!wants(handler, stored.type) || (history && !handler.history)) continue;
     event ??= toKitEvent(stored);
     const lane = laneOf(handler, event, options.onLaneFault);
-    tasks.push({ event: stored.seq, handler: id, lane, cursor: stored.cursor, releaseAt: releaseAt(stored, handler, from.watermark, windowMs, now) });
+    tasks.push({
+      event: stored.seq,
+      handler: id,
+      lane,
+      cursor: stored.cursor,
+      releaseAt: releaseAt(stored, handler, from.watermark, windowMs, now),
+    });
   }
   return tasks;
 }

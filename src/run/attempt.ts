@@ -45,12 +45,14 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   async function run(): Promise<Settlement | null> {
     const { retry } = handler;
     // Its process died under the last attempt that it had.
-    if (claim.attempt > retry.attempts) return { claim, state: 'dead', error: claim.error ?? 'no attempts left', spent: false };
+    if (claim.attempt > retry.attempts)
+      return { claim, state: 'dead', error: claim.error ?? 'no attempts left', spent: false };
     const event = toKitEvent(claim.event);
     const mismatch = mismatchOf(event);
     if (mismatch) return { claim, state: 'dead', error: mismatch };
     const stale = staleness(claim, handler, clock.now());
-    if (stale && handler.onStale !== 'run') return { claim, state: handler.onStale === 'skip' ? 'skipped' : 'dead', error: stale };
+    if (stale && handler.onStale !== 'run')
+      return { claim, state: handler.onStale === 'skip' ? 'skipped' : 'dead', error: stale };
 
     let timer: NodeJS.Timeout | undefined;
     try {
@@ -76,7 +78,8 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     if (draining) return { ...again, holdMs: null, error: claim.error, dueAt: clock.now(), spent: false };
     if (error instanceof RetryAfter) {
       const deferredMs = Math.max(0, Math.min(error.ms || 0, DEFERRED_MS - claim.deferredMs));
-      if (deferredMs > 0) return { ...again, error: message, dueAt: clock.now() + deferredMs, spent: false, deferredMs };
+      if (deferredMs > 0)
+        return { ...again, error: message, dueAt: clock.now() + deferredMs, spent: false, deferredMs };
     }
     const text = `${name}: ${message}`;
     if (claim.attempt >= handler.retry.attempts) return { claim, state: 'dead', error: text };
@@ -177,5 +180,7 @@ export function staleness({ event }: Claim, { maxAgeMs }: Pick<Loaded, 'maxAgeMs
     return event.origin === 'replay' || event.origin === 'stream' ? 'stale: recovered, of unknown age' : undefined;
   }
   const age = now - event.createdAt;
-  return age > maxAgeMs ? `stale: ${Math.round(age / 1000)} s old, at most ${Math.round(maxAgeMs / 1000)} s wanted` : undefined;
+  return age > maxAgeMs
+    ? `stale: ${Math.round(age / 1000)} s old, at most ${Math.round(maxAgeMs / 1000)} s wanted`
+    : undefined;
 }

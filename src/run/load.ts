@@ -29,12 +29,20 @@ export class HandlerFaults extends Error {
 const LOAD_MS = 10_000;
 const DAY_MS = 86_400_000;
 
-const ms = z.number().min(0).max(365 * DAY_MS);
+const ms = z
+  .number()
+  .min(0)
+  .max(365 * DAY_MS);
 const fn = z.custom<(...args: never[]) => unknown>((value) => typeof value === 'function', 'must be a function');
 const shape = z.strictObject({
-  name: z.string().regex(/^[\w.-]{1,100}$/, 'must be 1 to 100 letters, digits, and . _ -').optional(),
+  name: z
+    .string()
+    .regex(/^[\w.-]{1,100}$/, 'must be 1 to 100 letters, digits, and . _ -')
+    .optional(),
   on: z.union([z.string(), z.array(z.string()).min(1)], 'must be an event type, several, or "*"'),
-  lane: z.union([z.enum(['conversation', 'session', 'none']), fn], 'must be conversation, session, none, or a function').optional(),
+  lane: z
+    .union([z.enum(['conversation', 'session', 'none']), fn], 'must be conversation, session, none, or a function')
+    .optional(),
   order: z.enum(['arrival', 'window', 'strict'], 'must be arrival or window').optional(),
   retry: z
     .strictObject({ attempts: z.int().min(1).max(1_000).optional(), firstMs: ms.optional(), maxMs: ms.optional() })
@@ -86,7 +94,9 @@ function check(exported: unknown, fileName: string): Loaded {
   if (exported === undefined) throw new Error('has no default export: export default defineHandler({ … })');
   const parsed = shape.safeParse(exported);
   if (!parsed.success) {
-    throw new Error(parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'handler'}: ${message}`).join('; '));
+    throw new Error(
+      parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'handler'}: ${message}`).join('; '),
+    );
   }
   const handler = exported as Handler;
   if (handler.order === 'strict') {

@@ -7,6 +7,7 @@ import { createLog } from '../log.ts';
 import { joinOwner, type Orders } from '../process.ts';
 import { createService, noService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
+import { patiently } from '../store/patiently.ts';
 import { HandlerFaults, loadHandlers } from './load.ts';
 import { startRunner, type Runner } from './runner.ts';
 import { startSolo } from './solo.ts';
@@ -36,7 +37,11 @@ async function start({ boot }: Orders): Promise<void> {
   }
   const service =
     config.API_BASE_URL && config.API_KEY
-      ? createService({ baseUrl: config.API_BASE_URL, apiKey: config.API_KEY, paid: config.PAID_OPERATIONS === 'allow' })
+      ? createService({
+          baseUrl: config.API_BASE_URL,
+          apiKey: config.API_KEY,
+          paid: config.PAID_OPERATIONS === 'allow',
+        })
       : noService;
   const options = {
     store,
@@ -48,6 +53,7 @@ async function start({ boot }: Orders): Promise<void> {
     concurrency: config.RUN_CONCURRENCY,
     windowMs: config.ORDER_WINDOW_MS,
     fetchesHistory: config.REPLAY_FROM !== 'first-webhook',
+    onLaneFault: () => void patiently(() => store.note({ lane_faults: 1 })),
   };
   if (solo) {
     process.on('SIGTERM', () => process.exit(EXIT.done));

@@ -20,7 +20,8 @@ const ASSIGN = 256;
  */
 const AHEAD = 512;
 /** Between two turns: deliveries need the lock more often than tasks do, and a fuller turn costs less a task. */
-const PACE_MS = 10;
+const PACE_MS = 8;
+const GRACE_MS = 4;
 /** Other processes may give tasks back or bring events without a word. */
 const IDLE_MS = 500;
 
@@ -34,7 +35,7 @@ export interface RunnerOptions {
   concurrency: number;
   windowMs: number;
   fetchesHistory: boolean;
-  onLaneFault?: (handler: string) => void;
+  onLaneFault?: () => void;
 }
 
 export interface Runner {
@@ -64,15 +65,25 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   let draining = false;
 
   async function step(): Promise<number> {
-    const early = turnedAt + PACE_MS - performance.now();
-    if (early > 0 && !draining) await sleep(early);
+    // A wake-up comes right after a commit, when the lock is free for a while: a turn that is due waits a little for one.
+    const since = performance.now() - turnedAt;
+    if (since < PACE_MS && !draining) return PACE_MS - since + GRACE_MS;
     const assign = draining ? null : await plan();
-    const room = draining ? 0 : Math.max(0, Math.max(concurrency, Math.min(AHEAD, 2 * ended)) - active.size - queue.length);
+    const room = draining
+      ? 0
+      : Math.max(0, Math.max(concurrency, Math.min(AHEAD, 2 * ended)) - active.size - queue.length);
     ended = 0;
     const settle = settled;
     settled = [];
     try {
-      const { claims, fenced, nextAt } = await store.turn({ now: clock.now(), boot, settle, assign, room, handlers: handlerIds });
+      const { claims, fenced, nextAt } = await store.turn({
+        now: clock.now(),
+        boot,
+        settle,
+        assign,
+        room,
+        handlers: handlerIds,
+      });
       if (fenced > 0) log.warn({ fenced }, 'came back after the claim was gone; nothing was written');
       turnedAt = performance.now();
       queue.push(...claims);
@@ -99,12 +110,13 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
         now,
         onLaneFault(handler, error) {
           log.error({ handler: handler.name, ...loggable(error) }, 'lane threw; the session stands in');
-          options.onLaneFault?.(handler.name);
+          options.onLaneFault?.();
         },
       }),
     );
     const waiting = tasks.filter(({ releaseAt }) => releaseAt > now);
-    if (waiting.length > 0) held.push({ until: Math.max(...waiting.map((task) => task.releaseAt)), tasks: waiting.length });
+    if (waiting.length > 0)
+      held.push({ until: Math.max(...waiting.map((task) => task.releaseAt)), tasks: waiting.length });
     return { from: found.from, upTo: last.seq, tasks };
   }
 
@@ -152,7 +164,8 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     wake: () => loop.wake(),
     async drain(limitMs) {
       draining = true;
-      for (const claim of queue) settled.push({ claim, state: 'ready', error: claim.error, dueAt: clock.now(), holdMs: null, spent: false });
+      for (const claim of queue)
+        settled.push({ claim, state: 'ready', error: claim.error, dueAt: clock.now(), holdMs: null, spent: false });
       queue = [];
       for (const attempt of active.values()) attempt.drain();
       const end = Promise.all([...active.values()].map((attempt) => attempt.settled));

@@ -1,5 +1,6 @@
 // Tasks whose process died under them, one at a time: when this process dies too, it is known which one did it.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { patiently } from '../store/patiently.ts';
 import { startAttempt } from './attempt.ts';
 import type { RunnerOptions } from './runner.ts';
 
@@ -10,12 +11,12 @@ export async function startSolo(options: RunnerOptions): Promise<void> {
   const blame = new AsyncLocalStorage<(error: unknown) => void>();
   process.on('unhandledRejection', (error) => blame.getStore()?.(error));
   for (;;) {
-    const claim = await store.claimSuspect(clock.now(), boot, [...handlers.keys()]);
+    const claim = await patiently(() => store.claimSuspect(clock.now(), boot, [...handlers.keys()]));
     const handler = claim && handlers.get(claim.handler);
     if (!handler) return;
     const settlement = await startAttempt(claim, handler, { store, service, clock, log, blame }).settled;
     const settle = settlement ? [settlement] : [];
-    await store.turn({ now: clock.now(), boot, settle, assign: null, room: 0, handlers: [] });
+    await patiently(() => store.turn({ now: clock.now(), boot, settle, assign: null, room: 0, handlers: [] }));
     log.info({ key: claim.event.key, handler: handler.name, verdict: settlement?.state ?? 'done' }, 'ran alone');
   }
 }

@@ -9,7 +9,14 @@ export class ServiceError extends Error {
   /** HTTP status; 0 where there was no answer. */
   readonly status: number;
   readonly requestId: string | null;
-  constructor(fields: { code: string; reason?: string | null; status?: number; requestId?: string | null; message: string; cause?: unknown }) {
+  constructor(fields: {
+    code: string;
+    reason?: string | null;
+    status?: number;
+    requestId?: string | null;
+    message: string;
+    cause?: unknown;
+  }) {
     super(fields.message, { cause: fields.cause });
     this.name = 'ServiceError';
     this.code = fields.code;
@@ -47,14 +54,21 @@ export function createService({ baseUrl, apiKey, paid }: { baseUrl: string; apiK
   async function call(operation: string, request: Record<string, unknown>, options: CallOptions = {}) {
     const { deadlineMs = 30_000, quoteId, signal } = options;
     if (quoteId !== undefined && !paid) {
-      throw new ServiceError({ code: 'PAID_OPERATIONS_REFUSED', message: `${operation} costs money: set PAID_OPERATIONS=allow` });
+      throw new ServiceError({
+        code: 'PAID_OPERATIONS_REFUSED',
+        message: `${operation} costs money: set PAID_OPERATIONS=allow`,
+      });
     }
     const timeout = AbortSignal.timeout(deadlineMs + SLACK_MS);
     const response = await reach(operation, () =>
       fetch(`${base}/rpc/${operation}`, {
         method: 'POST',
         redirect: 'error',
-        headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json', 'accept-encoding': 'identity' },
+        headers: {
+          authorization: `Bearer ${apiKey}`,
+          'content-type': 'application/json',
+          'accept-encoding': 'identity',
+        },
         body: JSON.stringify({ request, deadlineMs, ...(quoteId === undefined ? {} : { billing: { quoteId } }) }),
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
       }),
@@ -126,7 +140,12 @@ function codeOf(status: number): string {
 }
 
 function unreadable(response: Response, message: string): ServiceError {
-  return new ServiceError({ code: 'unreadable', status: response.status, requestId: response.headers.get('x-request-id'), message });
+  return new ServiceError({
+    code: 'unreadable',
+    status: response.status,
+    requestId: response.headers.get('x-request-id'),
+    message,
+  });
 }
 
 function parse(text: string): unknown {

@@ -37,6 +37,7 @@ export type Counter =
   | 'replay_calls'
   | 'fenced'
   | 'run_crashes'
+  | 'lane_faults'
   | `tasks.${TaskState}`
   | `refused.${string}`
   | `signed.${number}`;
@@ -172,7 +173,18 @@ export interface TaskStore {
   complete(claim: Claim, now: number, work: (tx: Tx) => void): Promise<boolean>;
 }
 
-export type Fact = 'watermark' | 'born' | 'history' | 'floor' | 'assigned' | 'boot' | 'replay' | 'reconcile_asked' | 'failure_run' | 'held' | 'oldest';
+export type Fact =
+  | 'watermark'
+  | 'born'
+  | 'history'
+  | 'floor'
+  | 'assigned'
+  | 'boot'
+  | 'replay'
+  | 'reconcile_asked'
+  | 'failure_run'
+  | 'held'
+  | 'oldest';
 export type FactValue = string | number | bigint | null;
 
 export interface ReplayState {

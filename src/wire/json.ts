@@ -51,7 +51,8 @@ export function isObject(value: unknown): value is JsonObject {
 /** Equal as JSON values, whatever the order of keys. */
 export function sameJson(a: Json, b: Json): boolean {
   if (a === b) return true;
-  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, i) => sameJson(item, b[i] ?? null));
+  if (Array.isArray(a) && Array.isArray(b))
+    return a.length === b.length && a.every((item, i) => sameJson(item, b[i] ?? null));
   if (!isObject(a) || !isObject(b)) return false;
   const keys = Object.keys(a);
   return (

@@ -74,21 +74,24 @@ describe('SQLite', () => {
       expect(await pragma(open({ synchronous: 'NORMAL' }), 'synchronous')).toBe(1);
     });
 
-    test.each(['FULL', 'NORMAL'] as const)('as before after ctx.complete, on a store that was opened with %s', async (synchronous) => {
-      openSqlite(path, { owner: true }).close();
-      const store = open({ synchronous });
-      const before = await pragma(store, 'synchronous');
-      await store.accept({ readings: [], now: 0, gap: { after: '1' as never, upTo: null, reason: 'test' } });
-      const handler = (await store.register(['one'])).get('one') ?? 0;
-      const tasks = [{ event: 1, handler, lane: null, cursor: null, releaseAt: 0 }];
-      const assign = { from: 0, upTo: 1, tasks };
-      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], assign, room: 1, handlers: [handler] });
-      let during: unknown;
-      const work = (tx: Parameters<Parameters<Store['setup']>[0]>[0]) => void (during = tx.get('pragma synchronous'));
-      expect(await Promise.all(claims.map((claim) => store.complete(claim, 0, work)))).toEqual([true]);
-      expect(during).toEqual({ synchronous: 2 });
-      expect(await pragma(store, 'synchronous')).toBe(before);
-    });
+    test.each(['FULL', 'NORMAL'] as const)(
+      'as before after ctx.complete, on a store that was opened with %s',
+      async (synchronous) => {
+        openSqlite(path, { owner: true }).close();
+        const store = open({ synchronous });
+        const before = await pragma(store, 'synchronous');
+        await store.accept({ readings: [], now: 0, gap: { after: '1' as never, upTo: null, reason: 'test' } });
+        const handler = (await store.register(['one'])).get('one') ?? 0;
+        const tasks = [{ event: 1, handler, lane: null, cursor: null, releaseAt: 0 }];
+        const assign = { from: 0, upTo: 1, tasks };
+        const { claims } = await store.turn({ now: 0, boot: 1, settle: [], assign, room: 1, handlers: [handler] });
+        let during: unknown;
+        const work = (tx: Parameters<Parameters<Store['setup']>[0]>[0]) => void (during = tx.get('pragma synchronous'));
+        expect(await Promise.all(claims.map((claim) => store.complete(claim, 0, work)))).toEqual([true]);
+        expect(during).toEqual({ synchronous: 2 });
+        expect(await pragma(store, 'synchronous')).toBe(before);
+      },
+    );
 
     test('a level that SQLite does not take is an error, not a silence', () => {
       const db = raw();
@@ -101,18 +104,28 @@ describe('SQLite', () => {
   describe('the schema', () => {
     test('is strict in every table, so that no text hides in a column of numbers', () => {
       open({ owner: true });
-      const tables = raw().prepare(`select name, strict from pragma_table_list where type = 'table' and name not like 'sqlite_%'`).all();
+      const tables = raw()
+        .prepare(`select name, strict from pragma_table_list where type = 'table' and name not like 'sqlite_%'`)
+        .all();
       expect(tables.length).toBeGreaterThan(10);
       expect(tables.filter((table) => (table as { strict: number }).strict !== 1)).toEqual([]);
     });
 
-    test('refuses a cursor that would become a float, and a state that is none', () => {
+    test('refuses a cursor that would become a float, bytes that are none, and an origin that is none', () => {
       open({ owner: true });
       const db = raw();
-      const insert = (cursor: string) => `insert into events (cursor, type, received_at, origin) values (${cursor}, 'T', 0, 'webhook')`;
+      const insert = (cursor: string) =>
+        `insert into events (cursor, type, received_at, origin) values (${cursor}, 'T', 0, 'webhook')`;
       expect(() => db.exec(insert(`'9223372036854775808'`))).toThrow(/INTEGER/);
       expect(() => db.exec(insert('9223372036854775808'))).toThrow(/INTEGER/);
-      expect(() => db.exec(`insert into tasks (event, handler, alone, state, release_at, due_at) values (1, 1, 1, 'held', 0, 0)`)).toThrow(/CHECK/);
+      expect(() =>
+        db.exec(
+          `insert into quarantine (digest, received_at, origin, reason, body) values (1, 0, 'webhook', 'x', x'')`,
+        ),
+      ).toThrow(/BLOB/);
+      expect(() =>
+        db.exec(`insert into events (id, type, received_at, origin) values ('i', 'T', 0, 'pigeon')`),
+      ).toThrow(/CHECK/);
     });
   });
 
@@ -163,13 +176,16 @@ describe('SQLite', () => {
       expect(versionOf(db)).toBe(2);
     });
 
-    test.each([{ owner: true }, { owner: false }])('a file of a newer kit is refused, with $owner as owner', ({ owner }) => {
-      openSqlite(path, { owner: true }).close();
-      const db = raw();
-      db.pragma(`user_version = ${versionOf(db) + 1}`);
-      expect(codeOf(() => open({ owner }))).toBe('newer');
-      expect(versionOf(db)).toBeGreaterThan(1);
-    });
+    test.each([{ owner: true }, { owner: false }])(
+      'a file of a newer kit is refused, with $owner as owner',
+      ({ owner }) => {
+        openSqlite(path, { owner: true }).close();
+        const db = raw();
+        db.pragma(`user_version = ${versionOf(db) + 1}`);
+        expect(codeOf(() => open({ owner }))).toBe('newer');
+        expect(versionOf(db)).toBeGreaterThan(1);
+      },
+    );
   });
 
   describe('what is no store is refused', () => {
@@ -178,21 +194,27 @@ describe('SQLite', () => {
       expect(existsSync(path)).toBe(false);
     });
 
-    test.each([{ owner: true }, { owner: false }])('a file that is not SQLite, with $owner as owner, untouched', ({ owner }) => {
-      const text = 'a diary, and a long one: '.repeat(100);
-      writeFileSync(path, text);
-      expect(codeOf(() => open({ owner }))).toBe('unwritable');
-      expect(readFileSync(path, 'utf8')).toBe(text);
-    });
+    test.each([{ owner: true }, { owner: false }])(
+      'a file that is not SQLite, with $owner as owner, untouched',
+      ({ owner }) => {
+        const text = 'a diary, and a long one: '.repeat(100);
+        writeFileSync(path, text);
+        expect(codeOf(() => open({ owner }))).toBe('unwritable');
+        expect(readFileSync(path, 'utf8')).toBe(text);
+      },
+    );
 
-    test.each([{ owner: true }, { owner: false }])("another program's SQLite file, with $owner as owner, untouched", ({ owner }) => {
-      const db = raw();
-      db.exec('create table diary (entry text)');
-      const before = readFileSync(path);
-      expect(codeOf(() => open({ owner }))).toBe('missing');
-      expect(db.prepare('select name from sqlite_schema').pluck().all()).toEqual(['diary']);
-      expect(readFileSync(path).equals(before)).toBe(true);
-    });
+    test.each([{ owner: true }, { owner: false }])(
+      "another program's SQLite file, with $owner as owner, untouched",
+      ({ owner }) => {
+        const db = raw();
+        db.exec('create table diary (entry text)');
+        const before = readFileSync(path);
+        expect(codeOf(() => open({ owner }))).toBe('missing');
+        expect(db.prepare('select name from sqlite_schema').pluck().all()).toEqual(['diary']);
+        expect(readFileSync(path).equals(before)).toBe(true);
+      },
+    );
 
     test("another program's SQLite file that has a version of its own", () => {
       const db = raw();

@@ -12,7 +12,9 @@ function handled(): number {
 }
 
 function outOfOrder(): unknown[] {
-  return kit.query(`select * from (select key, late, cursor < max(cursor) over (partition by lane order by n rows between unbounded preceding and 1 preceding) as back from seen) where back and not late`);
+  return kit.query(
+    `select * from (select key, late, cursor < max(cursor) over (partition by lane order by n rows between unbounded preceding and 1 preceding) as back from seen) where back and not late`,
+  );
 }
 
 test('K1 to K7: all processes killed at random moments under load lose nothing that was acknowledged and complete nothing twice', async () => {

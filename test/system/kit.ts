@@ -136,24 +136,42 @@ const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 /** The status, or 0 where there was no answer. */
 export function deliver(kit: Pick<Kit, 'port'>, event: TestEvent, secret = SECRET): Promise<number> {
   const { id, cursor, session } = event;
-  const envelope = { id, type: 'MessageReceived', created_at: new Date().toISOString(), cursor, session_id: session, webhook_id: 'w' };
+  const envelope = {
+    id,
+    type: 'MessageReceived',
+    created_at: new Date().toISOString(),
+    cursor,
+    session_id: session,
+    webhook_id: 'w',
+  };
   const body = JSON.stringify({ ...envelope, data: dataOf(event) });
   const timestamp = Math.floor(Date.now() / 1000);
   const signature = createHmac('sha256', secret).update(`${timestamp}.${body}`).digest('hex');
-  const headers = { 'content-type': 'application/json', 'x-svc-timestamp': timestamp, 'x-svc-signature': `v1=${signature}` };
+  const headers = {
+    'content-type': 'application/json',
+    'x-svc-timestamp': timestamp,
+    'x-svc-signature': `v1=${signature}`,
+  };
   return new Promise((done) => {
-    const sent = request({ port: kit.port, host: '127.0.0.1', path: '/webhooks', method: 'POST', headers, agent }, (response) => {
-      response.resume();
-      response.on('end', () => done(response.statusCode ?? 0));
-      response.on('error', () => done(0));
-    });
+    const sent = request(
+      { port: kit.port, host: '127.0.0.1', path: '/webhooks', method: 'POST', headers, agent },
+      (response) => {
+        response.resume();
+        response.on('end', () => done(response.statusCode ?? 0));
+        response.on('error', () => done(0));
+      },
+    );
     sent.on('error', () => done(0));
     sent.end(body);
   });
 }
 
 /** Deliveries at a steady rate until it is stopped; what was acknowledged. */
-export function load(kit: Kit, perSecond: number, from = 0): { acknowledged: Set<string>; statuses: Map<number, number>; stop(): Promise<number> } {
+export function load(
+  kit: Kit,
+  perSecond: number,
+  from = 0,
+): { acknowledged: Set<string>; statuses: Map<number, number>; stop(): Promise<number> } {
   const acknowledged = new Set<string>();
   const statuses = new Map<number, number>();
   const pending = new Set<Promise<void>>();
@@ -223,4 +241,3 @@ export default defineHandler({
   },
 });
 `;
-

@@ -91,7 +91,11 @@ test('npx kit answers from the store, and by exit code', async () => {
   await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === 1);
   const env = { DATABASE_URL: `sqlite:${kit.folder}/events.db`, PORT: String(kit.port) };
   const status = await cli(['status', '--json'], env);
-  expect(JSON.parse(status.out)).toMatchObject({ events: 1, tasks: { done: 1 }, processes: { receive: 'up', run: 'up' } });
+  expect(JSON.parse(status.out)).toMatchObject({
+    events: 1,
+    tasks: { done: 1 },
+    processes: { receive: 'up', run: 'up' },
+  });
   expect((await cli(['explain', '1007'], env)).out).toContain('record: done, 1 attempts');
   expect(await cli(['status', '--ready'], env)).toMatchObject({ code: 0 });
   expect(await cli(['explain', 'nothing'], env)).toMatchObject({ code: 1 });
@@ -102,9 +106,14 @@ test('npx kit answers from the store, and by exit code', async () => {
 function cli(args: string[], env: Record<string, string>): Promise<{ code: number; out: string }> {
   return new Promise((done) => {
     const options = { env: { PATH: process.env['PATH'], ...env }, cwd: kits[0]?.folder };
-    const child = execFile(process.execPath, [`${process.cwd()}/src/cli/kit.js`, ...args], options, (_, stdout, stderr) => {
-      done({ code: child.exitCode ?? -1, out: stdout + stderr });
-    });
+    const child = execFile(
+      process.execPath,
+      [`${process.cwd()}/src/cli/kit.js`, ...args],
+      options,
+      (_, stdout, stderr) => {
+        done({ code: child.exitCode ?? -1, out: stdout + stderr });
+      },
+    );
   });
 }
 

@@ -5,12 +5,20 @@ import { defineHandler } from '#kit';
 export default defineHandler({
   on: 'MessageReceived',
   setup(tx) {
-    tx.run('create table if not exists demo_handled (n integer primary key, key text, cursor text, lane text, late integer)');
+    tx.run(
+      'create table if not exists demo_handled (n integer primary key, key text, cursor integer, lane text, late integer)',
+    );
   },
   async handle(event, ctx) {
     await ctx.complete((tx) => {
       const lane = `${event.sessionId}/${event.data.from}`;
-      tx.run('insert into demo_handled (key, cursor, lane, late) values (?, ?, ?, ?)', event.key, event.cursor, lane, ctx.late ? 1 : 0);
+      tx.run(
+        'insert into demo_handled (key, cursor, lane, late) values (?, ?, ?, ?)',
+        event.key,
+        event.cursor,
+        lane,
+        ctx.late ? 1 : 0,
+      );
     });
   },
 });

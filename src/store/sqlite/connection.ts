@@ -46,7 +46,9 @@ export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
 
 /** Applies what is missing, each in a transaction of its own; the file is copied before, unless it is new. */
 export function migrate(db: Connection, path: string, folder = new URL('migrations/', import.meta.url)): void {
-  const steps = readdirSync(folder).filter((name) => name.endsWith('.sql')).toSorted();
+  const steps = readdirSync(folder)
+    .filter((name) => name.endsWith('.sql'))
+    .toSorted();
   const version = versionOf(db);
   if (version > steps.length) {
     throw new StoreError('newer', `the store at ${path} was written by a newer kit (${version}): update this clone`);
@@ -71,7 +73,8 @@ export function guarded<T>(work: () => T, path = 'the store'): T {
     return work();
   } catch (error) {
     if (!(error instanceof Database.SqliteError)) throw error;
-    if (error.code.startsWith('SQLITE_BUSY')) throw new StoreError('busy', `${path} is locked by another process`, error);
+    if (error.code.startsWith('SQLITE_BUSY'))
+      throw new StoreError('busy', `${path} is locked by another process`, error);
     if (/^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|PERM|NOMEM|PROTOCOL)/.test(error.code)) {
       throw new StoreError('unwritable', `${path} cannot be used: ${error.code}: ${error.message}`, error);
     }
@@ -89,6 +92,9 @@ export function prepareFolder(path: string): void {
   }
   const network = NETWORK.get(statfsSync(folder).type);
   if (network) {
-    throw new StoreError('unwritable', `${folder} lies on ${network}: SQLite needs a local disk, set DATABASE_URL to one`);
+    throw new StoreError(
+      'unwritable',
+      `${folder} lies on ${network}: SQLite needs a local disk, set DATABASE_URL to one`,
+    );
   }
 }

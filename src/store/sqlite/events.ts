@@ -40,7 +40,9 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
     insert into quarantine (digest, received_at, origin, cursor, reason, body) values (?, ?, ?, ?, ?, ?)
     on conflict (digest) do update set copies = copies + 1 returning copies`);
   const addGap = db.prepare('insert into gaps (after, up_to, reason, opened_at) values (?, ?, ?, ?)');
-  const openGap = db.prepare<unknown[], number>('select id from gaps where after = ? and up_to is null and closed_at is null').pluck();
+  const openGap = db
+    .prepare<unknown[], number>('select id from gaps where after = ? and up_to is null and closed_at is null')
+    .pluck();
   const endGap = db.prepare('update gaps set up_to = ? where id = ?');
   const inode = inodeOf(session.path);
 
@@ -107,7 +109,8 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
           return duplicate(i, sameData(i, event) ? undefined : 'its id was known with other data');
         }
         if (!c) return duplicate(undefined); // at or below the floor
-        if (event.id === null) return duplicate(c, sameData(c, event) ? undefined : 'its cursor was known with other data');
+        if (event.id === null)
+          return duplicate(c, sameData(c, event) ? undefined : 'its cursor was known with other data');
         if (c.id === null) {
           addId.run(event.id, event.sessionId, event.createdAt, c.seq);
           add('duplicates'); // only a webhook brings an id
@@ -126,7 +129,9 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
           const delivered = event.origin === 'webhook';
           add(delivered ? 'duplicates' : 'reread');
           if (of && delivered) addCopy.run(of.seq);
-          return of && conflict ? { verdict: 'duplicate', conflict: record(of, event, conflict) } : { verdict: 'duplicate' };
+          return of && conflict
+            ? { verdict: 'duplicate', conflict: record(of, event, conflict) }
+            : { verdict: 'duplicate' };
         }
       }
 

@@ -1,7 +1,7 @@
 // The side of the store that the main process works with: who runs, and what a dead process leaves behind.
 import type { OwnerStore, Process } from '../store.ts';
 import type { Session, Sync } from './session.ts';
-import { createLanes } from './tasks.ts';
+import { createLanes } from './lanes.ts';
 
 /** A task that ended its process waits as after any failed attempt, and holds its lane as by default. */
 const HOLD_MS = 120_000;
@@ -21,9 +21,11 @@ export function createOwner(session: Session): Sync<OwnerStore> {
   const back = db.prepare(`
     update tasks set suspect = 1, attempts = ?, due_at = ?, error = coalesce(?, error),
       hold_until = case when ? then coalesce(hold_until, ?) else hold_until end where id = ?`);
-  const suspectDue = db.prepare<unknown[], number>(
-    `select 1 from tasks where state = 'ready' and suspect = 1 and due_at <= ? and not exists (select 1 from claims where task = id) limit 1`,
-  ).pluck();
+  const suspectDue = db
+    .prepare<unknown[], number>(
+      `select 1 from tasks where state = 'ready' and suspect = 1 and due_at <= ? and not exists (select 1 from claims where task = id) limit 1`,
+    )
+    .pluck();
 
   return {
     nextBoot: () =>

@@ -2,32 +2,22 @@
 // claiming costs the same with a million tasks waiting, and the same however long the history is.
 // SQLite prepares a statement again, at ten times its cost, when a value is bound that its plan might depend on; `+?`
 // says that this one cannot.
-import type { Claim, Counts, NewTask, Settlement, SqlRow, SqlValue, StoredEvent, TaskStore, Turn, TurnResult, Tx } from '../store.ts';
+import type {
+  Claim,
+  Counts,
+  NewTask,
+  Settlement,
+  SqlRow,
+  SqlValue,
+  StoredEvent,
+  TaskStore,
+  Turn,
+  TurnResult,
+  Tx,
+} from '../store.ts';
 import { setSynchronous } from './connection.ts';
+import { createLanes, HANDLERS, WAITING, type Waiting } from './lanes.ts';
 import { EVENT_COLUMNS, toEvent, type EventRow, type Session, type Sync } from './session.ts';
-
-/** A waiting task, as much of it as its claim needs. */
-interface Waiting {
-  id: bigint;
-  event: bigint;
-  handler: bigint;
-  lane: bigint | null;
-  alone: bigint;
-  cursor: bigint | null;
-  due_at: bigint;
-  hold_until: bigint | null;
-  suspect: bigint;
-  attempts: bigint;
-  deferred: bigint;
-  error: string | null;
-}
-
-const WAITING = 'id, event, handler, lane, alone, cursor, due_at, hold_until, suspect, attempts, deferred, error';
-
-/** Later than any time. */
-const NEVER = 2 ** 52;
-/** More handlers than a store can ever know; a task's id is made of its event and its handler. */
-export const HANDLERS = 4_096;
 
 export function createTaskStore(session: Session): Sync<TaskStore> {
   const { db } = session;
@@ -40,27 +30,33 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   );
   const moveOn = db.prepare(`update facts set value = ? where name = 'assigned' and value = ?`);
   const insert = db.prepare(`
-    insert into tasks (id, event, handler, lane, alone, cursor, state, release_at, due_at)
-    values (?, ?, ?, ?, ?, ?, 'ready', ?, ?) on conflict (id) do nothing`);
+    insert into tasks (id, event, handler, lane, alone, cursor, state, release_at, due_at, started_at, changed_at)
+    values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?) on conflict (id) do nothing`);
   const take = db.prepare('insert into claims (task, lane, boot, attempt, late, started_at) values (?, ?, ?, ?, ?, ?)');
   const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
   const end = db.prepare(`
-    update tasks set state = ?, error = ?, attempts = ?, late = ?, started_at = ?, finished_at = ?, suspect = 0 where id = ?`);
+    update tasks set state = ?, error = ?, attempts = ?, late = ?, started_at = ?, changed_at = ?, suspect = 0 where id = ?`);
   const postpone = db.prepare(`
     update tasks set error = ?, due_at = ?, hold_until = coalesce(hold_until, ?), attempts = ?, deferred = deferred + ?,
       started_at = ?, suspect = 0 where id = ?`);
   const eventOf = db.prepare<unknown[], EventRow>(`select ${EVENT_COLUMNS}, e.body from events e where e.seq = ?`);
-  const alone = db.prepare<unknown[], Waiting>(`
+  const alone = db
+    .prepare<unknown[], Waiting>(`
     select ${WAITING} from tasks where handler = +? and due_at <= +? and state = 'ready' and alone = 1 and suspect = 0
-      and not exists (select 1 from claims where task = id) order by due_at limit +?`).safeIntegers();
-  const nextAlone = db.prepare<unknown[], number | null>(`
+      and not exists (select 1 from claims where task = id) order by due_at limit +?`)
+    .safeIntegers();
+  const nextAlone = db
+    .prepare<unknown[], number | null>(`
     select min(due_at) from tasks where handler = +? and state = 'ready' and alone = 1
-      and not exists (select 1 from claims where task = id)`).pluck();
-  const suspects = db.prepare<unknown[], Waiting>(`
+      and not exists (select 1 from claims where task = id)`)
+    .pluck();
+  const suspects = db
+    .prepare<unknown[], Waiting>(`
     select ${WAITING} from tasks where state = 'ready' and suspect = 1 and due_at <= ?
       and handler in (select value from json_each(?)) and not exists (select 1 from claims where task = id)
       and (alone = 1 or not exists (select 1 from claims c where c.lane = tasks.lane and c.lane is not null))
-    order by due_at limit 1`).safeIntegers();
+    order by due_at limit 1`)
+    .safeIntegers();
   const recent = createRecent();
 
   function turn({ now, boot, settle: settlements, assign, room, handlers }: Turn): TurnResult {
@@ -115,7 +111,18 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       const cursor = task.cursor === null ? null : BigInt(task.cursor);
       const { event, handler, releaseAt } = task;
       const dueAt = lane === null ? releaseAt : now;
-      const row = [event * HANDLERS + handler, event, handler, lane, lane === null ? 1 : 0, cursor, releaseAt, dueAt];
+      const row = [
+        event * HANDLERS + handler,
+        event,
+        handler,
+        lane,
+        lane === null ? 1 : 0,
+        cursor,
+        releaseAt,
+        dueAt,
+        now,
+        now,
+      ];
       added += insert.run(...row).changes;
     }
     return added;
@@ -226,100 +233,6 @@ function createRecent(): { add(event: StoredEvent): void; get(seq: number): Stor
       }
     },
     get: (seq) => events.get(seq),
-  };
-}
-
-/** The lanes: who is next in each, and when. Used by all that moves tasks. */
-export interface Lanes {
-  /** The lane's id; its row is made, or told when its new task is released. */
-  enter(task: NewTask, name: string, now: number): number;
-  /** The task at work is back; `finished` is its cursor where it ended, null where it waits again. */
-  leave(lane: number, finished: bigint | null, now: number): void;
-  /** A task that had stepped aside, or was discarded, has ended. */
-  pass(lane: number, finished: bigint | null): void;
-  /** The lane is looked at again. */
-  rouse(lane: number, now: number): void;
-  /** Tasks whose turn it is; their lanes are free until they are claimed. */
-  takeHeads(handler: number, now: number, limit: number): Waiting[];
-  /** The highest cursor that has ended in the lane. */
-  finished(lane: number): bigint;
-  nextAt(handler: number): number | null;
-}
-
-export function createLanes({ db }: Session): Lanes {
-  const enter = db.prepare<unknown[], number>(`
-    insert into lanes (handler, name, wake_at, used_at) values (@handler, @name, @release, @now)
-    on conflict (handler, name) do update set used_at = @now,
-      wake_at = min(coalesce(wake_at, ${NEVER}), case when @cursor <= released then @now else @release end)
-    returning id`).pluck();
-  const leave = db.prepare(`
-    update lanes set finished = max(finished, @finished), released = max(released, @finished, @released), wake_at = @at
-    where id = @lane`);
-  const pass = db.prepare('update lanes set finished = max(finished, @at), released = max(released, @at) where id = @lane');
-  const wait = db.prepare('update lanes set wake_at = ?, released = max(released, ?) where id = ?');
-  const free = `wake_at is not null and not exists (select 1 from claims where lane = lanes.id and lane is not null)`;
-  const due = db.prepare<unknown[], { id: number; released: bigint }>(`
-    select id, released from lanes where handler = +? and wake_at <= +? and ${free} order by wake_at limit +?`).safeIntegers();
-  const releasedOf = db.prepare<unknown[], bigint>('select released from lanes where id = ?').pluck().safeIntegers();
-  const finishedOf = db.prepare<unknown[], bigint>('select finished from lanes where id = ?').pluck().safeIntegers();
-  const next = db.prepare<unknown[], number | null>(
-    `select wake_at from lanes where handler = +? and ${free} order by wake_at limit 1`,
-  ).pluck();
-  const waiting = `from tasks where lane = +? and state = 'ready' and alone = 0`;
-  const head = db.prepare<unknown[], Waiting & { cursor: bigint }>(
-    `select ${WAITING} ${waiting} order by cursor limit 1`,
-  ).safeIntegers();
-  // Read from the top, where the few that are still held lie, down to the first that is not.
-  const release = db.prepare<unknown[], bigint>(
-    `select cursor ${waiting} and release_at <= +? order by cursor desc limit 1`,
-  ).pluck().safeIntegers();
-  const earliest = db.prepare<unknown[], number | null>(`select min(release_at) ${waiting}`).pluck();
-  const stepAside = db.prepare('update tasks set alone = 1 where id = ?');
-
-  /** The task whose turn it is, or when to look again, null when nothing waits; and how far the lane is released. */
-  function look(lane: number, before: bigint, now: number): { task?: Waiting; at: number | null; released: bigint } {
-    let released = before;
-    for (;;) {
-      const first = head.get(lane);
-      if (!first) return { at: null, released };
-      if (first.cursor > released) {
-        const top = release.get(lane, now);
-        // All that wait arrived within the window: there are few of them.
-        if (top === undefined) return { at: earliest.get(lane) ?? null, released };
-        released = top;
-      }
-      const dueAt = Number(first.due_at);
-      const holdUntil = first.hold_until === null ? null : Number(first.hold_until);
-      if (dueAt <= now && !first.suspect) return { task: first, at: now, released };
-      // A suspect is claimed by a process of its own, and this lane looked at again when that has ended.
-      if (holdUntil === null || holdUntil > now) {
-        return { at: first.suspect ? holdUntil : Math.min(dueAt, holdUntil ?? NEVER), released };
-      }
-      stepAside.run(first.id);
-    }
-  }
-
-  return {
-    enter: ({ handler, cursor, releaseAt }, name, now) =>
-      enter.get({ handler, name, cursor: BigInt(cursor ?? 0), release: releaseAt, now }) ?? 0,
-    leave(lane, finished, now) {
-      const before = releasedOf.get(lane) ?? -1n;
-      const { at, released } = look(lane, finished !== null && finished > before ? finished : before, now);
-      leave.run({ lane, finished: finished ?? -1n, released, at });
-    },
-    pass: (lane, finished) => void pass.run({ lane, at: finished ?? -1n }),
-    rouse: (lane, now) => void wait.run(now, -1, lane),
-    takeHeads(handler, now, limit) {
-      const tasks: Waiting[] = [];
-      for (const { id, released: before } of due.all(handler, now, limit)) {
-        const { task, at, released } = look(id, before, now);
-        if (task === undefined) wait.run(at, released, id);
-        else tasks.push(task);
-      }
-      return tasks;
-    },
-    finished: (lane) => finishedOf.get(lane) ?? -1n,
-    nextAt: (handler) => next.get(handler) ?? null,
   };
 }
 

@@ -3,23 +3,25 @@ import { statSync } from 'node:fs';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Counter, KeepStore } from '../store.ts';
 import type { Session, Sync } from './session.ts';
-import { HANDLERS } from './tasks.ts';
+import { HANDLERS } from './lanes.ts';
 
 type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'inPlace'>;
 
 export function createUpkeep(session: Session): Sync<Upkeep> {
   const { db } = session;
   const text = (column: string): string => `cast(${column} as text)`;
-  const lowest = db.prepare<[], Cursor | null>(
-    `select ${text('min(cursor)')} from events where cursor is not null and disputed = 0`,
-  ).pluck();
-  const newest = db.prepare<[], Cursor | null>(
-    `select ${text('max(cursor)')} from events where cursor is not null and disputed = 0`,
-  ).pluck();
+  const lowest = db
+    .prepare<[], Cursor | null>(`select ${text('min(cursor)')} from events where cursor is not null and disputed = 0`)
+    .pluck();
+  const newest = db
+    .prepare<[], Cursor | null>(`select ${text('max(cursor)')} from events where cursor is not null and disputed = 0`)
+    .pluck();
   // A straggler with an old cursor among the last that arrived must not stretch the sweep: the highest of a hundred.
-  const older = db.prepare<unknown[], Cursor | null>(`
+  const older = db
+    .prepare<unknown[], Cursor | null>(`
     select ${text('max(cursor)')} from
-      (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100)`).pluck();
+      (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100)`)
+    .pluck();
   const bounds = db.prepare<[], { first: number | null; last: number | null }>(
     'select min(seq) as first, max(seq) as last from events',
   );
@@ -31,10 +33,14 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   const finished = db.prepare<unknown[], { seq: number }>(`
     select seq from events where seq > ? and seq <= ? and seq <= (select value from facts where name = 'assigned')
       and not ${unfinished} order by seq limit ?`);
-  const removeEvent = db.prepare<unknown[], { cursor: bigint | null }>(
-    'delete from events where seq = ? returning case when disputed then null else cursor end as cursor',
-  ).safeIntegers();
-  const removeTasks = db.prepare<unknown[], { state: 'done' | 'skipped' }>(`delete from tasks where id between ?1 * ${HANDLERS} and ?1 * ${HANDLERS} + ${HANDLERS - 1} returning state`);
+  const removeEvent = db
+    .prepare<unknown[], { cursor: bigint | null }>(
+      'delete from events where seq = ? returning case when disputed then null else cursor end as cursor',
+    )
+    .safeIntegers();
+  const removeTasks = db.prepare<unknown[], { state: 'done' | 'skipped' }>(
+    `delete from tasks where id between ?1 * ${HANDLERS} and ?1 * ${HANDLERS} + ${HANDLERS - 1} returning state`,
+  );
   const removeAliases = db.prepare<unknown[], { name: string }>('delete from aliases where seq = ? returning name');
   const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
@@ -89,7 +95,9 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
         const add = (name: Counter): void => session.count({ [name]: -1 });
         for (const seq of seqs) {
           for (const { state } of removeTasks.all(seq)) add(`tasks.${state}`);
-          const cursors = removeAliases.all(seq).flatMap(({ name }) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));
+          const cursors = removeAliases
+            .all(seq)
+            .flatMap(({ name }) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));
           const cursor = removeEvent.get(seq)?.cursor;
           for (const removed of [cursor, ...cursors]) if (removed != null && removed > floor) floor = removed;
           add('events');

@@ -1,9 +1,21 @@
 // What people ask the store, and how they mend it. Figures come from counters, pages are read by keyset, and no
 // question scans more than a bounded stretch.
 import { parseCursor } from '../../wire/cursor.ts';
-import type { Alarm, Counts, EventFilter, Gap, ReplayState, ShownEvent, ShownState, ShownTask, TaskFilter, TaskState, WatchStore } from '../store.ts';
+import type {
+  Alarm,
+  Counts,
+  EventFilter,
+  Gap,
+  ReplayState,
+  ShownEvent,
+  ShownState,
+  ShownTask,
+  TaskFilter,
+  TaskState,
+  WatchStore,
+} from '../store.ts';
 import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
-import { createLanes, HANDLERS } from './tasks.ts';
+import { createLanes, HANDLERS } from './lanes.ts';
 
 /** A process that has not written for this long is shown as down. */
 const BEAT_MS = 5_000;
@@ -27,8 +39,8 @@ interface TaskRow extends EventRow {
   attempts: number;
   late: number;
   due_at: number;
-  started_at: number | null;
-  finished_at: number | null;
+  started_at: number;
+  changed_at: number;
   error: string | null;
 }
 
@@ -46,7 +58,9 @@ export function createWatch(session: Session): Sync<WatchStore> {
   type GapRow = Pick<Gap, 'id' | 'after' | 'upTo' | 'reason'> & { opened_at: number; closed_at: number | null };
   const gapList = db.prepare<[], GapRow>(`
     select id, cast(after as text) as after, cast(up_to as text) as upTo, reason, opened_at, closed_at from gaps order by id`);
-  const alarms = db.prepare<[], { name: string; since: number; detail: string }>('select name, since, detail from alarms order by since');
+  const alarms = db.prepare<[], { name: string; since: number; detail: string }>(
+    'select name, since, detail from alarms order by since',
+  );
   const processes = db.prepare<[], { role: string; beat_at: number }>('select role, beat_at from processes');
   const shown = `select ${EVENT_COLUMNS}, e.copies, e.flags, length(e.body) as bytes from events e`;
   type ShownRow = EventRow & { copies: number; flags: string; bytes: number | null };
@@ -63,11 +77,13 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const task = `
     select t.id as task, h.name as handler, l.name as lane, t.alone, ${STATE} as state, coalesce(c.attempt, t.attempts) as attempts,
       coalesce(c.late, t.late) as late, t.due_at, coalesce(c.started_at, t.started_at) as started_at,
-      t.finished_at, t.error, ${EVENT_COLUMNS},
+      t.changed_at, t.error, ${EVENT_COLUMNS},
       t.state = 'ready' and c.task is null and t.release_at > @now and not (t.cursor is not null and t.cursor <= coalesce(l.released, -1)) as held
     from tasks t join events e on e.seq = t.event join handlers h on h.id = t.handler left join lanes l on l.id = t.lane
       left join claims c on c.task = t.id`;
-  const ofEvent = db.prepare<unknown[], TaskRow>(`${task} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`);
+  const ofEvent = db.prepare<unknown[], TaskRow>(
+    `${task} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`,
+  );
   const matching = `
     (@state is null or ${STATE} = @state) and (@handler is null or t.handler = (select id from handlers where name = @handler))
     and (@ids is null or t.id in (select value from json_each(@ids)))`;
@@ -86,8 +102,14 @@ export function createWatch(session: Session): Sync<WatchStore> {
     db.prepare<unknown[], TaskRow>(
       `${task} where t.id in (${idsOf[state]}) and t.id < @before and ${matching} order by t.id desc limit @limit`,
     );
-  const lists = { ready: listOf('ready'), running: listOf('running'), dead: listOf('dead'), skipped: listOf('skipped') };
-  const movable = (...states: (keyof typeof idsOf)[]) => db.prepare<unknown[], MovableRow>(`
+  const lists = {
+    ready: listOf('ready'),
+    running: listOf('running'),
+    dead: listOf('dead'),
+    skipped: listOf('skipped'),
+  };
+  const movable = (...states: (keyof typeof idsOf)[]) =>
+    db.prepare<unknown[], MovableRow>(`
     select t.id, t.state, t.lane, t.alone, cast(t.cursor as text) as cursor, t.handler, l.name
     from tasks t left join lanes l on l.id = t.lane
     where not exists (select 1 from claims where task = t.id) and t.id in (${states.map((state) => idsOf[state]).join(' union all ')}) and t.id > @after and ${matching}
@@ -96,9 +118,19 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const discardable = movable('dead', 'ready');
   const revive = db.prepare(`
     update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, deferred = 0,
-      finished_at = null where id = ?`);
-  const skip = db.prepare(`update tasks set state = 'skipped', finished_at = ?, error = ? where id = ?`);
-  const quarantine = db.prepare<unknown[], { id: number; received_at: number; origin: 'webhook'; cursor: ReturnType<typeof session.cursorFact>; reason: string; bytes: number }>(`
+      changed_at = ? where id = ?`);
+  const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ? where id = ?`);
+  const quarantine = db.prepare<
+    unknown[],
+    {
+      id: number;
+      received_at: number;
+      origin: 'webhook';
+      cursor: ReturnType<typeof session.cursorFact>;
+      reason: string;
+      bytes: number;
+    }
+  >(`
     select id, received_at, origin, cast(cursor as text) as cursor, reason, length(body) as bytes
     from quarantine order by id desc limit ?`);
 
@@ -151,7 +183,9 @@ export function createWatch(session: Session): Sync<WatchStore> {
       const waiting = ready > held ? oldestReady() : null;
       const up = new Set(processes.all().flatMap(({ role, beat_at }) => (now - beat_at < BEAT_MS ? [role] : [])));
       const isUp = (role: string): 'up' | 'down' => (up.has(role) ? 'up' : 'down');
-      const replay = JSON.parse(String(session.fact('replay') ?? '{"state":"off","lastAt":null,"reason":null}')) as ReplayState;
+      const replay = JSON.parse(
+        String(session.fact('replay') ?? '{"state":"off","lastAt":null,"reason":null}'),
+      ) as ReplayState;
       return {
         events: at('events'),
         unassigned: Math.max(0, (seq ?? 0) - Number(session.fact('assigned'))),
@@ -222,7 +256,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
         if (row.id < Number(session.fact('oldest'))) session.setFact('oldest', row.id);
         // Back in its lane, where its cursor decides whose turn it is. Its lane may have been swept meanwhile.
         const inLane = row.lane !== null && row.name !== null;
-        revive.run(inLane ? 0 : 1, now, now, row.id);
+        revive.run(inLane ? 0 : 1, now, now, now, row.id);
         if (inLane && row.lane !== null) lanes.rouse(row.lane, now);
       }),
     discard: (filter, reason, now) =>
@@ -273,8 +307,8 @@ function toTask(row: TaskRow): ShownTask {
     attempts: row.attempts,
     late: row.late === 1,
     dueAt: isoOf(row.due_at),
-    startedAt: row.started_at === null ? null : isoOf(row.started_at),
-    finishedAt: row.finished_at === null ? null : isoOf(row.finished_at),
+    startedAt: row.attempts === 0 ? null : isoOf(row.started_at),
+    finishedAt: row.state === 'ready' || row.state === 'running' ? null : isoOf(row.changed_at),
     error: row.error,
   };
 }

@@ -88,8 +88,9 @@ create table tasks (
   suspect     integer not null default 0 check (suspect in (0, 1)),  -- 1: its process died under it; it runs alone
   late        integer not null default 0 check (late in (0, 1)),
   deferred    integer not null default 0,  -- milliseconds that RetryAfter has put it off in all
-  started_at  integer,
-  finished_at integer,
+  -- Both are set from the beginning: a row that grows when it ends would split the page that it was packed into.
+  started_at  integer not null,     -- the last attempt; before the first: when the task was made
+  changed_at  integer not null,     -- the last change of state
   error       text                  -- why the last attempt failed, or why it was skipped or is dead
 ) strict;
 create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alone = 0;

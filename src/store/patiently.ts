@@ -1,0 +1,18 @@
+// For the bookkeeping that must happen, whoever holds the lock just now.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { StoreError } from './store.ts';
+
+const PAUSE_MS = 20;
+
+/** Tried again for as long as the store is locked or failing, or until the limit. */
+export async function patiently<Result>(work: () => Promise<Result>, limitMs = Infinity): Promise<Result> {
+  const end = performance.now() + limitMs;
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof StoreError) || performance.now() > end) throw error;
+      await sleep(PAUSE_MS);
+    }
+  }
+}

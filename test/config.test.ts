@@ -1,0 +1,336 @@
+// The environment as one checked object: every fault at once, by name and remedy, and never a secret in one.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { isAbsolute, join } from 'node:path';
+import { parseEnv } from 'node:util';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { ConfigError, loadConfig, readEnv, type Config, type Env } from '../src/config.ts';
+
+const SECRET = 'whsec_0123456789abcdef';
+const TOKEN = '0123456789abcdef0123456789abcdef';
+
+/** The variables that the design names, with what they are where nothing is set; STREAM is not there yet. */
+const DEFAULTS = {
+  WEBHOOK_SECRET: undefined,
+  PORT: 3000,
+  HOST: '0.0.0.0',
+  WEBHOOK_PATH: '/webhooks',
+  PUBLIC_URL: undefined,
+  WEBHOOK_HEADER_PREFIX: 'X-Svc-',
+  TIMESTAMP_TOLERANCE_SECONDS: 300,
+  BODY_LIMIT_BYTES: 12_582_912,
+  DATABASE_URL: 'sqlite:data/events.db',
+  API_BASE_URL: undefined,
+  API_KEY: undefined,
+  REPLAY_FROM: 'first-webhook',
+  EVENT_TYPES: ['*'],
+  RECONCILE_INTERVAL_SECONDS: 60,
+  RECONCILE_OVERLAP_SECONDS: 300,
+  RECONCILE_CALLS_PER_MINUTE: 20,
+  ORDER_WINDOW_MS: 250,
+  HANDLERS_DIR: 'src/handlers',
+  RUN_CONCURRENCY: 32,
+  PAID_OPERATIONS: 'refuse',
+  RETENTION_DAYS: 30,
+  PAYLOAD_RETENTION_DAYS: 30,
+  OPS_PORT: 3001,
+  OPS_HOST: '127.0.0.1',
+  OPS_TOKEN: undefined,
+  OPS_READ_TOKEN: undefined,
+  OPS_ORIGIN: undefined,
+  ALERT_URL: undefined,
+  LOG_LEVEL: 'info',
+  LOG_FORMAT: 'json',
+};
+
+/** A value for each that differs from its default. */
+const OTHERS: Record<keyof typeof DEFAULTS, string> = {
+  WEBHOOK_SECRET: SECRET,
+  PORT: '4000',
+  HOST: '::',
+  WEBHOOK_PATH: '/in',
+  PUBLIC_URL: 'https://hooks.example.com/in',
+  WEBHOOK_HEADER_PREFIX: 'X-Other-',
+  TIMESTAMP_TOLERANCE_SECONDS: '60',
+  BODY_LIMIT_BYTES: '1048576',
+  DATABASE_URL: 'sqlite:/var/lib/kit/events.db',
+  API_BASE_URL: 'https://api.example.com/v1',
+  API_KEY: 'key_1',
+  REPLAY_FROM: '42',
+  EVENT_TYPES: 'MessageReceived, MessageSent',
+  RECONCILE_INTERVAL_SECONDS: '5',
+  RECONCILE_OVERLAP_SECONDS: '0',
+  RECONCILE_CALLS_PER_MINUTE: '60',
+  ORDER_WINDOW_MS: '0',
+  HANDLERS_DIR: '/opt/handlers',
+  RUN_CONCURRENCY: '1',
+  PAID_OPERATIONS: 'allow',
+  RETENTION_DAYS: '365',
+  PAYLOAD_RETENTION_DAYS: '7',
+  OPS_PORT: '4001',
+  OPS_HOST: '0.0.0.0',
+  OPS_TOKEN: TOKEN,
+  OPS_READ_TOKEN: `${TOKEN}1`,
+  OPS_ORIGIN: 'https://ops.example.com',
+  ALERT_URL: 'https://chat.example.com/hook',
+  LOG_LEVEL: 'debug',
+  LOG_FORMAT: 'pretty',
+};
+
+const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'] as const;
+
+function load(env: Env = {}): Config {
+  return loadConfig({ WEBHOOK_SECRET: SECRET, ...env });
+}
+
+function faultsOf(env: Env): string[] {
+  try {
+    loadConfig(env);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.faults;
+    throw error;
+  }
+  return [];
+}
+
+function namesOf(faults: string[]): string[] {
+  return faults.map((fault) => fault.replace(/ .*/s, '')).toSorted();
+}
+
+function folderWith(files: Record<string, string>): string {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-config-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  return folder;
+}
+
+describe('what the design names', () => {
+  test('has the defaults that the design gives', () => {
+    const { WEBHOOK_SECRET: _, ...expected } = DEFAULTS;
+    const config = load() as Record<string, unknown>;
+    for (const [name, value] of Object.entries(expected)) expect([name, config[name]]).toEqual([name, value]);
+  });
+
+  test('is known, each variable of it', () => {
+    const config = load(OTHERS) as Record<string, unknown>;
+    for (const [name, value] of Object.entries(DEFAULTS)) {
+      expect(Object.hasOwn(config, name), name).toBe(true);
+      expect(config[name], name).not.toEqual(value);
+    }
+  });
+
+  test('is listed in .env.example, each variable and no other, with its default', () => {
+    const text = readFileSync(new URL('../.env.example', import.meta.url), 'utf8');
+    const listed = parseEnv(text.replaceAll(/^# ?(?=[A-Z_]+=)/gm, ''));
+    expect(Object.keys(listed).toSorted()).toEqual(Object.keys(DEFAULTS).toSorted());
+    const config = load() as Record<string, unknown>;
+    const given = load(Object.fromEntries(Object.entries(listed).filter(([, value]) => value !== ''))) as Record<
+      string,
+      unknown
+    >;
+    for (const name of Object.keys(DEFAULTS)) expect([name, given[name]]).toEqual([name, config[name]]);
+    for (const name of SECRETS) expect(text).toContain(`${name}_FILE`);
+  });
+
+  test('lists and paths are read as such', () => {
+    const config = load({ ...OTHERS, WEBHOOK_SECRET: `${SECRET}, ${SECRET}2` });
+    expect(config.WEBHOOK_SECRET).toEqual([SECRET, `${SECRET}2`]);
+    expect(config.EVENT_TYPES).toEqual(['MessageReceived', 'MessageSent']);
+    expect([config.storePath, config.handlersDir]).toEqual(['/var/lib/kit/events.db', '/opt/handlers']);
+    expect(isAbsolute(load().storePath) && isAbsolute(load().handlersDir)).toBe(true);
+  });
+});
+
+describe('faults', () => {
+  test('are reported all at once, each by name and remedy', () => {
+    const faults = faultsOf({
+      PORT: 'x',
+      WEBHOOK_PATH: 'hooks',
+      DATABASE_URL: 'postgres://x',
+      REPLAY_FROM: 'yesterday',
+      PAID_OPERATIONS: 'maybe',
+      RETENTION_DAYS: 'for ever',
+      OPS_TOKEN: 'short',
+      LOG_LEVEL: 'loud',
+    });
+    const names = [
+      'WEBHOOK_SECRET',
+      'PORT',
+      'WEBHOOK_PATH',
+      'DATABASE_URL',
+      'REPLAY_FROM',
+      'PAID_OPERATIONS',
+      'RETENTION_DAYS',
+      'OPS_TOKEN',
+      'LOG_LEVEL',
+    ];
+    expect(namesOf(faults)).toEqual(names.toSorted());
+    for (const fault of faults) expect(fault).toMatch(/^[A-Z_]+ (must|is required)/);
+  });
+
+  test('of one variable do not hide those between two', () => {
+    const faults = faultsOf({ API_KEY: 'key', OPS_HOST: '0.0.0.0', LOG_LEVEL: 'loud' });
+    const names = ['WEBHOOK_SECRET', 'LOG_LEVEL', 'API_BASE_URL', 'OPS_TOKEN'];
+    expect(namesOf(faults)).toEqual(names.toSorted());
+  });
+
+  test('read as one message without a stack', () => {
+    const error = new ConfigError(['PORT must be a number', 'HOST is odd']);
+    expect(error.message).toBe('configuration: 2 faults\n  PORT must be a number\n  HOST is odd');
+  });
+
+  test.each<[string, Env]>([
+    ['PORT', { PORT: '-1' }],
+    ['PORT', { PORT: '65536' }],
+    ['PORT', { PORT: '3000.5' }],
+    ['WEBHOOK_PATH', { WEBHOOK_PATH: '/a b' }],
+    ['WEBHOOK_PATH', { WEBHOOK_PATH: '/:id' }],
+    ['WEBHOOK_PATH', { WEBHOOK_PATH: '/livez' }],
+    ['WEBHOOK_PATH', { WEBHOOK_PATH: '/readyz' }],
+    ['PUBLIC_URL', { PUBLIC_URL: 'ftp://example.com' }],
+    ['PUBLIC_URL', { PUBLIC_URL: 'hooks.example.com' }],
+    ['WEBHOOK_HEADER_PREFIX', { WEBHOOK_HEADER_PREFIX: 'X-Svc' }],
+    ['TIMESTAMP_TOLERANCE_SECONDS', { TIMESTAMP_TOLERANCE_SECONDS: '0' }],
+    ['TIMESTAMP_TOLERANCE_SECONDS', { TIMESTAMP_TOLERANCE_SECONDS: 'NaN' }],
+    ['DATABASE_URL', { DATABASE_URL: 'sqlite:' }],
+    ['API_KEY', { API_BASE_URL: 'https://api.example.com/v1' }],
+    ['API_BASE_URL', { API_KEY: 'key_1' }],
+    ['API_KEY', { API_BASE_URL: 'https://api.example.com/v1', API_KEY: 'two words' }],
+    ['REPLAY_FROM', { REPLAY_FROM: '9223372036854775808' }],
+    ['REPLAY_FROM', { REPLAY_FROM: '-1' }],
+    ['RECONCILE_CALLS_PER_MINUTE', { RECONCILE_CALLS_PER_MINUTE: '121' }],
+    ['RUN_CONCURRENCY', { RUN_CONCURRENCY: '0' }],
+    ['RETENTION_DAYS', { RETENTION_DAYS: '36501' }],
+    ['RETENTION_DAYS', { RETENTION_DAYS: '1.5', PAYLOAD_RETENTION_DAYS: '1' }],
+    ['PAYLOAD_RETENTION_DAYS', { PAYLOAD_RETENTION_DAYS: '0' }],
+    ['PAYLOAD_RETENTION_DAYS', { RETENTION_DAYS: '7', PAYLOAD_RETENTION_DAYS: '8' }],
+    ['OPS_PORT', { PORT: '4000', OPS_PORT: '4000' }],
+    ['OPS_TOKEN', { OPS_HOST: '0.0.0.0' }],
+    ['OPS_TOKEN', { OPS_HOST: '0.0.0.0', OPS_READ_TOKEN: TOKEN }],
+    ['LOG_FORMAT', { LOG_FORMAT: 'xml' }],
+  ])('%s is refused in %o', (name, env) => {
+    const faults = faultsOf({ WEBHOOK_SECRET: SECRET, ...env });
+    expect(faults).toHaveLength(1);
+    expect(faults[0]?.startsWith(`${name} `)).toBe(true);
+  });
+
+  test('less than a day of retention is refused, because retries last 7 h 42 min', () => {
+    const faults = faultsOf({ WEBHOOK_SECRET: SECRET, RETENTION_DAYS: '0', PAYLOAD_RETENTION_DAYS: '0' });
+    expect(namesOf(faults)).toEqual(['PAYLOAD_RETENTION_DAYS', 'RETENTION_DAYS']);
+  });
+
+  test.each(['127.0.0.1', '::1', 'localhost'])('the ops port needs no token on %s', (OPS_HOST) => {
+    expect(load({ OPS_HOST }).OPS_HOST).toBe(OPS_HOST);
+  });
+
+  test('a command that needs the store does not need the secret', () => {
+    expect(loadConfig({ DATABASE_URL: 'sqlite:/x/y.db', PORT: 'x' }, { only: ['DATABASE_URL'] }).storePath).toBe(
+      '/x/y.db',
+    );
+    expect(() => loadConfig({ DATABASE_URL: 'x' }, { only: ['DATABASE_URL'] })).toThrow(ConfigError);
+  });
+
+  test('those of others do not matter to a command, also where two contradict each other', () => {
+    expect(loadConfig({ OPS_HOST: '0.0.0.0' }, { only: ['OPS_HOST', 'OPS_PORT'] }).OPS_HOST).toBe('0.0.0.0');
+  });
+});
+
+describe('secrets', () => {
+  test.each<[string, string, string[] | 'refused']>([
+    ['as the service showed it', SECRET, [SECRET]],
+    ['with a trailing newline', `${SECRET}\n`, [SECRET]],
+    ['with Windows line ends and blanks', ` ${SECRET} \r\n`, [SECRET]],
+    ['two, during a rotation', `${SECRET},${SECRET}2`, [SECRET, `${SECRET}2`]],
+    ['two, with blanks', `${SECRET} , ${SECRET}2\n`, [SECRET, `${SECRET}2`]],
+    ['empty', '', 'refused'],
+    ['blank', '  \n', 'refused'],
+    ['shorter than 16 characters behind its prefix', 'whsec_0123456789abcde', 'refused'],
+    ['without its prefix', '0123456789abcdef0123456789abcdef', 'refused'],
+    ['with its prefix in upper case', 'WHSEC_0123456789abcdef', 'refused'],
+    ['nothing but its prefix', 'whsec_', 'refused'],
+    ['two, one of them empty', `${SECRET},`, 'refused'],
+    ['two, one of them short', `${SECRET},whsec_x`, 'refused'],
+    ['with a blank within', 'whsec_0123456789 abcdef', 'refused'],
+    ['in quotes', `"${SECRET}"`, 'refused'],
+    ['with characters that are not ASCII', 'whsec_0123456789abcdéf', 'refused'],
+  ])('I79: WEBHOOK_SECRET %s', (_, text, expected) => {
+    if (expected === 'refused')
+      expect(faultsOf({ WEBHOOK_SECRET: text })).toEqual([expect.stringMatching(/^WEBHOOK_SECRET .*whsec_/)]);
+    else expect(loadConfig({ WEBHOOK_SECRET: text }).WEBHOOK_SECRET).toEqual(expected);
+  });
+
+  test.each(['API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN'] as const)(
+    'I79: a trailing newline in %s is trimmed, or refused',
+    (name) => {
+      const env = {
+        WEBHOOK_SECRET: SECRET,
+        ...(name === 'API_KEY' ? { API_BASE_URL: 'https://api.example.com/v1' } : {}),
+        [name]: `${TOKEN}\n`,
+      };
+      if (faultsOf(env).length === 0) expect(loadConfig(env)[name]).toBe(TOKEN);
+    },
+  );
+
+  test.each(SECRETS)('%s may lie in a file', (name) => {
+    const path = join(folderWith({ secret: `${OTHERS[name]}\n` }), 'secret');
+    const { [name]: _, ...rest } = OTHERS;
+    const config = loadConfig({ ...rest, [`${name}_FILE`]: path });
+    expect(String(config[name])).toBe(OTHERS[name]);
+  });
+
+  test('a file of a secret is read each time, so that a rotation needs no restart', () => {
+    const path = join(folderWith({ secret: SECRET }), 'secret');
+    expect(loadConfig({ WEBHOOK_SECRET_FILE: path }).WEBHOOK_SECRET).toEqual([SECRET]);
+    writeFileSync(path, `${SECRET}2,${SECRET}`);
+    expect(loadConfig({ WEBHOOK_SECRET_FILE: path }).WEBHOOK_SECRET).toEqual([`${SECRET}2`, SECRET]);
+  });
+
+  test('a file that cannot be read is a fault that names the file', () => {
+    expect(faultsOf({ WEBHOOK_SECRET: SECRET, OPS_TOKEN_FILE: '/nowhere/token' })).toEqual([
+      'OPS_TOKEN_FILE cannot be read: /nowhere/token',
+    ]);
+    expect(faultsOf({ WEBHOOK_SECRET_FILE: '/nowhere/secret' })[0]).toBe(
+      'WEBHOOK_SECRET_FILE cannot be read: /nowhere/secret',
+    );
+  });
+
+  test('a file that is empty is refused', () => {
+    const path = join(folderWith({ secret: '\n' }), 'secret');
+    expect(faultsOf({ WEBHOOK_SECRET_FILE: path })).toEqual([expect.stringMatching(/^WEBHOOK_SECRET /)]);
+  });
+
+  test('set both ways is a fault, because nobody can tell which is meant', () => {
+    const path = join(folderWith({ secret: SECRET }), 'secret');
+    expect(faultsOf({ WEBHOOK_SECRET: SECRET, WEBHOOK_SECRET_FILE: path })).toEqual([
+      expect.stringContaining('set twice'),
+    ]);
+  });
+
+  test('no fault shows one', () => {
+    const faults = faultsOf({
+      WEBHOOK_SECRET: 'hush-secret',
+      API_KEY: 'hush key',
+      OPS_TOKEN: 'hush',
+      OPS_READ_TOKEN: 'hush',
+      ALERT_URL: 'hush',
+    });
+    expect(faults.length).toBeGreaterThan(4);
+    expect(faults.join('\n')).not.toContain('hush');
+  });
+});
+
+describe('.env', () => {
+  test('stands behind what is set', () => {
+    const folder = folderWith({ '.env': 'PORT=4000\nHOST="::"\n# PORT=5000\n' });
+    expect(readEnv({ PORT: '6000' }, folder)).toEqual({ PORT: '6000', HOST: '::' });
+  });
+
+  test('need not be there', () => {
+    expect(readEnv({ PORT: '6000' }, folderWith({}))).toEqual({ PORT: '6000' });
+  });
+
+  test('empty counts as unset, in the file and in the environment, which then leaves it to the file', () => {
+    const folder = folderWith({ '.env': 'PORT=4000\nOPS_TOKEN=\nAPI_KEY=  \n' });
+    expect(readEnv({ HOST: '', PORT: '' }, folder)).toEqual({ PORT: '4000' });
+  });
+});

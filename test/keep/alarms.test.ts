@@ -1,0 +1,266 @@
+// Alarms: which facts raise which, by a table; and how people are told, by an ALERT_URL that really listens.
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createAlarms, judge, type Facts } from '../../src/keep/alarms.ts';
+import type { Counts, Status } from '../../src/store/store.ts';
+import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock, type TestLog } from './rig.ts';
+
+const GB = 1024 ** 3;
+const DAY_MS = 86_400_000;
+
+describe('which facts raise which alarm', () => {
+  const calm: Status = {
+    events: 10,
+    unassigned: 0,
+    duplicates: 0,
+    quarantined: 0,
+    conflicts: 0,
+    tasks: { held: 0, ready: 0, running: 0, done: 10, skipped: 0, dead: 0 },
+    oldestReadySeconds: null,
+    watermark: null,
+    floor: null,
+    newestCursor: null,
+    reconcile: { state: 'idle', lastAt: null, reason: null, recovered: 0 },
+    gaps: 0,
+    failureRun: 0,
+    alarms: [],
+    processes: { receive: 'up', run: 'up', keep: 'up' },
+  };
+  const facts = (status: Partial<Status> = {}, grown: Record<string, number> = {}, freeBytes = 100 * GB): Facts => ({
+    status: { ...calm, ...status },
+    grown,
+    freeBytes,
+  });
+  const stopped = { state: 'stopped', lastAt: null, reason: 'ReplayEvents: 401 UNAUTHENTICATED', recovered: 0 } as const;
+
+  test.each<[string, Facts, string[]]>([
+    ['nothing, in calm', facts(), []],
+    ['nothing, at two failures in a row', facts({ failureRun: 2 }), []],
+    ['failure_run, at three in a row', facts({ failureRun: 3 }), ['failure_run']],
+    ['nothing, when two deliveries lay outside the window', facts({}, { 'refused.clock_skew': 2 }), []],
+    ['clock_skew, when three did', facts({}, { 'refused.clock_skew': 3 }), ['clock_skew']],
+    ['nothing, when strangers send forged deliveries', facts({}, { 'refused.bad_signature': 5_000 }), []],
+    ['body_limit, at the first body that is too large', facts({}, { 'refused.body_limit': 1 }), ['body_limit']],
+    ['conflict', facts({}, { conflicts: 1 }), ['conflict']],
+    ['cursor_regression', facts({}, { regressions: 1 }), ['cursor_regression']],
+    ['nothing, when run died twice', facts({}, { run_crashes: 2 }), []],
+    ['run_crashing, when it died three times', facts({}, { run_crashes: 3 }), ['run_crashing']],
+    ['dead_letters', facts({ tasks: { ...calm.tasks, dead: 1 } }), ['dead_letters']],
+    ['gap_open', facts({ gaps: 1 }), ['gap_open']],
+    ['reconcile_stopped', facts({ reconcile: stopped }), ['reconcile_stopped']],
+    ['nothing, where recovery is off on purpose', facts({ reconcile: { ...stopped, state: 'off' } }), []],
+    ['nothing, with 513 MB left', facts({}, {}, 513 * 1024 ** 2), []],
+    ['disk_low, with 511 MB left', facts({}, {}, 511 * 1024 ** 2), ['disk_low']],
+    ['several at once', facts({ gaps: 2, failureRun: 14 }, {}, 0), ['disk_low', 'failure_run', 'gap_open']],
+  ])('%s', (_, given, names) => {
+    const alarms = judge(given);
+    expect([...alarms.keys()].toSorted()).toEqual(names);
+    for (const detail of alarms.values()) expect(detail, 'it says what is the matter').toMatch(/\w+ \w+/);
+  });
+
+  test('the detail counts, and says why replay stopped', () => {
+    expect(judge(facts({ failureRun: 14 })).get('failure_run')).toContain('14');
+    expect(judge(facts({ reconcile: stopped })).get('reconcile_stopped')).toContain('401');
+    expect(judge(facts({ tasks: { ...calm.tasks, dead: 7 } })).get('dead_letters')).toContain('7');
+  });
+
+  // Named by the design; nothing raises them yet.
+  test.todo('webhook_silent, when replay finds events and no delivery arrives');
+  test.todo('replay_blind, when webhooks bring events that two complete reads of replay do not show');
+  test.todo('secret_mismatch, when deliveries with the right prefix fail under every secret');
+  test.todo('reconcile_behind, when the call budget does not suffice');
+});
+
+describe('how people are told', () => {
+  let file: StoreFile;
+  let clock: TestClock;
+  let testLog: TestLog;
+  let alertUrl: string;
+  let closeEndpoint: () => Promise<void>;
+  /** What ALERT_URL took or refused, in order. */
+  let posts: { text: string; status: number }[];
+  let answer: number;
+  let step: () => Promise<void>;
+
+  beforeEach(async () => {
+    file = createStoreFile();
+    clock = createClock();
+    testLog = createTestLog();
+    posts = [];
+    answer = 200;
+    const endpoint = createServer((req, res) => {
+      let body = '';
+      req.on('data', (chunk: Buffer) => (body += chunk.toString()));
+      req.on('end', () => {
+        expect(req.method).toBe('POST');
+        expect(req.headers['content-type']).toBe('application/json');
+        posts.push({ ...(JSON.parse(body) as { text: string }), status: answer });
+        res.writeHead(answer, { location: '/elsewhere' }).end();
+      });
+    });
+    await new Promise<void>((done) => endpoint.listen(0, '127.0.0.1', done));
+    alertUrl = `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}/hook`;
+    closeEndpoint = () => {
+      endpoint.closeAllConnections();
+      return new Promise((done) => endpoint.close(() => done()));
+    };
+    step = begin();
+  });
+  afterEach(async () => {
+    await closeEndpoint();
+    file.remove();
+  });
+
+  function begin(url: string | undefined = alertUrl): () => Promise<void> {
+    return createAlarms({ store: file.store, clock, log: testLog.log, alertUrl: url, freeBytes: () => 100 * GB }).step;
+  }
+  const fail = (run: number) => file.store.note({}, { failure_run: run });
+  const texts = () => posts.map(({ text }) => text);
+  const raised = async () => (await file.store.status(clock.time)).alarms.map(({ name }) => name);
+
+  async function steps(ms: number, every = 2_000): Promise<void> {
+    for (let passed = 0; passed < ms; passed += every) {
+      clock.time += every;
+      await step();
+    }
+  }
+
+  test('in calm nobody is told anything', async () => {
+    await steps(20_000);
+    expect(posts).toEqual([]);
+    expect(await raised()).toEqual([]);
+  });
+
+  test('an alarm is posted once, as text, and shown in status with its beginning', async () => {
+    await fail(3);
+    await step();
+    const since = new Date(clock.time).toISOString();
+    await steps(60_000);
+    expect(texts()).toEqual([expect.stringMatching(/^failure_run: 3 /)]);
+    const { alarms } = await file.store.status(clock.time);
+    expect(alarms).toEqual([{ name: 'failure_run', since, detail: expect.stringContaining('3') }]);
+  });
+
+  test('what ALERT_URL did not take is tried again until it does, and then no more', async () => {
+    answer = 500;
+    await fail(3);
+    await steps(6_000);
+    expect(posts).toHaveLength(3);
+    expect(testLog.text()).toContain('tried again');
+    answer = 204;
+    await steps(60_000);
+    expect(posts.map(({ status }) => status)).toEqual([500, 500, 500, 204]);
+  });
+
+  test('a redirect is not followed, and counts as not taken', async () => {
+    answer = 302;
+    await fail(3);
+    await step();
+    expect(posts).toHaveLength(1);
+    answer = 200;
+    await steps(2_000);
+    expect(posts.map(({ status }) => status)).toEqual([302, 200]);
+  });
+
+  test('an ALERT_URL that cannot be reached costs nothing but a line in the log', async () => {
+    await closeEndpoint();
+    await fail(3);
+    await step();
+    expect(await raised()).toEqual(['failure_run']);
+    expect(testLog.text()).toContain('cannot be reached');
+  });
+
+  test('without ALERT_URL alarms are raised and cleared all the same', async () => {
+    step = createAlarms({ store: file.store, clock, log: testLog.log, alertUrl: undefined, freeBytes: () => 0 }).step;
+    await step();
+    expect(await raised()).toEqual(['disk_low']);
+    expect(testLog.text()).toContain('disk_low');
+  });
+
+  test('a reminder follows after a day, and not before', async () => {
+    await fail(3);
+    await step();
+    clock.time += DAY_MS - 1_000;
+    await step();
+    expect(posts).toHaveLength(1);
+    clock.time += 1_000;
+    await step();
+    await steps(10_000);
+    expect(posts).toHaveLength(2);
+  });
+
+  test('when it is over, there is one all-clear', async () => {
+    await fail(3);
+    await step();
+    await fail(0);
+    await steps(60_000);
+    expect(texts()).toEqual([expect.stringContaining('failure_run: 3'), 'failure_run: all clear']);
+    expect(await raised()).toEqual([]);
+  });
+
+  test('an alarm that comes back is told again', async () => {
+    for (const run of [3, 0, 3]) {
+      await fail(run);
+      await step();
+    }
+    expect(texts()).toHaveLength(3);
+  });
+
+  test('an alarm that nobody could be told of ends without an all-clear', async () => {
+    answer = 500;
+    await fail(3);
+    await step();
+    answer = 200;
+    await fail(0);
+    await steps(10_000);
+    expect(posts).toHaveLength(1);
+  });
+
+  test('an all-clear that ALERT_URL did not take is tried again', async () => {
+    await fail(3);
+    await step();
+    answer = 500;
+    await fail(0);
+    await step();
+    answer = 200;
+    await steps(10_000);
+    expect(posts.map(({ text, status }) => [text.slice(-9), status])).toContainEqual(['all clear', 200]);
+  });
+
+  test('failure_run is told at 3, at 10 and at 13 of 15, and not at every number between', async () => {
+    for (let run = 1; run <= 14; run++) {
+      await fail(run);
+      await step();
+    }
+    expect(texts().map((text) => Number(/\d+/.exec(text)?.[0]))).toEqual([3, 10, 13]);
+  });
+
+  test('a restart of keep neither repeats what was told nor forgets the all-clear', async () => {
+    await fail(3);
+    await step();
+    step = begin();
+    await steps(10_000);
+    expect(posts, 'told once').toHaveLength(1);
+    await fail(0);
+    await steps(10_000);
+    expect(texts().slice(1)).toEqual(['failure_run: all clear']);
+  });
+
+  test('what happened keeps its alarm up for ten minutes, then it is over', async () => {
+    await step();
+    await file.store.note({ 'refused.body_limit': 1 } as Counts);
+    await steps(9 * 60_000, 60_000);
+    expect(await raised()).toEqual(['body_limit']);
+    await steps(3 * 60_000, 60_000);
+    expect(await raised()).toEqual([]);
+    expect(texts()).toEqual([expect.stringMatching(/^body_limit: /), 'body_limit: all clear']);
+  });
+
+  test('neither a body nor a secret is in what is told', async () => {
+    await fail(3);
+    await file.store.note({}, { replay: JSON.stringify({ state: 'stopped', lastAt: null, reason: 'ReplayEvents: 401 UNAUTHENTICATED' }) });
+    await step();
+    expect(texts().join('\n')).not.toMatch(/whsec_|Bearer|svc_/);
+  });
+});

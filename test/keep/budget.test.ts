@@ -1,0 +1,60 @@
+// The call budget: never more calls in any minute than configured, and none lost to rounding.
+import { expect, test } from 'vitest';
+import { createBudget } from '../../src/keep/budget.ts';
+import { createClock } from './rig.ts';
+
+const MINUTE = 60_000;
+
+/** When calls were made by somebody who calls whenever the budget lets them. */
+function spend(callsPerMinute: number, ms: number): number[] {
+  const clock = createClock();
+  const budget = createBudget(callsPerMinute, clock);
+  const times: number[] = [];
+  for (const end = clock.time + ms; clock.time < end; ) {
+    const wait = budget.take();
+    if (wait === 0) times.push(clock.time);
+    clock.time += wait;
+  }
+  return times;
+}
+
+test.each([1, 2, 20, 120])('with %i calls a minute, no 60 seconds hold more', (callsPerMinute) => {
+  const times = spend(callsPerMinute, 10 * MINUTE);
+  const most = Math.max(...times.map((from) => times.filter((at) => at >= from && at < from + MINUTE).length));
+  expect(most).toBeLessThanOrEqual(callsPerMinute);
+});
+
+test.each([1, 2, 20, 120])('with %i calls a minute, ten minutes of need get ten minutes of calls', (callsPerMinute) => {
+  expect(spend(callsPerMinute, 10 * MINUTE).length).toBeGreaterThanOrEqual(10 * callsPerMinute - 1);
+});
+
+test('what is said to wait is long enough, and a whole number', () => {
+  const clock = createClock();
+  const budget = createBudget(7, clock);
+  for (let i = 0; i < 7; i++) budget.take();
+  const wait = budget.take();
+  expect(wait).toBeGreaterThan(0);
+  expect(Number.isInteger(wait)).toBe(true);
+  clock.time += wait;
+  expect(budget.take()).toBe(0);
+});
+
+test('an hour without calls saves up no more than a minute', () => {
+  const clock = createClock();
+  const budget = createBudget(5, clock);
+  clock.time += 60 * MINUTE;
+  const calls = Array.from({ length: 10 }, () => budget.take()).filter((wait) => wait === 0);
+  expect(calls).toHaveLength(5);
+});
+
+test('F16: a clock that jumps back an hour neither pays out nor stops for an hour', () => {
+  const clock = createClock();
+  const budget = createBudget(1, clock);
+  expect(budget.take()).toBe(0);
+  clock.time -= 60 * MINUTE;
+  const wait = budget.take();
+  expect(wait).toBeGreaterThan(0);
+  expect(wait).toBeLessThanOrEqual(MINUTE);
+  clock.time += wait;
+  expect(budget.take()).toBe(0);
+});

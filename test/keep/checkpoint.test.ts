@@ -1,0 +1,66 @@
+// The log of the store stays bounded while deliveries go on, and comes back into bounds after a long reader.
+import { statSync } from 'node:fs';
+import Database from 'better-sqlite3';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createCheckpointer } from '../../src/keep/checkpoint.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { Store } from '../../src/store/store.ts';
+import { readDelivery } from '../../src/wire/event.ts';
+import { fields } from './replay-server.ts';
+import { createStoreFile, START, type StoreFile } from './rig.ts';
+
+const MB = 1024 * 1024;
+
+let file: StoreFile;
+/** As `keep` opens it: a connection of its own. */
+let keeper: Store;
+beforeEach(() => {
+  file = createStoreFile();
+  keeper = openSqlite(file.path);
+});
+afterEach(() => {
+  keeper.close();
+  file.remove();
+});
+
+const logSize = (): number => statSync(`${file.path}-wal`).size;
+
+let cursor = 0;
+async function acceptOneMegabyte(): Promise<void> {
+  cursor++;
+  const data = { MessageReceived: fields(cursor, { body: 'x'.repeat(MB) }) };
+  const body = { id: `e${cursor}`, type: 'MessageReceived', cursor: String(cursor), session_id: null, data };
+  await file.store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: START });
+}
+
+test('while 100 MB come in, the log stays under 64 MB, and nothing is lost', async () => {
+  const checkpointer = createCheckpointer(keeper);
+  const before = cursor;
+  for (let i = 0; i < 100; i++) {
+    await acceptOneMegabyte();
+    if (i % 4 === 3) expect(await checkpointer.step()).toBe(250);
+    expect(logSize()).toBeLessThan(64 * MB);
+  }
+  expect(file.query<{ n: number }>('select count(*) as n from events')[0]?.n).toBe(cursor - before);
+  expect(file.query<{ integrity_check: string }>('pragma integrity_check')).toEqual([{ integrity_check: 'ok' }]);
+});
+
+test('F8: a reader that stays open lets the log grow, stops nobody, and once it is gone the log grows no further', async () => {
+  const checkpointer = createCheckpointer(keeper);
+  const reader = new Database(file.path, { readonly: true });
+  reader.exec('begin');
+  reader.prepare('select count(*) from events').get();
+  for (let i = 0; i < 40; i++) {
+    await acceptOneMegabyte();
+    if (i % 10 === 9) await checkpointer.step();
+  }
+  const grown = logSize();
+  expect(grown).toBeGreaterThan(40 * MB);
+  reader.exec('commit');
+  reader.close();
+  for (let i = 0; i < 40; i++) {
+    if (i % 4 === 0) await checkpointer.step();
+    await acceptOneMegabyte();
+  }
+  expect(logSize()).toBe(grown);
+});

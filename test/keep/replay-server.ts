@@ -1,0 +1,180 @@
+// The service's ReplayEvents over real HTTP, written from the contract alone (2.13, 4.1, 4.2, 6.1, 7), with lies that a
+// test may order. It keeps what it was asked and what it showed, so that a test can hold the kit to it.
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export const API_KEY = 'svc_test_key_of_the_replay_server';
+
+export interface Item {
+  cursor: string;
+  json_payload: string;
+}
+
+export interface Request {
+  operation: string;
+  headers: IncomingHttpHeaders;
+  body: unknown;
+  /** `after_cursor` as it was sent; undefined where it was left out. */
+  after: string | undefined;
+  limit: number | undefined;
+  /** By the clock of the test. */
+  at: number;
+}
+
+export interface Answer {
+  status?: number;
+  headers?: Record<string, string>;
+  /** An object is sent as JSON. */
+  body: string | Buffer | object;
+}
+
+/** What to answer instead of the truth; it may bend the truth that it is handed. `destroy` cuts the connection. */
+export type Lie = Answer | 'destroy' | ((request: Request, truth: Answer) => Answer);
+
+export interface ReplayServer {
+  /** As API_BASE_URL: ends in /v1. */
+  url: string;
+  requests: Request[];
+  /** Every item with a cursor that was in an answer with status 200. */
+  shown: Map<string, Item>;
+  publish(...items: Item[]): void;
+  /** What lies at or below this cursor is forgotten, and so is every cursor below it. */
+  forget(cursor: string): void;
+  /** The next answers, in this order. */
+  lie(...lies: Lie[]): void;
+  /** Every answer, until it is called without one. */
+  lieAlways(lie?: Lie): void;
+  close(): Promise<void>;
+}
+
+export function item(cursor: number | bigint | string, type = 'MessageReceived', more: object = {}): Item {
+  return { cursor: String(cursor), json_payload: JSON.stringify({ [type]: fields(cursor, more) }) };
+}
+
+/** The fields of one event, as webhook and replay both tell them. */
+export function fields(cursor: number | bigint | string, more: object = {}): object {
+  return {
+    session_id: '5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11',
+    from: '5511999990000@example',
+    body: `message ${cursor}`,
+    message_id: `m${cursor}`,
+    is_group: false,
+    timestamp_unix_ms: Date.UTC(2026, 0, 1),
+    message_type: 'text',
+    push_name: 'Ana',
+    ...more,
+  };
+}
+
+/** Contract 7.1. */
+export function failure(status: number, code: string, reason?: string): Answer {
+  const error = { code, message: 'texto que pode mudar', requestId: `req-${status}`, ...(reason ? { reason } : {}) };
+  return { status, headers: { 'x-request-id': `req-${status}` }, body: { error } };
+}
+
+export async function startReplayServer(now: () => number): Promise<ReplayServer> {
+  const history: Item[] = [];
+  const known = new Set<string>();
+  let horizon = -1n;
+  const lies: Lie[] = [];
+  let always: Lie | undefined;
+  const requests: Request[] = [];
+  const shown = new Map<string, Item>();
+
+  function truth({ operation, headers, body, after, limit = 1_000 }: Request): Answer {
+    if (headers.authorization !== `Bearer ${API_KEY}`) return failure(401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED');
+    if (operation !== 'ReplayEvents') return failure(404, 'NOT_FOUND', 'RPC_METHOD_NOT_FOUND');
+    if (typeof body !== 'object' || body === null) return failure(400, 'VALIDATION_FAILED', 'JSON_INVALID');
+    if (!Number.isInteger(limit) || limit < 1 || limit > 1_000) return failure(400, 'VALIDATION_FAILED');
+    if (after !== undefined && !known.has(after)) return failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID');
+    const from = after === undefined ? horizon : BigInt(after);
+    if (from < horizon) return page([], { reset_required: true });
+    const rest = history.filter(({ cursor }) => BigInt(cursor) > from);
+    if (rest.length === 0) return page([], { next_cursor: after ?? '' });
+    return page(rest.slice(0, limit), { has_more: rest.length > limit });
+  }
+
+  function reply(request: Request): Answer | 'destroy' {
+    const lie = lies.shift() ?? always;
+    if (lie === undefined) return truth(request);
+    return typeof lie === 'function' ? lie(request, truth(request)) : lie;
+  }
+
+  const server = createServer((req, res) => {
+    const chunks: Buffer[] = [];
+    req.on('data', (chunk: Buffer) => chunks.push(chunk));
+    req.on('end', () => {
+      const body = parse(Buffer.concat(chunks).toString());
+      const { after_cursor: after, limit } = inner(body);
+      const operation = (req.url ?? '').replace('/v1/rpc/', '');
+      const request = { operation, headers: req.headers, body, after, limit, at: now() };
+      requests.push(request);
+      const answer = reply(request);
+      if (answer === 'destroy') return void req.socket.destroy();
+      for (const one of itemsOf(answer)) shown.set(one.cursor, one);
+      send(res, answer);
+    });
+  });
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  const { port } = server.address() as AddressInfo;
+
+  return {
+    url: `http://127.0.0.1:${port}/v1`,
+    requests,
+    shown,
+    publish(...items) {
+      for (const one of items) {
+        known.add(one.cursor);
+        history.push(one);
+      }
+      history.sort((a, b) => (BigInt(a.cursor) < BigInt(b.cursor) ? -1 : 1));
+    },
+    forget(cursor) {
+      horizon = BigInt(cursor);
+    },
+    lie: (...more) => void lies.push(...more),
+    lieAlways(lie) {
+      always = lie;
+    },
+    close: () =>
+      new Promise((done) => {
+        server.close(() => done());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+/** A page as the contract has it; `next_cursor` is the last item's, unless told otherwise. */
+export function page(events: unknown[], more: object = {}): Answer {
+  const last = (events.at(-1) as Partial<Item> | null | undefined)?.cursor;
+  return { body: { events, next_cursor: last ?? '', has_more: false, reset_required: false, ...more } };
+}
+
+function inner(body: unknown): { after_cursor?: string; limit?: number } {
+  return (body as { request?: { after_cursor?: string; limit?: number } } | undefined)?.request ?? {};
+}
+
+function itemsOf({ status = 200, body }: Answer): Item[] {
+  const parsed = typeof body === 'string' || Buffer.isBuffer(body) ? parse(body.toString()) : body;
+  const events = (parsed as { events?: unknown } | undefined)?.events;
+  return status === 200 && Array.isArray(events) ? events.filter(isPlaced) : [];
+}
+
+function isPlaced(value: unknown): value is Item {
+  const cursor = (value as { cursor?: unknown } | null)?.cursor;
+  return typeof cursor === 'string' && /^\d+$/.test(cursor);
+}
+
+function send(res: ServerResponse, { status = 200, headers = {}, body }: Answer): void {
+  const plain = typeof body === 'string' || Buffer.isBuffer(body);
+  res.writeHead(status, { 'content-type': plain ? 'text/html' : 'application/json', ...headers });
+  res.end(plain ? body : JSON.stringify(body));
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

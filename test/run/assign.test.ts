@@ -1,0 +1,170 @@
+// Which tasks an event becomes: for whom, in which lane, held until when. By tables.
+import { expect, test } from 'vitest';
+import { isHistory, releaseAt, tasksOf, toKitEvent, wants, type AssignOptions } from '../../src/run/assign.ts';
+import type { Loaded } from '../../src/run/load.ts';
+import type { StoredEvent, Unassigned } from '../../src/store/store.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { handlerOf, storedEvent, T0 } from './fixture.ts';
+
+const NOW = T0 + 5_000;
+
+function from(fields: Partial<Unassigned> = {}): Unassigned {
+  return { from: 0, watermark: null, born: T0, history: null, events: [], ...fields };
+}
+
+function assign(event: StoredEvent, handlers: Partial<Loaded>[], options: Partial<AssignOptions> = {}, found = from()) {
+  const loaded = new Map(handlers.map((handler, i) => [i + 1, handlerOf(handler)]));
+  return tasksOf(event, found, {
+    handlers: loaded,
+    windowMs: 250,
+    fetchesHistory: false,
+    now: NOW,
+    onLaneFault: () => {},
+    ...options,
+  });
+}
+
+function laneOf(event: StoredEvent, lane: Loaded['lane'], faults: unknown[] = []): string | null | undefined {
+  return assign(event, [{ lane }], { onLaneFault: (_, error) => void faults.push(error) })[0]?.lane;
+}
+
+const message = (data: Record<string, unknown>, fields: Partial<StoredEvent> = {}): StoredEvent =>
+  storedEvent({
+    type: 'MessageReceived',
+    body: Buffer.from(JSON.stringify({ type: 'MessageReceived', data: { MessageReceived: data } })),
+    ...fields,
+  });
+
+test.each<[string, Cursor | null, Loaded['order'], string | null, number]>([
+  ['arrival: at once', '10' as Cursor, 'arrival', null, NOW],
+  ['window: so long after receipt', '10' as Cursor, 'window', null, T0 + 250],
+  ['window, below the watermark: at once', '10' as Cursor, 'window', '11', NOW],
+  ['window, at the watermark: at once', '10' as Cursor, 'window', '10', NOW],
+  ['window, above the watermark', '10' as Cursor, 'window', '9', T0 + 250],
+  ['window, above the watermark as integers', '100' as Cursor, 'window', '99', T0 + 250],
+  ['window, below the watermark as integers', '99' as Cursor, 'window', '100', NOW],
+  ['without a cursor there is nothing to wait for', null, 'window', null, NOW],
+])('released by %s', (_, cursor, order, watermark, expected) => {
+  expect(releaseAt({ cursor, receivedAt: T0 }, { order }, watermark as Cursor | null, 250, NOW)).toBe(expected);
+});
+
+test.each<[Loaded['on'], string, boolean]>([
+  ['*', 'MessageReceived', true],
+  ['*', 'NeverHeardOf', true],
+  ['*', 'kit.gap', false],
+  [new Set(['kit.gap']), 'kit.gap', true],
+  [new Set(['MessageReceived', 'MessageSent']), 'MessageSent', true],
+  [new Set(['MessageReceived']), 'messagereceived', false],
+  [new Set(['constructor']), 'toString', false],
+])('a handler on %o and an event of type %s: %o', (on, type, expected) => {
+  expect(wants(handlerOf({ on }), type)).toBe(expected);
+});
+
+test('an event becomes one task for each handler that wants it', () => {
+  const tasks = assign(storedEvent({ seq: 7 }), [
+    { on: '*' },
+    { on: new Set(['Other']) },
+    { on: new Set(['Thing']), order: 'arrival' },
+  ]);
+  expect(tasks).toEqual([
+    { event: 7, handler: 1, lane: 'a', cursor: '1', releaseAt: T0 + 250 },
+    { event: 7, handler: 3, lane: 'a', cursor: '1', releaseAt: NOW },
+  ]);
+});
+
+test('the lane is the conversation where the type knows one, else the session', () => {
+  expect(laneOf(message({ from: 'x' }), 'conversation')).toBe('a/x');
+  expect(laneOf(message({ from: 'x' }, { sessionId: null }), 'conversation')).toBe('/x');
+  expect(laneOf(message({ from: 5 }), 'conversation')).toBe('a');
+  expect(laneOf(storedEvent(), 'conversation')).toBe('a');
+  expect(laneOf(message({ from: 'x' }), 'session')).toBe('a');
+  expect(laneOf(storedEvent({ sessionId: null }), 'session')).toBe('');
+  expect(laneOf(message({ from: 'x' }), 'none')).toBeNull();
+});
+
+test('a lane function names the lane, of an event that it cannot change', () => {
+  expect(laneOf(message({ from: 'x' }), (event) => `mine/${String(event.data['from'])}`)).toBe('mine/x');
+  expect(laneOf(storedEvent(), () => 'x'.repeat(10_000))).toHaveLength(500);
+  expect(laneOf(message({ from: 'x' }), (event) => ((event.data as { from: string }).from = 'changed'))).toBe('a');
+});
+
+test.each<[string, Loaded['lane']]>([
+  [
+    'throws',
+    () => {
+      throw new Error('no');
+    },
+  ],
+  [
+    'throws what is no error',
+    () => {
+      throw null;
+    },
+  ], // oxlint-disable-line
+  ['returns nothing', (() => undefined) as unknown as () => string],
+  ['returns a promise', (async () => 'x') as unknown as () => string],
+  ['returns an object that is no text', (() => ({ toString: () => 'x' })) as unknown as () => string],
+])('a lane function that %s falls back to the session, and is reported', (_, lane) => {
+  const faults: unknown[] = [];
+  expect(laneOf(message({ from: 'x' }), lane, faults)).toBe('a');
+  expect(faults).toHaveLength(1);
+});
+
+test.each<[string, Partial<StoredEvent>, Partial<Unassigned>, boolean]>([
+  ['a webhook is never history', { origin: 'webhook', createdAt: T0 - 1 }, {}, false],
+  ['a kit event is never history', { origin: 'kit', createdAt: T0 - 1, cursor: null }, {}, false],
+  ['replayed, older than the store', { origin: 'replay', createdAt: T0 - 1 }, {}, true],
+  ['streamed, older than the store', { origin: 'stream', createdAt: T0 - 1 }, {}, true],
+  ['replayed, as old as the store', { origin: 'replay', createdAt: T0 }, {}, false],
+  ['of unknown age, before replay has caught up', { origin: 'replay', createdAt: null }, {}, true],
+  [
+    'of unknown age, at the end of history',
+    { origin: 'replay', createdAt: null, cursor: '10' as Cursor },
+    { history: '10' as Cursor },
+    true,
+  ],
+  [
+    'of unknown age, behind the end of history',
+    { origin: 'replay', createdAt: null, cursor: '10' as Cursor },
+    { history: '9' as Cursor },
+    false,
+  ],
+  [
+    'old, but behind the end of history',
+    { origin: 'replay', createdAt: T0 - 1, cursor: '100' as Cursor },
+    { history: '99' as Cursor },
+    false,
+  ],
+])('history: %s', (_, event, found, expected) => {
+  expect(isHistory(storedEvent(event), from(found))).toBe(expected);
+});
+
+test('history makes tasks only for handlers that ask for it, and only where it is fetched on purpose', () => {
+  const old = storedEvent({ origin: 'replay', createdAt: T0 - 1, body: Buffer.from('{"Thing":{}}') });
+  const both = [{ history: false }, { history: true }];
+  expect(assign(old, both, { fetchesHistory: true }).map(({ handler }) => handler)).toEqual([2]);
+  expect(assign(old, both, { fetchesHistory: false }).map(({ handler }) => handler)).toEqual([1, 2]);
+});
+
+test('handlers see plain JSON, frozen all the way down, the same object for all', () => {
+  const stored = message({ from: 'x', list: [{ deep: 1 }] }, { createdAt: null });
+  const event = toKitEvent(stored);
+  expect(event).toEqual({
+    key: 'c:1',
+    id: 'id-1',
+    type: 'MessageReceived',
+    cursor: '1',
+    sessionId: 'a',
+    createdAt: null,
+    receivedAt: new Date(T0).toISOString(),
+    origin: 'webhook',
+    data: { from: 'x', list: [{ deep: 1 }] },
+  });
+  const list = event.data['list'] as { deep: number }[];
+  expect([event, event.data, list, list[0]].every((part) => Object.isFrozen(part))).toBe(true);
+  expect(toKitEvent(stored)).toBe(event);
+});
+
+test('an event whose body was purged says so', () => {
+  expect(() => toKitEvent(storedEvent({ body: null }))).toThrow(/purged after PAYLOAD_RETENTION_DAYS/);
+});

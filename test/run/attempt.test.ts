@@ -1,0 +1,476 @@
+// One attempt: what a handler may do, and what is settled then. The store is real; only the clock is set.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { describe, expect, test } from 'vitest';
+import type { Context, KitEvent } from '../../src/kit.ts';
+import { mismatchOf, staleness, startAttempt, type Attempt } from '../../src/run/attempt.ts';
+import type { Loaded } from '../../src/run/load.ts';
+import { Dead, RetryAfter, Skip } from '../../src/run/verdicts.ts';
+import { noService } from '../../src/service/service.ts';
+import type { Claim, Settlement, Store } from '../../src/store/store.ts';
+import {
+  claimOf,
+  createClock,
+  createLines,
+  createStore,
+  delivery,
+  handlerOf,
+  storedEvent,
+  T0,
+  type Sent,
+} from './fixture.ts';
+
+const DAY_MS = 86_400_000;
+
+function claimed(fields: Partial<Claim> = {}): Claim {
+  return {
+    task: 4_097,
+    handler: 1,
+    event: storedEvent(),
+    lane: 1,
+    alone: false,
+    attempt: 1,
+    boot: 1,
+    late: false,
+    startedAt: T0,
+    deferredMs: 0,
+    error: null,
+    ...fields,
+  };
+}
+
+function start(
+  handler: Partial<Loaded>,
+  claim = claimed(),
+  store: Pick<Store, 'complete'> = never,
+  clock = createClock(),
+): Attempt {
+  const { log } = createLines();
+  return startAttempt(claim, handlerOf(handler), {
+    store,
+    service: noService,
+    clock,
+    log,
+    blame: new AsyncLocalStorage(),
+  });
+}
+
+/** For attempts that complete nothing. */
+const never: Pick<Store, 'complete'> = { complete: () => Promise.reject(new Error('no store in this test')) };
+
+async function settle(handle: Loaded['handle'], claim = claimed(), handler: Partial<Loaded> = {}): Promise<Settlement> {
+  const settlement = await start({ ...handler, handle }, claim).settled;
+  if (!settlement) throw new Error('expected a settlement');
+  return settlement;
+}
+
+function throwing(thrown: unknown): Loaded['handle'] {
+  return () => {
+    throw thrown;
+  };
+}
+
+function spends({ spent }: Settlement): boolean {
+  return spent !== false;
+}
+
+describe('a handler that', () => {
+  test.each<[string, Loaded['handle']]>([
+    ['returns', () => {}],
+    ['resolves', async () => {}],
+    ['returns something', (() => 5) as unknown as Loaded['handle']],
+    ['returns a thenable', (() => ({ then: (resolve: () => void) => resolve() })) as unknown as Loaded['handle']], // oxlint-disable-line
+  ])('%s is done', async (_, handle) => {
+    expect(await settle(handle)).toMatchObject({ state: 'done', error: null });
+  });
+
+  test('throws is tried again after the back-off, holds its lane, and has spent an attempt', async () => {
+    const settlement = await settle(throwing(new TypeError('no')), claimed(), { laneHoldMs: 7 });
+    expect(settlement).toMatchObject({ state: 'ready', error: 'TypeError: no', holdMs: 7 });
+    expect(spends(settlement)).toBe(true);
+    const { dueAt } = settlement as { dueAt: number };
+    expect(dueAt).toBeGreaterThanOrEqual(T0 + 500);
+    expect(dueAt).toBeLessThanOrEqual(T0 + 1_000);
+  });
+
+  test('throws at its last attempt is dead', async () => {
+    expect(await settle(throwing(new Error('no')), claimed({ attempt: 20 }))).toMatchObject({
+      state: 'dead',
+      error: 'Error: no',
+    });
+    expect(await settle(throwing(new Error('no')), claimed({ attempt: 19 }))).toMatchObject({ state: 'ready' });
+  });
+
+  test('has no attempt left, because its process died under the last, is dead unrun', async () => {
+    let ran = false;
+    const handle = () => void (ran = true);
+    expect(await settle(handle, claimed({ attempt: 21, error: 'the process died' }))).toMatchObject({
+      state: 'dead',
+      error: 'the process died',
+    });
+    expect(await settle(handle, claimed({ attempt: 21 }))).toMatchObject({ state: 'dead', error: 'no attempts left' });
+    expect(ran).toBe(false);
+  });
+
+  test('throws Skip or Dead has its way, whatever attempts are left', async () => {
+    expect(await settle(throwing(new Skip('not ours')))).toMatchObject({ state: 'skipped', error: 'not ours' });
+    expect(await settle(throwing(new Dead('hopeless')))).toMatchObject({ state: 'dead', error: 'hopeless' });
+    expect(await settle(throwing(new Skip('not ours')), claimed({ attempt: 20 }))).toMatchObject({ state: 'skipped' });
+  });
+
+  test('throws RetryAfter is put off without spending an attempt, even at its last', async () => {
+    const expected = { state: 'ready', error: 'busy', dueAt: T0 + 5_000, spent: false, deferredMs: 5_000 };
+    expect(await settle(throwing(new RetryAfter(5_000, 'busy')))).toMatchObject(expected);
+    expect(await settle(throwing(new RetryAfter(5_000, 'busy')), claimed({ attempt: 20 }))).toMatchObject(expected);
+  });
+
+  test('throws RetryAfter is put off for 24 h in all, and then has failed like any other', async () => {
+    const long = throwing(new RetryAfter(365 * DAY_MS, 'busy'));
+    expect(await settle(long)).toMatchObject({ dueAt: T0 + DAY_MS, deferredMs: DAY_MS, spent: false });
+    expect(await settle(long, claimed({ deferredMs: DAY_MS - 60_000 }))).toMatchObject({
+      dueAt: T0 + 60_000,
+      deferredMs: 60_000,
+    });
+    const failed = await settle(long, claimed({ deferredMs: DAY_MS }));
+    expect([failed.state, spends(failed)]).toEqual(['ready', true]);
+    expect(await settle(long, claimed({ deferredMs: DAY_MS, attempt: 20 }))).toMatchObject({ state: 'dead' });
+  });
+
+  test.each([Number.NaN, -1, '5' as unknown as number, Infinity])(
+    'throws RetryAfter(%o) gets a time that the store can hold',
+    async (ms) => {
+      const settlement = await settle(throwing(new RetryAfter(ms, 'busy')));
+      expect(settlement.state).toBe('ready');
+      const { dueAt } = settlement as { dueAt: number };
+      expect(Number.isSafeInteger(dueAt) && dueAt >= T0 && dueAt <= T0 + DAY_MS).toBe(true);
+    },
+  );
+
+  test('throws RetryAfter with a fraction of a millisecond gets a whole one', async () => {
+    const { dueAt } = (await settle(throwing(new RetryAfter(1.5, 'busy')))) as { dueAt: number };
+    expect(Number.isInteger(dueAt)).toBe(true);
+  });
+
+  const revoked = Proxy.revocable({}, {});
+  revoked.revoke();
+  const bomb = (name: string): unknown =>
+    Object.defineProperty(new Error('x'), name, {
+      get() {
+        throw new Error('bomb');
+      },
+    });
+  test.each<[string, unknown]>([
+    ['a text', 'no'],
+    ['undefined', undefined],
+    ['null', null],
+    ['a number', 5],
+    ['a symbol', Symbol('no')],
+    ['a frozen error', Object.freeze(new Error('no'))],
+    ['an object without a prototype', Object.create(null)],
+    ['an error whose message explodes', bomb('message')],
+    ['an error whose name explodes', bomb('name')],
+    ['an error whose stack explodes', bomb('stack')],
+    ['an error whose cause explodes', bomb('cause')],
+    ['an object whose toString explodes', { toString: throwing(new Error('bomb')) }],
+    ['a revoked proxy', revoked.proxy],
+    ['an error with a megabyte of message', new Error('x'.repeat(1_000_000))],
+    ['a function', () => {}],
+  ])('F21: throws %s has failed an attempt like any other, thrown or rejected', async (_, thrown) => {
+    for (const handle of [throwing(thrown), async () => throwing(thrown)({} as KitEvent, {} as Context)]) {
+      const settlement = await settle(handle);
+      expect([settlement.state, spends(settlement)]).toEqual(['ready', true]);
+      expect(typeof settlement.error).toBe('string');
+      expect(settlement.error?.length).toBeLessThan(3_000);
+    }
+  });
+
+  test('F22: never resolves has failed when its time is over, and its signal is aborted', async () => {
+    const { promise, resolve } = Promise.withResolvers<AbortSignal>();
+    const handle = (_: KitEvent, ctx: Context): Promise<void> => {
+      resolve(ctx.signal);
+      return new Promise(() => {});
+    };
+    expect(await settle(handle, claimed(), { timeoutMs: 5 })).toMatchObject({
+      state: 'ready',
+      error: 'Timeout: no result within 5 ms',
+    });
+    expect((await promise).aborted).toBe(true);
+  });
+
+  test('asks for its signal only after its time was over finds it aborted', async () => {
+    let ctx: Context | undefined;
+    await settle(
+      (_, given) => {
+        ctx = given;
+        return new Promise(() => {});
+      },
+      claimed(),
+      { timeoutMs: 5 },
+    );
+    expect(ctx?.signal.aborted).toBe(true);
+  });
+
+  test('resolves and then rejects something else has long been settled', async () => {
+    const attempt = start({ handle: async () => {} });
+    expect(await attempt.settled).toMatchObject({ state: 'done' });
+    attempt.abandon();
+    attempt.drain();
+    expect(await attempt.settled).toMatchObject({ state: 'done' });
+  });
+});
+
+describe('data that do not fit their type', () => {
+  const fitting = {
+    session_id: '6f1c2f8e-8f4e-4c3a-9a51-3d2f0a6b7c11',
+    from: 'x',
+    body: 'hello',
+    message_id: 'm',
+    is_group: false,
+    timestamp_unix_ms: T0,
+    message_type: 'text',
+    push_name: 'X',
+  };
+  const message = (data: object): KitEvent => ({ type: 'MessageReceived', data }) as unknown as KitEvent;
+
+  test.each<[string, object]>([
+    ['is_group', { ...fitting, is_group: 'yes' }],
+    ['timestamp_unix_ms', { ...fitting, timestamp_unix_ms: 1.5 }],
+    ['session_id', { ...fitting, session_id: 'not a uuid' }],
+    ['from', { ...fitting, from: undefined }],
+  ])('name the exact path: %s', (path, data) => {
+    expect(mismatchOf(message(data))).toMatch(
+      new RegExp(`^data does not fit MessageReceived in src/events.ts: ${path}: .+`),
+    );
+  });
+
+  test('are those that lack or change a field, not those that add one, nor those of a type that is not listed', () => {
+    expect(mismatchOf(message(fitting))).toBeUndefined();
+    expect(mismatchOf(message({ ...fitting, more: 1 }))).toBeUndefined();
+    expect(mismatchOf({ ...message({}), type: 'NeverHeardOf' })).toBeUndefined();
+    expect(mismatchOf({ ...message({}), type: 'constructor' })).toBeUndefined();
+  });
+
+  test('make a dead letter, and the handler is not run (I55)', async () => {
+    const store = createStore();
+    const claim = await claimOf(store, delivery({ type: 'MessageReceived', data: { ...fitting, is_group: 'yes' } }));
+    let ran = false;
+    const settlement = await settle(() => void (ran = true), claim);
+    expect(settlement).toMatchObject({ state: 'dead' });
+    expect(settlement.error).toContain('is_group');
+    expect(ran).toBe(false);
+  });
+
+  test('a body that was purged makes a dead letter that says so', async () => {
+    const settlement = await settle(() => {}, claimed({ event: storedEvent({ body: null }) }));
+    expect(settlement).toMatchObject({ state: 'dead' });
+    expect(settlement.error).toContain('purged');
+  });
+});
+
+describe('freshness', () => {
+  test.each<[string, Parameters<typeof storedEvent>[0], number | null, number, boolean]>([
+    ['no limit', { createdAt: 0 }, null, T0, false],
+    ['as old as allowed', { createdAt: T0 }, 1_000, T0 + 1_000, false],
+    ['older than allowed', { createdAt: T0 }, 1_000, T0 + 1_001, true],
+    ['from the future', { createdAt: T0 + 5_000 }, 0, T0, false],
+    ['delivered, of unknown age', { createdAt: null, origin: 'webhook' }, 1_000, T0, false],
+    ['replayed, of unknown age', { createdAt: null, origin: 'replay' }, 1_000, T0, true],
+    ['streamed, of unknown age', { createdAt: null, origin: 'stream' }, 1_000, T0, true],
+    ["the kit's own, of unknown age", { createdAt: null, origin: 'kit' }, 1_000, T0, false],
+  ])('%s', (_, event, maxAgeMs, now, stale) => {
+    expect(staleness(claimed({ event: storedEvent(event) }), { maxAgeMs }, now) !== undefined).toBe(stale);
+  });
+
+  test.each([
+    ['run', 'done'],
+    ['skip', 'skipped'],
+    ['dead', 'dead'],
+  ] as const)('what is stale, with onStale %s, is %s', async (onStale, state) => {
+    let ran = false;
+    const claim = claimed({ event: storedEvent({ createdAt: T0 - 60_000 }) });
+    const settlement = await settle(() => void (ran = true), claim, { maxAgeMs: 1_000, onStale });
+    expect(settlement.state).toBe(state);
+    expect(ran).toBe(state === 'done');
+    if (state !== 'done') expect(settlement.error).toBe('stale: 60 s old, at most 1 s wanted');
+  });
+});
+
+describe('a drain', () => {
+  const untilAborted = (_: KitEvent, { signal }: Context): Promise<void> =>
+    new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(new Error('stopped'))));
+
+  test('gives the attempt back, without a hold, of a handler that heeds its signal', async () => {
+    const attempt = start({ handle: untilAborted }, claimed({ error: 'an earlier failure' }));
+    attempt.drain();
+    expect(await attempt.settled).toMatchObject({
+      state: 'ready',
+      spent: false,
+      holdMs: null,
+      dueAt: T0,
+      error: 'an earlier failure',
+    });
+  });
+
+  test('gives the attempt back of a handler that does not, once it is abandoned', async () => {
+    const attempt = start({ handle: () => new Promise(() => {}) }, claimed({ attempt: 20 }));
+    attempt.drain();
+    attempt.abandon();
+    expect(await attempt.settled).toMatchObject({ state: 'ready', spent: false });
+  });
+
+  test('lets a handler end that still can', async () => {
+    const gate = Promise.withResolvers<void>();
+    const attempt = start({ handle: () => gate.promise });
+    attempt.drain();
+    gate.resolve();
+    expect(await attempt.settled).toMatchObject({ state: 'done' });
+  });
+});
+
+describe('ctx.complete', () => {
+  const tables = (store: Store): Promise<void> => store.setup((tx) => void tx.run('create table mine (n integer)'));
+
+  async function complete(
+    handle: Loaded['handle'],
+    handler: Partial<Loaded> = {},
+  ): Promise<{ store: Store; claim: Claim; settlement: Settlement | null }> {
+    const store = createStore();
+    await tables(store);
+    const claim = await claimOf(store);
+    const settlement = await start({ ...handler, handle }, claim, store).settled;
+    return { store, claim, settlement };
+  }
+
+  async function countOf(store: Store): Promise<unknown> {
+    let n: unknown;
+    await store.setup((tx) => void (n = tx.get('select count(*) as n from mine')?.['n']));
+    return n;
+  }
+
+  test('ends the task with its writes; there is nothing left to settle', async () => {
+    const { store, settlement } = await complete((_, ctx) =>
+      ctx.complete((tx) => void tx.run('insert into mine values (1)')),
+    );
+    expect(settlement).toBeNull();
+    expect(await countOf(store)).toBe(1);
+    expect((await store.status(T0)).tasks).toMatchObject({ done: 1, running: 0 });
+  });
+
+  test('then a throw counts as done', async () => {
+    const { store, settlement } = await complete(async (_, ctx) => {
+      await ctx.complete(() => {});
+      throw new Error('too late');
+    });
+    expect(settlement).toBeNull();
+    expect((await store.status(T0)).tasks.done).toBe(1);
+  });
+
+  test('with work that throws has failed the attempt and written nothing', async () => {
+    const { store, settlement } = await complete((_, ctx) =>
+      ctx.complete((tx) => {
+        tx.run('insert into mine values (1)');
+        throw new Error('no');
+      }),
+    );
+    expect(settlement).toMatchObject({ state: 'ready', error: 'Error: no' });
+    expect(await countOf(store)).toBe(0);
+  });
+
+  test('a second time throws, and the first one holds', async () => {
+    const { store, settlement } = await complete(async (_, ctx) => {
+      await ctx.complete(() => {});
+      await ctx.complete((tx) => void tx.run('insert into mine values (2)'));
+    });
+    expect(settlement).toBeNull();
+    expect(await countOf(store)).toBe(0);
+  });
+
+  test('after the time was over and the verdict written is fenced off (F22)', async () => {
+    const gate = Promise.withResolvers<void>();
+    const came = Promise.withResolvers<unknown>();
+    const handle = async (_: KitEvent, ctx: Context): Promise<void> => {
+      await gate.promise;
+      await ctx.complete((tx) => void tx.run('insert into mine values (1)')).then(came.resolve, came.resolve);
+    };
+    const { store, settlement } = await complete(handle, { timeoutMs: 5 });
+    if (!settlement) throw new Error('expected a timeout');
+    await store.turn({ now: T0, boot: 1, settle: [settlement], assign: null, room: 0, handlers: [] });
+    gate.resolve();
+    expect(String(await came.promise)).toContain('the claim is gone');
+    expect(await countOf(store)).toBe(0);
+    expect((await store.status(T0)).tasks).toMatchObject({ done: 0, ready: 1 });
+  });
+
+  test('of an attempt that has ended is refused, though its task was claimed again under the same number', async () => {
+    const gate = Promise.withResolvers<void>();
+    const came = Promise.withResolvers<unknown>();
+    const { store, claim, settlement } = await complete((_, ctx) => {
+      void gate.promise.then(() => ctx.complete(() => {})).then(came.resolve, came.resolve);
+      throw new RetryAfter(1, 'busy');
+    });
+    if (!settlement) throw new Error('expected to be put off');
+    const turn = { now: T0 + 1, boot: 1, assign: null, room: 1, handlers: [claim.handler] };
+    await store.turn({ ...turn, settle: [settlement] });
+    gate.resolve();
+    expect(await came.promise).toBeInstanceOf(Error);
+    expect((await store.status(T0)).tasks).toMatchObject({ done: 0, running: 1 });
+  });
+});
+
+describe('what a handler is given', () => {
+  async function given(
+    sent: Sent = {},
+    fields: Partial<Claim> = {},
+  ): Promise<{ event: KitEvent; ctx: Context; lines: Record<string, unknown>[] }> {
+    const store = createStore();
+    const claim = { ...(await claimOf(store, delivery(sent))), ...fields };
+    const { log, lines } = createLines();
+    const got = Promise.withResolvers<[KitEvent, Context]>();
+    const handle = (event: KitEvent, ctx: Context): void => {
+      ctx.log.info({ n: 1 }, 'hello');
+      got.resolve([event, ctx]);
+    };
+    const options = {
+      store,
+      service: noService,
+      clock: createClock(T0 + 500),
+      log,
+      blame: new AsyncLocalStorage<(error: unknown) => void>(),
+    };
+    await startAttempt(claim, handlerOf({ handle }), options).settled;
+    const [event, ctx] = await got.promise;
+    return { event, ctx, lines };
+  }
+
+  test('ctx says which attempt this is, how late, and what makes it the same over retries', async () => {
+    const { ctx } = await given({ cursor: 42 }, { attempt: 3, late: true });
+    const { attempt, late, unproven, lagMs, idempotencyKey, service } = ctx;
+    expect({ attempt, late, unproven, lagMs, idempotencyKey }).toEqual({
+      attempt: 3,
+      late: true,
+      unproven: false,
+      lagMs: 500,
+      idempotencyKey: 'one/c:42',
+    });
+    expect(service).toBe(noService);
+  });
+
+  test('the lag is never below nothing, and null where the age is not known', async () => {
+    expect((await given({ createdAt: T0 + 60_000 })).ctx.lagMs).toBe(0);
+    const unknown = delivery({ data: {} });
+    expect('event' in unknown).toBe(true);
+    const { ctx } = await given({}, { event: storedEvent({ createdAt: null }) });
+    expect(ctx.lagMs).toBeNull();
+  });
+
+  test('the log names handler and key in each line', async () => {
+    expect((await given()).lines).toMatchObject([{ handler: 'one', key: 'c:1', n: 1, msg: 'hello' }]);
+  });
+
+  test('F27: the event is frozen, and pollutes nothing (I30)', async () => {
+    const data = JSON.parse('{"__proto__":{"polluted":true},"list":[{}]}') as Record<string, unknown>;
+    const { event } = await given({ data });
+    expect(Object.isFrozen(event) && Object.isFrozen(event.data) && Object.isFrozen(event.data['list'])).toBe(true);
+    expect(() => ((event as { id: string | null }).id = 'x')).toThrow(TypeError);
+    expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
+  });
+});

@@ -1,0 +1,137 @@
+// What the tests of running share: a real store in a folder of its own, a clock that is set, events as the service
+// writes them, and handlers with their defaults filled in.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { onTestFinished } from 'vitest';
+import type { Logger } from '../../src/log.ts';
+import type { Loaded } from '../../src/run/load.ts';
+import { DEFAULT_RETRY } from '../../src/run/backoff.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { Claim, Store, StoredEvent } from '../../src/store/store.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { readDelivery, type Reading } from '../../src/wire/event.ts';
+
+export const T0 = Date.UTC(2026, 0, 1);
+
+/** A time that stands still until it is set. */
+export interface SetClock {
+  at: number;
+  now(): number;
+}
+
+export function createClock(at = T0): SetClock {
+  const clock = { at, now: () => clock.at };
+  return clock;
+}
+
+/** A folder that goes when the test has ended. */
+export function createFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-run-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export function createStore(path = join(createFolder(), 'events.db')): Store {
+  const store = openSqlite(path, { owner: true });
+  onTestFinished(() => store.close());
+  return store;
+}
+
+export interface Sent {
+  id?: string;
+  type?: string;
+  cursor?: number | string | null;
+  session?: string | null;
+  createdAt?: number;
+  data?: Record<string, unknown>;
+}
+
+/** A delivery's reading, by way of the bytes that the service would send. */
+export function delivery({
+  cursor = 1,
+  id = `id-${cursor}`,
+  type = 'Thing',
+  session = 'a',
+  createdAt = T0,
+  data = {},
+}: Sent = {}): Reading {
+  const envelope = {
+    id,
+    type,
+    created_at: new Date(createdAt).toISOString(),
+    cursor: cursor === null ? null : String(cursor),
+    session_id: session,
+    webhook_id: 'wh_1',
+    data: type === 'webhook.ping' ? data : { [type]: data },
+  };
+  return readDelivery(Buffer.from(JSON.stringify(envelope)));
+}
+
+export function handlerOf(fields: Partial<Loaded> = {}): Loaded {
+  return {
+    name: 'one',
+    on: '*',
+    lane: 'conversation',
+    order: 'window',
+    retry: DEFAULT_RETRY,
+    laneHoldMs: 120_000,
+    timeoutMs: 30_000,
+    maxAgeMs: null,
+    onStale: 'run',
+    history: false,
+    setup: undefined,
+    handle: () => {},
+    ...fields,
+  };
+}
+
+export function storedEvent(fields: Partial<StoredEvent> = {}): StoredEvent {
+  const body = Buffer.from(JSON.stringify({ type: 'Thing', data: { Thing: {} } }));
+  return {
+    seq: 1,
+    key: 'c:1',
+    id: 'id-1',
+    cursor: '1' as Cursor,
+    type: 'Thing',
+    sessionId: 'a',
+    createdAt: T0,
+    receivedAt: T0,
+    origin: 'webhook',
+    body,
+    ...fields,
+  };
+}
+
+/** Accepts one event, makes the one task of it and claims that. */
+export async function claimOf(store: Store, reading: Reading = delivery(), now = T0): Promise<Claim> {
+  await store.accept({ readings: [reading], now });
+  const handler = (await store.register(['one'])).get('one') ?? 0;
+  const { from, events } = await store.unassigned(1);
+  const [event] = events;
+  if (!event) throw new Error('there is no event to make a task of');
+  const tasks = [{ event: event.seq, handler, lane: event.sessionId, cursor: event.cursor, releaseAt: now }];
+  const turn = { now, boot: 1, settle: [], assign: { from, upTo: event.seq, tasks }, room: 2, handlers: [handler] };
+  const [claim] = (await store.turn(turn)).claims;
+  if (!claim) throw new Error('the task was not claimed');
+  return claim;
+}
+
+/** A log whose lines can be read. */
+export function createLines(): { log: Logger; lines: Record<string, unknown>[] } {
+  const lines: Record<string, unknown>[] = [];
+  const log = pino(
+    { level: 'debug' },
+    { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
+  );
+  return { log, lines };
+}
+
+/** Waits for a condition, for as long as a test may take and no longer. */
+export async function until(condition: () => boolean | Promise<boolean>, what = 'the condition'): Promise<void> {
+  for (const end = Date.now() + 5_000; !(await condition());) {
+    if (Date.now() > end) throw new Error(`waited in vain for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}

@@ -1,0 +1,39 @@
+// A thread that loads folders of handlers as `run` does: with Node's own loader, which the test runner replaces.
+import { parentPort } from 'node:worker_threads';
+import type { Context, KitEvent } from '../../src/kit.ts';
+import { HandlerFaults, loadHandlers } from '../../src/run/load.ts';
+import { Dead, RetryAfter, Skip } from '../../src/run/verdicts.ts';
+
+/** What of a loaded handler can be told to another thread. */
+export interface Told {
+  faults: string[];
+  handlers: { on: string | string[]; [field: string]: unknown }[];
+  /** What each threw when it was called. */
+  thrown: string[];
+}
+
+parentPort?.on('message', (folder: string) => void tell(folder).then((told) => parentPort?.postMessage(told)));
+
+async function tell(folder: string): Promise<Told> {
+  const told: Told = { faults: [], handlers: [], thrown: [] };
+  try {
+    for (const { on, lane, handle, setup, ...rest } of await loadHandlers(folder)) {
+      const shown = { lane: typeof lane === 'function' ? 'function' : lane, setup: typeof setup };
+      told.handlers.push({ ...rest, ...shown, on: on === '*' ? on : [...on] });
+      told.thrown.push(await call(handle));
+    }
+  } catch (error) {
+    told.faults = error instanceof HandlerFaults ? error.faults : [`not a fault: ${String(error)}`];
+  }
+  return told;
+}
+
+async function call(handle: (event: KitEvent, ctx: Context) => Promise<void> | void): Promise<string> {
+  try {
+    await handle({ data: {} } as KitEvent, {} as Context);
+    return 'nothing';
+  } catch (error) {
+    const known = [Dead, RetryAfter, Skip].find((kind) => error instanceof kind);
+    return known?.name ?? String(error);
+  }
+}

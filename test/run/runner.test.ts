@@ -1,0 +1,471 @@
+// The runner with a real store: order over shuffled arrivals, failures, blame and drains. Logic goes by a clock that is
+// set; only the runner's own pace is real.
+import { join } from 'node:path';
+import Database from 'better-sqlite3';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import type { Context, KitEvent } from '../../src/kit.ts';
+import type { Loaded } from '../../src/run/load.ts';
+import { startRunner, type Runner, type RunnerOptions } from '../../src/run/runner.ts';
+import { RetryAfter } from '../../src/run/verdicts.ts';
+import { noService } from '../../src/service/service.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { ShownState, Store } from '../../src/store/store.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import {
+  createClock,
+  createFolder,
+  createLines,
+  createStore,
+  delivery,
+  handlerOf,
+  T0,
+  until,
+  type Sent,
+} from './fixture.ts';
+
+interface Stage {
+  store: Store;
+  clock: ReturnType<typeof createClock>;
+  lines: Record<string, unknown>[];
+  runner: Runner;
+  accept: (...sent: Sent[]) => Promise<void>;
+  /** Sets the clock on, and tells the runner. */
+  pass: (ms: number) => void;
+  tasks: () => Promise<Record<ShownState, number>>;
+  /** Until every event was fanned out, and no task is at work or due. */
+  rest: () => Promise<void>;
+}
+
+async function stage(
+  handlers: Partial<Loaded>[],
+  options: Partial<RunnerOptions> = {},
+  store = createStore(),
+): Promise<Stage> {
+  const clock = createClock();
+  const { log, lines } = createLines();
+  const runner = await startRunner({
+    store,
+    handlers: handlers.map((handler) => handlerOf(handler)),
+    service: noService,
+    clock,
+    log,
+    boot: 1,
+    concurrency: 32,
+    windowMs: 250,
+    fetchesHistory: false,
+    ...options,
+  });
+  let drained = false;
+  const drain = runner.drain.bind(runner);
+  runner.drain = async (limitMs) => {
+    drained = true;
+    await drain(limitMs);
+  };
+  onTestFinished(async () => {
+    if (!drained) await drain(0);
+  });
+  return {
+    store,
+    clock,
+    lines,
+    runner,
+    async accept(...sent) {
+      await store.accept({ readings: sent.map(delivery), now: clock.now() });
+      runner.wake();
+    },
+    pass(ms) {
+      clock.at += ms;
+      runner.wake();
+    },
+    tasks: async () => (await store.status(clock.now())).tasks,
+    async rest() {
+      await until(async () => {
+        const { unassigned, tasks } = await store.status(clock.now());
+        if (unassigned > 0 || tasks.running > 0) return false;
+        const { tasks: waiting } = await store.tasks({ state: 'ready', limit: 1_000 }, clock.now());
+        return waiting.every(({ dueAt }) => Date.parse(dueAt) > clock.now());
+      }, 'the runner to rest');
+    },
+  };
+}
+
+function noting(fields: Partial<Loaded> = {}): { handler: Partial<Loaded>; handled: string[] } {
+  const handled: string[] = [];
+  return { handler: { handle: (event) => void handled.push(event.key), ...fields }, handled };
+}
+
+describe('order', () => {
+  test('within the window it is perfect, however the events arrived', async () => {
+    const { handler, handled } = noting();
+    const { accept, pass, tasks, rest, clock } = await stage([handler]);
+    await accept({ cursor: 5 }, { cursor: 3 });
+    clock.at += 100;
+    await accept({ cursor: 1 });
+    clock.at += 100;
+    await accept({ cursor: 4 }, { cursor: 2 });
+    await until(async () => (await tasks()).ready + (await tasks()).held === 5, 'five tasks');
+    expect(handled).toEqual([]);
+    pass(50);
+    await until(() => handled.length === 5, 'all to be handled');
+    await rest();
+    expect(handled).toEqual(['c:1', 'c:2', 'c:3', 'c:4', 'c:5']);
+  });
+
+  test("with 'arrival' nothing waits, and what comes late runs late", async () => {
+    const seen: [string, boolean][] = [];
+    const handle = (event: KitEvent, ctx: Context): void => void seen.push([event.key, ctx.late]);
+    const { accept } = await stage([{ order: 'arrival', handle }]);
+    await accept({ cursor: 5 });
+    await until(() => seen.length === 1);
+    await accept({ cursor: 3 });
+    await until(() => seen.length === 2);
+    expect(seen).toEqual([
+      ['c:5', false],
+      ['c:3', true],
+    ]);
+  });
+
+  test('what replay has gone past does not wait for the window', async () => {
+    const { handler, handled } = noting();
+    const { store, runner } = await stage([handler]);
+    const readings = [delivery({ cursor: 2 }), delivery({ cursor: 1 })];
+    await store.accept({ readings, now: T0, watermark: '2' as Cursor });
+    runner.wake();
+    await until(() => handled.length === 2);
+    expect(handled).toEqual(['c:1', 'c:2']);
+  });
+
+  test('a lane never has two handlers at work, lanes do not wait for each other, and there are never more than allowed', async () => {
+    let most = 0;
+    const atWork = new Set<string | null>();
+    const doubled: unknown[] = [];
+    const handled: string[] = [];
+    const handle = async (event: KitEvent): Promise<void> => {
+      if (atWork.has(event.sessionId)) doubled.push(event.key);
+      atWork.add(event.sessionId);
+      most = Math.max(most, atWork.size);
+      await new Promise(setImmediate);
+      atWork.delete(event.sessionId);
+      handled.push(event.key);
+    };
+    const { accept } = await stage([{ order: 'arrival', handle }], { concurrency: 4 });
+    await accept(...Array.from({ length: 120 }, (_, i) => ({ cursor: i + 1, session: `s${i % 12}` })));
+    await until(() => handled.length === 120, 'all to be handled');
+    expect(doubled).toEqual([]);
+    expect(most).toBeGreaterThan(1);
+    expect(most).toBeLessThanOrEqual(4);
+  });
+
+  test('slow handlers with a backlog do not keep those of another from a place', async () => {
+    const gates: (() => void)[] = [];
+    const slow = {
+      name: 'a-slow',
+      lane: 'none',
+      handle: () => new Promise<void>((resolve) => gates.push(resolve)),
+    } as const;
+    const quick = noting({ name: 'quick', lane: 'none', on: new Set(['Other']) });
+    const { accept } = await stage(
+      [
+        { ...slow, order: 'arrival' },
+        { ...quick.handler, order: 'arrival' },
+      ],
+      { concurrency: 4 },
+    );
+    await accept(...Array.from({ length: 20 }, (_, i) => ({ cursor: i + 1 })));
+    await until(() => gates.length === 4, 'all places to be taken');
+    await accept({ cursor: 100, type: 'Other' });
+    for (let freed = 0; freed < 10 && quick.handled.length === 0;) {
+      const gate = gates.shift();
+      if (gate) {
+        gate();
+        freed++;
+      }
+      await until(() => gates.length > 0 || quick.handled.length > 0, 'a place to be taken');
+    }
+    expect(quick.handled).toEqual(['c:100']);
+    for (const gate of gates) gate();
+  });
+
+  test('held tasks are counted until their window is over', async () => {
+    const { accept, runner, pass } = await stage([noting().handler]);
+    await accept({ cursor: 1 }, { cursor: 2 });
+    await until(() => runner.held() === 2, 'two to be held');
+    pass(250);
+    expect(runner.held()).toBe(0);
+  });
+});
+
+describe('fan-out', () => {
+  test('an event becomes a task of each handler that wants it, and none where nobody does', async () => {
+    const all = noting({ name: 'all', order: 'arrival' });
+    const some = noting({ name: 'some', order: 'arrival', on: new Set(['Other']) });
+    const { accept, rest, tasks } = await stage([all.handler, some.handler]);
+    await accept({ cursor: 1 }, { cursor: 2, type: 'Other' });
+    await until(() => all.handled.length === 2 && some.handled.length === 1);
+    await rest();
+    expect(await tasks()).toMatchObject({ done: 3 });
+  });
+
+  test('without handlers events are stored and wait for nobody', async () => {
+    const { accept, store, rest, tasks } = await stage([]);
+    await accept({ cursor: 1 });
+    await rest();
+    expect((await store.status(T0)).unassigned).toBe(0);
+    expect(await tasks()).toMatchObject({ held: 0, ready: 0, done: 0 });
+  });
+
+  test('a new handler starts at now', async () => {
+    const path = join(createFolder(), 'events.db');
+    const first = await stage([noting({ order: 'arrival' }).handler], {}, createStore(path));
+    await first.accept({ cursor: 1 });
+    await until(async () => (await first.tasks()).done === 1);
+    await first.runner.drain(0);
+    const fresh = noting({ name: 'fresh', order: 'arrival' });
+    const second = await stage([noting({ order: 'arrival' }).handler, fresh.handler], { boot: 2 }, createStore(path));
+    await second.accept({ cursor: 2 });
+    await until(() => fresh.handled.length > 0);
+    await second.rest();
+    expect(fresh.handled).toEqual(['c:2']);
+  });
+
+  test('a lane that throws costs nothing but an alarm; the session stands in', async () => {
+    let faults = 0;
+    const lane = (): string => {
+      throw new Error('no');
+    };
+    const { handler, handled } = noting({ lane, order: 'arrival' });
+    const { accept, store } = await stage([handler], { onLaneFault: () => faults++ });
+    await accept({ cursor: 1, session: 'mine' });
+    await until(() => handled.length === 1);
+    expect(faults).toBe(1);
+    expect((await store.tasks({}, T0)).tasks).toMatchObject([{ lane: 'mine' }]);
+  });
+});
+
+describe('failure', () => {
+  test('a failed attempt is followed by the next after its back-off, until it succeeds', async () => {
+    let tries = 0;
+    const handle = (): void => {
+      if (++tries < 3) throw new Error(`no ${tries}`);
+    };
+    const { accept, pass, rest, store } = await stage([{ order: 'arrival', handle }]);
+    await accept({ cursor: 1 });
+    for (const expected of [1, 2]) {
+      await until(() => tries === expected);
+      await rest();
+      pass(60_000);
+    }
+    await until(() => tries === 3);
+    await rest();
+    expect((await store.tasks({}, T0)).tasks).toMatchObject([{ state: 'done', attempts: 3 }]);
+  });
+
+  test('one poisoned event ends as a dead letter and takes no neighbour with it', async () => {
+    const handled: string[] = [];
+    const handle = (event: KitEvent): void => {
+      if (event.key === 'c:2') throw new Error('poison');
+      handled.push(event.key);
+    };
+    const { accept, pass, rest, tasks, lines } = await stage([
+      { order: 'arrival', handle, retry: { attempts: 2, firstMs: 10, maxMs: 10 } },
+    ]);
+    await accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 }, { cursor: 4, session: 'b' });
+    await until(() => handled.length === 2);
+    await until(() => lines.some(({ verdict }) => verdict === 'ready'), 'the first failure');
+    pass(1_000);
+    await until(() => handled.length === 3);
+    await rest();
+    expect(await tasks()).toMatchObject({ done: 3, dead: 1 });
+    expect(handled).toEqual(expect.arrayContaining(['c:1', 'c:3', 'c:4']));
+    expect(lines.filter(({ verdict }) => verdict === 'dead')).toMatchObject([{ key: 'c:2', level: 50 }]);
+  });
+
+  test('the log says what failed, and never what strangers wrote', async () => {
+    const secret = 'a message from +49 170 1234567';
+    const { accept, rest, lines } = await stage([
+      { order: 'arrival', handle: () => Promise.reject(new Error(secret)) },
+    ]);
+    await accept({ cursor: 1, data: { body: secret } });
+    await until(() => lines.some(({ verdict }) => verdict === 'ready'));
+    await rest();
+    expect(JSON.stringify(lines)).not.toContain('1234567');
+  });
+
+  test('a handler that asks for a fraction of a millisecond does not end the process', async () => {
+    let tries = 0;
+    const handle = (): void => {
+      if (++tries === 1) throw new RetryAfter(1.5, 'busy');
+    };
+    const rejections: unknown[] = [];
+    const note = (error: unknown): void => void rejections.push(error);
+    const others = process.listeners('unhandledRejection');
+    process.removeAllListeners('unhandledRejection').on('unhandledRejection', note);
+    onTestFinished(() => {
+      process.removeAllListeners('unhandledRejection');
+      for (const other of others) process.on('unhandledRejection', other);
+    });
+    const { accept, pass } = await stage([{ order: 'arrival', handle }]);
+    await accept({ cursor: 1 });
+    await until(() => {
+      pass(10);
+      return tries === 2 || rejections.length > 0;
+    });
+    expect(rejections).toEqual([]);
+    expect(tries).toBe(2);
+  });
+
+  test('F22: a handler that hangs frees its place when its time is over', async () => {
+    const handled: string[] = [];
+    const handle = (event: KitEvent): Promise<void> | void => {
+      if (event.key === 'c:1') return new Promise(() => {});
+      handled.push(event.key);
+    };
+    const { accept, store } = await stage([{ order: 'arrival', timeoutMs: 5, laneHoldMs: 0, handle }], {
+      concurrency: 1,
+    });
+    await accept({ cursor: 1 }, { cursor: 2 });
+    await until(() => handled.length === 1, 'the next of the lane');
+    expect((await store.event('1', T0))?.tasks).toMatchObject([
+      { state: 'ready', attempts: 1, error: 'Timeout: no result within 5 ms' },
+    ]);
+  });
+
+  test('F26: what a handler left unawaited fails the attempt in whose course it came up', async () => {
+    const blamed: boolean[] = [];
+    let runner: Runner | undefined;
+    const handle = async (event: KitEvent): Promise<void> => {
+      await new Promise(setImmediate);
+      if (event.key !== 'c:1') return;
+      blamed.push(runner?.blame(new Error('stray')) ?? false);
+      await new Promise(() => {});
+    };
+    const { accept, store, rest, runner: started } = await stage([{ order: 'arrival', lane: 'none', handle }]);
+    runner = started;
+    await accept({ cursor: 1 }, { cursor: 2 });
+    await until(() => blamed.length === 1);
+    await rest();
+    expect(blamed).toEqual([true]);
+    expect((await store.event('1', T0))?.tasks).toMatchObject([{ state: 'ready', attempts: 1, error: 'Error: stray' }]);
+    expect((await store.event('2', T0))?.tasks).toMatchObject([{ state: 'done' }]);
+  });
+
+  test('nothing is blamed on anyone outside of an attempt', async () => {
+    const { runner } = await stage([]);
+    expect(runner.blame(new Error('stray'))).toBe(false);
+  });
+
+  test('a store that is locked for a while costs nothing but the while', async () => {
+    const path = join(createFolder(), 'events.db');
+    openSqlite(path, { owner: true }).close();
+    const store = openSqlite(path, { busyMs: 1 });
+    onTestFinished(() => store.close());
+    const { handler, handled } = noting({ order: 'arrival' });
+    const { accept, runner, rest, tasks } = await stage([handler], {}, store);
+    await accept({ cursor: 1 });
+    await until(() => handled.length === 1);
+    const lock = new Database(path);
+    lock.exec('begin immediate');
+    runner.wake();
+    await new Promise(setImmediate);
+    lock.exec('commit');
+    lock.close();
+    await rest();
+    expect(await tasks()).toMatchObject({ done: 1 });
+    expect(handled).toEqual(['c:1']);
+  });
+});
+
+describe('completion', () => {
+  test("commits the handler's writes with its task", async () => {
+    const handle = (_: KitEvent, ctx: Context): Promise<void> =>
+      ctx.complete((tx) => void tx.run('insert into mine values (1)'));
+    const { accept, rest, store, tasks } = await stage([{ order: 'arrival', handle }]);
+    await store.setup((tx) => void tx.run('create table mine (n integer)'));
+    await accept({ cursor: 1 }, { cursor: 2 });
+    await until(async () => (await tasks()).done === 2);
+    await rest();
+    let rows: unknown;
+    await store.setup((tx) => void (rows = tx.all('select n from mine')));
+    expect(rows).toEqual([{ n: 1 }, { n: 1 }]);
+    expect((await store.counters())['fenced'] ?? 0).toBe(0);
+  });
+});
+
+describe('a drain', () => {
+  test('lets handlers end that can, and gives the rest back with their attempt', async () => {
+    let started = 0;
+    const handle = (event: KitEvent, ctx: Context): Promise<void> => {
+      started++;
+      if (event.key === 'c:1') return new Promise(() => {});
+      if (event.key === 'c:2') return new Promise((resolve) => ctx.signal.addEventListener('abort', () => resolve()));
+      return new Promise((_resolve, reject) =>
+        ctx.signal.addEventListener('abort', () => reject(new Error('stopped'))),
+      );
+    };
+    const { accept, runner, store, tasks } = await stage([{ order: 'arrival', lane: 'none', handle }]);
+    await accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 });
+    await until(() => started === 3);
+    await runner.drain(50);
+    expect(await tasks()).toMatchObject({ done: 1, ready: 2, running: 0 });
+    const waiting = (await store.tasks({ state: 'ready' }, T0)).tasks;
+    expect(waiting.map(({ attempts, error }) => [attempts, error])).toEqual([
+      [0, null],
+      [0, null],
+    ]);
+  });
+
+  test('gives back what was claimed and had no place yet', async () => {
+    const gate = Promise.withResolvers<void>();
+    let started = 0;
+    const handle = async (): Promise<void> => {
+      started++;
+      await gate.promise;
+    };
+    const { accept, runner, tasks } = await stage([{ order: 'arrival', lane: 'none', handle }], { concurrency: 2 });
+    await accept(...Array.from({ length: 20 }, (_, i) => ({ cursor: i + 1 })));
+    await until(() => started === 2);
+    const drained = runner.drain(1_000);
+    gate.resolve();
+    await drained;
+    expect(started).toBe(2);
+    expect(await tasks()).toMatchObject({ done: 2, ready: 18, running: 0 });
+  });
+
+  test('gives back what a turn claims that was under way', async () => {
+    const store = createStore();
+    const reached = Promise.withResolvers<void>();
+    const gate = Promise.withResolvers<void>();
+    /** A store that is further away: its answer takes a while. */
+    const distant: Store = {
+      ...store,
+      async turn(turn) {
+        const result = await store.turn(turn);
+        if (result.claims.length > 0) {
+          reached.resolve();
+          await gate.promise;
+        }
+        return result;
+      },
+    };
+    const { handler, handled } = noting({ order: 'arrival' });
+    const { accept, runner, tasks } = await stage([handler], {}, distant);
+    await accept({ cursor: 1 });
+    await reached.promise;
+    const drained = runner.drain(50);
+    gate.resolve();
+    await drained;
+    expect(handled).toEqual([]);
+    expect(await tasks()).toMatchObject({ ready: 1, running: 0 });
+  });
+
+  test('claims nothing more', async () => {
+    const { handler, handled } = noting({ order: 'arrival' });
+    const { accept, runner, store } = await stage([handler]);
+    await runner.drain(0);
+    await accept({ cursor: 1 });
+    runner.wake();
+    await new Promise(setImmediate);
+    expect(handled).toEqual([]);
+    expect((await store.status(T0)).unassigned).toBe(1);
+  });
+});

@@ -1,0 +1,48 @@
+// An address to deliver to: a real server that answers as it is told and keeps what it got.
+import { once } from 'node:events';
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
+import { onTestFinished } from 'vitest';
+
+export interface Got {
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+  /** Which request it was, from 1. */
+  number: number;
+}
+
+export interface Endpoint {
+  url: string;
+  got: Got[];
+  /** The highest number of requests that were under way at once. */
+  most: () => number;
+}
+
+export async function createEndpoint(answer: (got: Got, response: ServerResponse) => void): Promise<Endpoint> {
+  const got: Got[] = [];
+  let open = 0;
+  let most = 0;
+  const server = createServer((request, response) => {
+    most = Math.max(most, ++open);
+    response.once('close', () => open--);
+    void request.toArray().then((chunks: Buffer[]) => {
+      const one = { headers: request.headers, body: Buffer.concat(chunks), number: got.length + 1 };
+      got.push(one);
+      return answer(one, response);
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(async () => {
+    server.close();
+    server.closeAllConnections();
+    await once(server, 'close');
+  });
+  const address = server.address();
+  return { url: `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}/`, got, most: () => most };
+}
+
+/** These statuses in turn, then the last for ever. */
+export function inTurn(...statuses: number[]): (got: Got, response: ServerResponse) => void {
+  return ({ number }, response) =>
+    void response.writeHead(statuses[Math.min(number, statuses.length) - 1] ?? 204).end();
+}
