@@ -5,7 +5,6 @@
 import type {
   Claim,
   Counts,
-  NewTask,
   Settlement,
   SqlRow,
   SqlValue,
