@@ -37,7 +37,7 @@ const url = (remedy: string) =>
 const choice = <const Names extends [string, ...string[]]>(names: Names, otherwise: Names[number]) =>
   z.enum(names, `must be one of ${names.join(', ')}`).default(otherwise);
 
-const token = z.string().min(16, 'must have 16 characters or more: try openssl rand -hex 32');
+const token = z.string().trim().min(16, 'must have 16 characters or more: try openssl rand -hex 32');
 
 const secretList = z
   .string('is required: the whsec_… that the service showed when the webhook was registered')
@@ -113,7 +113,7 @@ function faultsBetween(env: Env): string[] {
     faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address may do without`);
   }
   const rows = Number(env['RETENTION_DAYS'] ?? 30);
-  if (Number(env['PAYLOAD_RETENTION_DAYS'] ?? 30) > rows) {
+  if (Number(env['PAYLOAD_RETENTION_DAYS'] ?? 0) > rows) {
     faults.push(`PAYLOAD_RETENTION_DAYS must not be above RETENTION_DAYS (${rows}): rows go with their bodies`);
   }
   const port = env['PORT'] ?? '3000';
@@ -130,8 +130,12 @@ export type Config = z.infer<typeof schema> & {
 /** The environment with `.env` behind it: what is set wins over what the file says, and empty counts as unset. */
 export function readEnv(env: Env = process.env, folder = process.cwd()): Env {
   const path = resolve(folder, '.env');
-  const all: Env = { ...(existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {}), ...env };
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined && value.trim() !== ''));
+  const file = existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
+  return { ...filled(file), ...filled(env) };
+}
+
+function filled(env: Env): Env {
+  return Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value.trim() !== ''));
 }
 
 /**
@@ -151,6 +155,8 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
   const config = parsed.data ?? schema.parse({ ...pick(values, only ?? []), WEBHOOK_SECRET: 'whsec_0000000000000000' });
   return {
     ...config,
+    // Where only RETENTION_DAYS is set, bodies go with their rows.
+    PAYLOAD_RETENTION_DAYS: Math.min(config.PAYLOAD_RETENTION_DAYS, config.RETENTION_DAYS),
     storePath: pathOf(config.DATABASE_URL.slice('sqlite:'.length)),
     handlersDir: pathOf(config.HANDLERS_DIR),
   };

@@ -25,7 +25,8 @@ export function startLoop(
   async function work(): Promise<void> {
     let delay: number;
     try {
-      delay = await step();
+      // Awaited even where it throws at once, so that `working` is set before it is cleared.
+      delay = await Promise.resolve().then(step);
     } catch (error) {
       delay = recover(error);
     }

@@ -180,7 +180,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
           room: ROOM,
           handlers: [desk.handler, second],
         });
-        expect(claims.map(({ handler }) => handler)).toEqual([desk.handler, second]);
+        expect(claims.map(({ handler }) => handler).toSorted((a, b) => a - b)).toEqual([desk.handler, second]);
       });
 
       test('a held task is not claimed before its time, and the turn says when that is', async () => {
@@ -968,29 +968,45 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   const { store } = desk;
   const EVENTS = 80;
   const HOLD_MS = 3_000;
+  /** The store's own, for a task that ended its process. */
+  const CRASH_HOLD_MS = 120_000;
   const pick = <Value>(values: readonly Value[]): Value => present(values[Math.floor(random() * values.length)]);
   const arrivals = shuffle(range(1, EVENTS), random);
   let boots = 1;
   let running: Claim[] = [];
   let suspect: Claim | undefined;
   let lost: Claim[] = [];
-  /** By task: what is known of those that have not ended. */
-  const waiting = new Map<number, { lane: number; cursor: bigint; asideAt: number }>();
+  /** By cursor: the tasks that have not ended, and from when on each may have stepped aside. */
+  const waiting = new Map<bigint, { lane: string; asideAt: number }>();
   const ends = new Map<number, number>();
-  const finished = new Map<number, bigint>();
+  const finished = new Map<string, bigint>();
 
   const atWork = (): Claim[] => (suspect ? [...running, suspect] : running);
 
-  function take(claim: Claim): void {
+  async function arrive(): Promise<void> {
+    const lane = pick(['a', 'b', 'c', 'd', null]);
+    const cursors = arrivals.splice(0, 1 + Math.floor(random() * 6));
+    await desk.arrive(lane, cursors, desk.now + pick([0, 250]));
+    if (lane !== null) for (const cursor of cursors) waiting.set(BigInt(cursor), { lane, asideAt: Infinity });
+  }
+
+  function take(claim: Claim, inTurn: boolean): void {
     expect(ends.has(claim.task)).toBe(false);
     expect(atWork().some(({ task }) => task === claim.task)).toBe(false);
-    if (claim.lane === null || claim.event.cursor === null) return;
-    const cursor = BigInt(claim.event.cursor);
-    if (!claim.alone) {
-      expect(atWork().some(({ lane, alone }) => !alone && lane === claim.lane)).toBe(false);
-      expect(claim.late).toBe(cursor < (finished.get(claim.lane) ?? -1n));
-    }
-    waiting.set(claim.task, { lane: claim.lane, cursor, asideAt: waiting.get(claim.task)?.asideAt ?? Infinity });
+    const { sessionId: lane, cursor } = claim.event;
+    if (claim.alone || lane === null) return;
+    const beside = atWork().filter((one) => !one.alone && one.event.sessionId === lane);
+    expect(beside).toEqual([]);
+    expect(claim.late).toBe(BigInt(cursor ?? 0) < (finished.get(lane) ?? -1n));
+    if (!inTurn) return;
+    const inOrder = [...waiting].filter(([, known]) => known.lane === lane && known.asideAt > desk.now);
+    const lower = inOrder.filter(([other]) => other < BigInt(cursor ?? 0));
+    expect(lower.map(([other]) => other)).toEqual([]);
+  }
+
+  function holdsUntil({ event: { cursor } }: Claim, time: number): void {
+    const known = waiting.get(BigInt(cursor ?? -1));
+    if (known) known.asideAt = Math.min(known.asideAt, time);
   }
 
   function settlementOf(claim: Claim): Settlement {
@@ -1000,21 +1016,21 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
     if (chance < 0.75 || claim.attempt > 4) return ended(claim, 'dead');
     const dueAt = desk.now + Math.floor(random() * 2 * HOLD_MS);
     if (chance < 0.8) return { claim, state: 'ready', error: null, dueAt, holdMs: null, spent: false };
-    const known = waiting.get(claim.task);
-    if (known) known.asideAt = Math.min(known.asideAt, desk.now + HOLD_MS);
+    holdsUntil(claim, desk.now + HOLD_MS);
     return failed(claim, { dueAt, holdMs: HOLD_MS });
   }
 
   function note({ claim, state }: Settlement): void {
     if (state === 'ready') return;
     ends.set(claim.task, (ends.get(claim.task) ?? 0) + 1);
-    const known = waiting.get(claim.task);
+    const cursor = BigInt(claim.event.cursor ?? -1);
+    const known = waiting.get(cursor);
     if (!known) return;
-    waiting.delete(claim.task);
+    waiting.delete(cursor);
     const top = finished.get(known.lane) ?? -1n;
     // What stepped aside runs beside its lane, and may be overtaken while it is at work.
-    if (known.cursor < top && !claim.alone) expect(claim.late).toBe(true);
-    if (known.cursor > top) finished.set(known.lane, known.cursor);
+    if (cursor < top && !claim.alone) expect(claim.late).toBe(true);
+    if (cursor > top) finished.set(known.lane, cursor);
   }
 
   async function turn(room: number): Promise<void> {
@@ -1026,7 +1042,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
     lost = [];
     for (const settlement of settle) note(settlement);
     for (const claim of claims) {
-      take(claim);
+      take(claim, true);
       running.push(claim);
     }
   }
@@ -1034,6 +1050,8 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   async function crash(): Promise<void> {
     const given = await store.giveBack(suspect ? [suspect.boot] : [], desk.now);
     expect(given).toBe(running.length);
+    const [only, ...others] = running;
+    if (only && others.length === 0) holdsUntil(only, desk.now + CRASH_HOLD_MS);
     lost = running;
     running = [];
     desk.boot = ++boots;
@@ -1042,7 +1060,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   async function runSuspect(): Promise<void> {
     if (!suspect) {
       const claim = await store.claimSuspect(desk.now, ++boots, [desk.handler]);
-      if (claim) take(claim);
+      if (claim) take(claim, false);
       suspect = claim;
       return;
     }
@@ -1050,9 +1068,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
     suspect = undefined;
     if (random() < 0.2 && claim.attempt < 4) {
       expect(await store.giveBack([desk.boot], desk.now)).toBe(1);
-      const known = waiting.get(claim.task);
-      // The store's own hold for a task that ended its process.
-      if (known) known.asideAt = Math.min(known.asideAt, desk.now + 120_000);
+      holdsUntil(claim, desk.now + CRASH_HOLD_MS);
       return;
     }
     const settlement = settlementOf(claim);
@@ -1063,12 +1079,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   for (let step = 0; ends.size < EVENTS; step++) {
     if (step > 5_000) throw new Error(`${EVENTS - ends.size} tasks have not ended`);
     const chance = random();
-    if (chance < 0.25)
-      await desk.arrive(
-        pick(['a', 'b', 'c', 'd', null]),
-        arrivals.splice(0, 1 + Math.floor(random() * 6)),
-        desk.now + pick([0, 250]),
-      );
+    if (chance < 0.25) await arrive();
     else if (chance < 0.75) await turn(1 + Math.floor(random() * 6));
     else if (chance < 0.8) await crash();
     else if (chance < 0.9) await runSuspect();

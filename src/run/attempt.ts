@@ -67,17 +67,18 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     } finally {
       clearTimeout(timer);
       context.end(new Error('the attempt has ended'));
+      context.over = true;
     }
   }
 
   function verdictOf(error: unknown): Settlement {
     const { name, message } = describe(error);
-    if (error instanceof Skip) return { claim, state: 'skipped', error: message };
-    if (error instanceof Dead) return { claim, state: 'dead', error: message };
+    if (isA(Skip, error)) return { claim, state: 'skipped', error: message };
+    if (isA(Dead, error)) return { claim, state: 'dead', error: message };
     const again = { claim, state: 'ready', holdMs: handler.laneHoldMs } as const;
     if (draining) return { ...again, holdMs: null, error: claim.error, dueAt: clock.now(), spent: false };
-    if (error instanceof RetryAfter) {
-      const deferredMs = Math.max(0, Math.min(error.ms || 0, DEFERRED_MS - claim.deferredMs));
+    if (isA(RetryAfter, error)) {
+      const deferredMs = Math.max(0, Math.min(Math.ceil(error.ms) || 0, DEFERRED_MS - claim.deferredMs));
       if (deferredMs > 0)
         return { ...again, error: message, dueAt: clock.now() + deferredMs, spent: false, deferredMs };
     }
@@ -100,6 +101,8 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
 class AttemptContext implements Context {
   readonly unproven = false;
   completed = false;
+  /** What comes after this has no attempt to belong to: the same claim may be held again by the next. */
+  over = false;
   readonly #claim: Claim;
   readonly #handler: Loaded;
   readonly #options: AttemptOptions;
@@ -146,6 +149,7 @@ class AttemptContext implements Context {
   }
 
   async complete(work: (tx: Tx) => void): Promise<void> {
+    if (this.over) throw new Error('the claim is gone: this attempt has ended');
     const held = await this.#options.store.complete(this.#claim, this.#options.clock.now(), work);
     if (!held) throw new Error('the claim is gone: this attempt has timed out, or another process was given the task');
     this.completed = true;
@@ -154,6 +158,15 @@ class AttemptContext implements Context {
   end(reason: Error): void {
     this.#ended ??= reason;
     this.#abort?.abort(reason);
+  }
+}
+
+/** What is thrown can be so odd that even asking what it is throws. */
+function isA<Kind extends Error>(kind: new (...args: never[]) => Kind, thrown: unknown): thrown is Kind {
+  try {
+    return thrown instanceof kind;
+  } catch {
+    return false;
   }
 }
 

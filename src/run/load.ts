@@ -30,7 +30,7 @@ const LOAD_MS = 10_000;
 const DAY_MS = 86_400_000;
 
 const ms = z
-  .number()
+  .int()
   .min(0)
   .max(365 * DAY_MS);
 const fn = z.custom<(...args: never[]) => unknown>((value) => typeof value === 'function', 'must be a function');

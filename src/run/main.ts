@@ -30,7 +30,10 @@ async function start({ boot }: Orders): Promise<void> {
   const store = openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: 1_000 });
   try {
     await store.setup((tx) => {
-      for (const handler of handlers) handler.setup?.(tx);
+      for (const { name, setup } of handlers) {
+        const made: unknown = setup?.(tx);
+        if (made instanceof Promise) throw new Error(`setup of ${name} must not be async`);
+      }
     });
   } catch (error) {
     await giveUp([`setup of a handler failed: ${String(error)}`]);

@@ -154,6 +154,13 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     log[level]({ key, type, handler: handler.name, attempt: claim.attempt, verdict, ms }, WORDING[verdict]);
   }
 
+  function giveQueueBack(): void {
+    for (const claim of queue) {
+      settled.push({ claim, state: 'ready', error: claim.error, dueAt: clock.now(), holdMs: null, spent: false });
+    }
+    queue = [];
+  }
+
   const loop: Loop = startLoop(step, (error) => {
     if (!(error instanceof StoreError)) throw error;
     if (error.code !== 'busy') log.error({ code: error.code }, 'the store cannot be written; tried again');
@@ -164,15 +171,15 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     wake: () => loop.wake(),
     async drain(limitMs) {
       draining = true;
-      for (const claim of queue)
-        settled.push({ claim, state: 'ready', error: claim.error, dueAt: clock.now(), holdMs: null, spent: false });
-      queue = [];
+      giveQueueBack();
       for (const attempt of active.values()) attempt.drain();
       const end = Promise.all([...active.values()].map((attempt) => attempt.settled));
       await Promise.race([end, sleep(limitMs, undefined, { ref: false })]);
       for (const attempt of active.values()) attempt.abandon();
       await Promise.all([...active.values()].map((attempt) => attempt.settled));
       await loop.stop();
+      // A turn that was under way may have claimed more.
+      giveQueueBack();
       for (let tries = 0; tries < 20 && settled.length > 0; tries++) await step().catch(expectBusy);
     },
     blame(error) {

@@ -31,7 +31,6 @@ class Refusal extends Error {
 const CALLS_PER_MINUTE = 120;
 const MINUTE_MS = 60_000;
 const BODY_LIMIT = 12 * 1024 * 1024;
-const DEADLINE_MS = 30_000;
 const EVENTS_PER_CALL = 1_000;
 
 const jsonObject = z.record(z.string(), z.unknown());
@@ -40,7 +39,7 @@ const envelope = z.strictObject({
   billing: jsonObject.optional(),
   deadlineMs: z.unknown().optional(),
 });
-const deadline = z.int().min(1).max(DEADLINE_MS).optional();
+const deadline = z.int().min(1).max(30_000).optional();
 const replayRequest = z.strictObject({
   after_cursor: z.string().optional(),
   limit: z.int().min(1).max(EVENTS_PER_CALL).optional(),

@@ -54,8 +54,8 @@ export interface Sender {
   close(): void;
 }
 
-/** Contract 3.3: before attempt 1, 2, and so on. */
-const WAITS_MS = [0, 30_000, 120_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000];
+/** Contract 3.3: the wait before attempt 1, 2, and so on. */
+export const WAITS_MS = [0, 30_000, 120_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000];
 /** Contract 3.2. Counted by attempt: the harder reading of "consecutive delivery failures". */
 const FAILURES_ALLOWED = 15;
 const WORST_FIRST = ['disabled', 'abandoned', 'refused', 'delivered'] as const;

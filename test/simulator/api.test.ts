@@ -1,4 +1,4 @@
-import { onTestFinished, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { createServiceApi } from '../../src/simulator/api.ts';
 import { createHistory } from '../../src/simulator/history.ts';
 import { replayItem, replayPage } from '../../src/wire/replay.ts';

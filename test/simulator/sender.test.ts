@@ -1,8 +1,8 @@
 import { createHmac } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import { onTestFinished, expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { createHistory } from '../../src/simulator/history.ts';
-import { createSender, type AttemptRecord, type SenderOptions } from '../../src/simulator/sender.ts';
+import { createSender, WAITS_MS, type AttemptRecord, type SenderOptions } from '../../src/simulator/sender.ts';
 import { createEndpoint, inTurn, type Got } from './endpoint.ts';
 
 const SECRET = 'whsec_of_the_tests';
@@ -20,7 +20,7 @@ async function setUp(
     url: endpoint.url,
     secrets: [SECRET],
     seed: 1,
-    // No waits: the schedule has a test of its own.
+    // No waits.
     speed: Infinity,
     webhookId: 'wh_1',
     clock,
@@ -80,6 +80,20 @@ test('3.3: a delivery is tried 8 times, then abandoned; each attempt is signed a
   expect(attempts.map(({ attempt, answer }) => [attempt, answer])).toEqual(got.map((_, i) => [i + 1, 500]));
 });
 
+test('3.3: the waits are none, 30 s, 2, 10 and 30 min, 1, 2 and 4 h', () => {
+  expect(WAITS_MS.map((ms) => ms / 60_000)).toEqual([0, 0.5, 2, 10, 30, 60, 120, 240]);
+});
+
+test('3.3: while a delivery waits for its next attempt, others go on', async () => {
+  const { got, sender, make } = await setUp(inTurn(500, 204), { speed: 60 });
+  const [a, b] = make(2);
+  if (!a || !b) throw new Error('two events are needed');
+  const first = sender.deliver(a);
+  await vi.waitFor(() => expect(got).toHaveLength(1));
+  await Promise.all([first, sender.deliver(b)]);
+  expect(got.map(idOf)).toEqual([a.id, b.id, a.id]);
+});
+
 test('3.3: a delivery that is accepted at last is tried no more', async () => {
   const { sender, history } = await setUp(inTurn(503, 401, 200));
   expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: [503, 401, 200] });
@@ -98,7 +112,7 @@ test('6.3: an answer that does not come in time is a failure', async () => {
     ({ number }, response) => {
       if (number > 1) response.writeHead(204).end();
     },
-    { timeoutMs: 300 },
+    { timeoutMs: 500 },
   );
   expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: ['timeout', 204] });
 });

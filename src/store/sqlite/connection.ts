@@ -1,6 +1,6 @@
 // Opens the SQLite file the one way that keeps the promises: WAL, every commit synced, short waits for locks.
 // Migrates it, once, by its owner. Refuses network file systems, foreign files and files of a newer kit.
-import { existsSync, mkdirSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
@@ -9,6 +9,10 @@ export type Connection = Database.Database;
 
 /** A lock held elsewhere blocks the loop for this long at the most; callers try again, awaited. */
 const BUSY_MS = 30;
+
+const MIGRATIONS = new URL('migrations/', import.meta.url);
+/** SQLite's application_id of a store, as the first migration sets it. */
+const APPLICATION = 1_802_072_179;
 
 /** statfs types of file systems on which SQLite's locks or syncs cannot be relied on. */
 const NETWORK = new Map([
@@ -26,8 +30,9 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
   if (!create && !existsSync(path)) {
     throw new StoreError('missing', `there is no store at ${path}: start the receiver once, or set DATABASE_URL`);
   }
-  const db = guarded(() => {
+  return guarded(() => {
     const opened = new Database(path, { timeout: busyMs, fileMustExist: !create });
+    refuseForeign(opened, path);
     opened.pragma('journal_mode = WAL');
     // SQLite is compiled here to fall back to NORMAL whenever an existing WAL file is opened.
     setSynchronous(opened, 'FULL');
@@ -35,7 +40,14 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
     opened.pragma('cache_size = -32000');
     return opened;
   }, path);
-  return db;
+}
+
+/** Before anything is written to it. */
+function refuseForeign(db: Connection, path: string): void {
+  const tables = db.prepare<[], number>('select count(*) from sqlite_schema').pluck().get();
+  if (!tables || db.pragma('application_id', { simple: true }) === APPLICATION) return;
+  db.close();
+  throw new StoreError('missing', `${path} is not a store of this kit: set DATABASE_URL to another file`);
 }
 
 export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
@@ -45,15 +57,16 @@ export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
 }
 
 /** Applies what is missing, each in a transaction of its own; the file is copied before, unless it is new. */
-export function migrate(db: Connection, path: string, folder = new URL('migrations/', import.meta.url)): void {
-  const steps = readdirSync(folder)
-    .filter((name) => name.endsWith('.sql'))
-    .toSorted();
+export function migrate(db: Connection, path: string, folder = MIGRATIONS): void {
+  const steps = stepsIn(folder);
   const version = versionOf(db);
-  if (version > steps.length) {
-    throw new StoreError('newer', `the store at ${path} was written by a newer kit (${version}): update this clone`);
+  refuseNewer(version, steps.length, path);
+  if (version > 0 && version < steps.length) {
+    const copy = `${path}.before-${version + 1}`;
+    // One that is there is of a migration that failed and left the file as it was.
+    rmSync(copy, { force: true });
+    db.prepare('vacuum into ?').run(copy);
   }
-  if (version > 0 && version < steps.length) db.prepare('vacuum into ?').run(`${path}.before-${version + 1}`);
   for (const [index, name] of steps.entries()) {
     if (index < version) continue;
     db.transaction(() => {
@@ -61,6 +74,26 @@ export function migrate(db: Connection, path: string, folder = new URL('migratio
       db.pragma(`user_version = ${index + 1}`);
     }).immediate();
   }
+}
+
+/** For everyone but the owner, who migrates. */
+export function requireVersion(db: Connection, path: string): void {
+  const version = versionOf(db);
+  const newest = stepsIn(MIGRATIONS).length;
+  refuseNewer(version, newest, path);
+  if (version < newest)
+    throw new StoreError('missing', `the store at ${path} is of an older kit: start the receiver once`);
+}
+
+function refuseNewer(version: number, newest: number, path: string): void {
+  if (version <= newest) return;
+  throw new StoreError('newer', `the store at ${path} was written by a newer kit (${version}): update this clone`);
+}
+
+function stepsIn(folder: URL): string[] {
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.sql'))
+    .toSorted();
 }
 
 export function versionOf(db: Connection): number {

@@ -54,8 +54,9 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
       };
       // Aliases are rare: one look for the whole batch spares two for each event.
       let aliased = anyAlias.get() !== undefined;
-      const floor = session.fact('floor');
-      const readings = batch.gap ? [...batch.readings, raiseGap(batch.gap, batch.now)] : batch.readings;
+      const floor = session.cursorFact('floor');
+      const raised = batch.gap ? raiseGap(batch.gap, batch.now) : [];
+      const readings = [...batch.readings, ...raised];
       const results = readings.map((reading): Accepted => {
         if ('unreadable' in reading) return keepAside(reading.unreadable);
         const { event } = reading;
@@ -69,7 +70,7 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
       });
       if (batch.watermark) session.setFact('watermark', BigInt(batch.watermark));
       session.count(counts);
-      return batch.gap ? results.slice(0, -1) : results;
+      return results.slice(0, batch.readings.length);
 
       function store(event: Incoming, disputed: boolean): boolean {
         const { cursor, id, type, sessionId, createdAt, origin, flags, body } = event;
@@ -149,13 +150,16 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
   }
 
   /** One gap for one place: while nothing behind it was known, the same is found again and only learns where it ends. */
-  function raiseGap({ after, upTo, reason }: NonNullable<Batch['gap']>, now: number): { event: Incoming } {
+  function raiseGap({ after, upTo, reason }: NonNullable<Batch['gap']>, now: number): { event: Incoming }[] {
     const open = openGap.get(BigInt(after));
-    if (open !== undefined) endGap.run(bind(upTo), open);
-    const gap = open ?? Number(addGap.run(BigInt(after), bind(upTo), reason, now).lastInsertRowid);
+    if (open !== undefined) {
+      endGap.run(bind(upTo), open);
+      return [];
+    }
+    const gap = Number(addGap.run(BigInt(after), bind(upTo), reason, now).lastInsertRowid);
     const body = Buffer.from(JSON.stringify({ 'kit.gap': { gap, after, upTo, reason } }));
     const rest = { cursor: null, type: 'kit.gap', sessionId: null, createdAt: now, flags: [] };
-    return { event: { origin: 'kit', id: `kit.gap:${gap}`, body, ...rest } };
+    return [{ event: { origin: 'kit', id: `kit.gap:${gap}`, body, ...rest } }];
   }
 
   return {

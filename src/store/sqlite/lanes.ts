@@ -28,7 +28,7 @@ const NEVER = 2 ** 52;
 export const HANDLERS = 4_096;
 
 /** The lanes that were entered lately: looking one up by its name costs more than the rest of entering it. */
-function createIds(): { add(key: string, lane: number): void; get(key: string): number | undefined } {
+function createIds(): { add(key: string, lane: number): void; get(key: string): number | undefined; clear(): void } {
   const ids = new Map<string, number>();
   return {
     add(key, lane) {
@@ -36,6 +36,7 @@ function createIds(): { add(key: string, lane: number): void; get(key: string): 
       ids.set(key, lane);
     },
     get: (key) => ids.get(key),
+    clear: () => ids.clear(),
   };
 }
 
@@ -53,6 +54,8 @@ export interface Lanes {
   /** The highest cursor that has ended in the lane. */
   finished(lane: number): bigint;
   nextAt(handler: number): number | null;
+  /** After a transaction that was rolled back. */
+  forget(): void;
 }
 
 export function createLanes({ db }: Session): Lanes {
@@ -66,7 +69,7 @@ export function createLanes({ db }: Session): Lanes {
   const reenter = db.prepare(`
     update lanes set used_at = @now,
       wake_at = min(coalesce(wake_at, ${NEVER}), case when @cursor <= released then @now else @release end)
-    where id = @lane`);
+    where id = @lane and handler = @handler and name = @name`);
   const ids = createIds();
   const leave = db.prepare(`
     update lanes set finished = max(finished, @finished), released = max(released, @finished, @released), wake_at = @at
@@ -127,8 +130,8 @@ export function createLanes({ db }: Session): Lanes {
       const key = `${handler}/${name}`;
       const values = { cursor: BigInt(cursor ?? 0), release: releaseAt, now };
       const known = ids.get(key);
-      // Its row is gone where the lane was swept meanwhile.
-      if (known !== undefined && reenter.run({ ...values, lane: known }).changes === 1) return known;
+      // Its row is gone, or another's, where the lane was swept or its turn rolled back meanwhile.
+      if (known !== undefined && reenter.run({ ...values, handler, name, lane: known }).changes === 1) return known;
       const lane = enter.get({ ...values, handler, name }) ?? 0;
       ids.add(key, lane);
       return lane;
@@ -151,5 +154,6 @@ export function createLanes({ db }: Session): Lanes {
     },
     finished: (lane) => finishedOf.get(lane) ?? -1n,
     nextAt: (handler) => next.get(handler) ?? null,
+    forget: () => ids.clear(),
   };
 }

@@ -2,7 +2,7 @@
 // the connection is not trusted again; the next call opens a new one.
 import type { Store } from '../store.ts';
 import { StoreError } from '../store.ts';
-import { connect, guarded, migrate, setSynchronous, versionOf, type Connection } from './connection.ts';
+import { connect, guarded, migrate, setSynchronous, requireVersion, type Connection } from './connection.ts';
 import { createEventStore } from './events.ts';
 import { createOwner } from './owner.ts';
 import { createSession, type Sync } from './session.ts';
@@ -34,14 +34,14 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     if (create) {
       guarded(() => migrate(opened, path), path);
     }
-    if (versionOf(opened) === 0) throw new StoreError('missing', `${path} is not a store of this kit`);
+    requireVersion(opened, path);
     setSynchronous(opened, synchronous);
     opened.pragma(`busy_timeout = ${busyMs}`);
     return opened;
   }
 
   function assemble(connection: Connection): Sync<Omit<Store, 'close'>> {
-    const session = createSession(connection, path);
+    const session = createSession(connection, path, synchronous);
     return {
       ...createEventStore(session, retentionMs),
       ...createTaskStore(session),

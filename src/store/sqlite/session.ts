@@ -15,6 +15,8 @@ export type Sync<Part> = {
 export interface Session {
   db: Connection;
   path: string;
+  /** What this connection was opened with. */
+  synchronous: 'FULL' | 'NORMAL';
   /** BEGIN IMMEDIATE … COMMIT: a read that becomes a write could not wait for its lock. */
   write<Result>(work: () => Result): Result;
   count(counts: Counts): void;
@@ -24,7 +26,7 @@ export interface Session {
   setFact(name: Fact, value: FactValue): void;
 }
 
-export function createSession(db: Connection, path: string): Session {
+export function createSession(db: Connection, path: string, synchronous: Session['synchronous']): Session {
   const add = db.prepare(
     'insert into counters values (?, ?) on conflict (name) do update set value = value + excluded.value',
   );
@@ -35,6 +37,7 @@ export function createSession(db: Connection, path: string): Session {
   return {
     db,
     path,
+    synchronous,
     write: <Result>(work: () => Result) => transaction.immediate(work) as Result,
     count(counts) {
       for (const [name, value] of Object.entries(counts)) if (value) add.run(name, value);

@@ -46,8 +46,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     .safeIntegers();
   const nextAlone = db
     .prepare<unknown[], number | null>(`
-    select min(due_at) from tasks where handler = +? and state = 'ready' and alone = 1
-      and not exists (select 1 from claims where task = id)`)
+    select due_at from tasks where handler = +? and state = 'ready' and alone = 1 and suspect = 0
+      and not exists (select 1 from claims where task = id) order by due_at limit 1`)
     .pluck();
   const suspects = db
     .prepare<unknown[], Waiting>(`
@@ -57,8 +57,19 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     order by due_at limit 1`)
     .safeIntegers();
   const recent = createRecent();
+  let round = 0;
 
-  function turn({ now, boot, settle: settlements, assign, room, handlers }: Turn): TurnResult {
+  function turn(given: Turn): TurnResult {
+    try {
+      return takeTurn(given);
+    } catch (error) {
+      // Lanes that it made are gone with it.
+      lanes.forget();
+      throw error;
+    }
+  }
+
+  function takeTurn({ now, boot, settle: settlements, assign, room, handlers }: Turn): TurnResult {
     return session.write(() => {
       const counts: Counts = {};
       const add = (name: keyof Counts, by: number): void => {
@@ -130,11 +141,16 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   /** Handlers take turns, so that the backlog of one does not keep another waiting. */
   function claimUpTo(room: number, handlers: number[], now: number, boot: number): Claim[] {
     const claims: Claim[] = [];
-    for (const [index, handler] of handlers.entries()) {
+    round++;
+    for (const index of handlers.keys()) {
+      const handler = handlers[(index + round) % handlers.length] ?? 0;
       const share = Math.ceil((room - claims.length) / (handlers.length - index));
-      const singles = alone.all(handler, now, Math.ceil(share / 2));
-      for (const task of singles) claims.push(claimOne(task, now, boot));
-      for (const task of lanes.takeHeads(handler, now, share - singles.length)) claims.push(claimOne(task, now, boot));
+      // Half for those in no lane, half for the lanes; what one half leaves is the other's. An odd place alternates.
+      const half = Math.floor((share + (round % 2)) / 2);
+      const singles = alone.all(handler, now, share);
+      const heads = lanes.takeHeads(handler, now, share - Math.min(singles.length, half));
+      for (const task of singles.slice(0, share - heads.length)) claims.push(claimOne(task, now, boot));
+      for (const task of heads) claims.push(claimOne(task, now, boot));
     }
     return claims;
   }
@@ -178,7 +194,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         for (const name of names) addHandler.run(name);
         return new Map(names.map((name) => [name, handlerId.get(name) ?? 0]));
       }),
-    setup: (work) => session.write(() => work(txOf(session))),
+    setup: (work) => session.write(() => inTransaction(session, work)),
     unassigned(limit) {
       const from = Number(session.fact('assigned'));
       const events = unassigned.all(from, limit).map(toEvent);
@@ -205,11 +221,11 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         return session.write(() => {
           if (!settleOne({ claim: given, state: 'done', error: null }, now)) return false;
           session.count({ 'tasks.running': -1, 'tasks.done': 1 });
-          work(txOf(session));
+          inTransaction(session, work);
           return true;
         });
       } finally {
-        setSynchronous(db, 'NORMAL');
+        setSynchronous(db, session.synchronous);
       }
     },
   };
@@ -233,6 +249,12 @@ function createRecent(): { add(event: StoredEvent): void; get(seq: number): Stor
     },
     get: (seq) => events.get(seq),
   };
+}
+
+/** A promise would write after the commit, outside of it. */
+function inTransaction(session: Session, work: (tx: Tx) => unknown): void {
+  if (work(txOf(session)) instanceof Promise)
+    throw new Error('writes must be synchronous: the function must not be async');
 }
 
 function txOf({ db }: Session): Tx {

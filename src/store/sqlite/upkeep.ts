@@ -39,7 +39,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     )
     .safeIntegers();
   const removeTasks = db.prepare<unknown[], { state: 'done' | 'skipped' }>(
-    `delete from tasks where id between ?1 * ${HANDLERS} and ?1 * ${HANDLERS} + ${HANDLERS - 1} returning state`,
+    `delete from tasks where id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} returning state`,
   );
   const removeAliases = db.prepare<unknown[], { name: string }>('delete from aliases where seq = ? returning name');
   const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
@@ -91,10 +91,10 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     reconcileAsked: () => Number(session.fact('reconcile_asked')),
     prune: (before, after, limit) =>
       step(before, after, limit, (seqs) => {
-        let floor = BigInt(session.fact('floor') ?? -1);
+        let floor = BigInt(session.cursorFact('floor') ?? -1);
         const add = (name: Counter): void => session.count({ [name]: -1 });
         for (const seq of seqs) {
-          for (const { state } of removeTasks.all(seq)) add(`tasks.${state}`);
+          for (const { state } of removeTasks.all({ seq })) add(`tasks.${state}`);
           const cursors = removeAliases
             .all(seq)
             .flatMap(({ name }) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));

@@ -29,6 +29,10 @@ const STEP = 1_000;
 /** A ready task with a claim is running. */
 const STATE = `case when t.state = 'ready' and exists (select 1 from claims where task = t.id) then 'running' else t.state end`;
 
+/** Its release is still to come, and no later one of its lane was released. */
+const HELD = `t.state = 'ready' and t.release_at > @now and not exists (select 1 from claims where task = t.id)
+  and not (t.cursor is not null and t.cursor <= coalesce(l.released, -1))`;
+
 interface TaskRow extends EventRow {
   task: number;
   handler: string;
@@ -78,14 +82,14 @@ export function createWatch(session: Session): Sync<WatchStore> {
     select t.id as task, h.name as handler, l.name as lane, t.alone, ${STATE} as state, coalesce(c.attempt, t.attempts) as attempts,
       coalesce(c.late, t.late) as late, t.due_at, coalesce(c.started_at, t.started_at) as started_at,
       t.changed_at, t.error, ${EVENT_COLUMNS},
-      t.state = 'ready' and c.task is null and t.release_at > @now and not (t.cursor is not null and t.cursor <= coalesce(l.released, -1)) as held
+      ${HELD} as held
     from tasks t join events e on e.seq = t.event join handlers h on h.id = t.handler left join lanes l on l.id = t.lane
       left join claims c on c.task = t.id`;
   const ofEvent = db.prepare<unknown[], TaskRow>(
     `${task} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`,
   );
   const matching = `
-    (@state is null or ${STATE} = @state) and (@handler is null or t.handler = (select id from handlers where name = @handler))
+    (@state is null or ${STATE} = @state) and (@held is null or (${HELD}) = @held) and (@handler is null or t.handler = (select id from handlers where name = @handler))
     and (@ids is null or t.id in (select value from json_each(@ids)))`;
   const taskList = db.prepare<unknown[], TaskRow>(
     `${task} where t.id < @before and ${matching} order by t.id desc limit @limit`,
@@ -154,11 +158,15 @@ export function createWatch(session: Session): Sync<WatchStore> {
   }
 
   /** Moves tasks in small transactions, so that a hundred thousand of them do not keep deliveries waiting. */
-  function move(list: typeof retriable, filter: TaskFilter, step: (row: MovableRow, counts: Counts) => void): number {
+  function move(
+    list: typeof retriable,
+    filter: TaskFilter,
+    now: number,
+    step: (row: MovableRow, counts: Counts) => void,
+  ): number {
     let moved = 0;
     let after = 0;
-    const state = filter.state === 'held' ? 'ready' : (filter.state ?? null);
-    const match = { state, handler: filter.handler ?? null, ids: filter.ids ? JSON.stringify(filter.ids) : null };
+    const match = matchOf(filter, now);
     for (;;) {
       const rows = session.write(() => {
         const found = list.all({ ...match, after });
@@ -234,12 +242,10 @@ export function createWatch(session: Session): Sync<WatchStore> {
       };
     },
     tasks({ ids, state, handler, before, limit = 50 }, now) {
-      const real = state === 'held' ? 'ready' : (state ?? null);
-      const list = real !== null && real !== 'done' ? lists[real] : taskList;
-      const match = { state: real, handler: handler ?? null, ids: ids ? JSON.stringify(ids) : null };
-      const rows = list.all({ ...match, now, limit, before: before ?? Number.MAX_SAFE_INTEGER });
-      const tasks = rows.map(toTask).filter((row) => (state !== 'held' && state !== 'ready') || row.state === state);
-      return { tasks, next: rows.length === limit ? (rows.at(-1)?.task ?? null) : null };
+      const match = matchOf({ ids, state, handler }, now);
+      const list = match.state !== null && match.state !== 'done' ? lists[match.state] : taskList;
+      const rows = list.all({ ...match, limit, before: before ?? Number.MAX_SAFE_INTEGER });
+      return { tasks: rows.map(toTask), next: rows.length === limit ? (rows.at(-1)?.task ?? null) : null };
     },
     quarantine: (limit) =>
       quarantine.all(limit).map(({ id, received_at, origin, cursor, reason, bytes }) => {
@@ -250,7 +256,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
         return { ...gap, upTo, openedAt: isoOf(opened_at), closedAt: closed_at === null ? null : isoOf(closed_at) };
       }),
     retry: (filter, now) =>
-      move(retriable, filter, (row, counts) => {
+      move(retriable, filter, now, (row, counts) => {
         counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
         counts['tasks.ready'] = (counts['tasks.ready'] ?? 0) + 1;
         if (row.id < Number(session.fact('oldest'))) session.setFact('oldest', row.id);
@@ -260,12 +266,11 @@ export function createWatch(session: Session): Sync<WatchStore> {
         if (inLane && row.lane !== null) lanes.rouse(row.lane, now);
       }),
     discard: (filter, reason, now) =>
-      move(discardable, filter, (row, counts) => {
+      move(discardable, filter, now, (row, counts) => {
         counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
         counts['tasks.skipped'] = (counts['tasks.skipped'] ?? 0) + 1;
         skip.run(now, `discarded: ${reason}`, row.id);
         if (row.lane === null) return;
-        lanes.pass(row.lane, row.cursor === null ? null : BigInt(row.cursor));
         lanes.rouse(row.lane, now);
       }),
     counters: counterMap,
@@ -280,6 +285,17 @@ interface MovableRow {
   cursor: string | null;
   handler: number;
   name: string | null;
+}
+
+/** The parameters of `matching`. What people see as ready is what is not held. */
+function matchOf({ ids, state, handler }: TaskFilter, now: number) {
+  return {
+    now,
+    state: state === 'held' ? 'ready' : (state ?? null),
+    held: state === 'held' ? 1 : state === 'ready' ? 0 : null,
+    handler: handler ?? null,
+    ids: ids ? JSON.stringify(ids) : null,
+  };
 }
 
 /** What a person may call an event: its key (`c:…`, `i:…`), its cursor or its id. */

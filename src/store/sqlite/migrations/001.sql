@@ -1,3 +1,5 @@
+pragma application_id = 1802072179;  -- says that this is a store of the kit, and of nobody else
+
 -- Times are Unix milliseconds. Cursors are 64-bit integers. A released migration is never edited.
 
 create table events (
@@ -62,7 +64,7 @@ create table handlers (
 ) strict;
 
 create table lanes (
-  id       integer primary key,
+  id       integer primary key autoincrement,  -- never given twice: tasks remember it after the lane was swept
   handler  integer not null,
   name     text not null,
   released integer not null default -1,  -- highest cursor released: everything at or below it may run

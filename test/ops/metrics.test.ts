@@ -1,0 +1,92 @@
+// /metrics: the figures of the store in Prometheus' own format, with labels from our own words only.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { renderMetrics } from '../../src/metrics.ts';
+import type { Counts } from '../../src/store/store.ts';
+import { assign, createOps, deliver, end, type Ops } from './rig.ts';
+
+let ops: Ops;
+beforeEach(async () => {
+  ops = await createOps();
+});
+afterEach(() => ops.close());
+
+interface Sample {
+  name: string;
+  labels: Record<string, string>;
+  value: number;
+}
+
+async function samples(): Promise<Sample[]> {
+  const { text } = await ops.get('/metrics');
+  return text.split('\n').flatMap((line) => {
+    const [, name, labels = '', value] = /^([a-z_]+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
+    if (!name) {
+      expect(line, 'every line is a sample or a comment').toMatch(/^(#.*)?$/);
+      return [];
+    }
+    const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key, text]) => [key, text]);
+    return [{ name, labels: Object.fromEntries(pairs) as Record<string, string>, value: Number(value) }];
+  });
+}
+
+const valueOf = (all: Sample[], name: string, labels: Record<string, string> = {}) =>
+  all.find((one) => one.name === name && Object.entries(labels).every(([key, value]) => one.labels[key] === value))?.value;
+
+test('the content type is the one that Prometheus asks for', async () => {
+  expect((await ops.get('/metrics')).headers['content-type']).toMatch(/^text\/plain; version=0\.0\.4/);
+});
+
+test('an empty store has figures too', async () => {
+  const all = await samples();
+  expect(valueOf(all, 'kit_events')).toBe(0);
+  expect(valueOf(all, 'kit_tasks', { state: 'dead' })).toBe(0);
+  expect(valueOf(all, 'kit_process_up', { role: 'receive' })).toBe(0);
+});
+
+test('figures are those of the store', async () => {
+  await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '2' });
+  const [handler = 0] = await assign(ops, ['a']);
+  await end(ops, handler, 'dead', 'broken');
+  await ops.store.note({ 'refused.bad_signature': 4, 'signed.0': 3, replay_calls: 2 } as Counts, { failure_run: 5 });
+  await ops.store.raise('dead_letters', 'one', ops.clock.time);
+  await ops.store.beat({ role: 'receive', pid: 1, started: '', boot: 1 }, ops.clock.time);
+  const all = await samples();
+  expect({
+    events: valueOf(all, 'kit_events'),
+    accepted: valueOf(all, 'kit_accepted_total'),
+    duplicates: valueOf(all, 'kit_duplicates_total'),
+    dead: valueOf(all, 'kit_tasks', { state: 'dead' }),
+    ready: valueOf(all, 'kit_tasks', { state: 'ready' }),
+    refused: valueOf(all, 'kit_refused_total', { cause: 'bad_signature' }),
+    signed: valueOf(all, 'kit_signed_total', { secret: '0' }),
+    calls: valueOf(all, 'kit_replay_calls_total'),
+    failureRun: valueOf(all, 'kit_failure_run'),
+    alarm: valueOf(all, 'kit_alarm', { name: 'dead_letters' }),
+    receive: valueOf(all, 'kit_process_up', { role: 'receive' }),
+  }).toEqual({ events: 2, accepted: 2, duplicates: 1, dead: 1, ready: 1, refused: 4, signed: 3, calls: 2, failureRun: 5, alarm: 1, receive: 1 });
+});
+
+test('no label holds what a stranger wrote, and a thousand strangers add no series', async () => {
+  const before = (await samples()).length;
+  await deliver(
+    ops,
+    ...Array.from({ length: 1_000 }, (_, i) => ({ cursor: String(i + 1), type: `Type${i}`, session: `session-${i}`, data: { from: `n${i}` } })),
+  );
+  const all = await samples();
+  expect(all.length).toBe(before);
+  const labels = all.flatMap((one) => Object.keys(one.labels));
+  expect(new Set(labels).isSubsetOf(new Set(['state', 'role', 'cause', 'secret', 'name']))).toBe(true);
+  expect((await ops.get('/metrics')).text).not.toMatch(/Type\d|session-|n\d{2}/);
+});
+
+test('two looks at once do not disturb each other', async () => {
+  const texts = await Promise.all(Array.from({ length: 5 }, () => ops.get('/metrics').then(({ text }) => text)));
+  expect(new Set(texts).size).toBe(1);
+});
+
+test('what has never happened is no series with a false name', async () => {
+  const { text } = await renderMetrics(await ops.store.status(ops.clock.time), {});
+  for (const name of ['kit_refused_total', 'kit_signed_total', 'kit_alarm']) {
+    expect(text, `${name} has no sample without its label`).not.toMatch(new RegExp(`^${name} `, 'm'));
+  }
+});

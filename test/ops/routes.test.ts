@@ -1,0 +1,494 @@
+// Every route of the ops port: what it shows, how it pages, what it changes, and how it refuses.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { OTHER_SESSION, SESSION, assign, claim, createOps, deliver, end, type Ops, type Reply } from './rig.ts';
+
+let ops: Ops;
+beforeEach(async () => {
+  ops = await createOps();
+});
+afterEach(() => ops.close());
+
+interface Events {
+  events: { key: string; seq: number; [field: string]: unknown }[];
+  next: number | null;
+}
+interface Tasks {
+  tasks: { id: number; key: string; handler: string; state: string; [field: string]: unknown }[];
+  next: number | null;
+}
+const keysOf = (reply: Reply) => reply.json<Events>().events.map(({ key }) => key);
+const statesOf = (reply: Reply) => reply.json<Tasks>().tasks.map(({ state }) => state);
+
+const beat = (role: string) => ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
+
+/** A refusal that a person can act on: JSON, one line, no stack, no path of a file. */
+function assertClear(reply: Reply, status: number, ...words: string[]): void {
+  expect(reply.status).toBe(status);
+  const { error } = reply.json<{ error: string }>();
+  for (const word of words) expect(error).toContain(word);
+  expect(error).not.toMatch(/\n|\bat \w+ \(|\.ts\b|node_modules|SQLITE|ZodError/);
+}
+
+describe('probes', () => {
+  test('/livez is 200 as long as the process answers', async () => {
+    expect(await ops.get('/livez')).toMatchObject({ status: 200, text: 'alive\n' });
+  });
+
+  test('/readyz is 200 while receive takes deliveries', async () => {
+    await beat('receive');
+    expect(await ops.get('/readyz')).toMatchObject({ status: 200, text: 'ready\n' });
+  });
+
+  test('/readyz is 503 when receive was never there, and when it has gone quiet', async () => {
+    expect((await ops.get('/readyz')).status).toBe(503);
+    await beat('receive');
+    ops.clock.time += 60_000;
+    expect((await ops.get('/readyz')).status).toBe(503);
+  });
+});
+
+describe('GET /api/status', () => {
+  test('an empty store has exactly the shape of the design', async () => {
+    expect((await ops.get('/api/status')).json()).toEqual({
+      events: 0,
+      unassigned: 0,
+      duplicates: 0,
+      quarantined: 0,
+      conflicts: 0,
+      tasks: { held: 0, ready: 0, running: 0, done: 0, skipped: 0, dead: 0 },
+      oldestReadySeconds: null,
+      watermark: null,
+      floor: null,
+      newestCursor: null,
+      reconcile: { state: 'off', lastAt: null, reason: null, recovered: 0 },
+      gaps: 0,
+      failureRun: 0,
+      alarms: [],
+      processes: { receive: 'down', run: 'down', keep: 'down' },
+    });
+  });
+
+  test('a full one has the same fields, filled', async () => {
+    await deliver(ops, { cursor: '9007199254740993' }, { cursor: '5' }, { cursor: '6' }, { cursor: '5' });
+    const [handler = 0] = await assign(ops, ['a']);
+    await end(ops, handler, 'dead', 'broken');
+    await end(ops, handler, 'done');
+    await deliver(ops, { cursor: '7' });
+    const unreadable = { origin: 'webhook' as const, cursor: null, body: Buffer.from('?'), reason: 'not JSON' };
+    await ops.store.accept({ readings: [{ unreadable }], now: ops.clock.time, watermark: '6' as never });
+    await ops.store.note({}, { failure_run: 2, replay: JSON.stringify({ state: 'idle', lastAt: '2026-01-01T12:00:00.000Z', reason: null }) });
+    await ops.store.raise('gap_open', 'one', ops.clock.time);
+    for (const role of ['receive', 'run']) await beat(role);
+    ops.clock.time += 2_000;
+    const reply = await ops.get('/api/status');
+    expect(reply.headers['content-type']).toMatch(/^application\/json/);
+    expect(reply.json()).toEqual({
+      events: 4,
+      unassigned: 1,
+      duplicates: 1,
+      quarantined: 1,
+      conflicts: 0,
+      tasks: { held: 0, ready: 1, running: 0, done: 1, skipped: 0, dead: 1 },
+      oldestReadySeconds: expect.any(Number),
+      watermark: '6',
+      floor: null,
+      newestCursor: '9007199254740993',
+      reconcile: { state: 'idle', lastAt: '2026-01-01T12:00:00.000Z', reason: null, recovered: 0 },
+      gaps: 0,
+      failureRun: 2,
+      alarms: [{ name: 'gap_open', since: expect.stringMatching(/^2026-.*Z$/), detail: 'one' }],
+      processes: { receive: 'up', run: 'up', keep: 'down' },
+    });
+  });
+});
+
+describe('GET /api/events', () => {
+  beforeEach(() =>
+    deliver(
+      ops,
+      { cursor: '1' },
+      { cursor: '2', type: 'MessageSent' },
+      { cursor: '3', session: OTHER_SESSION },
+      { cursor: null, id: 'ping-1', type: 'webhook.ping', data: { message: 'hello' } },
+      { cursor: '4' },
+    ),
+  );
+
+  test('shows the newest first, with what is known of each and no body', async () => {
+    const reply = await ops.get('/api/events');
+    expect(keysOf(reply)).toEqual(['c:4', 'i:ping-1', 'c:3', 'c:2', 'c:1']);
+    expect(reply.json<Events>().next).toBeNull();
+    expect(reply.json<Events>().events[0]).toEqual({
+      seq: 5,
+      key: 'c:4',
+      id: 'e4',
+      cursor: '4',
+      type: 'MessageReceived',
+      sessionId: SESSION,
+      createdAt: '2026-01-01T12:00:05.000Z',
+      receivedAt: '2026-01-01T12:00:05.000Z',
+      origin: 'webhook',
+      copies: 0,
+      flags: '',
+      bytes: expect.any(Number),
+    });
+    expect(reply.text).not.toContain('message 4');
+  });
+
+  test.each([
+    ['type=MessageSent', ['c:2']],
+    [`session=${OTHER_SESSION}`, ['c:3']],
+    [`type=MessageReceived&session=${SESSION}`, ['c:4', 'c:1']],
+    ['type=Nothing', []],
+    ['q=c:3', ['c:3']],
+    ['q=3', ['c:3']],
+    ['q=e3', ['c:3']],
+    ['q=i:ping-1', ['i:ping-1']],
+    ['q=nobody', []],
+    [`q=${encodeURIComponent(`' or 1=1 --`)}`, []],
+    [`type=${encodeURIComponent(`' or 1=1 --`)}`, []],
+    ['limit=2', ['c:4', 'i:ping-1']],
+    ['before=3&limit=2', ['c:2', 'c:1']],
+  ])('?%s', async (query, keys) => {
+    expect(keysOf(await ops.get(`/api/events?${query}`))).toEqual(keys);
+  });
+
+  test('?state= shows events with a task in that state', async () => {
+    const [handler = 0] = await assign(ops, ['a']);
+    await end(ops, handler, 'done');
+    await end(ops, handler, 'dead', 'broken');
+    await claim(ops, handler);
+    expect(keysOf(await ops.get('/api/events?state=done'))).toEqual(['c:1']);
+    expect(keysOf(await ops.get('/api/events?state=dead'))).toEqual(['c:2']);
+    expect(keysOf(await ops.get('/api/events?state=running'))).toEqual(['c:3']);
+    expect(keysOf(await ops.get('/api/events?state=ready'))).toEqual(['c:4', 'i:ping-1']);
+    expect(keysOf(await ops.get('/api/events?state=skipped'))).toEqual([]);
+  });
+
+  test('?state=held shows events whose task is not released yet', async () => {
+    await assign(ops, ['a'], { releaseAt: ops.clock.time + 60_000 });
+    expect(keysOf(await ops.get('/api/events?state=held'))).toHaveLength(5);
+    expect(keysOf(await ops.get('/api/events?state=ready'))).toEqual([]);
+  });
+
+  test('pages follow each other by `next`, without doubles and without holes', async () => {
+    const seen: string[] = [];
+    let before = '';
+    for (let pages = 0; pages < 10; pages++) {
+      const reply = await ops.get(`/api/events?limit=2${before}`);
+      seen.push(...keysOf(reply));
+      const { next } = reply.json<Events>();
+      if (next === null) break;
+      before = `&before=${next}`;
+    }
+    expect(seen).toEqual(['c:4', 'i:ping-1', 'c:3', 'c:2', 'c:1']);
+  });
+
+  test.each([
+    ['limit=0', 'limit'],
+    ['limit=501', 'limit'],
+    ['limit=-1', 'limit'],
+    ['limit=1.5', 'limit'],
+    ['limit=many', 'limit'],
+    ['before=0', 'before'],
+    ['before=soon', 'before'],
+    ['before=99999999999999999999', 'before'],
+    ['state=lost', 'state'],
+    ['type=a&type=b', 'type'],
+    ['q=a&q=b', 'q'],
+  ])('?%s is 400, and the message names the field', async (query, field) => {
+    assertClear(await ops.get(`/api/events?${query}`), 400, field);
+  });
+
+  test('several faults are told at once', async () => {
+    assertClear(await ops.get('/api/events?limit=0&state=lost'), 400, 'limit', 'state');
+  });
+});
+
+describe('GET /api/events/<key>', () => {
+  test.each(['c:5', '5', 'i:e5', 'e5'])('%s finds the event, its tasks, names and conflicts', async (key) => {
+    await deliver(ops, { cursor: '5' }, { cursor: '5', id: 'e5-again', data: { other: true } });
+    await assign(ops, ['a']);
+    const found = (await ops.get(`/api/events/${key}`)).json();
+    expect(found).toMatchObject({
+      event: { key: 'c:5', id: 'e5', createdAt: expect.stringMatching(/Z$/), receivedAt: expect.stringMatching(/Z$/) },
+      conflicts: 1,
+      tasks: [{ handler: 'a', state: 'ready', key: 'c:5', attempts: 0, error: null }],
+    });
+    expect(Object.keys(found).toSorted()).toEqual(['aliases', 'conflicts', 'event', 'tasks']);
+  });
+
+  test('a second webhook’s id is shown as an alias and finds the same event', async () => {
+    const data = { same: 1 };
+    await deliver(ops, { cursor: '5', data }, { cursor: '5', id: 'twin', data });
+    expect((await ops.get('/api/events/twin')).json()).toMatchObject({ event: { key: 'c:5' }, aliases: ['i:twin'] });
+  });
+
+  test('an id with signs of its own is found when it is encoded', async () => {
+    await deliver(ops, { cursor: null, id: 'a/b?c=%20#d', type: 'webhook.ping', data: { message: '' } });
+    expect((await ops.get(`/api/events/${encodeURIComponent('i:a/b?c=%20#d')}`)).status).toBe(200);
+  });
+
+  test.each(['c:77', 'i:nobody', '77', 'c:9223372036854775808', `${encodeURIComponent(`' or 1=1 --`)}`, '..%2f..%2fetc'])(
+    '%s is 404, clearly',
+    async (key) => {
+      await deliver(ops, { cursor: '5' });
+      assertClear(await ops.get(`/api/events/${key}`), 404, 'no event');
+    },
+  );
+
+  test('a path that is no UTF-8 is refused, not a failure', async () => {
+    const reply = await ops.get('/api/events/%E0%A4%A');
+    expect(reply.status).toBeGreaterThanOrEqual(400);
+    expect(reply.status).toBeLessThan(500);
+  });
+});
+
+describe('GET /api/tasks', () => {
+  let a = 0;
+  let b = 0;
+  beforeEach(async () => {
+    await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' }, { cursor: '4' });
+    [a = 0, b = 0] = await assign(ops, ['a', 'b']);
+  });
+
+  test('shows the newest first, with what a person wants to know', async () => {
+    const reply = (await ops.get('/api/tasks')).json<Tasks>();
+    expect(reply.tasks.map(({ key, handler }) => `${key} ${handler}`)).toEqual([
+      'c:4 b',
+      'c:4 a',
+      'c:3 b',
+      'c:3 a',
+      'c:2 b',
+      'c:2 a',
+      'c:1 b',
+      'c:1 a',
+    ]);
+    expect(reply.next).toBeNull();
+    expect(reply.tasks[0]).toEqual({
+      id: expect.any(Number),
+      key: 'c:4',
+      type: 'MessageReceived',
+      sessionId: SESSION,
+      handler: 'b',
+      lane: null,
+      state: 'ready',
+      attempts: 0,
+      late: false,
+      dueAt: expect.stringMatching(/Z$/),
+      startedAt: null,
+      finishedAt: null,
+      error: null,
+    });
+  });
+
+  test('by state, by handler, by both', async () => {
+    await end(ops, a, 'done');
+    await end(ops, a, 'dead', 'broken');
+    await end(ops, b, 'skipped', 'not mine');
+    await claim(ops, b);
+    expect((await ops.get('/api/tasks?state=dead')).json<Tasks>().tasks).toMatchObject([
+      { handler: 'a', state: 'dead', error: 'broken', attempts: 1, finishedAt: expect.stringMatching(/Z$/) },
+    ]);
+    expect(statesOf(await ops.get('/api/tasks?state=skipped'))).toEqual(['skipped']);
+    expect(statesOf(await ops.get('/api/tasks?state=done'))).toEqual(['done']);
+    expect(statesOf(await ops.get('/api/tasks?state=running'))).toEqual(['running']);
+    expect(statesOf(await ops.get('/api/tasks?state=ready'))).toEqual(['ready', 'ready', 'ready', 'ready']);
+    expect(statesOf(await ops.get('/api/tasks?handler=a'))).toEqual(['ready', 'ready', 'dead', 'done']);
+    expect(statesOf(await ops.get('/api/tasks?handler=a&state=ready'))).toEqual(['ready', 'ready']);
+    expect(statesOf(await ops.get('/api/tasks?handler=nobody'))).toEqual([]);
+  });
+
+  test('held and ready are told apart', async () => {
+    await deliver(ops, { cursor: '5' });
+    await assign(ops, ['a'], { lane: 'x', releaseAt: ops.clock.time + 60_000 });
+    expect(statesOf(await ops.get('/api/tasks?state=held'))).toEqual(['held']);
+    expect(statesOf(await ops.get('/api/tasks?state=ready'))).toHaveLength(8);
+  });
+
+  test.each(['', 'state=ready', 'handler=a'])('pages of ?%s follow each other without doubles and holes', async (filter) => {
+    const all = (await ops.get(`/api/tasks?${filter}`)).json<Tasks>().tasks.map(({ id }) => id);
+    const seen: number[] = [];
+    let before = '';
+    for (let pages = 0; pages < 10; pages++) {
+      const { tasks, next } = (await ops.get(`/api/tasks?limit=3&${filter}${before}`)).json<Tasks>();
+      seen.push(...tasks.map(({ id }) => id));
+      if (next === null) break;
+      before = `&before=${next}`;
+    }
+    expect(seen).toEqual(all);
+  });
+
+  test.each([
+    ['limit=0', 'limit'],
+    ['limit=501', 'limit'],
+    ['before=x', 'before'],
+    ['state=lost', 'state'],
+    ['handler=a&handler=b', 'handler'],
+  ])('?%s is 400, and the message names the field', async (query, field) => {
+    assertClear(await ops.get(`/api/tasks?${query}`), 400, field);
+  });
+});
+
+describe('POST /api/tasks/retry', () => {
+  let handler = 0;
+  let dead: number[];
+  beforeEach(async () => {
+    await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' });
+    [handler = 0] = await assign(ops, ['a']);
+    dead = [await end(ops, handler, 'dead', 'broken'), await end(ops, handler, 'dead', 'broken')];
+  });
+
+  test('by ids, and run is told', async () => {
+    const reply = await ops.post('/api/tasks/retry', { ids: dead.slice(0, 1) });
+    expect(reply).toMatchObject({ status: 200 });
+    expect(reply.json()).toEqual({ retried: 1 });
+    expect(ops.changes()).toBe(1);
+    const { tasks } = await ops.store.status(ops.clock.time);
+    expect(tasks).toMatchObject({ ready: 2, dead: 1 });
+  });
+
+  test('by filter, with a new budget of attempts', async () => {
+    expect((await ops.post('/api/tasks/retry', { filter: { state: 'dead', handler: 'a' } })).json()).toEqual({ retried: 2 });
+    const shown = (await ops.get('/api/tasks?handler=a')).json<Tasks>().tasks;
+    expect(shown.map(({ state, attempts }) => [state, attempts])).toEqual([
+      ['ready', 0],
+      ['ready', 0],
+      ['ready', 0],
+    ]);
+  });
+
+  test('what is running, done, or nobody’s is left alone', async () => {
+    const running = await claim(ops, handler);
+    expect((await ops.post('/api/tasks/retry', { ids: [running ?? 0, 999_999] })).json()).toEqual({ retried: 0 });
+  });
+
+  test.each<[string, object | string, string]>([
+    ['nothing', {}, 'ids'],
+    ['no ids', { ids: [] }, 'ids'],
+    ['ids that are text', { ids: ['1'] }, 'ids'],
+    ['half an id', { ids: [1.5] }, 'ids'],
+    ['more than ten thousand ids', { ids: Array.from({ length: 10_001 }, (_, i) => i) }, 'ids'],
+    ['both ids and filter', { ids: [1], filter: {} }, 'filter'],
+    ['a filter with a field that is none', { filter: { handlers: 'a' } }, 'handlers'],
+    ['a filter with a state that is none', { filter: { state: 'lost' } }, 'state'],
+    ['an array', [], 'ids'],
+  ])('%s is 400, and the message says what is wrong', async (_, body, word) => {
+    assertClear(await ops.post('/api/tasks/retry', body), 400, word);
+    expect((await ops.store.status(ops.clock.time)).tasks.dead).toBe(2);
+    expect(ops.changes()).toBe(0);
+  });
+
+  test.each<[string, string, Record<string, string>]>([
+    ['no JSON', '{"ids":', {}],
+    ['a bare word', 'retry', {}],
+    ['a form', 'ids=1', { 'content-type': 'application/x-www-form-urlencoded' }],
+    ['plain text', '{"ids":[1]}', { 'content-type': 'text/plain' }],
+    ['nothing at all', '', {}],
+  ])('%s is 400, and nothing moves', async (_, body, headers) => {
+    assertClear(await ops.post('/api/tasks/retry', body, headers), 400);
+    expect((await ops.store.status(ops.clock.time)).tasks.dead).toBe(2);
+  });
+
+  test('more than a megabyte is refused', async () => {
+    assertClear(await ops.post('/api/tasks/retry', { ids: [1], reason: 'x'.repeat(1_100_000) }), 413);
+  });
+});
+
+describe('POST /api/tasks/discard', () => {
+  let dead = 0;
+  beforeEach(async () => {
+    await deliver(ops, { cursor: '1' }, { cursor: '2' });
+    const [handler = 0] = await assign(ops, ['a']);
+    dead = await end(ops, handler, 'dead', 'broken');
+  });
+
+  test('with a reason, which stays with the task', async () => {
+    const reply = await ops.post('/api/tasks/discard', { ids: [dead], reason: 'a duplicate by hand' });
+    expect(reply.json()).toEqual({ discarded: 1 });
+    expect(ops.changes()).toBe(1);
+    expect((await ops.get('/api/tasks?state=skipped')).json<Tasks>().tasks).toMatchObject([
+      { id: dead, error: expect.stringContaining('a duplicate by hand') },
+    ]);
+  });
+
+  test('by filter', async () => {
+    expect((await ops.post('/api/tasks/discard', { filter: { handler: 'a' }, reason: 'gone' })).json()).toEqual({ discarded: 2 });
+  });
+
+  test.each([{ ids: [1] }, { ids: [1], reason: '' }, { filter: { state: 'dead' } }])(
+    'without a reason (%j) it is 400, and nothing moves',
+    async (body) => {
+      assertClear(await ops.post('/api/tasks/discard', body), 400, 'reason');
+      expect((await ops.store.status(ops.clock.time)).tasks).toMatchObject({ dead: 1, ready: 1 });
+    },
+  );
+});
+
+test('POST /api/reconcile notes that somebody asked', async () => {
+  const reply = await ops.post('/api/reconcile');
+  expect(reply.status).toBe(202);
+  expect(reply.json()).toEqual({ asked: new Date(ops.clock.time).toISOString() });
+  expect(await ops.store.reconcileAsked()).toBe(ops.clock.time);
+});
+
+test('GET /api/quarantine shows what was put aside, newest first, and no bytes of it', async () => {
+  const keep = (body: string, cursor: string | null) =>
+    ops.store.accept({
+      readings: [{ unreadable: { origin: 'replay', cursor: cursor as never, body: Buffer.from(body), reason: 'not JSON' } }],
+      now: ops.clock.time,
+    });
+  await keep('<script>alert(1)</script>', null);
+  await keep('another one', '7');
+  const reply = await ops.get('/api/quarantine');
+  expect(reply.json()).toEqual({
+    quarantine: [
+      { id: 2, receivedAt: expect.stringMatching(/Z$/), origin: 'replay', cursor: '7', reason: 'not JSON', bytes: 11 },
+      { id: 1, receivedAt: expect.stringMatching(/Z$/), origin: 'replay', cursor: null, reason: 'not JSON', bytes: 25 },
+    ],
+  });
+  expect(reply.text).not.toContain('script');
+});
+
+describe('every answer', () => {
+  test.each(['/livez', '/api/status', '/api/events?limit=0', '/metrics', '/nowhere'])('%s is not cached and not sniffed', async (path) => {
+    const { headers } = await ops.get(path);
+    expect(headers).toMatchObject({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' });
+  });
+
+  test('an unknown path is 404', async () => {
+    for (const path of ['/', '/api', '/api/event', '/API/status', '/api/secrets', '/api/tasks/retry']) {
+      expect([404, 405]).toContain((await ops.get(path)).status);
+    }
+  });
+
+  test('another method is 405, and changes nothing', async () => {
+    for (const method of ['POST', 'PUT', 'DELETE', 'PATCH']) {
+      expect((await ops.send(method, '/api/status')).status).toBe(405);
+    }
+    expect((await ops.get('/api/reconcile')).status).toBe(405);
+    expect(await ops.store.reconcileAsked()).toBe(0);
+  });
+
+  test('F6: while the store is locked, a change is 503 and says why; reading goes on', async () => {
+    ops.exec('begin immediate');
+    assertClear(await ops.post('/api/reconcile'), 503, 'locked');
+    expect((await ops.get('/api/status')).status).toBe(200);
+    ops.exec('rollback');
+  });
+
+  test('a bug is 500 without a stack, and the log has no words of strangers', async () => {
+    ops.exec('drop table quarantine');
+    const reply = await ops.get('/api/quarantine');
+    assertClear(reply, 500, 'see the log');
+    expect(ops.text()).toContain('an ops request failed');
+  });
+
+  test('I78: what strangers wrote comes back as JSON, byte for byte', async () => {
+    const session = '<img src=x onerror=alert(1)>\u202e\u001b]0;x\u0007=cmd|1';
+    await deliver(ops, { cursor: '1', session });
+    const reply = await ops.get('/api/events');
+    expect(reply.headers['content-type']).toMatch(/^application\/json/);
+    expect(reply.json<Events>().events[0]?.['sessionId']).toBe(session);
+  });
+});

@@ -1,0 +1,335 @@
+// The real receive side in this process: store file, intake, verification, HTTP server, on a free port and with a clock
+// that tests set. Speaks to it over node:http and in raw bytes, and signs with lines of its own, so that the tests
+// cannot share the receiver's mistakes.
+import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { Agent, request, type OutgoingHttpHeaders, type Server } from 'node:http';
+import { connect, type AddressInfo, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import Database from 'better-sqlite3';
+import { pino } from 'pino';
+import { onTestFinished } from 'vitest';
+import { createIntake, type Intake } from '../../src/intake.ts';
+import { createReceiveApp } from '../../src/receive/app.ts';
+import { createBodyReader, type BodyReader } from '../../src/receive/bytes.ts';
+import { createSampler } from '../../src/receive/sampler.ts';
+import { createReceiveServer } from '../../src/receive/server.ts';
+import { createVerifier, type Verifier } from '../../src/receive/verify.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { Store } from '../../src/store/store.ts';
+
+export const T0 = Date.UTC(2026, 0, 1, 12);
+export const SECONDS = T0 / 1000;
+export const SECRET = 'whsec_0123456789abcdef0123456789abcdef';
+export const PATH = '/webhooks';
+export const BODY_LIMIT = 12 * 1024 * 1024;
+
+/** A time that stands still until it is set. */
+export interface SetClock {
+  at: number;
+  now(): number;
+}
+
+export function createClock(at = T0): SetClock {
+  const clock = { at, now: () => clock.at };
+  return clock;
+}
+
+export interface StoreFile {
+  path: string;
+  store: Store;
+  /** Asks the file itself, on a connection of its own. */
+  query<Row>(sql: string, ...values: unknown[]): Row[];
+  /** Holds the store's write lock, from another connection, until called again. */
+  lock(): () => void;
+  remove(): void;
+}
+
+export function createStoreFile(): StoreFile {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-receive-'));
+  const path = join(folder, 'events.db');
+  const store = openSqlite(path, { owner: true, busyMs: 0 });
+  const others: Database.Database[] = [];
+  function another(): Database.Database {
+    const db = new Database(path, { timeout: 0 });
+    others.push(db);
+    return db;
+  }
+  const reader = another();
+  return {
+    path,
+    store,
+    query: <Row>(sql: string, ...values: unknown[]) => reader.prepare(sql).all(...values) as Row[],
+    lock() {
+      const db = another();
+      db.exec('begin immediate');
+      return () => void db.exec('commit');
+    },
+    remove() {
+      for (const db of others) db.close();
+      store.close();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+export interface Options {
+  secrets?: string[];
+  bodyLimit?: number;
+  bodies?: BodyReader;
+  /** Puts something between intake and the real store. */
+  wrap?: (store: Store) => Store;
+}
+
+export interface Receiver extends StoreFile {
+  port: number;
+  clock: SetClock;
+  intake: Intake;
+  verifier: Verifier;
+  server: Server;
+  /** What the failure run would be counted from. */
+  answered: { status: number; cause: string }[];
+  /** Every log line so far. */
+  lines: Record<string, unknown>[];
+  drain(): void;
+  /** What refusals and deliveries counted, once written. */
+  counters(): Promise<Record<string, number>>;
+  close(): Promise<void>;
+}
+
+/** Ends with the test. */
+export async function startReceiver(options: Options = {}): Promise<Receiver> {
+  const receiver = await openReceiver(options);
+  onTestFinished(() => receiver.close());
+  return receiver;
+}
+
+/** For tests that share one; the caller closes it. */
+export async function openReceiver({
+  secrets = [SECRET],
+  bodyLimit = BODY_LIMIT,
+  bodies = createBodyReader(),
+  wrap = (store) => store,
+}: Options = {}): Promise<Receiver> {
+  const file = createStoreFile();
+  const clock = createClock();
+  const lines: Record<string, unknown>[] = [];
+  const answered: Receiver['answered'] = [];
+  const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(JSON.parse(line)) });
+  const sampler = createSampler(log, clock);
+  const verifier = createVerifier({ secrets, prefix: 'X-Svc-', toleranceSeconds: 300 });
+  const intake = createIntake({
+    store: wrap(file.store),
+    clock,
+    onFault: ({ code }) => sampler.note(`store_${code}`, {}),
+  });
+  let draining = false;
+  const app = createReceiveApp({
+    path: PATH,
+    prefix: 'X-Svc-',
+    bodyLimit,
+    verifier,
+    bodies,
+    intake,
+    clock,
+    log,
+    sampler,
+    answered: (status, cause) => void answered.push({ status, cause }),
+    draining: () => draining,
+  });
+  const server = createReceiveServer(app);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    ...file,
+    port: (server.address() as AddressInfo).port,
+    clock,
+    intake,
+    verifier,
+    server,
+    answered,
+    lines,
+    drain: () => void (draining = true),
+    async counters() {
+      await intake.probe();
+      return file.store.counters();
+    },
+    async close() {
+      const closed = new Promise((resolve) => server.close(resolve));
+      server.closeAllConnections();
+      await closed;
+      file.remove();
+    },
+  };
+}
+
+/** Hex of HMAC-SHA256 over `<timestamp>.<body>` (contract 6.3). */
+export function hmac(body: Uint8Array | string, timestamp: number | string = SECONDS, secret = SECRET): string {
+  return createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest('hex');
+}
+
+export function signed(body: Uint8Array | string, timestamp: number | string = SECONDS, secret = SECRET): OutgoingHttpHeaders {
+  return { 'X-Svc-Timestamp': String(timestamp), 'X-Svc-Signature': `v1=${hmac(body, timestamp, secret)}` };
+}
+
+/** The envelope as the service writes it (contract 6.3). */
+export function envelope(fields: Record<string, unknown> = {}): Record<string, unknown> {
+  const { cursor = '1', type = 'MessageReceived' } = fields;
+  return {
+    id: `evt_${String(cursor)}`,
+    type,
+    created_at: '2026-01-01T11:59:58.000Z',
+    cursor,
+    session_id: '11111111-1111-4111-8111-111111111111',
+    webhook_id: 'wh_1',
+    data: { [String(type)]: message() },
+    ...fields,
+  };
+}
+
+export function message(fields: Record<string, unknown> = {}): Record<string, unknown> {
+  return {
+    session_id: '11111111-1111-4111-8111-111111111111',
+    from: 'writer@network',
+    body: 'hello',
+    message_id: 'msg_1',
+    is_group: false,
+    timestamp_unix_ms: T0 - 2_000,
+    message_type: 'text',
+    push_name: 'Writer',
+    ...fields,
+  };
+}
+
+export function bodyOf(fields: Record<string, unknown> = {}): Buffer {
+  return Buffer.from(JSON.stringify(envelope(fields)));
+}
+
+export interface Answer {
+  status: number;
+  headers: Record<string, string | string[] | undefined>;
+  text: string;
+}
+
+export interface Sent {
+  method?: string;
+  path?: string;
+  headers?: OutgoingHttpHeaders;
+  agent?: Agent;
+}
+
+/** One request with exactly these headers. */
+export function send(port: number, body: Uint8Array | string, { method = 'POST', path = PATH, headers = {}, agent }: Sent = {}): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request({ host: '127.0.0.1', port, method, path, headers, agent: agent ?? false }, (answer) => {
+      let text = '';
+      answer.setEncoding('utf8');
+      answer.on('data', (chunk: string) => void (text += chunk));
+      answer.on('end', () => resolve({ status: answer.statusCode ?? 0, headers: answer.headers, text }));
+      answer.on('error', reject);
+    });
+    outgoing.on('error', reject);
+    outgoing.end(body);
+  });
+}
+
+/** One signed delivery; its status. `headers` add to the signature's, or replace them. */
+export async function deliver(port: number, body: Uint8Array | string, headers: OutgoingHttpHeaders = {}, agent?: Agent): Promise<number> {
+  const { status } = await send(port, body, { headers: { ...signed(body), ...headers }, ...(agent ? { agent } : {}) });
+  return status;
+}
+
+export interface Line {
+  socket: Socket;
+  /** All that came back so far. */
+  text(): string;
+  write(bytes: Uint8Array | string): void;
+  /** Resolves once what came back holds this, or when the other side has closed. */
+  heard(what: string | RegExp): Promise<string>;
+  /** Resolves when the connection is closed; with all that came back. */
+  closed(): Promise<string>;
+  broken(): boolean;
+}
+
+/** A raw connection. Ends with the test. */
+export async function openLine(port: number): Promise<Line> {
+  const socket = connect(port, '127.0.0.1');
+  let text = '';
+  let broken = false;
+  socket.on('data', (chunk) => void (text += chunk.toString('latin1')));
+  socket.on('error', () => void (broken = true));
+  onTestFinished(() => void socket.destroy());
+  await once(socket, 'connect');
+  return {
+    socket,
+    text: () => text,
+    write: (bytes) => void socket.write(bytes),
+    async heard(what) {
+      await until(() => (typeof what === 'string' ? text.includes(what) : what.test(text)) || socket.closed);
+      return text;
+    },
+    async closed() {
+      await until(() => socket.closed);
+      return text;
+    },
+    broken: () => broken,
+  };
+}
+
+/** Writes these bytes; what came back when the first answer was whole, or the connection closed. */
+export async function raw(port: number, ...bytes: (Uint8Array | string)[]): Promise<string> {
+  const line = await openLine(port);
+  for (const part of bytes) line.write(part);
+  const text = await line.heard(/^HTTP\/1\.1 [2-5]\d\d[^]*?\r\n\r\n/);
+  line.socket.destroy();
+  return text;
+}
+
+/** The bytes of a request's head, header lines in this order and spelling. */
+export function head(lines: (readonly [string, string] | string)[], start = `POST ${PATH} HTTP/1.1`): string {
+  const text = lines.map((line) => (typeof line === 'string' ? line : `${line[0]}: ${line[1]}`));
+  return [start, 'Host: receiver', ...text, '', ''].join('\r\n');
+}
+
+/** The header lines of a rightly signed delivery, as pairs. */
+export function pairs(body: Uint8Array | string, length = true): [string, string][] {
+  const lines = Object.entries(signed(body)).map(([name, value]): [string, string] => [name, String(value)]);
+  return length ? [...lines, ['Content-Length', String(Buffer.byteLength(body))]] : lines;
+}
+
+export function statuses(text: string): number[] {
+  return [...text.matchAll(/^HTTP\/1\.1 (\d{3})/gm)].map(([, status]) => Number(status));
+}
+
+/** Waits for a condition, not for a time. */
+export async function until(holds: () => boolean, what = 'the condition', limitMs = 10_000): Promise<void> {
+  const end = performance.now() + limitMs;
+  while (!holds()) {
+    if (performance.now() > end) throw new Error(`waited too long for ${what}`);
+    await pause(2);
+  }
+}
+
+export interface Kept {
+  events: { id: string | null; cursor: string | null; flags: string; body: Buffer }[];
+  quarantine: { reason: string; body: Buffer }[];
+}
+
+/** What is on disk, in order of arrival. */
+export function kept(file: StoreFile): Kept {
+  return {
+    events: file.query('select id, cast(cursor as text) as cursor, flags, body from events order by seq'),
+    quarantine: file.query('select reason, body from quarantine order by id'),
+  };
+}
+
+/** Rows in any table that a delivery can write to. */
+export function rows(file: StoreFile): number {
+  const [row] = file.query<{ n: number }>(
+    'select (select count(*) from events) + (select count(*) from quarantine) + (select count(*) from conflicts) as n',
+  );
+  return row?.n ?? 0;
+}

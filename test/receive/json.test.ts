@@ -1,0 +1,367 @@
+// Whatever an authentic body holds, it is answered with 204 and its bytes are on disk as they came; one byte changed,
+// and nothing is (hazards C1, I21 to I60 and I78, as far as receiving goes).
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { StoredEvent } from '../../src/store/store.ts';
+import { readDelivery } from '../../src/wire/event.ts';
+import { bodyOf, deliver, envelope, kept, message, openReceiver, rows, signed, startReceiver, T0, type Kept, type Receiver } from './harness.ts';
+
+type Expected = 'event' | 'quarantine';
+type Case = [name: string, body: Buffer, expected: Expected];
+
+/** A good body with this in place of its message text or of a whole field, as raw bytes. */
+function withText(...bytes: (string | number[])[]): Buffer {
+  const [before = '', after = ''] = bodyOf({ data: { MessageReceived: message({ body: '@' }) } }).toString().split('@');
+  return Buffer.concat([before, ...bytes, after].map((part) => Buffer.from(part as string)));
+}
+
+/** The good envelope with one field written exactly so. */
+function withField(name: string, source: string): Buffer {
+  const { [name]: _, ...rest } = envelope();
+  return Buffer.from(`${JSON.stringify(rest).slice(0, -1)},${JSON.stringify(name)}:${source}}`);
+}
+
+function withFields(fields: Record<string, unknown>): Buffer {
+  return bodyOf(fields);
+}
+
+const text = bodyOf().toString();
+const BOM = [0xef, 0xbb, 0xbf];
+const utf16 = Buffer.from(`\ufeff${text}`, 'utf16le');
+
+const cases: Case[] = [
+  ['I22: a BOM before JSON', Buffer.concat([Buffer.from(BOM), Buffer.from(text)]), 'event'],
+  ['I22: two BOMs', Buffer.concat([Buffer.from([...BOM, ...BOM]), Buffer.from(text)]), 'quarantine'],
+  ['I22: a BOM alone', Buffer.from(BOM), 'quarantine'],
+  ['I23: invalid UTF-8 in a text', withText([0xff, 0xfe]), 'quarantine'],
+  ['I23: a lone continuation byte', withText([0x80]), 'quarantine'],
+  ['I23: a sequence cut short', withText([0xe2, 0x82]), 'quarantine'],
+  ['I23: UTF-16', utf16, 'quarantine'],
+  ['I23: UTF-16 the other way round', Buffer.from(utf16).swap16(), 'quarantine'],
+  ['I23: gzip', Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]), 'quarantine'],
+  ['I24: CESU-8', withText([0xed, 0xa0, 0xbd, 0xed, 0xb8, 0x80]), 'quarantine'],
+  ['I24: overlong UTF-8', withText([0xc0, 0xaf]), 'quarantine'],
+  ['I24: above U+10FFFF', withText([0xf4, 0x90, 0x80, 0x80]), 'quarantine'],
+  ['I25: nothing at all', Buffer.alloc(0), 'quarantine'],
+  ['I25: blanks', Buffer.from(' \n\t '), 'quarantine'],
+  ['I25: one NUL', Buffer.from([0]), 'quarantine'],
+  ['I26: null', Buffer.from('null'), 'quarantine'],
+  ['I26: a number', Buffer.from('1'), 'quarantine'],
+  ['I26: a text', Buffer.from('"x"'), 'quarantine'],
+  ['I26: true', Buffer.from('true'), 'quarantine'],
+  ['I26: an empty array', Buffer.from('[]'), 'quarantine'],
+  ['I26: an event in an array', Buffer.from(`[${text}]`), 'quarantine'],
+  ['I26: an empty object', Buffer.from('{}'), 'quarantine'],
+  ['I27: truncated', Buffer.from(text.slice(0, -1)), 'quarantine'],
+  ['I27: truncated within a text', Buffer.from(text.slice(0, 30)), 'quarantine'],
+  ['I27: truncated behind a backslash', Buffer.from('{"id":"e\\'), 'quarantine'],
+  ['I27: two documents', Buffer.from(`${text}${text}`), 'quarantine'],
+  ['I27: a NUL behind it', Buffer.from(`${text}\u0000`), 'quarantine'],
+  ['I27: a comma too many', Buffer.from(`${text.slice(0, -1)},}`), 'quarantine'],
+  ['I27: single quotes', Buffer.from(text.replaceAll('"', "'")), 'quarantine'],
+  ['I27: a comment', Buffer.from(`/**/${text}`), 'quarantine'],
+  ['I27: NaN', withField('extra', 'NaN'), 'quarantine'],
+  ['I27: a raw newline in a text', withText('\n'), 'quarantine'],
+  ['I27: a raw NUL in a text', withText([0]), 'quarantine'],
+  ['I27: a form instead', Buffer.from('payload=%7B%7D'), 'quarantine'],
+  ['I28: arrays 200,000 deep', Buffer.from('['.repeat(200_000) + ']'.repeat(200_000)), 'quarantine'],
+  ['I28: arrays 200,000 deep that never end', Buffer.from('['.repeat(200_000)), 'quarantine'],
+  ['I28: objects 100,000 deep', Buffer.from(`${'{"a":'.repeat(100_000)}1${'}'.repeat(100_000)}`), 'quarantine'],
+  ['I28: a field 65 deep', withField('extra', `${'['.repeat(65)}${']'.repeat(65)}`), 'quarantine'],
+  ['I28: a field 60 deep', withField('extra', `${'['.repeat(60)}${']'.repeat(60)}`), 'event'],
+  ['I28: brackets within a text', withText('['.repeat(200)), 'event'],
+  ['I29: the id twice', Buffer.from(text.replace('{', '{"id":"first",')), 'event'],
+  ['I29: the data twice', withField('data', '{"MessageReceived":{},"MessageReceived":{"a":1}}'), 'event'],
+  ['I30: __proto__ as a key', withField('__proto__', '{"polluted":true}'), 'event'],
+  ['I30: constructor.prototype as keys', withField('constructor', '{"prototype":{"polluted":true}}'), 'event'],
+  ['I30: __proto__ in the data', withField('data', '{"MessageReceived":{"__proto__":{"polluted":true}}}'), 'event'],
+  ['I30: __proto__ as the type', Buffer.from(text.replaceAll('MessageReceived', '__proto__')), 'event'],
+  ['I31: a lone surrogate in the id', withField('id', '"\\ud800"'), 'quarantine'],
+  ['I31: a NUL in the id', withField('id', '"a\\u0000b"'), 'quarantine'],
+  ['I31: a blank in the id', withField('id', '"a b"'), 'quarantine'],
+  ['I32: a lone surrogate in the text', withText('\\ud800'), 'event'],
+  ['I32: an escaped NUL in the text', withText('\\u0000'), 'event'],
+  ['I32: a lone surrogate in the session', withFields({ session_id: '\ud800', data: { MessageReceived: {} } }), 'event'],
+  ['I32: a NUL in the session', withFields({ session_id: 'a\u0000b', data: { MessageReceived: {} } }), 'event'],
+  ['I33: no id', withFields({ id: undefined }), 'quarantine'],
+  ['I33: an empty id', withFields({ id: '' }), 'quarantine'],
+  ['I33: a number as the id', withFields({ id: 1 }), 'quarantine'],
+  ['I33: null as the id', withFields({ id: null }), 'quarantine'],
+  ['I33: an object as the id', withFields({ id: {} }), 'quarantine'],
+  ['I33: an id of 10 KB', withFields({ id: 'x'.repeat(10_000) }), 'quarantine'],
+  ['I33: an id of 201 characters', withFields({ id: 'x'.repeat(201) }), 'quarantine'],
+  ['I33: an id of 200 characters', withFields({ id: 'x'.repeat(200) }), 'event'],
+  ['I35: an id that is not ASCII', withFields({ id: 'é' }), 'quarantine'],
+  ['I36: null as the cursor of a message', withFields({ id: 'evt_null', cursor: null }), 'event'],
+  ['I36: no cursor', withFields({ id: 'evt_none', cursor: undefined }), 'event'],
+  ['I37: a cursor as a number that a float rounds', withField('cursor', '9007199254740993'), 'event'],
+  ['I37: a cursor as a number with a fraction', withField('cursor', '12.0'), 'quarantine'],
+  ['I37: a cursor as a number with an exponent', withField('cursor', '1e3'), 'quarantine'],
+  ['I37: a cursor as a negative zero', withField('cursor', '-0'), 'quarantine'],
+  ['I37: a cursor as a number above 64 bits', withField('cursor', '9223372036854775808'), 'quarantine'],
+  ['I37: true as the cursor', withFields({ cursor: true }), 'quarantine'],
+  ...['', ' 12', '12 ', '1e3', '0x10', '-1', '+1', '01', '١٢', '12abc', '1_000', '12.0'].map(
+    (cursor): Case => [`I38: ${JSON.stringify(cursor)} as the cursor`, withFields({ cursor }), 'quarantine'],
+  ),
+  ['I39: the highest cursor', withFields({ cursor: '9223372036854775807' }), 'event'],
+  ['I39: a cursor above the highest', withFields({ cursor: '9223372036854775808' }), 'quarantine'],
+  ['I39: a cursor of 1,000 digits', withFields({ cursor: '9'.repeat(1_000) }), 'quarantine'],
+  ['I39: a cursor of a million digits', withFields({ cursor: '9'.repeat(1_000_000) }), 'quarantine'],
+  ['I39: a number of a million digits as the cursor', withField('cursor', '9'.repeat(1_000_000)), 'quarantine'],
+  ['I52: a type that nobody knows', withFields({ type: 'Something.New' }), 'event'],
+  ['I52: a type named toString', withFields({ type: 'toString' }), 'event'],
+  ['I52: no type', withFields({ type: undefined, data: {} }), 'quarantine'],
+  ['I52: a type with a newline', withFields({ type: 'a\nb' }), 'quarantine'],
+  ['I53: data without a key', withFields({ data: {} }), 'quarantine'],
+  ['I53: data with a second key', withFields({ data: { MessageReceived: {}, MessageSent: {} } }), 'event'],
+  ['I53: data of another type', withFields({ data: { MessageSent: {} } }), 'quarantine'],
+  ['I54: null as the data', withFields({ data: null }), 'quarantine'],
+  ['I54: an array as the data', withFields({ data: [] }), 'quarantine'],
+  ['I54: a text as the data', withFields({ data: 'MessageReceived' }), 'quarantine'],
+  ['I54: an array as the fields', withFields({ data: { MessageReceived: [] } }), 'quarantine'],
+  ['I54: no data', withFields({ data: undefined }), 'quarantine'],
+  ['I56: no webhook_id', withFields({ webhook_id: undefined }), 'event'],
+  ['I56: the webhook_id of another', withFields({ webhook_id: 'not_ours' }), 'event'],
+  ['I57: null as the session', withFields({ session_id: null }), 'event'],
+  ['I57: a session that is no UUID', withFields({ session_id: 'number one', data: { MessageReceived: {} } }), 'event'],
+  ['I57: a session of 10 KB', withFields({ session_id: 's'.repeat(10_000), data: { MessageReceived: {} } }), 'event'],
+  ['I58: a created_at that is no date', withFields({ created_at: 'not a date' }), 'event'],
+  ['I58: the year 275760', withFields({ created_at: '+275760-09-13T00:00:00.000Z', data: { MessageReceived: {} } }), 'event'],
+  ['I58: an offset of 25 hours', withFields({ created_at: '2026-01-01T00:00:00+25:00', data: { MessageReceived: {} } }), 'event'],
+  ['I59: a time of 1e400', withField('data', '{"MessageReceived":{"timestamp_unix_ms":1e400}}'), 'event'],
+  ['I59: a time of -0', withField('data', '{"MessageReceived":{"timestamp_unix_ms":-0}}'), 'event'],
+  ['I59: a time of 2^63', withField('data', '{"MessageReceived":{"timestamp_unix_ms":9223372036854775808}}'), 'event'],
+  ['I59: the latest time that a date holds', withField('data', '{"MessageReceived":{"timestamp_unix_ms":8640000000000000}}'), 'event'],
+  ['I60: a ping', withFields({ id: 'ping_1', cursor: null, type: 'webhook.ping', data: { message: 'hello' } }), 'event'],
+  ['I60: a ping without a text', withFields({ id: 'ping_2', cursor: null, type: 'webhook.ping', data: {} }), 'event'],
+  ['a thousand fields', withFields({ data: { MessageReceived: Object.fromEntries(Array.from({ length: 1_000 }, (_, i) => [`f${i}`, i])) } }), 'event'],
+  ['JSON over many lines', Buffer.from(JSON.stringify(envelope(), null, '\r\n\t ')), 'event'],
+];
+
+/** What a stranger may write into a message (I78). */
+const naughty = [
+  '<script>alert(1)</script>',
+  '"><img src=x onerror=alert(1)>',
+  "=cmd|' /C calc'!A0",
+  '+1+1',
+  '@SUM(A1)',
+  '\u001b]0;title\u0007\u001b[31mred',
+  '\u202etxt.exe',
+  'Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢',
+  '👩‍👩‍👧‍👦'.repeat(2_600),
+  "'; drop table events; --",
+  '${7*7}{{7*7}}<%= 7*7 %>',
+  '../../../etc/passwd',
+  '\u2028\u2029\u0085\ufeff',
+  'ﷺ𝕿𝖍𝖊 السُّلْطَة',
+];
+
+describe('an authentic body', () => {
+  let receiver: Receiver;
+  const stored = (): Kept => kept(receiver);
+
+  beforeAll(async () => {
+    receiver = await openReceiver();
+  });
+  afterAll(() => receiver.close());
+
+  /** Ids and cursors of one case must not meet those of another, or it would be a duplicate. */
+  function clear(): void {
+    const known = stored();
+    if (known.events.length + known.quarantine.length > 0) throw new Error('the store is not empty');
+  }
+
+  test.each(cases)('%s: 204, and the bytes are kept', async (_, body, expected) => {
+    const own = await startReceiver();
+    expect(await deliver(own.port, body)).toBe(204);
+    const { events, quarantine } = kept(own);
+    const found = expected === 'event' ? events : quarantine;
+    expect(events.length + quarantine.length).toBe(1);
+    expect(found).toHaveLength(1);
+    expect(found[0]?.body.equals(body)).toBe(true);
+    expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
+    // Again: nothing new.
+    expect(await deliver(own.port, body)).toBe(204);
+    expect(rows(own)).toBe(1);
+  });
+
+  test.each(cases)('%s: with one byte changed 401, and nothing is kept', async (_, body) => {
+    for (const changed of changes(body)) expect(await deliver(receiver.port, changed, signed(body))).toBe(401);
+    clear();
+  });
+
+  test('I21: pretty-printed on the way, or with a newline added, is refused', async () => {
+    const body = bodyOf();
+    const pretty = Buffer.from(JSON.stringify(envelope(), null, 2));
+    for (const changed of [pretty, Buffer.from(`${text}\n`), Buffer.from(` ${text}`), body.subarray(0, -1)]) {
+      expect(await deliver(receiver.port, changed, signed(body))).toBe(401);
+    }
+    clear();
+  });
+});
+
+/** One bit of one byte, at the beginning, in the middle and at the end; a byte more; a byte less. */
+function changes(body: Buffer): Buffer[] {
+  const flipped = [...new Set([0, body.length >> 1, body.length - 1])].flatMap((at) => {
+    const copy = Buffer.from(body);
+    const byte = copy[at];
+    if (byte === undefined) return [];
+    copy[at] = byte ^ 1;
+    return [copy];
+  });
+  const shorter = body.length > 0 ? [body.subarray(1)] : [];
+  return [...flipped, ...shorter, Buffer.concat([body, Buffer.from([0x20])])];
+}
+
+describe('what is read from an authentic body', () => {
+  /** The event as `run` will get it. */
+  async function received(body: Buffer): Promise<StoredEvent & { flags: string }> {
+    const receiver = await startReceiver();
+    expect(await deliver(receiver.port, body)).toBe(204);
+    const [event] = (await receiver.store.unassigned(10)).events;
+    if (!event) throw new Error('no event was stored');
+    return { ...event, flags: kept(receiver).events[0]?.flags ?? '' };
+  }
+
+  test('a plain message: its key is its cursor, session and time come from its data', async () => {
+    expect(await received(bodyOf({ cursor: '42' }))).toMatchObject({
+      key: 'c:42',
+      id: 'evt_42',
+      cursor: '42',
+      type: 'MessageReceived',
+      sessionId: '11111111-1111-4111-8111-111111111111',
+      createdAt: T0 - 2_000,
+      receivedAt: T0,
+      origin: 'webhook',
+      flags: '',
+    });
+  });
+
+  test('I29: of a key that is there twice the last one holds, and it is flagged', async () => {
+    expect(await received(Buffer.from(text.replace('{', '{"id":"first",')))).toMatchObject({ id: 'evt_1', flags: 'dup_keys' });
+  });
+
+  test.each([
+    ['I32: a lone surrogate', '\\ud800', '\ud800'],
+    ['I32: an escaped NUL', 'a\\u0000b', 'a\u0000b'],
+    ['an escaped slash', '\\/', '/'],
+  ])('%s in the text comes out as it went in', async (_, source, value) => {
+    const { body } = await received(withText(source));
+    const parsed = JSON.parse(Buffer.from(body ?? []).toString()) as { data: { MessageReceived: { body: string } } };
+    expect(parsed.data.MessageReceived.body).toBe(value);
+  });
+
+  test('I34: ids that look like names or numbers are events of their own', async () => {
+    const receiver = await startReceiver();
+    const ids = ['__proto__', 'toString', 'constructor', '1', '01', '1.0', 'null', 'c:1', 'i:1'];
+    for (const id of ids) expect(await deliver(receiver.port, bodyOf({ id, cursor: null }))).toBe(204);
+    expect(kept(receiver).events.map(({ id }) => id)).toEqual(ids);
+    expect((await receiver.store.unassigned(20)).events.map(({ key }) => key)).toEqual(ids.map((id) => `i:${id}`));
+  });
+
+  test('I35: ids that differ by case are events of their own', async () => {
+    const receiver = await startReceiver();
+    for (const id of ['evt_a', 'EVT_A', 'Evt_a']) expect(await deliver(receiver.port, bodyOf({ id, cursor: null }))).toBe(204);
+    expect(kept(receiver).events.map(({ id }) => id)).toEqual(['evt_a', 'EVT_A', 'Evt_a']);
+  });
+
+  test('I36: a message without a cursor is kept under its id, flagged', async () => {
+    expect(await received(bodyOf({ id: 'evt_x', cursor: null }))).toMatchObject({ key: 'i:evt_x', cursor: null, flags: 'no_cursor' });
+  });
+
+  test('I37: a cursor that is a number is read from its digits, exactly, and flagged', async () => {
+    expect(await received(withField('cursor', '9007199254740993'))).toMatchObject({ cursor: '9007199254740993', flags: 'cursor_number' });
+    const deep = Buffer.from(text.replace('"cursor":"1"', '"cursor":9007199254740993').replace('"from"', '"cursor":5,"from"'));
+    expect(await received(deep)).toMatchObject({ cursor: '9007199254740993', flags: 'cursor_number' });
+  });
+
+  test('I40: a cursor far ahead does not move the watermark', async () => {
+    const receiver = await startReceiver();
+    await deliver(receiver.port, bodyOf({ cursor: String(2n ** 62n) }));
+    await deliver(receiver.port, bodyOf({ cursor: '5' }));
+    expect(await receiver.store.watermark()).toBeNull();
+    expect(kept(receiver).events.map(({ cursor }) => cursor)).toEqual([String(2n ** 62n), '5']);
+  });
+
+  test('I48: the same id with other data is a duplicate: the first is kept, the conflict recorded and logged', async () => {
+    const receiver = await startReceiver();
+    const first = bodyOf({ id: 'evt_a', cursor: '1' });
+    const other = bodyOf({ id: 'evt_a', cursor: '1', data: { MessageReceived: message({ body: 'other' }) } });
+    for (const body of [first, other]) expect(await deliver(receiver.port, body)).toBe(204);
+    expect(kept(receiver).events.map(({ body }) => body.equals(first))).toEqual([true]);
+    expect(receiver.query<{ body: Buffer }>('select body from conflicts').map(({ body }) => body.equals(other))).toEqual([true]);
+    expect(receiver.lines.filter(({ cause }) => cause === 'conflict')).toHaveLength(1);
+    expect(receiver.answered.map(({ status }) => status)).toEqual([204, 204]);
+  });
+
+  test('I49: two webhooks that bring one event under two ids make one row', async () => {
+    const receiver = await startReceiver();
+    for (const n of [1, 2]) expect(await deliver(receiver.port, bodyOf({ id: `evt_${n}`, cursor: '9', webhook_id: `wh_${n}` }))).toBe(204);
+    expect(kept(receiver).events).toMatchObject([{ id: 'evt_1', cursor: '9' }]);
+    expect((await receiver.store.event('evt_2', T0))?.event.key).toBe('c:9');
+    expect(rows(receiver)).toBe(1);
+  });
+
+  test('I50: one cursor under two ids with other data is two events', async () => {
+    const receiver = await startReceiver();
+    for (const n of [1, 2]) {
+      const data = { MessageReceived: message({ body: `text ${n}` }) };
+      expect(await deliver(receiver.port, bodyOf({ id: `evt_${n}`, cursor: '9', data }))).toBe(204);
+    }
+    expect((await receiver.store.unassigned(10)).events.map(({ key }) => key)).toEqual(['c:9', 'i:evt_2']);
+    expect(await receiver.store.status(T0)).toMatchObject({ events: 2, conflicts: 1 });
+  });
+
+  test('I51: one id under two cursors is one event, which both name', async () => {
+    const receiver = await startReceiver();
+    for (const cursor of ['9', '10']) expect(await deliver(receiver.port, bodyOf({ id: 'evt_a', cursor }))).toBe(204);
+    expect(rows(receiver)).toBe(1);
+    expect((await receiver.store.event('10', T0))?.event.key).toBe('c:9');
+  });
+
+  test.each<[string, Record<string, unknown>, Partial<StoredEvent> & { flags?: string }]>([
+    ['I52: an unknown type is stored like any other', { type: 'New.Thing', data: { 'New.Thing': {} } }, { type: 'New.Thing', flags: '' }],
+    ['I53: a second key beside the type is flagged', { data: { MessageReceived: {}, Other: {} } }, { flags: 'extra_keys' }],
+    ['I57: no session is none', { session_id: null, data: { MessageReceived: {} } }, { sessionId: null, flags: '' }],
+    ['I57: a session that is no UUID is kept and flagged', { session_id: 'one', data: { MessageReceived: {} } }, { sessionId: 'one', flags: 'session_shape' }],
+    ['I58: a date that is none leaves the time open', { created_at: 'x', data: { MessageReceived: {} } }, { createdAt: null }],
+    ['I58: an offset of 25 hours leaves the time open', { created_at: '2026-01-01T00:00:00+25:00', data: { MessageReceived: {} } }, { createdAt: null }],
+    ['I58: the year 275760 is a time', { created_at: '+275760-09-13T00:00:00.000Z', data: { MessageReceived: {} } }, { createdAt: 8.64e15 }],
+    ['I58: the envelope gives the time where the data has none', { data: { MessageReceived: {} } }, { createdAt: T0 - 2_000 }],
+    ['I59: a time of -0 is 1970', { data: { MessageReceived: { timestamp_unix_ms: -0 } } }, { createdAt: 0 }],
+    ['I60: a ping has no cursor, which is no oddity', { id: 'p', cursor: null, type: 'webhook.ping', data: { message: 'm' } }, { key: 'i:p', type: 'webhook.ping', flags: '' }],
+  ])('%s', async (_, fields, expected) => {
+    expect(await received(bodyOf(fields))).toMatchObject(expected);
+  });
+
+  test.each(['1e400', '9223372036854775808', '"soon"', 'null', '1.5', '{}'])('I59: %s as its time leaves the time to the envelope', async (source) => {
+    const body = withField('data', `{"MessageReceived":{"timestamp_unix_ms":${source}}}`);
+    expect((await received(body)).createdAt).toBe(T0 - 2_000);
+  });
+
+  test('I78: what strangers write comes out byte for byte, and never into the log', async () => {
+    const receiver = await startReceiver();
+    for (const [index, written] of naughty.entries()) {
+      const data = { MessageReceived: message({ body: written, push_name: written }) };
+      expect(await deliver(receiver.port, bodyOf({ cursor: String(index + 1), data }))).toBe(204);
+    }
+    const back = kept(receiver).events.map(({ body }) => JSON.parse(body.toString()) as { data: { MessageReceived: { body: string } } });
+    expect(back.map(({ data }) => data.MessageReceived.body)).toEqual(naughty);
+    expect(receiver.lines).toEqual([]);
+  });
+
+  test('a log line about a quarantined or refused body shows nothing of it', async () => {
+    const receiver = await startReceiver();
+    const secretive = Buffer.from('{"body":"call me at 555-0100"');
+    await deliver(receiver.port, secretive);
+    await deliver(receiver.port, secretive, { 'X-Svc-Signature': `v1=${'0'.repeat(64)}`, 'X-Svc-Event-Type': '555-0100' });
+    expect(receiver.lines.map(({ cause }) => cause)).toEqual(['quarantined', 'bad_signature']);
+    expect(JSON.stringify(receiver.lines)).not.toMatch(/555|whsec_|v1=/);
+  });
+
+  test('a purged or pruned body does not change what its bytes would be read as', () => {
+    for (const [, body, expected] of cases) {
+      expect('event' in readDelivery(body) ? 'event' : 'quarantine').toBe(expected);
+      expect(readDelivery(Uint8Array.from(body))).toEqual(readDelivery(Uint8Array.from(body)));
+    }
+  });
+});
