@@ -9,6 +9,8 @@ export async function renderMetrics(
 ): Promise<{ type: string; text: string }> {
   const registry = new Registry();
   const gauge = (name: string, help: string, values: [labels: Record<string, string>, value: number][]): void => {
+    // A metric with labels and no series would be shown as a series without a label.
+    if (values.length === 0) return;
     const labelNames = Object.keys(values[0]?.[0] ?? {});
     const metric = new Gauge({ name: `kit_${name}`, help, labelNames, registers: [registry] });
     for (const [labels, value] of values) metric.set(labels, value);

@@ -651,9 +651,9 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.workOff();
         expect(await prune()).toBe(3);
         expect(await store.status(T0)).toMatchObject({ events: 1, floor: '50', tasks: { done: 1 } });
-        expect((await store.events({ limit: 10 })).events.map(({ key }) => key)).toEqual(['c:30']);
+        expect((await store.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:30']);
         await desk.arrive('a', [60]);
-        expect((await store.events({ limit: 10 })).events.map(({ seq }) => seq)).toEqual([6, 5]);
+        expect((await store.events({ limit: 10 }, T0)).events.map(({ seq }) => seq)).toEqual([6, 5]);
       });
 
       test('never removes what is unassigned, waits, is at work, or is dead', async () => {
@@ -675,7 +675,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.arrive('a', [3]);
         await desk.workOff();
         await prune(T0 + 10);
-        expect((await store.events({ limit: 10 })).events.map(({ key }) => key)).toEqual(['c:3', 'c:2']);
+        expect((await store.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:3', 'c:2']);
       });
 
       test('what was pruned is a duplicate when it comes again, to the last digit of its cursor', async () => {
@@ -693,7 +693,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.arrive('a', [1, 2, 3]);
         await desk.workOff();
         for (let after: number | null = 0; after !== null;) after = await store.purge(T0 + 1, after, 1);
-        const { events } = await store.events({ limit: 10 });
+        const { events } = await store.events({ limit: 10 }, T0);
         expect(events.map(({ key, bytes }) => [key, bytes === null])).toEqual([
           ['c:3', false],
           ['c:2', true],
@@ -723,7 +723,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.accept('a', range(1, 7));
         const keys: string[] = [];
         for (let before: number | null | undefined; before !== null;) {
-          const page = await store.events({ limit: 3, before: before ?? undefined });
+          const page = await store.events({ limit: 3, before: before ?? undefined }, T0);
           keys.push(...page.events.map(({ key }) => key));
           before = page.next;
         }
@@ -739,7 +739,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.claim();
         await store.accept({ readings: [{ event: { ...incoming('3'), type: 'Other', sessionId: 'b' } }], now: T0 });
         const found = async (filter: object): Promise<string[]> =>
-          (await store.events({ limit: 10, ...filter })).events.map(({ key }) => key);
+          (await store.events({ limit: 10, ...filter }, T0)).events.map(({ key }) => key);
         expect(await found({ type: 'Other' })).toEqual(['c:3']);
         expect(await found({ session: 'a' })).toEqual(['c:2', 'c:1']);
         expect(await found({ state: 'running' })).toEqual(['c:1']);
@@ -763,11 +763,11 @@ export function storeContract(name: string, open: (path: string) => Store): void
       });
 
       test('anchors are the lowest and newest cursor, and the newest received before a time', async () => {
-        expect(await store.anchors(T0)).toEqual({ lowest: null, newest: null, older: null });
+        expect(await store.anchors(T0)).toEqual({ lowest: null, newest: null, older: null, young: false });
         await desk.accept('a', [20, 10]);
         desk.now = T0 + 10;
         await desk.accept('a', [30]);
-        expect(await store.anchors(T0 + 10)).toEqual({ lowest: '10', newest: '30', older: '20' });
+        expect(await store.anchors(T0 + 10)).toEqual({ lowest: '10', newest: '30', older: '20', young: true });
       });
 
       test('where history ends is said once', async () => {

@@ -1,9 +1,8 @@
 // Did event X arrive? The newest events, or those that match.
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
-import { number, oneOf, parse, print, printJson, printTable, withStore, type Command } from './command.ts';
-
-const STATES = ['ready', 'running', 'done', 'skipped', 'dead'] as const;
+import { clock, number, oneOf, parse, print, printJson, printTable, withStore, type Command } from './command.ts';
+import { TASK_STATES } from './tasks.ts';
 
 const command: Command = {
   summary: 'events, newest first',
@@ -20,14 +19,17 @@ const command: Command = {
       json: { type: 'boolean' },
     });
     const page = await withStore((store) =>
-      store.events({
-        type: values.type,
-        session: values.session,
-        state: oneOf('--state', STATES, values.state),
-        q: values.q,
-        before: number('--before', values.before),
-        limit: number('--limit', values.limit) ?? 20,
-      }),
+      store.events(
+        {
+          type: values.type,
+          session: values.session,
+          state: oneOf('--state', TASK_STATES, values.state),
+          q: values.q,
+          before: number('--before', values.before),
+          limit: number('--limit', values.limit) ?? 20,
+        },
+        clock.now(),
+      ),
     );
     const events = page.events.map((event) => ({
       ...event,

@@ -3,12 +3,14 @@
 import type { Clock } from '../clock.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { Alarm, KeepStore, Status, WatchStore } from '../store/store.ts';
+import type { KeepStore, Status, WatchStore } from '../store/store.ts';
 
 const REMIND_MS = 86_400_000;
 /** What happened keeps its alarm up for this long. */
 const RECENT_MS = 600_000;
 const FAILURES_ALLOWED = 15;
+/** A longer run of failures is told again. */
+const FAILURE_LEVELS = [3, 10, 13];
 const POST_MS = 10_000;
 
 export interface Facts {
@@ -84,10 +86,14 @@ export interface AlarmsOptions {
   freeBytes: () => number;
 }
 
+/** How grave it is: people are told again when it gets graver. */
+export function levelOf(name: string, { failureRun }: Status): number {
+  return name === 'failure_run' ? FAILURE_LEVELS.filter((level) => failureRun >= level).length : 1;
+}
+
 /** A step that compares what holds with what was raised, and tells people the difference. */
 export function createAlarms({ store, clock, log, alertUrl, freeBytes }: AlarmsOptions): { step(): Promise<void> } {
   const seen: { at: number; counters: Record<string, number> }[] = [];
-  const posted = new Map<string, number>();
 
   async function step(): Promise<void> {
     const now = clock.now();
@@ -101,18 +107,20 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes }: AlarmsO
     );
 
     const holding = judge({ status, grown, freeBytes: freeBytes() });
-    const raised = new Map(status.alarms.map((alarm: Alarm) => [alarm.name, alarm]));
+    const raised = new Map((await store.raised()).map((alarm) => [alarm.name, alarm]));
     for (const [name, detail] of holding) {
-      if (raised.get(name)?.detail !== detail) await store.raise(name, detail, now);
-      if (!raised.has(name)) log.warn({ alarm: name }, detail);
-      if (now - (posted.get(name) ?? 0) < REMIND_MS) continue;
-      if (await post(`${name}: ${detail}`)) posted.set(name, now);
+      const before = raised.get(name);
+      if (before?.detail !== detail || before.cleared) await store.raise(name, detail, now);
+      if (!before || before.cleared) log.warn({ alarm: name }, detail);
+      const level = levelOf(name, status);
+      const news = !before || before.toldAt === null || now - before.toldAt >= REMIND_MS || level > before.level;
+      if (news && (await post(`${name}: ${detail}`))) await store.told(name, level, now);
     }
-    for (const name of raised.keys()) {
+    for (const { name, toldAt, cleared } of raised.values()) {
       if (holding.has(name)) continue;
-      await store.clear(name);
-      log.info({ alarm: name }, 'all clear');
-      if (posted.delete(name)) await post(`${name}: all clear`);
+      if (!cleared) log.info({ alarm: name }, 'all clear');
+      if (!cleared) await store.clear(name);
+      if (toldAt === null || (await post(`${name}: all clear`))) await store.forget(name);
     }
   }
 

@@ -1,6 +1,8 @@
-// How many calls reconciliation may make: a bucket that fills at the configured rate. The account's 120 calls a minute
-// are shared with the user's own (contract 8).
+// How many calls reconciliation may make: never more in any 60 seconds than configured, because the account's 120 calls
+// a minute are shared with the user's own (contract 8). What was saved up is there for a burst.
 import type { Clock } from '../clock.ts';
+
+const MINUTE_MS = 60_000;
 
 export interface Budget {
   /** Milliseconds until a call may be made; 0 takes it. */
@@ -8,15 +10,15 @@ export interface Budget {
 }
 
 export function createBudget(callsPerMinute: number, clock: Clock): Budget {
-  let calls = callsPerMinute;
-  let at = clock.now();
+  let calls: number[] = [];
   return {
     take() {
       const now = clock.now();
-      calls = Math.min(callsPerMinute, calls + (Math.max(0, now - at) / 60_000) * callsPerMinute);
-      at = now;
-      if (calls < 1) return Math.ceil(((1 - calls) / callsPerMinute) * 60_000);
-      calls--;
+      // A clock that was set back neither pays out nor locks the budget up.
+      calls = calls.map((at) => Math.min(at, now)).filter((at) => at > now - MINUTE_MS);
+      const oldest = calls[0];
+      if (calls.length >= callsPerMinute && oldest !== undefined) return oldest + MINUTE_MS - now;
+      calls.push(now);
       return 0;
     },
   };

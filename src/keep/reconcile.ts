@@ -25,146 +25,156 @@ export interface ReconcilerOptions {
   onEvents: () => void;
 }
 
-/** What a step works on: reading forward moves the watermark, a sweep does not. */
-type Reading = { kind: 'forward' } | { kind: 'sweep'; after: Cursor };
-
 const WAIT_FOR_WEBHOOK_MS = 1_000;
 /** How often a request by a person is looked for. */
 const ASKED_MS = 1_000;
 const BACKOFF_MS = { first: 1_000, most: 60_000 };
 
+type Kind = 'forward' | 'sweep';
+
 export interface Reconciler {
   /** One call at the most; milliseconds until the next step. */
   step: () => Promise<number>;
-  state: () => ReplayState;
 }
 
 export function createReconciler(options: ReconcilerOptions): Reconciler {
   const { store, service, clock, log, budget, types, intervalMs, overlapMs, onEvents } = options;
   let state: ReplayState = { state: 'idle', lastAt: null, reason: null };
-  let reading: Reading | null = { kind: 'forward' };
-  let nextAt = 0;
+  /** When reading forward is due. It comes before a sweep, however much of that is left. */
+  let forwardAt = 0;
+  /** Where the sweep goes on, while there is one. */
+  let sweepFrom: Cursor | null = null;
+  /** Where reading forward goes on instead of the watermark, which the service did not know. */
+  let older: Cursor | null = null;
+  let pauseUntil = 0;
   let failures = 0;
   let stuckAt: Cursor | null = null;
-  let triedOlder = false;
   let asked: number | null = null;
 
   async function step(): Promise<number> {
-    asked ??= await store.reconcileAsked();
-    const latest = await store.reconcileAsked();
-    if (latest > asked) {
-      asked = latest;
-      failures = 0;
-      reading ??= { kind: 'forward' };
-      await say('running', null);
-    } else if (state.state === 'stopped') return ASKED_MS;
-    else if (clock.now() < nextAt) return Math.min(nextAt - clock.now(), ASKED_MS);
-    reading ??= { kind: 'forward' };
+    await hear();
+    const kind: Kind = sweepFrom !== null && clock.now() < forwardAt ? 'sweep' : 'forward';
+    const wait = Math.max(pauseUntil, kind === 'sweep' ? 0 : forwardAt) - clock.now();
+    if (wait > 0) return Math.min(wait, ASKED_MS);
 
-    const after = reading.kind === 'sweep' ? reading.after : await anchor();
+    const after = kind === 'sweep' ? sweepFrom : await anchor();
     if (after === undefined) {
       await say('idle', 'waiting for the first webhook');
       return WAIT_FOR_WEBHOOK_MS;
     }
-    const wait = budget.take();
-    if (wait > 0) {
+    const untilCall = budget.take();
+    if (untilCall > 0) {
       await say('running', 'waiting for the call budget');
-      return Math.min(wait, ASKED_MS);
+      return Math.min(untilCall, ASKED_MS);
     }
-    await say('running', null);
+    if (state.state !== 'backing-off') await say('running', null);
     try {
-      await turn(reading, after);
-      failures = 0;
+      await read(kind, after);
     } catch (error) {
-      await fail(error);
+      await fail(kind, error);
     }
-    return Math.max(0, Math.min(nextAt - clock.now(), ASKED_MS));
+    return 0;
+  }
+
+  /** A person asks, and everything that keeps us waiting is forgotten. */
+  async function hear(): Promise<void> {
+    const latest = await store.reconcileAsked();
+    asked ??= latest;
+    if (latest <= asked) return;
+    asked = latest;
+    failures = 0;
+    pauseUntil = 0;
+    forwardAt = 0;
+    await say('running', null);
   }
 
   /** Where to read on: a cursor already seen, null for the beginning, undefined while there is none. */
   async function anchor(): Promise<Cursor | null | undefined> {
+    if (older !== null) return older;
     const watermark = await store.watermark();
     if (watermark !== null) return watermark;
     if (options.from === 'start') return null;
     if (options.from !== 'first-webhook') return options.from as Cursor;
-    const { older, lowest } = await store.anchors(clock.now() - overlapMs);
-    return older ?? lowest ?? undefined;
+    const anchors = await store.anchors(clock.now() - overlapMs);
+    return anchors.older ?? anchors.lowest ?? undefined;
   }
 
-  async function turn(current: Reading, after: Cursor | null): Promise<void> {
+  async function read(kind: Kind, after: Cursor | null): Promise<void> {
     const request = { ...(after === null ? {} : { after_cursor: after }), limit: REPLAY_LIMIT };
     const response = await service.call('ReplayEvents', request);
     const page = readPage(response, after, types);
-    if (page.reset) return reset(current, after, page);
-    const stuck = page.hasMore && page.proved === after;
-    await commit(page, current, after);
+    failures = 0;
+    if (page.reset) return reset(kind, after, page);
+    const watermark = await store.watermark();
+    await commit(page, kind, watermark);
     if (page.oddities.length > 0)
       log.warn({ oddities: page.oddities }, 'a page of ReplayEvents was odd; its items were kept');
-    if (stuck) return standStill(after);
+    if (page.hasMore && page.proved === after) return standStill(kind, after);
     stuckAt = null;
-    triedOlder = false;
-    if (page.hasMore) {
-      if (current.kind === 'sweep' && page.proved) reading = { kind: 'sweep', after: page.proved };
-      nextAt = clock.now();
-      return;
+    if (kind === 'sweep') {
+      sweepFrom = page.hasMore ? page.proved : null;
+      return sweepFrom === null ? rest() : undefined;
     }
-    await caughtUp(current);
+    // From an older cursor, nothing new was found: the next reading meets the same refusal.
+    const unknown = older !== null && !behind(watermark, page.proved);
+    if (older !== null) older = page.hasMore && unknown ? page.proved : null;
+    if (!page.hasMore) await caughtUp();
+    if (!page.hasMore && unknown)
+      await say('backing-off', 'the service does not know the watermark, nor anything newer');
   }
 
-  async function commit(page: Page, current: Reading, after: Cursor | null): Promise<void> {
-    const moves = current.kind === 'forward' && (page.proved !== after || (await store.watermark()) === null);
+  async function commit(page: Page, kind: Kind, watermark: Cursor | null): Promise<void> {
+    const moves = kind === 'forward' && page.proved !== null && (watermark === null || behind(watermark, page.proved));
     const results = await store.accept({
       readings: page.readings,
       now: clock.now(),
-      counts: { replay_calls: 1, other_types: page.otherTypes },
+      counts: { replay_calls: 1, ...(moves ? { other_types: page.otherTypes } : {}) },
       ...(moves && page.proved ? { watermark: page.proved } : {}),
     });
     if (results.some(({ verdict }) => verdict === 'new')) onEvents();
   }
 
-  /** Forward reading is at its end: sweep what is young, once, if that is anything; then rest. */
-  async function caughtUp(current: Reading): Promise<void> {
+  /** Forward reading is at its end: what came lately is swept over once more, then it rests. */
+  async function caughtUp(): Promise<void> {
+    forwardAt = clock.now() + intervalMs;
     const watermark = await store.watermark();
-    if (current.kind === 'forward' && watermark !== null) {
-      if (options.from !== 'first-webhook') await store.endHistory(watermark);
-      const { older, lowest } = await store.anchors(clock.now() - overlapMs);
-      const from = older ?? lowest;
-      if (from !== null && compareCursors(from, watermark) < 0) {
-        reading = { kind: 'sweep', after: from };
-        nextAt = clock.now();
-        return;
-      }
+    if (watermark !== null && options.from !== 'first-webhook') await store.endHistory(watermark);
+    if (sweepFrom === null && watermark !== null) {
+      const anchors = await store.anchors(clock.now() - overlapMs);
+      const from = anchors.older ?? anchors.lowest;
+      if (anchors.young && from !== null && behind(from, watermark)) sweepFrom = from;
     }
-    reading = null;
-    nextAt = clock.now() + intervalMs;
+    if (sweepFrom === null) await rest();
+  }
+
+  async function rest(): Promise<void> {
     await say('idle', null, true);
   }
 
   /** has_more, and yet nothing new: asked once more, then left until the next interval. */
-  async function standStill(at: Cursor | null): Promise<void> {
+  async function standStill(kind: Kind, at: Cursor | null): Promise<void> {
     if (stuckAt !== at) {
       stuckAt = at;
-      nextAt = clock.now() + BACKOFF_MS.first;
+      pauseUntil = clock.now() + BACKOFF_MS.first;
       return;
     }
     stuckAt = null;
-    reading = null;
-    nextAt = clock.now() + intervalMs;
+    if (kind === 'sweep') sweepFrom = null;
+    forwardAt = clock.now() + intervalMs;
     log.error('ReplayEvents says that there is more, and shows nothing; tried again after the interval');
     await say('backing-off', 'replay does not advance: it says that there is more, and shows nothing');
   }
 
   /** The service has forgotten what comes after this cursor: a gap, and reading goes on behind it. */
-  async function reset(current: Reading, after: Cursor | null, page: Page): Promise<void> {
-    if (current.kind === 'sweep') {
+  async function reset(kind: Kind, after: Cursor | null, page: Page): Promise<void> {
+    if (kind === 'sweep') {
       // What the sweep looks for is older than what the service keeps; everything up to the watermark was read before.
-      reading = null;
-      nextAt = clock.now() + intervalMs;
-      return say('idle', null, true);
+      sweepFrom = null;
+      return rest();
     }
     const { newest } = await store.anchors(clock.now());
     const newer = (cursor: Cursor | null): cursor is Cursor =>
-      cursor !== null && (after === null || compareCursors(cursor, after) > 0);
+      cursor !== null && (after === null || behind(after, cursor));
     const upTo = [page.proved, page.next, newest].filter(newer).toSorted(compareCursors).at(-1) ?? null;
     const gap = { after: after ?? ('0' as Cursor), upTo, reason: 'reset_required' };
     const counts = { replay_calls: 1 };
@@ -179,39 +189,46 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       { after, upTo },
       'the service can no longer replay what comes after the watermark: a gap, see npx kit gaps',
     );
+    older = null;
     onEvents();
-    nextAt = clock.now() + (upTo === null ? intervalMs : 0);
+    if (upTo !== null) return;
     // Until a webhook shows a cursor behind the gap, there is nothing to ask for.
-    if (upTo === null) await say('backing-off', 'the cursor has expired, and no newer one is known yet');
+    forwardAt = clock.now() + intervalMs;
+    await say('backing-off', 'the cursor has expired, and no newer one is known yet');
   }
 
-  async function fail(error: unknown): Promise<void> {
+  async function fail(kind: Kind, error: unknown): Promise<void> {
     if (error instanceof PageError) return backOff(error.message);
     if (!(error instanceof ServiceError)) throw error;
     const { status, code, reason, requestId } = error;
     const facts = { status, code, reason, requestId };
     if (status === 401 || status === 403) {
       log.error(facts, 'reconciliation stopped: the service refuses API_KEY; mend it, then npx kit reconcile');
-      nextAt = Infinity;
+      pauseUntil = Infinity;
       return say('stopped', error.message);
     }
-    if (reason === 'EVENT_CURSOR_INVALID' && !triedOlder) {
-      const { lowest } = await store.anchors(clock.now());
-      triedOlder = true;
-      log.error(facts, 'the service does not know our cursor: trying an older one, once');
-      if (lowest !== null) {
-        reading = { kind: 'sweep', after: lowest };
-        nextAt = clock.now() + BACKOFF_MS.first;
-        return say('backing-off', error.message);
-      }
+    if (reason === 'EVENT_CURSOR_INVALID' && kind === 'sweep') {
+      log.warn(facts, 'the service does not know the cursor that a sweep began at; it is left out');
+      sweepFrom = null;
+      return rest();
     }
-    log.warn(facts, 'a call of ReplayEvents failed; tried again');
+    if (reason === 'EVENT_CURSOR_INVALID') {
+      log.error(facts, 'the service does not know our cursor: an older one is tried, once');
+      older = older === null ? await olderCursor() : null;
+    } else log.warn(facts, 'a call of ReplayEvents failed; tried again');
     return backOff(error.message);
+  }
+
+  /** A cursor before the watermark that the service is likely to know. */
+  async function olderCursor(): Promise<Cursor | null> {
+    const watermark = await store.watermark();
+    const { older: past, lowest } = await store.anchors(clock.now() - overlapMs);
+    return [past, lowest].find((cursor) => cursor !== null && watermark !== null && behind(cursor, watermark)) ?? null;
   }
 
   async function backOff(reason: string): Promise<void> {
     const ceiling = Math.min(BACKOFF_MS.most, BACKOFF_MS.first * 2 ** Math.min(failures++, 10));
-    nextAt = clock.now() + ceiling * (0.5 + Math.random() / 2);
+    pauseUntil = clock.now() + ceiling * (0.5 + Math.random() / 2);
     await say('backing-off', reason);
   }
 
@@ -222,5 +239,9 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     await store.note({}, { replay: JSON.stringify(state) });
   }
 
-  return { step, state: () => state };
+  return { step };
+}
+
+function behind(a: Cursor | null, b: Cursor | null): boolean {
+  return a !== null && b !== null && compareCursors(a, b) < 0;
 }

@@ -15,15 +15,17 @@ const LOCAL = new Set(['localhost', '127.0.0.1', '[::1]']);
 export function createAccess({ token, readToken, origin }: AccessOptions) {
   const outside = origin === undefined ? undefined : new URL(origin);
 
-  function allowed(ctx: Context, may: 'look' | 'change'): boolean {
-    const given = /^Bearer (.+)$/.exec(ctx.get('authorization'))?.[1];
+  /** 'token' where a right one was given, 'open' where none is needed, else undefined. */
+  function right(ctx: Context, may: 'look' | 'change'): 'token' | 'open' | undefined {
+    const given = /^Bearer (\S+)$/.exec(ctx.get('authorization'))?.[1];
     const tokens = may === 'look' ? [token, readToken] : [token];
-    if (given !== undefined) return tokens.some((one) => one !== undefined && same(one, given));
-    return token === undefined && readToken === undefined;
+    if (given !== undefined && tokens.some((one) => one !== undefined && same(one, given))) return 'token';
+    return token === undefined && readToken === undefined ? 'open' : undefined;
   }
 
   function sameSite(ctx: Context): boolean {
-    const host = URL.parse(`http://${ctx.req.headers.host ?? ''}`);
+    const name = ctx.req.headers.host ?? '';
+    const host = /^[\w.:[\]-]+$/.test(name) ? URL.parse(`http://${name}`) : null;
     if (!host || !(LOCAL.has(host.hostname) || host.host === outside?.host)) return false;
     const from = ctx.get('origin');
     if (from === '') return true;
@@ -34,22 +36,15 @@ export function createAccess({ token, readToken, origin }: AccessOptions) {
   /** Koa middleware: 401 without a right token, 403 from a page of another site. */
   return (may: 'look' | 'change') =>
     async (ctx: Context, next: Next): Promise<void> => {
-      if (!allowed(ctx, may)) {
+      const by = right(ctx, may);
+      if (by === undefined) {
+        const tokens = may === 'look' ? 'OPS_READ_TOKEN or OPS_TOKEN' : 'OPS_TOKEN';
         ctx.status = 401;
-        ctx.body = {
-          error:
-            may === 'look'
-              ? 'needs OPS_READ_TOKEN or OPS_TOKEN as a bearer token'
-              : 'needs OPS_TOKEN as a bearer token',
-        };
-        return;
-      }
-      if (!ctx.get('authorization') && !sameSite(ctx)) {
+        ctx.body = { error: `needs ${tokens} as a bearer token` };
+      } else if (by === 'open' && !sameSite(ctx)) {
         ctx.status = 403;
         ctx.body = { error: 'Host or Origin is not this machine; behind a proxy, set OPS_ORIGIN' };
-        return;
-      }
-      await next();
+      } else await next();
     };
 }
 

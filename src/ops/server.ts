@@ -9,34 +9,37 @@ import type { Config } from '../config.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { renderMetrics } from '../metrics.ts';
-import { StoreError, type EventStore, type ShownEvent, type WatchStore } from '../store/store.ts';
+import { StoreError, type EventStore, type ShownEvent, type TaskFilter, type WatchStore } from '../store/store.ts';
 import { createAccess } from './access.ts';
 
 const LIMIT = { default: 50, most: 500 };
 
 const count = z.coerce.number().int().min(1);
+const taskState = z.enum(['held', 'ready', 'running', 'done', 'skipped', 'dead']);
 const eventQuery = z.object({
   type: z.string().optional(),
   session: z.string().optional(),
-  state: z.enum(['ready', 'running', 'done', 'skipped', 'dead']).optional(),
+  state: taskState.optional(),
   q: z.string().optional(),
   before: count.optional(),
   limit: count.max(LIMIT.most).default(LIMIT.default),
 });
-const taskState = z.enum(['held', 'ready', 'running', 'done', 'skipped', 'dead']);
 const taskQuery = z.object({
   state: taskState.optional(),
   handler: z.string().optional(),
   before: count.optional(),
   limit: count.max(LIMIT.most).default(LIMIT.default),
 });
-const selection = z.union([
-  z.strictObject({ ids: z.array(z.int()).min(1).max(10_000), reason: z.string().optional() }),
-  z.strictObject({
-    filter: z.strictObject({ state: taskState.optional(), handler: z.string().optional() }),
-    reason: z.string().optional(),
-  }),
-]);
+const selection = z
+  .strictObject(
+    {
+      ids: z.array(z.int()).min(1).max(10_000).optional(),
+      filter: z.strictObject({ state: taskState.optional(), handler: z.string().optional() }).optional(),
+      reason: z.string().optional(),
+    },
+    'must be { "ids": [...] } or { "filter": {...} }, and a reason to discard',
+  )
+  .refine(({ ids, filter }) => (ids === undefined) !== (filter === undefined), 'give either ids or filter');
 
 export interface OpsOptions {
   config: Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
@@ -72,7 +75,7 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
     ctx.body = await store.status(clock.now());
   });
   router.get('/api/events', look, async (ctx) => {
-    const { events, next } = await store.events(eventQuery.parse(ctx.query));
+    const { events, next } = await store.events(eventQuery.parse(ctx.query), clock.now());
     ctx.body = { events: events.map(shown), next };
   });
   router.get('/api/events/:key', look, async (ctx) => {
@@ -128,12 +131,9 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
   return createServer((req, res) => void handle(req, res));
 }
 
-function choose(ctx: Context): {
-  filter: { ids?: number[] | undefined; state?: z.infer<typeof taskState> | undefined; handler?: string | undefined };
-  reason: string | undefined;
-} {
-  const body = selection.parse((ctx.request as { body?: unknown }).body);
-  return { filter: 'ids' in body ? { ids: body.ids } : body.filter, reason: body.reason };
+function choose(ctx: Context): { filter: TaskFilter; reason: string | undefined } {
+  const { ids, filter, reason } = selection.parse((ctx.request as { body?: unknown }).body);
+  return { filter: ids ? { ids } : (filter ?? {}), reason };
 }
 
 /** Times as people and programs read them. */

@@ -103,6 +103,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
 
   const app = new Koa();
   app.use(router.routes());
+  app.use((ctx) => refuse(ctx, 404, 'path'));
   // Koa would print the stack, and with it what a stranger sent.
   app.on('error', (error: unknown) => sampler.note('broken_answer', {}, error));
   return app;

@@ -195,8 +195,10 @@ export interface ReplayState {
 
 export interface KeepStore extends EventStore {
   watermark(): Promise<Cursor | null>;
-  /** The lowest cursor that a webhook brought, the newest known, and the newest older than `before` by receipt. */
-  anchors(before: number): Promise<{ lowest: Cursor | null; newest: Cursor | null; older: Cursor | null }>;
+  /** The lowest cursor known, the newest, the newest older than `before` by receipt; whether any event is younger. */
+  anchors(
+    before: number,
+  ): Promise<{ lowest: Cursor | null; newest: Cursor | null; older: Cursor | null; young: boolean }>;
   /** Replay has caught up for the first time: what it brought up to here was there before this store. Set once. */
   endHistory(upTo: Cursor): Promise<void>;
   /** The last time, Unix milliseconds, that somebody asked for a reconciliation; 0 if never. */
@@ -209,8 +211,23 @@ export interface KeepStore extends EventStore {
   sweep(before: number): Promise<void>;
   /** Copies the log into the file; with `restart`, lets the log begin anew. Returns the log's size in bytes. */
   checkpoint(restart: boolean): Promise<number>;
+  /** All that are up, and those whose all-clear nobody was told yet. */
+  raised(): Promise<RaisedAlarm[]>;
   raise(name: string, detail: string, now: number): Promise<void>;
+  /** It holds no more; it stays in `raised` until it is forgotten. */
   clear(name: string): Promise<void>;
+  /** People were told of it, at this level of gravity. */
+  told(name: string, level: number, now: number): Promise<void>;
+  forget(name: string): Promise<void>;
+}
+
+export interface RaisedAlarm {
+  name: string;
+  detail: string;
+  /** When people were last told, Unix milliseconds; null: never. */
+  toldAt: number | null;
+  level: number;
+  cleared: boolean;
 }
 
 export interface Alarm {
@@ -240,7 +257,8 @@ export interface Status {
 export interface EventFilter {
   type?: string | undefined;
   session?: string | undefined;
-  state?: TaskState | undefined;
+  /** Of any of its tasks. */
+  state?: ShownState | undefined;
   /** An id, key or cursor. */
   q?: string | undefined;
   before?: number | undefined;
@@ -289,7 +307,7 @@ export interface Gap {
 export interface WatchStore {
   status(now: number): Promise<Status>;
   /** Newest first; `next` is the `before` of the following page, null at the end. */
-  events(filter: EventFilter): Promise<{ events: ShownEvent[]; next: number | null }>;
+  events(filter: EventFilter, now: number): Promise<{ events: ShownEvent[]; next: number | null }>;
   /** By key, id or cursor. */
   event(
     name: string,

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createAlarms, judge, type Facts } from '../../src/keep/alarms.ts';
-import type { Counts, Status } from '../../src/store/store.ts';
+import type { Status } from '../../src/store/store.ts';
 import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock, type TestLog } from './rig.ts';
 
 const GB = 1024 ** 3;
@@ -32,7 +32,12 @@ describe('which facts raise which alarm', () => {
     grown,
     freeBytes,
   });
-  const stopped = { state: 'stopped', lastAt: null, reason: 'ReplayEvents: 401 UNAUTHENTICATED', recovered: 0 } as const;
+  const stopped = {
+    state: 'stopped',
+    lastAt: null,
+    reason: 'ReplayEvents: 401 UNAUTHENTICATED',
+    recovered: 0,
+  } as const;
 
   test.each<[string, Facts, string[]]>([
     ['nothing, in calm', facts(), []],
@@ -46,6 +51,7 @@ describe('which facts raise which alarm', () => {
     ['cursor_regression', facts({}, { regressions: 1 }), ['cursor_regression']],
     ['nothing, when run died twice', facts({}, { run_crashes: 2 }), []],
     ['run_crashing, when it died three times', facts({}, { run_crashes: 3 }), ['run_crashing']],
+    ['lane_fault', facts({}, { lane_faults: 1 }), ['lane_fault']],
     ['dead_letters', facts({ tasks: { ...calm.tasks, dead: 1 } }), ['dead_letters']],
     ['gap_open', facts({ gaps: 1 }), ['gap_open']],
     ['reconcile_stopped', facts({ reconcile: stopped }), ['reconcile_stopped']],
@@ -105,15 +111,22 @@ describe('how people are told', () => {
       endpoint.closeAllConnections();
       return new Promise((done) => endpoint.close(() => done()));
     };
-    step = begin();
+    step = begin(alertUrl);
   });
   afterEach(async () => {
     await closeEndpoint();
     file.remove();
   });
 
-  function begin(url: string | undefined = alertUrl): () => Promise<void> {
-    return createAlarms({ store: file.store, clock, log: testLog.log, alertUrl: url, freeBytes: () => 100 * GB }).step;
+  function begin(url: string | undefined, freeBytes = 100 * GB): () => Promise<void> {
+    const alarms = createAlarms({
+      store: file.store,
+      clock,
+      log: testLog.log,
+      alertUrl: url,
+      freeBytes: () => freeBytes,
+    });
+    return () => alarms.step();
   }
   const fail = (run: number) => file.store.note({}, { failure_run: run });
   const texts = () => posts.map(({ text }) => text);
@@ -172,7 +185,7 @@ describe('how people are told', () => {
   });
 
   test('without ALERT_URL alarms are raised and cleared all the same', async () => {
-    step = createAlarms({ store: file.store, clock, log: testLog.log, alertUrl: undefined, freeBytes: () => 0 }).step;
+    step = begin(undefined, 0);
     await step();
     expect(await raised()).toEqual(['disk_low']);
     expect(testLog.text()).toContain('disk_low');
@@ -239,7 +252,7 @@ describe('how people are told', () => {
   test('a restart of keep neither repeats what was told nor forgets the all-clear', async () => {
     await fail(3);
     await step();
-    step = begin();
+    step = begin(alertUrl);
     await steps(10_000);
     expect(posts, 'told once').toHaveLength(1);
     await fail(0);
@@ -249,7 +262,7 @@ describe('how people are told', () => {
 
   test('what happened keeps its alarm up for ten minutes, then it is over', async () => {
     await step();
-    await file.store.note({ 'refused.body_limit': 1 } as Counts);
+    await file.store.note({ 'refused.body_limit': 1 });
     await steps(9 * 60_000, 60_000);
     expect(await raised()).toEqual(['body_limit']);
     await steps(3 * 60_000, 60_000);
@@ -259,7 +272,10 @@ describe('how people are told', () => {
 
   test('neither a body nor a secret is in what is told', async () => {
     await fail(3);
-    await file.store.note({}, { replay: JSON.stringify({ state: 'stopped', lastAt: null, reason: 'ReplayEvents: 401 UNAUTHENTICATED' }) });
+    await file.store.note(
+      {},
+      { replay: JSON.stringify({ state: 'stopped', lastAt: null, reason: 'ReplayEvents: 401 UNAUTHENTICATED' }) },
+    );
     await step();
     expect(texts().join('\n')).not.toMatch(/whsec_|Bearer|svc_/);
   });

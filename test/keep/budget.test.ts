@@ -10,7 +10,7 @@ function spend(callsPerMinute: number, ms: number): number[] {
   const clock = createClock();
   const budget = createBudget(callsPerMinute, clock);
   const times: number[] = [];
-  for (const end = clock.time + ms; clock.time < end; ) {
+  for (const end = clock.time + ms; clock.time < end;) {
     const wait = budget.take();
     if (wait === 0) times.push(clock.time);
     clock.time += wait;

@@ -19,7 +19,14 @@ afterEach(() => file.remove());
 
 function delivery(cursor: number) {
   const data = { MessageReceived: fields(cursor, { timestamp_unix_ms: clock.time }) };
-  const body = { id: `e${cursor}`, type: 'MessageReceived', created_at: new Date(clock.time).toISOString(), cursor: String(cursor), session_id: null, data };
+  const body = {
+    id: `e${cursor}`,
+    type: 'MessageReceived',
+    created_at: new Date(clock.time).toISOString(),
+    cursor: String(cursor),
+    session_id: null,
+    data,
+  };
   return readDelivery(Buffer.from(JSON.stringify(body)));
 }
 
@@ -29,7 +36,14 @@ async function accept(cursors: number[], { assign = true } = {}): Promise<void> 
   await store.accept({ readings: cursors.map(delivery), now: clock.time });
   if (!assign) return;
   const { from, events } = await store.unassigned(10_000);
-  await store.turn({ now: clock.time, boot: 1, settle: [], assign: { from, upTo: events.at(-1)?.seq ?? from, tasks: [] }, room: 0, handlers: [] });
+  await store.turn({
+    now: clock.time,
+    boot: 1,
+    settle: [],
+    assign: { from, upTo: events.at(-1)?.seq ?? from, tasks: [] },
+    room: 0,
+    handlers: [],
+  });
 }
 
 const range = (first: number, last: number) => Array.from({ length: last - first + 1 }, (_, i) => first + i);
@@ -80,10 +94,22 @@ test('events with an unfinished task stay, dead letters too', async () => {
   const handler = (await store.register(['keeper'])).get('keeper') ?? 0;
   await accept(range(1, 3), { assign: false });
   const { from, events } = await store.unassigned(10);
-  const tasks = events.slice(0, 2).map(({ seq, cursor }) => ({ event: seq, handler, lane: null, cursor, releaseAt: clock.time }));
+  const tasks = events
+    .slice(0, 2)
+    .map(({ seq, cursor }) => ({ event: seq, handler, lane: null, cursor, releaseAt: clock.time }));
   const turn = { now: clock.time, boot: 1, handlers: [handler] };
-  const { claims } = await store.turn({ ...turn, settle: [], assign: { from, upTo: events.at(-1)?.seq ?? 0, tasks }, room: 1 });
-  await store.turn({ ...turn, settle: claims.map((claim) => ({ claim, state: 'dead', error: 'x' })), assign: null, room: 0 });
+  const { claims } = await store.turn({
+    ...turn,
+    settle: [],
+    assign: { from, upTo: events.at(-1)?.seq ?? 0, tasks },
+    room: 1,
+  });
+  await store.turn({
+    ...turn,
+    settle: claims.map((claim) => ({ claim, state: 'dead', error: 'x' })),
+    assign: null,
+    room: 0,
+  });
   await accept([4]);
   clock.time += 31 * DAY_MS;
   await accept([5]);

@@ -87,7 +87,10 @@ describe('where reading begins', () => {
     const error = { code: 'VALIDATION_FAILED', message: '', requestId: 'r', reason: 'EVENT_CURSOR_INVALID' };
     server.lieAlways({ status: 400, body: { error } });
     await pass(10 * 60_000);
-    expect(await state()).toMatchObject({ state: 'backing-off', reason: expect.stringContaining('EVENT_CURSOR_INVALID') });
+    expect(await state()).toMatchObject({
+      state: 'backing-off',
+      reason: expect.stringContaining('EVENT_CURSOR_INVALID'),
+    });
     expect(server.requests.length).toBeLessThan(40);
   });
 
@@ -113,7 +116,8 @@ describe('where reading begins', () => {
 
   test('only what REPLAY_FROM fetched counts as history, and only once', async () => {
     const { server, settle, pass, query } = await begin({ from: 'start' });
-    const history = () => query<{ value: number }>(`select value from facts where name = 'history'`).map((row) => row.value);
+    const history = () =>
+      query<{ value: number }>(`select value from facts where name = 'history'`).map((row) => row.value);
     server.publish(...upTo(3));
     await settle();
     expect(history()).toEqual([3]);
@@ -196,6 +200,21 @@ describe('what is read', () => {
     await pass(INTERVAL_MS + 5_000);
     expect(stored()).toEqual(cursors(5));
     expect(await watermark()).toBe('5');
+  });
+
+  test('F45: one that becomes visible late behind an event of a type that is left out is found as well', async () => {
+    const { server, webhook, settle, pass, clock, stored, watermark } = await begin({ types: ['MessageReceived'] });
+    server.publish(item(1), item(2));
+    await webhook(1);
+    await settle();
+    clock.time += 2 * OVERLAP_MS;
+    await settle();
+    server.publish(item(4, 'CampaignFinished'));
+    await pass(INTERVAL_MS + 5_000);
+    expect(await watermark()).toBe('4');
+    server.publish(item(3));
+    await pass(2 * INTERVAL_MS);
+    expect(stored()).toEqual(['1', '2', '3']);
   });
 
   test('F45: the sweep reads on over more than one page', async () => {
@@ -311,7 +330,9 @@ describe('page and watermark are one transaction', () => {
   test('a watermark that cannot be stored takes its page with it (K8)', async () => {
     const { server, settle, exec, stored, watermark } = await begin({ from: '1' });
     server.publish(...upTo(9));
-    exec(`create trigger refuse before insert on facts when new.name = 'watermark' begin select raise(abort, 'test'); end`);
+    exec(
+      `create trigger refuse before insert on facts when new.name = 'watermark' begin select raise(abort, 'test'); end`,
+    );
     await expect(settle()).rejects.toThrow('test');
     expect(stored()).toEqual([]);
     exec('drop trigger refuse');

@@ -37,14 +37,14 @@ export interface ReplayServer {
   requests: Request[];
   /** Every item with a cursor that was in an answer with status 200. */
   shown: Map<string, Item>;
-  publish(...items: Item[]): void;
+  publish: (...items: Item[]) => void;
   /** What lies at or below this cursor is forgotten, and so is every cursor below it. */
-  forget(cursor: string): void;
+  forget: (cursor: string) => void;
   /** The next answers, in this order. */
-  lie(...lies: Lie[]): void;
+  lie: (...lies: Lie[]) => void;
   /** Every answer, until it is called without one. */
-  lieAlways(lie?: Lie): void;
-  close(): Promise<void>;
+  lieAlways: (lie?: Lie) => void;
+  close: () => Promise<void>;
 }
 
 export function item(cursor: number | bigint | string, type = 'MessageReceived', more: object = {}): Item {
@@ -110,9 +110,11 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
       const request = { operation, headers: req.headers, body, after, limit, at: now() };
       requests.push(request);
       const answer = reply(request);
-      if (answer === 'destroy') return void req.socket.destroy();
-      for (const one of itemsOf(answer)) shown.set(one.cursor, one);
-      send(res, answer);
+      if (answer === 'destroy') req.socket.destroy();
+      else {
+        for (const one of itemsOf(answer)) shown.set(one.cursor, one);
+        send(res, answer);
+      }
     });
   });
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));

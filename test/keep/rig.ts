@@ -72,24 +72,24 @@ export interface Rig extends StoreFile, TestLog {
   /** How often `onEvents` was called. */
   woken: () => number;
   /** One step, and the promises after it; milliseconds until the next. */
-  step(): Promise<number>;
+  step: () => Promise<number>;
   /** Steps until nothing is being read any more. */
-  settle(): Promise<void>;
+  settle: () => Promise<void>;
   /** Steps as the loop of `keep` would, for so long by the clock. */
-  pass(ms: number): Promise<void>;
+  pass: (ms: number) => Promise<void>;
   /** A delivery of the event by webhook. */
-  webhook(cursor: number | string, options?: { type?: string; id?: string; data?: object }): Promise<void>;
+  webhook: (cursor: number | string, options?: { type?: string; id?: string; data?: object }) => Promise<void>;
   /** What `npx kit reconcile` does. */
-  ask(): Promise<void>;
-  state(): Promise<{ state: string; lastAt: string | null; reason: string | null }>;
-  watermark(): Promise<string | null>;
+  ask: () => Promise<void>;
+  state: () => Promise<{ state: string; lastAt: string | null; reason: string | null }>;
+  watermark: () => Promise<string | null>;
   /** Cursors of the stored events, ascending. */
-  stored(): string[];
+  stored: () => string[];
   /** The after_cursor of each call so far. */
-  asked(): (string | undefined)[];
+  asked: () => (string | undefined)[];
   /** Another reconciler on the same store, as after a restart. */
-  restart(options?: Partial<ReconcilerOptions>): void;
-  close(): Promise<void>;
+  restart: (options?: Partial<ReconcilerOptions>) => void;
+  close: () => Promise<void>;
 }
 
 export interface RigOptions extends Partial<ReconcilerOptions> {
@@ -101,7 +101,7 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
   const file = createStoreFile();
   const { store, query } = file;
   const testLog = createTestLog();
-  const server = await startReplayServer(clock.now);
+  const server = await startReplayServer(() => clock.time);
   const seen = new Set<string>();
   let wakes = 0;
   let reconciler: Reconciler;
@@ -145,7 +145,10 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
     const passed = [...server.shown.values()].filter((shown) => BigInt(shown.cursor) <= BigInt(watermark));
     const lost = passed.filter((shown) => !kept.has(shown.cursor) && isWanted(shown)).map(({ cursor }) => cursor);
     expect(lost, `everything up to the watermark ${watermark} is stored`).toEqual([]);
-    expect([...seen, ...kept].some((cursor) => BigInt(cursor) >= BigInt(watermark)), 'watermark was seen').toBe(true);
+    expect(
+      [...seen, ...kept].some((cursor) => BigInt(cursor) >= BigInt(watermark)),
+      'watermark was seen',
+    ).toBe(true);
   }
 
   /** Where EVENT_TYPES is set, tests show readable items only. */
@@ -172,7 +175,7 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
     async settle() {
       for (let steps = 0; steps < 200; steps++) {
         const delay = await rig.step();
-        if (reconciler.state().state !== 'running') return;
+        if ((await rig.state()).state !== 'running') return;
         clock.time += Math.ceil(delay);
       }
       throw new Error('it never comes to rest');
@@ -187,7 +190,15 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
     async webhook(cursor, { type = 'MessageReceived', id = `e${cursor}`, data = fields(cursor) } = {}) {
       const created_at = '2026-01-01T12:00:00.000Z';
       const session_id = '5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11';
-      const body = { id, type, created_at, cursor: String(cursor), session_id, webhook_id: 'w', data: { [type]: data } };
+      const body = {
+        id,
+        type,
+        created_at,
+        cursor: String(cursor),
+        session_id,
+        webhook_id: 'w',
+        data: { [type]: data },
+      };
       const reading = readDelivery(Buffer.from(JSON.stringify(body)));
       await store.accept({ readings: [reading], now: clock.now() });
       seen.add(String(cursor));

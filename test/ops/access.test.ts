@@ -21,7 +21,7 @@ const change = (headers: Record<string, string>) => ops.post('/api/reconcile', {
 
 function assertRefused(reply: Reply, status: number, word: string): void {
   expect(reply.status).toBe(status);
-  expect(reply.json<{ error: string }>().error).toContain(word);
+  expect(reply.json()).toEqual({ error: expect.stringContaining(word) });
 }
 
 describe('with both tokens', () => {
@@ -32,7 +32,14 @@ describe('with both tokens', () => {
     const allowed = path === '/api/events/c:1' ? 404 : 200;
     expect((await look(bearer(TOKEN), path)).status).toBe(allowed);
     expect((await look(bearer(READ_TOKEN), path)).status).toBe(allowed);
-    for (const headers of [{}, bearer('wrong'), bearer(`${TOKEN}x`), bearer(''), { authorization: TOKEN }, { authorization: `Basic ${TOKEN}` }]) {
+    for (const headers of [
+      {},
+      bearer('wrong'),
+      bearer(`${TOKEN}x`),
+      bearer(''),
+      { authorization: TOKEN },
+      { authorization: `Basic ${TOKEN}` },
+    ]) {
       assertRefused(await look(headers, path), 401, 'OPS_READ_TOKEN');
     }
   });

@@ -1,7 +1,6 @@
 // /metrics: the figures of the store in Prometheus' own format, with labels from our own words only.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { renderMetrics } from '../../src/metrics.ts';
-import type { Counts } from '../../src/store/store.ts';
 import { assign, createOps, deliver, end, type Ops } from './rig.ts';
 
 let ops: Ops;
@@ -24,13 +23,14 @@ async function samples(): Promise<Sample[]> {
       expect(line, 'every line is a sample or a comment').toMatch(/^(#.*)?$/);
       return [];
     }
-    const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key, text]) => [key, text]);
+    const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key, held]) => [key, held]);
     return [{ name, labels: Object.fromEntries(pairs) as Record<string, string>, value: Number(value) }];
   });
 }
 
 const valueOf = (all: Sample[], name: string, labels: Record<string, string> = {}) =>
-  all.find((one) => one.name === name && Object.entries(labels).every(([key, value]) => one.labels[key] === value))?.value;
+  all.find((one) => one.name === name && Object.entries(labels).every(([key, value]) => one.labels[key] === value))
+    ?.value;
 
 test('the content type is the one that Prometheus asks for', async () => {
   expect((await ops.get('/metrics')).headers['content-type']).toMatch(/^text\/plain; version=0\.0\.4/);
@@ -47,7 +47,7 @@ test('figures are those of the store', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '2' });
   const [handler = 0] = await assign(ops, ['a']);
   await end(ops, handler, 'dead', 'broken');
-  await ops.store.note({ 'refused.bad_signature': 4, 'signed.0': 3, replay_calls: 2 } as Counts, { failure_run: 5 });
+  await ops.store.note({ 'refused.bad_signature': 4, 'signed.0': 3, replay_calls: 2 }, { failure_run: 5 });
   await ops.store.raise('dead_letters', 'one', ops.clock.time);
   await ops.store.beat({ role: 'receive', pid: 1, started: '', boot: 1 }, ops.clock.time);
   const all = await samples();
@@ -63,14 +63,31 @@ test('figures are those of the store', async () => {
     failureRun: valueOf(all, 'kit_failure_run'),
     alarm: valueOf(all, 'kit_alarm', { name: 'dead_letters' }),
     receive: valueOf(all, 'kit_process_up', { role: 'receive' }),
-  }).toEqual({ events: 2, accepted: 2, duplicates: 1, dead: 1, ready: 1, refused: 4, signed: 3, calls: 2, failureRun: 5, alarm: 1, receive: 1 });
+  }).toEqual({
+    events: 2,
+    accepted: 2,
+    duplicates: 1,
+    dead: 1,
+    ready: 1,
+    refused: 4,
+    signed: 3,
+    calls: 2,
+    failureRun: 5,
+    alarm: 1,
+    receive: 1,
+  });
 });
 
 test('no label holds what a stranger wrote, and a thousand strangers add no series', async () => {
   const before = (await samples()).length;
   await deliver(
     ops,
-    ...Array.from({ length: 1_000 }, (_, i) => ({ cursor: String(i + 1), type: `Type${i}`, session: `session-${i}`, data: { from: `n${i}` } })),
+    ...Array.from({ length: 1_000 }, (_, i) => ({
+      cursor: String(i + 1),
+      type: `Type${i}`,
+      session: `session-${i}`,
+      data: { from: `n${i}` },
+    })),
   );
   const all = await samples();
   expect(all.length).toBe(before);

@@ -5,14 +5,21 @@ import { createOpsServer, type OpsOptions } from '../../src/ops/server.ts';
 import type { NewTask, Store } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { fields } from '../keep/replay-server.ts';
-import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock, type TestLog } from '../keep/rig.ts';
+import {
+  createClock,
+  createStoreFile,
+  createTestLog,
+  type StoreFile,
+  type TestClock,
+  type TestLog,
+} from '../keep/rig.ts';
 
 export interface Reply {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   text: string;
   /** Throws where the body is no JSON. */
-  json: <T = Record<string, unknown>>() => T;
+  json: () => unknown;
 }
 
 export interface Ops extends StoreFile, TestLog {
@@ -20,11 +27,11 @@ export interface Ops extends StoreFile, TestLog {
   port: number;
   /** How often tasks were moved by hand. */
   changes: () => number;
-  get(path: string, headers?: Record<string, string>): Promise<Reply>;
+  get: (path: string, headers?: Record<string, string>) => Promise<Reply>;
   /** An object goes as JSON; text goes as it is. */
-  post(path: string, body?: object | string, headers?: Record<string, string>): Promise<Reply>;
-  send(method: string, path: string, headers?: Record<string, string>, body?: string): Promise<Reply>;
-  close(): Promise<void>;
+  post: (path: string, body?: object | string, headers?: Record<string, string>) => Promise<Reply>;
+  send: (method: string, path: string, headers?: Record<string, string>, body?: string) => Promise<Reply>;
+  close: () => Promise<void>;
 }
 
 export async function createOps(config: OpsOptions['config'] = NOTHING_SET): Promise<Ops> {
@@ -44,7 +51,7 @@ export async function createOps(config: OpsOptions['config'] = NOTHING_SET): Pro
         res.on('data', (chunk: Buffer) => chunks.push(chunk));
         res.on('end', () => {
           const text = Buffer.concat(chunks).toString();
-          resolve({ status: res.statusCode ?? 0, headers: res.headers, text, json: <T>() => JSON.parse(text) as T });
+          resolve({ status: res.statusCode ?? 0, headers: res.headers, text, json: () => JSON.parse(text) as unknown });
         });
       });
       req.on('error', reject);
@@ -61,7 +68,12 @@ export async function createOps(config: OpsOptions['config'] = NOTHING_SET): Pro
     changes: () => changes,
     get: (path, headers) => send('GET', path, headers),
     post: (path, body = {}, headers = {}) =>
-      send('POST', path, { 'content-type': 'application/json', ...headers }, typeof body === 'string' ? body : JSON.stringify(body)),
+      send(
+        'POST',
+        path,
+        { 'content-type': 'application/json', ...headers },
+        typeof body === 'string' ? body : JSON.stringify(body),
+      ),
     async close() {
       server.closeAllConnections();
       await new Promise((done) => server.close(done));
@@ -70,7 +82,11 @@ export async function createOps(config: OpsOptions['config'] = NOTHING_SET): Pro
   };
 }
 
-export const NOTHING_SET: OpsOptions['config'] = { OPS_TOKEN: undefined, OPS_READ_TOKEN: undefined, OPS_ORIGIN: undefined };
+export const NOTHING_SET: OpsOptions['config'] = {
+  OPS_TOKEN: undefined,
+  OPS_READ_TOKEN: undefined,
+  OPS_ORIGIN: undefined,
+};
 
 export interface Delivered {
   cursor?: string | null;
@@ -85,7 +101,14 @@ export async function deliver(ops: Ops, ...events: Delivered[]): Promise<void> {
   for (const { cursor = null, id = `e${cursor}`, type = 'MessageReceived', session = SESSION, data } of events) {
     ops.clock.time += 1_000;
     const held = { [type]: data ?? fields(cursor ?? id, { session_id: session, timestamp_unix_ms: ops.clock.time }) };
-    const envelope = { id, type, created_at: new Date(ops.clock.time).toISOString(), cursor, session_id: session, data: held };
+    const envelope = {
+      id,
+      type,
+      created_at: new Date(ops.clock.time).toISOString(),
+      cursor,
+      session_id: session,
+      data: held,
+    };
     await ops.store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(envelope)))], now: ops.clock.time });
   }
 }
@@ -107,13 +130,18 @@ export async function assign(ops: Ops, names: string[], more: Partial<NewTask> =
 }
 
 /** Claims one task of the handler and ends it so. */
-export async function end(ops: Ops, handler: number, state: 'done' | 'dead' | 'skipped', error: string | null = null): Promise<number> {
+export async function end(
+  ops: Ops,
+  handler: number,
+  state: 'done' | 'dead' | 'skipped',
+  error: string | null = null,
+): Promise<number> {
   const { store, clock } = ops;
   const { claims } = await turn(store, clock, { room: 1, handlers: [handler] });
-  const [claim] = claims;
-  if (!claim) throw new Error('no task is due');
-  await turn(store, clock, { settle: [{ claim, state, error }] });
-  return claim.task;
+  const [claimed] = claims;
+  if (!claimed) throw new Error('no task is due');
+  await turn(store, clock, { settle: [{ claim: claimed, state, error }] });
+  return claimed.task;
 }
 
 /** Claims one task of the handler and leaves it running. */

@@ -171,7 +171,11 @@ export function hmac(body: Uint8Array | string, timestamp: number | string = SEC
   return createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest('hex');
 }
 
-export function signed(body: Uint8Array | string, timestamp: number | string = SECONDS, secret = SECRET): OutgoingHttpHeaders {
+export function signed(
+  body: Uint8Array | string,
+  timestamp: number | string = SECONDS,
+  secret = SECRET,
+): OutgoingHttpHeaders {
   return { 'X-Svc-Timestamp': String(timestamp), 'X-Svc-Signature': `v1=${hmac(body, timestamp, secret)}` };
 }
 
@@ -222,7 +226,11 @@ export interface Sent {
 }
 
 /** One request with exactly these headers. */
-export function send(port: number, body: Uint8Array | string, { method = 'POST', path = PATH, headers = {}, agent }: Sent = {}): Promise<Answer> {
+export function send(
+  port: number,
+  body: Uint8Array | string,
+  { method = 'POST', path = PATH, headers = {}, agent }: Sent = {},
+): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const outgoing = request({ host: '127.0.0.1', port, method, path, headers, agent: agent ?? false }, (answer) => {
       let text = '';
@@ -237,7 +245,12 @@ export function send(port: number, body: Uint8Array | string, { method = 'POST',
 }
 
 /** One signed delivery; its status. `headers` add to the signature's, or replace them. */
-export async function deliver(port: number, body: Uint8Array | string, headers: OutgoingHttpHeaders = {}, agent?: Agent): Promise<number> {
+export async function deliver(
+  port: number,
+  body: Uint8Array | string,
+  headers: OutgoingHttpHeaders = {},
+  agent?: Agent,
+): Promise<number> {
   const { status } = await send(port, body, { headers: { ...signed(body), ...headers }, ...(agent ? { agent } : {}) });
   return status;
 }
@@ -254,9 +267,9 @@ export interface Line {
   broken(): boolean;
 }
 
-/** A raw connection. Ends with the test. */
-export async function openLine(port: number): Promise<Line> {
-  const socket = connect(port, '127.0.0.1');
+/** A raw connection; a stubborn one goes on when the other side has said its end. Ends with the test. */
+export async function openLine(port: number, { stubborn = false } = {}): Promise<Line> {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: stubborn });
   let text = '';
   let broken = false;
   socket.on('data', (chunk) => void (text += chunk.toString('latin1')));

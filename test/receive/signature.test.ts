@@ -24,7 +24,12 @@ const bad = 'ab'.repeat(32);
 const OTHER = 'whsec_ffffffffffffffffffffffffffffffff';
 
 /** One delivery with these header lines, exactly, over a raw socket. */
-async function statusOf(port: number, signature: string[], timestamp: string[] = [String(SECONDS)], bytes: Buffer = body): Promise<number | undefined> {
+async function statusOf(
+  port: number,
+  signature: string[],
+  timestamp: string[] = [String(SECONDS)],
+  bytes: Buffer = body,
+): Promise<number | undefined> {
   const lines: [string, string][] = [
     ...signature.map((value): [string, string] => ['X-Svc-Signature', value]),
     ...timestamp.map((value): [string, string] => ['X-Svc-Timestamp', value]),
@@ -39,7 +44,12 @@ describe('a signature', () => {
   test('I1: that is missing is refused at once, with the body unread and the connection closed', async () => {
     const receiver = await startReceiver();
     const line = await openLine(receiver.port);
-    line.write(head([['X-Svc-Timestamp', String(SECONDS)], ['Content-Length', '1000000']]));
+    line.write(
+      head([
+        ['X-Svc-Timestamp', String(SECONDS)],
+        ['Content-Length', '1000000'],
+      ]),
+    );
     const text = await line.heard('\r\n\r\n');
     expect(statuses(text)).toEqual([401]);
     expect(text).toMatch(/^connection: close\r$/im);
@@ -96,7 +106,8 @@ describe('a signature', () => {
 
   test('of the older or the newer secret is accepted during a rotation, and which one signed is counted', async () => {
     const receiver = await startReceiver({ secrets: [SECRET, OTHER] });
-    for (const secret of [SECRET, OTHER, OTHER]) expect(await deliver(receiver.port, body, signed(body, SECONDS, secret))).toBe(204);
+    for (const secret of [SECRET, OTHER, OTHER])
+      expect(await deliver(receiver.port, body, signed(body, SECONDS, secret))).toBe(204);
     const both = `v1=${hmac(body, SECONDS, OTHER)},v1=${good}`;
     expect(await statusOf(receiver.port, [both])).toBe(204);
     expect(await receiver.counters()).toMatchObject({ 'signed.1': 2, 'signed.2': 2, accepted: 1, duplicates: 3 });
@@ -131,7 +142,13 @@ describe('a signature', () => {
       await send(receiver.port, body, { headers: { ...signed(body), 'X-Svc-Signature': `v1=${bad}` } }),
       await send(receiver.port, body, { headers: signed(body, SECONDS - 400) }),
     ];
-    const shown = answers.map(({ status, text, headers: { date: _, connection: __, 'keep-alive': ___, ...headers } }) => ({ status, text, headers }));
+    const shown = answers.map(
+      ({ status, text, headers: { date: _, connection: __, 'keep-alive': ___, ...headers } }) => ({
+        status,
+        text,
+        headers,
+      }),
+    );
     expect(new Set(shown.map((answer) => JSON.stringify(answer))).size).toBe(1);
     expect(shown[0]).toMatchObject({ status: 401, text: '' });
     expect(await receiver.counters()).toEqual({
@@ -232,7 +249,9 @@ describe('a timestamp', () => {
 
   test("I19: outside the window under a wrong signature is a stranger's noise, and counts as none", async () => {
     const receiver = await startReceiver();
-    expect(await deliver(receiver.port, body, { ...signed(body, SECONDS + 400), 'X-Svc-Signature': `v1=${bad}` })).toBe(401);
+    expect(await deliver(receiver.port, body, { ...signed(body, SECONDS + 400), 'X-Svc-Signature': `v1=${bad}` })).toBe(
+      401,
+    );
     expect(receiver.answered).toEqual([]);
     expect(await receiver.counters()).toEqual({ 'refused.bad_signature': 1 });
   });
@@ -240,7 +259,15 @@ describe('a timestamp', () => {
   test.each([-86_401, 86_401])('I17: more than a day off (%d s) is refused with the body unread', async (seconds) => {
     const receiver = await startReceiver();
     const line = await openLine(receiver.port);
-    line.write(head([...Object.entries(signed(body, SECONDS + seconds)).map(([name, value]): [string, string] => [name, String(value)]), ['Content-Length', '5000']]));
+    line.write(
+      head([
+        ...Object.entries(signed(body, SECONDS + seconds)).map(([name, value]): [string, string] => [
+          name,
+          String(value),
+        ]),
+        ['Content-Length', '5000'],
+      ]),
+    );
     expect(statuses(await line.heard('\r\n\r\n'))).toEqual([401]);
     expect(await receiver.counters()).toEqual({ 'refused.far_timestamp': 1 });
   });

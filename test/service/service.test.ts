@@ -35,10 +35,15 @@ afterEach(async () => {
 });
 
 function json(status: number, body: unknown, headers: Record<string, string> = {}): (res: ServerResponse) => void {
-  return (res) => void res.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
+  return (res) =>
+    void res.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
 }
 
-function text(status: number, body: string | Buffer, headers: Record<string, string> = {}): (res: ServerResponse) => void {
+function text(
+  status: number,
+  body: string | Buffer,
+  headers: Record<string, string> = {},
+): (res: ServerResponse) => void {
   return (res) => void res.writeHead(status, { 'content-type': 'text/html', ...headers }).end(body);
 }
 
@@ -59,7 +64,11 @@ describe('what is sent', () => {
       {
         method: 'POST',
         url: '/v1/rpc/ListCrmTags',
-        headers: { authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json', 'accept-encoding': 'identity' },
+        headers: {
+          authorization: `Bearer ${API_KEY}`,
+          'content-type': 'application/json',
+          'accept-encoding': 'identity',
+        },
         body: { request: { with_archived: true }, deadlineMs: 30_000 },
       },
     ]);
@@ -77,7 +86,11 @@ describe('what is sent', () => {
   });
 
   test('a paid operation carries its quote, where paying is allowed', async () => {
-    await createService({ baseUrl: base, apiKey: API_KEY, paid: true }).call('ResumeCampaign', { id: '1' }, { quoteId: 'q-1' });
+    await createService({ baseUrl: base, apiKey: API_KEY, paid: true }).call(
+      'ResumeCampaign',
+      { id: '1' },
+      { quoteId: 'q-1' },
+    );
     expect(requests[0]?.body).toEqual({ request: { id: '1' }, deadlineMs: 30_000, billing: { quoteId: 'q-1' } });
   });
 });
@@ -115,7 +128,11 @@ describe('what is answered', () => {
     [404, 'NOT_FOUND', undefined],
     [500, 'INTERNAL', undefined],
   ])('%i %s is a ServiceError with code, reason, status and requestId', async (status, code, reason) => {
-    answer = json(status, { error: { code, message: 'texto', requestId: 'r-1', reason } }, { 'x-request-id': 'of-the-header' });
+    answer = json(
+      status,
+      { error: { code, message: 'texto', requestId: 'r-1', reason } },
+      { 'x-request-id': 'of-the-header' },
+    );
     const error = await errorOf(service.call('ListCrmTags', {}));
     expect(error).toMatchObject({ name: 'ServiceError', code, reason: reason ?? null, status, requestId: 'r-1' });
     expect(error.message, 'the message of the service may change').not.toContain('texto');
@@ -181,7 +198,9 @@ describe('F36: an answer that does not come, or does not end', () => {
     await new Promise<void>((done) => closed.listen(0, '127.0.0.1', done));
     const { port } = closed.address() as AddressInfo;
     await new Promise((done) => closed.close(done));
-    const error = await errorOf(createService({ baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: API_KEY, paid: false }).call('X', {}));
+    const error = await errorOf(
+      createService({ baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: API_KEY, paid: false }).call('X', {}),
+    );
     expect(error.code).toBe('unreachable');
     expect(error.message).toContain('API_BASE_URL');
     expect(error.cause).toBeInstanceOf(Error);

@@ -1,7 +1,7 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import { statSync } from 'node:fs';
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Counter, KeepStore } from '../store.ts';
+import type { Counter, KeepStore, RaisedAlarm } from '../store.ts';
 import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './lanes.ts';
 
@@ -48,9 +48,15 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   const removeLanes = db.prepare(`
     delete from lanes where used_at < ? and wake_at is null and not exists (select 1 from claims where lane = lanes.id)
       and not exists (select 1 from tasks where lane = lanes.id and state = 'ready' and alone = 0)`);
+  const raised = db.prepare<[], Omit<RaisedAlarm, 'cleared'> & { cleared: number }>(
+    'select name, detail, told_at as toldAt, level, cleared from alarms',
+  );
   const raise = db.prepare(`
-    insert into alarms (name, since, detail) values (?, ?, ?) on conflict (name) do update set detail = excluded.detail`);
-  const clear = db.prepare('delete from alarms where name = ?');
+    insert into alarms (name, since, detail) values (@name, @now, @detail) on conflict (name) do update set
+      detail = @detail, since = case when cleared then @now else since end, cleared = 0`);
+  const clear = db.prepare('update alarms set cleared = 1 where name = ?');
+  const told = db.prepare('update alarms set told_at = ?, level = ? where name = ?');
+  const forget = db.prepare('delete from alarms where name = ?');
 
   /** The last event received before a time. Rows are in order of receipt, so a bisection finds it without an index. */
   function lastBefore(time: number): number {
@@ -79,11 +85,15 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
 
   return {
     watermark: () => session.cursorFact('watermark'),
-    anchors: (before) => ({
-      lowest: lowest.get() ?? null,
-      newest: newest.get() ?? null,
-      older: older.get(lastBefore(before)) ?? null,
-    }),
+    anchors(before) {
+      const last = lastBefore(before);
+      return {
+        lowest: lowest.get() ?? null,
+        newest: newest.get() ?? null,
+        older: older.get(last) ?? null,
+        young: (bounds.get()?.last ?? 0) > last,
+      };
+    },
     endHistory: (upTo) =>
       session.write(() => {
         if (session.fact('history') === null) session.setFact('history', BigInt(upTo));
@@ -119,7 +129,10 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
       if (restart) db.pragma('wal_checkpoint(RESTART)');
       return statSync(`${session.path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
     },
-    raise: (name, detail, now) => void raise.run(name, now, detail),
+    raised: () => raised.all().map((alarm) => ({ ...alarm, cleared: alarm.cleared === 1 })),
+    raise: (name, detail, now) => void raise.run({ name, detail, now }),
     clear: (name) => void clear.run(name),
+    told: (name, level, now) => void told.run(now, level, name),
+    forget: (name) => void forget.run(name),
   };
 }

@@ -33,6 +33,9 @@ const STATE = `case when t.state = 'ready' and exists (select 1 from claims wher
 const HELD = `t.state = 'ready' and t.release_at > @now and not exists (select 1 from claims where task = t.id)
   and not (t.cursor is not null and t.cursor <= coalesce(l.released, -1))`;
 
+/** `@held` is 1 for held, 0 for what is ready and not held, null where that does not matter. */
+const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @held)`;
+
 interface TaskRow extends EventRow {
   task: number;
   handler: string;
@@ -63,7 +66,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const gapList = db.prepare<[], GapRow>(`
     select id, cast(after as text) as after, cast(up_to as text) as upTo, reason, opened_at, closed_at from gaps order by id`);
   const alarms = db.prepare<[], { name: string; since: number; detail: string }>(
-    'select name, since, detail from alarms order by since',
+    'select name, since, detail from alarms where cleared = 0 order by since',
   );
   const processes = db.prepare<[], { role: string; beat_at: number }>('select role, beat_at from processes');
   const shown = `select ${EVENT_COLUMNS}, e.copies, e.flags, length(e.body) as bytes from events e`;
@@ -71,7 +74,9 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const eventList = db.prepare<unknown[], ShownRow>(`
     ${shown} where e.seq < @before and e.seq > @from and (@type is null or e.type = @type)
       and (@session is null or e.session_id = @session)
-      and (@state is null or exists (select 1 from tasks t where t.id between e.seq * ${HANDLERS} and e.seq * ${HANDLERS} + ${HANDLERS - 1} and ${STATE} = @state))
+      and (@state is null or exists (
+        select 1 from tasks t left join lanes l on l.id = t.lane
+        where t.id between e.seq * ${HANDLERS} and e.seq * ${HANDLERS} + ${HANDLERS - 1} and ${IN_STATE}))
     order by e.seq desc limit @limit`);
   const named = db.prepare<unknown[], ShownRow>(`
     ${shown} where (e.cursor = @cursor and e.cursor is not null and e.disputed = 0) or (e.id = @id and e.id is not null)
@@ -89,7 +94,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
     `${task} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`,
   );
   const matching = `
-    (@state is null or ${STATE} = @state) and (@held is null or (${HELD}) = @held) and (@handler is null or t.handler = (select id from handlers where name = @handler))
+    (@state is null or (${IN_STATE})) and (@handler is null or t.handler = (select id from handlers where name = @handler))
     and (@ids is null or t.id in (select value from json_each(@ids)))`;
   const taskList = db.prepare<unknown[], TaskRow>(
     `${task} where t.id < @before and ${matching} order by t.id desc limit @limit`,
@@ -219,14 +224,14 @@ export function createWatch(session: Session): Sync<WatchStore> {
         processes: { receive: isUp('receive'), run: isUp('run'), keep: isUp('keep') },
       };
     },
-    events({ type, session: sessionId, state, q, before, limit }: EventFilter) {
+    events({ type, session: sessionId, state, q, before, limit }: EventFilter, now) {
       if (q !== undefined) {
         const row = named.get(nameOf(q));
         return { events: row ? [toShown(row)] : [], next: null };
       }
       const top = before ?? (newest.get()?.seq ?? 0) + 1;
       const from = Math.max(0, top - STRETCH);
-      const match = { type: type ?? null, session: sessionId ?? null, state: state ?? null };
+      const match = { ...inState(state), type: type ?? null, session: sessionId ?? null, now };
       const events = eventList.all({ ...match, before: top, from, limit }).map(toShown);
       const full = events.length === limit;
       return { events, next: full ? (events.at(-1)?.seq ?? null) : from > 0 ? from + 1 : null };
@@ -287,12 +292,17 @@ interface MovableRow {
   name: string | null;
 }
 
+/** The parameters of IN_STATE. */
+function inState(state: ShownState | undefined): { state: TaskState | null; held: 0 | 1 | null } {
+  if (state === 'held') return { state: 'ready', held: 1 };
+  return { state: state ?? null, held: state === 'ready' ? 0 : null };
+}
+
 /** The parameters of `matching`. What people see as ready is what is not held. */
 function matchOf({ ids, state, handler }: TaskFilter, now: number) {
   return {
+    ...inState(state),
     now,
-    state: state === 'held' ? 'ready' : (state ?? null),
-    held: state === 'held' ? 1 : state === 'ready' ? 0 : null,
     handler: handler ?? null,
     ids: ids ? JSON.stringify(ids) : null,
   };

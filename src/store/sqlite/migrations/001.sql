@@ -125,7 +125,9 @@ create table alarms (
   name      text primary key,
   since     integer not null,
   detail    text not null,
-  posted_at integer                 -- last successful post to ALERT_URL
+  told_at   integer,                -- when ALERT_URL last took it
+  level     integer not null default 0,  -- how grave it was then
+  cleared   integer not null default 0 check (cleared in (0, 1))  -- 1: holds no more, and the all-clear is still to be told
 ) strict;
 
 create table counters (

@@ -1,0 +1,171 @@
+// Many at once: copies, pipelines, strangers' floods, and slow connections beside signed traffic (hazards C1, I45, I75
+// to I77). Also what a flood may write into the log.
+import { Agent } from 'node:http';
+import { pino } from 'pino';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createSampler } from '../../src/receive/sampler.ts';
+import {
+  bodyOf,
+  createClock,
+  deliver,
+  head,
+  kept,
+  openLine,
+  pairs,
+  rows,
+  send,
+  signed,
+  startReceiver,
+  statuses,
+  until,
+} from './harness.ts';
+
+function createAgent(maxSockets: number): Agent {
+  const agent = new Agent({ keepAlive: true, maxSockets });
+  onTestFinished(() => agent.destroy());
+  return agent;
+}
+
+const body = bodyOf();
+
+test('I45: a thousand copies at once are one row, and a thousand times 204', async () => {
+  const receiver = await startReceiver();
+  const agent = createAgent(200);
+  const answers = await Promise.all(Array.from({ length: 1_000 }, () => deliver(receiver.port, body, {}, agent)));
+  expect(answers.filter((status) => status === 204)).toHaveLength(1_000);
+  expect(rows(receiver)).toBe(1);
+  expect((await receiver.store.event('1', 0))?.event.copies).toBe(999);
+  expect(await receiver.counters()).toMatchObject({ events: 1, accepted: 1, duplicates: 999, 'signed.1': 1_000 });
+});
+
+test('a thousand events at once are a thousand rows, committed in few transactions', async () => {
+  let commits = 0;
+  const receiver = await startReceiver({
+    wrap: (store) => ({
+      ...store,
+      accept(batch) {
+        commits++;
+        return store.accept(batch);
+      },
+    }),
+  });
+  const agent = createAgent(200);
+  const answers = await Promise.all(
+    Array.from({ length: 1_000 }, (_, n) => deliver(receiver.port, bodyOf({ cursor: String(n + 1) }), {}, agent)),
+  );
+  expect(new Set(answers)).toEqual(new Set([204]));
+  expect(rows(receiver)).toBe(1_000);
+  expect(commits).toBeLessThan(500);
+});
+
+test('I77: a hundred deliveries in one pipeline are answered in order', async () => {
+  const receiver = await startReceiver();
+  const line = await openLine(receiver.port);
+  // Every tenth is quarantined, every fifteenth a copy: all 204.
+  const bodies = Array.from({ length: 100 }, (_, n) =>
+    n % 10 === 3 ? Buffer.from(`{${n}`) : bodyOf({ cursor: String(n % 15 === 0 ? 1 : n) }),
+  );
+  line.write(Buffer.concat(bodies.flatMap((bytes) => [Buffer.from(head(pairs(bytes))), bytes])));
+  await until(() => statuses(line.text()).length === 100);
+  expect(new Set(statuses(line.text()))).toEqual(new Set([204]));
+  const cursors = kept(receiver).events.map(({ cursor }) => Number(cursor));
+  expect(cursors).toEqual(cursors.toSorted((a, b) => a - b));
+  expect(kept(receiver).quarantine).toHaveLength(10);
+});
+
+test('I77: a forged delivery within a pipeline does not take the answers of those before it', async () => {
+  const receiver = await startReceiver();
+  const line = await openLine(receiver.port);
+  const bodies = Array.from({ length: 10 }, (_, n) => bodyOf({ cursor: String(n + 1) }));
+  const forged = Buffer.concat([
+    Buffer.from(
+      head([
+        ['X-Svc-Signature', 'v1='],
+        ['Content-Length', '2'],
+      ]),
+    ),
+    Buffer.from('{}'),
+  ]);
+  line.write(Buffer.concat([...bodies.flatMap((bytes) => [Buffer.from(head(pairs(bytes))), bytes]), forged]));
+  expect(statuses(await line.closed())).toEqual([...bodies.map(() => 204), 401]);
+  expect(rows(receiver)).toBe(10);
+});
+
+describe('strangers', () => {
+  test('I76: a flood of them is refused without a look at the store, and logged as one line a cause', async () => {
+    let written = 0;
+    const receiver = await startReceiver({
+      wrap: (store) => ({
+        ...store,
+        accept: (batch) => (written++, store.accept(batch)),
+        note: (counts, facts) => (written++, store.note(counts, facts)),
+      }),
+    });
+    const agent = createAgent(50);
+    const unsigned = { 'X-Svc-Event-Type': 'invented', 'X-Svc-Timestamp': '1' };
+    const answers = await Promise.all(
+      Array.from({ length: 1_000 }, async (_, n) => {
+        const headers = n % 2 ? unsigned : { ...signed(body), 'X-Svc-Signature': `v1=${'0'.repeat(64)}` };
+        return (await send(receiver.port, body, { headers, agent })).status;
+      }),
+    );
+    expect(new Set(answers)).toEqual(new Set([401]));
+    expect(written).toBe(0);
+    expect(receiver.lines.map(({ cause }) => cause).toSorted()).toEqual(['bad_signature', 'no_signature']);
+    expect(receiver.answered).toEqual([]);
+    expect(await receiver.counters()).toEqual({ 'refused.no_signature': 500, 'refused.bad_signature': 500 });
+  });
+
+  test('I75: two hundred slow ones keep no signed delivery waiting, and are gone when their time is up', async () => {
+    const receiver = await startReceiver();
+    const slow = await Promise.all(Array.from({ length: 200 }, () => openLine(receiver.port)));
+    for (const [index, line] of slow.entries()) {
+      if (index % 2) line.write('POST /webhooks HTTP/1.1\r\nX-Slow: ');
+      else line.write(Buffer.concat([Buffer.from(head(pairs(body))), body.subarray(0, 5)]));
+    }
+    for (let n = 1; n <= 20; n++) expect(await deliver(receiver.port, bodyOf({ cursor: String(n) }))).toBe(204);
+    receiver.server.headersTimeout = 1;
+    receiver.server.requestTimeout = 1;
+    for (const line of slow) expect(statuses(await line.closed())).toEqual([408]);
+    expect(rows(receiver)).toBe(20);
+  });
+});
+
+describe('the log of refusals', () => {
+  test('says the first of a cause at once, and later ones as a number, at most every ten seconds', () => {
+    const clock = createClock();
+    const lines: Record<string, unknown>[] = [];
+    const sampler = createSampler(pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) }), clock);
+    for (let n = 0; n < 100; n++) sampler.note('bad_signature', { status: 401 });
+    expect(lines).toMatchObject([{ cause: 'bad_signature', status: 401 }]);
+    expect(lines[0]).not.toHaveProperty('more');
+    clock.at += 9_999;
+    sampler.note('bad_signature', {});
+    expect(lines).toHaveLength(1);
+    clock.at += 1;
+    sampler.note('bad_signature', {});
+    sampler.note('no_signature', {});
+    expect(lines.slice(1)).toMatchObject([{ cause: 'bad_signature', more: 100 }, { cause: 'no_signature' }]);
+  });
+
+  test('survives whatever was thrown', () => {
+    const lines: string[] = [];
+    const sampler = createSampler(pino({}, { write: (line: string) => void lines.push(line) }), createClock());
+    const bomb = Object.defineProperty(new Error('x'), 'message', {
+      get(): string {
+        throw new Error('bomb');
+      },
+    });
+    for (const [index, thrown] of [
+      bomb,
+      Object.freeze(new Error('frozen')),
+      null,
+      'text',
+      Symbol('s'),
+      Object.create(null),
+    ].entries()) {
+      sampler.note(`cause_${index}`, {}, thrown);
+    }
+    expect(lines).toHaveLength(6);
+  });
+});

@@ -1,0 +1,254 @@
+// Which requests are deliveries at all: methods, paths, Host, and headers that nobody signed (hazards C1, I41 to I46 and
+// I71 to I74); the probes; what a broken answer logs.
+import { describe, expect, test } from 'vitest';
+import {
+  bodyOf,
+  deliver,
+  head,
+  hmac,
+  kept,
+  message,
+  openLine,
+  pairs,
+  raw,
+  rows,
+  SECONDS,
+  send,
+  signed,
+  startReceiver,
+  statuses,
+} from './harness.ts';
+
+const body = bodyOf();
+
+describe('an answer', () => {
+  test('is empty and 204 for what is new, known, and quarantined', async () => {
+    const receiver = await startReceiver();
+    for (const bytes of [body, body, Buffer.from('{')]) {
+      const { status, text, headers } = await send(receiver.port, bytes, { headers: signed(bytes) });
+      expect([status, text, headers['content-type']]).toEqual([204, '', undefined]);
+    }
+    expect(receiver.answered).toEqual([
+      { status: 204, cause: 'new' },
+      { status: 204, cause: 'duplicate' },
+      { status: 204, cause: 'quarantined' },
+    ]);
+    expect(await receiver.counters()).toMatchObject({ accepted: 1, duplicates: 1, quarantined: 1, 'signed.1': 3 });
+  });
+
+  test('is given only once the delivery is on disk', async () => {
+    const gate = Promise.withResolvers<void>();
+    const receiver = await startReceiver({
+      wrap: (store) => ({
+        ...store,
+        async accept(batch) {
+          await gate.promise;
+          return store.accept(batch);
+        },
+      }),
+    });
+    const line = await openLine(receiver.port);
+    line.write(Buffer.concat([Buffer.from(head(pairs(body))), body]));
+    expect((await send(receiver.port, '', { method: 'GET', path: '/livez' })).status).toBe(200);
+    expect(line.text()).toBe('');
+    gate.resolve();
+    expect(statuses(await line.heard('\r\n\r\n'))).toEqual([204]);
+  });
+});
+
+describe('a method', () => {
+  test.each(['GET', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND', 'TRACE', 'SEARCH'])(
+    'I71: %s is refused with 405 and says what is allowed',
+    async (method) => {
+      const receiver = await startReceiver();
+      const { status, headers, text } = await send(receiver.port, body, {
+        method,
+        headers: { ...signed(body), 'Content-Length': body.length },
+      });
+      expect([status, headers['allow'], text]).toEqual([405, 'POST', '']);
+      expect(rows(receiver)).toBe(0);
+    },
+  );
+
+  test('I71: HEAD is refused with 405', async () => {
+    const receiver = await startReceiver();
+    expect((await send(receiver.port, '', { method: 'HEAD' })).status).toBe(405);
+  });
+
+  test('I71: TRACE echoes nothing of what it was sent', async () => {
+    const receiver = await startReceiver();
+    const text = await raw(receiver.port, head([['X-Secret', 'echo-me']], 'TRACE /webhooks HTTP/1.1'));
+    expect(statuses(text)).toEqual([405]);
+    expect(text).not.toContain('echo-me');
+  });
+
+  test.each(['CONNECT /webhooks', 'FOO /webhooks', 'post /webhooks'])('I71: %s is refused by Node', async (start) => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(head(pairs(body), `${start} HTTP/1.1`));
+    line.write(body);
+    expect(statuses(await line.closed()).every((status) => status === 400)).toBe(true);
+    expect(rows(receiver)).toBe(0);
+  });
+});
+
+describe('a path', () => {
+  test.each<[string, number]>([
+    ['/webhooks', 204],
+    ['/webhooks?source=1', 204],
+    ['http://evil.example/webhooks', 204],
+    ['/webhooks/', 404],
+    ['/WEBHOOKS', 404],
+    ['//webhooks', 404],
+    ['/%77ebhooks', 404],
+    ['/webhooks%2f', 404],
+    ['/webhooks%00', 404],
+    ['/./webhooks', 404],
+    ['/x/../webhooks', 404],
+    ['/webhooks;a=b', 404],
+    ['/', 404],
+    ['/%', 404],
+    ['/%ff', 404],
+    ['*', 404],
+    [`/${'x'.repeat(8_000)}`, 404],
+  ])('I72: %s is answered with %d, and only the one that is configured stores', async (path, status) => {
+    const receiver = await startReceiver();
+    const text = await raw(receiver.port, head(pairs(body), `POST ${path} HTTP/1.1`), body);
+    expect(statuses(text)).toEqual([status]);
+    expect(rows(receiver)).toBe(status === 204 ? 1 : 0);
+  });
+
+  test('I72: that is unknown is refused with its body unread, and the connection is closed', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(head([['Content-Length', '100000000']], 'POST /elsewhere HTTP/1.1'));
+    const text = await line.heard('\r\n\r\n');
+    expect(statuses(text)).toEqual([404]);
+    expect(text).toMatch(/^connection: close\r$/im);
+  });
+
+  test('I71: with a method that is refused closes the connection where the body is unread', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(head([['Content-Length', '100000000']], 'PUT /webhooks HTTP/1.1'));
+    const text = await line.heard('\r\n\r\n');
+    expect(statuses(text)).toEqual([405]);
+    expect(text).toMatch(/^connection: close\r$/im);
+  });
+});
+
+describe('Host and forwarding headers', () => {
+  test.each<[string, string[], number]>([
+    ['a@b', ['Host: a@b'], 204],
+    ['of 8 KB', [`Host: ${'h'.repeat(8_000)}`], 204],
+    ['empty', ['Host:'], 204],
+    ['with a path', ['Host: a/b?c#d'], 204],
+    ['missing', [], 400],
+  ])('I73: a Host that is %s decides nothing', async (_, lines, status) => {
+    const receiver = await startReceiver();
+    const text = await raw(
+      receiver.port,
+      head(pairs(body)).replace('Host: receiver\r\n', lines.map((line) => `${line}\r\n`).join('')),
+      body,
+    );
+    expect(statuses(text)[0]).toBe(status);
+    expect(rows(receiver)).toBe(status === 204 ? 1 : 0);
+  });
+
+  test('I73: two Hosts are refused or ignored, and never an error of ours', async () => {
+    const receiver = await startReceiver();
+    expect([204, 400]).toContain(statuses(await raw(receiver.port, head(['Host: other', ...pairs(body)]), body))[0]);
+  });
+
+  test('I74: forged forwarding headers change nothing, and never reach the log', async () => {
+    const receiver = await startReceiver();
+    const forged = {
+      'X-Forwarded-For': '6.6.6.6, ::1',
+      'X-Forwarded-Proto': 'javascript',
+      'X-Forwarded-Host': 'evil.example',
+      Forwarded: 'for=6.6.6.6;host=evil.example',
+      'X-HTTP-Method-Override': 'DELETE',
+      'X-Original-URL': '/elsewhere',
+    };
+    expect(await deliver(receiver.port, body, forged)).toBe(204);
+    expect(await deliver(receiver.port, body, { ...forged, 'X-Svc-Signature': 'v1=' })).toBe(401);
+    expect(JSON.stringify(receiver.lines)).not.toMatch(/6\.6\.6\.6|evil/);
+  });
+});
+
+describe('headers that nobody signed', () => {
+  test.each<[string, Record<string, string>]>([
+    ['I41: another event id', { 'X-Svc-Event-Id': 'evt_other' }],
+    ['I42: the type of a ping', { 'X-Svc-Event-Type': 'webhook.ping' }],
+    ['I43: attempt -1', { 'X-Svc-Attempt': '-1' }],
+    ['I43: attempt 999999', { 'X-Svc-Attempt': '999999' }],
+    ['I43: attempt abc', { 'X-Svc-Attempt': 'abc' }],
+    ['I44: a delivery id of 8 KB', { 'X-Svc-Delivery-Id': 'd'.repeat(8_000) }],
+    ['I44: a delivery id that is not ASCII', { 'X-Svc-Delivery-Id': 'é\u00ff' }],
+    ['a cookie and an authorization', { Cookie: 'a=b', Authorization: 'Basic eDp5' }],
+    ['none of the usual ones', { 'User-Agent': '' }],
+  ])('%s: the body alone decides', async (_, headers) => {
+    const receiver = await startReceiver();
+    expect(await deliver(receiver.port, body, headers)).toBe(204);
+    expect(kept(receiver).events).toMatchObject([{ id: 'evt_1', cursor: '1' }]);
+    expect((await receiver.store.events({ limit: 1 }, 0)).events[0]?.type).toBe('MessageReceived');
+    expect(receiver.lines).toEqual([]);
+  });
+
+  test('I46: changed from copy to copy make no difference: one row, the rest are duplicates', async () => {
+    const receiver = await startReceiver();
+    for (let n = 1; n <= 50; n++) {
+      const headers = {
+        'X-Svc-Event-Id': `evt_${n}`,
+        'X-Svc-Delivery-Id': `d${n}`,
+        'X-Svc-Attempt': String(n),
+        'X-Svc-Event-Type': `T${n}`,
+      };
+      expect(await deliver(receiver.port, body, headers)).toBe(204);
+    }
+    expect(rows(receiver)).toBe(1);
+    expect(await receiver.counters()).toMatchObject({ accepted: 1, duplicates: 49 });
+  });
+
+  test('in any case of their names are the same headers', async () => {
+    const receiver = await startReceiver();
+    const headers = { 'x-svc-TIMESTAMP': String(SECONDS), 'X-SVC-signature': `v1=${hmac(body)}` };
+    expect((await send(receiver.port, body, { headers })).status).toBe(204);
+  });
+});
+
+describe('the probes', () => {
+  test('say that we live, and that deliveries can be committed, to anybody who asks', async () => {
+    const receiver = await startReceiver();
+    for (const path of ['/livez', '/readyz'])
+      expect((await send(receiver.port, '', { method: 'GET', path })).status).toBe(200);
+    expect((await send(receiver.port, '', { method: 'POST', path: '/readyz' })).status).toBeGreaterThanOrEqual(400);
+  });
+
+  test('F18: say that we drain, while deliveries are still answered with 204 and their connections closed', async () => {
+    const receiver = await startReceiver();
+    receiver.drain();
+    const ready = await send(receiver.port, '', { method: 'GET', path: '/readyz' });
+    expect([ready.status, ready.text]).toEqual([503, 'draining\n']);
+    expect((await send(receiver.port, '', { method: 'GET', path: '/livez' })).status).toBe(200);
+    const text = await raw(receiver.port, head(pairs(body)), body);
+    expect(statuses(text)).toEqual([204]);
+    expect(text).toMatch(/^connection: close\r$/im);
+  });
+});
+
+test('a bug behind the door is logged without a stack or a word of what was sent, and answered', async () => {
+  const receiver = await startReceiver();
+  receiver.verifier.body = () => {
+    throw new TypeError(`cannot read ${body.toString()}`);
+  };
+  const { status, text } = await send(
+    receiver.port,
+    bodyOf({ data: { MessageReceived: message({ body: 'private' }) } }),
+    { headers: signed(body) },
+  );
+  expect(status).toBe(500);
+  expect(text).not.toMatch(/private|hello|TypeError/);
+  expect(receiver.lines).toMatchObject([{ cause: 'broken_answer', error: 'TypeError' }]);
+  expect(JSON.stringify(receiver.lines)).not.toMatch(/private|hello|cannot read/);
+});
