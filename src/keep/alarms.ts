@@ -101,9 +101,9 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes }: AlarmsO
     const counters = await store.counters();
     seen.push({ at: now, counters });
     while (seen.length > 1 && now - (seen[0]?.at ?? now) > RECENT_MS) seen.shift();
-    const before = seen[0]?.counters ?? {};
+    const past = seen[0]?.counters ?? {};
     const grown = Object.fromEntries(
-      Object.entries(counters).map(([name, value]) => [name, value - (before[name] ?? 0)]),
+      Object.entries(counters).map(([name, value]) => [name, value - (past[name] ?? 0)]),
     );
 
     const holding = judge({ status, grown, freeBytes: freeBytes() });
