@@ -8,10 +8,17 @@ export { Dead, RetryAfter, Skip } from './run/verdicts.ts';
 export { ServiceError } from './service/service.ts';
 export type { EventMap, Origin, Service, SqlValue, Tx };
 
-/** A type that src/events.ts knows, or any other string. */
+/** A type that src/events.ts knows. */
 export type EventName = keyof EventMap;
 
-export interface KitEvent<Type extends string = string> {
+/** One of several types is told by `event.type`; of '*' nothing is known beforehand. */
+export type KitEvent<Type extends string = string> = Type extends '*'
+  ? EventOf<string>
+  : Type extends string
+    ? EventOf<Type>
+    : never;
+
+export interface EventOf<Type extends string> {
   /** The event's identity: `c:<cursor>`, else `i:<id>`. */
   readonly key: string;
   /** The webhook's id; null while only replay has shown the event. */
