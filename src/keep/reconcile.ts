@@ -46,6 +46,8 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   let sweepFrom: Cursor | null = null;
   /** Where reading forward goes on instead of the watermark, which the service did not know. */
   let older: Cursor | null = null;
+  /** Where the watermark went, and when, since about one overlap ago. */
+  const moved: { at: number; to: Cursor }[] = [];
   let pauseUntil = 0;
   let failures = 0;
   let stuckAt: Cursor | null = null;
@@ -131,6 +133,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       counts: { replay_calls: 1, ...(moves ? { other_types: page.otherTypes } : {}) },
       ...(moves && page.proved ? { watermark: page.proved } : {}),
     });
+    if (moves && page.proved) moved.push({ at: clock.now(), to: page.proved });
     if (results.some(({ verdict }) => verdict === 'new')) onEvents();
   }
 
@@ -140,11 +143,19 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     const watermark = await store.watermark();
     if (watermark !== null && options.from !== 'first-webhook') await store.endHistory(watermark);
     if (sweepFrom === null && watermark !== null) {
-      const anchors = await store.anchors(clock.now() - overlapMs);
-      const from = anchors.older ?? anchors.lowest;
-      if (anchors.young && from !== null && behind(from, watermark)) sweepFrom = from;
+      const from = await beforeOverlap();
+      if (behind(from, watermark)) sweepFrom = from;
     }
     if (sweepFrom === null) await rest();
+  }
+
+  /** Where a sweep begins: where the watermark stood one overlap ago; as long as that is not known, by what is stored. */
+  async function beforeOverlap(): Promise<Cursor | null> {
+    const before = clock.now() - overlapMs;
+    while ((moved[1]?.at ?? Infinity) <= before) moved.shift();
+    if (moved[0] && moved[0].at <= before) return moved[0].to;
+    const { older: past, lowest, young } = await store.anchors(before);
+    return young || moved.length > 0 ? (past ?? lowest) : null;
   }
 
   async function rest(): Promise<void> {
@@ -175,7 +186,9 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     const { newest } = await store.anchors(clock.now());
     const newer = (cursor: Cursor | null): cursor is Cursor =>
       cursor !== null && (after === null || behind(after, cursor));
-    const upTo = [page.proved, page.next, newest].filter(newer).toSorted(compareCursors).at(-1) ?? null;
+    // What was shown or stored is certain; next_cursor is only said.
+    const certain = [page.proved, newest].filter(newer).toSorted(compareCursors).at(-1);
+    const upTo = certain ?? (newer(page.next) ? page.next : null);
     const gap = { after: after ?? ('0' as Cursor), upTo, reason: 'reset_required' };
     const counts = { replay_calls: 1 };
     await store.accept({

@@ -111,7 +111,8 @@ describe('strangers', () => {
     );
     expect(new Set(answers)).toEqual(new Set([401]));
     expect(written).toBe(0);
-    expect(receiver.lines.map(({ cause }) => cause).toSorted()).toEqual(['bad_signature', 'no_signature']);
+    expect(receiver.lines).toHaveLength(2);
+    expect(new Set(receiver.lines.map(({ cause }) => cause))).toEqual(new Set(['bad_signature', 'no_signature']));
     expect(receiver.answered).toEqual([]);
     expect(await receiver.counters()).toEqual({ 'refused.no_signature': 500, 'refused.bad_signature': 500 });
   });

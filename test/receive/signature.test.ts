@@ -36,7 +36,7 @@ async function statusOf(
     ['Content-Length', String(bytes.length)],
   ];
   const text = head(lines);
-  const encoding = [...text].every((char) => char <= '\u00ff') ? 'latin1' : 'utf8';
+  const encoding = Buffer.from(text, 'latin1').toString('latin1') === text ? 'latin1' : 'utf8';
   return statuses(await raw(port, Buffer.from(text, encoding), bytes))[0];
 }
 

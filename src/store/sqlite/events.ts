@@ -27,6 +27,7 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
   const known = `select seq, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body from events`;
   const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and disputed = 0`);
   const byId = db.prepare<unknown[], Known>(`${known} where id = ? and id is not null`);
+  const disputed = db.prepare<unknown[], Known>(`${known} where cursor = ? and disputed = 1`);
   const byAlias = db.prepare<unknown[], Known>(`${known} where seq = (select seq from aliases where name = ?)`);
   const anyAlias = db.prepare('select 1 from aliases limit 1').pluck();
   const addAlias = db.prepare('insert into aliases values (?, ?) on conflict (name) do nothing');
@@ -60,7 +61,9 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
       const results = readings.map((reading): Accepted => {
         if ('unreadable' in reading) return keepAside(reading.unreadable);
         const { event } = reading;
-        if (!(aliased && named(event)) && !belowFloor(event) && store(event, false)) {
+        const place = placeOf(event);
+        if (!(aliased && named(event)) && place !== 'pruned' && store(event, false)) {
+          if (place === 'regressed') add('regressions');
           add('events');
           add('accepted');
           if (event.origin === 'replay' || event.origin === 'stream') add('recovered');
@@ -83,11 +86,9 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
       }
 
       /** What pruning has removed is a duplicate, unless the event is younger than anything pruned can be. */
-      function belowFloor({ cursor, createdAt }: Incoming): boolean {
-        if (floor === null || cursor === null || BigInt(cursor) > BigInt(floor)) return false;
-        if (createdAt === null || createdAt < batch.now - retentionMs) return true;
-        add('regressions');
-        return false;
+      function placeOf({ cursor, createdAt }: Incoming): 'above' | 'pruned' | 'regressed' {
+        if (floor === null || cursor === null || BigInt(cursor) > BigInt(floor)) return 'above';
+        return createdAt === null || createdAt < batch.now - retentionMs ? 'pruned' : 'regressed';
       }
 
       function keepAside({ body, origin, cursor, reason }: Unreadable): Accepted {
@@ -117,9 +118,10 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
           add('duplicates'); // only a webhook brings an id
           return { verdict: 'duplicate' };
         }
-        if (sameData(c, event)) {
-          alias(nameOfId(event), c.seq);
-          return duplicate(c);
+        const same = [c, ...disputed.all(cursor, cursor)].find((one) => sameData(one, event));
+        if (same) {
+          alias(nameOfId(event), same.seq);
+          return duplicate(same);
         }
         store(event, true);
         add('events');

@@ -1,9 +1,11 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
-import { statSync } from 'node:fs';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Counter, KeepStore, RaisedAlarm } from '../store.ts';
 import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './lanes.ts';
+
+/** A page and its header. The log's file keeps the size that it once had, so that only its frames tell its length. */
+const FRAME_BYTES = 4_096 + 24;
 
 type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'inPlace'>;
 
@@ -125,9 +127,9 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
         removeLanes.run(before);
       }),
     checkpoint(restart) {
-      db.pragma('wal_checkpoint(PASSIVE)');
+      const [{ log }] = db.pragma('wal_checkpoint(PASSIVE)') as [{ log: number }];
       if (restart) db.pragma('wal_checkpoint(RESTART)');
-      return statSync(`${session.path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+      return restart ? 0 : log * FRAME_BYTES;
     },
     raised: () => raised.all().map((alarm) => ({ ...alarm, cleared: alarm.cleared === 1 })),
     raise: (name, detail, now) => void raise.run({ name, detail, now }),

@@ -18,6 +18,7 @@ create table events (
   check (cursor is not null or id is not null)
 ) strict;
 create unique index events_by_cursor on events (cursor) where cursor is not null and disputed = 0;
+create index events_disputed on events (cursor) where disputed = 1;
 create unique index events_by_id on events (id) where id is not null;
 
 -- Further names of an event, `c:<cursor>` or `i:<id>`: two webhooks, or one id under two cursors.

@@ -1,0 +1,401 @@
+// Which arrivals are the same event: the identity table of the design, one test a row and more for where rows meet. The
+// counters must always say what the rows say.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Accepted, Status } from '../../src/store/store.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
+import { createStoreFile, type StoreFile } from '../receive/harness.ts';
+
+const NOW = Date.UTC(2026, 5, 1);
+const DAY = 86_400_000;
+const RETENTION = 30 * DAY;
+
+let file: StoreFile;
+
+beforeEach(() => {
+  file = createStoreFile();
+});
+
+afterEach(async () => {
+  try {
+    const { events, quarantined, conflicts, duplicates } = await file.store.status(NOW);
+    const counters = await file.store.counters();
+    const count = (table: string): number => file.query<{ n: number }>(`select count(*) as n from ${table}`)[0]?.n ?? 0;
+    expect({ events, quarantined, conflicts }).toEqual({
+      events: count('events'),
+      quarantined: count('quarantine'),
+      conflicts: count('conflicts'),
+    });
+    expect(duplicates).toBe(counters['duplicates'] ?? 0);
+  } finally {
+    file.remove();
+  }
+});
+
+interface Fields {
+  id?: string;
+  cursor?: string | null;
+  text?: string;
+  type?: string;
+  session?: string | null;
+  /** When it happened, Unix milliseconds. */
+  at?: number | null;
+}
+
+function dataOf({ text = 'hello', type = 'Thing', session = 'a', at = NOW - DAY }: Fields): Record<string, unknown> {
+  return { [type]: { session_id: session, timestamp_unix_ms: at, text } };
+}
+
+function webhook(fields: Fields = {}): Reading {
+  const { id = 'a', cursor = '10', type = 'Thing' } = fields;
+  return readDelivery(Buffer.from(JSON.stringify({ id, type, cursor, data: dataOf(fields) })));
+}
+
+function replay(fields: Fields = {}, origin: 'replay' | 'stream' = 'replay'): Reading {
+  return readItem(origin, (fields.cursor ?? '10') as Cursor, JSON.stringify(dataOf(fields)));
+}
+
+async function accept(...readings: Reading[]): Promise<Accepted[]> {
+  const all: Accepted[] = [];
+  for (const reading of readings) all.push(...(await file.store.accept({ readings: [reading], now: NOW })));
+  return all;
+}
+
+async function verdicts(...readings: Reading[]): Promise<string[]> {
+  return (await accept(...readings)).map(({ verdict, conflict }) => (conflict ? `${verdict}, conflict` : verdict));
+}
+
+async function keys(): Promise<string[]> {
+  return (await file.store.unassigned(100)).events.map(({ key }) => key);
+}
+
+async function keyOf(name: string): Promise<string | undefined> {
+  return (await file.store.event(name, NOW))?.event.key;
+}
+
+async function counts(): Promise<
+  Pick<Status, 'events' | 'duplicates' | 'conflicts'> & { reread: number; recovered: number }
+> {
+  const { events, duplicates, conflicts, reconcile } = await file.store.status(NOW);
+  const { reread = 0 } = await file.store.counters();
+  return { events, duplicates, conflicts, reread, recovered: reconcile.recovered };
+}
+
+/** Everything that was received goes, but for the newest row; the highest cursor becomes the floor. */
+async function pruneTo(floor: string): Promise<void> {
+  await accept(webhook({ id: 'pruned', cursor: floor }), webhook({ id: 'newest', cursor: null }));
+  const { from, events } = await file.store.unassigned(100);
+  const assign = { from, upTo: events.at(-1)?.seq ?? 0, tasks: [] };
+  await file.store.turn({ now: NOW, boot: 1, settle: [], assign, room: 0, handlers: [] });
+  await file.store.prune(NOW + 1, 0, 100);
+  expect((await file.store.status(NOW)).floor).toBe(floor);
+}
+
+describe('a new event', () => {
+  test('is one row, whichever way it came', async () => {
+    expect(
+      await verdicts(webhook({ id: 'a', cursor: '1' }), replay({ cursor: '2' }), replay({ cursor: '3' }, 'stream')),
+    ).toEqual(['new', 'new', 'new']);
+    expect(await keys()).toEqual(['c:1', 'c:2', 'c:3']);
+    expect(await counts()).toEqual({ events: 3, duplicates: 0, conflicts: 0, reread: 0, recovered: 2 });
+  });
+
+  test('without a cursor is named by its id', async () => {
+    expect(await verdicts(webhook({ id: 'a', cursor: null }), webhook({ id: 'b', cursor: null }))).toEqual([
+      'new',
+      'new',
+    ]);
+    expect(await keys()).toEqual(['i:a', 'i:b']);
+  });
+
+  test('and its copies in one batch are told apart as if they came alone', async () => {
+    const readings = [
+      webhook(),
+      replay(),
+      webhook(),
+      webhook({ id: 'b', cursor: '10' }),
+      webhook({ id: 'b', cursor: '10' }),
+    ];
+    const accepted = await file.store.accept({ readings, now: NOW });
+    expect(accepted.map(({ verdict }) => verdict)).toEqual(['new', 'duplicate', 'duplicate', 'duplicate', 'duplicate']);
+    expect(await counts()).toEqual({ events: 1, duplicates: 3, conflicts: 0, reread: 1, recovered: 0 });
+  });
+});
+
+describe('a known cursor', () => {
+  test('F44: whose row has no id yet is the same event: the id is added, nothing runs', async () => {
+    expect(await verdicts(replay(), webhook())).toEqual(['new', 'duplicate']);
+    expect(await keys()).toEqual(['c:10']);
+    expect(await keyOf('a')).toBe('c:10');
+    expect(await counts()).toEqual({ events: 1, duplicates: 1, conflicts: 0, reread: 0, recovered: 1 });
+    expect((await file.store.event('10', NOW))?.event).toMatchObject({ id: 'a', origin: 'replay', copies: 1 });
+  });
+
+  test('F44: that a webhook brought and replay shows again is a duplicate, which is no delivery', async () => {
+    expect(await verdicts(webhook(), replay(), replay({}, 'stream'))).toEqual(['new', 'duplicate', 'duplicate']);
+    expect(await counts()).toEqual({ events: 1, duplicates: 0, conflicts: 0, reread: 2, recovered: 0 });
+    expect((await file.store.event('10', NOW))?.event).toMatchObject({ id: 'a', origin: 'webhook', copies: 0 });
+  });
+
+  test('and a late webhook fill in session and time that replay could not know, and overwrite none', async () => {
+    const bare = { session: null, at: null };
+    await accept(replay({ ...bare, cursor: '1' }), webhook({ id: 'a', cursor: '1' }));
+    await accept(replay({ cursor: '2' }), webhook({ id: 'b', cursor: '2', session: 'other', at: NOW }));
+    const shown = await Promise.all(['1', '2'].map((cursor) => file.store.event(cursor, NOW)));
+    expect(shown.map((one) => [one?.event.sessionId, one?.event.createdAt])).toEqual([
+      ['a', NOW - DAY],
+      ['a', NOW - DAY],
+    ]);
+  });
+
+  test('and known id are a duplicate, counted with the event', async () => {
+    expect(await verdicts(webhook(), webhook(), webhook())).toEqual(['new', 'duplicate', 'duplicate']);
+    expect((await file.store.event('a', NOW))?.event.copies).toBe(2);
+    expect(await counts()).toEqual({ events: 1, duplicates: 2, conflicts: 0, reread: 0, recovered: 0 });
+  });
+
+  test('I49: with another id and equal data (two webhooks) is a duplicate, and both ids name it', async () => {
+    expect(await verdicts(webhook({ id: 'a' }), webhook({ id: 'b' }))).toEqual(['new', 'duplicate']);
+    expect([await keyOf('a'), await keyOf('b')]).toEqual(['c:10', 'c:10']);
+    // Once known by the second id, it stays known by it.
+    expect(await verdicts(webhook({ id: 'b' }), webhook({ id: 'b', cursor: null }))).toEqual([
+      'duplicate',
+      'duplicate',
+    ]);
+    expect(await counts()).toEqual({ events: 1, duplicates: 3, conflicts: 0, reread: 0, recovered: 0 });
+  });
+
+  test('I50: with another id and other data is another event under its id, and a conflict', async () => {
+    expect(await verdicts(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }))).toEqual([
+      'new',
+      'new, conflict',
+    ]);
+    expect(await keys()).toEqual(['c:10', 'i:b']);
+    expect(await counts()).toEqual({ events: 2, duplicates: 0, conflicts: 1, reread: 0, recovered: 0 });
+    expect(file.query('select seq, event_id, cast(cursor as text) as cursor, origin from conflicts')).toEqual([
+      { seq: 1, event_id: 'b', cursor: '10', origin: 'webhook' },
+    ]);
+    expect([await keyOf('10'), await keyOf('a'), await keyOf('b'), await keyOf('i:b')]).toEqual([
+      'c:10',
+      'c:10',
+      'i:b',
+      'i:b',
+    ]);
+  });
+
+  test('I50: disputed by two events, brings each again as its own duplicate', async () => {
+    await accept(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }));
+    expect(await verdicts(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }))).toEqual([
+      'duplicate',
+      'duplicate',
+    ]);
+    const shown = await Promise.all(['a', 'b'].map((id) => file.store.event(id, NOW)));
+    expect(shown.map((one) => one?.event.copies)).toEqual([1, 1]);
+    expect(await counts()).toEqual({ events: 2, duplicates: 2, conflicts: 1, reread: 0, recovered: 0 });
+  });
+
+  test('I49, I50: disputed by two events, each of which two webhooks bring, is still two events', async () => {
+    await accept(webhook({ id: 'a1', text: 'one' }), webhook({ id: 'b1', text: 'two' }));
+    expect(await verdicts(webhook({ id: 'a2', text: 'one' }), webhook({ id: 'b2', text: 'two' }))).toEqual([
+      'duplicate',
+      'duplicate',
+    ]);
+    expect(await keys()).toEqual(['c:10', 'i:b1']);
+  });
+
+  test('with another id and another type is another event, and a conflict', async () => {
+    expect(await verdicts(webhook({ id: 'a', type: 'One' }), webhook({ id: 'b', type: 'Two' }))).toEqual([
+      'new',
+      'new, conflict',
+    ]);
+    expect(await keys()).toEqual(['c:10', 'i:b']);
+  });
+
+  test('that replay shows with other data is a duplicate, and a conflict', async () => {
+    expect(await verdicts(webhook({ text: 'one' }), replay({ text: 'two' }))).toEqual(['new', 'duplicate, conflict']);
+    expect(await keys()).toEqual(['c:10']);
+    expect(await counts()).toEqual({ events: 1, duplicates: 0, conflicts: 1, reread: 1, recovered: 0 });
+  });
+});
+
+describe('a known id', () => {
+  test('I51: with another cursor is a duplicate, and both cursors name the event from then on', async () => {
+    expect(await verdicts(webhook({ cursor: '10' }), webhook({ cursor: '11' }))).toEqual(['new', 'duplicate']);
+    expect([await keyOf('10'), await keyOf('11')]).toEqual(['c:10', 'c:10']);
+    expect(await verdicts(webhook({ cursor: '11' }), replay({ cursor: '11' }), replay({ cursor: '10' }))).toEqual(
+      Array(3).fill('duplicate'),
+    );
+    expect(await verdicts(webhook({ id: 'b', cursor: '11' }))).toEqual(['duplicate']);
+    expect(await counts()).toEqual({ events: 1, duplicates: 3, conflicts: 0, reread: 2, recovered: 0 });
+  });
+
+  test('without a cursor takes the cursor that comes later as a name', async () => {
+    expect(await verdicts(webhook({ cursor: null }), webhook({ cursor: '10' }), replay({ cursor: '10' }))).toEqual([
+      'new',
+      'duplicate',
+      'duplicate',
+    ]);
+    expect(await keyOf('10')).toBe('i:a');
+    expect(await counts()).toMatchObject({ events: 1, conflicts: 0 });
+  });
+
+  test('and without a cursor this time is a duplicate', async () => {
+    expect(await verdicts(webhook(), webhook({ cursor: null }))).toEqual(['new', 'duplicate']);
+  });
+
+  test('I48: with other data is a duplicate: the first is kept, the other recorded as a conflict', async () => {
+    expect(await verdicts(webhook({ text: 'one' }), webhook({ text: 'two' }))).toEqual(['new', 'duplicate, conflict']);
+    expect(file.query<{ body: Buffer }>('select body from events').map(({ body }) => String(body))[0]).toContain('one');
+    expect(file.query<{ body: Buffer }>('select body from conflicts').map(({ body }) => String(body))[0]).toContain(
+      'two',
+    );
+    expect(await counts()).toEqual({ events: 1, duplicates: 1, conflicts: 1, reread: 0, recovered: 0 });
+  });
+
+  test('with other data and another cursor is a duplicate and a conflict, and the cursor names the event', async () => {
+    expect(await verdicts(webhook({ text: 'one' }), webhook({ text: 'two', cursor: '11' }))).toEqual([
+      'new',
+      'duplicate, conflict',
+    ]);
+    expect(await keyOf('11')).toBe('c:10');
+  });
+
+  test('whose cursor names another event is a duplicate of its id, and a conflict; no name moves', async () => {
+    await accept(webhook({ id: 'a', cursor: '10' }), webhook({ id: 'b', cursor: '11' }));
+    expect(await verdicts(webhook({ id: 'a', cursor: '11' }))).toEqual(['duplicate, conflict']);
+    expect([await keyOf('a'), await keyOf('b'), await keyOf('10'), await keyOf('11')]).toEqual([
+      'c:10',
+      'c:11',
+      'c:10',
+      'c:11',
+    ]);
+    expect(await counts()).toEqual({ events: 2, duplicates: 1, conflicts: 1, reread: 0, recovered: 0 });
+  });
+});
+
+describe('data are compared', () => {
+  const first = '{"id":"a","type":"Thing","cursor":"10","data":{"Thing":{"x":1,"y":[1,{"z":null}]}}}';
+
+  test.each<[string, string, string[]]>([
+    [
+      'other blanks and another order of keys',
+      '{ "data": {"Thing":{"y":[1,{"z":null}],"x":1}}, "cursor":"10", "type":"Thing","id":"b" }',
+      ['duplicate'],
+    ],
+    ['escapes for the same characters', first.replace('"a"', '"b"').replace('"x"', '"\\u0078"'), ['duplicate']],
+    ['another spelling of the same number', first.replace('"a"', '"b"').replace('"x":1', '"x":1.0e0'), ['duplicate']],
+    [
+      'another envelope',
+      first.replace('"a"', '"b"').replace('{', '{"webhook_id":"w2","created_at":"2026-01-01T00:00:00Z",'),
+      ['duplicate'],
+    ],
+    [
+      'another order of a list',
+      first.replace('"a"', '"b"').replace('[1,{"z":null}]', '[{"z":null},1]'),
+      ['new, conflict'],
+    ],
+    ['a text for a number', first.replace('"a"', '"b"').replace('"x":1', '"x":"1"'), ['new, conflict']],
+    ['null for nothing', first.replace('"a"', '"b"').replace('{"z":null}', '{}'), ['new, conflict']],
+    [
+      '__proto__ for another key',
+      first.replace('"a"', '"b"').replace('"z":null', '"__proto__":null'),
+      ['new, conflict'],
+    ],
+  ])('parsed: %s', async (_, second, expected) => {
+    await accept(readDelivery(Buffer.from(first)));
+    expect(await verdicts(readDelivery(Buffer.from(second)))).toEqual(expected);
+  });
+
+  test("across origins, by the event's own fields", async () => {
+    await accept(readDelivery(Buffer.from(first)));
+    expect(await verdicts(readItem('replay', '10' as Cursor, '{"Thing":{"y":[1,{"z":null}], "x":1}}'))).toEqual([
+      'duplicate',
+    ]);
+  });
+
+  test('with what is still there: a body that was purged contradicts nothing', async () => {
+    await accept(webhook({ text: 'one' }), webhook({ id: 'z', cursor: '99' }));
+    const { from, events } = await file.store.unassigned(10);
+    await file.store.turn({
+      now: NOW,
+      boot: 1,
+      settle: [],
+      assign: { from, upTo: events.at(-1)?.seq ?? 0, tasks: [] },
+      room: 0,
+      handlers: [],
+    });
+    await file.store.purge(NOW + 1, 0, 100);
+    expect(file.query('select body from events where id = ?', 'a')).toEqual([{ body: null }]);
+    expect(await verdicts(webhook({ text: 'two' }), webhook({ id: 'b', text: 'two' }))).toEqual([
+      'duplicate',
+      'duplicate',
+    ]);
+  });
+});
+
+describe('a cursor at or below the floor', () => {
+  const old = NOW - RETENTION - 1;
+
+  test('is a duplicate, and nothing is stored', async () => {
+    await pruneTo('100');
+    const events = (await counts()).events;
+    expect(
+      await verdicts(webhook({ id: 'x', cursor: '100', at: old }), webhook({ id: 'y', cursor: '99', at: old })),
+    ).toEqual(['duplicate', 'duplicate']);
+    expect(await verdicts(replay({ cursor: '50', at: old }))).toEqual(['duplicate']);
+    expect(await counts()).toMatchObject({ events, duplicates: 2, reread: 1, conflicts: 0 });
+    expect(await file.store.counters()).not.toHaveProperty('regressions');
+  });
+
+  test('is a duplicate where nobody knows when it happened', async () => {
+    await pruneTo('100');
+    expect(await verdicts(replay({ cursor: '50', at: null }))).toEqual(['duplicate']);
+  });
+
+  test('is stored, and counted as a regression, if it is younger than anything that can have been pruned', async () => {
+    await pruneTo('100');
+    expect(await verdicts(webhook({ id: 'x', cursor: '7', at: NOW - DAY }))).toEqual(['new']);
+    expect(await verdicts(replay({ cursor: '8', at: NOW - RETENTION }))).toEqual(['new']);
+    expect(await keyOf('7')).toBe('c:7');
+    expect((await file.store.counters())['regressions']).toBe(2);
+  });
+
+  test('is a regression once, and its copies are duplicates of it', async () => {
+    await pruneTo('100');
+    const event = { id: 'x', cursor: '7', at: NOW - DAY };
+    expect(await verdicts(webhook(event), webhook(event), replay(event))).toEqual(['new', 'duplicate', 'duplicate']);
+    expect((await file.store.counters())['regressions']).toBe(1);
+  });
+
+  test('above it, and without a cursor, events are new', async () => {
+    await pruneTo('100');
+    expect(
+      await verdicts(webhook({ id: 'x', cursor: '101', at: old }), webhook({ id: 'y', cursor: null, at: old })),
+    ).toEqual(['new', 'new']);
+  });
+
+  test('is compared as an integer', async () => {
+    await pruneTo('9007199254740993');
+    expect(
+      await verdicts(
+        webhook({ id: 'x', cursor: '9007199254740994', at: old }),
+        webhook({ id: 'y', cursor: '9007199254740992', at: old }),
+      ),
+    ).toEqual(['new', 'duplicate']);
+  });
+});
+
+describe('what can be read as no event', () => {
+  test('is kept once for the same bytes, and its copies are counted by origin', async () => {
+    const odd = readDelivery(Buffer.from('{'));
+    expect(await verdicts(odd, odd, odd, readItem('replay', '5' as Cursor, '{'))).toEqual(Array(4).fill('quarantined'));
+    expect(file.query('select copies from quarantine')).toEqual([{ copies: 3 }]);
+    expect(await counts()).toEqual({ events: 0, duplicates: 2, conflicts: 0, reread: 1, recovered: 0 });
+  });
+
+  test('takes no name: the event that comes later under its cursor is new', async () => {
+    const odd = readDelivery(Buffer.from('{"cursor":"10","id":5}'));
+    expect(await verdicts(odd, webhook())).toEqual(['quarantined', 'new']);
+    expect(file.query('select cast(cursor as text) as cursor from quarantine')).toEqual([{ cursor: '10' }]);
+  });
+});
