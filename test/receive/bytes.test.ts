@@ -347,7 +347,10 @@ describe('a sender that goes away', () => {
     for (const line of lines)
       line.write(Buffer.concat([Buffer.from(head([...pairs(body), ...more])), body.subarray(0, 20)]));
     if (more.length === 0) await until(() => bodies.arrived() === 300 * 20);
-    for (const [index, { socket }] of lines.entries()) index % 2 ? socket.destroy() : socket.resetAndDestroy();
+    for (const [index, { socket }] of lines.entries()) {
+      if (index % 2) socket.destroy();
+      else socket.resetAndDestroy();
+    }
     const connections = async (): Promise<number> =>
       new Promise((resolve) => receiver.server.getConnections((_error, n) => resolve(n)));
     let left = await connections();

@@ -142,13 +142,10 @@ describe('a signature', () => {
       await send(receiver.port, body, { headers: { ...signed(body), 'X-Svc-Signature': `v1=${bad}` } }),
       await send(receiver.port, body, { headers: signed(body, SECONDS - 400) }),
     ];
-    const shown = answers.map(
-      ({ status, text, headers: { date: _, connection: __, 'keep-alive': ___, ...headers } }) => ({
-        status,
-        text,
-        headers,
-      }),
-    );
+    // Whether the connection stays open depends on what was read by then.
+    const names = (headers: object): string[] =>
+      Object.keys(headers).filter((name) => name !== 'connection' && name !== 'keep-alive');
+    const shown = answers.map(({ status, text, headers }) => ({ status, text, names: names(headers) }));
     expect(new Set(shown.map((answer) => JSON.stringify(answer))).size).toBe(1);
     expect(shown[0]).toMatchObject({ status: 401, text: '' });
     expect(await receiver.counters()).toEqual({

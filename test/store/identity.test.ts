@@ -203,6 +203,12 @@ describe('a known cursor', () => {
     expect(await keys()).toEqual(['c:10', 'i:b1']);
   });
 
+  test('I50: disputed by two events, contradicts neither where replay shows one of them', async () => {
+    await accept(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }));
+    expect(await verdicts(replay({ text: 'one' }), replay({ text: 'two' }))).toEqual(['duplicate', 'duplicate']);
+    expect(await counts()).toEqual({ events: 2, duplicates: 0, conflicts: 1, reread: 2, recovered: 0 });
+  });
+
   test('with another id and another type is another event, and a conflict', async () => {
     expect(await verdicts(webhook({ id: 'a', type: 'One' }), webhook({ id: 'b', type: 'Two' }))).toEqual([
       'new',

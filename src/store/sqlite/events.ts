@@ -27,7 +27,7 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
   const known = `select seq, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body from events`;
   const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and disputed = 0`);
   const byId = db.prepare<unknown[], Known>(`${known} where id = ? and id is not null`);
-  const disputed = db.prepare<unknown[], Known>(`${known} where cursor = ? and disputed = 1`);
+  const rivals = db.prepare<unknown[], Known>(`${known} where cursor = ? and disputed = 1`);
   const byAlias = db.prepare<unknown[], Known>(`${known} where seq = (select seq from aliases where name = ?)`);
   const anyAlias = db.prepare('select 1 from aliases limit 1').pluck();
   const addAlias = db.prepare('insert into aliases values (?, ?) on conflict (name) do nothing');
@@ -118,7 +118,7 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
           add('duplicates'); // only a webhook brings an id
           return { verdict: 'duplicate' };
         }
-        const same = [c, ...disputed.all(cursor, cursor)].find((one) => sameData(one, event));
+        const same = [c, ...rivals.all(cursor, cursor)].find((one) => sameData(one, event));
         if (same) {
           alias(nameOfId(event), same.seq);
           return duplicate(same);
