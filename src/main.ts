@@ -73,7 +73,10 @@ if (!found || faults.length > 0) await refuse(new ConfigError(faults).message, E
 else await start(found).catch(refuseStart);
 
 async function start(config: Config): Promise<void> {
-  ownership = await own(config.storePath, config.RETENTION_DAYS * DAY_MS);
+  ownership = await own(config.storePath, config.RETENTION_DAYS * DAY_MS, () => {
+    log.error('another file has taken the place of the store: it is served from now on, run and keep start again');
+    void restartBoth();
+  });
   await patiently(() => store().giveBack([], clock.now()), START_MS);
   const late = await run.start();
   if (late.length > 0) return refuse(new ConfigError(late).message, EXIT.configuration);
@@ -153,12 +156,16 @@ async function start(config: Config): Promise<void> {
     env = fresh;
     verifier.useSecrets(changed.WEBHOOK_SECRET);
     log.info({ secrets: changed.WEBHOOK_SECRET.length }, 'SIGHUP: secrets read again, run and keep start again');
-    await Promise.all([restart(run), restart(keep)]);
+    await restartBoth();
   });
 
   process.on('SIGTERM', () => void stop('SIGTERM'));
   process.on('SIGINT', () => void stop('SIGINT'));
   process.on('SIGHUP', () => void (process.stdout.isTTY ? stop('SIGHUP') : reload()));
+
+  async function restartBoth(): Promise<void> {
+    await Promise.all([restart(run), restart(keep)]);
+  }
 
   async function restart(child: Child): Promise<void> {
     if (stopping.draining) return;

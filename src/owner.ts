@@ -17,10 +17,10 @@ export interface Ownership {
 }
 
 /** Throws StoreError `owned` where another process has it. Ends what an older owner left running. */
-export async function own(path: string, retentionMs: number): Promise<Ownership> {
+export async function own(path: string, retentionMs: number, onReplaced: () => void): Promise<Ownership> {
   prepareFolder(path);
   const lock = guarded(() => takeLock(path), path);
-  const store = openSqlite(path, { owner: true, retentionMs, busyMs: 0 });
+  const store = openSqlite(path, { owner: true, retentionMs, busyMs: 0, onReplaced });
   for (const { pid, started, role } of await patiently(() => store.processes(), START_MS)) {
     if (started !== '' && pid !== process.pid && startOf(pid) === started) process.kill(pid, 'SIGKILL');
     await patiently(() => store.gone(role), START_MS);

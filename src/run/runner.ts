@@ -20,8 +20,8 @@ const ASSIGN = 256;
  */
 const AHEAD = 512;
 /** Between two turns: deliveries need the lock more often than tasks do, and a fuller turn costs less a task. */
-const PACE_MS = 8;
-const GRACE_MS = 4;
+const PACE_MS = 5;
+const GRACE_MS = 3;
 /** Other processes may give tasks back or bring events without a word. */
 const IDLE_MS = 500;
 

@@ -35,8 +35,11 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
     update events set id = ?, copies = copies + 1, session_id = coalesce(session_id, ?),
       created_at = coalesce(created_at, ?) where seq = ?`);
   const addCopy = db.prepare('update events set copies = copies + 1 where seq = ?');
+  // Once: what replay shows again and again contradicts no more than the first time.
   const addConflict = db.prepare(`
-    insert into conflicts (seq, received_at, origin, cursor, event_id, reason, body) values (?, ?, ?, ?, ?, ?, ?)`);
+    insert into conflicts (seq, received_at, origin, cursor, event_id, reason, body)
+    select @seq, @now, @origin, @cursor, @id, @reason, @body
+    where not exists (select 1 from conflicts where seq = @seq and body = @body)`);
   const quarantine = db.prepare(`
     insert into quarantine (digest, received_at, origin, cursor, reason, body) values (?, ?, ?, ?, ?, ?)
     on conflict (digest) do update set copies = copies + 1 returning copies`);
@@ -111,14 +114,13 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
           return duplicate(i, sameData(i, event) ? undefined : 'its id was known with other data');
         }
         if (!c) return duplicate(undefined); // at or below the floor
-        if (event.id === null)
-          return duplicate(c, sameData(c, event) ? undefined : 'its cursor was known with other data');
+        const same = [c, ...rivals.all(cursor, cursor)].find((one) => sameData(one, event));
+        if (event.id === null) return duplicate(same ?? c, same ? undefined : 'its cursor was known with other data');
         if (c.id === null) {
           addId.run(event.id, event.sessionId, event.createdAt, c.seq);
           add('duplicates'); // only a webhook brings an id
           return { verdict: 'duplicate' };
         }
-        const same = [c, ...rivals.all(cursor, cursor)].find((one) => sameData(one, event));
         if (same) {
           alias(nameOfId(event), same.seq);
           return duplicate(same);
@@ -144,8 +146,8 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
       }
 
       function record(of: Known, { origin, cursor, id, body }: Incoming, reason: string): string {
-        add('conflicts');
-        addConflict.run(of.seq, batch.now, origin, bind(cursor), id, reason, body);
+        const row = { seq: of.seq, now: batch.now, origin, cursor: bind(cursor), id, reason, body };
+        add('conflicts', addConflict.run(row).changes);
         return reason;
       }
     });

@@ -1,5 +1,6 @@
 // The SQLite store: its parts on one connection, every method awaited and guarded alike. After a failed write or sync
 // the connection is not trusted again; the next call opens a new one.
+import { existsSync } from 'node:fs';
 import type { Store } from '../store.ts';
 import { StoreError } from '../store.ts';
 import { connect, guarded, migrate, setSynchronous, requireVersion, type Connection } from './connection.ts';
@@ -19,12 +20,15 @@ export interface OpenOptions {
   retentionMs?: number;
   /** How long a lock held elsewhere may block, milliseconds. */
   busyMs?: number;
+  /** Another file has taken the place of the store's, and was opened instead. */
+  onReplaced?: () => void;
 }
 
 const DAY_MS = 86_400_000;
 
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { owner = false, synchronous = 'FULL', retentionMs = 30 * DAY_MS, busyMs = 30 } = options;
+  const { onReplaced = () => {} } = options;
   let db = open(owner);
   let parts = assemble(db);
   let broken = false;
@@ -67,9 +71,26 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     }
   }
 
+  /** Where another file has taken the place of ours, that is the store from now on. */
+  function inPlace(): boolean {
+    if (parts.inPlace()) return true;
+    if (!existsSync(path)) return false;
+    try {
+      // The old connection is left open: closing it would remove the log of the file that is there now.
+      db = open(false);
+    } catch (error) {
+      if (error instanceof StoreError) return false;
+      throw error;
+    }
+    parts = assemble(db);
+    broken = false;
+    onReplaced();
+    return true;
+  }
+
   const methods = Object.keys(parts).map((name) => [
     name,
-    name === 'inPlace' ? () => parts.inPlace() : async (...args: unknown[]) => use(name, args),
+    name === 'inPlace' ? inPlace : async (...args: unknown[]) => use(name, args),
   ]);
   return { ...(Object.fromEntries(methods) as Omit<Store, 'close'>), close: () => db.close() };
 }

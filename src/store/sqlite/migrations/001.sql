@@ -39,6 +39,8 @@ create table conflicts (
   body        blob not null
 ) strict;
 
+create index conflicts_by_event on conflicts (seq);
+
 create table quarantine (
   id          integer primary key,
   digest      blob not null unique, -- SHA-256 of body: the same bytes are kept once
