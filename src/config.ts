@@ -114,7 +114,7 @@ function faultsBetween(env: Env): string[] {
   }
   const rows = Number(env['RETENTION_DAYS'] ?? 30);
   if (Number(env['PAYLOAD_RETENTION_DAYS'] ?? 0) > rows) {
-    faults.push(`PAYLOAD_RETENTION_DAYS must not be above RETENTION_DAYS (${rows}): rows go with their bodies`);
+    faults.push(`PAYLOAD_RETENTION_DAYS must not be above RETENTION_DAYS (${rows}): bodies go with their rows`);
   }
   const port = env['PORT'] ?? '3000';
   if (port !== '0' && port === (env['OPS_PORT'] ?? '3001')) faults.push('OPS_PORT must differ from PORT');

@@ -55,7 +55,14 @@ const keep = createChild({
   onWake: () => run.wake(),
   onExit: () => gone('keep'),
 });
-const run = createChild({ role: 'run', entry: 'run/main.ts', env: () => env, boot, log, onExit: () => runGone('run') });
+const run = createChild({
+  role: 'run',
+  entry: 'run/main.ts',
+  env: () => env,
+  boot,
+  log,
+  onExit: (unexpected) => runGone('run', unexpected),
+});
 const solo = createChild({
   role: 'run-solo',
   entry: 'run/main.ts',
@@ -64,8 +71,11 @@ const solo = createChild({
   boot,
   log,
   lasting: false,
-  onExit: () => runGone('run-solo'),
+  onExit: () => runGone('run-solo', false),
 });
+
+// Reads handlers and ends: those at work are not stopped for some that cannot start.
+const check = createChild({ role: 'check', entry: 'run/main.ts', env: () => env, boot, log, lasting: false });
 
 // The handlers are read by a process of their own, so that their code never runs beside the acknowledgements.
 faults.push(...(await run.load()));
@@ -119,7 +129,13 @@ async function start(config: Config): Promise<void> {
   void startKeep();
   const { port } = server.address() as AddressInfo;
   log.info(
-    { port, path: config.WEBHOOK_PATH, store: config.storePath, ms: Math.round(performance.now() - started) },
+    {
+      pid: process.pid,
+      port,
+      path: config.WEBHOOK_PATH,
+      store: config.storePath,
+      ms: Math.round(performance.now() - started),
+    },
     'ready for deliveries',
   );
 
@@ -153,7 +169,15 @@ async function start(config: Config): Promise<void> {
       log.error({ faults: error.faults }, 'SIGHUP: the configuration has faults; the old one stays in force');
       return;
     }
+    const before = env;
     env = fresh;
+    const broken = await check.load();
+    await check.stop(STOP_MS);
+    if (broken.length > 0) {
+      env = before;
+      log.error({ faults: broken }, 'SIGHUP: handlers have faults; the old ones go on');
+      return;
+    }
     verifier.useSecrets(changed.WEBHOOK_SECRET);
     log.info({ secrets: changed.WEBHOOK_SECRET.length }, 'SIGHUP: secrets read again, run and keep start again');
     await restartBoth();
@@ -172,8 +196,7 @@ async function start(config: Config): Promise<void> {
     await child.stop(STOP_MS);
     if (stopping.draining) return;
     const problems = await child.start();
-    if (problems.length > 0)
-      log.error({ problems }, 'cannot start again; mend it, tried again with the next SIGHUP or restart');
+    if (problems.length > 0) log.error({ problems }, 'cannot start again; mend it, tried again');
   }
 }
 
@@ -224,12 +247,12 @@ async function gone(role: string): Promise<void> {
   await patiently(() => store().gone(role));
 }
 
-async function runGone(role: 'run' | 'run-solo'): Promise<void> {
+async function runGone(role: 'run' | 'run-solo', unexpected: boolean): Promise<void> {
   if (!ownership) return;
   const alive = [run.boot(), solo.boot()].filter((one) => one !== null);
   const back = await patiently(() => store().giveBack(alive, clock.now()));
-  if (back > 0) log.warn({ role, tasks: back }, 'tasks of a process that died are given back, and run alone');
-  if (back > 0) await patiently(() => store().note({ run_crashes: 1 }));
+  if (back > 0) log.warn({ role, tasks: back }, 'the tasks that a dead process was at are given back, and run alone');
+  if (back > 0 || unexpected) await patiently(() => store().note({ run_crashes: 1 }));
   await gone(role);
 }
 

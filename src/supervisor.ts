@@ -31,7 +31,7 @@ export interface ChildOptions {
   lasting?: boolean;
   onWake?: () => void;
   /** After each exit, before the next start. */
-  onExit?: (boot: number | null) => Promise<void>;
+  onExit?: (unexpected: boolean) => Promise<void>;
 }
 
 export interface Child {
@@ -84,13 +84,12 @@ export function createChild(options: ChildOptions): Child {
     );
     spawned.on('close', (code, signal) => {
       clearInterval(watch);
-      const was = boot;
       child = undefined;
       boot = null;
       report([`${role} ended with ${signal ?? `exit code ${code}`} before it was ready`], 'ready');
       if (lasting && wanted) log.error({ role, code, signal }, `${role} died and is started again`);
       if (performance.now() - startedAt > HEALTHY_MS) pauseMs = PAUSE_MS.first;
-      void (options.onExit?.(was) ?? Promise.resolve()).then(gone.resolve).then(comeBack);
+      void (options.onExit?.(lasting && wanted) ?? Promise.resolve()).then(gone.resolve).then(comeBack);
     });
     return spawned;
   }
@@ -101,7 +100,7 @@ export function createChild(options: ChildOptions): Child {
     pauseMs = Math.min(pauseMs * 2, PAUSE_MS.most);
     if (!wanted || child) return;
     const faults = await start();
-    if (faults.length > 0 && wanted) log.error({ role, faults }, `${role} cannot start; tried again`);
+    if (faults.length > 0 && wanted) log.error({ role, faults }, `${role} cannot start; mend it, tried again`);
   }
 
   function stage(name: 'loaded' | 'ready'): Promise<string[]> {

@@ -31,6 +31,10 @@ export function parse<Options extends NonNullable<ParseArgsConfig['options']>>(a
   }
 }
 
+export function count(n: number, noun: string): string {
+  return `${n} ${noun}${n === 1 ? '' : 's'}`;
+}
+
 /** A whole number above zero. */
 export function number(name: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;

@@ -1,6 +1,6 @@
 // Gives up dead or waiting tasks for good: they are skipped, and say why.
 import { EXIT } from '../errors.ts';
-import { clock, print, printJson, UsageError, withStore, type Command } from './command.ts';
+import { clock, count, print, printJson, UsageError, withStore, type Command } from './command.ts';
 import { selectTasks } from './selection.ts';
 
 const command: Command = {
@@ -11,8 +11,9 @@ const command: Command = {
     if (!reason) throw new UsageError('--reason is needed: it is kept with the tasks');
     const discarded = await withStore((store) => store.discard(filter, reason, clock.now()));
     if (json) printJson({ discarded });
-    else print(`${discarded} tasks are skipped${discarded === 0 ? ': none matched that was dead or waiting' : ''}`);
-    return EXIT.done;
+    else if (discarded === 0) print('no task matched that is dead or waiting');
+    else print(`${count(discarded, 'task')} skipped`);
+    return discarded > 0 ? EXIT.done : EXIT.failed;
   },
 };
 export default command;

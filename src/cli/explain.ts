@@ -1,7 +1,7 @@
 // What became of it? The story of one event.
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
-import { clean, clock, parse, print, printJson, UsageError, withStore, type Command } from './command.ts';
+import { clean, clock, count, parse, print, printJson, UsageError, withStore, type Command } from './command.ts';
 
 const command: Command = {
   summary: 'the story of one event, by key, id or cursor',
@@ -24,14 +24,16 @@ const command: Command = {
     print(`${clean(event.type)} ${clean(event.key)}`);
     print(`  id ${clean(event.id ?? '-')}, cursor ${event.cursor ?? '-'}, session ${clean(event.sessionId ?? '-')}`);
     print(`  happened ${times.createdAt ?? 'at an unknown time'}, received ${times.receivedAt} by ${event.origin}`);
-    print(`  came again ${event.copies} times; body ${event.bytes === null ? 'purged' : `${event.bytes} bytes`}`);
+    print(
+      `  came again ${count(event.copies, 'time')}; body ${event.bytes === null ? 'purged' : `${event.bytes} bytes`}`,
+    );
     if (event.flags) print(`  odd: ${event.flags}`);
     if (aliases.length > 0) print(`  also known as ${clean(aliases.join(', '))}`);
-    if (conflicts > 0) print(`  contradicted by ${conflicts} arrivals, which are kept`);
+    if (conflicts > 0) print(`  contradicted by ${count(conflicts, 'arrival')}, kept in the store`);
     if (tasks.length === 0) print('  no task: no handler was there for its type, or run has not read it yet');
     for (const task of tasks) {
       print(
-        `  task ${task.id} of ${task.handler}: ${task.state}, ${task.attempts} attempts${task.late ? ', late' : ''}`,
+        `  task ${task.id} of ${task.handler}: ${task.state}, ${count(task.attempts, 'attempt')}${task.late ? ', late' : ''}`,
       );
       if (task.startedAt) print(`    started ${task.startedAt}${task.finishedAt ? `, ended ${task.finishedAt}` : ''}`);
       if (task.state === 'ready' || task.state === 'held') print(`    due ${task.dueAt}`);

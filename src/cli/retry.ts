@@ -1,6 +1,6 @@
 // Runs dead letters again, and skipped or waiting tasks: in their lane's order, with a new budget of attempts.
 import { EXIT } from '../errors.ts';
-import { clock, print, printJson, withStore, type Command } from './command.ts';
+import { clock, count, print, printJson, withStore, type Command } from './command.ts';
 import { selectTasks } from './selection.ts';
 
 const command: Command = {
@@ -10,8 +10,9 @@ const command: Command = {
     const { filter, json } = selectTasks(args);
     const retried = await withStore((store) => store.retry(filter, clock.now()));
     if (json) printJson({ retried });
-    else print(`${retried} tasks will run again${retried === 0 ? ': none matched that had ended or was waiting' : ''}`);
-    return EXIT.done;
+    else if (retried === 0) print('no task matched that is dead, skipped or waiting');
+    else print(`${count(retried, 'task')} will run again`);
+    return retried > 0 ? EXIT.done : EXIT.failed;
   },
 };
 export default command;

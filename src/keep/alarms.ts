@@ -12,16 +12,19 @@ const FAILURES_ALLOWED = 15;
 /** A longer run of failures is told again. */
 const FAILURE_LEVELS = [3, 10, 13];
 const POST_MS = 10_000;
+const DOWN_MS = 15_000;
 
 export interface Facts {
   status: Status;
   /** Counters that have grown in the last minutes, and by how much. */
   grown: Record<string, number>;
   freeBytes: number;
+  /** How long the process that runs handlers has shown no life. */
+  runDownMs?: number;
 }
 
 /** The alarms that hold now, with what to do. */
-export function judge({ status, grown, freeBytes }: Facts): Map<string, string> {
+export function judge({ status, grown, freeBytes, runDownMs = 0 }: Facts): Map<string, string> {
   const alarms = new Map<string, string>();
   const when = (holds: boolean | undefined, name: string, detail: string): void => {
     if (holds) alarms.set(name, detail);
@@ -42,12 +45,17 @@ export function judge({ status, grown, freeBytes }: Facts): Map<string, string> 
   when(
     grew('conflicts') > 0,
     'conflict',
-    `${grew('conflicts')} events contradicted one that was there: see npx kit events, then npx kit explain`,
+    `arrivals contradicted events that were there (${grew('conflicts')} lately): the log names them, npx kit explain tells more`,
   );
   when(
     grew('regressions') > 0,
     'cursor_regression',
     'young events came with cursors that were pruned long ago: is this the account that the store belongs to?',
+  );
+  when(
+    runDownMs > DOWN_MS,
+    'run_crashing',
+    'the process that runs handlers does not run: see the log for why it cannot start',
   );
   when(
     grew('run_crashes') >= 3,
@@ -68,7 +76,7 @@ export function judge({ status, grown, freeBytes }: Facts): Map<string, string> 
   when(
     reconcile.state === 'stopped',
     'reconcile_stopped',
-    `reconciliation stopped (${reconcile.reason}): mend API_KEY, then npx kit reconcile`,
+    `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then send SIGHUP`,
   );
   when(
     freeBytes < 512 * 1024 * 1024,
@@ -93,6 +101,7 @@ export function levelOf(name: string, { failureRun }: Status): number {
 
 /** A step that compares what holds with what was raised, and tells people the difference. */
 export function createAlarms({ store, clock, log, alertUrl, freeBytes }: AlarmsOptions): { step(): Promise<void> } {
+  let runUpAt = clock.now();
   const seen: { at: number; counters: Record<string, number> }[] = [];
 
   async function step(): Promise<void> {
@@ -106,7 +115,8 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes }: AlarmsO
       Object.entries(counters).map(([name, value]) => [name, value - (past[name] ?? 0)]),
     );
 
-    const holding = judge({ status, grown, freeBytes: freeBytes() });
+    if (status.processes.run === 'up') runUpAt = now;
+    const holding = judge({ status, grown, freeBytes: freeBytes(), runDownMs: now - runUpAt });
     const raised = new Map((await store.raised()).map((alarm) => [alarm.name, alarm]));
     for (const [name, detail] of holding) {
       const before = raised.get(name);

@@ -5,7 +5,7 @@ import Koa, { type Context } from 'koa';
 import type { Clock } from '../clock.ts';
 import { Unavailable, type Intake } from '../intake.ts';
 import type { Logger } from '../log.ts';
-import { readDelivery } from '../wire/event.ts';
+import { readDelivery, type Reading } from '../wire/event.ts';
 import { BodyError, type BodyReader } from './bytes.ts';
 import { lingerOnClose } from './linger.ts';
 import type { Sampler } from './sampler.ts';
@@ -62,10 +62,12 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
 
   async function commit(ctx: Context, body: Buffer): Promise<void> {
     try {
-      const { verdict, conflict } = await intake.accept(readDelivery(body));
+      const reading = readDelivery(body);
+      const { verdict, conflict } = await intake.accept(reading);
       ctx.status = 204;
       answered(204, verdict);
-      if (verdict === 'quarantined' || conflict) sampler.note(conflict ? 'conflict' : 'quarantined', { conflict });
+      if (verdict === 'quarantined' || conflict)
+        sampler.note(conflict ? 'conflict' : 'quarantined', conflict ? { key: keyOf(reading), conflict } : {});
     } catch (error) {
       if (!(error instanceof Unavailable)) throw error;
       refuse(ctx, 503, 'store');
@@ -107,6 +109,11 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   // Koa would print the stack, and with it what a stranger sent.
   app.on('error', (error: unknown) => sampler.note('broken_answer', {}, error));
   return app;
+}
+
+/** What npx kit explain finds it by. */
+function keyOf(reading: Reading): string | null {
+  return 'event' in reading ? reading.event.id : null;
 }
 
 /** The prefix of a signature header that is not ours, if a delivery carries one. */

@@ -46,6 +46,10 @@ function wording(cause: string): string {
       return 'dropped: the slowest of too many large bodies';
     case 'body_aborted':
       return 'the sender went away before its body was complete';
+    case 'path':
+      return 'refused: a path that is neither WEBHOOK_PATH nor a probe';
+    case 'method':
+      return 'refused: deliveries are POST';
     case 'store':
       return 'answered 503: the store could not be written in time';
     case 'quarantined':

@@ -2,7 +2,7 @@
 // the process comes out as a settlement; whatever it does after that is fenced off.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../clock.ts';
-import { describe } from '../errors.ts';
+import { describe, loggable } from '../errors.ts';
 import { eventTypes } from '../events.ts';
 import type { Context, KitEvent } from '../kit.ts';
 import type { Logger } from '../log.ts';
@@ -28,6 +28,8 @@ export interface AttemptOptions {
 export interface Attempt {
   /** Resolves to what is to be settled; null where `ctx.complete` has done it. Never rejects. */
   settled: Promise<Settlement | null>;
+  /** What the handler threw, fit for a log. */
+  thrown: () => object;
   /** The kit stops: tells the handler, and gives the attempt back unless it still succeeds. */
   drain(): void;
   /** Waits no longer for the handler. */
@@ -41,6 +43,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   outside.promise.catch(() => {});
   const context = new AttemptContext(claim, handler, options);
   let draining = false;
+  let thrown: object = {};
 
   async function run(): Promise<Settlement | null> {
     const { retry } = handler;
@@ -63,6 +66,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
       }
       return context.completed ? null : { claim, state: 'done', error: null };
     } catch (error) {
+      thrown = loggable(error);
       return context.completed ? null : verdictOf(error);
     } finally {
       clearTimeout(timer);
@@ -89,6 +93,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
 
   return {
     settled: run().catch((error: unknown): Settlement => ({ claim, state: 'dead', error: describe(error).message })),
+    thrown: () => thrown,
     drain() {
       draining = true;
       context.end(new Error('the kit stops'));

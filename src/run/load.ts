@@ -43,7 +43,14 @@ const shape = z.strictObject({
   lane: z
     .union([z.enum(['conversation', 'session', 'none']), fn], 'must be conversation, session, none, or a function')
     .optional(),
-  order: z.enum(['arrival', 'window', 'strict'], 'must be arrival or window').optional(),
+  order: z
+    .enum(['arrival', 'window'], {
+      error: ({ input }) =>
+        input === 'strict'
+          ? `'strict' is not there yet in this version of the kit: use 'window'`
+          : `must be 'arrival' or 'window'`,
+    })
+    .optional(),
   retry: z
     .strictObject({ attempts: z.int().min(1).max(1_000).optional(), firstMs: ms.optional(), maxMs: ms.optional() })
     .optional(),
@@ -99,9 +106,6 @@ function check(exported: unknown, fileName: string): Loaded {
     );
   }
   const handler = exported as Handler;
-  if (handler.order === 'strict') {
-    throw new Error(`order: 'strict' is not there yet in this version of the kit: use 'window'`);
-  }
   return {
     name: handler.name ?? fileName,
     on: handler.on === '*' ? '*' : new Set(typeof handler.on === 'string' ? [handler.on] : handler.on),

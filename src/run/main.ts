@@ -2,11 +2,12 @@
 // takes, one at a time, the tasks whose process died under them, and ends when there are none.
 import { loadConfig, readEnv } from '../config.ts';
 import { systemClock as clock } from '../clock.ts';
-import { EXIT, loggable } from '../errors.ts';
+import { describe, EXIT, loggable } from '../errors.ts';
 import { createLog } from '../log.ts';
 import { joinOwner, type Orders } from '../process.ts';
 import { createService, noService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
+import type { Tx } from '../store/store.ts';
 import { patiently } from '../store/patiently.ts';
 import { HandlerFaults, loadHandlers } from './load.ts';
 import { startRunner, type Runner } from './runner.ts';
@@ -30,13 +31,10 @@ async function start({ boot }: Orders): Promise<void> {
   const store = openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: 1_000 });
   try {
     await store.setup((tx) => {
-      for (const { name, setup } of handlers) {
-        const made: unknown = setup?.(tx);
-        if (made instanceof Promise) throw new Error(`setup of ${name} must not be async`);
-      }
+      for (const { name, setup } of handlers) setUp(name, setup, tx);
     });
   } catch (error) {
-    await giveUp([`setup of a handler failed: ${String(error)}`]);
+    await giveUp([describe(error).message]);
   }
   const service =
     config.API_BASE_URL && config.API_KEY
@@ -75,6 +73,16 @@ async function start({ boot }: Orders): Promise<void> {
   process.once('SIGTERM', () => void runner.drain(DRAIN_MS).then(() => process.exit(EXIT.done)));
   if (handlers.length === 0) log.warn('no handlers: events are stored and wait for nobody');
   await owner.say({ type: 'ready' });
+}
+
+function setUp(name: string, setup: ((tx: Tx) => unknown) | undefined, tx: Tx): void {
+  let made: unknown;
+  try {
+    made = setup?.(tx);
+  } catch (error) {
+    throw new Error(`setup of handler ${name} failed: ${describe(error).message}`, { cause: error });
+  }
+  if (made instanceof Promise) throw new Error(`setup of handler ${name} must not be async`);
 }
 
 async function giveUp(faults: string[]): Promise<never> {

@@ -20,8 +20,10 @@ const ASSIGN = 256;
  */
 const AHEAD = 512;
 /** Between two turns: deliveries need the lock more often than tasks do, and a fuller turn costs less a task. */
-const PACE_MS = 5;
-const GRACE_MS = 3;
+const PACE_MS = 3;
+const GRACE_MS = 2;
+/** Below that many tasks a turn costs little, and the next task of a lane waits for it. */
+const BUSY = 32;
 /** Other processes may give tasks back or bring events without a word. */
 const IDLE_MS = 500;
 
@@ -58,6 +60,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   let queue: Claim[] = [];
   let ended = 0;
   let turnedAt = 0;
+  let busy = false;
   const blame = new AsyncLocalStorage<(error: unknown) => void>();
   let settled: Settlement[] = [];
   /** When the tasks of each turn are released: at the most one entry a turn of the last ORDER_WINDOW_MS. */
@@ -67,7 +70,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   async function step(): Promise<number> {
     // A wake-up comes right after a commit, when the lock is free for a while: a turn that is due waits a little for one.
     const since = performance.now() - turnedAt;
-    if (since < PACE_MS && !draining) return PACE_MS - since + GRACE_MS;
+    if (busy && since < PACE_MS && !draining) return PACE_MS - since + GRACE_MS;
     const assign = draining ? null : await plan();
     const room = draining
       ? 0
@@ -86,6 +89,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
       });
       if (fenced > 0) log.warn({ fenced }, 'came back after the claim was gone; nothing was written');
       turnedAt = performance.now();
+      busy = settle.length + claims.length >= BUSY;
       queue.push(...claims);
       fill();
       if (claims.length === room && room > 0 && active.size < concurrency) return 0;
@@ -141,17 +145,15 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     active.delete(claim.task);
     ended++;
     if (settlement) settled.push(settlement);
-    report(claim, handler, settlement, clock.now() - startedAt);
+    report(claim, handler, settlement, attempt.thrown(), clock.now() - startedAt);
     fill();
     loop.wake();
   }
 
-  function report(claim: Claim, handler: Loaded, settlement: Settlement | null, ms: number): void {
-    const verdict = settlement?.state ?? 'done';
-    const level = verdict === 'dead' ? 'error' : verdict === 'ready' ? 'warn' : 'debug';
-    if (!log.isLevelEnabled(level)) return;
+  function report(claim: Claim, handler: Loaded, settlement: Settlement | null, thrown: object, ms: number): void {
     const { key, type } = claim.event;
-    log[level]({ key, type, handler: handler.name, attempt: claim.attempt, verdict, ms }, WORDING[verdict]);
+    const { verdict, level, words } = VERDICTS[settlement?.state ?? 'done'];
+    log[level]({ key, type, handler: handler.name, attempt: claim.attempt, verdict, ms, ...thrown }, words);
   }
 
   function giveQueueBack(): void {
@@ -200,9 +202,10 @@ async function expectBusy(error: unknown): Promise<void> {
   await sleep(20);
 }
 
-const WORDING = {
-  done: 'handled',
-  skipped: 'skipped',
-  dead: 'dead letter: see npx kit explain',
-  ready: 'failed, and will be tried again: see npx kit explain',
+/** How the end of an attempt is said; `ready` is a task that waits for its next. */
+export const VERDICTS = {
+  done: { verdict: 'done', level: 'debug', words: 'handled' },
+  skipped: { verdict: 'skipped', level: 'debug', words: 'skipped' },
+  dead: { verdict: 'dead', level: 'error', words: 'dead letter: see npx kit explain' },
+  ready: { verdict: 'retry', level: 'warn', words: 'failed, and will be tried again: see npx kit explain' },
 } as const;

@@ -2,7 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { patiently } from '../store/patiently.ts';
 import { startAttempt } from './attempt.ts';
-import type { RunnerOptions } from './runner.ts';
+import { VERDICTS, type RunnerOptions } from './runner.ts';
 
 export async function startSolo(options: RunnerOptions): Promise<void> {
   const { store, clock, log, service, boot } = options;
@@ -14,9 +14,15 @@ export async function startSolo(options: RunnerOptions): Promise<void> {
     const claim = await patiently(() => store.claimSuspect(clock.now(), boot, [...handlers.keys()]));
     const handler = claim && handlers.get(claim.handler);
     if (!handler) return;
-    const settlement = await startAttempt(claim, handler, { store, service, clock, log, blame }).settled;
+    const attempt = startAttempt(claim, handler, { store, service, clock, log, blame });
+    const settlement = await attempt.settled;
     const settle = settlement ? [settlement] : [];
     await patiently(() => store.turn({ now: clock.now(), boot, settle, assign: null, room: 0, handlers: [] }));
-    log.info({ key: claim.event.key, handler: handler.name, verdict: settlement?.state ?? 'done' }, 'ran alone');
+    const { verdict, level, words } = VERDICTS[settlement?.state ?? 'done'];
+    const { key, type } = claim.event;
+    log[level](
+      { key, type, handler: handler.name, attempt: claim.attempt, verdict, ...attempt.thrown() },
+      `alone: ${words}`,
+    );
   }
 }

@@ -41,6 +41,8 @@ export interface Service {
 
 /** A page of ReplayEvents holds 1000 events of up to 12 MiB; a thousandth of that is generous. */
 const MOST_BYTES = 64 * 1024 * 1024;
+/** Operations that the contract marks as paid (4.2). */
+const PAID = new Set(['ResumeCampaign']);
 /** What the network may add to the operation's own deadline. */
 const SLACK_MS = 5_000;
 
@@ -53,7 +55,7 @@ export function createService({ baseUrl, apiKey, paid }: { baseUrl: string; apiK
 
   async function call(operation: string, request: Record<string, unknown>, options: CallOptions = {}) {
     const { deadlineMs = 30_000, quoteId, signal } = options;
-    if (quoteId !== undefined && !paid) {
+    if ((quoteId !== undefined || PAID.has(operation)) && !paid) {
       throw new ServiceError({
         code: 'PAID_OPERATIONS_REFUSED',
         message: `${operation} costs money: set PAID_OPERATIONS=allow`,

@@ -85,6 +85,7 @@ describe('how people are told', () => {
   let alertUrl: string;
   let closeEndpoint: () => Promise<void>;
   /** What ALERT_URL took or refused, in order. */
+  let runLives = true;
   let posts: { text: string; status: number }[];
   let answer: number;
   let step: () => Promise<void>;
@@ -95,6 +96,7 @@ describe('how people are told', () => {
     testLog = createTestLog();
     posts = [];
     answer = 200;
+    runLives = true;
     const endpoint = createServer((req, res) => {
       let body = '';
       req.on('data', (chunk: Buffer) => (body += chunk.toString()));
@@ -126,7 +128,10 @@ describe('how people are told', () => {
       alertUrl: url,
       freeBytes: () => freeBytes,
     });
-    return () => alarms.step();
+    return async () => {
+      if (runLives) await file.store.beat({ role: 'run', pid: 1, started: '', boot: 1 }, clock.time);
+      await alarms.step();
+    };
   }
   const fail = (run: number) => file.store.note({}, { failure_run: run });
   const texts = () => posts.map(({ text }) => text);
@@ -138,6 +143,13 @@ describe('how people are told', () => {
       await step();
     }
   }
+
+  test('a run that shows no life for long is told, though nothing died', async () => {
+    await steps(10_000);
+    runLives = false;
+    await steps(60_000);
+    expect(texts()).toEqual([expect.stringMatching(/^run_crashing: .* does not run/)]);
+  });
 
   test('in calm nobody is told anything', async () => {
     await steps(20_000);
