@@ -26,6 +26,8 @@ const PROBE_MS = 2_000;
 /** Within the 9 s that a stop may take; what is left is for the store to close. */
 const STOP_MS = 8_500;
 const SOLO_MS = 500;
+/** A child that shows no life for so long while the store is locked is taken to hold the lock. */
+const SILENT_MS = 2_500;
 
 let env = readEnv();
 const started = performance.now();
@@ -101,7 +103,11 @@ async function start(config: Config): Promise<void> {
     store: store(),
     clock,
     onCommit: () => run.wake(),
-    onFault: ({ code }) => sampler.note(`store_${code}`, {}),
+    onFault({ code }) {
+      sampler.note(`store_${code}`, {});
+      // A handler that spins inside a transaction holds the lock that deliveries wait for.
+      if (code === 'busy') for (const child of [run, solo, keep]) child.endIfSilent(SILENT_MS);
+    },
   });
   const stopping = { draining: false };
   const app = createReceiveApp({
@@ -221,6 +227,8 @@ function countFailures(intake: Intake, before: number): (status: number) => void
   return (status) => {
     const now = status < 300 ? 0 : failures + 1;
     if (now === failures) return;
+    // Told even where it was over before it could be written.
+    if (now === 0 && failures >= 3) intake.count({ failure_runs: 1 });
     failures = now;
     intake.setFact('failure_run', failures);
   };
@@ -233,7 +241,7 @@ function sayThatWeLive(): Promise<void> {
 /** A task whose process died runs in one of its own, one at a time; the others go on. */
 async function watchSuspects(): Promise<number> {
   try {
-    if (solo.pid() === undefined && (await store().suspectDue(clock.now()))) {
+    if (solo.pid() === undefined && (await store().suspectDue(clock.now(), run.handlers()))) {
       const problems = await solo.start();
       if (problems.length > 0) log.error({ problems }, 'the process for single tasks cannot start');
     }

@@ -42,6 +42,10 @@ export interface Child {
   wake(): void;
   /** SIGTERM, then SIGKILL after the limit. */
   stop(limitMs: number): Promise<void>;
+  /** SIGKILL where it has shown no life for that long. */
+  endIfSilent(ms: number): void;
+  /** The names of the handlers that it has loaded. */
+  handlers(): string[];
   /** Its number while it lives. */
   boot(): number | null;
   pid(): number | undefined;
@@ -53,6 +57,8 @@ export function createChild(options: ChildOptions): Child {
   let boot: number | null = null;
   let wanted = false;
   let pauseMs = PAUSE_MS.first;
+  let beatAt = 0;
+  let handlers: string[] = [];
   let exited = Promise.resolve();
   let report: (faults: string[], stage: 'loaded' | 'ready') => void = () => {};
 
@@ -65,8 +71,13 @@ export function createChild(options: ChildOptions): Child {
     // The acknowledgements come first: a child must not keep the main process from the processor.
     if (spawned.pid !== undefined) setPriority(spawned.pid, NICE);
     const startedAt = performance.now();
-    let beatAt = startedAt;
+    beatAt = startedAt;
+    let lookedAt = startedAt;
     const watch = setInterval(() => {
+      // Where we stood still ourselves, what it said waits to be read.
+      const late = performance.now() - lookedAt > 2_000;
+      lookedAt = performance.now();
+      if (late) beatAt = lookedAt;
       if (performance.now() - beatAt < STILL_MS) return;
       log.error({ role, pid: spawned.pid }, `${role} stood still for ${STILL_MS / 1000} s and is killed`);
       spawned.kill('SIGKILL');
@@ -75,6 +86,7 @@ export function createChild(options: ChildOptions): Child {
       beatAt = performance.now();
       if (message.type === 'wake') options.onWake?.();
       if (message.type === 'faults') report(message.faults, 'ready');
+      if (message.type === 'loaded') handlers = message.handlers;
       if (message.type === 'loaded' || message.type === 'ready') report([], message.type);
     });
     const gone = Promise.withResolvers<void>();
@@ -141,6 +153,12 @@ export function createChild(options: ChildOptions): Child {
       await exited;
       clearTimeout(timer);
     },
+    endIfSilent(ms) {
+      if (!child || performance.now() - beatAt < ms) return;
+      log.error({ role, pid: child.pid }, `${role} shows no life while the store is locked, and is killed`);
+      child.kill('SIGKILL');
+    },
+    handlers: () => handlers,
     boot: () => boot,
     pid: () => child?.pid,
   };

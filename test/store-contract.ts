@@ -454,7 +454,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         expect(await store.giveBack([2], T0)).toBe(2);
         desk.boot = 2;
         expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: null });
-        expect(await store.suspectDue(T0)).toBe(true);
+        expect(await store.suspectDue(T0, ['first'])).toBe(true);
         const one = await store.claimSuspect(T0, 3, [desk.handler]);
         const two = await store.claimSuspect(T0, 3, [desk.handler]);
         expect([one, two].map((claim) => [claim && cursorOf(claim), claim?.attempt])).toEqual([
@@ -462,7 +462,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
           ['3', 1],
         ]);
         expect(await store.claimSuspect(T0, 3, [desk.handler])).toBeUndefined();
-        expect(await store.suspectDue(T0)).toBe(false);
+        expect(await store.suspectDue(T0, ['first'])).toBe(false);
         await desk.settle([done(one), done(two)]);
         expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
       });
@@ -479,7 +479,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.arrive('a', [1, 2]);
         await desk.claim();
         await store.giveBack([], T0);
-        expect(await store.suspectDue(T0)).toBe(false);
+        expect(await store.suspectDue(T0, ['first'])).toBe(false);
         expect(await store.claimSuspect(T0, 2, [desk.handler])).toBeUndefined();
         desk.now = T0 + 1_000;
         expect(await desk.claim()).toEqual([]);

@@ -37,6 +37,11 @@ export function judge({ status, grown, freeBytes, runDownMs = 0 }: Facts): Map<s
     `${failureRun} authentic deliveries in a row were not answered with 2xx; at ${FAILURES_ALLOWED} the service switches the webhook off: see the log for the causes`,
   );
   when(
+    failureRun < 3 && grew('failure_runs') > 0,
+    'failure_run',
+    'lately, 3 or more authentic deliveries in a row were not answered with 2xx: see the log for the causes',
+  );
+  when(
     grew('refused.clock_skew') >= 3,
     'clock_skew',
     'rightly signed deliveries lie outside the time window: check the clock of this machine',

@@ -216,7 +216,10 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     const { status, code, reason, requestId } = error;
     const facts = { status, code, reason, requestId };
     if (status === 401 || status === 403) {
-      log.error(facts, 'reconciliation stopped: the service refuses API_KEY; mend it, then send SIGHUP');
+      log.error(
+        facts,
+        'reconciliation stopped: the service refuses API_KEY; mend it and send SIGHUP; mended at the service, npx kit reconcile',
+      );
       pauseUntil = Infinity;
       return say('stopped', error.message);
     }

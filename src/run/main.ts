@@ -57,9 +57,10 @@ async function start({ boot }: Orders): Promise<void> {
     onLaneFault: () => void patiently(() => store.note({ lane_faults: 1 })),
   };
   if (solo) {
-    process.on('SIGTERM', () => process.exit(EXIT.done));
+    const stop = new AbortController();
+    process.once('SIGTERM', () => stop.abort());
     await owner.say({ type: 'ready' });
-    await startSolo(options);
+    await startSolo(options, stop.signal);
     process.exit(EXIT.done);
   }
 

@@ -38,6 +38,7 @@ export type Counter =
   | 'fenced'
   | 'run_crashes'
   | 'lane_faults'
+  | 'failure_runs'
   | `tasks.${TaskState}`
   | `refused.${string}`
   | `signed.${number}`;
@@ -344,8 +345,8 @@ export interface OwnerStore {
    * has spent its attempt. `alive` are the boots that still run. Returns how many.
    */
   giveBack(alive: number[], now: number): Promise<number>;
-  /** Whether a suspect waits for a process of its own. */
-  suspectDue(now: number): Promise<boolean>;
+  /** Whether a suspect of one of these handlers waits for a process of its own. */
+  suspectDue(now: number, handlers: string[]): Promise<boolean>;
 }
 
 export interface Store extends EventStore, TaskStore, KeepStore, WatchStore, OwnerStore {

@@ -1,3 +1,4 @@
+import { rmSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createKit, deliver, load, makeEvent, RECORD, until, type Kit } from './kit.ts';
 
@@ -67,4 +68,21 @@ test('a run that is killed gives its tasks back, and the next one goes on', asyn
   expect([...running.statuses.keys()]).toEqual([204]);
   await until(() => handled() === running.acknowledged.size);
   await until(() => kit.pid('run') !== first);
+});
+
+test('a log that is deleted under the kit costs nothing that was acknowledged', async () => {
+  await kit.start();
+  const acknowledged: string[] = [];
+  const send = async (from: number): Promise<void> => {
+    for (let n = from; n < from + 30; n++)
+      if ((await deliver(kit, makeEvent(n))) === 204) acknowledged.push(`evt_${n}`);
+  };
+  await send(0);
+  rmSync(`${kit.folder}/events.db-wal`);
+  await send(100);
+  await kit.killAll();
+  await kit.start();
+  const ids = new Set(kit.query<{ id: string }>('select id from events').map(({ id }) => id));
+  expect(acknowledged.filter((id) => !ids.has(id))).toEqual([]);
+  expect(acknowledged.length).toBeGreaterThan(30);
 });

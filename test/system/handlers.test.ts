@@ -48,3 +48,56 @@ test('a rejection that a handler left unawaited fails its own attempt', async ()
   await until(() => kit.query<{ state: string }>('select state from tasks')[0]?.state === 'dead');
   expect(kit.query('select error from tasks')).toEqual([{ error: 'Error: astray' }]);
 });
+
+test('a handler that spins inside ctx.complete holds the lock, and yet no delivery is refused', async () => {
+  const spin = 'await arguments[1].complete(() => { for (;;); })';
+  const source = culprit(spin).replace('async handle(event) {', 'handle: async function (event) {');
+  kit = await createKit({ culprit: source });
+  await kit.start();
+  const running = load(kit, 20);
+  await until(() => running.acknowledged.size > 5);
+  expect(await deliver(kit, { ...makeEvent(1_000_000), body: 'poison' })).toBe(204);
+  const poisoned = `select t.state from tasks t join events e on e.seq = t.event where e.id = 'evt_1000000'`;
+  await until(() => kit.query<{ state: string }>(poisoned)[0]?.state === 'dead', 90_000);
+  await running.stop();
+  expect([...running.statuses.keys()]).toEqual([204]);
+});
+
+test('a promise given to ctx.complete writes nothing, neither at once nor later', async () => {
+  kit = await createKit({
+    late: `export default {
+      on: 'MessageReceived', order: 'arrival', retry: { attempts: 2, firstMs: 10, maxMs: 20 },
+      setup(tx) { tx.run('create table if not exists late (key text)'); },
+      async handle(event, ctx) {
+        await ctx.complete(async (tx) => { await null; tx.run('insert into late values (?)', event.key); });
+      },
+    };`,
+  });
+  await kit.start();
+  await deliver(kit, makeEvent(1));
+  await until(() => kit.query<{ state: string }>('select state from tasks')[0]?.state === 'dead');
+  expect(kit.query('select * from late')).toEqual([]);
+});
+
+test('a stop gives the attempt of a task that runs alone back', async () => {
+  kit = await createKit({
+    slow: `export default {
+      on: 'MessageReceived', lane: 'none', order: 'arrival', retry: { attempts: 1 },
+      async handle(event, ctx) {
+        if (event.data.body === 'exit') process.exit(1);
+        await new Promise((resolve, reject) => ctx.signal.addEventListener('abort', () => reject(ctx.signal.reason)));
+      },
+    };`,
+  });
+  await kit.start();
+  await deliver(kit, makeEvent(1));
+  await until(() => kit.query('select * from claims').length === 1);
+  await deliver(kit, { ...makeEvent(2), body: 'exit' });
+  const alone = `select c.boot from claims c join tasks t on t.id = c.task join events e on e.seq = t.event
+    where e.id = 'evt_1' and t.suspect = 1`;
+  await until(() => kit.query(alone).length === 1, 60_000);
+  expect(await kit.stop()).toBe(0);
+  expect(
+    kit.query(`select t.state, t.attempts from tasks t join events e on e.seq = t.event where e.id = 'evt_1'`),
+  ).toEqual([{ state: 'ready', attempts: 0 }]);
+});

@@ -48,7 +48,7 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
     .prepare<unknown[], number>('select id from gaps where after = ? and up_to is null and closed_at is null')
     .pluck();
   const endGap = db.prepare('update gaps set up_to = ? where id = ?');
-  const inode = inodeOf(session.path);
+  const opened = inodesOf(session.path);
 
   function accept(batch: Batch): Accepted[] {
     return session.write(() => {
@@ -173,7 +173,7 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
         session.count(counts);
         for (const [name, value] of Object.entries(facts)) session.setFact(name as keyof typeof facts, value);
       }),
-    inPlace: () => inodeOf(session.path) === inode,
+    inPlace: () => inodesOf(session.path) === opened,
   };
 }
 
@@ -199,6 +199,8 @@ function sameData(known: Known, event: Incoming): boolean {
   return sameJson(dataOfBody(known.origin, known.type, known.body), dataOfBody(event.origin, event.type, event.body));
 }
 
-function inodeOf(path: string): number | bigint | undefined {
-  return path === ':memory:' ? 0 : statSync(path, { throwIfNoEntry: false })?.ino;
+/** Of the file and of its log: without its log, what was committed lately is gone, and SQLite does not say so. */
+function inodesOf(path: string): string {
+  if (path === ':memory:') return '';
+  return [path, `${path}-wal`].map((file) => statSync(file, { throwIfNoEntry: false })?.ino ?? 'none').join();
 }

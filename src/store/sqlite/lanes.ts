@@ -51,8 +51,8 @@ export interface Lanes {
   rouse(lane: number, now: number): void;
   /** Tasks whose turn it is; their lanes are free until they are claimed. */
   takeHeads(handler: number, now: number, limit: number): Waiting[];
-  /** The highest cursor that has ended in the lane. */
-  finished(lane: number): bigint;
+  /** A later task of the lane has ended, or is at work since this one stepped aside. */
+  isLate(lane: number, cursor: bigint): boolean;
   nextAt(handler: number): number | null;
   /** After a transaction that was rolled back. */
   forget(): void;
@@ -84,6 +84,9 @@ export function createLanes({ db }: Session): Lanes {
     select id, released from lanes where handler = +? and wake_at <= +? and ${free} order by wake_at limit +?`)
     .safeIntegers();
   const releasedOf = db.prepare<unknown[], bigint>('select released from lanes where id = ?').pluck().safeIntegers();
+  const overtaken = db.prepare<unknown[], number>(
+    'select 1 from claims c join tasks t on t.id = c.task where c.lane = ? and t.cursor > ?',
+  );
   const finishedOf = db.prepare<unknown[], bigint>('select finished from lanes where id = ?').pluck().safeIntegers();
   const next = db
     .prepare<unknown[], number | null>(
@@ -152,7 +155,7 @@ export function createLanes({ db }: Session): Lanes {
       }
       return tasks;
     },
-    finished: (lane) => finishedOf.get(lane) ?? -1n,
+    isLate: (lane, cursor) => cursor < (finishedOf.get(lane) ?? -1n) || overtaken.get(lane, cursor) !== undefined,
     nextAt: (handler) => next.get(handler) ?? null,
     forget: () => ids.clear(),
   };

@@ -76,6 +76,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     if (parts.inPlace()) return true;
     if (!existsSync(path)) return false;
     try {
+      // Where only the log was deleted, the old connection still has it, and can write it into the file.
+      rescue();
       // The old connection is left open: closing it would remove the log of the file that is there now.
       db = open(false);
     } catch (error) {
@@ -86,6 +88,14 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     broken = false;
     onReplaced();
     return true;
+  }
+
+  function rescue(): void {
+    try {
+      db.pragma('wal_checkpoint(TRUNCATE)');
+    } catch {
+      // The file is another one: there is nothing to rescue into.
+    }
   }
 
   const methods = Object.keys(parts).map((name) => [

@@ -22,9 +22,10 @@ export function createOwner(session: Session): Sync<OwnerStore> {
     update tasks set suspect = 1, attempts = ?, due_at = ?, error = coalesce(?, error),
       hold_until = case when ? then coalesce(hold_until, ?) else hold_until end where id = ?`);
   const suspectDue = db
-    .prepare<unknown[], number>(
-      `select 1 from tasks where state = 'ready' and suspect = 1 and due_at <= ? and not exists (select 1 from claims where task = id) limit 1`,
-    )
+    .prepare<unknown[], number>(`
+    select 1 from tasks where state = 'ready' and suspect = 1 and due_at <= ?
+      and handler in (select id from handlers where name in (select value from json_each(?)))
+      and not exists (select 1 from claims where task = id or (alone = 0 and claims.lane = tasks.lane)) limit 1`)
     .pluck();
 
   return {
@@ -52,6 +53,6 @@ export function createOwner(session: Session): Sync<OwnerStore> {
         session.count({ 'tasks.running': -rows.length, 'tasks.ready': rows.length });
         return rows.length;
       }),
-    suspectDue: (now) => suspectDue.get(now) === 1,
+    suspectDue: (now, handlers) => suspectDue.get(now, JSON.stringify(handlers)) === 1,
   };
 }

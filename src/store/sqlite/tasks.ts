@@ -159,7 +159,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const id = Number(task.id);
     const seq = Number(task.event);
     const lane = task.lane === null ? null : Number(task.lane);
-    const late = lane !== null && task.cursor !== null && task.cursor < lanes.finished(lane);
+    const late = lane !== null && task.cursor !== null && lanes.isLate(lane, task.cursor);
     const attempt = Number(task.attempts) + 1;
     take.run(id, task.alone === 1n ? null : lane, boot, attempt, late ? 1 : 0, now);
     return {
@@ -253,14 +253,23 @@ function createRecent(): { add(event: StoredEvent): void; get(seq: number): Stor
 
 /** A promise would write after the commit, outside of it. */
 function inTransaction(session: Session, work: (tx: Tx) => unknown): void {
-  if (work(txOf(session)) instanceof Promise)
-    throw new Error('writes must be synchronous: the function must not be async');
+  const open = { yes: true };
+  try {
+    const made = work(txOf(session, open)) as { then?: unknown } | undefined;
+    if (typeof made?.then === 'function') throw new Error('writes must be synchronous: the function must not be async');
+  } finally {
+    open.yes = false;
+  }
 }
 
-function txOf({ db }: Session): Tx {
+function txOf({ db }: Session, open: { yes: boolean }): Tx {
+  function prepare(sql: string) {
+    if (!open.yes) throw new Error('this transaction has ended');
+    return db.prepare<SqlValue[], SqlRow>(sql);
+  }
   return {
-    run: (sql, ...values) => ({ changes: db.prepare(sql).run(...values).changes }),
-    get: (sql, ...values) => db.prepare<SqlValue[], SqlRow>(sql).get(...values),
-    all: (sql, ...values) => db.prepare<SqlValue[], SqlRow>(sql).all(...values),
+    run: (sql, ...values) => ({ changes: prepare(sql).run(...values).changes }),
+    get: (sql, ...values) => prepare(sql).get(...values),
+    all: (sql, ...values) => prepare(sql).all(...values),
   };
 }
