@@ -267,7 +267,7 @@ describe('failure', () => {
     ]);
     await accept({ cursor: 1 }, { cursor: 2 }, { cursor: 3 }, { cursor: 4, session: 'b' });
     await until(() => handled.length === 2);
-    await until(() => lines.some(({ verdict }) => verdict === 'ready'), 'the first failure');
+    await until(() => lines.some(({ verdict }) => verdict === 'retry'), 'the first failure');
     pass(1_000);
     await until(() => handled.length === 3);
     await rest();
@@ -282,7 +282,7 @@ describe('failure', () => {
       { order: 'arrival', handle: () => Promise.reject(new Error(secret)) },
     ]);
     await accept({ cursor: 1, data: { body: secret } });
-    await until(() => lines.some(({ verdict }) => verdict === 'ready'));
+    await until(() => lines.some(({ verdict }) => verdict === 'retry'));
     await rest();
     expect(JSON.stringify(lines)).not.toContain('1234567');
   });
