@@ -20,10 +20,10 @@ const ASSIGN = 256;
  */
 const AHEAD = 512;
 /** Between two turns: deliveries need the lock more often than tasks do, and a fuller turn costs less a task. */
-const PACE_MS = 3;
-const GRACE_MS = 2;
+const PACE_MS = 5;
+const GRACE_MS = 3;
 /** Below that many tasks a turn costs little, and the next task of a lane waits for it. */
-const BUSY = 32;
+const BUSY = 8;
 /** Other processes may give tasks back or bring events without a word. */
 const IDLE_MS = 500;
 
@@ -153,6 +153,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   function report(claim: Claim, handler: Loaded, settlement: Settlement | null, thrown: object, ms: number): void {
     const { key, type } = claim.event;
     const { verdict, level, words } = VERDICTS[settlement?.state ?? 'done'];
+    if (!log.isLevelEnabled(level)) return;
     log[level]({ key, type, handler: handler.name, attempt: claim.attempt, verdict, ms, ...thrown }, words);
   }
 

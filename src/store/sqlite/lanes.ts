@@ -51,8 +51,8 @@ export interface Lanes {
   rouse(lane: number, now: number): void;
   /** Tasks whose turn it is; their lanes are free until they are claimed. */
   takeHeads(handler: number, now: number, limit: number): Waiting[];
-  /** A later task of the lane has ended, or is at work since this one stepped aside. */
-  isLate(lane: number, cursor: bigint): boolean;
+  /** A later task of the lane has ended, or is at work because this one stepped aside. */
+  isLate(lane: number, cursor: bigint, aside: boolean): boolean;
   nextAt(handler: number): number | null;
   /** After a transaction that was rolled back. */
   forget(): void;
@@ -155,7 +155,8 @@ export function createLanes({ db }: Session): Lanes {
       }
       return tasks;
     },
-    isLate: (lane, cursor) => cursor < (finishedOf.get(lane) ?? -1n) || overtaken.get(lane, cursor) !== undefined,
+    isLate: (lane, cursor, aside) =>
+      cursor < (finishedOf.get(lane) ?? -1n) || (aside && overtaken.get(lane, cursor) !== undefined),
     nextAt: (handler) => next.get(handler) ?? null,
     forget: () => ids.clear(),
   };

@@ -159,7 +159,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const id = Number(task.id);
     const seq = Number(task.event);
     const lane = task.lane === null ? null : Number(task.lane);
-    const late = lane !== null && task.cursor !== null && lanes.isLate(lane, task.cursor);
+    const late = lane !== null && task.cursor !== null && lanes.isLate(lane, task.cursor, task.alone === 1n);
     const attempt = Number(task.attempts) + 1;
     take.run(id, task.alone === 1n ? null : lane, boot, attempt, late ? 1 : 0, now);
     return {
