@@ -1,6 +1,6 @@
 // The SQLite store: its parts on one connection, every method awaited and guarded alike. After a failed write or sync
 // the connection is not trusted again; the next call opens a new one.
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import type { Store } from '../store.ts';
 import { StoreError } from '../store.ts';
 import { connect, guarded, migrate, setSynchronous, requireVersion, type Connection } from './connection.ts';
@@ -31,6 +31,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { onReplaced = () => {} } = options;
   let db = open(owner);
   let parts = assemble(db);
+  let opened = inodeOf(path);
   let broken = false;
 
   function open(create: boolean): Connection {
@@ -74,10 +75,10 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   /** Where another file has taken the place of ours, that is the store from now on. */
   function inPlace(): boolean {
     if (parts.inPlace()) return true;
-    if (!existsSync(path)) return false;
+    const inode = inodeOf(path);
+    // Where only the log was deleted, the others still write into it: nothing is safe until all of them have stopped.
+    if (inode === undefined || inode === opened) return false;
     try {
-      // Where only the log was deleted, the old connection still has it, and can write it into the file.
-      rescue();
       // The old connection is left open: closing it would remove the log of the file that is there now.
       db = open(false);
     } catch (error) {
@@ -85,17 +86,10 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       throw error;
     }
     parts = assemble(db);
+    opened = inode;
     broken = false;
     onReplaced();
     return true;
-  }
-
-  function rescue(): void {
-    try {
-      db.pragma('wal_checkpoint(TRUNCATE)');
-    } catch {
-      // The file is another one: there is nothing to rescue into.
-    }
   }
 
   const methods = Object.keys(parts).map((name) => [
@@ -103,4 +97,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     name === 'inPlace' ? inPlace : async (...args: unknown[]) => use(name, args),
   ]);
   return { ...(Object.fromEntries(methods) as Omit<Store, 'close'>), close: () => db.close() };
+}
+
+function inodeOf(path: string): number | undefined {
+  return statSync(path, { throwIfNoEntry: false })?.ino;
 }
