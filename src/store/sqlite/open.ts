@@ -31,7 +31,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { onReplaced = () => {} } = options;
   let db = open(owner);
   let parts = assemble(db);
-  let opened = inodeOf(path);
+  let ours = inodeOf(path);
   let broken = false;
 
   function open(create: boolean): Connection {
@@ -77,7 +77,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     if (parts.inPlace()) return true;
     const inode = inodeOf(path);
     // Where only the log was deleted, the others still write into it: nothing is safe until all of them have stopped.
-    if (inode === undefined || inode === opened) return false;
+    if (inode === undefined || inode === ours) return false;
     try {
       // The old connection is left open: closing it would remove the log of the file that is there now.
       db = open(false);
@@ -86,7 +86,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       throw error;
     }
     parts = assemble(db);
-    opened = inode;
+    ours = inode;
     broken = false;
     onReplaced();
     return true;
