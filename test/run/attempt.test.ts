@@ -78,7 +78,7 @@ describe('a handler that', () => {
     ['returns', () => {}],
     ['resolves', async () => {}],
     ['returns something', (() => 5) as unknown as Loaded['handle']],
-    ['returns a thenable', (() => ({ then: (resolve: () => void) => resolve() })) as unknown as Loaded['handle']], // oxlint-disable-line
+    ['returns a thenable', (() => ({ then: (resolve: () => void) => resolve() })) as unknown as Loaded['handle']], // oxlint-disable-line -- a thenable is the case
   ])('%s is done', async (_, handle) => {
     expect(await settle(handle)).toMatchObject({ state: 'done', error: null });
   });
