@@ -81,7 +81,6 @@ export function createIntake({
     const taken = counts;
     counts = {};
     try {
-      assertInPlace();
       const results = await store.accept({
         readings: group.map(({ reading }) => reading),
         now: clock.now(),
@@ -113,10 +112,6 @@ export function createIntake({
     if (error.code !== 'busy' || clock.now() - failingSince > READY_MS) onFault(error);
   }
 
-  function assertInPlace(): void {
-    if (!store.inPlace()) throw new StoreError('unwritable', 'the store file was replaced or deleted while open');
-  }
-
   function add(more: Counts): void {
     for (const [name, value] of Object.entries(more)) {
       counts[name as keyof Counts] = (counts[name as keyof Counts] ?? 0) + (value ?? 0);
@@ -140,7 +135,6 @@ export function createIntake({
       counts = {};
       facts = {};
       try {
-        assertInPlace();
         await store.note(taken.counts, taken.facts);
         failingSince = null;
       } catch (error) {

@@ -270,6 +270,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
       test('a lane that was swept away and comes back is not taken for another', async () => {
         await desk.arrive('a', [1]);
         await desk.workOff();
+        desk.now += 86_400_000;
         await store.sweep(T0 + 1);
         await desk.arrive('b', [2]);
         await desk.arrive('a', [3]);

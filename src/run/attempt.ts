@@ -70,7 +70,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
       return context.completed ? null : verdictOf(error);
     } finally {
       clearTimeout(timer);
-      context.end(new Error('the attempt has ended'));
+      context.end('the attempt has ended');
       context.over = true;
     }
   }
@@ -96,7 +96,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     thrown: () => thrown,
     drain() {
       draining = true;
-      context.end(new Error('the kit stops'));
+      context.end('the kit stops');
     },
     abandon: () => outside.reject(new Error('abandoned')),
   };
@@ -113,7 +113,7 @@ class AttemptContext implements Context {
   readonly #options: AttemptOptions;
   #abort: AbortController | undefined;
   #log: Logger | undefined;
-  #ended: Error | undefined;
+  #ended: string | undefined;
 
   constructor(claim: Claim, handler: Loaded, options: AttemptOptions) {
     this.#claim = claim;
@@ -128,7 +128,7 @@ class AttemptContext implements Context {
 
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
-    if (this.#ended) this.#abort.abort(this.#ended);
+    if (this.#ended) this.#abort.abort(new Error(this.#ended));
     return this.#abort.signal;
   }
 
@@ -160,9 +160,9 @@ class AttemptContext implements Context {
     this.completed = true;
   }
 
-  end(reason: Error): void {
+  end(reason: string): void {
     this.#ended ??= reason;
-    this.#abort?.abort(reason);
+    this.#abort?.abort(new Error(reason));
   }
 }
 

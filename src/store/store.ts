@@ -60,8 +60,6 @@ export interface EventStore {
   accept(batch: Batch): Promise<Accepted[]>;
   /** Adds to counters and sets facts; also the probe of whether the store can be written. */
   note(counts: Counts, facts?: Partial<Record<Fact, FactValue>>): Promise<void>;
-  /** Whether the path still names the file that is open. */
-  inPlace(): boolean;
 }
 
 export type TaskState = 'ready' | 'running' | 'done' | 'skipped' | 'dead';
@@ -180,6 +178,7 @@ export type Fact =
   | 'history'
   | 'floor'
   | 'assigned'
+  | 'runner'
   | 'boot'
   | 'replay'
   | 'reconcile_asked'
@@ -208,7 +207,7 @@ export interface KeepStore extends EventStore {
   prune(before: number, after: number, limit: number): Promise<number | null>;
   /** Removes the bodies of finished events received before `before`, in steps like prune. */
   purge(before: number, after: number, limit: number): Promise<number | null>;
-  /** Removes quarantine, conflicts and idle lanes older than `before`. */
+  /** Removes quarantine, conflicts and idle lanes older than `before`, which lies hours back at least. */
   sweep(before: number): Promise<void>;
   /** Copies the log into the file; with `restart`, lets the log begin anew. Returns the log's size in bytes. */
   checkpoint(restart: boolean): Promise<number>;

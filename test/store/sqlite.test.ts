@@ -239,12 +239,12 @@ describe('SQLite', () => {
     expect(await store.counters()).toEqual({ 'refused.stale': 1 });
   });
 
-  test('F11: a file that was replaced while open is noticed', () => {
+  test('F11: nothing is accepted into a file that was moved or replaced while open', async () => {
     const store = open({ owner: true });
-    expect(store.inPlace()).toBe(true);
+    await store.note({});
     renameSync(path, `${path}.gone`);
-    expect(store.inPlace()).toBe(false);
+    await expect(store.note({})).rejects.toMatchObject({ code: 'unwritable' });
     writeFileSync(path, '');
-    expect(store.inPlace()).toBe(false);
+    await expect(store.note({})).rejects.toMatchObject({ code: 'unwritable' });
   });
 });

@@ -19,7 +19,10 @@ interface Known {
   body: Uint8Array | null;
 }
 
-export function createEventStore(session: Session, retentionMs: number): Sync<EventStore> & { accept: Accept } {
+export function createEventStore(
+  session: Session,
+  retentionMs: number,
+): Sync<EventStore> & { accept: Accept; inPlace(): boolean } {
   const { db } = session;
   const insert = db.prepare(`
     insert into events (cursor, disputed, id, type, session_id, created_at, received_at, origin, flags, body)
@@ -173,6 +176,7 @@ export function createEventStore(session: Session, retentionMs: number): Sync<Ev
         session.count(counts);
         for (const [name, value] of Object.entries(facts)) session.setFact(name as keyof typeof facts, value);
       }),
+    /** Whether the path still names the file that is open. */
     inPlace: () => inodesOf(session.path) === opened,
   };
 }

@@ -1,163 +1,376 @@
-// The lanes: whose turn it is in each, and when to look again. A lane is free until one of its tasks is claimed; it is
-// released up to a cursor, and everything at or below that may run. Used by all that moves tasks.
+// The lanes: whose turn it is in each, and when to look again. The process that runs handlers keeps them in memory, so
+// that a task costs few writes however many wait; the file holds what must outlast it: the tasks, and how far each lane
+// has finished. What others change they note in `roused`, and what this process knows of those lanes it reads again.
+import { randomUUID } from 'node:crypto';
+import TinyQueue from 'tinyqueue';
 import type { NewTask } from '../store.ts';
 import type { Session } from './session.ts';
 
 /** A waiting task, as much of it as its claim needs. */
 export interface Waiting {
-  id: bigint;
-  event: bigint;
-  handler: bigint;
-  lane: bigint | null;
-  alone: bigint;
+  id: number;
+  event: number;
+  handler: number;
+  lane: number | null;
+  alone: boolean;
   cursor: bigint | null;
-  due_at: bigint;
-  hold_until: bigint | null;
-  suspect: bigint;
-  attempts: bigint;
-  deferred: bigint;
+  releaseAt: number;
+  dueAt: number;
+  holdUntil: number | null;
+  suspect: boolean;
+  attempts: number;
+  deferred: number;
   error: string | null;
 }
 
-export const WAITING =
-  'id, event, handler, lane, alone, cursor, due_at, hold_until, suspect, attempts, deferred, error';
+export const WAITING = `id, event, handler, lane, alone, cast(cursor as text) as cursor, release_at, due_at, hold_until,
+  suspect, attempts, deferred, error`;
 
-/** Later than any time. */
-const NEVER = 2 ** 52;
-/** More handlers than a store can ever know; a task's id is made of its event and its handler. */
-export const HANDLERS = 4_096;
+export interface WaitingRow {
+  id: number;
+  event: number;
+  handler: number;
+  lane: number | null;
+  alone: number;
+  cursor: string | null;
+  release_at: number;
+  due_at: number;
+  hold_until: number | null;
+  suspect: number;
+  attempts: number;
+  deferred: number;
+  error: string | null;
+}
 
-/** The lanes that were entered lately: looking one up by its name costs more than the rest of entering it. */
-function createIds(): { add(key: string, lane: number): void; get(key: string): number | undefined; clear(): void } {
-  const ids = new Map<string, number>();
+export function toWaiting(row: WaitingRow): Waiting {
   return {
-    add(key, lane) {
-      if (ids.size >= 20_000) ids.clear();
-      ids.set(key, lane);
-    },
-    get: (key) => ids.get(key),
-    clear: () => ids.clear(),
+    id: row.id,
+    event: row.event,
+    handler: row.handler,
+    lane: row.lane,
+    alone: row.alone === 1,
+    cursor: row.cursor === null ? null : BigInt(row.cursor),
+    releaseAt: row.release_at,
+    dueAt: row.due_at,
+    holdUntil: row.hold_until,
+    suspect: row.suspect === 1,
+    attempts: row.attempts,
+    deferred: row.deferred,
+    error: row.error,
   };
 }
 
+/** For a query of tasks: nobody is at it, nor at another of its lane. */
+export const UNCLAIMED = `not exists (select 1 from claims where task = tasks.id) and (tasks.alone = 1
+  or not exists (select 1 from claims c cross join tasks o on o.id = c.task where o.lane = tasks.lane and o.alone = 0))`;
+
+/** More handlers than a store can ever know; a task's id is made of its event and its handler. */
+export const HANDLERS = 4_096;
+/** Lanes in which nothing waits, kept for their names. */
+const IDLE = 20_000;
+/** After this, a lane in which nothing waited may have been swept away; milliseconds. */
+const TRUSTED_MS = 3_600_000;
+
+interface Lane {
+  id: number;
+  key: string;
+  handler: number;
+  /** Everything at or below it may run. */
+  released: bigint;
+  /** Everything below it is late. */
+  finished: bigint;
+  /** The cursor at work. */
+  working: bigint | null;
+  /** The waiting task with the lowest cursor; where it is null, the file knows it if `more`. */
+  head: Waiting | null;
+  /** Others may wait that only the file knows. */
+  more: boolean;
+  /** When to look again; null: while it works, or when nothing waits. */
+  at: number | null;
+  usedAt: number;
+}
+
+/** A lane to look at; out of date where the lane says another time by now. */
+interface Entry {
+  at: number;
+  lane: Lane;
+}
+type Queue = TinyQueue<Entry>;
+
 export interface Lanes {
-  /** The lane's id; its row is made, or told when its new task is released. */
+  /** Reads what others have changed; all of it, where another process has worked with the lanes meanwhile. */
+  refresh(now: number): void;
+  /** The id of the task's lane, which is made if it is new. */
   enter(task: NewTask, name: string, now: number): number;
+  /** The new task is in the file. */
+  add(task: Waiting): void;
   /** The task at work is back; `finished` is its cursor where it ended, null where it waits again. */
   leave(lane: number, finished: bigint | null, now: number): void;
-  /** A task that had stepped aside, or was discarded, has ended. */
-  pass(lane: number, finished: bigint | null): void;
-  /** The lane is looked at again. */
-  rouse(lane: number, now: number): void;
-  /** Tasks whose turn it is; their lanes are free until they are claimed. */
-  takeHeads(handler: number, now: number, limit: number): Waiting[];
+  /** A task that had stepped aside has ended. */
+  pass(lane: number, finished: bigint | null, now: number): void;
+  /** Tasks whose turn it is; their lanes are at work from now on. */
+  take(handler: number, now: number, limit: number): Waiting[];
   /** A later task of the lane has ended, or is at work because this one stepped aside. */
-  isLate(lane: number, cursor: bigint, aside: boolean): boolean;
+  isLate(task: Waiting): boolean;
   nextAt(handler: number): number | null;
   /** After a transaction that was rolled back. */
   forget(): void;
 }
 
-export function createLanes({ db }: Session): Lanes {
-  const enter = db
-    .prepare<unknown[], number>(`
-    insert into lanes (handler, name, wake_at, used_at) values (@handler, @name, @release, @now)
-    on conflict (handler, name) do update set used_at = @now,
-      wake_at = min(coalesce(wake_at, ${NEVER}), case when @cursor <= released then @now else @release end)
-    returning id`)
-    .pluck();
-  const reenter = db.prepare(`
-    update lanes set used_at = @now,
-      wake_at = min(coalesce(wake_at, ${NEVER}), case when @cursor <= released then @now else @release end)
-    where id = @lane and handler = @handler and name = @name`);
-  const ids = createIds();
-  const leave = db.prepare(`
-    update lanes set finished = max(finished, @finished), released = max(released, @finished, @released), wake_at = @at
-    where id = @lane`);
-  const pass = db.prepare(
-    'update lanes set finished = max(finished, @at), released = max(released, @at) where id = @lane',
+export function createLanes(session: Session): Lanes {
+  const { db } = session;
+  const me = randomUUID();
+  const enter = db.prepare<unknown[], { id: number; finished: string }>(`
+    insert into lanes (handler, name, used_at) values (?, ?, ?) on conflict (handler, name) do update set used_at = excluded.used_at
+    returning id, cast(finished as text) as finished`);
+  const finish = db.prepare('update lanes set finished = max(finished, ?), used_at = ? where id = ?');
+  const laneOf = db.prepare<unknown[], { handler: number; name: string; finished: string }>(
+    'select handler, name, cast(finished as text) as finished from lanes where id = ?',
   );
-  const wait = db.prepare('update lanes set wake_at = ?, released = max(released, ?) where id = ?');
-  const free = `wake_at is not null and not exists (select 1 from claims where lane = lanes.id and lane is not null)`;
-  const due = db
-    .prepare<unknown[], { id: number; released: bigint }>(`
-    select id, released from lanes where handler = +? and wake_at <= +? and ${free} order by wake_at limit +?`)
-    .safeIntegers();
-  const releasedOf = db.prepare<unknown[], bigint>('select released from lanes where id = ?').pluck().safeIntegers();
-  const overtaken = db.prepare<unknown[], number>(
-    'select 1 from claims c join tasks t on t.id = c.task where c.lane = ? and t.cursor > ?',
-  );
-  const finishedOf = db.prepare<unknown[], bigint>('select finished from lanes where id = ?').pluck().safeIntegers();
-  const next = db
-    .prepare<unknown[], number | null>(
-      `select wake_at from lanes where handler = +? and ${free} order by wake_at limit 1`,
-    )
+  // From one lane to the next: as many steps as there are lanes, however many tasks wait in each.
+  const inLane = `state = 'ready' and alone = 0`;
+  const waitingLanes = db
+    .prepare<[], number>(`
+    with recursive waiting (lane) as (
+      select min(lane) from tasks where ${inLane}
+      union all select (select min(lane) from tasks where lane > waiting.lane and ${inLane}) from waiting where lane is not null
+    ) select lane from waiting where lane is not null`)
     .pluck();
-  const waiting = `from tasks where lane = +? and state = 'ready' and alone = 0`;
-  const head = db
-    .prepare<unknown[], Waiting & { cursor: bigint }>(`select ${WAITING} ${waiting} order by cursor limit 1`)
-    .safeIntegers();
+  // "cross": from the few claims to their tasks, never the other way round.
+  const working = db.prepare<[], { lane: number; cursor: string }>(`
+    select t.lane, cast(t.cursor as text) as cursor from claims c cross join tasks t on t.id = c.task where t.alone = 0`);
+  const rouse = createRouse(session);
+  const roused = db.prepare<[], number>('select lane from roused').pluck();
+  const calm = db.prepare('delete from roused');
+  const head = db.prepare<unknown[], WaitingRow>(
+    `select ${WAITING} from tasks where lane = +? and ${inLane} order by tasks.cursor limit 1`,
+  );
   // Read from the top, where the few that are still held lie, down to the first that is not.
   const release = db
-    .prepare<unknown[], bigint>(`select cursor ${waiting} and release_at <= +? order by cursor desc limit 1`)
+    .prepare<unknown[], bigint>(
+      `select cursor from tasks where lane = +? and ${inLane} and release_at <= +? order by cursor desc limit 1`,
+    )
     .pluck()
     .safeIntegers();
-  const earliest = db.prepare<unknown[], number | null>(`select min(release_at) ${waiting}`).pluck();
+  const earliest = db
+    .prepare<unknown[], number | null>(`select min(release_at) from tasks where lane = +? and ${inLane}`)
+    .pluck();
   const stepAside = db.prepare('update tasks set alone = 1 where id = ?');
+  const overtaken = db
+    .prepare<unknown[], number>(`
+    select 1 where exists (select 1 from lanes where id = @lane and finished > @cursor)
+      or (@alone and exists (select 1 from claims c cross join tasks t on t.id = c.task where t.lane = @lane and t.cursor > @cursor))`)
+    .pluck();
 
-  /** The task whose turn it is, or when to look again, null when nothing waits; and how far the lane is released. */
-  function look(lane: number, before: bigint, now: number): { task?: Waiting; at: number | null; released: bigint } {
-    let released = before;
-    for (;;) {
-      const first = head.get(lane);
-      if (!first) return { at: null, released };
-      if (first.cursor > released) {
-        const top = release.get(lane, now);
-        // All that wait arrived within the window: there are few of them.
-        if (top === undefined) return { at: earliest.get(lane) ?? null, released };
-        released = top;
-      }
-      const dueAt = Number(first.due_at);
-      const holdUntil = first.hold_until === null ? null : Number(first.hold_until);
-      if (dueAt <= now && !first.suspect) return { task: first, at: now, released };
-      // A suspect is claimed by a process of its own, and this lane looked at again when that has ended.
-      if (holdUntil === null || holdUntil > now) {
-        return { at: first.suspect ? holdUntil : Math.min(dueAt, holdUntil ?? NEVER), released };
-      }
-      stepAside.run(first.id);
+  const lanes = new Map<number, Lane>();
+  const names = new Map<string, Lane>();
+  const queues = new Map<number, Queue>();
+  let loaded = false;
+  let idleLimit = IDLE;
+
+  function forget(): void {
+    lanes.clear();
+    names.clear();
+    queues.clear();
+    loaded = false;
+  }
+
+  function know(id: number, key: string, handler: number, finished: string, now: number): Lane {
+    const before = BigInt(finished);
+    const rest = { working: null, head: null, more: false, at: null, usedAt: now };
+    const lane = lanes.get(id) ?? { id, key, handler, released: before, finished: before, ...rest };
+    lanes.set(id, lane);
+    names.set(key, lane);
+    if (names.size > idleLimit) dropIdle();
+    return lane;
+  }
+
+  function dropIdle(): void {
+    for (const lane of lanes.values()) {
+      if (waits(lane) || lane.working !== null) continue;
+      lanes.delete(lane.id);
+      names.delete(lane.key);
+    }
+    idleLimit = Math.max(IDLE, 2 * names.size);
+  }
+
+  /** What the file says of lanes that another process, or nobody yet, knows better. */
+  function readAll(ids: number[], now: number): void {
+    if (ids.length === 0) return;
+    const cursors = new Map(working.all().map(({ lane, cursor }) => [lane, BigInt(cursor)]));
+    for (const id of ids) {
+      const row = laneOf.get(id);
+      if (!row) continue;
+      const lane = know(id, keyOf(row.handler, row.name), row.handler, row.finished, now);
+      raise(lane, BigInt(row.finished));
+      lane.working = cursors.get(id) ?? null;
+      lane.head = null;
+      lane.more = true;
+      schedule(lane, now);
     }
   }
 
+  function raise(lane: Lane, finished: bigint): void {
+    if (finished > lane.finished) lane.finished = finished;
+    if (finished > lane.released) lane.released = finished;
+  }
+
+  function schedule(lane: Lane, at: number | null): void {
+    if (at !== null && lane.working !== null) return;
+    lane.at = at;
+    if (at !== null) queueOf(lane.handler).push({ at, lane });
+  }
+
+  function queueOf(handler: number): Queue {
+    const known = queues.get(handler);
+    if (known) return known;
+    const queue: Queue = new TinyQueue([], (a: Entry, b: Entry) => a.at - b.at);
+    queues.set(handler, queue);
+    return queue;
+  }
+
+  /** The first whose time it is; entries that no longer say what is true of their lane are dropped on the way. */
+  function first(handler: number): Entry | undefined {
+    const queue = queueOf(handler);
+    for (;;) {
+      const entry = queue.peek();
+      if (!entry || (entry.lane.at === entry.at && lanes.get(entry.lane.id) === entry.lane)) return entry;
+      queue.pop();
+    }
+  }
+
+  /** The task whose turn it is, or when to look again, null when nothing waits. */
+  function look(lane: Lane, now: number): { task: Waiting } | { at: number | null } {
+    for (;;) {
+      if (lane.head === null && lane.more) {
+        const row = head.get(lane.id);
+        lane.head = row ? toWaiting(row) : null;
+        lane.more = row !== undefined;
+      }
+      const task = lane.head;
+      if (task === null || task.cursor === null) return { at: null };
+      if (task.cursor > lane.released) {
+        const at = releaseOf(lane, task, now);
+        if (at > now) return { at };
+      }
+      const { dueAt, holdUntil } = task;
+      if (dueAt <= now && !task.suspect) return { task };
+      // A suspect is claimed by a process of its own, and this lane looked at again when that has ended.
+      if (holdUntil === null || holdUntil > now)
+        return { at: task.suspect ? holdUntil : Math.min(dueAt, holdUntil ?? Infinity) };
+      stepAside.run(task.id);
+      lane.head = null;
+    }
+  }
+
+  /** Releases as much of the lane as its time has come; returns when the head's will. */
+  function releaseOf(lane: Lane, task: Waiting, now: number): number {
+    const top = lane.more ? release.get(lane.id, now) : task.releaseAt <= now ? task.cursor : undefined;
+    // All that wait arrived within the window: there are few of them.
+    if (top == null) return lane.more ? (earliest.get(lane.id) ?? task.releaseAt) : task.releaseAt;
+    lane.released = top;
+    return now;
+  }
+
   return {
-    enter({ handler, cursor, releaseAt }, name, now) {
-      const key = `${handler}/${name}`;
-      const values = { cursor: BigInt(cursor ?? 0), release: releaseAt, now };
-      const known = ids.get(key);
-      // Its row is gone, or another's, where the lane was swept or its turn rolled back meanwhile.
-      if (known !== undefined && reenter.run({ ...values, handler, name, lane: known }).changes === 1) return known;
-      const lane = enter.get({ ...values, handler, name }) ?? 0;
-      ids.add(key, lane);
-      return lane;
+    refresh(now) {
+      const ours = loaded && session.fact('runner') === me;
+      if (!ours) {
+        forget();
+        session.setFact('runner', me);
+        readAll(waitingLanes.all(), now);
+        loaded = true;
+      }
+      const changed = roused.all();
+      if (changed.length === 0) return;
+      readAll(changed, now);
+      calm.run();
     },
-    leave(lane, finished, now) {
-      const before = releasedOf.get(lane) ?? -1n;
-      const { at, released } = look(lane, finished !== null && finished > before ? finished : before, now);
-      leave.run({ lane, finished: finished ?? -1n, released, at });
+    enter({ handler }, name, now) {
+      const key = keyOf(handler, name);
+      let lane = names.get(key);
+      if (!lane || (!waits(lane) && lane.working === null && now - lane.usedAt > TRUSTED_MS)) {
+        const row = enter.get(handler, name, now) ?? { id: 0, finished: '-1' };
+        lane = know(row.id, key, handler, row.finished, now);
+      }
+      lane.usedAt = now;
+      return lane.id;
     },
-    pass: (lane, finished) => void pass.run({ lane, at: finished ?? -1n }),
-    rouse: (lane, now) => void wait.run(now, -1, lane),
-    takeHeads(handler, now, limit) {
+    add(task) {
+      const lane = lanes.get(task.lane ?? 0);
+      if (!lane || task.cursor === null) return;
+      if (lane.head === null && !lane.more) lane.head = task;
+      else if (lane.head?.cursor != null && task.cursor < lane.head.cursor) {
+        lane.head = task;
+        lane.more = true;
+      } else lane.more = true;
+      const at = task.cursor <= lane.released ? task.dueAt : task.releaseAt;
+      if (lane.at === null || at < lane.at) schedule(lane, at);
+    },
+    leave(id, finished, now) {
+      if (finished !== null) finish.run(finished, now, id);
+      const lane = lanes.get(id);
+      if (!lane) {
+        rouse(id);
+        return;
+      }
+      lane.working = null;
+      lane.usedAt = now;
+      if (finished !== null) raise(lane, finished);
+      else {
+        lane.head = null;
+        lane.more = true;
+      }
+      schedule(lane, waits(lane) ? now : null);
+    },
+    pass(id, finished, now) {
+      if (finished === null) return;
+      finish.run(finished, now, id);
+      const lane = lanes.get(id);
+      if (!lane) return;
+      raise(lane, finished);
+      if (waits(lane)) schedule(lane, now);
+    },
+    take(handler, now, limit) {
       const tasks: Waiting[] = [];
-      for (const { id, released: before } of due.all(handler, now, limit)) {
-        const { task, at, released } = look(id, before, now);
-        if (task === undefined) wait.run(at, released, id);
-        else tasks.push(task);
+      while (tasks.length < limit) {
+        const entry = first(handler);
+        if (!entry || entry.at > now) break;
+        queueOf(handler).pop();
+        const { lane } = entry;
+        lane.at = null;
+        const found = look(lane, now);
+        if ('at' in found) {
+          schedule(lane, found.at);
+          continue;
+        }
+        lane.head = null;
+        lane.working = found.task.cursor;
+        tasks.push(found.task);
       }
       return tasks;
     },
-    isLate: (lane, cursor, aside) =>
-      cursor < (finishedOf.get(lane) ?? -1n) || (aside && overtaken.get(lane, cursor) !== undefined),
-    nextAt: (handler) => next.get(handler) ?? null,
-    forget: () => ids.clear(),
+    isLate({ lane: id, cursor, alone }) {
+      if (id === null || cursor === null) return false;
+      const lane = lanes.get(id);
+      if (lane && !alone) return cursor < lane.finished;
+      return overtaken.get({ lane: id, cursor, alone: alone ? 1 : 0 }) !== undefined;
+    },
+    nextAt: (handler) => first(handler)?.at ?? null,
+    forget,
   };
+}
+
+function waits(lane: Lane): boolean {
+  return lane.head !== null || lane.more;
+}
+
+function keyOf(handler: number, name: string): string {
+  return `${handler}/${name}`;
+}
+
+/** Tells the process that keeps the lanes in memory that something of this one has changed. */
+export function createRouse({ db }: Session): (lane: number) => void {
+  const rouse = db.prepare('insert into roused (lane) values (?) on conflict (lane) do nothing');
+  return (lane) => void rouse.run(lane);
 }

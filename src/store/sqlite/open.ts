@@ -25,6 +25,10 @@ export interface OpenOptions {
 }
 
 const DAY_MS = 86_400_000;
+/** Verbs that must not succeed in a file that is no longer at its path. */
+const PLACED = new Set(['accept', 'note']);
+
+type Parts = Sync<Omit<Store, 'close'>> & { inPlace(): boolean };
 
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { owner = false, synchronous = 'FULL', retentionMs = 30 * DAY_MS, busyMs = 30 } = options;
@@ -45,7 +49,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     return opened;
   }
 
-  function assemble(connection: Connection): Sync<Omit<Store, 'close'>> {
+  function assemble(connection: Connection): Parts {
     const session = createSession(connection, path, synchronous);
     return {
       ...createEventStore(session, retentionMs),
@@ -57,6 +61,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   }
 
   function use(name: string, args: unknown[]): unknown {
+    if (PLACED.has(name) && !inPlace())
+      throw new StoreError('unwritable', 'the store file was replaced or deleted while open');
     if (broken) {
       guarded(() => db.close(), path);
       db = open(false);
@@ -92,10 +98,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     return true;
   }
 
-  const methods = Object.keys(parts).map((name) => [
-    name,
-    name === 'inPlace' ? inPlace : async (...args: unknown[]) => use(name, args),
-  ]);
+  const verbs = Object.keys(parts).filter((name) => name !== 'inPlace');
+  const methods = verbs.map((name) => [name, async (...args: unknown[]) => use(name, args)]);
   return { ...(Object.fromEntries(methods) as Omit<Store, 'close'>), close: () => db.close() };
 }
 

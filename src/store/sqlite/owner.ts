@@ -1,21 +1,22 @@
 // The side of the store that the main process works with: who runs, and what a dead process leaves behind.
 import type { OwnerStore, Process } from '../store.ts';
 import type { Session, Sync } from './session.ts';
-import { createLanes } from './lanes.ts';
+import { createRouse, UNCLAIMED } from './lanes.ts';
 
 /** A task that ended its process waits as after any failed attempt, and holds its lane as by default. */
 const HOLD_MS = 120_000;
 
 export function createOwner(session: Session): Sync<OwnerStore> {
   const { db } = session;
-  const lanes = createLanes(session);
+  const rouse = createRouse(session);
   const beat = db.prepare(`
     insert into processes (role, pid, started, boot, beat_at) values (?, ?, ?, ?, ?)
     on conflict (role) do update set pid = excluded.pid, started = excluded.started, boot = excluded.boot, beat_at = excluded.beat_at`);
   const gone = db.prepare('delete from processes where role = ?');
   const processes = db.prepare<[], Process>('select role, pid, started, boot from processes');
   const orphans = db.prepare<unknown[], { task: number; lane: number | null; boot: number; attempt: number }>(
-    'select task, lane, boot, attempt from claims where boot not in (select value from json_each(?))',
+    `select c.task, t.lane, c.boot, c.attempt from claims c join tasks t on t.id = c.task
+     where c.boot not in (select value from json_each(?))`,
   );
   const release = db.prepare('delete from claims where task = ?');
   const back = db.prepare(`
@@ -25,7 +26,7 @@ export function createOwner(session: Session): Sync<OwnerStore> {
     .prepare<unknown[], number>(`
     select 1 from tasks where state = 'ready' and suspect = 1 and due_at <= ?
       and handler in (select id from handlers where name in (select value from json_each(?)))
-      and not exists (select 1 from claims where task = id or (alone = 0 and claims.lane = tasks.lane)) limit 1`)
+      and ${UNCLAIMED} limit 1`)
     .pluck();
 
   return {
@@ -48,7 +49,7 @@ export function createOwner(session: Session): Sync<OwnerStore> {
           const error = spent ? 'the process died while this task was alone in it' : null;
           release.run(task);
           back.run(spent ? attempt : attempt - 1, dueAt, error, spent ? 1 : 0, now + HOLD_MS, task);
-          if (lane !== null) lanes.leave(lane, null, now);
+          if (lane !== null) rouse(lane);
         }
         session.count({ 'tasks.running': -rows.length, 'tasks.ready': rows.length });
         return rows.length;

@@ -1,5 +1,5 @@
-// The side of the store that `run` works with. A lane has one row that says when its head may be able to run, so that
-// claiming costs the same with a million tasks waiting, and the same however long the history is.
+// The side of the store that `run` works with. Claiming costs the same with a million tasks waiting, and the same
+// however long the history is.
 // SQLite prepares a statement again, at ten times its cost, when a value is bound that its plan might depend on; `+?`
 // says that this one cannot.
 import type {
@@ -15,7 +15,16 @@ import type {
   Tx,
 } from '../store.ts';
 import { setSynchronous } from './connection.ts';
-import { createLanes, HANDLERS, WAITING, type Waiting } from './lanes.ts';
+import {
+  createLanes,
+  createRouse,
+  HANDLERS,
+  UNCLAIMED,
+  toWaiting,
+  WAITING,
+  type Waiting,
+  type WaitingRow,
+} from './lanes.ts';
 import { EVENT_COLUMNS, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 
 export function createTaskStore(session: Session): Sync<TaskStore> {
@@ -31,7 +40,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const insert = db.prepare(`
     insert into tasks (id, event, handler, lane, alone, cursor, state, release_at, due_at, started_at, changed_at)
     values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?) on conflict (id) do nothing`);
-  const take = db.prepare('insert into claims (task, lane, boot, attempt, late, started_at) values (?, ?, ?, ?, ?, ?)');
+  const take = db.prepare('insert into claims (task, boot, attempt, late, started_at) values (?, ?, ?, ?, ?)');
   const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
   const end = db.prepare(`
     update tasks set state = ?, error = ?, attempts = ?, late = ?, started_at = ?, changed_at = ?, suspect = 0 where id = ?`);
@@ -39,38 +48,39 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     update tasks set error = ?, due_at = ?, hold_until = coalesce(hold_until, ?), attempts = ?, deferred = deferred + ?,
       started_at = ?, suspect = 0 where id = ?`);
   const eventOf = db.prepare<unknown[], EventRow>(`select ${EVENT_COLUMNS}, e.body from events e where e.seq = ?`);
-  const alone = db
-    .prepare<unknown[], Waiting>(`
+  const alone = db.prepare<unknown[], WaitingRow>(`
     select ${WAITING} from tasks where handler = +? and due_at <= +? and state = 'ready' and alone = 1 and suspect = 0
-      and not exists (select 1 from claims where task = id) order by due_at limit +?`)
-    .safeIntegers();
+      and not exists (select 1 from claims where task = id) order by due_at limit +?`);
   const nextAlone = db
     .prepare<unknown[], number | null>(`
     select due_at from tasks where handler = +? and state = 'ready' and alone = 1 and suspect = 0
       and not exists (select 1 from claims where task = id) order by due_at limit 1`)
     .pluck();
-  const suspects = db
-    .prepare<unknown[], Waiting>(`
+  const suspects = db.prepare<unknown[], WaitingRow>(`
     select ${WAITING} from tasks where state = 'ready' and suspect = 1 and due_at <= ?
-      and handler in (select value from json_each(?)) and not exists (select 1 from claims where task = id)
-      and (alone = 1 or not exists (select 1 from claims c where c.lane = tasks.lane and c.lane is not null))
-    order by due_at limit 1`)
-    .safeIntegers();
+      and handler in (select value from json_each(?)) and ${UNCLAIMED}
+    order by due_at limit 1`);
+  const rouse = createRouse(session);
   const recent = createRecent();
   let round = 0;
 
-  function turn(given: Turn): TurnResult {
+  /** A transaction that changes lanes: what is in memory of them must not outlast one that was rolled back. */
+  function withLanes<Result>(work: () => Result): Result {
+    let begun = false;
     try {
-      return takeTurn(given);
+      return session.write(() => {
+        begun = true;
+        return work();
+      });
     } catch (error) {
-      // Lanes that it made are gone with it.
-      lanes.forget();
+      if (begun) lanes.forget();
       throw error;
     }
   }
 
-  function takeTurn({ now, boot, settle: settlements, assign, room, handlers }: Turn): TurnResult {
-    return session.write(() => {
+  function turn({ now, boot, settle: settlements, assign, room, handlers }: Turn): TurnResult {
+    return withLanes(() => {
+      if (assign || room > 0) lanes.refresh(now);
       const counts: Counts = {};
       const add = (name: keyof Counts, by: number): void => {
         counts[name] = (counts[name] ?? 0) + by;
@@ -108,7 +118,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     }
     end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
     const cursor = claim.event.cursor === null ? null : BigInt(claim.event.cursor);
-    if (claim.lane !== null && claim.alone) lanes.pass(claim.lane, cursor);
+    if (claim.lane !== null && claim.alone) lanes.pass(claim.lane, cursor, now);
     else if (claim.lane !== null) lanes.leave(claim.lane, cursor, now);
     return true;
   }
@@ -117,23 +127,17 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     if (moveOn.run(BigInt(upTo), BigInt(from)).changes !== 1) return 0;
     let added = 0;
     for (const task of tasks) {
+      const { event, handler, releaseAt } = task;
       const lane = task.lane === null || task.cursor === null ? null : lanes.enter(task, task.lane, now);
       const cursor = task.cursor === null ? null : BigInt(task.cursor);
-      const { event, handler, releaseAt } = task;
-      const dueAt = lane === null ? releaseAt : now;
-      const row = [
-        event * HANDLERS + handler,
-        event,
-        handler,
-        lane,
-        lane === null ? 1 : 0,
-        cursor,
-        releaseAt,
-        dueAt,
-        now,
-        now,
-      ];
-      added += insert.run(...row).changes;
+      const free = lane === null;
+      const dueAt = free ? releaseAt : now;
+      const id = event * HANDLERS + handler;
+      const row = [id, event, handler, lane, free ? 1 : 0, cursor, releaseAt, dueAt, now, now];
+      if (insert.run(...row).changes === 0) continue;
+      added++;
+      const fresh = { holdUntil: null, suspect: false, attempts: 0, deferred: 0, error: null };
+      if (!free) lanes.add({ id, event, handler, lane, alone: false, cursor, releaseAt, dueAt, ...fresh });
     }
     return added;
   }
@@ -148,33 +152,20 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       // Half for those in no lane, half for the lanes; what one half leaves is the other's. An odd place alternates.
       const half = Math.floor((share + (round % 2)) / 2);
       const singles = alone.all(handler, now, share);
-      const heads = lanes.takeHeads(handler, now, share - Math.min(singles.length, half));
-      for (const task of singles.slice(0, share - heads.length)) claims.push(claimOne(task, now, boot));
+      const heads = lanes.take(handler, now, share - Math.min(singles.length, half));
+      for (const row of singles.slice(0, share - heads.length)) claims.push(claimOne(toWaiting(row), now, boot));
       for (const task of heads) claims.push(claimOne(task, now, boot));
     }
     return claims;
   }
 
   function claimOne(task: Waiting, now: number, boot: number): Claim {
-    const id = Number(task.id);
-    const seq = Number(task.event);
-    const lane = task.lane === null ? null : Number(task.lane);
-    const late = lane !== null && task.cursor !== null && lanes.isLate(lane, task.cursor, task.alone === 1n);
-    const attempt = Number(task.attempts) + 1;
-    take.run(id, task.alone === 1n ? null : lane, boot, attempt, late ? 1 : 0, now);
-    return {
-      task: id,
-      handler: Number(task.handler),
-      event: recent.get(seq) ?? toEventOrThrow(seq),
-      lane,
-      alone: task.alone === 1n,
-      attempt,
-      boot,
-      late,
-      startedAt: now,
-      deferredMs: Number(task.deferred),
-      error: task.error,
-    };
+    const { id, handler, lane, alone: isAlone, deferred: deferredMs, error } = task;
+    const late = lanes.isLate(task);
+    const attempt = task.attempts + 1;
+    take.run(id, boot, attempt, late ? 1 : 0, now);
+    const event = recent.get(task.event) ?? toEventOrThrow(task.event);
+    return { task: id, handler, event, lane, alone: isAlone, attempt, boot, late, startedAt: now, deferredMs, error };
   }
 
   function toEventOrThrow(seq: number): StoredEvent {
@@ -213,12 +204,14 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         const suspect = suspects.get(now, JSON.stringify(handlers));
         if (!suspect) return undefined;
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
-        return claimOne(suspect, now, boot);
+        // So that nothing of its lane is run beside it.
+        if (suspect.lane !== null) rouse(suspect.lane);
+        return claimOne(toWaiting(suspect), now, boot);
       }),
     complete(given, now, work) {
       setSynchronous(db, 'FULL');
       try {
-        return session.write(() => {
+        return withLanes(() => {
           if (!settleOne({ claim: given, state: 'done', error: null }, now)) return false;
           session.count({ 'tasks.running': -1, 'tasks.done': 1 });
           inTransaction(session, work);

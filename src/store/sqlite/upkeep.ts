@@ -7,7 +7,7 @@ import { HANDLERS } from './lanes.ts';
 /** A page and its header. The log's file keeps the size that it once had, so that only its frames tell its length. */
 const FRAME_BYTES = 4_096 + 24;
 
-type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'inPlace'>;
+type Upkeep = Omit<KeepStore, 'accept' | 'note'>;
 
 export function createUpkeep(session: Session): Sync<Upkeep> {
   const { db } = session;
@@ -48,7 +48,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
   const removeConflicts = db.prepare('delete from conflicts where received_at < ?');
   const removeLanes = db.prepare(`
-    delete from lanes where used_at < ? and wake_at is null and not exists (select 1 from claims where lane = lanes.id)
+    delete from lanes where used_at < ?
       and not exists (select 1 from tasks where lane = lanes.id and state = 'ready' and alone = 0)`);
   const raised = db.prepare<[], Omit<RaisedAlarm, 'cleared'> & { cleared: number }>(
     'select name, detail, told_at as toldAt, level, cleared from alarms',

@@ -15,7 +15,7 @@ import type {
   WatchStore,
 } from '../store.ts';
 import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
-import { createLanes, HANDLERS } from './lanes.ts';
+import { createRouse, HANDLERS } from './lanes.ts';
 
 /** A process that has not written for this long is shown as down. */
 const BEAT_MS = 5_000;
@@ -31,7 +31,9 @@ const STATE = `case when t.state = 'ready' and exists (select 1 from claims wher
 
 /** Its release is still to come, and no later one of its lane was released. */
 const HELD = `t.state = 'ready' and t.release_at > @now and not exists (select 1 from claims where task = t.id)
-  and not (t.cursor is not null and t.cursor <= coalesce(l.released, -1))`;
+  and not (t.alone = 0 and (t.cursor <= coalesce(l.finished, -1) or exists (
+    select 1 from tasks o where o.lane = t.lane and o.state = 'ready' and o.alone = 0 and o.cursor > t.cursor
+      and o.release_at <= @now)))`;
 
 /** `@held` is 1 for held, 0 for what is ready and not held, null where that does not matter. */
 const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @held)`;
@@ -53,7 +55,7 @@ interface TaskRow extends EventRow {
 
 export function createWatch(session: Session): Sync<WatchStore> {
   const { db } = session;
-  const lanes = createLanes(session);
+  const rouse = createRouse(session);
   const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
   const newest = db.prepare<[], { seq: number | null; cursor: string | null }>(`
     select (select max(seq) from events) as seq,
@@ -268,15 +270,14 @@ export function createWatch(session: Session): Sync<WatchStore> {
         // Back in its lane, where its cursor decides whose turn it is. Its lane may have been swept meanwhile.
         const inLane = row.lane !== null && row.name !== null;
         revive.run(inLane ? 0 : 1, now, now, now, row.id);
-        if (inLane && row.lane !== null) lanes.rouse(row.lane, now);
+        if (inLane && row.lane !== null) rouse(row.lane);
       }),
     discard: (filter, reason, now) =>
       move(discardable, filter, now, (row, counts) => {
         counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
         counts['tasks.skipped'] = (counts['tasks.skipped'] ?? 0) + 1;
         skip.run(now, `discarded: ${reason}`, row.id);
-        if (row.lane === null) return;
-        lanes.rouse(row.lane, now);
+        if (row.lane !== null) rouse(row.lane);
       }),
     counters: counterMap,
   };

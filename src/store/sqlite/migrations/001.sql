@@ -70,13 +70,15 @@ create table lanes (
   id       integer primary key autoincrement,  -- never given twice: tasks remember it after the lane was swept
   handler  integer not null,
   name     text not null,
-  released integer not null default -1,  -- highest cursor released: everything at or below it may run
   finished integer not null default -1,  -- highest cursor finished: everything below it is late
-  wake_at  integer,                      -- when its head may be able to run; null: nothing waits
   used_at  integer not null,
   unique (handler, name)
 ) strict;
-create index lanes_to_wake on lanes (handler, wake_at) where wake_at is not null;
+
+-- Lanes that another process has changed: the one that runs handlers keeps lanes in memory, and reads these again.
+create table roused (
+  lane integer primary key
+) strict;
 
 create table tasks (
   id          integer primary key,  -- event * 4096 + handler: one for each, in order of arrival, without a second index
@@ -107,13 +109,11 @@ create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped')
 -- that taking and giving back a claim costs next to nothing.
 create table claims (
   task       integer primary key,
-  lane       integer,               -- null where the task waits for no other; a lane has one claim at the most
   boot       integer not null,      -- the process that holds it
   attempt    integer not null,
   late       integer not null check (late in (0, 1)),
   started_at integer not null
 ) strict;
-create unique index claims_by_lane on claims (lane) where lane is not null;
 
 create table processes (
   role       text primary key,
@@ -138,7 +138,8 @@ create table counters (
   value integer not null
 ) strict, without rowid;
 
--- Single values: watermark, floor, assigned (the last event that tasks were made of), born (when this store was), boot, …
+-- Single values: watermark, floor, assigned (the last event that tasks were made of), runner (who keeps the lanes in
+-- memory), born (when this store was), boot, …
 create table facts (
   name  text primary key,
   value any
