@@ -2,8 +2,7 @@
 // and it answers to signals.
 import './checked.js';
 import { once } from 'node:events';
-import type { Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type AddressInfo, type Server as NetServer } from 'node:net';
 import { systemClock as clock } from './clock.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
 import { EXIT, loggable } from './errors.ts';
@@ -26,6 +25,18 @@ const PROBE_MS = 2_000;
 /** Within the 9 s that a stop may take; what is left is for the store to close. */
 const STOP_MS = 8_500;
 const SOLO_MS = 500;
+/** What the main process reads once; the rest is read again by `run` and `keep`. */
+const FIXED = [
+  'PORT',
+  'HOST',
+  'WEBHOOK_PATH',
+  'WEBHOOK_HEADER_PREFIX',
+  'TIMESTAMP_TOLERANCE_SECONDS',
+  'BODY_LIMIT_BYTES',
+  'DATABASE_URL',
+  'LOG_LEVEL',
+  'LOG_FORMAT',
+];
 /** A child that shows no life for so long while the store is locked is taken to hold the lock. */
 const SILENT_MS = 2_500;
 
@@ -89,6 +100,7 @@ async function start(config: Config): Promise<void> {
     log.error('another file has taken the place of the store: it is served from now on, run and keep start again');
     void restartBoth();
   });
+  await requireOpsPort(config);
   await patiently(() => store().giveBack([], clock.now()), START_MS);
   const late = await run.start();
   if (late.length > 0) return refuse(new ConfigError(late).message, EXIT.configuration);
@@ -124,7 +136,7 @@ async function start(config: Config): Promise<void> {
     draining: () => stopping.draining,
   });
   const server = createReceiveServer(app);
-  await listen(server, config);
+  await listen(server, 'PORT', config.PORT, config.HOST);
   await patiently(sayThatWeLive, START_MS);
   const probe = startLoop(async () => {
     await intake.probe();
@@ -184,6 +196,8 @@ async function start(config: Config): Promise<void> {
       log.error({ faults: broken }, 'SIGHUP: handlers have faults; the old ones go on');
       return;
     }
+    const fixed = FIXED.filter((name) => fresh[name] !== before[name]);
+    if (fixed.length > 0) log.warn({ names: fixed }, 'SIGHUP: these changed, and take a restart of the kit');
     verifier.useSecrets(changed.WEBHOOK_SECRET);
     log.info({ secrets: changed.WEBHOOK_SECRET.length }, 'SIGHUP: secrets read again, run and keep start again');
     await restartBoth();
@@ -211,14 +225,22 @@ async function startKeep(): Promise<void> {
   if (problems.length > 0) log.error({ problems }, 'keep cannot start; tried again');
 }
 
-async function listen(server: Server, { PORT, HOST }: Config): Promise<void> {
-  server.listen(PORT, HOST);
+async function listen(server: NetServer, name: 'PORT' | 'OPS_PORT', port: number, host: string): Promise<void> {
+  server.listen(port, host);
   try {
     await once(server, 'listening');
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    await refuse(`PORT: cannot listen on ${HOST}:${PORT} (${code}): choose a free one`, EXIT.configuration);
+    await refuse(`${name}: cannot listen on ${host}:${port} (${code}): choose a free one`, EXIT.configuration);
   }
+}
+
+/** `keep` opens it, and would only find out when deliveries are taken already. */
+async function requireOpsPort({ OPS_PORT, OPS_HOST }: Config): Promise<void> {
+  const probe = createServer();
+  await listen(probe, 'OPS_PORT', OPS_PORT, OPS_HOST);
+  probe.close();
+  await once(probe, 'close');
 }
 
 /** A lower bound of what the service counts: authentic deliveries in a row that we did not answer with a 2xx. */

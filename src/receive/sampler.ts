@@ -56,6 +56,10 @@ function wording(cause: string): string {
       return 'kept aside: rightly signed, but not readable as an event; see npx kit quarantine';
     case 'conflict':
       return 'contradicts an event that was there before; see npx kit explain';
+    case 'store_busy':
+      return 'the store has been locked for a second: deliveries wait, and are answered 503 after 8 s';
+    case 'store_unwritable':
+      return 'the store cannot be written: deliveries wait, and are answered 503 after 8 s; see the disk';
     default:
       return 'refused';
   }

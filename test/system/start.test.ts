@@ -1,4 +1,6 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { createKit, deliver, load, makeEvent, RECORD, until, type Kit } from './kit.ts';
 
@@ -30,6 +32,16 @@ test('a second start on the same store is refused, and names the first', async (
   const second = await newKit({}, { DATABASE_URL: `sqlite:${first.folder}/events.db` });
   await expect(second.start()).rejects.toThrow(`served by process ${first.pid('receive')}`);
   expect(await deliver(first, makeEvent(1))).toBe(204);
+});
+
+test('an ops port that is taken is a fault of the configuration, before any delivery is taken', async () => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const { port } = taken.address() as AddressInfo;
+  const kit = await newKit({}, { OPS_PORT: String(port) });
+  await expect(kit.start()).rejects.toThrow('ended with 78');
+  expect(kit.output()).toContain(`OPS_PORT: cannot listen on 127.0.0.1:${port} (EADDRINUSE)`);
+  taken.close();
 });
 
 test('F18: SIGTERM under load answers what is in flight, and ends with 0', async () => {
