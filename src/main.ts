@@ -2,7 +2,7 @@
 // and it answers to signals.
 import './checked.js';
 import { once } from 'node:events';
-import { createServer, type AddressInfo, type Server as NetServer } from 'node:net';
+import type { AddressInfo, Server } from 'node:net';
 import { systemClock as clock } from './clock.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
 import { EXIT, loggable } from './errors.ts';
@@ -14,7 +14,7 @@ import { startOf } from './process.ts';
 import { createReceiveApp } from './receive/app.ts';
 import { createBodyReader } from './receive/bytes.ts';
 import { createSampler } from './receive/sampler.ts';
-import { createReceiveServer, drainServer } from './receive/server.ts';
+import { createProbe, createReceiveServer, drainServer } from './receive/server.ts';
 import { createVerifier } from './receive/verify.ts';
 import { patiently } from './store/patiently.ts';
 import { StoreError } from './store/store.ts';
@@ -225,7 +225,7 @@ async function startKeep(): Promise<void> {
   if (problems.length > 0) log.error({ problems }, 'keep cannot start; tried again');
 }
 
-async function listen(server: NetServer, name: 'PORT' | 'OPS_PORT', port: number, host: string): Promise<void> {
+async function listen(server: Server, name: 'PORT' | 'OPS_PORT', port: number, host: string): Promise<void> {
   server.listen(port, host);
   try {
     await once(server, 'listening');
@@ -237,7 +237,7 @@ async function listen(server: NetServer, name: 'PORT' | 'OPS_PORT', port: number
 
 /** `keep` opens it, and would only find out when deliveries are taken already. */
 async function requireOpsPort({ OPS_PORT, OPS_HOST }: Config): Promise<void> {
-  const probe = createServer();
+  const probe = createProbe();
   await listen(probe, 'OPS_PORT', OPS_PORT, OPS_HOST);
   probe.close();
   await once(probe, 'close');

@@ -9,7 +9,14 @@ import type { Config } from '../config.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { renderMetrics } from '../metrics.ts';
-import { StoreError, type EventStore, type ShownEvent, type TaskFilter, type WatchStore } from '../store/store.ts';
+import {
+  StoreError,
+  type EventStore,
+  type MendStore,
+  type ShownEvent,
+  type TaskFilter,
+  type WatchStore,
+} from '../store/store.ts';
 import { createAccess } from './access.ts';
 
 const LIMIT = { default: 50, most: 500 };
@@ -43,7 +50,7 @@ const selection = z
 
 export interface OpsOptions {
   config: Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
-  store: WatchStore & Pick<EventStore, 'note'>;
+  store: WatchStore & MendStore & Pick<EventStore, 'note'>;
   clock: Clock;
   log: Logger;
   /** After tasks were moved by hand. */

@@ -20,6 +20,11 @@ export function createReceiveServer(app: Koa): Server {
   return server;
 }
 
+/** Answers nothing: to find out whether a port can be had. */
+export function createProbe(): Server {
+  return createServer();
+}
+
 /** Stops listening, lets requests in flight be answered, and resolves when the last connection is closed. */
 export function drainServer(server: Server): Promise<void> {
   return new Promise((resolve) => {

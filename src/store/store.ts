@@ -1,5 +1,5 @@
 // What any store promises. Each method is one transaction; all are awaited. Cursors are compared as integers.
-// Receiving needs EventStore, `run` TaskStore, `keep` KeepStore, people WatchStore, the main process OwnerStore.
+// Receiving needs EventStore, `run` TaskStore, `keep` KeepStore, people WatchStore and MendStore, the main process OwnerStore.
 import type { Cursor } from '../wire/cursor.ts';
 import type { Origin, Reading, Unreadable } from '../wire/event.ts';
 
@@ -316,11 +316,14 @@ export interface WatchStore {
   tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;
   quarantine(limit: number): Promise<(Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number })[]>;
   gaps(): Promise<Gap[]>;
+  counters(): Promise<Record<string, number>>;
+}
+
+export interface MendStore {
   /** Dead, skipped or waiting tasks run again, with a new budget of attempts, in their lane's order. */
   retry(filter: TaskFilter, now: number): Promise<number>;
   /** Waiting and dead tasks are skipped. */
   discard(filter: TaskFilter, reason: string, now: number): Promise<number>;
-  counters(): Promise<Record<string, number>>;
 }
 
 export type Role = 'receive' | 'run' | 'keep';
@@ -348,6 +351,6 @@ export interface OwnerStore {
   suspectDue(now: number, handlers: string[]): Promise<boolean>;
 }
 
-export interface Store extends EventStore, TaskStore, KeepStore, WatchStore, OwnerStore {
+export interface Store extends EventStore, TaskStore, KeepStore, WatchStore, MendStore, OwnerStore {
   close(): void;
 }

@@ -5,6 +5,7 @@ import type { Store } from '../store.ts';
 import { StoreError } from '../store.ts';
 import { connect, guarded, migrate, setSynchronous, requireVersion, type Connection } from './connection.ts';
 import { createEventStore } from './events.ts';
+import { createMend } from './mend.ts';
 import { createOwner } from './owner.ts';
 import { createSession, type Sync } from './session.ts';
 import { createTaskStore } from './tasks.ts';
@@ -56,6 +57,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       ...createTaskStore(session),
       ...createUpkeep(session),
       ...createWatch(session),
+      ...createMend(session),
       ...createOwner(session),
     };
   }

@@ -1,21 +1,20 @@
-// What people ask the store, and how they mend it. Figures come from counters, pages are read by keyset, and no
+// What people ask the store. Figures come from counters, pages are read by keyset, and no
 // question scans more than a bounded stretch.
 import { parseCursor } from '../../wire/cursor.ts';
 import type {
   Alarm,
-  Counts,
   EventFilter,
   Gap,
   ReplayState,
   ShownEvent,
   ShownState,
   ShownTask,
-  TaskFilter,
   TaskState,
   WatchStore,
 } from '../store.ts';
 import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
-import { createRouse, HANDLERS } from './lanes.ts';
+import { HANDLERS } from './lanes.ts';
+import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './selection.ts';
 
 /** A process that has not written for this long is shown as down. */
 const BEAT_MS = 5_000;
@@ -23,20 +22,6 @@ const BEAT_MS = 5_000;
 const STRETCH = 50_000;
 /** How far the oldest waiting task must have moved to be worth a write. */
 const FAR = 10_000 * HANDLERS;
-/** Tasks that one transaction of retry or discard moves. */
-const STEP = 1_000;
-
-/** A ready task with a claim is running. */
-const STATE = `case when t.state = 'ready' and exists (select 1 from claims where task = t.id) then 'running' else t.state end`;
-
-/** Its release is still to come, and no later one of its lane was released. */
-const HELD = `t.state = 'ready' and t.release_at > @now and not exists (select 1 from claims where task = t.id)
-  and not (t.alone = 0 and (t.cursor <= coalesce(l.finished, -1) or exists (
-    select 1 from tasks o where o.lane = t.lane and o.state = 'ready' and o.alone = 0 and o.cursor > t.cursor
-      and o.release_at <= @now)))`;
-
-/** `@held` is 1 for held, 0 for what is ready and not held, null where that does not matter. */
-const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @held)`;
 
 interface TaskRow extends EventRow {
   task: number;
@@ -55,7 +40,6 @@ interface TaskRow extends EventRow {
 
 export function createWatch(session: Session): Sync<WatchStore> {
   const { db } = session;
-  const rouse = createRouse(session);
   const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
   const newest = db.prepare<[], { seq: number | null; cursor: string | null }>(`
     select (select max(seq) from events) as seq,
@@ -95,23 +79,12 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const ofEvent = db.prepare<unknown[], TaskRow>(
     `${task} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`,
   );
-  const matching = `
-    (@state is null or (${IN_STATE})) and (@handler is null or t.handler = (select id from handlers where name = @handler))
-    and (@ids is null or t.id in (select value from json_each(@ids)))`;
   const taskList = db.prepare<unknown[], TaskRow>(
-    `${task} where t.id < @before and ${matching} order by t.id desc limit @limit`,
+    `${task} where t.id < @before and ${MATCHING} order by t.id desc limit @limit`,
   );
-  // Each state but done has a partial index of its own; SQLite takes it where the query names its condition.
-  const waitingIds = `select id from tasks where state = 'ready' and alone = 0 union all select id from tasks where state = 'ready' and alone = 1`;
-  const idsOf = {
-    ready: waitingIds,
-    running: 'select task from claims',
-    dead: `select id from tasks where state in ('dead', 'skipped') and state = 'dead'`,
-    skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
-  };
   const listOf = (state: keyof typeof idsOf) =>
     db.prepare<unknown[], TaskRow>(
-      `${task} where t.id in (${idsOf[state]}) and t.id < @before and ${matching} order by t.id desc limit @limit`,
+      `${task} where t.id in (${idsOf[state]}) and t.id < @before and ${MATCHING} order by t.id desc limit @limit`,
     );
   const lists = {
     ready: listOf('ready'),
@@ -119,18 +92,6 @@ export function createWatch(session: Session): Sync<WatchStore> {
     dead: listOf('dead'),
     skipped: listOf('skipped'),
   };
-  const movable = (...states: (keyof typeof idsOf)[]) =>
-    db.prepare<unknown[], MovableRow>(`
-    select t.id, t.state, t.lane, t.alone, cast(t.cursor as text) as cursor, t.handler, l.name
-    from tasks t left join lanes l on l.id = t.lane
-    where not exists (select 1 from claims where task = t.id) and t.id in (${states.map((state) => idsOf[state]).join(' union all ')}) and t.id > @after and ${matching}
-    order by t.id limit ${STEP}`);
-  const retriable = movable('dead', 'skipped', 'ready');
-  const discardable = movable('dead', 'ready');
-  const revive = db.prepare(`
-    update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, deferred = 0,
-      changed_at = ? where id = ?`);
-  const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ? where id = ?`);
   const quarantine = db.prepare<
     unknown[],
     {
@@ -161,30 +122,6 @@ export function createWatch(session: Session): Sync<WatchStore> {
       session.write(() => session.setFact('oldest', id));
     } catch {
       // Locked just now: the next look is a little longer.
-    }
-  }
-
-  /** Moves tasks in small transactions, so that a hundred thousand of them do not keep deliveries waiting. */
-  function move(
-    list: typeof retriable,
-    filter: TaskFilter,
-    now: number,
-    step: (row: MovableRow, counts: Counts) => void,
-  ): number {
-    let moved = 0;
-    let after = 0;
-    const match = matchOf(filter, now);
-    for (;;) {
-      const rows = session.write(() => {
-        const found = list.all({ ...match, after });
-        const counts: Counts = {};
-        for (const row of found) step(row, counts);
-        session.count(counts);
-        return found;
-      });
-      moved += rows.length;
-      after = rows.at(-1)?.id ?? after;
-      if (rows.length < STEP) return moved;
     }
   }
 
@@ -262,50 +199,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
       gapList.all().map(({ opened_at, closed_at, upTo, ...gap }) => {
         return { ...gap, upTo, openedAt: isoOf(opened_at), closedAt: closed_at === null ? null : isoOf(closed_at) };
       }),
-    retry: (filter, now) =>
-      move(retriable, filter, now, (row, counts) => {
-        counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
-        counts['tasks.ready'] = (counts['tasks.ready'] ?? 0) + 1;
-        if (row.id < Number(session.fact('oldest'))) session.setFact('oldest', row.id);
-        // Back in its lane, where its cursor decides whose turn it is. Its lane may have been swept meanwhile.
-        const inLane = row.lane !== null && row.name !== null;
-        revive.run(inLane ? 0 : 1, now, now, now, row.id);
-        if (inLane && row.lane !== null) rouse(row.lane);
-      }),
-    discard: (filter, reason, now) =>
-      move(discardable, filter, now, (row, counts) => {
-        counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
-        counts['tasks.skipped'] = (counts['tasks.skipped'] ?? 0) + 1;
-        skip.run(now, `discarded: ${reason}`, row.id);
-        if (row.lane !== null) rouse(row.lane);
-      }),
     counters: counterMap,
-  };
-}
-
-interface MovableRow {
-  id: number;
-  state: 'dead' | 'skipped' | 'ready';
-  lane: number | null;
-  alone: number;
-  cursor: string | null;
-  handler: number;
-  name: string | null;
-}
-
-/** The parameters of IN_STATE. */
-function inState(state: ShownState | undefined): { state: TaskState | null; held: 0 | 1 | null } {
-  if (state === 'held') return { state: 'ready', held: 1 };
-  return { state: state ?? null, held: state === 'ready' ? 0 : null };
-}
-
-/** The parameters of `matching`. What people see as ready is what is not held. */
-function matchOf({ ids, state, handler }: TaskFilter, now: number) {
-  return {
-    ...inState(state),
-    now,
-    handler: handler ?? null,
-    ids: ids ? JSON.stringify(ids) : null,
   };
 }
 

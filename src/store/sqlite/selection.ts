@@ -1,0 +1,43 @@
+// Which tasks a person means: by state as people see it, by handler, by id. Used by what shows tasks and what moves them.
+import type { ShownState, TaskFilter, TaskState } from '../store.ts';
+
+/** A ready task with a claim is running. */
+export const STATE = `case when t.state = 'ready' and exists (select 1 from claims where task = t.id) then 'running' else t.state end`;
+
+/** Its release is still to come, and no later one of its lane was released. */
+export const HELD = `t.state = 'ready' and t.release_at > @now and not exists (select 1 from claims where task = t.id)
+  and not (t.alone = 0 and (t.cursor <= coalesce(l.finished, -1) or exists (
+    select 1 from tasks o where o.lane = t.lane and o.state = 'ready' and o.alone = 0 and o.cursor > t.cursor
+      and o.release_at <= @now)))`;
+
+/** `@held` is 1 for held, 0 for what is ready and not held, null where that does not matter. */
+export const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @held)`;
+
+/** For `tasks t left join lanes l`; its parameters are `matchOf`. */
+export const MATCHING = `
+    (@state is null or (${IN_STATE})) and (@handler is null or t.handler = (select id from handlers where name = @handler))
+    and (@ids is null or t.id in (select value from json_each(@ids)))`;
+// Each state but done has a partial index of its own; SQLite takes it where the query names its condition.
+const waitingIds = `select id from tasks where state = 'ready' and alone = 0 union all select id from tasks where state = 'ready' and alone = 1`;
+export const idsOf = {
+  ready: waitingIds,
+  running: 'select task from claims',
+  dead: `select id from tasks where state in ('dead', 'skipped') and state = 'dead'`,
+  skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
+};
+
+/** The parameters of IN_STATE. */
+export function inState(state: ShownState | undefined): { state: TaskState | null; held: 0 | 1 | null } {
+  if (state === 'held') return { state: 'ready', held: 1 };
+  return { state: state ?? null, held: state === 'ready' ? 0 : null };
+}
+
+/** The parameters of `matching`. What people see as ready is what is not held. */
+export function matchOf({ ids, state, handler }: TaskFilter, now: number) {
+  return {
+    ...inState(state),
+    now,
+    handler: handler ?? null,
+    ids: ids ? JSON.stringify(ids) : null,
+  };
+}
