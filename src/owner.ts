@@ -18,8 +18,7 @@ export interface Ownership {
 
 /** Throws StoreError `owned` where another process has it. Ends what an older owner left running. */
 export async function own(path: string, retentionMs: number, onReplaced: () => void): Promise<Ownership> {
-  prepareFolder(path);
-  const lock = guarded(() => takeLock(path), path);
+  const lock = lockStore(path);
   const store = openSqlite(path, { owner: true, retentionMs, busyMs: 0, onReplaced });
   for (const { pid, started, role } of await patiently(() => store.processes(), START_MS)) {
     if (started !== '' && pid !== process.pid && startOf(pid) === started) process.kill(pid, 'SIGKILL');
@@ -32,6 +31,12 @@ export async function own(path: string, retentionMs: number, onReplaced: () => v
       lock.close();
     },
   };
+}
+
+/** Until it is closed, nobody else owns the store. Throws StoreError `owned`. */
+export function lockStore(path: string): Database.Database {
+  prepareFolder(path);
+  return guarded(() => takeLock(path), path);
 }
 
 function takeLock(path: string): Database.Database {

@@ -15,6 +15,9 @@ const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   reconcile: () => import('./reconcile.ts'),
   gaps: () => import('./gaps.ts'),
   quarantine: () => import('./quarantine.ts'),
+  backup: () => import('./backup.ts'),
+  restore: () => import('./restore.ts'),
+  erase: () => import('./erase.ts'),
   trigger: () => import('./trigger.ts'),
 };
 

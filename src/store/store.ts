@@ -326,6 +326,33 @@ export interface MendStore {
   discard(filter: TaskFilter, reason: string, now: number): Promise<number>;
 }
 
+/** What was removed of a person, in rows. */
+export interface Erased {
+  events: number;
+  /** Waiting tasks that had nothing left to work on. */
+  skipped: number;
+  /** Errors of tasks that might have quoted them. */
+  errors: number;
+  quarantined: number;
+  conflicts: number;
+}
+
+/** Whether a body, as it was received, is of the person who is to be forgotten. */
+export type IsTheirs = (body: Uint8Array) => boolean;
+
+export interface EraseStore {
+  /** Removes the bodies of their events from `after` on, in steps like prune; identity stays. Dry: counts only. */
+  eraseEvents(
+    isTheirs: IsTheirs,
+    after: number,
+    limit: number,
+    now: number,
+    dry: boolean,
+  ): Promise<{ erased: Erased; next: number | null }>;
+  /** Removes what was kept aside of theirs: quarantine and conflicts. */
+  eraseAsides(isTheirs: IsTheirs, dry: boolean): Promise<Erased>;
+}
+
 export type Role = 'receive' | 'run' | 'keep';
 
 export interface Process {
@@ -351,6 +378,6 @@ export interface OwnerStore {
   suspectDue(now: number, handlers: string[]): Promise<boolean>;
 }
 
-export interface Store extends EventStore, TaskStore, KeepStore, WatchStore, MendStore, OwnerStore {
+export interface Store extends EventStore, TaskStore, KeepStore, WatchStore, MendStore, EraseStore, OwnerStore {
   close(): void;
 }

@@ -4,6 +4,7 @@ import { statSync } from 'node:fs';
 import type { Store } from '../store.ts';
 import { StoreError } from '../store.ts';
 import { connect, guarded, migrate, setSynchronous, requireVersion, type Connection } from './connection.ts';
+import { createErase } from './erase.ts';
 import { createEventStore } from './events.ts';
 import { createMend } from './mend.ts';
 import { createOwner } from './owner.ts';
@@ -58,6 +59,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       ...createUpkeep(session),
       ...createWatch(session),
       ...createMend(session),
+      ...createErase(session),
       ...createOwner(session),
     };
   }

@@ -1,0 +1,113 @@
+// Forgetting a person: nothing of what they wrote is left in any file of the store; everything else is as it was.
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { Claim, Store } from '../../src/store/store.ts';
+import { readDelivery } from '../../src/wire/event.ts';
+import { isOf } from '../../src/wire/person.ts';
+
+const NOW = Date.UTC(2026, 0, 1);
+const SECRET_WORDS = 'the words that must go';
+let folder: string;
+let store: Store;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'kit-erase-'));
+  store = openSqlite(join(folder, 'events.db'), { owner: true });
+});
+afterEach(() => {
+  store.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function delivery(n: number, from: string, body: string): Buffer {
+  const session = '00000000-0000-4000-8000-000000000001';
+  const data = { MessageReceived: { session_id: session, from, body, message_id: `m${n}` } };
+  return Buffer.from(JSON.stringify({ id: `evt_${n}`, type: 'MessageReceived', cursor: String(n), data }));
+}
+
+async function eraseAll(address: string, dry = false) {
+  const aside = await store.eraseAsides(isOf(address), dry);
+  const { erased, next } = await store.eraseEvents(isOf(address), 0, 1_000, NOW, dry);
+  expect(next).toBeNull();
+  return { ...erased, quarantined: aside.quarantined, conflicts: aside.conflicts };
+}
+
+function everyByte(): string {
+  return readdirSync(folder)
+    .map((name) => readFileSync(join(folder, name), 'latin1'))
+    .join('');
+}
+
+describe('erasing a person', () => {
+  let dead: Claim | undefined;
+
+  beforeEach(async () => {
+    const bodies = [
+      delivery(1, '15550100', SECRET_WORDS),
+      delivery(2, '15550199', 'words that stay'),
+      delivery(3, '15550100', SECRET_WORDS),
+      Buffer.from(`{"from":"15550100","body":"${SECRET_WORDS}"`),
+    ];
+    await store.accept({ readings: bodies.map(readDelivery), now: NOW });
+    // The first again, with other words: a contradiction.
+    await store.accept({ readings: [readDelivery(delivery(1, '15550100', `${SECRET_WORDS}!`))], now: NOW });
+    const handler = (await store.register(['one'])).get('one') ?? 0;
+    const { from, events } = await store.unassigned(10);
+    const tasks = events.map(({ seq, cursor }, i) => {
+      return { event: seq, handler, lane: i === 1 ? 'session/15550199' : 'session/15550100', cursor, releaseAt: NOW };
+    });
+    const { claims } = await store.turn({
+      now: NOW,
+      boot: 1,
+      settle: [],
+      assign: { from, upTo: 3, tasks },
+      room: 1,
+      handlers: [handler],
+    });
+    dead = claims.find(({ event }) => event.id === 'evt_1');
+    const settle = claims.map((claim) => {
+      return { claim, state: 'dead' as const, error: claim === dead ? `Error: cannot read ${SECRET_WORDS}` : 'no' };
+    });
+    await store.turn({ now: NOW, boot: 1, settle, assign: null, room: 0, handlers: [handler] });
+  });
+
+  test('removes their messages from bodies, dead letters, quarantine, contradictions and the log, and reports it', async () => {
+    expect(everyByte()).toContain(SECRET_WORDS);
+    expect(await eraseAll('+1 555-0100')).toEqual({ events: 2, skipped: 1, errors: 2, quarantined: 1, conflicts: 1 });
+    expect(everyByte()).not.toContain(SECRET_WORDS);
+    expect(everyByte()).not.toContain('15550100');
+  });
+
+  test('keeps identity, and what is of others', async () => {
+    await eraseAll('15550100');
+    await store.accept({ readings: [readDelivery(delivery(3, '15550100', SECRET_WORDS))], now: NOW });
+    const { events, duplicates, quarantined, tasks } = await store.status(NOW);
+    expect({ events, duplicates, quarantined }).toEqual({ events: 3, duplicates: 2, quarantined: 0 });
+    expect(tasks).toMatchObject({ ready: 1, dead: 1, skipped: 1 });
+    expect(everyByte()).toContain('words that stay');
+    expect((await store.event('evt_2', NOW))?.tasks[0]?.lane).toBe('session/15550199');
+  });
+
+  test('as a dry run counts, and changes nothing', async () => {
+    expect(await eraseAll('15550100', true)).toMatchObject({ events: 2, quarantined: 1, conflicts: 1 });
+    expect(everyByte()).toContain(SECRET_WORDS);
+    expect((await store.status(NOW)).tasks.skipped).toBe(0);
+  });
+
+  test('takes an address for what it is: no part of another', async () => {
+    expect(await eraseAll('555010')).toMatchObject({ events: 0 });
+  });
+});
+
+test.each([
+  ['15550100', '15550100', true],
+  ['+1 (555) 0100', '15550100', true],
+  ['15550100', '15550100@s.network', true],
+  ['15550100', '155501001', false],
+  ['ana@example.com', 'Ana@example.com', true],
+])('%s is, or is not, %s', (address, found, same) => {
+  expect(isOf(address)(Buffer.from(JSON.stringify({ a: [{ from: found }] })))).toBe(same);
+});

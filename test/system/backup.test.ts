@@ -1,0 +1,68 @@
+import { execFile } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import Database from 'better-sqlite3';
+import { afterEach, expect, test } from 'vitest';
+import { createKit, deliver, load, makeEvent, RECORD, until, type Kit } from './kit.ts';
+
+const run = promisify(execFile);
+let kit: Kit;
+afterEach(() => kit.remove());
+
+/** `npx kit`, for this kit's store. */
+async function cli(...args: string[]): Promise<{ code: number; out: string; err: string }> {
+  const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${kit.folder}/events.db` };
+  try {
+    const { stdout, stderr } = await run(process.execPath, ['src/cli/kit.js', ...args], { env });
+    return { code: 0, out: stdout, err: stderr };
+  } catch (error) {
+    const { code, stdout, stderr } = error as { code: number; stdout: string; stderr: string };
+    return { code, out: stdout, err: stderr };
+  }
+}
+
+test('a backup under load is whole and as of one moment; restored, the kit goes on from there', async () => {
+  kit = await createKit({ record: RECORD });
+  await kit.start();
+  const running = load(kit, 200);
+  await until(() => running.acknowledged.size > 300);
+  const before = running.acknowledged.size;
+  const copy = join(kit.folder, 'copy.db');
+  expect(await cli('backup', copy)).toMatchObject({ code: 0 });
+  await running.stop();
+  expect([...running.statuses.keys()]).toEqual([204]);
+
+  const db = new Database(copy, { readonly: true });
+  const events = db.prepare<[], number>('select count(*) from events').pluck().get() ?? 0;
+  expect(events).toBeGreaterThanOrEqual(before);
+  expect(db.prepare<[], number>('select count(*) from processes').pluck().get()).toBe(0);
+  expect(db.pragma('integrity_check', { simple: true })).toBe('ok');
+  db.close();
+
+  expect((await cli('restore', copy)).err).toContain(`served by process ${kit.pid('receive')}`);
+  await kit.stop();
+  expect(await cli('restore', copy)).toMatchObject({ code: 0 });
+  expect(kit.query('select * from events')).toHaveLength(events);
+  expect(readdirSync(kit.folder).filter((name) => name.includes('.replaced-'))).toHaveLength(1);
+
+  await kit.start();
+  expect(await deliver(kit, makeEvent(1_000_000))).toBe(204);
+  await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === events + 1);
+});
+
+test('what is no backup is refused, and the store stays as it was', async () => {
+  kit = await createKit({});
+  await kit.start();
+  await deliver(kit, makeEvent(1));
+  await kit.stop();
+  const alien = join(kit.folder, 'alien.db');
+  const db = new Database(alien);
+  db.exec('create table something (a)');
+  db.close();
+  const refused = await cli('restore', alien);
+  expect(refused).toMatchObject({ code: 69 });
+  expect(refused.err).toContain('is not a store of this kit');
+  expect(kit.query('select * from events')).toHaveLength(1);
+  expect(await cli('backup', alien)).toMatchObject({ code: 69 });
+});
