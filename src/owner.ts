@@ -1,12 +1,9 @@
-// One instance owns a store. The owner holds an exclusive transaction on a small file beside it: the kernel frees it
-// the moment the owner dies, so that no stale mark can ever be in the way. A pid file could not promise that, and in a
-// container everyone is pid 1.
-import Database from 'better-sqlite3';
+// One instance owns a store: it takes the lock, ends what an older owner left running, and opens the file.
 import { startOf } from './process.ts';
-import { guarded, prepareFolder } from './store/sqlite/connection.ts';
+import { lockStore } from './store/sqlite/lock.ts';
 import { openSqlite } from './store/sqlite/open.ts';
 import { patiently } from './store/patiently.ts';
-import { StoreError, type Store } from './store/store.ts';
+import type { Store } from './store/store.ts';
 
 /** A start that cannot write its store for this long is refused. */
 export const START_MS = 5_000;
@@ -31,36 +28,4 @@ export async function own(path: string, retentionMs: number, onReplaced: () => v
       lock.close();
     },
   };
-}
-
-/** Until it is closed, nobody else owns the store. Throws StoreError `owned`. */
-export function lockStore(path: string): Database.Database {
-  prepareFolder(path);
-  return guarded(() => takeLock(path), path);
-}
-
-function takeLock(path: string): Database.Database {
-  const file = `${path}-owner`;
-  try {
-    const lock = new Database(file, { timeout: 0 });
-    lock.exec('begin exclusive');
-    return lock;
-  } catch (error) {
-    if (!(error instanceof Database.SqliteError) || !error.code.startsWith('SQLITE_BUSY')) throw error;
-    throw new StoreError(
-      'owned',
-      `${path} is served by process ${ownerOf(path)}: stop that one first, or set DATABASE_URL to another file`,
-    );
-  }
-}
-
-function ownerOf(path: string): string {
-  try {
-    const db = new Database(path, { readonly: true, timeout: 1_000 });
-    const pid = db.prepare<[], number>(`select pid from processes where role = 'receive'`).pluck().get();
-    db.close();
-    return pid === undefined ? 'unknown, which is just starting' : String(pid);
-  } catch {
-    return 'unknown, which is just starting';
-  }
 }

@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { iso } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
-import { lockStore } from '../owner.ts';
+import { lockStore } from '../store/sqlite/lock.ts';
 import { putInPlace } from '../store/sqlite/backup.ts';
 import { clock, parse, print, printJson, UsageError, type Command } from './command.ts';
 

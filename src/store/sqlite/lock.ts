@@ -1,0 +1,38 @@
+// The owner of a store holds an exclusive transaction on a small file beside it: the kernel frees it the moment the owner
+// dies, so that no stale mark can ever be in the way. A pid file could not promise that, and in a container everyone is
+// pid 1.
+import Database from 'better-sqlite3';
+import { StoreError } from '../store.ts';
+import { guarded, prepareFolder } from './connection.ts';
+
+/** Until it is closed, nobody else owns the store. Throws StoreError `owned`. */
+export function lockStore(path: string): Database.Database {
+  prepareFolder(path);
+  return guarded(() => takeLock(path), path);
+}
+
+function takeLock(path: string): Database.Database {
+  const file = `${path}-owner`;
+  try {
+    const lock = new Database(file, { timeout: 0 });
+    lock.exec('begin exclusive');
+    return lock;
+  } catch (error) {
+    if (!(error instanceof Database.SqliteError) || !error.code.startsWith('SQLITE_BUSY')) throw error;
+    throw new StoreError(
+      'owned',
+      `${path} is served by process ${ownerOf(path)}: stop that one first, or set DATABASE_URL to another file`,
+    );
+  }
+}
+
+function ownerOf(path: string): string {
+  try {
+    const db = new Database(path, { readonly: true, timeout: 1_000 });
+    const pid = db.prepare<[], number>(`select pid from processes where role = 'receive'`).pluck().get();
+    db.close();
+    return pid === undefined ? 'unknown, which is just starting' : String(pid);
+  } catch {
+    return 'unknown, which is just starting';
+  }
+}
