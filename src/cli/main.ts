@@ -15,6 +15,7 @@ const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   reconcile: () => import('./reconcile.ts'),
   gaps: () => import('./gaps.ts'),
   quarantine: () => import('./quarantine.ts'),
+  doctor: () => import('./doctor.ts'),
   trigger: () => import('./trigger.ts'),
 };
 
