@@ -152,7 +152,7 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
   const own = only ? faults.filter((fault) => only.some((name) => fault.startsWith(`${name} `))) : faults;
   if (own.length > 0) throw new ConfigError(own);
   // Faults that do not matter are of variables that fall back to their defaults.
-  const config = parsed.data ?? schema.parse({ ...pick(values, only ?? []), WEBHOOK_SECRET: 'whsec_0000000000000000' });
+  const config = parsed.data ?? schema.parse({ WEBHOOK_SECRET: 'whsec_0000000000000000', ...pick(values, only ?? []) });
   return {
     ...config,
     // Where only RETENTION_DAYS is set, bodies go with their rows.

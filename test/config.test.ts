@@ -230,6 +230,11 @@ describe('faults', () => {
     expect(() => loadConfig({ DATABASE_URL: 'x' }, { only: ['DATABASE_URL'] })).toThrow(ConfigError);
   });
 
+  test('a command is given the secret that was set, also where something else is faulty', () => {
+    const config = loadConfig({ WEBHOOK_SECRET: SECRET, PORT: 'x' }, { only: ['WEBHOOK_SECRET'] });
+    expect(config.WEBHOOK_SECRET).toEqual([SECRET]);
+  });
+
   test('those of others do not matter to a command, also where two contradict each other', () => {
     expect(loadConfig({ OPS_HOST: '0.0.0.0' }, { only: ['OPS_HOST', 'OPS_PORT'] }).OPS_HOST).toBe('0.0.0.0');
   });

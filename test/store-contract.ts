@@ -55,6 +55,14 @@ export function storeContract(name: string, open: (path: string) => Store): void
         expect((await other.event('7', T0))?.event).toMatchObject({ key: 'c:7', copies: 2 });
       });
 
+      test('the bytes of an event are those that came, under each of its names', async () => {
+        const reading = event('7');
+        await store.accept({ readings: [reading], now: T0 });
+        const bytes = 'event' in reading ? Buffer.from(reading.event.body) : undefined;
+        for (const one of ['7', 'c:7']) expect(Buffer.from((await store.body(one)) ?? [])).toEqual(bytes);
+        expect(await store.body('8')).toBeNull();
+      });
+
       test('the watermark moves with the events of its page', async () => {
         expect(await store.watermark()).toBeNull();
         await store.accept({ readings: [event('5')], now: T0, watermark: '5' as Cursor });

@@ -43,6 +43,11 @@ export function number(name: string, text: string | undefined): number | undefin
   return Number(text);
 }
 
+export function webAddress(name: string, text: string | undefined): string | undefined {
+  if (text === undefined || /^https?:$/.test(URL.parse(text)?.protocol ?? '')) return text;
+  throw new UsageError(`${name} must be an http(s) address`);
+}
+
 export function oneOf<Name extends string>(
   name: string,
   names: readonly Name[],
@@ -55,8 +60,10 @@ export function oneOf<Name extends string>(
 }
 
 /** Works with the receiver running or not: SQLite lets both at the file. */
-export async function withStore<Result>(work: (store: Store) => Promise<Result>): Promise<Result> {
-  const { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] });
+export async function withStore<Result>(
+  work: (store: Store) => Promise<Result>,
+  { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] }),
+): Promise<Result> {
   const store = openSqlite(storePath, { busyMs: 5_000 });
   try {
     return await work(store);

@@ -18,6 +18,7 @@ const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   backup: () => import('./backup.ts'),
   restore: () => import('./restore.ts'),
   erase: () => import('./erase.ts'),
+  doctor: () => import('./doctor.ts'),
   trigger: () => import('./trigger.ts'),
 };
 

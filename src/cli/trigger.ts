@@ -1,83 +1,159 @@
-// Sends a signed event to the receiver, as the service would: to see a handler at work without waiting for a stranger.
+// Sends signed events to the receiver, as the service would: to see a handler at work without waiting for a stranger,
+// and to see what the receiver does with copies, disorder, forgeries and old deliveries.
 import { randomUUID } from 'node:crypto';
-import { loadConfig, readEnv } from '../config.ts';
+import { iso } from '../clock.ts';
+import { loadConfig, readEnv, type Config } from '../config.ts';
 import { EXIT } from '../errors.ts';
 import { signedHeaders } from '../simulator/sign.ts';
-import { clock, parse, print, printJson, UsageError, type Command } from './command.ts';
+import { parseCursor } from '../wire/cursor.ts';
+import {
+  clean,
+  clock,
+  count,
+  number,
+  parse,
+  print,
+  printJson,
+  UsageError,
+  webAddress,
+  type Command,
+} from './command.ts';
+import { isTls, loopbackUrl, post } from './post.ts';
+
+const OPTIONS = {
+  set: { type: 'string', multiple: true },
+  repeat: { type: 'string' },
+  shuffle: { type: 'boolean' },
+  duplicate: { type: 'boolean' },
+  'bad-signature': { type: 'boolean' },
+  old: { type: 'string' },
+  url: { type: 'string' },
+  json: { type: 'boolean' },
+} as const;
 
 const command: Command = {
-  summary: 'send a signed event to the receiver',
-  usage: 'trigger <type> [--set data.body=hi …] [--set cursor=42] [--url http://…] [--json]',
+  summary: 'send signed events to the receiver',
+  usage: `trigger <type> [--set data.body=hi …] [--set cursor=42] [--repeat 3] [--shuffle] [--duplicate] [--bad-signature] [--old 400] [--url https://…] [--json]
+  --repeat n       n different events; a cursor that was set counts up
+  --shuffle        in mixed order, their times ascending
+  --duplicate      each of them twice
+  --bad-signature  signed with another secret: 401 is right
+  --old seconds    signed so long ago: beyond the tolerance 401 is right`,
   async run(args) {
-    const { values, positionals } = parse(args, {
-      set: { type: 'string', multiple: true },
-      url: { type: 'string' },
-      json: { type: 'boolean' },
-    });
+    const { values, positionals } = parse(args, OPTIONS);
     const [type] = positionals;
     if (!type || positionals.length > 1) throw new UsageError('one event type is needed, like MessageReceived');
-    const config = loadConfig(readEnv(), { only: ['WEBHOOK_SECRET', 'PORT', 'WEBHOOK_PATH', 'WEBHOOK_HEADER_PREFIX'] });
-    const url = values.url ?? `http://127.0.0.1:${config.PORT}${config.WEBHOOK_PATH}`;
-    const event = sample(type);
-    for (const assignment of values.set ?? []) assign(event, type, assignment);
+    const repeat = number('--repeat', values.repeat) ?? 1;
+    const old = number('--old', values.old) ?? 0;
+    if (values.shuffle && repeat === 1) throw new UsageError('--shuffle needs --repeat 2 or more');
+    const other = webAddress('--url', values.url);
+    const events = samples(type, repeat, values.set ?? []);
+    const config = loadConfig(readEnv(), { only: NEEDED });
+    const url = other ?? loopbackUrl(config);
+    const secret = values['bad-signature'] ? `whsec_${randomUUID()}` : (config.WEBHOOK_SECRET[0] ?? '');
+    const expected = values['bad-signature'] || old > config.TIMESTAMP_TOLERANCE_SECONDS ? 401 : 204;
 
-    const body = Buffer.from(JSON.stringify(event));
-    const headers = signedHeaders({
-      body,
-      secrets: config.WEBHOOK_SECRET.slice(0, 1),
-      type,
-      id: event.id,
-      deliveryId: randomUUID(),
-      attempt: 1,
-      timestampSeconds: Math.floor(clock.now() / 1000),
-      prefix: config.WEBHOOK_HEADER_PREFIX,
-    });
-    const status = await post(url, body, headers);
-    if (status === undefined) {
-      process.stderr.write(
-        `nothing answers at ${url}: start the receiver with npm start, or name another with --url\n`,
-      );
-      return EXIT.unreachable;
+    const copies = values.duplicate ? events.flatMap((event) => [event, event]) : events;
+    const deliveries: { id: string; key: string; status: number }[] = [];
+    for (const event of values.shuffle ? mixed(copies) : copies) {
+      const body = Buffer.from(JSON.stringify(event));
+      const headers = signedHeaders({
+        body,
+        secrets: [secret],
+        type,
+        id: event.id,
+        deliveryId: randomUUID(),
+        attempt: 1,
+        timestampSeconds: Math.floor(clock.now() / 1000) - old,
+        prefix: config.WEBHOOK_HEADER_PREFIX,
+      });
+      const { status, failure } = await post(url, body, headers);
+      if (status === 0) {
+        const remedy = isTls(failure ?? '')
+          ? 'trust its certificate with NODE_EXTRA_CA_CERTS'
+          : 'start the receiver with npm start, or name another with --url';
+        process.stderr.write(`nothing answers at ${new URL(url).origin} (${failure}): ${remedy}\n`);
+        return EXIT.unreachable;
+      }
+      const key = event.cursor === null ? `i:${event.id}` : `c:${event.cursor}`;
+      deliveries.push({ id: event.id, key, status });
+      if (!values.json) print(`${status} for ${clean(`${type} ${key}`)}`);
     }
-    if (values.json) printJson({ id: event.id, status });
-    else print(`${status} for ${type} i:${event.id}${status === 204 ? `: npx kit explain ${event.id}` : ''}`);
-    return status >= 200 && status < 300 ? EXIT.done : EXIT.failed;
+    const right = deliveries.filter(({ status }) => status === expected).length;
+    if (values.json) printJson(deliveries);
+    else if (deliveries.length > 1)
+      print(
+        `${count(repeat, 'event')} in ${deliveries.length} deliveries: ${right} answered ${expected}, as they should`,
+      );
+    else if (expected === 204 && right) print(`npx kit explain ${clean(deliveries[0]?.key ?? '')}`);
+    return right === deliveries.length ? EXIT.done : EXIT.failed;
   },
 };
 export default command;
 
+const NEEDED: (keyof Config)[] = [
+  'WEBHOOK_SECRET',
+  'PORT',
+  'HOST',
+  'WEBHOOK_PATH',
+  'WEBHOOK_HEADER_PREFIX',
+  'TIMESTAMP_TOLERANCE_SECONDS',
+];
+
 interface Sample {
   id: string;
   type: string;
-  created_at: string;
+  created_at: string | null;
   cursor: string | null;
   session_id: string | null;
   webhook_id: string;
   data: Record<string, unknown>;
 }
 
-/** Without a cursor: an invented one could be a real event's, and the real event would then be taken for this one. */
-function sample(type: string): Sample {
+/** Different events of one session, a millisecond apart, so that they share a lane. */
+function samples(type: string, repeat: number, assignments: string[]): Sample[] {
   const session = randomUUID();
+  const from = clock.now() - repeat;
+  return Array.from({ length: repeat }, (_, n) => {
+    const event = sample(type, session, from + n + 1);
+    for (const assignment of assignments) assign(event, type, assignment);
+    const cursor = parseCursor(event.cursor);
+    if (cursor !== undefined) event.cursor = String(BigInt(cursor) + BigInt(n));
+    if (n > 0 && assignments.some((one) => one.startsWith('id='))) event.id += `-${n + 1}`;
+    return event;
+  });
+}
+
+/** Without a cursor: an invented one could be a real event's, and the real event would then be taken for this one. */
+function sample(type: string, session: string, at: number): Sample {
   const fields = {
     session_id: session,
     from: '15550100',
     body: 'a message that npx kit trigger made',
     message_id: randomUUID(),
     is_group: false,
-    timestamp_unix_ms: clock.now(),
+    timestamp_unix_ms: at,
     message_type: 'text',
     push_name: 'Trigger',
   };
   return {
     id: `trigger_${randomUUID()}`,
     type,
-    created_at: new Date(clock.now()).toISOString(),
+    created_at: iso(at),
     cursor: null,
     session_id: type === 'webhook.ping' ? null : session,
     webhook_id: 'trigger',
     data: type === 'webhook.ping' ? { message: 'a test' } : { [type]: fields },
   };
+}
+
+/** In an order that is not the one they came in. */
+function mixed(events: Sample[]): Sample[] {
+  const drawn = events
+    .map((event) => ({ event, at: Math.random() }))
+    .toSorted((a, b) => a.at - b.at)
+    .map(({ event }) => event);
+  return drawn.every(({ id }, n) => id === events[n]?.id) ? drawn.toReversed() : drawn;
 }
 
 /** `data.body=hi` sets a field of the event's data, `cursor=42` one of the envelope; JSON where it is JSON. */
@@ -99,21 +175,5 @@ function valueOf(text: string): unknown {
     return JSON.parse(text);
   } catch {
     return text;
-  }
-}
-
-async function post(url: string, body: Buffer, headers: Record<string, string>): Promise<number | undefined> {
-  try {
-    const response = await fetch(url, {
-      method: 'POST',
-      body: new Uint8Array(body),
-      headers,
-      redirect: 'manual',
-      signal: AbortSignal.timeout(10_000),
-    });
-    await response.body?.cancel();
-    return response.status;
-  } catch {
-    return undefined;
   }
 }

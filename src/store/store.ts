@@ -313,6 +313,8 @@ export interface WatchStore {
     name: string,
     now: number,
   ): Promise<{ event: ShownEvent; aliases: string[]; conflicts: number; tasks: ShownTask[] } | undefined>;
+  /** The bytes of an event as they came, by key, id or cursor; null where it is unknown or they were purged. */
+  body(name: string): Promise<Uint8Array | null>;
   tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;
   quarantine(limit: number): Promise<(Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number })[]>;
   gaps(): Promise<Gap[]>;

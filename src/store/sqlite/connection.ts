@@ -125,11 +125,16 @@ export function prepareFolder(path: string): void {
   } catch (error) {
     throw new StoreError('unwritable', `the folder ${folder} cannot be made: create it, writable for this user`, error);
   }
-  const network = NETWORK.get(statfsSync(folder).type);
+  const network = networkOf(folder);
   if (network) {
     throw new StoreError(
       'unwritable',
       `${folder} lies on ${network}: SQLite needs a local disk, set DATABASE_URL to one`,
     );
   }
+}
+
+/** The name of the network file system that a folder lies on, or undefined. */
+export function networkOf(folder: string): string | undefined {
+  return NETWORK.get(statfsSync(folder).type);
 }

@@ -67,6 +67,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
   const named = db.prepare<unknown[], ShownRow>(`
     ${shown} where (e.cursor = @cursor and e.cursor is not null and e.disputed = 0) or (e.id = @id and e.id is not null)
       or e.seq in (select seq from aliases where name in ('c:' || @cursor, 'i:' || @id)) order by e.disputed limit 1`);
+  const body = db.prepare<unknown[], Uint8Array | null>('select body from events where seq = ?').pluck();
   const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();
   const conflicts = db.prepare<unknown[], number>('select count(*) from conflicts where seq = ?').pluck();
   const task = `
@@ -185,6 +186,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
         tasks: ofEvent.all({ seq: row.seq, now }).map(toTask),
       };
     },
+    body: (name) => body.get(named.get(nameOf(name))?.seq ?? null) ?? null,
     tasks({ ids, state, handler, before, limit = 50 }, now) {
       const match = matchOf({ ids, state, handler }, now);
       const list = match.state !== null && match.state !== 'done' ? lists[match.state] : taskList;

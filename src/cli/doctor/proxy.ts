@@ -1,0 +1,74 @@
+// Why a delivery did not come through what stands before the receiver: by the answer, and by what the receiver itself
+// has counted meanwhile.
+import type { Config } from '../../config.ts';
+import { isDns, isTls } from '../post.ts';
+import { fault, misconfigured, shown, unreachable, type Finding } from './check.ts';
+import { PLAIN, type Arrival, type Probe, type Prober } from './probe.ts';
+
+const DAYS = 86_400;
+
+/** Directly, a delivery has arrived just before. */
+export async function explain(
+  arrival: Arrival,
+  probe: Probe,
+  url: string,
+  prober: Prober,
+  { PORT, WEBHOOK_PATH }: Config,
+): Promise<Finding> {
+  const { status, location, failure = '' } = arrival;
+  const words = `a delivery ${probe.name} was answered ${status || 'by a cut connection'}`;
+  const target = location === undefined ? null : URL.parse(location, url);
+  const cut = probe !== PLAIN && /ECONNRESET|EPIPE/.test(failure);
+  if (status === 0 && !cut) return judgeSilence(failure, url);
+  if (status >= 200 && status < 300)
+    return misconfigured(
+      `${words}, but nothing is in this store: somebody else answers`,
+      `see who answers ${shown(url)}, and let it pass deliveries to port ${PORT}`,
+    );
+  if (status >= 300 && status < 400)
+    return misconfigured(
+      `${words}: a redirect${target ? ` to ${shown(target.href)}` : ''}`,
+      'the service follows none: register the address that it leads to, or end the redirect',
+    );
+  const causes = cut ? [] : await prober.causesOf(url, probe);
+  if (status === 401) return judgeRefusal(words, probe, url, prober);
+  if (status === 404 || status === 405) {
+    const ours = causes.includes('path') || causes.includes('method');
+    return ours
+      ? misconfigured(
+          `${words} by the receiver`,
+          `the proxy changes path or method: pass POST ${WEBHOOK_PATH} unchanged`,
+        )
+      : misconfigured(`${words} by the proxy`, `let it pass POST ${WEBHOOK_PATH} to port ${PORT}`);
+  }
+  if (status === 413 || cut) {
+    return causes.includes('body_limit')
+      ? misconfigured(`${words} by the receiver`, 'raise BODY_LIMIT_BYTES: the service may send 12 MiB')
+      : misconfigured(`${words} by the proxy`, 'let it pass bodies of 12 MiB (nginx: client_max_body_size 12m)');
+  }
+  if (causes.includes('content_encoding'))
+    return misconfigured(`${words}: the proxy compresses bodies`, 'let it pass bodies as they come');
+  if (causes.includes('store')) return fault(`${words} by the receiver`, 'its store cannot be written: see its log');
+  if (status >= 502 && status <= 504)
+    return unreachable(`${words} by the proxy, which does not reach the receiver`, `point it at port ${PORT}`);
+  return fault(words, "see the proxy's log");
+}
+
+function judgeSilence(failure: string, url: string): Finding {
+  const words = `no answer at ${shown(url)} (${failure})`;
+  if (failure === 'ECONNREFUSED') return unreachable(words, 'nothing listens there: start the proxy, open the port');
+  if (isTls(failure)) return misconfigured(`${words}: TLS fails`, 'give it a certificate that is valid for this name');
+  if (isDns(failure)) return misconfigured(words, 'the name does not resolve: mend it, or add it to the DNS');
+  return unreachable(words, 'see that a firewall lets it through, and that the proxy answers within 10 s');
+}
+
+/** One signed days ago is refused by its headers alone, for a reason that nothing else has: do they come through? */
+async function judgeRefusal(words: string, probe: Probe, url: string, prober: Prober): Promise<Finding> {
+  const causes = await prober.causesOf(url, { ...probe, age: 3 * DAYS });
+  if (causes.includes('far_timestamp'))
+    return misconfigured(`${words}: the proxy changes its body`, 'let it pass bodies untouched, byte for byte');
+  const lost = causes.includes('no_signature') ? 'Signature' : causes.includes('bad_timestamp') ? 'Timestamp' : null;
+  return lost
+    ? misconfigured(`${words}: the proxy strips the ${lost} header`, 'let it pass the headers of the service')
+    : misconfigured(`${words}, not by the receiver`, 'the proxy asks for a login of its own: take this path out of it');
+}

@@ -1,0 +1,71 @@
+// What lies on this machine before anything runs: the runtime, the configuration, the shape of the secrets.
+import { readFileSync } from 'node:fs';
+import { ConfigError, loadConfig, type Env } from '../../config.ts';
+import { misconfigured, ok, warning, type Check } from './check.ts';
+
+/** An older Node than the kit needs is refused before any command runs. */
+export const runtime: Check = {
+  name: 'runtime',
+  run() {
+    const runs = `Node ${process.versions.node} on ${process.platform}`;
+    return process.platform === 'linux'
+      ? ok(runs)
+      : warning(runs, 'Run it on Linux in production: elsewhere it cannot tell what an older start left running');
+  },
+};
+
+export const configuration: Check = {
+  name: 'configuration',
+  run({ env }) {
+    try {
+      loadConfig(env);
+      return ok('complete');
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      return error.faults.map((one) => misconfigured(one, 'set it so in .env or the environment: see .env.example'));
+    }
+  },
+};
+
+const PLACEHOLDER = /your|change|example|placeholder|replace|secret_here|x{6}|\.\.\.|[<>]/i;
+
+/** By the text as it was set: the configuration trims it, and says only that it does not fit. */
+export const secrets: Check = {
+  name: 'secrets',
+  run({ env }) {
+    const text = textOf(env);
+    if (text === undefined) return misconfigured('WEBHOOK_SECRET is not set', 'copy it from the service into .env');
+    const all = text.split(',');
+    const faults = all.flatMap((raw, n) => {
+      const words = faultsOf(raw).join(', ');
+      return words ? [`secret ${n + 1} of ${all.length} ${words}`] : [];
+    });
+    if (new Set(all.map((raw) => raw.trim())).size < all.length) faults.push('the same secret stands there twice');
+    if (faults.length === 0) return ok(`${all.length} of the right shape`);
+    const remedy = 'copy the whsec_… from the service again, bare; if it is lost, rotate it there';
+    return faults.map((one) => misconfigured(`WEBHOOK_SECRET: ${one}`, remedy));
+  },
+};
+
+function textOf(env: Env): string | undefined {
+  const path = env['WEBHOOK_SECRET_FILE'];
+  try {
+    // One newline at the end is how files end.
+    return env['WEBHOOK_SECRET'] ?? (path === undefined ? path : readFileSync(path, 'utf8').replace(/\r?\n$/, ''));
+  } catch {
+    return undefined;
+  }
+}
+
+function faultsOf(raw: string): string[] {
+  const bare = raw.replaceAll(/[\s"'`]/g, '');
+  const behind = bare.replace(/^whsec_/, '');
+  const judged: [boolean, string][] = [
+    [/\s/.test(raw), 'holds whitespace'],
+    [/["'`]/.test(raw), 'holds quotes'],
+    [behind === bare, 'does not begin with whsec_'],
+    [behind.length < 16, `has ${behind.length} characters behind its prefix, fewer than 16`],
+    [PLACEHOLDER.test(behind) || new Set(behind).size < 5, 'is a placeholder'],
+  ];
+  return judged.flatMap(([holds, words]) => (holds ? [words] : []));
+}

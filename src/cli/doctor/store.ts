@@ -1,0 +1,115 @@
+// The store: its folder, its file, its room, and whether the running receiver writes into the same one.
+import {
+  accessSync,
+  constants,
+  existsSync,
+  readdirSync,
+  readlinkSync,
+  realpathSync,
+  statfsSync,
+  statSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { startOf } from '../../process.ts';
+import { networkOf } from '../../store/sqlite/connection.ts';
+import type { Process } from '../../store/store.ts';
+import { withStore } from '../command.ts';
+import { fault, misconfigured, ok, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
+
+const MB = 1024 * 1024;
+const LEAST_FREE = { fault: 64 * MB, warning: 512 * MB };
+/** The log begins anew past 32 MB; a reader or a dead `keep` lets it grow. */
+const LARGE_LOG = 256 * MB;
+
+export const folder: Check = {
+  name: 'store folder',
+  needs: ['DATABASE_URL'],
+  run({ config: { storePath } }) {
+    const at = dirname(storePath);
+    if (!existsSync(at)) return misconfigured(`${at} does not exist`, 'start the receiver once, or mend DATABASE_URL');
+    const files = [at, storePath, `${storePath}-wal`, `${storePath}-shm`].filter((path) => existsSync(path));
+    const closed = files.find((path) => orNone(() => accessSync(path, constants.W_OK) ?? true) === undefined);
+    if (closed)
+      return misconfigured(`${closed} is not writable for this user`, 'give it to the user that runs the kit');
+    const network = networkOf(at);
+    if (network) return misconfigured(`${at} lies on ${network}`, 'SQLite needs a local disk: set DATABASE_URL to one');
+    const { bavail, bsize } = statfsSync(at);
+    const free = bavail * bsize;
+    const room = `${Math.round(free / MB)} MB are free on its disk`;
+    const remedy = 'free space, or keep less: RETENTION_DAYS, PAYLOAD_RETENTION_DAYS';
+    if (free < LEAST_FREE.fault) return fault(room, remedy);
+    return free < LEAST_FREE.warning ? warning(room, remedy) : ok(`${at}: local, writable, ${room}`);
+  },
+};
+
+export const file: Check = {
+  name: 'store file',
+  needs: ['DATABASE_URL'],
+  after: ['store folder'],
+  async run({ config }) {
+    const { storePath } = config;
+    const stray = strayOf(storePath);
+    if (stray)
+      return fault(
+        `process ${stray} has the store open, but its file or log was deleted`,
+        'stop the kit with SIGTERM: what was acknowledged is still in its hands, and is written back',
+      );
+    if (!existsSync(storePath))
+      return unreachable(
+        `there is no store at ${storePath}`,
+        'start the receiver once with npm start, or mend DATABASE_URL',
+      );
+    // Opening it proves that it is ours, of this version, and that synchronous FULL holds.
+    const receiver = await withStore(async (store) => {
+      await store.note({});
+      return (await store.processes()).find(({ role }) => role === 'receive');
+    }, config);
+    const log = statSync(`${storePath}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+    const size = `its log has ${(log / MB).toFixed(1)} MB`;
+    return [
+      ok(`${storePath}: of this kit and version, synchronous FULL, ${size}`),
+      ...(log < LARGE_LOG
+        ? []
+        : [warning(size, 'end what reads the file for long, and see that keep runs: npx kit status')]),
+      judgeOpen(storePath, receiver),
+    ];
+  },
+};
+
+/** A process that writes into what has lost its name: to open the file beside it would only do harm. */
+function strayOf(path: string): string | undefined {
+  const real = join(realpathSync(dirname(path)), basename(path));
+  const isLost = (links: unknown[], name: string): boolean =>
+    links.includes(`${name} (deleted)`) && !links.includes(name);
+  return orNone(() => readdirSync('/proc'))?.find((pid) => {
+    const links = fdsOf(pid).map((fd) => orNone(() => readlinkSync(fd)));
+    return isLost(links, real) || isLost(links, `${real}-wal`);
+  });
+}
+
+/** What the receiver has open, as the kernel shows it to its own user. */
+function judgeOpen(path: string, receiver: Process | undefined): Finding {
+  if (!receiver || startOf(receiver.pid) !== receiver.started)
+    return skipped('no receiver is seen to have this file open from here: npm start');
+  const { pid } = receiver;
+  const fds = fdsOf(String(pid));
+  if (fds.length === 0) return skipped(`what process ${pid} has open is not visible to this user`);
+  const { ino, dev } = statSync(path);
+  const open = fds.map((fd) => orNone(() => statSync(fd)));
+  return open.some((one) => one?.ino === ino && one.dev === dev)
+    ? ok(`process ${pid}, which receives, has this very file open`)
+    : fault(`process ${pid}, which receives, has another file open`, 'start the kit again: its store was replaced');
+}
+
+function fdsOf(pid: string): string[] {
+  return orNone(() => readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`)) ?? [];
+}
+
+/** Nothing, where the file system refuses or has forgotten. */
+function orNone<Result>(look: () => Result): Result | undefined {
+  try {
+    return look();
+  } catch {
+    return undefined;
+  }
+}

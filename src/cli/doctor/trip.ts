@@ -1,0 +1,79 @@
+// Signed deliveries to the receiver, first past every proxy and then through the public address, so that the difference
+// names the proxy.
+import { withStore } from '../command.ts';
+import { loopbackUrl } from '../post.ts';
+import { fault, misconfigured, ok, shown, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
+import { createProber, PLAIN, UNUSUAL, type Arrival } from './probe.ts';
+import { explain } from './proxy.ts';
+
+const NEEDS: Check['needs'] = [
+  'WEBHOOK_SECRET',
+  'PORT',
+  'HOST',
+  'WEBHOOK_PATH',
+  'WEBHOOK_HEADER_PREFIX',
+  'DATABASE_URL',
+];
+
+export const receiver: Check = {
+  name: 'receiver',
+  needs: NEEDS,
+  after: ['store folder', 'store file'],
+  run: (context) =>
+    withStore(async (store) => {
+      const { send } = createProber(context, store);
+      const url = loopbackUrl(context.config);
+      const secrets = context.config.WEBHOOK_SECRET;
+      for (const [n, secret] of secrets.entries()) {
+        const found = judgeDirect(await send(url, { ...PLAIN, secret }), url, `secret ${n + 1} of ${secrets.length}`);
+        if (found) return found;
+      }
+      return ok(`${url} takes what each of ${secrets.length} secrets signs, and stores its exact bytes`);
+    }, context.config),
+};
+
+function judgeDirect({ status, arrived, failure }: Arrival, url: string, secret: string): Finding | undefined {
+  if (arrived) return undefined;
+  if (status === 0)
+    return unreachable(
+      `nothing answers at ${url} (${failure})`,
+      'start the receiver with npm start, or mend PORT and HOST',
+    );
+  if (status === 204)
+    return misconfigured(
+      `${url} answers 204, but nothing is in this store`,
+      'give both the same DATABASE_URL and PORT',
+    );
+  if (status === 401)
+    return misconfigured(
+      `the running receiver refuses ${secret}`,
+      'send it SIGHUP, so that it reads WEBHOOK_SECRET again; start it again where WEBHOOK_HEADER_PREFIX was changed',
+    );
+  if (status === 503) return fault('the receiver answers 503', 'the store cannot be written, or it stops: see its log');
+  return misconfigured(`${url} answers ${status}`, 'it has another WEBHOOK_PATH, or somebody else listens at PORT');
+}
+
+export const roundTrip: Check = {
+  name: 'round trip',
+  needs: [...NEEDS, 'PUBLIC_URL'],
+  after: ['receiver'],
+  run(context) {
+    const url = context.url ?? context.config.PUBLIC_URL;
+    if (!url) return skipped('neither PUBLIC_URL nor --url names an address to go through');
+    return withStore(async (store) => {
+      const prober = createProber(context, store);
+      const first = await prober.send(url, PLAIN);
+      if (!first.arrived) return explain(first, PLAIN, url, prober, context.config);
+      const findings: Finding[] = [];
+      for (const probe of UNUSUAL) {
+        const arrival = await prober.send(url, probe);
+        if (arrival.arrived) continue;
+        const found = await explain(arrival, probe, url, prober, context.config);
+        // The service sends application/json, and nothing else.
+        findings.push(probe.contentType && found.remedy ? warning(found.detail, found.remedy) : found);
+      }
+      if (findings.length > 0) return findings;
+      return ok(`${shown(url)} passes ${UNUSUAL.length + 1} kinds of deliveries on, byte for byte`);
+    }, context.config);
+  },
+};
