@@ -82,7 +82,8 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
       const fault = chaos.fault()?.(ok({}), null);
       if (fault instanceof Refusal) throw fault;
       if (fault && fault.manner !== undefined) return fault;
-      return void streams.open(key, request, response, id);
+      streams.open(key, request, response, id);
+      return undefined;
     }
     const name = /^POST \/v1\/rpc\/(\w+)$/.exec(route)?.[1];
     if (name === undefined) return other(route, key, request);

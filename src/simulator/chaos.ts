@@ -64,11 +64,10 @@ export function createChaos({
   return {
     ways() {
       if (!on) return [{}];
-      const { next } = ofDeliveries;
       // All are drawn for every event: a share that changes leaves the others' choices as they are.
-      const draw = (share: number): boolean => next() < share;
+      const draw = (share: number): boolean => ofDeliveries.next() < share;
       const [dropped, doubled, forged] = [draw(all.dropped), draw(all.doubled), draw(all.forged)];
-      const [shuffled, delayed, late] = [draw(all.shuffled), draw(all.delayed), next()];
+      const [shuffled, delayed, late] = [draw(all.shuffled), draw(all.delayed), ofDeliveries.next()];
       const afterMs = late * (delayed ? DELAYED_MS : shuffled ? SHUFFLED_MS : 0);
       const own = dropped ? [] : doubled ? [{ afterMs }, { afterMs: 0 }] : [{ afterMs }];
       return forged ? [...own, { forged, afterMs: 0 }] : own;

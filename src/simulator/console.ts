@@ -39,7 +39,7 @@ export function createConsole(service: SimulatedService, key: Key): (line: strin
     if (!Number.isInteger(n) || n < 1 || n > SEND_AT_MOST) throw new Wrong(`send 1 to ${SEND_AT_MOST} events`);
     const events = service.happen(n, type);
     const chosen = webhooks.all().filter((one) => one.state() === 'enabled' && one.events.includes(type)).length;
-    return `${n} × ${type} happened, cursor ${events.at(-1)?.cursor}: ${chosen} webhooks take it; log shows how it goes`;
+    return `${n} × ${type} happened, cursor ${events.at(-1)?.cursor}: webhooks that take it: ${chosen}; log shows how it goes`;
   }
 
   function rotate(when?: string): string {

@@ -5,10 +5,10 @@ import { Refusal } from './refusal.ts';
 export interface Answer {
   status: number;
   headers?: Record<string, string>;
-  /** An object is sent as JSON, `flood` as 300 MB of blanks. */
-  body: object | string | 'flood';
-  /** How it travels: half of it and then nothing, byte by byte, or packed. */
-  manner?: 'cut' | 'drip' | 'gzip';
+  /** An object is sent as JSON. */
+  body: object | string;
+  /** How it travels: half of it and then nothing, byte by byte; or 300 MB of blanks instead, plain or packed. */
+  manner?: 'cut' | 'drip' | 'flood' | 'gzip';
 }
 
 interface Item {
@@ -45,8 +45,8 @@ export const FAULTS = {
   'F35 types': lie((page) => ({ ...page, events: {}, has_more: 'no' })),
   'F36 cut': (truth) => ({ ...truth, manner: 'cut' }),
   'F36 drip': (truth) => ({ ...truth, manner: 'drip' }),
-  'F36 flood': () => ({ status: 200, body: 'flood' }),
-  'F36 gzip': () => ({ status: 200, body: 'flood', manner: 'gzip' }),
+  'F36 flood': () => ({ status: 200, body: '', manner: 'flood' }),
+  'F36 gzip': () => ({ status: 200, body: '', manner: 'gzip' }),
   'F37 stuck': lie((page, after) => ({ ...page, next_cursor: after ?? '', has_more: true })),
   'F38 back': lie((page, after) => ({ ...page, next_cursor: moved(after ?? firstOf(page), -1n) })),
   'F38 ahead': lie((page, after) => ({ ...page, next_cursor: moved(lastOf(page) ?? after, 1_000n), has_more: true })),

@@ -8,7 +8,7 @@ import { createChaos, type Chaos, type Shares } from './chaos.ts';
 import { createHistory, type History, type HistoryOptions, type Overrides, type SimulatedEvent } from './history.ts';
 import { createKeys, type Keys } from './keys.ts';
 import { createLimits } from './limits.ts';
-import { createOperations, type Operation } from './operations.ts';
+import { createOperations } from './operations.ts';
 import { createPost, type PostOptions } from './post.ts';
 import { createRandom } from './random.ts';
 import { createStreams, type Streams } from './stream.ts';
@@ -22,8 +22,6 @@ export interface ServiceOptions extends HistoryOptions {
   addresses?: AddressOptions;
   post?: PostOptions;
   chaos?: { seed?: number; shares?: Partial<Shares>; on?: boolean };
-  /** Operations to play besides the contract's. */
-  operations?: Record<string, Operation>;
   onAttempt?: (attempt: AttemptRecord) => void;
 }
 
@@ -57,7 +55,6 @@ export function createSimulatedService(options: ServiceOptions): SimulatedServic
   const delivering = { addresses, post, limits, random, clock, speed, prefix, onAttempt };
   const webhooks = createWebhooks({ ...delivering, keys, history, chaos });
   const operations = createOperations({ history, keys });
-  for (const [name, operation] of Object.entries(options.operations ?? {})) operations.set(name, operation);
   const api = createServiceApi({ keys, operations, streams, limits, chaos, speed });
   let running: Loop | undefined;
 

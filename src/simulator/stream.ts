@@ -60,9 +60,10 @@ export function createStreams(options: { history: History; keys: Keys; clock: Cl
     if (asked.some((id) => !(numbers ?? history.numbers).includes(id))) throw new Refusal(404, 'SESSION_NOT_FOUND');
     const product = query.get('include_product') === 'true';
     if (product && numbers) throw new Refusal(403, undefined, 'include_product needs a key without number restriction');
-    return ({ sessionId }) => {
-      if (sessionId === null) return product;
-      return (!numbers || numbers.includes(sessionId)) && (asked.length === 0 || asked.includes(sessionId));
+    return (event) => {
+      const { sessionId } = event;
+      const wanted = sessionId === null ? product : asked.length === 0 || asked.includes(sessionId);
+      return wanted && keys.reads(key, event);
     };
   }
 
@@ -82,12 +83,12 @@ export function createStreams(options: { history: History; keys: Keys; clock: Cl
 
   function send(stream: Stream, event: SimulatedEvent): void {
     stream.check();
-    if (stream.lagging || !stream.wants(event)) return;
+    if (!open.has(stream) || stream.lagging || !stream.wants(event)) return;
     if (stream.response.writableLength <= BUFFERED_AT_MOST) return tell(stream, event);
     stream.lagging = true;
     stream.response.once('drain', () => {
       stream.lagging = false;
-      stream.say('refresh', { reason: 'buffer_limit' });
+      if (open.has(stream)) stream.say('refresh', { reason: 'buffer_limit' });
     });
   }
 
@@ -120,7 +121,7 @@ export function createStreams(options: { history: History; keys: Keys; clock: Cl
         stream.check();
         if (open.has(stream)) stream.say('ping', { t: clock.now() });
       }, PING_MS / speed);
-      const lifetime = setTimeout(stream.end, LIFETIME_MS / speed);
+      const lifetime = setTimeout(() => stream.end(), LIFETIME_MS / speed);
       const forget = (): void => {
         clearInterval(pings);
         clearTimeout(lifetime);

@@ -16,8 +16,8 @@ export async function transmit(response: ServerResponse, answer: Answer, speed: 
   response.writeHead(status, { 'content-type': 'application/json', ...headers, ...gzip });
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   try {
-    if (body === 'flood' && gzip) await pipeline(Readable.from(blanks()), createGzip(), response);
-    else if (body === 'flood') await pipeline(Readable.from(blanks()), response);
+    if (manner === 'gzip') await pipeline(Readable.from(blanks()), createGzip(), response);
+    else if (manner === 'flood') await pipeline(Readable.from(blanks()), response);
     else if (manner === 'drip') await pipeline(Readable.from(drip(text, DRIP_MS / speed)), response);
     else if (manner === 'cut') response.write(text.slice(0, text.length / 2), () => response.socket?.resetAndDestroy());
     else response.end(text);

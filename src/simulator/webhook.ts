@@ -86,8 +86,8 @@ export interface WebhookOptions extends Delivering {
   events: string[];
   secret: string;
   /** Whether its key works and may read events. */
-  allowed(): boolean;
-  onDisabled(reason: string): void;
+  allowed: () => boolean;
+  onDisabled: (reason: string) => void;
 }
 
 /** Contract 3.3: the wait before attempt 1, 2, and so on. */

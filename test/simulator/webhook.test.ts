@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { createSimulatedService, type ServiceOptions } from '../../src/simulator/service.ts';
 import { WAITS_MS, type AttemptRecord } from '../../src/simulator/webhook.ts';
-import { createEndpoint, inTurn, type Got } from './endpoint.ts';
+import { createEndpoint, inTurn, until, type Got } from './endpoint.ts';
 
 const SECRET = 'whsec_of_the_tests';
 const T0 = Date.UTC(2026, 0, 1);
@@ -94,7 +94,7 @@ test('3.3: while a delivery waits for its next attempt, others go on', async () 
   const [a, b] = make(2);
   if (!a || !b) throw new Error('two events are needed');
   const first = sender.deliver(a);
-  await vi.waitFor(() => expect(got).toHaveLength(1));
+  await until(() => expect(got).toHaveLength(1));
   await Promise.all([first, sender.deliver(b)]);
   expect(got.map(idOf)).toEqual([a.id, b.id, a.id]);
 });
@@ -214,7 +214,7 @@ test('3.2: enabled again, it delivers from then on, and makes up for nothing', a
 test('3.2: disabling ends a delivery that waits for its next attempt, and enabling does not revive it', async () => {
   const { got, sender, history } = await setUp(inTurn(500, 204), { speed: 1 });
   const waiting = sender.deliver(history.next());
-  await vi.waitFor(() => expect(sender.log()[0]).toMatchObject({ attempts: 1, answer: 500 }));
+  await until(() => expect(sender.log()[0]).toMatchObject({ attempts: 1, answer: 500 }));
   sender.disable();
   sender.enable();
   expect(await waiting).toMatchObject({ outcome: 'stopped', statuses: [500] });
