@@ -199,3 +199,13 @@ test('5.4: a key that is restricted while its stream is open sees the other numb
   const [mine] = service.happen(1, 'MessageReceived', { sessionId: one });
   await until(() => expect(cursorsOf(blocks)).toEqual([mine?.cursor]));
 });
+
+test('6.1: who reads too slowly loses events, is told so by a refresh, and goes on live', async () => {
+  const { service, open } = await setUp();
+  const { blocks } = await open();
+  service.happen(30, 'MessageReceived', { data: { body: 'x'.repeat(1024 * 1024) } });
+  await until(() => expect(blocks.at(-1)).toEqual({ event: 'refresh', data: { reason: 'buffer_limit' } }));
+  expect(cursorsOf(blocks).length).toBeLessThan(30);
+  const [live] = service.happen();
+  await until(() => expect(blocks.at(-1)?.id).toBe(live?.cursor));
+});
