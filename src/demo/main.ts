@@ -5,13 +5,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { styleText } from 'node:util';
 import { systemClock as clock } from '../clock.ts';
 import { EXIT } from '../errors.ts';
-import { createServiceApi } from '../simulator/api.ts';
-import { createHistory, type SimulatedEvent } from '../simulator/history.ts';
-import { createSender, type Delivered } from '../simulator/sender.ts';
+import type { SimulatedEvent } from '../simulator/history.ts';
+import { createSimulatedService } from '../simulator/service.ts';
+import type { Delivered } from '../simulator/webhook.ts';
 import type { Status } from '../store/store.ts';
 import { startReceiver } from './receiver.ts';
 
-const API_KEY = 'svc_test_demo';
 const PATIENCE_MS = 60_000;
 
 interface Sum {
@@ -22,10 +21,11 @@ interface Sum {
 }
 
 const once = process.argv.includes('--once') || !process.stdout.isTTY;
-const history = createHistory({ seed: 7 });
-const service = createServiceApi({ history, apiKey: API_KEY });
-const kit = await startReceiver(await service.listen(), API_KEY);
-const sender = createSender({ url: kit.url, secrets: [kit.secret], seed: 7, speed: 1_000, webhookId: 'demo' });
+const service = createSimulatedService({ seed: 7, speed: 1_000, addresses: { loopback: true } });
+const { history } = service;
+const { key, secret: apiKey } = service.keys.create({ name: 'demo', scopes: ['events:read'], validDays: null });
+const kit = await startReceiver(await service.listen(), apiKey);
+const { webhook } = await service.webhooks.register(key, { url: kit.url, secret: kit.secret });
 
 print('A receiver with one handler, on a store of its own. The service is simulated; the rest is real.\n');
 const good = show(await tell());
@@ -50,13 +50,13 @@ async function tell(): Promise<Sum[]> {
     process.kill(await kit.pidOfRun(), 'SIGKILL');
     return sending;
   });
-  const replayed = service.calls();
+  const replayed = service.api.calls();
   await kit.store.note({}, { reconcile_asked: clock.now() });
 
   const events = history.all().length;
   await kit.until('replay to bring what was lost', async () => (await status()).reconcile.recovered >= lost.length);
   await kit.until('every event to be handled', async () => (await status()).tasks.done >= events);
-  line('replay', `${lost.length} events fetched in ${service.calls() - replayed} calls`);
+  line('replay', `${lost.length} events fetched in ${service.api.calls() - replayed} calls`);
   const seen = kit.handled();
   line('the handler', `${seen.completions} completions, ${seen.late} marked late`);
 
@@ -91,12 +91,12 @@ function make(count: number): SimulatedEvent[] {
 
 async function inTurn(events: SimulatedEvent[]): Promise<Delivered[]> {
   const delivered: Delivered[] = [];
-  for (const event of events) delivered.push(await sender.deliver(event));
+  for (const event of events) delivered.push(await webhook.deliver(event));
   return delivered;
 }
 
 function atOnce(events: SimulatedEvent[], forged = false): Promise<Delivered[]> {
-  return Promise.all(events.map((event) => sender.deliver(event, { forged })));
+  return Promise.all(events.map((event) => webhook.deliver(event, { forged })));
 }
 
 /** The same order in every demo: by the digits of the cursor, read backwards. */

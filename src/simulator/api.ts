@@ -1,10 +1,16 @@
-// The service's operations over HTTP (contract 4, 5.1, 7, 8), as far as a receiver calls them.
+// The service's API over HTTP (contract 4, 5.1, 7, 8), as far as a receiver calls it: routes, limits, bodies, errors.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { z } from 'zod';
-import { systemClock, type Clock } from '../clock.ts';
-import type { History } from './history.ts';
+import type { Chaos } from './chaos.ts';
+import type { Answer } from './faults.ts';
+import type { Key, Keys } from './keys.ts';
+import { ACCOUNT_LIMITS, type Limits } from './limits.ts';
+import { valid, type Operation } from './operations.ts';
+import { envelopeOf, Refusal } from './refusal.ts';
+import type { Streams } from './stream.ts';
+import { transmit } from './transmit.ts';
 
 export interface ServiceApi {
   /** The base URL, which ends in /v1. Port 0 takes a free one. */
@@ -12,26 +18,33 @@ export interface ServiceApi {
   close(): Promise<void>;
   /** How many requests came, refused ones too. */
   calls(): number;
-  /** The next request is answered with this error; several are answered in their order. */
-  failNext(status: number, code: string, reason?: string): void;
 }
 
-class Refusal extends Error {
-  readonly status: number;
-  readonly code: string;
-  readonly reason: string | undefined;
-  constructor(status: number, code: string, reason?: string) {
-    super('A chamada foi recusada.');
-    this.status = status;
-    this.code = code;
-    this.reason = reason;
-  }
+const MIB = 1024 * 1024;
+
+interface Other {
+  route: RegExp;
+  of: keyof typeof ACCOUNT_LIMITS;
+  scopes?: string[];
+  /** The largest body; none is read where there is none. */
+  bytes?: number;
+  paid?: boolean;
+  refusal?: [status: number, reason?: string];
 }
 
-const CALLS_PER_MINUTE = 120;
-const MINUTE_MS = 60_000;
-const BODY_LIMIT = 12 * 1024 * 1024;
-const EVENTS_PER_CALL = 1_000;
+/** Routes of which the contract does not show enough to play them: they hold their limits, and have nothing to give. */
+const OTHERS: Other[] = [
+  { route: /^POST \/v1\/messages\/send$/, of: 'rpc', scopes: ['messages:send'], bytes: 12 * MIB, paid: true },
+  { route: /^POST \/v1\/billing\/quotes$/, of: 'quotes', bytes: 12 * MIB },
+  { route: /^GET \/v1\/media\/[^/]+$/, of: 'media', refusal: [404, 'MEDIA_NOT_FOUND'] },
+  {
+    route: /^POST \/v1\/sessions\/(create|resume)$/,
+    of: 'sessions',
+    scopes: ['sessions:manage'],
+    bytes: 4 * 1024,
+    refusal: [503, 'PAIRING_UNAVAILABLE'],
+  },
+];
 
 const jsonObject = z.record(z.string(), z.unknown());
 const envelope = z.strictObject({
@@ -40,71 +53,80 @@ const envelope = z.strictObject({
   deadlineMs: z.unknown().optional(),
 });
 const deadline = z.int().min(1).max(30_000).optional();
-const replayRequest = z.strictObject({
-  after_cursor: z.string().optional(),
-  limit: z.int().min(1).max(EVENTS_PER_CALL).optional(),
-});
 
-export function createServiceApi(options: { history: History; apiKey: string; clock?: Clock }): ServiceApi {
-  const { history, apiKey, clock = systemClock } = options;
-  const failures: Refusal[] = [];
+export interface ApiOptions {
+  keys: Keys;
+  operations: Map<string, Operation>;
+  streams: Streams;
+  limits: Limits;
+  chaos: Chaos;
+  speed: number;
+}
+
+export function createServiceApi(options: ApiOptions): ServiceApi {
+  const { keys, operations, streams, limits, chaos, speed } = options;
   let calls = 0;
-  let minute = { from: -Infinity, calls: 0 };
 
-  const operations = new Map([
-    ['GetApiKeyIdentity', () => ({})],
-    ['ReplayEvents', replayEvents],
-  ]);
-
-  function replayEvents(request: unknown): object {
-    const { after_cursor: after = null, limit = EVENTS_PER_CALL } = valid(replayRequest, request, 'REQUEST_INVALID');
-    const page = history.after(after, limit);
-    if (page === 'unknown') throw new Refusal(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID');
-    const { events, hasMore } = page === 'expired' ? { events: [], hasMore: false } : page;
-    return {
-      events: events.map(({ cursor, type, data }) => ({ cursor, json_payload: JSON.stringify({ [type]: data }) })),
-      next_cursor: events.at(-1)?.cursor ?? after ?? '',
-      has_more: hasMore,
-      reset_required: page === 'expired',
-    };
-  }
-
-  async function answer(request: IncomingMessage): Promise<object> {
-    calls++;
-    const failure = failures.shift();
-    if (failure) throw failure;
-    if (request.headers.authorization !== `Bearer ${apiKey}`)
-      throw new Refusal(401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED');
-    const name = /^\/v1\/rpc\/(\w+)$/.exec(request.url ?? '')?.[1];
-    if (name === undefined || request.method !== 'POST') throw new Refusal(404, 'NOT_FOUND');
-    countTowardsLimit();
+  /** Undefined where a stream has been opened instead. */
+  async function answer(request: IncomingMessage, response: ServerResponse, id: string): Promise<Answer | undefined> {
+    const path = URL.parse(request.url ?? '', 'http://localhost')?.pathname;
+    const route = `${request.method} ${path}`;
+    // The base address with and without its version: "GET {base_url}/" (contract 4.3).
+    if (route === 'GET /v1/' || route === 'GET /')
+      return ok({ name: 'Messaging Automation Service API', version: 'v1', simulated: true });
+    const key = keys.authorize(request.headers.authorization, request.socket.remoteAddress ?? '');
+    if (route === 'GET /v1') return ok({ operations: [...operations.keys()] });
+    if (route === 'GET /v1/events') {
+      keys.require(key, ['events:read']);
+      count('events');
+      const fault = chaos.fault()?.(ok({}), null);
+      if (fault instanceof Refusal) throw fault;
+      if (fault && fault.manner !== undefined) return fault;
+      streams.open(key, request, response, id);
+      return undefined;
+    }
+    const name = /^POST \/v1\/rpc\/(\w+)$/.exec(route)?.[1];
+    if (name === undefined) return other(route, key, request);
+    count('rpc');
     const operation = operations.get(name);
-    if (!operation) throw new Refusal(404, 'NOT_FOUND', 'RPC_METHOD_NOT_FOUND');
-    const call = valid(envelope, await readJson(request), 'RPC_REQUEST_INVALID');
+    if (!operation) throw new Refusal(404, 'RPC_METHOD_NOT_FOUND');
+    keys.require(key, operation.scopes, 'RPC_METHOD_FORBIDDEN');
+    const call = valid(envelope, await readJson(request, 12 * MIB), 'RPC_REQUEST_INVALID');
     valid(deadline, call.deadlineMs, 'RPC_DEADLINE_INVALID');
-    return operation(call.request);
+    if (operation.paid) refuseUnpaid(call.billing);
+    const truth = ok(operation.answer(call.request, key));
+    const after = call.request['after_cursor'];
+    const told = chaos.fault()?.(truth, typeof after === 'string' ? after : null) ?? truth;
+    if (told instanceof Refusal) throw told;
+    return told;
   }
 
-  function countTowardsLimit(): void {
-    if (clock.now() - minute.from >= MINUTE_MS) minute = { from: clock.now(), calls: 0 };
-    if (++minute.calls > CALLS_PER_MINUTE) throw new Refusal(429, 'RATE_LIMITED', 'RATE_LIMITED');
+  async function other(route: string, key: Key, request: IncomingMessage): Promise<never> {
+    const one = OTHERS.find((candidate) => candidate.route.test(route));
+    if (!one) throw new Refusal(404);
+    const { of, scopes = [], bytes, paid, refusal = [503] } = one;
+    keys.require(key, scopes);
+    count(of);
+    const call = bytes === undefined ? {} : await readJson(request, bytes);
+    if (paid) refuseUnpaid(call['billing']);
+    throw new Refusal(...refusal);
+  }
+
+  function count(what: keyof typeof ACCOUNT_LIMITS): void {
+    if (!limits.take(what, ACCOUNT_LIMITS[what])) throw new Refusal(429, 'RATE_LIMITED');
   }
 
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const requestId = randomUUID();
-    let status = 200;
-    let body: object;
+    calls++;
+    const id = randomUUID();
+    let told: Answer | undefined;
     try {
-      body = await answer(request);
+      told = await answer(request, response, id);
     } catch (error) {
-      const refusal = error instanceof Refusal ? error : new Refusal(500, 'INTERNAL');
-      const { code, message, reason } = refusal;
-      status = refusal.status;
-      body = { error: { code, message, requestId, reason } };
+      const refusal = error instanceof Refusal ? error : new Refusal(500);
+      told = { status: refusal.status, body: envelopeOf(refusal, id) };
     }
-    response
-      .writeHead(status, { 'content-type': 'application/json', 'x-request-id': requestId })
-      .end(JSON.stringify(body));
+    if (told) await transmit(response, { ...told, headers: { 'x-request-id': id, ...told.headers } }, speed);
   }
 
   const server = createServer((request, response) => void respond(request, response));
@@ -117,34 +139,38 @@ export function createServiceApi(options: { history: History; apiKey: string; cl
       return `http://127.0.0.1:${typeof address === 'object' && address ? address.port : port}/v1`;
     },
     async close() {
+      if (!server.listening) return;
       server.close();
       server.closeAllConnections();
       await once(server, 'close');
     },
     calls: () => calls,
-    failNext: (status, code, reason) => void failures.push(new Refusal(status, code, reason)),
   };
 }
 
-function valid<Shape>(schema: z.ZodType<Shape>, value: unknown, reason: string): Shape {
-  const parsed = schema.safeParse(value);
-  if (!parsed.success) throw new Refusal(400, 'VALIDATION_FAILED', reason);
-  return parsed.data;
+function ok(body: object): Answer {
+  return { status: 200, body };
 }
 
-async function readJson(request: IncomingMessage): Promise<unknown> {
+/** The double gives out no quotes: none that comes can be a valid one (contract 7.4). */
+function refuseUnpaid(billing: unknown): never {
+  const quoted = jsonObject.safeParse(billing).data?.['quoteId'] !== undefined;
+  throw quoted ? new Refusal(409, 'BILLING_QUOTE_EXPIRED') : new Refusal(428, 'BILLING_QUOTE_REQUIRED');
+}
+
+async function readJson(request: IncomingMessage, limit: number): Promise<Record<string, unknown>> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of request as AsyncIterable<Buffer>) {
     bytes += chunk.length;
-    if (bytes <= BODY_LIMIT) chunks.push(chunk);
+    if (bytes <= limit) chunks.push(chunk);
   }
-  if (bytes > BODY_LIMIT) throw new Refusal(413, 'VALIDATION_FAILED', 'PAYLOAD_TOO_LARGE');
-  const isJson = request.headers['content-type']?.startsWith('application/json');
+  if (bytes > limit) throw new Refusal(413, 'PAYLOAD_TOO_LARGE');
+  const isJson = /^application\/json\s*(;|$)/i.test(request.headers['content-type'] ?? '');
   try {
     if (isJson) return jsonObject.parse(JSON.parse(Buffer.concat(chunks).toString('utf8')));
   } catch {
     // The same answer as to what does not call itself JSON.
   }
-  throw new Refusal(400, 'VALIDATION_FAILED', 'JSON_INVALID');
+  throw new Refusal(400, 'JSON_INVALID');
 }

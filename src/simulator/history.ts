@@ -24,14 +24,31 @@ export interface HistoryOptions {
   clock?: Clock;
 }
 
+/** What belongs to a number, and what to the whole account (contract 6.3). 6.4 names the first three; the names of the
+ * others, campaigns and warm-up, are ours. */
+export const EVENT_TYPES: Record<string, 'number' | 'account'> = {
+  MessageReceived: 'number',
+  MessageSent: 'number',
+  MessageStatusUpdated: 'number',
+  CampaignUpdated: 'account',
+  WarmupUpdated: 'account',
+};
+
 /** What is set is used as it is; fields of `data` replace those that were made. */
 export type Overrides = Partial<Pick<SimulatedEvent, 'id' | 'createdAt' | 'sessionId' | 'data'>>;
 
 export interface History {
+  /** The account's session ids. */
+  numbers: string[];
   /** Lets something happen. A webhook.ping has no cursor, and is no part of the history (contract 6.3). */
   next(type?: string, overrides?: Overrides): SimulatedEvent;
-  /** The events behind a cursor, null for the oldest kept. A cursor must be an earlier event's (contract 6.1). */
-  after(cursor: string | null, limit: number): { events: SimulatedEvent[]; hasMore: boolean } | 'unknown' | 'expired';
+  /** The events behind a cursor, null for the oldest kept; all, or those that `seen` lets pass. A cursor must be an
+   * earlier event's (contract 6.1). */
+  after(
+    cursor: string | null,
+    limit: number,
+    seen?: (event: SimulatedEvent) => boolean,
+  ): { events: SimulatedEvent[]; hasMore: boolean } | 'unknown' | 'expired';
   /** Everything that ever happened, expired or not. */
   all(): SimulatedEvent[];
   /** Forgets the event with this cursor and all before it: none of their cursors can be read from any more. */
@@ -55,7 +72,8 @@ export function createHistory(options: HistoryOptions): History {
   function next(type = 'MessageReceived', overrides: Overrides = {}): SimulatedEvent {
     const ping = type === 'webhook.ping';
     const now = clock.now();
-    const sessionId = ping ? null : (numbers[random.below(sessions)] ?? null);
+    const accountWide = ping || EVENT_TYPES[type] === 'account';
+    const sessionId = accountWide ? null : (numbers[random.below(sessions)] ?? null);
     const made = {
       id: random.uuid(),
       cursor: null,
@@ -75,6 +93,7 @@ export function createHistory(options: HistoryOptions): History {
 
   /** Contract 6.4. The fields of the other types are not shown there: they get what every type is read by. */
   function fieldsOf(type: string, sessionId: string | null, now: number): Record<string, unknown> {
+    if (EVENT_TYPES[type] === 'account') return { name: 'a campaign', timestamp_unix_ms: now };
     const common = { session_id: sessionId, message_id: random.uuid(), timestamp_unix_ms: now };
     if (type !== 'MessageReceived') return common;
     const person = random.below(conversations) + 1;
@@ -89,13 +108,20 @@ export function createHistory(options: HistoryOptions): History {
   }
 
   return {
+    numbers,
     next,
-    after(from, limit) {
+    after(from, limit, seen = () => true) {
       const position = from === null ? oldest - 1 : positions.get(from);
       if (position === undefined) return 'unknown';
       if (from !== null && position < oldest) return 'expired';
-      const end = position + 1 + limit;
-      return { events: events.slice(position + 1, end), hasMore: end < events.length };
+      const page: SimulatedEvent[] = [];
+      for (let at = position + 1; at < events.length; at++) {
+        const event = events[at];
+        if (!event || !seen(event)) continue;
+        if (page.length === limit) return { events: page, hasMore: true };
+        page.push(event);
+      }
+      return { events: page, hasMore: false };
     },
     all: () => [...events],
     expireUpTo(last) {

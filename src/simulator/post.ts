@@ -1,36 +1,86 @@
-// One POST of the service (contract 6.3): follows no redirect, waits so long and no longer, and ignores what the answer
-// says beyond its status.
-import { Agent, request } from 'node:http';
+// One POST of the service (contract 6.3): to the address that was checked, with 5 s to connect and 10 s to answer. It
+// follows no redirect, and ignores what the answer says beyond its status.
+import { Agent as HttpAgent, request as httpRequest } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { isIP } from 'node:net';
 
 /** The HTTP status, or why there was none. */
-export type Answer = number | 'timeout' | 'unreachable';
+export type Answer = number | 'connect timeout' | 'timeout' | 'unreachable' | 'certificate' | 'address refused';
+
+export interface PostOptions {
+  connectMs?: number;
+  answerMs?: number;
+  /** A certificate authority to trust besides nobody else, PEM. Default: those that Node trusts. */
+  ca?: string;
+}
+
+export interface Post {
+  send(to: { url: URL; address: string }, body: Buffer, headers: Record<string, string>): Promise<Answer>;
+  close(): void;
+}
 
 const READ_AT_MOST = 16 * 1024;
+/** To one receiver at once; the rest waits, and its time has not begun. */
+const CONNECTIONS = 64;
 
-export function createPost(url: string, timeoutMs: number) {
-  const agent = new Agent({ keepAlive: true });
+export function createPost({ connectMs = 5_000, answerMs = 10_000, ca }: PostOptions = {}): Post {
+  const plain = new HttpAgent({ keepAlive: true, maxSockets: CONNECTIONS });
+  const secure = new HttpsAgent({ keepAlive: true, maxSockets: CONNECTIONS, ...(ca && { ca }) });
 
-  function post(body: Buffer, headers: Record<string, string>): Promise<Answer> {
-    const signal = AbortSignal.timeout(timeoutMs);
-    return new Promise((resolve) => {
-      const sent = request(url, {
-        method: 'POST',
-        agent,
-        signal,
-        headers: { ...headers, 'Content-Length': body.length },
-      });
-      sent.on('response', (response) => {
-        resolve(response.statusCode ?? 'unreachable');
-        let bytes = 0;
-        response.on('data', (chunk: Buffer) => {
-          bytes += chunk.length;
-          if (bytes > READ_AT_MOST) response.destroy();
-        });
-      });
-      sent.on('error', () => resolve(signal.aborted ? 'timeout' : 'unreachable'));
-      sent.end(body);
+  function send({ url, address }: { url: URL; address: string }, body: Buffer, headers: Record<string, string>) {
+    const { protocol, hostname, host, port, pathname, search } = url;
+    const to = { host: address, port, path: pathname + search, method: 'POST' };
+    const all = { ...headers, Host: host, 'Content-Length': body.length };
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    const sent =
+      protocol === 'https:'
+        ? httpsRequest({
+            ...to,
+            agent: secure,
+            headers: all,
+            servername: isIP(address) && hostname === address ? '' : hostname.replace(/^\[.*\]$/, ''),
+          })
+        : httpRequest({ ...to, agent: plain, headers: all });
+    const timers: NodeJS.Timeout[] = [];
+    const limit = (ms: number, answer: Answer): NodeJS.Timeout => {
+      const timer = setTimeout(() => {
+        resolve(answer);
+        sent.destroy();
+      }, ms);
+      timers.push(timer);
+      return timer;
+    };
+
+    sent.on('socket', (socket) => {
+      limit(answerMs, 'timeout');
+      if (!socket.connecting) return;
+      const connecting = limit(connectMs, 'connect timeout');
+      socket.once(protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(connecting));
     });
+    sent.on('response', (response) => {
+      resolve(response.statusCode ?? 'unreachable');
+      let bytes = 0;
+      response.on('data', (chunk: Buffer) => {
+        bytes += chunk.length;
+        if (bytes > READ_AT_MOST) response.destroy();
+      });
+      response.on('error', () => response.destroy());
+    });
+    sent.on('error', (error: NodeJS.ErrnoException) => resolve(isOfCertificate(error) ? 'certificate' : 'unreachable'));
+    sent.on('close', () => timers.forEach(clearTimeout));
+    sent.end(body);
+    return promise;
   }
 
-  return { post, close: () => agent.destroy() };
+  return {
+    send,
+    close() {
+      plain.destroy();
+      secure.destroy();
+    },
+  };
+}
+
+function isOfCertificate({ code = '' }: NodeJS.ErrnoException): boolean {
+  return /CERT|SIGNATURE|ISSUER|ALTNAME/.test(code);
 }

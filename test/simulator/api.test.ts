@@ -1,21 +1,21 @@
 import { expect, onTestFinished, test } from 'vitest';
-import { createServiceApi } from '../../src/simulator/api.ts';
-import { createHistory } from '../../src/simulator/history.ts';
+import type { KeyAttributes } from '../../src/simulator/keys.ts';
+import { createSimulatedService } from '../../src/simulator/service.ts';
 import { replayItem, replayPage } from '../../src/wire/replay.ts';
 
-const KEY = 'svc_test_of_the_tests';
-
-async function setUp() {
+async function setUp(attributes: Partial<KeyAttributes> = {}) {
   const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at };
-  const history = createHistory({ seed: 1, clock });
-  const api = createServiceApi({ history, apiKey: KEY, clock });
-  const base = await api.listen();
-  onTestFinished(() => api.close());
+  const service = createSimulatedService({ seed: 1, clock });
+  const { history, api, chaos, keys } = service;
+  const all = { name: 'tests', scopes: ['events:read'], validDays: null };
+  const { key, secret } = keys.create({ ...all, ...attributes });
+  const base = await service.listen();
+  onTestFinished(() => service.close());
 
   async function post(operation: string, body: string, headers: Record<string, string> = {}) {
     const response = await fetch(`${base}/rpc/${operation}`, {
       method: 'POST',
-      headers: { authorization: `Bearer ${KEY}`, 'content-type': 'application/json', ...headers },
+      headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json', ...headers },
       body,
     });
     return {
@@ -25,7 +25,16 @@ async function setUp() {
     };
   }
   const replay = (request: object, more: object = {}) => post('ReplayEvents', JSON.stringify({ request, ...more }));
-  return { clock, history, api, base, post, replay };
+  async function ask(method: string, path: string, more: RequestInit = {}) {
+    const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
+    const response = await fetch(base.replace(/\/v1$/, path), { method, headers, ...more });
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: (await response.json()) as Record<string, unknown>,
+    };
+  }
+  return { clock, service, history, api, chaos, keys, key, secret, base, post, replay, ask };
 }
 
 /** What a refusal says, without what differs from call to call. */
@@ -83,11 +92,14 @@ test('4.2: an expired cursor asks for a reset', async () => {
   expect((await replay({})).body).toMatchObject({ events: [{ cursor: b.cursor }], reset_required: false });
 });
 
-test.each([['Bearer another'], [KEY], ['']])('5.1: the credential %j is refused', async (authorization) => {
-  const { post } = await setUp();
-  const response = await post('ReplayEvents', '{"request":{}}', { authorization });
-  expect(refusal(response)).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED']);
-});
+test.each([['Bearer another'], ['svc_test_of_nobody'], ['']])(
+  '5.1: the credential %j is refused',
+  async (authorization) => {
+    const { post } = await setUp();
+    const response = await post('ReplayEvents', '{"request":{}}', { authorization });
+    expect(refusal(response)).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED']);
+  },
+);
 
 test('7.1: an error says its request id in the envelope and in the header', async () => {
   const { post } = await setUp();
@@ -98,13 +110,9 @@ test('7.1: an error says its request id in the envelope and in the header', asyn
 });
 
 test('7.4: an unknown operation is named as such; another route is just not there', async () => {
-  const { base, post } = await setUp();
+  const { ask, post } = await setUp();
   expect(refusal(await post('Nothing', '{"request":{}}'))).toEqual([404, 'NOT_FOUND', 'RPC_METHOD_NOT_FOUND']);
-  const response = await fetch(`${base}/elsewhere`, { headers: { authorization: `Bearer ${KEY}` } });
-  expect(refusal({ status: response.status, body: (await response.json()) as Record<string, unknown> })).toEqual([
-    404,
-    'NOT_FOUND',
-  ]);
+  expect(refusal(await ask('GET', '/v1/elsewhere'))).toEqual([404, 'NOT_FOUND']);
 });
 
 test.each([
@@ -153,10 +161,99 @@ test('8: an account has 120 calls a minute, and no answer says when to come agai
 });
 
 test('a test can have the next calls fail, in order', async () => {
-  const { api, replay } = await setUp();
-  api.failNext(503, 'UNAVAILABLE');
-  api.failNext(401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED');
+  const { chaos, replay } = await setUp();
+  chaos.failNext(503);
+  chaos.failNext(401, 'API_AUTH_REVOKED');
   expect(refusal(await replay({}))).toEqual([503, 'UNAVAILABLE']);
   expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
   expect((await replay({})).status).toBe(200);
+});
+
+test('4.3: GET / describes the API without a key; GET /v1 lists the operations and needs one', async () => {
+  const { ask } = await setUp();
+  expect(await ask('GET', '/v1/', { headers: {} })).toMatchObject({ status: 200, body: { version: 'v1' } });
+  expect(refusal(await ask('GET', '/v1', { headers: {} }))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED']);
+  expect((await ask('GET', '/v1')).body['operations']).toContain('ReplayEvents');
+});
+
+test('5.3: an operation needs its scope', async () => {
+  const { replay } = await setUp({ scopes: ['groups:read'] });
+  expect(refusal(await replay({}))).toEqual([403, 'FORBIDDEN', 'RPC_METHOD_FORBIDDEN']);
+});
+
+test('5.4: a key of selected numbers sees their events alone, and none of the account', async () => {
+  const { history, keys, ask } = await setUp();
+  const [mine = ''] = history.numbers;
+  const { secret } = keys.create({ name: 'one', scopes: ['events:read'], validDays: null, numbers: [mine] });
+  for (let i = 0; i < 20; i++) history.next();
+  history.next('CampaignUpdated');
+  const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
+  const { body } = await ask('POST', '/v1/rpc/ReplayEvents', { headers, body: '{"request":{}}' });
+  const seen = replayPage.parse(body).events.map((item) => replayItem.parse(item).cursor);
+  const own = history.all().filter(({ sessionId }) => sessionId === mine);
+  expect(seen).toEqual(own.map(({ cursor }) => cursor));
+  expect(own.length).toBeGreaterThan(0);
+});
+
+test('3.1, 7.4: a revoked key is refused as such, an expired one as none', async () => {
+  const { clock, keys, key, replay } = await setUp({ validDays: 1 });
+  clock.at += 86_400_000 - 1;
+  expect((await replay({})).status).toBe(200);
+  clock.at += 1;
+  expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED']);
+  keys.revoke(key);
+  expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
+});
+
+test('3.1: after a rotation both secrets work during the grace, then the new one alone', async () => {
+  const { clock, keys, key, post, replay } = await setUp();
+  const fresh = { authorization: `Bearer ${keys.rotate(key, 1)}` };
+  clock.at += 3_600_000 - 1;
+  expect([(await replay({})).status, (await post('ReplayEvents', '{"request":{}}', fresh)).status]).toEqual([200, 200]);
+  clock.at += 1;
+  expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
+  expect((await post('ReplayEvents', '{"request":{}}', fresh)).status).toBe(200);
+});
+
+test.each([
+  [['127.0.0.0/8'], 200],
+  [['10.0.0.1', '::1'], 403],
+])('5.5: with the IP list %j a call from here gets %i', async (ips, status) => {
+  const { replay } = await setUp({ ips });
+  const response = await replay({});
+  expect(response.status).toBe(status);
+  if (status === 403) expect(refusal(response)).toEqual([403, 'FORBIDDEN', 'API_KEY_IP_FORBIDDEN']);
+});
+
+test("5.6: the key's own limit holds on all routes", async () => {
+  const { replay, ask } = await setUp({ perMinute: 2 });
+  await ask('GET', '/v1');
+  await replay({});
+  expect(refusal(await ask('GET', '/v1/events'))).toEqual([429, 'RATE_LIMITED', 'API_KEY_RATE_LIMITED']);
+});
+
+test.each([
+  ['GET', '/v1/media/1', 60],
+  ['POST', '/v1/billing/quotes', 60],
+  ['POST', '/v1/sessions/create', 10],
+])('8: %s %s is limited to %i a minute', async (method, path, most) => {
+  const { ask } = await setUp({ scopes: ['sessions:manage'] });
+  const call = () => ask(method, path, method === 'POST' ? { body: '{"request":{}}' } : {});
+  for (let i = 0; i < most; i++) expect((await call()).status).not.toBe(429);
+  expect(refusal(await call())).toEqual([429, 'RATE_LIMITED', 'RATE_LIMITED']);
+});
+
+test('8: a body for a session is at most 4 KiB', async () => {
+  const { ask } = await setUp({ scopes: ['sessions:manage'] });
+  const response = await ask('POST', '/v1/sessions/resume', { body: `{"request":"${'x'.repeat(4096)}"}` });
+  expect(refusal(response)).toEqual([413, 'VALIDATION_FAILED', 'PAYLOAD_TOO_LARGE']);
+});
+
+test('7.4: paid calls need a quote', async () => {
+  const { post, ask } = await setUp({ scopes: ['product:campaigns', 'messages:send'] });
+  const unpaid = [428, 'PAYMENT_REQUIRED', 'BILLING_QUOTE_REQUIRED'];
+  expect(refusal(await post('ResumeCampaign', '{"request":{}}'))).toEqual(unpaid);
+  expect(refusal(await ask('POST', '/v1/messages/send', { body: '{"request":{}}' }))).toEqual(unpaid);
+  const quoted = '{"request":{},"billing":{"quoteId":"q"}}';
+  expect(refusal(await post('ResumeCampaign', quoted))).toEqual([409, 'CONFLICT', 'BILLING_QUOTE_EXPIRED']);
 });

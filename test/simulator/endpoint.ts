@@ -1,7 +1,7 @@
 // An address to deliver to: a real server that answers as it is told and keeps what it got.
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
-import { onTestFinished } from 'vitest';
+import { onTestFinished, vi } from 'vitest';
 
 export interface Got {
   headers: IncomingHttpHeaders;
@@ -45,4 +45,9 @@ export async function createEndpoint(answer: (got: Got, response: ServerResponse
 export function inTurn(...statuses: number[]): (got: Got, response: ServerResponse) => void {
   return ({ number }, response) =>
     void response.writeHead(statuses[Math.min(number, statuses.length) - 1] ?? 204).end();
+}
+
+/** Looks again until it holds, as long as a busy machine may need. */
+export function until(holds: () => void): Promise<void> {
+  return vi.waitFor(holds, 15_000);
 }

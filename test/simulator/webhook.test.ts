@@ -1,9 +1,9 @@
 import { createHmac } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
-import { expect, onTestFinished, test, vi } from 'vitest';
-import { createHistory } from '../../src/simulator/history.ts';
-import { createSender, WAITS_MS, type AttemptRecord, type SenderOptions } from '../../src/simulator/sender.ts';
-import { createEndpoint, inTurn, type Got } from './endpoint.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { createSimulatedService, type ServiceOptions } from '../../src/simulator/service.ts';
+import { WAITS_MS, type AttemptRecord } from '../../src/simulator/webhook.ts';
+import { createEndpoint, inTurn, until, type Got } from './endpoint.ts';
 
 const SECRET = 'whsec_of_the_tests';
 const T0 = Date.UTC(2026, 0, 1);
@@ -11,26 +11,31 @@ const SECONDS = T0 / 1_000;
 
 async function setUp(
   answer: (got: Got, response: ServerResponse) => void = inTurn(204),
-  options: Partial<SenderOptions> = {},
+  options: Partial<ServiceOptions> = {},
 ) {
   const endpoint = await createEndpoint(answer);
   const clock = { at: T0, now: () => clock.at };
   const attempts: AttemptRecord[] = [];
-  const sender = createSender({
-    url: endpoint.url,
-    secrets: [SECRET],
+  const service = createSimulatedService({
     seed: 1,
     // No waits.
     speed: Infinity,
-    webhookId: 'wh_1',
     clock,
+    addresses: { loopback: true },
     onAttempt: (attempt) => attempts.push(attempt),
     ...options,
   });
-  onTestFinished(() => sender.close());
-  const history = createHistory({ seed: 1, clock });
+  onTestFinished(() => service.close());
+  const { key } = service.keys.create({ name: 'tests', scopes: ['events:read'], validDays: null });
+  const { webhook: sender } = await service.webhooks.register(key, { url: endpoint.url, secret: SECRET });
+  const { history } = service;
   const make = (count: number) => Array.from({ length: count }, () => history.next());
-  return { ...endpoint, clock, attempts, sender, history, make };
+  async function inTurnOf(count: number) {
+    const outcomes = [];
+    for (const event of make(count)) outcomes.push(await sender.deliver(event));
+    return outcomes;
+  }
+  return { ...endpoint, clock, attempts, service, key, sender, history, make, inTurnOf };
 }
 
 const idOf = ({ body }: Got): unknown => (JSON.parse(body.toString()) as { id: unknown }).id;
@@ -48,7 +53,7 @@ test('6.3: a delivery is a POST of these fields, signed', async () => {
     created_at: '2026-01-01T00:00:00.000Z',
     cursor: event.cursor,
     session_id: event.sessionId,
-    webhook_id: 'wh_1',
+    webhook_id: sender.id,
     data: { MessageReceived: event.data },
   });
   expect(headers).toMatchObject({
@@ -68,11 +73,11 @@ test('6.3: a test event has no cursor, and its message lies bare', async () => {
 });
 
 test('3.3: a delivery is tried 8 times, then abandoned; each attempt is signed at its own moment', async () => {
-  const { got, clock, attempts, sender, make } = await setUp((one, response) => {
+  const { got, clock, attempts, inTurnOf } = await setUp((one, response) => {
     clock.at += 1_000;
     inTurn(500)(one, response);
   });
-  const [delivered] = await sender.deliverAll(make(1));
+  const [delivered] = await inTurnOf(1);
   expect(delivered).toMatchObject({ outcome: 'abandoned', attempts: 8, statuses: Array(8).fill(500) });
   expect(got.map(({ headers }) => headers['x-svc-attempt'])).toEqual(['1', '2', '3', '4', '5', '6', '7', '8']);
   expect(got.map(({ headers }) => Number(headers['x-svc-timestamp']) - SECONDS)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
@@ -89,7 +94,7 @@ test('3.3: while a delivery waits for its next attempt, others go on', async () 
   const [a, b] = make(2);
   if (!a || !b) throw new Error('two events are needed');
   const first = sender.deliver(a);
-  await vi.waitFor(() => expect(got).toHaveLength(1));
+  await until(() => expect(got).toHaveLength(1));
   await Promise.all([first, sender.deliver(b)]);
   expect(got.map(idOf)).toEqual([a.id, b.id, a.id]);
 });
@@ -112,7 +117,7 @@ test('6.3: an answer that does not come in time is a failure', async () => {
     ({ number }, response) => {
       if (number > 1) response.writeHead(204).end();
     },
-    { timeoutMs: 500 },
+    { post: { answerMs: 500 } },
   );
   expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: ['timeout', 204] });
 });
@@ -138,21 +143,21 @@ test('6.3: of an answer no more than 16 KiB are read, and it is a success all th
 });
 
 test('3.2: 15 failures in a row, of any deliveries, disable the webhook', async () => {
-  const { got, sender, make } = await setUp(inTurn(500));
-  const outcomes = await sender.deliverAll(make(3));
+  const { got, key, sender, inTurnOf } = await setUp(inTurn(500));
+  const outcomes = await inTurnOf(3);
   expect(outcomes.map(({ outcome, attempts }) => [outcome, attempts])).toEqual([
     ['abandoned', 8],
-    ['disabled', 7],
-    ['disabled', 0],
+    ['stopped', 7],
+    ['stopped', 0],
   ]);
   expect(got).toHaveLength(15);
+  expect(sender.state()).toBe('disabled by failures');
+  expect(key.timeline.at(-1)?.what).toContain('15 consecutive failures');
 });
 
 test('3.2: a success begins the count anew', async () => {
-  const { sender, make } = await setUp(({ number }, response) =>
-    response.writeHead(number % 15 === 0 ? 204 : 500).end(),
-  );
-  const outcomes = await sender.deliverAll(make(6));
+  const { inTurnOf } = await setUp(({ number }, response) => response.writeHead(number % 15 === 0 ? 204 : 500).end());
+  const outcomes = await inTurnOf(6);
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(
     Array.from({ length: 3 }, () => ['abandoned', 'delivered']).flat(),
   );
@@ -186,67 +191,6 @@ test('6.3: a delivery can be signed by a clock that is off', async () => {
   expect(got.map(({ headers }) => Number(headers['x-svc-timestamp']) - SECONDS)).toEqual([-301, 301]);
 });
 
-test('without a plan, events are delivered one by one and in order', async () => {
-  const { got, most, sender, make } = await setUp();
-  const events = make(20);
-  const outcomes = await sender.deliverAll(events);
-  expect(got.map(idOf)).toEqual(events.map(({ id }) => id));
-  expect(outcomes.map(({ event }) => event)).toEqual(events);
-  expect(most()).toBe(1);
-});
-
-test('a plan shuffles within its window, drops, doubles and forges its shares', async () => {
-  const { got, sender, make } = await setUp(({ headers, body }, response) => {
-    response.writeHead(headers['x-svc-signature'] === signatureOf(SECRET, SECONDS, body) ? 204 : 401).end();
-  });
-  const events = make(400);
-  const outcomes = await sender.deliverAll(events, {
-    window: 10,
-    dropped: 0.1,
-    doubled: 0.2,
-    forged: 0.1,
-    concurrency: 8,
-  });
-  const count = (wanted: string) => outcomes.filter(({ outcome }) => outcome === wanted).length;
-  const twice = 400 - count('dropped');
-  expect(count('dropped')).toBeGreaterThan(20);
-  expect(count('dropped')).toBeLessThan(60);
-  expect(count('delivered') - twice).toBeGreaterThan(40);
-  expect(count('refused')).toBeGreaterThan(20);
-  expect(got).toHaveLength(count('delivered') + count('refused'));
-
-  const places = outcomes.map(({ event }) => events.indexOf(event));
-  expect(places).not.toEqual(places.toSorted((a, b) => a - b));
-  let furthest = 0;
-  for (const place of places) {
-    expect(furthest - place).toBeLessThanOrEqual(10);
-    furthest = Math.max(furthest, place);
-  }
-});
-
-test('the same seed makes the same plan', async () => {
-  const plan = { window: 5, dropped: 0.2, doubled: 0.2, forged: 0.2, concurrency: 4 };
-  const [one, same, other] = await Promise.all(
-    [1, 1, 2].map(async (seed) => {
-      const { sender, make } = await setUp(inTurn(204), { seed });
-      return (await sender.deliverAll(make(50), plan)).map(({ event, outcome }) => [event.id, outcome]);
-    }),
-  );
-  expect(same).toEqual(one);
-  expect(other).not.toEqual(one);
-});
-
-test('a plan says how many deliveries are under way at once', async () => {
-  const waiting: ServerResponse[] = [];
-  const { most, sender, make } = await setUp((_, response) => {
-    // Nobody is answered before four are there.
-    if (waiting.push(response) === 4) for (const one of waiting.splice(0)) one.writeHead(204).end();
-  });
-  const outcomes = await sender.deliverAll(make(8), { concurrency: 4 });
-  expect(outcomes.every(({ outcome }) => outcome === 'delivered')).toBe(true);
-  expect(most()).toBe(4);
-});
-
 test.each([
   ['X-Acme-', 'x-acme-signature'],
   ['X-Svc-', 'x-svc-signature'],
@@ -254,4 +198,97 @@ test.each([
   const { got, sender, history } = await setUp(inTurn(204), { prefix });
   await sender.deliver(history.next());
   expect(Object.keys(got[0]?.headers ?? {}).filter((name) => name.endsWith('-signature'))).toEqual([header]);
+});
+
+test('3.2: enabled again, it delivers from then on, and makes up for nothing', async () => {
+  const { got, service, sender, history } = await setUp();
+  sender.disable();
+  service.happen(3);
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'stopped', attempts: 0 });
+  sender.enable();
+  const [event] = service.happen();
+  await service.webhooks.settled();
+  expect(got.map(idOf)).toEqual([event?.id]);
+});
+
+test('3.2: disabling ends a delivery that waits for its next attempt, and enabling does not revive it', async () => {
+  const { got, sender, history } = await setUp(inTurn(500, 204), { speed: 1 });
+  const waiting = sender.deliver(history.next());
+  await until(() => expect(sender.log()[0]).toMatchObject({ attempts: 1, answer: 500 }));
+  sender.disable();
+  sender.enable();
+  expect(await waiting).toMatchObject({ outcome: 'stopped', statuses: [500] });
+  expect(got).toHaveLength(1);
+});
+
+test('3.2: enabling begins the count of failures anew', async () => {
+  const { sender, inTurnOf } = await setUp(inTurn(500));
+  await inTurnOf(2);
+  sender.enable();
+  expect((await inTurnOf(1))[0]).toMatchObject({ outcome: 'abandoned', attempts: 8 });
+  expect(sender.state()).toBe('enabled');
+});
+
+test.each(['revoked', 'expired', 'without events:read'])('3.2: deliveries stop when the key is %s', async (how) => {
+  const { got, clock, service, key, sender, history } = await setUp();
+  service.keys.edit(key, { validDays: 30 });
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered' });
+  if (how === 'revoked') service.keys.revoke(key);
+  else if (how === 'expired') clock.at += 30 * 86_400_000;
+  else service.keys.edit(key, { scopes: ['groups:read'] });
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'stopped', attempts: 0 });
+  expect(got).toHaveLength(1);
+});
+
+test('6.3: a rotation with grace signs with both secrets for 24 h, without grace with the new one at once', async () => {
+  const { got, clock, sender, history } = await setUp();
+  const second = sender.rotate();
+  await sender.deliver(history.next());
+  clock.at += 24 * 3_600_000;
+  await sender.deliver(history.next());
+  const third = sender.rotate({ grace: false });
+  await sender.deliver(history.next());
+  const signers = [[second, SECRET], [second], [third]];
+  expect(got.map(({ headers }) => headers['x-svc-signature'])).toEqual(
+    got.map(({ headers, body }, i) =>
+      (signers[i] ?? []).map((one) => signatureOf(one, Number(headers['x-svc-timestamp']), body)).join(','),
+    ),
+  );
+});
+
+test('6.3, 8: a test event is sent once a minute, and not by a disabled webhook', async () => {
+  const { got, clock, service, sender } = await setUp();
+  const { webhooks } = service;
+  expect(await webhooks.ping(sender)).toMatchObject({ outcome: 'delivered', event: { type: 'webhook.ping' } });
+  clock.at += 59_999;
+  expect(() => webhooks.ping(sender)).toThrow(
+    expect.objectContaining({ status: 429, code: 'RATE_LIMITED', reason: 'WEBHOOK_TEST_RATE_LIMITED' }),
+  );
+  clock.at += 1;
+  sender.disable();
+  expect(() => webhooks.ping(sender)).toThrow(
+    expect.objectContaining({ status: 409, code: 'CONFLICT', reason: 'WEBHOOK_DISABLED' }),
+  );
+  sender.enable();
+  expect(await webhooks.ping(sender)).toMatchObject({ outcome: 'delivered' });
+  expect(got.map(({ headers }) => headers['x-svc-event-type'])).toEqual(['webhook.ping', 'webhook.ping']);
+});
+
+test('6.3: the delivery log shows status, time, attempts and how it ended', async () => {
+  const { sender, inTurnOf } = await setUp(inTurn(500, 204, 204));
+  await inTurnOf(2);
+  const at = '2026-01-01T00:00:00.000Z';
+  expect(sender.log()).toMatchObject([
+    { at, attempts: 1, answer: 204, outcome: 'delivered', type: 'MessageReceived' },
+    { at, attempts: 2, answer: 204, outcome: 'delivered', type: 'MessageReceived' },
+  ]);
+});
+
+test('6.3: the address is checked at every delivery, and one that has become private gets nothing', async () => {
+  const addresses = ['203.0.113.5'];
+  const resolve = () => Promise.resolve(addresses);
+  const { service, key } = await setUp(undefined, { addresses: { resolve, loopback: true } });
+  const { webhook } = await service.webhooks.register(key, { url: 'https://hooks.example/in' });
+  addresses[0] = '10.0.0.7';
+  expect(await webhook.deliver(service.history.next())).toMatchObject({ statuses: Array(8).fill('address refused') });
 });

@@ -1,0 +1,100 @@
+// Faults of the API by name: refusals, broken transport, and pages of ReplayEvents that lie (F34 to F41: what a receiver
+// must survive). Each bends the true answer; a lie about a page leaves other answers as they are.
+import { Refusal } from './refusal.ts';
+
+export interface Answer {
+  status: number;
+  headers?: Record<string, string>;
+  /** An object is sent as JSON. */
+  body: object | string;
+  /** How it travels: half of it and then nothing, byte by byte; or 300 MB of blanks instead, plain or packed. */
+  manner?: 'cut' | 'drip' | 'flood' | 'gzip';
+}
+
+interface Item {
+  cursor: string;
+  json_payload: string;
+}
+/** Contract 4.2. */
+interface Page {
+  events: Item[];
+  next_cursor: string;
+  has_more: boolean;
+  reset_required: boolean;
+}
+
+/** `after` is the cursor that was asked for. */
+export type Fault = (truth: Answer, after: string | null) => Answer | Refusal;
+export type FaultName = keyof typeof FAULTS;
+
+const PAST_LIMIT = 1_001;
+
+export const FAULTS = {
+  '429': refuse(429, 'RATE_LIMITED'),
+  '500': refuse(500),
+  '503': refuse(503),
+  '504': refuse(504, 'RPC_DEADLINE_EXCEEDED'),
+  F34: refuse(400, 'EVENT_CURSOR_INVALID'),
+  'F35 not found': refuse(404),
+  'F35 too large': refuse(413, 'PAYLOAD_TOO_LARGE'),
+  'F35 redirect': () => ({ status: 302, headers: { location: '/elsewhere' }, body: '' }),
+  'F35 html': () => html('<!doctype html><title>200</title>'),
+  'F35 empty': () => ({ status: 200, body: '' }),
+  'F35 array': () => ({ status: 200, body: [] }),
+  'F35 half': (truth) => ({ ...truth, body: textOf(truth).slice(0, textOf(truth).length / 2) }),
+  'F35 types': lie((page) => ({ ...page, events: {}, has_more: 'no' })),
+  'F36 cut': (truth) => ({ ...truth, manner: 'cut' }),
+  'F36 drip': (truth) => ({ ...truth, manner: 'drip' }),
+  'F36 flood': () => ({ status: 200, body: '', manner: 'flood' }),
+  'F36 gzip': () => ({ status: 200, body: '', manner: 'gzip' }),
+  'F37 stuck': lie((page, after) => ({ ...page, next_cursor: after ?? '', has_more: true })),
+  'F38 back': lie((page, after) => ({ ...page, next_cursor: moved(after ?? firstOf(page), -1n) })),
+  'F38 ahead': lie((page, after) => ({ ...page, next_cursor: moved(lastOf(page) ?? after, 1_000n), has_more: true })),
+  'F39 empty': lie((page, after) => ({ ...page, events: [], next_cursor: after ?? '', has_more: true })),
+  'F39 ahead': lie((page, after) => ({ ...page, next_cursor: moved(lastOf(page) ?? after, 1_000n), has_more: false })),
+  'F40 order': items((events) => events.toReversed()),
+  'F40 repeated': items((events) => events.flatMap((item) => [item, item])),
+  'F40 old': items((events, after) =>
+    after === null ? events : [...events.slice(0, 1).map((item) => ({ ...item, cursor: after })), ...events],
+  ),
+  'F40 many': items((events) => Array.from({ length: PAST_LIMIT }, (_, i) => events[i % events.length])),
+  'F40 no cursor': items(([first, ...rest]) => [{ json_payload: first?.json_payload }, ...rest]),
+  'F41 not JSON': payload(() => 'not JSON'),
+  'F41 no key': payload(() => '{}'),
+  'F41 two keys': payload((text) => JSON.stringify({ ...(JSON.parse(text) as object), Another: {} })),
+} satisfies Record<string, Fault>;
+
+function refuse(status: number, reason?: string): Fault {
+  return () => new Refusal(status, reason);
+}
+
+function html(body: string): Answer {
+  return { status: 200, headers: { 'content-type': 'text/html' }, body };
+}
+
+function textOf({ body }: Answer): string {
+  return typeof body === 'string' ? body : JSON.stringify(body);
+}
+
+function lie(bend: (page: Page, after: string | null) => object): Fault {
+  return (truth, after) => {
+    const isPage = truth.status === 200 && typeof truth.body === 'object' && 'has_more' in truth.body;
+    return isPage ? { ...truth, body: bend(truth.body as Page, after) } : truth;
+  };
+}
+
+function items(bend: (events: Item[], after: string | null) => unknown[]): Fault {
+  return lie((page, after) => (page.events.length === 0 ? page : { ...page, events: bend(page.events, after) }));
+}
+
+/** Of the first item of a page. */
+function payload(bend: (text: string) => string): Fault {
+  return items(([first, ...rest]) => [{ ...first, json_payload: bend(first?.json_payload ?? '{}') }, ...rest]);
+}
+
+const firstOf = ({ events }: Page): string | null => events[0]?.cursor ?? null;
+const lastOf = ({ events }: Page): string | null => events.at(-1)?.cursor ?? null;
+
+function moved(cursor: string | null, by: bigint): string {
+  return cursor === null ? '' : String(BigInt(cursor) + by);
+}

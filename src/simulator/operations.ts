@@ -1,0 +1,49 @@
+// The operations that the double plays (contract 4.2), and the schema of their requests.
+import { z } from 'zod';
+import type { History } from './history.ts';
+import type { Key, Keys } from './keys.ts';
+import { Refusal } from './refusal.ts';
+
+export interface Operation {
+  /** One of these; none: any valid key. */
+  scopes: string[];
+  /** Needs a quote (contract 7.4, BILLING_QUOTE_REQUIRED). */
+  paid?: boolean;
+  /** The response object. Throws Refusal. */
+  answer(request: Record<string, unknown>, key: Key): object;
+}
+
+const EVENTS_PER_CALL = 1_000;
+const replayRequest = z.strictObject({
+  after_cursor: z.string().optional(),
+  limit: z.int().min(1).max(EVENTS_PER_CALL).optional(),
+});
+
+export function createOperations({ history, keys }: { history: History; keys: Keys }): Map<string, Operation> {
+  function replayEvents(request: unknown, key: Key): object {
+    const { after_cursor: after = null, limit = EVENTS_PER_CALL } = valid(replayRequest, request, 'REQUEST_INVALID');
+    const page = history.after(after, limit, (event) => keys.reads(key, event));
+    if (page === 'unknown') throw new Refusal(400, 'EVENT_CURSOR_INVALID');
+    const { events, hasMore } = page === 'expired' ? { events: [], hasMore: false } : page;
+    return {
+      events: events.map(({ cursor, type, data }) => ({ cursor, json_payload: JSON.stringify({ [type]: data }) })),
+      next_cursor: events.at(-1)?.cursor ?? after ?? '',
+      has_more: hasMore,
+      reset_required: page === 'expired',
+    };
+  }
+
+  return new Map<string, Operation>([
+    // The fields of its response are not shown.
+    ['GetApiKeyIdentity', { scopes: [], answer: () => ({}) }],
+    ['ReplayEvents', { scopes: ['events:read'], answer: replayEvents }],
+    ['ResumeCampaign', { scopes: ['product:campaigns'], paid: true, answer: () => ({ ok: true }) }],
+  ]);
+}
+
+/** Throws Refusal 400 with this reason where the value does not fit. */
+export function valid<Shape>(schema: z.ZodType<Shape>, value: unknown, reason: string): Shape {
+  const parsed = schema.safeParse(value);
+  if (!parsed.success) throw new Refusal(400, reason);
+  return parsed.data;
+}

@@ -1,0 +1,116 @@
+// The account's webhooks (contract 2.16, 6.3): registers them by the rules, and hands each event to those that chose its
+// type and whose key may read it.
+import { EVENT_TYPES, type History, type SimulatedEvent } from './history.ts';
+import type { Chaos } from './chaos.ts';
+import type { Key, Keys } from './keys.ts';
+import { Refusal } from './refusal.ts';
+import { createWebhook, newSecret, type Delivered, type Delivering, type Webhook } from './webhook.ts';
+
+export interface Registration {
+  url: string;
+  /** Default: all that the key may read. */
+  events?: string[];
+  /** Default: a new one. */
+  secret?: string;
+}
+
+export interface Webhooks {
+  /** The secret is shown here and nowhere else. Throws Refusal (WEBHOOK_*). */
+  register(key: Key, registration: Registration): Promise<{ webhook: Webhook; secret: string }>;
+  /** Throws Refusal 404 WEBHOOK_NOT_FOUND. */
+  remove(id: string): void;
+  all(): Webhook[];
+  /** Sends a test event; see Webhook.ping. */
+  ping(webhook: Webhook): Promise<Delivered>;
+  /** Starts the deliveries of one event, as chaos has it. */
+  publish(event: SimulatedEvent): void;
+  /** Resolves when no delivery is under way. */
+  settled(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const PER_KEY = 5;
+
+export function createWebhooks(options: Delivering & { keys: Keys; history: History; chaos: Chaos }): Webhooks {
+  const { keys, history, chaos, addresses, post, random } = options;
+  const kept = new Map<string, { key: Key; webhook: Webhook }>();
+  const underWay = new Set<Promise<unknown>>();
+
+  function mayRead(key: Key): boolean {
+    try {
+      keys.require(key, ['events:read']);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  function typesFor(key: Key, chosen: string[] | undefined): string[] {
+    const { numbers } = key.attributes;
+    const readable = Object.keys(EVENT_TYPES).filter((type) => !numbers || EVENT_TYPES[type] === 'number');
+    const events = chosen ?? readable;
+    if (events.length === 0 || events.some((type) => !Object.hasOwn(EVENT_TYPES, type)))
+      throw new Refusal(400, 'WEBHOOK_EVENTS_INVALID', `choose from ${Object.keys(EVENT_TYPES).join(', ')}`);
+    if (events.some((type) => !readable.includes(type)))
+      throw new Refusal(403, 'WEBHOOK_EVENTS_FORBIDDEN', 'account-wide events need a key without number restriction');
+    return events;
+  }
+
+  /** Throws where the key has this address already, or too many. */
+  function makeRoom(key: Key, href: string): void {
+    const own = [...kept.values()].filter((one) => one.key.id === key.id);
+    if (own.some(({ webhook }) => webhook.url === href)) throw new Refusal(409, 'WEBHOOK_DUPLICATE');
+    if (own.length >= PER_KEY) throw new Refusal(409, 'WEBHOOK_LIMIT_REACHED', `a key has ${PER_KEY} webhooks at most`);
+  }
+
+  function track<Result>(delivery: Promise<Result>): Promise<Result> {
+    underWay.add(delivery);
+    void delivery.finally(() => underWay.delete(delivery));
+    return delivery;
+  }
+
+  async function settled(): Promise<void> {
+    while (underWay.size > 0) await Promise.all(underWay);
+  }
+
+  return {
+    async register(key, registration) {
+      if (!mayRead(key)) throw new Refusal(403, 'WEBHOOK_KEY_CANNOT_READ_EVENTS', 'the key needs events:read');
+      const events = typesFor(key, registration.events);
+      const { url } = await addresses.check(registration.url);
+      makeRoom(key, url.href);
+      const secret = registration.secret ?? newSecret(random);
+      const webhook = createWebhook({
+        ...options,
+        id: random.uuid(),
+        url: url.href,
+        events,
+        secret,
+        allowed: () => mayRead(key),
+        onDisabled: (reason) => keys.note(key, reason),
+      });
+      kept.set(webhook.id, { key, webhook });
+      return { webhook, secret };
+    },
+    remove(id) {
+      const one = kept.get(id);
+      if (!one) throw new Refusal(404, 'WEBHOOK_NOT_FOUND');
+      one.webhook.disable();
+      kept.delete(id);
+    },
+    all: () => [...kept.values()].map(({ webhook }) => webhook),
+    ping: (webhook) => track(webhook.ping(history.next('webhook.ping'))),
+    publish(event) {
+      for (const { key, webhook } of kept.values()) {
+        if (webhook.state() !== 'enabled' || !webhook.events.includes(event.type) || !keys.reads(key, event)) continue;
+        for (const way of chaos.ways()) void track(webhook.deliver(event, way));
+      }
+    },
+    settled,
+    async close() {
+      for (const { webhook } of kept.values()) webhook.disable();
+      post.close();
+      await settled();
+    },
+  };
+}
