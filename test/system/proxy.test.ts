@@ -9,8 +9,12 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createKit, dataOf, freePort, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
 
 /** Older ones lose the body of a delivery that waits, or do not know all directives. */
-const OLDEST = [2, 11, 4];
-const wanted = `needs caddy ${OLDEST.join('.')} or newer on the PATH: from Debian sid, or caddyserver.com/download`;
+const OLDEST = [2, 11, 2];
+const lacking = !hasCaddy();
+if (lacking)
+  console.warn(
+    `skipped: needs caddy ${OLDEST.join('.')} or newer: apt-get in Debian sid or trixie-backports, or caddyserver.com/download`,
+  );
 
 let kit: Kit;
 let caddy: ChildProcess | undefined;
@@ -18,16 +22,15 @@ let port: number;
 let tlsPort: number;
 
 beforeEach(async ({ skip }) => {
-  skip(!hasCaddy(), wanted);
+  skip(lacking);
   kit = await createKit({ record: RECORD });
   await kit.start();
   await startCaddy();
 });
 afterEach(async () => {
-  if (caddy) {
+  if (caddy?.exitCode === null) {
     caddy.kill('SIGKILL');
     await once(caddy, 'close');
-    caddy = undefined;
   }
   await kit?.remove();
 });
