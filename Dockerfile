@@ -12,9 +12,9 @@ WORKDIR /kit
 COPY --from=packages /kit/node_modules node_modules
 COPY package.json LICENSE ./
 COPY src src
-RUN mkdir /data && chown node:node /data
+RUN mkdir /data && chown node:node /data && ln -s /kit/src/cli/kit.js /usr/local/bin/kit
 VOLUME /data
 USER node
 EXPOSE 3000 3001
-HEALTHCHECK --interval=30s --timeout=5s --start-period=10s CMD ["node", "src/cli/kit.js", "status", "--ready"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=10s CMD ["kit", "status", "--ready"]
 CMD ["node", "src/main.ts"]

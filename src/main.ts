@@ -24,6 +24,8 @@ const DAY_MS = 86_400_000;
 const PROBE_MS = 2_000;
 /** Within the 9 s that a stop may take; what is left is for the store to close. */
 const STOP_MS = 8_500;
+/** Longer than run lets its handlers end; what is left is for the deliveries in flight. */
+const TAKE_MS = 7_500;
 const SOLO_MS = 500;
 /** What the main process reads once; the rest is read again by `run` and `keep`. */
 const FIXED = [
@@ -160,15 +162,11 @@ async function start(config: Config): Promise<void> {
   async function stop(signal: string): Promise<void> {
     if (stopping.draining) return;
     stopping.draining = true;
-    log.info({ signal }, 'stopping: deliveries in flight are answered, handlers may end');
-    const drained = drainServer(server);
-    await Promise.all([
-      suspects.stop(),
-      run.stop(STOP_MS),
-      solo.stop(STOP_MS),
-      keep.stop(STOP_MS),
-      within(drained, STOP_MS),
-    ]);
+    log.info({ signal }, 'stopping: handlers may end, deliveries are taken until they have');
+    const ended = Promise.all([suspects.stop(), run.stop(STOP_MS), solo.stop(STOP_MS), keep.stop(STOP_MS)]);
+    // A proxy has to wait for the next start alone, not for a handler.
+    const drained = within(ended, TAKE_MS).then(() => drainServer(server));
+    await Promise.all([ended, within(drained, STOP_MS)]);
     await probe.stop();
     await intake.probe();
     await store().gone('receive').catch(ignoreStore);
@@ -308,7 +306,7 @@ function serially(work: () => Promise<void>): () => Promise<void> {
   };
 }
 
-async function within(work: Promise<void>, limitMs: number): Promise<void> {
+async function within(work: Promise<unknown>, limitMs: number): Promise<void> {
   const timer = Promise.withResolvers<void>();
   const timeout = setTimeout(timer.resolve, limitMs);
   await Promise.race([work, timer.promise]);

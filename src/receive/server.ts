@@ -2,6 +2,8 @@
 import { createServer, type Server } from 'node:http';
 import type Koa from 'koa';
 
+const SWEEP_MS = 50;
+
 export function createReceiveServer(app: Koa): Server {
   const handle = app.callback();
   const server = createServer(
@@ -28,7 +30,11 @@ export function createProbe(): Server {
 /** Stops listening, lets requests in flight be answered, and resolves when the last connection is closed. */
 export function drainServer(server: Server): Promise<void> {
   return new Promise((resolve) => {
-    server.close(() => resolve());
-    server.closeIdleConnections();
+    // What was in flight leaves its connection idle, and a proxy would keep it.
+    const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
+    server.close(() => {
+      clearInterval(sweep);
+      resolve();
+    });
   });
 }

@@ -168,7 +168,7 @@ export function deliver(kit: Pick<Kit, 'port'>, event: TestEvent, secret = SECRE
 
 /** Deliveries at a steady rate until it is stopped; what was acknowledged. */
 export function load(
-  kit: Kit,
+  kit: Pick<Kit, 'port'>,
   perSecond: number,
   from = 0,
 ): { acknowledged: Set<string>; statuses: Map<number, number>; stop(): Promise<number> } {

@@ -1,5 +1,7 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { createKit, deliver, load, makeEvent, RECORD, until, type Kit } from './kit.ts';
@@ -56,6 +58,23 @@ test('F18: SIGTERM under load answers what is in flight, and ends with 0', async
   expect([...running.statuses.keys()].filter((status) => status !== 0)).toEqual([204]);
   const stored = new Set(kit.query<{ id: string }>('select id from events').map(({ id }) => id));
   expect([...running.acknowledged].filter((id) => !stored.has(id))).toEqual([]);
+});
+
+test('deliveries are taken until the handlers have ended, so that a stop closes the port for a moment only', async () => {
+  const waiting = `
+    import { existsSync } from 'node:fs';
+    import { setTimeout as sleep } from 'node:timers/promises';
+    export default { on: '*', async handle() { while (!existsSync('release')) await sleep(10); } };`;
+  const kit = await newKit({ waiting });
+  await kit.start();
+  await deliver(kit, makeEvent(1));
+  await until(() => kit.query('select * from claims').length === 1);
+  kit.signal('SIGTERM');
+  await until(() => kit.output().includes('stopping'));
+  expect(await deliver(kit, makeEvent(2))).toBe(204);
+  writeFileSync(join(kit.folder, 'release'), '');
+  expect(await kit.exited()).toBe(0);
+  expect(kit.query('select id from events')).toHaveLength(2);
 });
 
 test('SIGHUP again and again under load refuses no delivery, and handlers that changed are the new ones', async () => {
