@@ -102,6 +102,9 @@ const schema = z.object({
   LOG_FORMAT: choice(['json', 'pretty'], 'json'),
 });
 
+/** The kit's own; what else the environment holds is the handlers'. */
+export const VARIABLES = [...Object.keys(schema.shape), ...SECRETS.map((name) => `${name}_FILE`)];
+
 /** What only two variables together can get wrong. Told even where others are faulty by themselves. */
 function faultsBetween(env: Env): string[] {
   const faults: string[] = [];

@@ -6,7 +6,7 @@ export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configurati
 export interface Thrown {
   name: string;
   message: string;
-  /** The first stack frame outside node_modules and Node itself, as `file:line`. */
+  /** The first stack frame outside node_modules and Node itself, or the line that cannot be read, as `file:line`. */
   at: string | null;
 }
 
@@ -35,6 +35,9 @@ function textOf(value: unknown): string {
 }
 
 function firstFrame(stack: string): string | null {
+  // What Node puts before the error where a file is no TypeScript.
+  const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d+)\n/.exec(stack)?.[1];
+  if (unreadable) return unreadable;
   for (const line of stack.split('\n').slice(1)) {
     const file = /((?:file:\/\/|\/)[^()]+:\d+):\d+\)?$/.exec(line)?.[1];
     if (file && !file.includes('/node_modules/')) return file.replace('file://', '');

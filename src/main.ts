@@ -42,6 +42,8 @@ const FIXED = [
 /** A child that shows no life for so long while the store is locked is taken to hold the lock. */
 const SILENT_MS = 2_500;
 
+/** From the demo and dev alone: --throwaway, and --inspect=<port>, which is for `run`. */
+const args = process.argv.slice(2);
 let env = readEnv();
 const started = performance.now();
 let found: Config | undefined;
@@ -70,27 +72,27 @@ const keep = createChild({
   onWake: () => run.wake(),
   onExit: () => gone('keep'),
 });
-const run = createChild({
-  role: 'run',
-  entry: 'run/main.ts',
-  env: () => env,
-  boot,
-  log,
-  onExit: (unexpected) => runGone('run', unexpected),
-});
+const createRun = (): Child =>
+  createChild({
+    role: 'run',
+    entry: 'run/main.ts',
+    args,
+    env: () => env,
+    boot,
+    log,
+    onExit: (unexpected) => runGone('run', unexpected),
+  });
+let run = createRun();
 const solo = createChild({
   role: 'run-solo',
   entry: 'run/main.ts',
-  args: ['solo'],
+  args: ['solo', ...args.filter((arg) => !arg.startsWith('--inspect'))],
   env: () => env,
   boot,
   log,
   lasting: false,
   onExit: () => runGone('run-solo', false),
 });
-
-// Reads handlers and ends: those at work are not stopped for some that cannot start.
-const check = createChild({ role: 'check', entry: 'run/main.ts', env: () => env, boot, log, lasting: false });
 
 // The handlers are read by a process of their own, so that their code never runs beside the acknowledgements.
 faults.push(...(await run.load()));
@@ -147,17 +149,6 @@ async function start(config: Config): Promise<void> {
   });
   const suspects = startLoop(watchSuspects);
   void startKeep();
-  const { port } = server.address() as AddressInfo;
-  log.info(
-    {
-      pid: process.pid,
-      port,
-      path: config.WEBHOOK_PATH,
-      store: config.storePath,
-      ms: Math.round(performance.now() - started),
-    },
-    'ready for deliveries',
-  );
 
   async function stop(signal: string): Promise<void> {
     if (stopping.draining) return;
@@ -176,6 +167,7 @@ async function start(config: Config): Promise<void> {
   }
 
   const reload = serially(async () => {
+    const asked = performance.now();
     const fresh = readEnv();
     let changed: Config;
     try {
@@ -187,31 +179,59 @@ async function start(config: Config): Promise<void> {
     }
     const before = env;
     env = fresh;
-    const broken = await check.load();
-    await check.stop(STOP_MS);
+    // Loaded beside the one at work, which is not stopped for handlers that cannot start, nor before they could.
+    const next = createRun();
+    const broken = await next.load();
     if (broken.length > 0) {
       env = before;
+      await next.stop(STOP_MS);
       log.error({ faults: broken }, 'SIGHUP: handlers have faults; the old ones go on');
       return;
     }
     const fixed = FIXED.filter((name) => fresh[name] !== before[name]);
     if (fixed.length > 0) log.warn({ names: fixed }, 'SIGHUP: these changed, and take a restart of the kit');
     verifier.useSecrets(changed.WEBHOOK_SECRET);
-    log.info({ secrets: changed.WEBHOOK_SECRET.length }, 'SIGHUP: secrets read again, run and keep start again');
-    await restartBoth();
+    await handOver(next);
+    log.info(
+      { secrets: changed.WEBHOOK_SECRET.length, handlers: run.handlers(), ms: Math.round(performance.now() - asked) },
+      'SIGHUP: secrets and handlers read again, run has started again, and keep does',
+    );
+    await restart(keep);
   });
 
   process.on('SIGTERM', () => void stop('SIGTERM'));
   process.on('SIGINT', () => void stop('SIGINT'));
+  if (args.includes('--throwaway')) process.on('disconnect', () => void stop('the end of who started it'));
   process.on('SIGHUP', () => void (process.stdout.isTTY ? stop('SIGHUP') : reload()));
+  const { port } = server.address() as AddressInfo;
+  log.info(
+    {
+      pid: process.pid,
+      port,
+      path: config.WEBHOOK_PATH,
+      store: config.storePath,
+      ms: Math.round(performance.now() - started),
+    },
+    'ready for deliveries',
+  );
 
   async function restartBoth(): Promise<void> {
     await Promise.all([restart(run), restart(keep)]);
   }
 
+  async function handOver(next: Child): Promise<void> {
+    await run.stop(STOP_MS);
+    run = next;
+    await go(run);
+  }
+
   async function restart(child: Child): Promise<void> {
     if (stopping.draining) return;
     await child.stop(STOP_MS);
+    await go(child);
+  }
+
+  async function go(child: Child): Promise<void> {
     if (stopping.draining) return;
     const problems = await child.start();
     if (problems.length > 0) log.error({ problems }, 'cannot start again; mend it, tried again');

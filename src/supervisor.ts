@@ -9,6 +9,8 @@ import type { Orders, Report } from './process.ts';
 
 /** A loop that has not turned for this long is killed. */
 const STILL_MS = 10_000;
+/** A debugger holds its loop, and a process that it is attached to does not end by itself. */
+const DEBUGGED_STOP_MS = 1_000;
 const PAUSE_MS = { first: 100, most: 30_000 };
 /** A child that lived this long starts again without a pause. */
 const HEALTHY_MS = 10_000;
@@ -30,7 +32,7 @@ export interface ChildOptions {
   /** False for a child that ends by itself. */
   lasting?: boolean;
   onWake?: () => void;
-  /** After each exit, before the next start. */
+  /** After each exit of one that was told to work, before the next start. */
   onExit?: (unexpected: boolean) => Promise<void>;
 }
 
@@ -52,7 +54,8 @@ export interface Child {
 }
 
 export function createChild(options: ChildOptions): Child {
-  const { role, log, lasting = true } = options;
+  const { role, log, lasting = true, args = [] } = options;
+  const debugged = args.some((arg) => arg.startsWith('--inspect'));
   let child: ChildProcess | undefined;
   let boot: number | null = null;
   let wanted = false;
@@ -64,7 +67,7 @@ export function createChild(options: ChildOptions): Child {
 
   function spawnIt(): ChildProcess {
     const entry = fileURLToPath(new URL(options.entry, import.meta.url));
-    const spawned = spawn(process.execPath, [YOUNG, entry, ...(options.args ?? [])], {
+    const spawned = spawn(process.execPath, [YOUNG, entry, ...args], {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       env: options.env(),
     });
@@ -78,7 +81,7 @@ export function createChild(options: ChildOptions): Child {
       const late = performance.now() - lookedAt > 2_000;
       lookedAt = performance.now();
       if (late) beatAt = lookedAt;
-      if (performance.now() - beatAt < STILL_MS) return;
+      if (debugged || performance.now() - beatAt < STILL_MS) return;
       log.error({ role, pid: spawned.pid }, `${role} stood still for ${STILL_MS / 1000} s and is killed`);
       spawned.kill('SIGKILL');
     }, 500);
@@ -96,12 +99,14 @@ export function createChild(options: ChildOptions): Child {
     );
     spawned.on('close', (code, signal) => {
       clearInterval(watch);
+      const worked = boot !== null;
       child = undefined;
       boot = null;
       report([`${role} ended with ${signal ?? `exit code ${code}`} before it was ready`], 'ready');
       if (lasting && wanted) log.error({ role, code, signal }, `${role} died and is started again`);
       if (performance.now() - startedAt > HEALTHY_MS) pauseMs = PAUSE_MS.first;
-      void (options.onExit?.(lasting && wanted) ?? Promise.resolve()).then(gone.resolve).then(comeBack);
+      const told = worked ? options.onExit?.(lasting && wanted) : undefined;
+      void (told ?? Promise.resolve()).then(gone.resolve).then(comeBack);
     });
     return spawned;
   }
@@ -149,12 +154,12 @@ export function createChild(options: ChildOptions): Child {
       const stopping = child;
       if (!stopping) return;
       stopping.kill('SIGTERM');
-      const timer = setTimeout(() => stopping.kill('SIGKILL'), limitMs);
+      const timer = setTimeout(() => stopping.kill('SIGKILL'), debugged ? DEBUGGED_STOP_MS : limitMs);
       await exited;
       clearTimeout(timer);
     },
     endIfSilent(ms) {
-      if (!child || performance.now() - beatAt < ms) return;
+      if (!child || debugged || performance.now() - beatAt < ms) return;
       log.error({ role, pid: child.pid }, `${role} shows no life while the store is locked, and is killed`);
       child.kill('SIGKILL');
     },

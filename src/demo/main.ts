@@ -27,11 +27,14 @@ const { key, secret: apiKey } = service.keys.create({ name: 'demo', scopes: ['ev
 const kit = await startReceiver(await service.listen(), apiKey);
 const { webhook } = await service.webhooks.register(key, { url: kit.url, secret: kit.secret });
 
+let exitCode: number = EXIT.failed;
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => void end(exitCode));
+
 print('A receiver with one handler, on a store of its own. The service is simulated; the rest is real.\n');
 const good = show(await tell());
 if (once) await end(good ? EXIT.done : EXIT.failed);
 print(`\nIt stays up: ${kit.opsUrl}/api/status    Ctrl-C ends it.`);
-process.once('SIGINT', () => void end(good ? EXIT.done : EXIT.failed));
+exitCode = good ? EXIT.done : EXIT.failed;
 
 /** What was sent and lost, act by act; then what the store and the handler say of it. */
 async function tell(): Promise<Sum[]> {

@@ -1,15 +1,10 @@
-// A real receiver for the demo: the main process as `npm start` runs it, on a folder of its own that goes with it.
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+// The demo's receiver: a real one, what its handler wrote down, and how to wait for it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import Database from 'better-sqlite3';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Store } from '../store/store.ts';
+import { createThrowaway } from '../throwaway.ts';
 
 const PATIENCE_MS = 60_000;
 
@@ -29,35 +24,19 @@ export interface Receiver {
 }
 
 export async function startReceiver(apiBaseUrl: string, apiKey: string): Promise<Receiver> {
-  const folder = mkdtempSync(join(tmpdir(), 'kit-demo-'));
-  const path = join(folder, 'events.db');
   const secret = 'whsec_of_the_demo_and_of_nothing_else';
-  const [port, opsPort] = [await freePort(), await freePort()];
+  const kit = await createThrowaway('demo', {
+    PATH: process.env['PATH'],
+    WEBHOOK_SECRET: secret,
+    HANDLERS_DIR: fileURLToPath(new URL('handlers/', import.meta.url)),
+    API_BASE_URL: apiBaseUrl,
+    API_KEY: apiKey,
+    // Once at its beginning, then when it is asked.
+    RECONCILE_INTERVAL_SECONDS: '86400',
+  });
   let output = '';
-
-  const main = spawn(process.execPath, [fileURLToPath(new URL('../main.ts', import.meta.url))], {
-    // Not in the clone's folder: its .env is not the demo's.
-    cwd: folder,
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: {
-      PATH: process.env['PATH'],
-      WEBHOOK_SECRET: secret,
-      DATABASE_URL: `sqlite:${path}`,
-      HANDLERS_DIR: fileURLToPath(new URL('handlers/', import.meta.url)),
-      HOST: '127.0.0.1',
-      PORT: String(port),
-      OPS_PORT: String(opsPort),
-      API_BASE_URL: apiBaseUrl,
-      API_KEY: apiKey,
-      // Once at its beginning, then when it is asked.
-      RECONCILE_INTERVAL_SECONDS: '86400',
-    },
-  });
+  const main = kit.start();
   for (const stream of [main.stdout, main.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
-  process.once('exit', () => {
-    main.kill('SIGKILL');
-    rmSync(folder, { recursive: true, force: true });
-  });
 
   async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
     const end = performance.now() + PATIENCE_MS;
@@ -69,10 +48,10 @@ export async function startReceiver(apiBaseUrl: string, apiKey: string): Promise
   }
 
   await until('the receiver to be ready', () => Promise.resolve(output.includes('ready for deliveries')));
-  const store = openSqlite(path, { busyMs: 5_000 });
+  const store = openSqlite(kit.storePath, { busyMs: 5_000 });
   return {
-    url: `http://127.0.0.1:${port}/webhooks`,
-    opsUrl: `http://127.0.0.1:${opsPort}`,
+    url: kit.url,
+    opsUrl: kit.opsUrl,
     secret,
     store,
     output: () => output,
@@ -82,11 +61,10 @@ export async function startReceiver(apiBaseUrl: string, apiKey: string): Promise
       if (!run) throw new Error('the process that runs handlers has not shown itself');
       return run.pid;
     },
-    handled: () => count(path),
+    handled: () => count(kit.storePath),
     until,
     async stop() {
-      main.kill('SIGTERM');
-      if (main.exitCode === null) await once(main, 'close');
+      await kit.stop(PATIENCE_MS);
       store.close();
     },
   };
@@ -106,13 +84,4 @@ function count(path: string): ReturnType<Receiver['handled']> {
   };
   db.close();
   return seen;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address ? address.port : 0;
 }

@@ -74,7 +74,7 @@ export async function loadHandlers(folder: string): Promise<Loaded[]> {
       const module = (await within(LOAD_MS, import(pathToFileURL(path).href))) as { default?: unknown };
       loaded.push(check(module.default, basename(file, extname(file))));
     } catch (error) {
-      faults.push(`${path}: ${wordingOf(error)}`);
+      faults.push(`${placeOf(error, path)}: ${wordingOf(error)}`);
     }
   }
   const names = loaded.map(({ name }) => name);
@@ -122,7 +122,14 @@ function check(exported: unknown, fileName: string): Loaded {
   };
 }
 
-/** Without the stack: what is wrong and where it stands. */
+/** With the line where it is known, which may be in a file that the handler imports. */
+function placeOf(error: unknown, path: string): string {
+  const { at } = describe(error);
+  if (at?.startsWith(`${path}:`)) return at;
+  return at && !at.startsWith(import.meta.dirname) ? `${path}: ${at}` : path;
+}
+
+/** Without the stack: what is wrong. */
 function wordingOf(error: unknown): string {
   const { name, message } = describe(error);
   const plain = message.replaceAll(/\s+/g, ' ').trim();

@@ -1,5 +1,7 @@
 // The `run` process: loads the handlers, waits for the word to go, and works until it is told to stop. With `solo` it
 // takes, one at a time, the tasks whose process died under them, and ends when there are none.
+import { open as openInspector } from 'node:inspector';
+import { flushCompileCache } from 'node:module';
 import { loadConfig, readEnv } from '../config.ts';
 import { systemClock as clock } from '../clock.ts';
 import { describe, EXIT, loggable } from '../errors.ts';
@@ -15,8 +17,13 @@ import { startSolo } from './solo.ts';
 
 /** Of the 9 s that a stop may take. */
 const DRAIN_MS = 7_000;
+/** The developer who has saved a file waits for the new one, not for the old. */
+const THROWAWAY_DRAIN_MS = 200;
+const DAY_MS = 86_400_000;
 
 const solo = process.argv.includes('solo');
+const throwaway = process.argv.includes('--throwaway');
+const inspectAt = process.argv.find((arg) => arg.startsWith('--inspect='))?.slice('--inspect='.length);
 const owner = joinOwner();
 const { handlersDir } = loadConfig(readEnv(), { only: ['HANDLERS_DIR'] });
 const handlers = await loadHandlers(handlersDir).catch((error: unknown) =>
@@ -26,6 +33,11 @@ await owner.say({ type: 'loaded', handlers: handlers.map(({ name }) => name) });
 await owner.orders('go', start);
 
 async function start({ boot }: Orders): Promise<void> {
+  if (inspectAt !== undefined) {
+    // Now, when no older `run` holds the port. A breakpoint may last longer than an attempt.
+    openInspector(Number(inspectAt), '127.0.0.1');
+    for (const handler of handlers) handler.timeoutMs = DAY_MS;
+  }
   const config = loadConfig(readEnv());
   const log = createLog(solo ? 'run-solo' : 'run', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
   const store = openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: 1_000 });
@@ -54,6 +66,7 @@ async function start({ boot }: Orders): Promise<void> {
     concurrency: config.RUN_CONCURRENCY,
     windowMs: config.ORDER_WINDOW_MS,
     fetchesHistory: config.REPLAY_FROM !== 'first-webhook',
+    tellsWhy: throwaway,
     onLaneFault: () => void patiently(() => store.note({ lane_faults: 1 })),
   };
   if (solo) {
@@ -71,7 +84,12 @@ async function start({ boot }: Orders): Promise<void> {
     await store.beat({ role: 'run', ...owner.self, boot }, clock.now());
     await store.note({}, { held: runner.held() });
   });
-  process.once('SIGTERM', () => void runner.drain(DRAIN_MS).then(() => process.exit(EXIT.done)));
+  process.once(
+    'SIGTERM',
+    () => void runner.drain(throwaway ? THROWAWAY_DRAIN_MS : DRAIN_MS).then(() => process.exit(EXIT.done)),
+  );
+  // Where NODE_COMPILE_CACHE names a folder, the next start takes half the time, the first one too.
+  if (throwaway) flushCompileCache();
   if (handlers.length === 0) log.warn('no handlers: events are stored and wait for nobody');
   await owner.say({ type: 'ready' });
 }

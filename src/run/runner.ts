@@ -38,6 +38,8 @@ export interface RunnerOptions {
   windowMs: number;
   fetchesHistory: boolean;
   onLaneFault?: () => void;
+  /** Logs why an attempt failed as well, which may quote what strangers wrote: for `npm run dev`. */
+  tellsWhy?: boolean;
 }
 
 export interface Runner {
@@ -106,8 +108,8 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     const last = found.events.at(-1);
     if (!last) return null;
     const now = clock.now();
-    const tasks = found.events.flatMap((event) =>
-      tasksOf(event, found, {
+    const tasks = found.events.flatMap((event) => {
+      const made = tasksOf(event, found, {
         handlers,
         windowMs,
         fetchesHistory,
@@ -116,8 +118,11 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
           log.error({ handler: handler.name, ...loggable(error) }, 'lane threw; the session stands in');
           options.onLaneFault?.();
         },
-      }),
-    );
+      });
+      if (made.length === 0)
+        log.debug({ key: event.key, type: event.type, verdict: 'unhandled' }, 'no handler wants it');
+      return made;
+    });
     const waiting = tasks.filter(({ releaseAt }) => releaseAt > now);
     if (waiting.length > 0)
       held.push({ until: Math.max(...waiting.map((task) => task.releaseAt)), tasks: waiting.length });
@@ -145,16 +150,9 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     active.delete(claim.task);
     ended++;
     if (settlement) settled.push(settlement);
-    report(claim, handler, settlement, attempt.thrown(), clock.now() - startedAt);
+    logEnd(options, { claim, handler, settlement, attempt, ms: clock.now() - startedAt });
     fill();
     loop.wake();
-  }
-
-  function report(claim: Claim, handler: Loaded, settlement: Settlement | null, thrown: object, ms: number): void {
-    const { key, type } = claim.event;
-    const { verdict, level, words } = VERDICTS[settlement?.state ?? 'done'];
-    if (!log.isLevelEnabled(level)) return;
-    log[level]({ key, type, handler: handler.name, attempt: claim.attempt, verdict, ms, ...thrown }, words);
   }
 
   function giveQueueBack(): void {
@@ -204,9 +202,29 @@ async function expectBusy(error: unknown): Promise<void> {
 }
 
 /** How the end of an attempt is said; `ready` is a task that waits for its next. */
-export const VERDICTS = {
+const VERDICTS = {
   done: { verdict: 'done', level: 'debug', words: 'handled' },
   skipped: { verdict: 'skipped', level: 'debug', words: 'skipped' },
   dead: { verdict: 'dead', level: 'error', words: 'dead letter: see npx kit explain' },
   ready: { verdict: 'retry', level: 'warn', words: 'failed, and will be tried again: see npx kit explain' },
 } as const;
+
+export interface Ended {
+  claim: Claim;
+  handler: Loaded;
+  /** Null where `ctx.complete` has settled it. */
+  settlement: Settlement | null;
+  attempt: Attempt;
+  ms: number;
+}
+
+/** One line an attempt. A lane is told by its number: its name may hold a phone number. */
+export function logEnd({ log, tellsWhy }: Pick<RunnerOptions, 'log' | 'tellsWhy'>, ended: Ended, how = ''): void {
+  const { claim, handler, settlement, attempt, ms } = ended;
+  const { verdict, level, words } = VERDICTS[settlement?.state ?? 'done'];
+  if (!log.isLevelEnabled(level)) return;
+  const { key, type, origin } = claim.event;
+  const why = tellsWhy && settlement?.error ? { why: settlement.error } : {};
+  const task = { handler: handler.name, lane: claim.lane, attempt: claim.attempt, late: claim.late };
+  log[level]({ key, type, origin, ...task, verdict, ms, ...attempt.thrown(), ...why }, `${how}${words}`);
+}

@@ -2,7 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { patiently } from '../store/patiently.ts';
 import { startAttempt } from './attempt.ts';
-import { VERDICTS, type RunnerOptions } from './runner.ts';
+import { logEnd, type RunnerOptions } from './runner.ts';
 
 /** For the handler to end after it was told to. */
 const GRACE_MS = 3_000;
@@ -28,11 +28,6 @@ export async function startSolo(options: RunnerOptions, stop: AbortSignal): Prom
     stop.removeEventListener('abort', giveBack);
     const settle = settlement ? [settlement] : [];
     await patiently(() => store.turn({ now: clock.now(), boot, settle, assign: null, room: 0, handlers: [] }));
-    const { verdict, level, words } = VERDICTS[settlement?.state ?? 'done'];
-    const { key, type } = claim.event;
-    log[level](
-      { key, type, handler: handler.name, attempt: claim.attempt, verdict, ...attempt.thrown() },
-      `alone: ${words}`,
-    );
+    logEnd(options, { claim, handler, settlement, attempt, ms: clock.now() - claim.startedAt }, 'alone: ');
   }
 }

@@ -100,7 +100,7 @@ async function reach<Result>(operation: string, work: () => Promise<Result>): Pr
   }
 }
 
-async function readText(response: Response): Promise<string> {
+export async function readText(response: Response): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of response.body ?? []) {
@@ -117,7 +117,7 @@ function readObject(operation: string, response: Response, text: string): Record
   return parsed.data;
 }
 
-function errorOf(operation: string, response: Response, text: string): ServiceError {
+export function errorOf(operation: string, response: Response, text: string): ServiceError {
   const { status, headers } = response;
   const parsed = envelope.safeParse(parse(text));
   const { code, reason, requestId } = parsed.success

@@ -173,9 +173,24 @@ describe('a fault names its file and what to do', () => {
     const { faults, handlers, folder } = await loadFiles({ 'greet.ts': text });
     expect(handlers).toEqual([]);
     expect(faults).toHaveLength(1);
-    expect(faults[0]?.startsWith(`${join(folder, 'greet.ts')}: `)).toBe(true);
+    expect(faults[0]?.replace(':1: ', ': ').startsWith(`${join(folder, 'greet.ts')}: `)).toBe(true);
     expect(faults[0]).toMatch(wording);
     expect(faults[0]).not.toContain('\n');
+  });
+
+  test('the line is named where it is known, also in a file that the handler imports', async () => {
+    const { faults, folder } = await loadFiles({
+      'greet.ts': `export default {\n  on: '*',\n  handle( };`,
+      'throws.ts': `\nthrow new Error('no');`,
+      'imports.ts': `import './_broken.ts';`,
+      '_broken.ts': `\n\nconst x: = 1;`,
+    });
+    expect(faults.map((fault) => fault.split(' ')[0])).toEqual([
+      `${folder}/greet.ts:3:`,
+      `${folder}/imports.ts:`,
+      `${folder}/throws.ts:2:`,
+    ]);
+    expect(faults[1]).toContain(`${folder}/_broken.ts:3: `);
   });
 
   test('times of a fraction of a millisecond are refused or made whole, because the store keeps whole ones', async () => {

@@ -1,0 +1,100 @@
+// `npm run dev` as a process: events come by themselves, a saved handler is the new one, a broken one stops no other.
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { dataOf, makeEvent, until } from './kit.ts';
+
+const handler = (word: string): string =>
+  `export default { on: '*', order: 'arrival', lane: 'none', handle() { console.log('${word}'); } };`;
+
+let folder: string;
+let child: ChildProcess;
+let output = '';
+
+function start(files: Record<string, string>, args: string[] = [], env: Record<string, string> = {}): void {
+  folder = mkdtempSync(join(tmpdir(), 'kit-dev-test-'));
+  for (const name of ['handlers', 'temp']) mkdirSync(join(folder, name));
+  for (const [name, source] of Object.entries(files)) save(name, source);
+  output = '';
+  child = spawn(process.execPath, [resolve('src/dev/main.ts'), ...args], {
+    cwd: folder,
+    env: { PATH: process.env['PATH'], HANDLERS_DIR: join(folder, 'handlers'), TMPDIR: join(folder, 'temp'), ...env },
+  });
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on('data', (chunk: Buffer) => (output += chunk.toString()));
+}
+
+function save(name: string, source: string): void {
+  writeFileSync(join(folder, 'handlers', name), source);
+}
+
+/** Waits for words that come from now on. */
+async function says(words: string | RegExp): Promise<void> {
+  const from = output.length;
+  await until(() => output.slice(from).search(words) >= 0);
+}
+
+afterEach(async () => {
+  child.kill('SIGTERM');
+  await until(() => child.exitCode !== null || child.signalCode !== null);
+  rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+});
+
+test('a saved handler is at work, a broken one is named while the other goes on, and comes back when it is mended', async () => {
+  start({ 'one.ts': handler('one, first'), 'two.ts': handler('two') });
+  await says(/MessageReceived +- +one +done +\d+/);
+  save('one.ts', handler('one, second'));
+  await says(/^one, second$/m);
+  save('one.ts', 'export default { on: };');
+  await says(/^broken +handlers\/one\.ts:1: SyntaxError/m);
+  await says(/^two$/m);
+  save('one.ts', handler('one, mended'));
+  await says(/^one, mended$/m);
+
+  child.kill('SIGINT');
+  await until(() => child.exitCode !== null);
+  expect(child.exitCode).toBe(0);
+  expect(readdirSync(join(folder, 'temp'))).toEqual([]);
+  expect(existsSync(join(folder, 'data'))).toBe(false);
+});
+
+test('a file that is broken from the beginning is named, and saving it mended begins', async () => {
+  start({ 'one.ts': 'export default 1;' });
+  await says('it starts again when you save a file');
+  expect(output).toContain('one.ts');
+  save('one.ts', handler('one, mended'));
+  await says(/^one, mended$/m);
+});
+
+test('--live: an event of GET /events reaches the handler; paid operations are refused, and what strangers wrote stays out', async () => {
+  const asked: (string | undefined)[] = [];
+  const payload = JSON.stringify(dataOf({ ...makeEvent(1), body: 'a secret of Ana' }));
+  const service = createServer((request, response) => {
+    asked.push(request.url);
+    if (request.url === '/v1/events') {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(`id: 77\nevent: domain\ndata: ${payload}\n\n`);
+    } else response.writeHead(503).end();
+  }).listen(0, '127.0.0.1');
+  await once(service, 'listening');
+  const apiBaseUrl = `http://127.0.0.1:${(service.address() as AddressInfo).port}/v1`;
+  const paid = `export default { on: '*', order: 'arrival', async handle(event, ctx) {
+    await ctx.service.call('ResumeCampaign', {}).catch((error) => console.log(event.cursor, error.code));
+    throw new Error(event.data.body);
+  } };`;
+  start({ 'paid.ts': paid }, ['--live'], { API_BASE_URL: apiBaseUrl, API_KEY: 'svc_test_1', PAID_OPERATIONS: 'allow' });
+  try {
+    await says(/^77 PAID_OPERATIONS_REFUSED$/m);
+    await until(() => /^ +Error +handlers\/paid\.ts:3$/m.test(output));
+    expect(output).not.toContain('secret of Ana');
+    expect(asked).not.toContain('/v1/rpc/ResumeCampaign');
+  } finally {
+    service.close();
+    service.closeAllConnections();
+  }
+});
