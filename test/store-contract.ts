@@ -509,6 +509,51 @@ export function storeContract(name: string, open: (path: string) => Store): void
         });
       });
 
+      test('nothing of its lane runs beside a suspect at work, however low its cursor', async () => {
+        await desk.arrive('a', [5]);
+        await desk.arrive('b', [6]);
+        await desk.claim();
+        await store.giveBack([], desk.now);
+        desk.boot = 2;
+        await desk.claim();
+        await desk.arrive('a', [3], desk.now + 250);
+        const suspect = present(await another().claimSuspect(desk.now, 3, [desk.handler]));
+        expect(cursorOf(suspect)).toBe('5');
+        desk.now += 300;
+        expect(await desk.claim()).toEqual([]);
+        await another().turn({ now: desk.now, boot: 3, settle: [done(suspect)], assign: null, room: 0, handlers: [] });
+        expect((await desk.claim()).map(cursorOf)).toEqual(['3']);
+      });
+
+      test('nor when the time to hold its lane passes while it is at work', async () => {
+        await desk.arrive('a', [5, 6]);
+        await desk.claim();
+        await store.giveBack([], desk.now);
+        desk.boot = 2;
+        await desk.claim();
+        desk.now += 119_000;
+        present(await another().claimSuspect(desk.now, 3, [desk.handler]));
+        await desk.claim();
+        desk.now += 2_000;
+        expect(await desk.claim()).toEqual([]);
+      });
+
+      test('what a suspect has finished makes lower ones late, also after it had stepped aside', async () => {
+        await desk.arrive('a', [9]);
+        await desk.claim();
+        await store.giveBack([], desk.now);
+        desk.boot = 2;
+        await desk.claim();
+        desk.now += 121_000;
+        await desk.claim();
+        const suspect = present(await another().claimSuspect(desk.now, 3, [desk.handler]));
+        expect(suspect.alone).toBe(true);
+        await desk.claim();
+        await another().turn({ now: desk.now, boot: 3, settle: [done(suspect)], assign: null, room: 0, handlers: [] });
+        await desk.arrive('a', [4], desk.now + 250);
+        expect((await desk.claim()).map(({ late }) => late)).toEqual([true]);
+      });
+
       test('processes that still live keep their tasks, and other lanes go on', async () => {
         await desk.arrive('a', [1]);
         await desk.claim();
@@ -793,6 +838,17 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await store.clear('dead_letters');
         expect((await store.status(T0)).alarms).toEqual([]);
       });
+    });
+
+    test('more lanes than are kept in memory lose no task, nor their order', async () => {
+      const lanes = 20_500;
+      for (let from = 1; from <= lanes; from += 4_100) {
+        const readings = range(from, from + 4_099).map((cursor) => event(String(cursor), `lane ${cursor}`));
+        await store.accept({ readings, now: desk.now });
+        await desk.assign();
+        await desk.workOff();
+      }
+      expect((await store.status(desk.now)).tasks).toMatchObject({ ready: 0, held: 0, done: lanes });
     });
 
     test('twenty thousand tasks in two thousand lanes are worked off by full turns of 256, each lane in order', async () => {

@@ -68,6 +68,8 @@ export const UNCLAIMED = `not exists (select 1 from claims where task = tasks.id
 export const HANDLERS = 4_096;
 /** Lanes in which nothing waits, kept for their names. */
 const IDLE = 20_000;
+/** Lanes that one turn looks at: few enough that a delivery never waits long for the store's lock. */
+const LOOKS = 1_000;
 /** After this, a lane in which nothing waited may have been swept away; milliseconds. */
 const TRUSTED_MS = 3_600_000;
 
@@ -98,16 +100,18 @@ interface Entry {
 type Queue = TinyQueue<Entry>;
 
 export interface Lanes {
-  /** Reads what others have changed; all of it, where another process has worked with the lanes meanwhile. */
+  /** Outside of a transaction, as reading all lanes takes a while: where another process has worked with them meanwhile. */
+  load(now: number): void;
+  /** Reads what others have changed. */
   refresh(now: number): void;
   /** The id of the task's lane, which is made if it is new. */
   enter(task: NewTask, name: string, now: number): number;
   /** The new task is in the file. */
   add(task: Waiting): void;
-  /** The task at work is back; `finished` is its cursor where it ended, null where it waits again. */
+  /** In the file: the task at work is back; `finished` is its cursor where it ended, null where it waits again. */
   leave(lane: number, finished: bigint | null, now: number): void;
-  /** A task that had stepped aside has ended. */
-  pass(lane: number, finished: bigint | null, now: number): void;
+  /** In memory, the same; `aside`: it had stepped aside, and the lane may be at another. */
+  left(lane: number, finished: bigint | null, aside: boolean, now: number): void;
   /** Tasks whose turn it is; their lanes are at work from now on. */
   take(handler: number, now: number, limit: number): Waiting[];
   /** A later task of the lane has ended, or is at work because this one stepped aside. */
@@ -181,11 +185,12 @@ export function createLanes(session: Session): Lanes {
     const lane = lanes.get(id) ?? { id, key, handler, released: before, finished: before, ...rest };
     lanes.set(id, lane);
     names.set(key, lane);
-    if (names.size > idleLimit) dropIdle();
     return lane;
   }
 
+  /** Between two turns: within one, a lane that nothing waits in yet may be about to be entered. */
   function dropIdle(): void {
+    if (names.size <= idleLimit) return;
     for (const lane of lanes.values()) {
       if (waits(lane) || lane.working !== null) continue;
       lanes.delete(lane.id);
@@ -200,7 +205,10 @@ export function createLanes(session: Session): Lanes {
     const cursors = new Map(working.all().map(({ lane, cursor }) => [lane, BigInt(cursor)]));
     for (const id of ids) {
       const row = laneOf.get(id);
-      if (!row) continue;
+      if (!row) {
+        forgetLane(id);
+        continue;
+      }
       const lane = know(id, keyOf(row.handler, row.name), row.handler, row.finished, now);
       raise(lane, BigInt(row.finished));
       lane.working = cursors.get(id) ?? null;
@@ -210,15 +218,20 @@ export function createLanes(session: Session): Lanes {
     }
   }
 
+  /** It was swept away: nothing waits in it. */
+  function forgetLane(id: number): void {
+    names.delete(lanes.get(id)?.key ?? '');
+    lanes.delete(id);
+  }
+
   function raise(lane: Lane, finished: bigint): void {
     if (finished > lane.finished) lane.finished = finished;
     if (finished > lane.released) lane.released = finished;
   }
 
   function schedule(lane: Lane, at: number | null): void {
-    if (at !== null && lane.working !== null) return;
-    lane.at = at;
-    if (at !== null) queueOf(lane.handler).push({ at, lane });
+    lane.at = lane.working === null ? at : null;
+    if (lane.at !== null) queueOf(lane.handler).push({ at: lane.at, lane });
   }
 
   function queueOf(handler: number): Queue {
@@ -273,14 +286,16 @@ export function createLanes(session: Session): Lanes {
   }
 
   return {
+    load(now) {
+      if (loaded && session.fact('runner') === me) return;
+      forget();
+      // First, so that whatever changes from now on is noted for us.
+      session.write(() => session.setFact('runner', me));
+      readAll(waitingLanes.all(), now);
+      loaded = true;
+    },
     refresh(now) {
-      const ours = loaded && session.fact('runner') === me;
-      if (!ours) {
-        forget();
-        session.setFact('runner', me);
-        readAll(waitingLanes.all(), now);
-        loaded = true;
-      }
+      dropIdle();
       const changed = roused.all();
       if (changed.length === 0) return;
       readAll(changed, now);
@@ -309,31 +324,24 @@ export function createLanes(session: Session): Lanes {
     },
     leave(id, finished, now) {
       if (finished !== null) finish.run(finished, now, id);
+      if (!lanes.has(id)) rouse(id);
+    },
+    left(id, finished, aside, now) {
       const lane = lanes.get(id);
-      if (!lane) {
-        rouse(id);
-        return;
-      }
-      lane.working = null;
+      if (!lane) return;
       lane.usedAt = now;
       if (finished !== null) raise(lane, finished);
-      else {
-        lane.head = null;
-        lane.more = true;
+      if (!aside) {
+        lane.working = null;
+        if (finished === null) lane.head = null;
+        lane.more ||= finished === null;
       }
       schedule(lane, waits(lane) ? now : null);
     },
-    pass(id, finished, now) {
-      if (finished === null) return;
-      finish.run(finished, now, id);
-      const lane = lanes.get(id);
-      if (!lane) return;
-      raise(lane, finished);
-      if (waits(lane)) schedule(lane, now);
-    },
     take(handler, now, limit) {
       const tasks: Waiting[] = [];
-      while (tasks.length < limit) {
+      // A lane whose head waits costs a look as well: the rest is for the next turn.
+      for (let looks = 0; tasks.length < limit && looks < LOOKS; looks++) {
         const entry = first(handler);
         if (!entry || entry.at > now) break;
         queueOf(handler).pop();

@@ -79,8 +79,10 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   }
 
   function turn({ now, boot, settle: settlements, assign, room, handlers }: Turn): TurnResult {
+    const claiming = assign !== null || room > 0;
+    if (claiming) lanes.load(now);
     return withLanes(() => {
-      if (assign || room > 0) lanes.refresh(now);
+      if (claiming) lanes.refresh(now);
       const counts: Counts = {};
       const add = (name: keyof Counts, by: number): void => {
         counts[name] = (counts[name] ?? 0) + by;
@@ -89,6 +91,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       for (const settlement of settlements) {
         if (!settleOne(settlement, now)) fenced++;
         else {
+          freeLane(settlement, now);
           add('tasks.running', -1);
           add(`tasks.${settlement.state}`, 1);
         }
@@ -113,14 +116,14 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       const { dueAt, holdMs, deferredMs = 0 } = settlement;
       const holdUntil = holdMs === null ? null : now + holdMs;
       postpone.run(error, dueAt, holdUntil, attempts, deferredMs, claim.startedAt, claim.task);
-      if (claim.lane !== null && !claim.alone) lanes.leave(claim.lane, null, now);
-      return true;
-    }
-    end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
-    const cursor = claim.event.cursor === null ? null : BigInt(claim.event.cursor);
-    if (claim.lane !== null && claim.alone) lanes.pass(claim.lane, cursor, now);
-    else if (claim.lane !== null) lanes.leave(claim.lane, cursor, now);
+    } else end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
+    if (claim.lane !== null) lanes.leave(claim.lane, endOf(settlement), now);
     return true;
+  }
+
+  function freeLane(settlement: Settlement, now: number): void {
+    const { lane, alone: aside } = settlement.claim;
+    if (lane !== null) lanes.left(lane, endOf(settlement), aside, now);
   }
 
   function assignAll({ from, upTo, tasks }: NonNullable<Turn['assign']>, now: number): number {
@@ -211,12 +214,16 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     complete(given, now, work) {
       setSynchronous(db, 'FULL');
       try {
-        return withLanes(() => {
-          if (!settleOne({ claim: given, state: 'done', error: null }, now)) return false;
+        const settlement: Settlement = { claim: given, state: 'done', error: null };
+        const held = session.write(() => {
+          if (!settleOne(settlement, now)) return false;
           session.count({ 'tasks.running': -1, 'tasks.done': 1 });
           inTransaction(session, work);
           return true;
         });
+        // Once it is certain: the work may have thrown.
+        if (held) freeLane(settlement, now);
+        return held;
       } finally {
         setSynchronous(db, session.synchronous);
       }
@@ -242,6 +249,11 @@ function createRecent(): { add(event: StoredEvent): void; get(seq: number): Stor
     },
     get: (seq) => events.get(seq),
   };
+}
+
+/** The cursor that has ended; null where the task waits again, or has none. */
+function endOf({ claim, state }: Settlement): bigint | null {
+  return state === 'ready' || claim.event.cursor === null ? null : BigInt(claim.event.cursor);
 }
 
 /** A promise would write after the commit, outside of it. */
