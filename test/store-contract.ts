@@ -4,7 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Claim, NewTask, Settlement, Store, StoredEvent, TurnResult } from '../src/store/store.ts';
+import { mendAll } from '../src/store/mend.ts';
+import type { Claim, NewTask, Settlement, Store, StoredEvent, TaskFilter, TurnResult } from '../src/store/store.ts';
 import type { Cursor } from '../src/wire/cursor.ts';
 import type { Incoming, Reading } from '../src/wire/event.ts';
 
@@ -593,7 +594,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
       test('gives a dead task a new budget of attempts, in the order of its lane', async () => {
         await desk.arrive('a', [10, 20]);
         await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
-        expect(await store.retry({ state: 'dead' }, T0)).toBe(1);
+        expect(await retry(store, { state: 'dead' })).toBe(1);
         const claims = await desk.claim();
         expect(claims).toMatchObject([{ event: { cursor: '10' }, attempt: 1 }]);
         await desk.settle(claims.map(done));
@@ -605,7 +606,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 3_600_000, holdMs: 0 })));
         const running = await desk.claim();
         expect(running.map(cursorOf)).toEqual(['20']);
-        expect(await store.retry({ state: 'ready' }, T0)).toBe(1);
+        expect(await retry(store, { state: 'ready' })).toBe(1);
         expect(await desk.claim()).toEqual([]);
         await desk.settle(running.map(done));
         expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, alone: false, late: true }]);
@@ -615,11 +616,11 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.arrive(null, [1, 2, 3]);
         await desk.settle((await desk.claim()).slice(0, 2).map((claim) => ended(claim, 'dead')));
         const { tasks } = await store.tasks({ state: 'dead' }, T0);
-        expect(await store.retry({ handler: 'another' }, T0)).toBe(0);
-        expect(await store.retry({ ids: [] }, T0)).toBe(0);
-        expect(await store.retry({ ids: tasks.slice(0, 1).map(({ id }) => id) }, T0)).toBe(1);
+        expect(await retry(store, { handler: 'another' })).toBe(0);
+        expect(await retry(store, { ids: [] })).toBe(0);
+        expect(await retry(store, { ids: tasks.slice(0, 1).map(({ id }) => id) })).toBe(1);
         expect((await store.status(T0)).tasks).toMatchObject({ dead: 1, running: 1, ready: 1 });
-        expect(await store.retry({}, T0)).toBe(2);
+        expect(await retry(store, {})).toBe(2);
       });
 
       test('moves any number of tasks, each once', async () => {
@@ -628,7 +629,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.settle((await desk.claim(10_000)).map((claim) => ended(claim, 'dead')));
         const { dead } = (await store.status(T0)).tasks;
         expect(dead).toBeGreaterThan(2_000);
-        expect(await store.retry({ state: 'dead' }, T0)).toBe(dead);
+        expect(await retry(store, { state: 'dead' })).toBe(dead);
         expect((await store.status(T0)).tasks.dead).toBe(0);
       });
 
@@ -639,7 +640,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.arrive('b', [2]);
         expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
         expect((await store.event('1', T0))?.tasks[0]?.lane).not.toBe('b');
-        await store.retry({ state: 'dead' }, T0);
+        await retry(store, { state: 'dead' });
         expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
       });
     });
@@ -650,9 +651,9 @@ export function storeContract(name: string, open: (path: string) => Store): void
         const first = await desk.claim();
         const { tasks } = await store.tasks({}, T0);
         const second = tasks.flatMap(({ key, id }) => (key === 'c:20' ? [id] : []));
-        expect(await store.discard({ ids: second }, 'not wanted', T0)).toBe(1);
+        expect(await discard(store, { ids: second }, 'not wanted')).toBe(1);
         await desk.settle(first.map((claim) => ended(claim, 'dead')));
-        expect(await store.discard({ state: 'dead' }, 'given up', T0)).toBe(1);
+        expect(await discard(store, { state: 'dead' }, 'given up')).toBe(1);
         expect(await desk.claim()).toMatchObject([{ event: { cursor: '30' }, late: false }]);
         const skipped = (await store.tasks({ state: 'skipped' }, T0)).tasks;
         expect(skipped.map(({ error }) => error)).toEqual(['discarded: not wanted', 'discarded: given up']);
@@ -662,7 +663,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.arrive('a', [10, 20]);
         await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 60_000, holdMs: 60_000 })));
         const [, head] = (await store.tasks({}, T0)).tasks;
-        await store.discard({ ids: [head?.id ?? 0] }, 'no', T0);
+        await discard(store, { ids: [head?.id ?? 0] }, 'no');
         expect((await desk.claim()).map(cursorOf)).toEqual(['20']);
       });
 
@@ -670,7 +671,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.arrive('a', [10, 30], T0 + 250);
         const [later] = (await store.tasks({}, T0)).tasks;
         expect(later?.key).toBe('c:30');
-        await store.discard({ ids: [later?.id ?? 0] }, 'no', T0);
+        await discard(store, { ids: [later?.id ?? 0] }, 'no');
         expect(await desk.claim()).toEqual([]);
         desk.now = T0 + 250;
         expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, late: false }]);
@@ -680,14 +681,14 @@ export function storeContract(name: string, open: (path: string) => Store): void
         await desk.arrive('a', [1]);
         await desk.arrive('b', [2], T0 + 60_000);
         expect((await store.tasks({ state: 'held' }, T0)).tasks.map(({ key }) => key)).toEqual(['c:2']);
-        expect(await store.discard({ state: 'held' }, 'no', T0)).toBe(1);
+        expect(await discard(store, { state: 'held' }, 'no')).toBe(1);
         expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
       });
 
       test('does not touch what is at work', async () => {
         await desk.arrive('a', [1]);
         const claims = await desk.claim();
-        expect(await store.discard({}, 'no', T0)).toBe(0);
+        expect(await discard(store, {}, 'no')).toBe(0);
         expect((await desk.settle(claims.map(done))).fenced).toBe(0);
       });
     });
@@ -889,6 +890,14 @@ export function storeContract(name: string, open: (path: string) => Store): void
       },
     );
   });
+}
+
+function retry(store: Store, filter: TaskFilter): Promise<number> {
+  return mendAll(store, filter, T0, (ids) => store.retry(ids, T0));
+}
+
+function discard(store: Store, filter: TaskFilter, reason: string): Promise<number> {
+  return mendAll(store, filter, T0, (ids) => store.discard(ids, reason, T0));
 }
 
 /** A process that takes turns with the store as `run` does, by a clock that stands still; an event's session is its lane. */

@@ -31,6 +31,11 @@ export function parse<Options extends NonNullable<ParseArgsConfig['options']>>(a
   }
 }
 
+/** Every ten thousand, for work that takes its time. */
+export function progress(done: number, of: number): void {
+  if (done % 10_000 === 0 || (done === of && of > 10_000)) process.stderr.write(`${done} of ${of}\n`);
+}
+
 export function count(n: number, noun: string): string {
   return `${n} ${noun}${n === 1 ? '' : 's'}`;
 }

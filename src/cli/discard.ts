@@ -1,6 +1,7 @@
 // Gives up dead or waiting tasks for good: they are skipped, and say why.
 import { EXIT } from '../errors.ts';
-import { clock, count, print, printJson, UsageError, withStore, type Command } from './command.ts';
+import { mendAll } from '../store/mend.ts';
+import { clock, count, print, printJson, progress, UsageError, withStore, type Command } from './command.ts';
 import { selectTasks } from './selection.ts';
 
 const command: Command = {
@@ -9,7 +10,9 @@ const command: Command = {
   async run(args) {
     const { filter, reason, json } = selectTasks(args);
     if (!reason) throw new UsageError('--reason is needed: it is kept with the tasks');
-    const discarded = await withStore((store) => store.discard(filter, reason, clock.now()));
+    const discarded = await withStore((store) =>
+      mendAll(store, filter, clock.now(), (ids) => store.discard(ids, reason, clock.now()), progress),
+    );
     if (json) printJson({ discarded });
     else if (discarded === 0) print('no task matched that is dead or waiting');
     else print(`${count(discarded, 'task')} skipped`);

@@ -1,6 +1,7 @@
 // Runs dead letters again, and skipped or waiting tasks: in their lane's order, with a new budget of attempts.
 import { EXIT } from '../errors.ts';
-import { clock, count, print, printJson, withStore, type Command } from './command.ts';
+import { mendAll } from '../store/mend.ts';
+import { clock, count, print, printJson, progress, withStore, type Command } from './command.ts';
 import { selectTasks } from './selection.ts';
 
 const command: Command = {
@@ -8,7 +9,9 @@ const command: Command = {
   usage: 'retry <task id …> | retry --state dead [--handler NAME] [--json]',
   async run(args) {
     const { filter, json } = selectTasks(args);
-    const retried = await withStore((store) => store.retry(filter, clock.now()));
+    const retried = await withStore((store) =>
+      mendAll(store, filter, clock.now(), (ids) => store.retry(ids, clock.now()), progress),
+    );
     if (json) printJson({ retried });
     else if (retried === 0) print('no task matched that is dead, skipped or waiting');
     else print(`${count(retried, 'task')} will run again`);

@@ -17,6 +17,7 @@ import {
   type TaskFilter,
   type WatchStore,
 } from '../store/store.ts';
+import { mendAll } from '../store/mend.ts';
 import { createAccess } from './access.ts';
 
 const LIMIT = { default: 50, most: 500 };
@@ -98,7 +99,7 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
   });
   router.post('/api/tasks/retry', change, json, async (ctx) => {
     const chosen = choose(ctx);
-    const retried = await store.retry(chosen.filter, clock.now());
+    const retried = await mendAll(store, chosen.filter, clock.now(), (ids) => store.retry(ids, clock.now()));
     log.info({ retried }, 'tasks retried by hand');
     onChange();
     ctx.body = { retried };
@@ -110,7 +111,7 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
       ctx.body = { error: 'a reason is required: { "ids": [...], "reason": "…" }' };
       return;
     }
-    const discarded = await store.discard(filter, reason, clock.now());
+    const discarded = await mendAll(store, filter, clock.now(), (ids) => store.discard(ids, reason, clock.now()));
     log.info({ discarded }, 'tasks discarded by hand');
     onChange();
     ctx.body = { discarded };

@@ -322,10 +322,12 @@ export interface WatchStore {
 }
 
 export interface MendStore {
-  /** Dead, skipped or waiting tasks run again, with a new budget of attempts, in their lane's order. */
-  retry(filter: TaskFilter, now: number): Promise<number>;
-  /** Waiting and dead tasks are skipped. */
-  discard(filter: TaskFilter, reason: string, now: number): Promise<number>;
+  /** The ids of the dead, skipped and waiting tasks that match, for the steps of what follows. */
+  matching(filter: TaskFilter, now: number): Promise<number[]>;
+  /** Dead, skipped or waiting tasks run again, with a new budget of attempts, in their lane's order. Returns how many. */
+  retry(ids: number[], now: number): Promise<number>;
+  /** Waiting and dead tasks are skipped. Returns how many. */
+  discard(ids: number[], reason: string, now: number): Promise<number>;
 }
 
 /** What was removed of a person, in rows. */

@@ -114,13 +114,16 @@ export function createWatch(session: Session): Sync<WatchStore> {
   function oldestReady(): number | null {
     const from = Number(session.fact('oldest'));
     const found = oldest.get(from);
-    if (found && found.id > from + FAR) remember(found.id);
+    if (found && found.id > from + FAR) remember(from, found.id);
     return found?.received_at ?? null;
   }
 
-  function remember(id: number): void {
+  function remember(before: number, id: number): void {
     try {
-      session.write(() => session.setFact('oldest', id));
+      session.write(() => {
+        // A retry may have gone back meanwhile.
+        if (Number(session.fact('oldest')) === before) session.setFact('oldest', id);
+      });
     } catch {
       // Locked just now: the next look is a little longer.
     }
