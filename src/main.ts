@@ -17,6 +17,7 @@ import { createSampler } from './receive/sampler.ts';
 import { createProbe, createReceiveServer, drainServer } from './receive/server.ts';
 import { createVerifier } from './receive/verify.ts';
 import { patiently } from './store/patiently.ts';
+import { writerOf } from './store/sqlite/lock.ts';
 import { StoreError } from './store/store.ts';
 import { createChild, type Child } from './supervisor.ts';
 
@@ -39,7 +40,7 @@ const FIXED = [
   'LOG_LEVEL',
   'LOG_FORMAT',
 ];
-/** A child that shows no life for so long while the store is locked is taken to hold the lock. */
+/** A child that holds the store's lock and shows no life for so long is taken to spin. */
 const SILENT_MS = 2_500;
 
 /** From the demo and dev alone: --throwaway, and --inspect=<port>, which is for `run`. */
@@ -122,7 +123,9 @@ async function start(config: Config): Promise<void> {
     onFault({ code }) {
       sampler.note(`store_${code}`, {});
       // A handler that spins inside a transaction holds the lock that deliveries wait for.
-      if (code === 'busy') for (const child of [run, solo, keep]) child.endIfSilent(SILENT_MS);
+      const writer = code === 'busy' ? writerOf(config.storePath) : undefined;
+      if (writer !== undefined)
+        for (const child of [run, solo, keep]) if (child.pid() === writer) child.endIfSilent(SILENT_MS);
     },
   });
   const stopping = { draining: false };

@@ -160,7 +160,8 @@ export function createChild(options: ChildOptions): Child {
     },
     endIfSilent(ms) {
       if (!child || debugged || performance.now() - beatAt < ms) return;
-      log.error({ role, pid: child.pid }, `${role} shows no life while the store is locked, and is killed`);
+      beatAt = Infinity;
+      log.error({ role, pid: child.pid }, `${role} shows no life while it holds the store's lock, and is killed`);
       child.kill('SIGKILL');
     },
     handlers: () => handlers,

@@ -11,6 +11,7 @@ import { createOpsServer } from '../ops/server.ts';
 import { joinOwner, type Orders } from '../process.ts';
 import { createService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
+import { patiently } from '../store/patiently.ts';
 import { StoreError } from '../store/store.ts';
 import { createAlarms } from './alarms.ts';
 import { createBudget } from './budget.ts';
@@ -69,10 +70,8 @@ async function start({ boot }: Orders): Promise<void> {
     });
     loops.push(startLoop(reconciler.step, recover));
   } else {
-    await store.note(
-      {},
-      { replay: JSON.stringify({ state: 'off', lastAt: null, reason: 'API_BASE_URL and API_KEY are not set' }) },
-    );
+    const off = { state: 'off', lastAt: null, reason: 'API_BASE_URL and API_KEY are not set' };
+    await patiently(() => store.note({}, { replay: JSON.stringify(off) }));
     log.warn('recovery is off: without API_BASE_URL and API_KEY, what webhooks miss stays missing');
   }
 

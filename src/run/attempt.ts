@@ -1,13 +1,14 @@
 // One run of a handler on a task, from the claim to what is to be settled. Whatever the handler does short of ending
 // the process comes out as a settlement; whatever it does after that is fenced off.
 import type { AsyncLocalStorage } from 'node:async_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
 import { describe, loggable } from '../errors.ts';
 import { eventTypes } from '../events.ts';
 import type { Context, KitEvent } from '../kit.ts';
 import type { Logger } from '../log.ts';
 import type { Service } from '../service/service.ts';
-import type { Claim, Settlement, TaskStore, Tx } from '../store/store.ts';
+import { StoreError, type Claim, type Settlement, type TaskStore, type Tx } from '../store/store.ts';
 import { toKitEvent } from './assign.ts';
 import { backoff } from './backoff.ts';
 import type { Loaded } from './load.ts';
@@ -15,6 +16,7 @@ import { Dead, RetryAfter, Skip } from './verdicts.ts';
 
 /** RetryAfter puts a task off for this long at the most, all its delays together. */
 const DEFERRED_MS = 86_400_000;
+const LOCKED_MS = 10;
 
 export interface AttemptOptions {
   store: Pick<TaskStore, 'complete'>;
@@ -155,9 +157,21 @@ class AttemptContext implements Context {
 
   async complete(work: (tx: Tx) => void): Promise<void> {
     if (this.over) throw new Error('the claim is gone: this attempt has ended');
-    const held = await this.#options.store.complete(this.#claim, this.#options.clock.now(), work);
+    const held = await this.#completed(work);
     if (!held) throw new Error('the claim is gone: this attempt has timed out, or another process was given the task');
     this.completed = true;
+  }
+
+  /** A lock held elsewhere is waited for, and costs no attempt, for as long as this one lasts. */
+  async #completed(work: (tx: Tx) => void): Promise<boolean> {
+    for (;;) {
+      try {
+        return await this.#options.store.complete(this.#claim, this.#options.clock.now(), work);
+      } catch (error) {
+        if (!(error instanceof StoreError) || error.code !== 'busy' || this.over) throw error;
+        await sleep(LOCKED_MS);
+      }
+    }
   }
 
   end(reason: string): void {

@@ -20,6 +20,9 @@ const DRAIN_MS = 7_000;
 /** The developer who has saved a file waits for the new one, not for the old. */
 const THROWAWAY_DRAIN_MS = 200;
 const DAY_MS = 86_400_000;
+/** A lock held elsewhere stands this process still for so long; then it tries again, awaited. */
+const BUSY_MS = 20;
+const START_MS = 5_000;
 
 const solo = process.argv.includes('solo');
 const throwaway = process.argv.includes('--throwaway');
@@ -40,11 +43,10 @@ async function start({ boot }: Orders): Promise<void> {
   }
   const config = loadConfig(readEnv());
   const log = createLog(solo ? 'run-solo' : 'run', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
-  const store = openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: 1_000 });
+  const store = openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: BUSY_MS });
   try {
-    await store.setup((tx) => {
-      for (const { name, setup } of handlers) setUp(name, setup, tx);
-    });
+    const setUpAll = (tx: Tx): void => handlers.forEach(({ name, setup }) => setUp(name, setup, tx));
+    await patiently(() => store.setup(setUpAll), START_MS);
   } catch (error) {
     await giveUp([describe(error).message]);
   }

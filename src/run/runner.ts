@@ -7,6 +7,7 @@ import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { startLoop, type Loop } from '../loop.ts';
 import type { Service } from '../service/service.ts';
+import { patiently } from '../store/patiently.ts';
 import { StoreError, type Claim, type Settlement, type TaskStore, type Turn } from '../store/store.ts';
 import { tasksOf } from './assign.ts';
 import { startAttempt, type Attempt } from './attempt.ts';
@@ -54,7 +55,7 @@ export interface Runner {
 
 export async function startRunner(options: RunnerOptions): Promise<Runner> {
   const { store, service, clock, log, boot, concurrency, windowMs, fetchesHistory } = options;
-  const ids = await store.register(options.handlers.map(({ name }) => name));
+  const ids = await patiently(() => store.register(options.handlers.map(({ name }) => name)));
   const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
   const handlerIds = [...handlers.keys()];
   const active = new Map<number, Attempt>();
@@ -96,6 +97,8 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
       fill();
       if (claims.length === room && room > 0 && active.size < concurrency) return 0;
       if (assign && assign.upTo - assign.from >= ASSIGN) return 0;
+      // All places are taken: a handler that ends, or an event that comes, wakes this.
+      if (room === 0) return IDLE_MS;
       return nextAt === null ? IDLE_MS : Math.max(1, Math.min(nextAt - clock.now(), IDLE_MS));
     } catch (error) {
       settled = [...settle, ...settled];

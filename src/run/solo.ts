@@ -10,7 +10,7 @@ const GRACE_MS = 3_000;
 /** Resolves when there is none left, or when it is told to stop; the attempt at work is given back then. */
 export async function startSolo(options: RunnerOptions, stop: AbortSignal): Promise<void> {
   const { store, clock, log, service, boot } = options;
-  const ids = await store.register(options.handlers.map(({ name }) => name));
+  const ids = await patiently(() => store.register(options.handlers.map(({ name }) => name)));
   const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
   const blame = new AsyncLocalStorage<(error: unknown) => void>();
   process.on('unhandledRejection', (error) => blame.getStore()?.(error));

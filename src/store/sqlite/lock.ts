@@ -1,6 +1,7 @@
 // The owner of a store holds an exclusive transaction on a small file beside it: the kernel frees it the moment the owner
 // dies, so that no stale mark can ever be in the way. A pid file could not promise that, and in a container everyone is
 // pid 1.
+import { readFileSync, statSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
 import { guarded, prepareFolder } from './connection.ts';
@@ -34,5 +35,24 @@ function ownerOf(path: string): string {
     return pid === undefined ? 'unknown, which is just starting' : String(pid);
   } catch {
     return 'unknown, which is just starting';
+  }
+}
+
+/** Of the -shm file: the byte that who writes has locked. */
+const WRITE_BYTE = '120';
+
+/** The process that holds the store's write lock just now, as the kernel tells it; undefined where that is not known. */
+export function writerOf(path: string): number | undefined {
+  try {
+    const inode = String(statSync(`${path}-shm`).ino);
+    const locks = readFileSync('/proc/locks', 'utf8').split('\n');
+    // 7: POSIX  ADVISORY  WRITE 4711 fe:00:131077 120 120
+    const fields = locks.map((line) => line.trim().split(/\s+/));
+    const held = fields.find(([, , , kind, , file, from]) => {
+      return kind === 'WRITE' && from === WRITE_BYTE && file?.split(':').at(-1) === inode;
+    });
+    return held === undefined ? undefined : Number(held[4]);
+  } catch {
+    return undefined;
   }
 }
