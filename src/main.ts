@@ -2,6 +2,7 @@
 // and it answers to signals.
 import './checked.js';
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { AddressInfo, Server } from 'node:net';
 import { systemClock as clock } from './clock.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
@@ -27,6 +28,8 @@ const PROBE_MS = 2_000;
 const STOP_MS = 8_500;
 /** Longer than run lets its handlers end; what is left is for the deliveries in flight. */
 const TAKE_MS = 7_500;
+/** Several looks of a proxy at /readyz. */
+const NOTICE_MS = 500;
 const SOLO_MS = 500;
 /** What the main process reads once; the rest is read again by `run` and `keep`. */
 const FIXED = [
@@ -158,8 +161,9 @@ async function start(config: Config): Promise<void> {
     stopping.draining = true;
     log.info({ signal }, 'stopping: handlers may end, deliveries are taken until they have');
     const ended = Promise.all([suspects.stop(), run.stop(STOP_MS), solo.stop(STOP_MS), keep.stop(STOP_MS)]);
-    // A proxy has to wait for the next start alone, not for a handler.
-    const drained = within(ended, TAKE_MS).then(() => drainServer(server));
+    // A proxy has to wait for the next start alone, not for a handler; and must have seen /readyz before the port closes.
+    const noticed = Promise.all([ended, sleep(args.includes('--throwaway') ? 0 : NOTICE_MS)]);
+    const drained = within(noticed, TAKE_MS).then(() => drainServer(server));
     await Promise.all([ended, within(drained, STOP_MS)]);
     await probe.stop();
     await intake.probe();
