@@ -22,6 +22,11 @@ const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   trigger: () => import('./trigger.ts'),
 };
 
+// Who reads us has seen enough: head, less.
+process.stdout.on('error', ({ code }: NodeJS.ErrnoException) =>
+  process.exit(code === 'EPIPE' ? EXIT.done : EXIT.failed),
+);
+
 const [name, ...args] = process.argv.slice(2);
 process.exitCode = await main(name, args);
 
