@@ -31,6 +31,8 @@ export interface Intake {
   probe(): Promise<void>;
   /** Whether deliveries can be committed. */
   ready(): boolean;
+  /** How many wait for their commit. */
+  waiting(): number;
 }
 
 interface Waiting {
@@ -144,6 +146,7 @@ export function createIntake({
         fail(error);
       }
     },
+    waiting: () => waiting.length,
     ready: () => failingSince === null || clock.now() - failingSince < READY_MS,
   };
 }

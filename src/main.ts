@@ -49,6 +49,13 @@ const SILENT_MS = 2_500;
 /** From the demo and dev alone: --throwaway, and --inspect=<port>, which is for `run`. */
 const args = process.argv.slice(2);
 let env = readEnv();
+/** systemd may ask before we are ready. */
+const early = { reload: false };
+const noteReload = (): void => {
+  if (process.stdout.isTTY) process.exit(EXIT.done);
+  early.reload = true;
+};
+process.on('SIGHUP', noteReload);
 const started = performance.now();
 let found: Config | undefined;
 const faults: string[] = [];
@@ -163,7 +170,7 @@ async function start(config: Config): Promise<void> {
     const ended = Promise.all([suspects.stop(), run.stop(STOP_MS), solo.stop(STOP_MS), keep.stop(STOP_MS)]);
     // A proxy has to wait for the next start alone, not for a handler; and must have seen /readyz before the port closes.
     const noticed = Promise.all([ended, sleep(args.includes('--throwaway') ? 0 : NOTICE_MS)]);
-    const drained = within(noticed, TAKE_MS).then(() => drainServer(server));
+    const drained = within(noticed, TAKE_MS).then(() => drainServer(server, () => intake.waiting()));
     await Promise.all([ended, within(drained, STOP_MS)]);
     await probe.stop();
     await intake.probe();
@@ -209,7 +216,9 @@ async function start(config: Config): Promise<void> {
   process.on('SIGTERM', () => void stop('SIGTERM'));
   process.on('SIGINT', () => void stop('SIGINT'));
   if (args.includes('--throwaway')) process.on('disconnect', () => void stop('the end of who started it'));
+  process.off('SIGHUP', noteReload);
   process.on('SIGHUP', () => void (process.stdout.isTTY ? stop('SIGHUP') : reload()));
+  if (early.reload) void reload();
   const { port } = server.address() as AddressInfo;
   log.info(
     {

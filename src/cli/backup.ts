@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { isMainThread, Worker, workerData } from 'node:worker_threads';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
-import { backUp } from '../store/sqlite/backup.ts';
+import { backUp, partOf } from '../store/sqlite/backup.ts';
 import { StoreError } from '../store/store.ts';
 import { clock, parse, print, printJson, UsageError, type Command } from './command.ts';
 
@@ -31,13 +31,12 @@ export default command;
 async function copy(job: { path: string; to: string }): Promise<void> {
   const worker = new Worker(new URL(import.meta.url), { workerData: job });
   const progress = setInterval(() => {
-    const size = statSync(`${job.to}.part`, { throwIfNoEntry: false })?.size ?? 0;
+    const size = statSync(partOf(job.to), { throwIfNoEntry: false })?.size ?? 0;
     process.stderr.write(`${megabytes(size)} copied\n`);
   }, 2_000);
   let failure: StoreError | undefined;
   worker.on('message', ({ code, message }: StoreError) => (failure = new StoreError(code, message)));
-  await once(worker, 'exit');
-  clearInterval(progress);
+  await once(worker, 'exit').finally(() => clearInterval(progress));
   if (failure) throw failure;
 }
 

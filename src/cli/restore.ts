@@ -1,5 +1,5 @@
 // Puts a backup in the place of the store, while no receiver works on it.
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { iso } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
@@ -15,7 +15,7 @@ const command: Command = {
     const { values, positionals } = parse(args, { json: { type: 'boolean' } });
     const [file] = positionals;
     if (!file || positionals.length > 1) throw new UsageError('name the backup to restore');
-    if (!existsSync(file)) throw new UsageError(`there is no file ${file}`);
+    if (!statSync(file, { throwIfNoEntry: false })?.isFile()) throw new UsageError(`there is no file ${file}`);
     const { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] });
     const lock = lockStore(storePath);
     try {

@@ -62,7 +62,8 @@ function greet(): void {
   greeted = true;
   print(`webhook   ${kit.url}
 ops       ${kit.opsUrl}/api/status
-send      WEBHOOK_SECRET=${SECRET} npx kit trigger MessageReceived --url ${kit.url}
+send      WEBHOOK_SECRET=${SECRET} WEBHOOK_HEADER_PREFIX=X-Svc- npx kit trigger MessageReceived --url ${kit.url}
+look      DATABASE_URL=sqlite:${kit.storePath} npx kit events
 handlers  ${config.handlersDir}: at work as soon as you save them. Ctrl-C ends it.
 ${HEAD}`);
   void source.start({ url: kit.url, secret: SECRET, up: () => up });

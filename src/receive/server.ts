@@ -3,6 +3,8 @@ import { createServer, type Server } from 'node:http';
 import type Koa from 'koa';
 
 const SWEEP_MS = 50;
+/** For what is still on its way to us; after that, only what waits to be committed keeps its connection. */
+const GRACE_MS = 500;
 
 export function createReceiveServer(app: Koa): Server {
   const handle = app.callback();
@@ -27,11 +29,18 @@ export function createProbe(): Server {
   return createServer();
 }
 
-/** Stops listening, lets requests in flight be answered, and resolves when the last connection is closed. */
-export function drainServer(server: Server): Promise<void> {
+/**
+ * Stops listening, lets deliveries in flight be answered, and resolves when the last connection is closed. `committing`
+ * is how many wait for the store; whoever else keeps a connection open is not waited for.
+ */
+export function drainServer(server: Server, committing: () => number): Promise<void> {
   return new Promise((resolve) => {
+    const began = performance.now();
     // What was in flight leaves its connection idle, and a proxy would keep it.
-    const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
+    const sweep = setInterval(() => {
+      server.closeIdleConnections();
+      if (performance.now() - began > GRACE_MS && committing() === 0) server.closeAllConnections();
+    }, SWEEP_MS);
     server.close(() => {
       clearInterval(sweep);
       resolve();

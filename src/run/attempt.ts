@@ -18,13 +18,16 @@ import { Dead, RetryAfter, Skip } from './verdicts.ts';
 const DEFERRED_MS = 86_400_000;
 const LOCKED_MS = 10;
 
+/** Fails the attempt. False where it has ended already: then somebody else has to say so. */
+export type Blame = (error: unknown) => boolean;
+
 export interface AttemptOptions {
   store: Pick<TaskStore, 'complete'>;
   service: Service;
   clock: Clock;
   log: Logger;
   /** Finds the attempt in whose course something went astray. */
-  blame: AsyncLocalStorage<(error: unknown) => void>;
+  blame: AsyncLocalStorage<Blame>;
 }
 
 export interface Attempt {
@@ -61,7 +64,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
 
     let timer: NodeJS.Timeout | undefined;
     try {
-      const handled = options.blame.run(outside.reject, () => handler.handle(event, context));
+      const handled = options.blame.run(fail, () => handler.handle(event, context));
       if (handled !== undefined) {
         timer = setTimeout(() => outside.reject(new Timeout(handler.timeoutMs)), handler.timeoutMs);
         await Promise.race([handled, outside.promise]);
@@ -75,6 +78,12 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
       context.end('the attempt has ended');
       context.over = true;
     }
+  }
+
+  function fail(error: unknown): boolean {
+    if (context.over) return false;
+    outside.reject(error);
+    return true;
   }
 
   function verdictOf(error: unknown): Settlement {

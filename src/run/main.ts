@@ -12,7 +12,7 @@ import { openSqlite } from '../store/sqlite/open.ts';
 import type { Tx } from '../store/store.ts';
 import { patiently } from '../store/patiently.ts';
 import { HandlerFaults, loadHandlers } from './load.ts';
-import { startRunner, type Runner } from './runner.ts';
+import { startRunner, STRAY, type Runner } from './runner.ts';
 import { startSolo } from './solo.ts';
 
 /** Of the 9 s that a stop may take. */
@@ -114,7 +114,7 @@ async function giveUp(faults: string[]): Promise<never> {
 /** What a handler left unawaited fails its attempt, where it can be traced to one; otherwise it is only said. */
 function traceStray(runner: Runner, log: ReturnType<typeof createLog>): void {
   process.on('unhandledRejection', (error) => {
-    if (!runner.blame(error)) log.error(loggable(error), 'a handler left a rejection unhandled, after it had ended');
+    if (!runner.blame(error)) log.error(loggable(error), STRAY);
   });
   process.on('uncaughtException', (error) => {
     if (runner.blame(error)) return;

@@ -10,7 +10,7 @@ import type { Service } from '../service/service.ts';
 import { patiently } from '../store/patiently.ts';
 import { StoreError, type Claim, type Settlement, type TaskStore, type Turn } from '../store/store.ts';
 import { tasksOf } from './assign.ts';
-import { startAttempt, type Attempt } from './attempt.ts';
+import { startAttempt, type Attempt, type Blame } from './attempt.ts';
 import type { Loaded } from './load.ts';
 
 /** Events that one turn makes tasks of: few enough that a delivery never waits long for the store's lock. */
@@ -47,7 +47,7 @@ export interface Runner {
   wake(): void;
   /** Claims nothing more, lets handlers end for that long, gives the rest back. */
   drain(limitMs: number): Promise<void>;
-  /** Fails the attempt in whose course this is called. False where there is none. */
+  /** Fails the attempt in whose course this is called. False where there is none, or it has ended. */
   blame(error: unknown): boolean;
   /** Tasks that wait for their release. */
   held(): number;
@@ -64,7 +64,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   let ended = 0;
   let turnedAt = 0;
   let busy = false;
-  const blame = new AsyncLocalStorage<(error: unknown) => void>();
+  const blame = new AsyncLocalStorage<Blame>();
   let settled: Settlement[] = [];
   /** When the tasks of each turn are released: at the most one entry a turn of the last ORDER_WINDOW_MS. */
   let held: { until: number; tasks: number }[] = [];
@@ -186,11 +186,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
       giveQueueBack();
       for (let tries = 0; tries < 20 && settled.length > 0; tries++) await step().catch(expectBusy);
     },
-    blame(error) {
-      const fail = blame.getStore();
-      fail?.(error);
-      return fail !== undefined;
-    },
+    blame: (error) => blame.getStore()?.(error) ?? false,
     held() {
       const now = clock.now();
       held = held.filter(({ until }) => until > now);
@@ -211,6 +207,9 @@ const VERDICTS = {
   dead: { verdict: 'dead', level: 'error', words: 'dead letter: see npx kit explain' },
   ready: { verdict: 'retry', level: 'warn', words: 'failed, and will be tried again: see npx kit explain' },
 } as const;
+
+/** Of a promise that nobody waited for. */
+export const STRAY = 'a handler left a rejection unhandled, after it had ended';
 
 export interface Ended {
   claim: Claim;

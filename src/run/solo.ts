@@ -1,8 +1,9 @@
 // Tasks whose process died under them, one at a time: when this process dies too, it is known which one did it.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { loggable } from '../errors.ts';
 import { patiently } from '../store/patiently.ts';
-import { startAttempt } from './attempt.ts';
-import { logEnd, type RunnerOptions } from './runner.ts';
+import { startAttempt, type Blame } from './attempt.ts';
+import { logEnd, STRAY, type RunnerOptions } from './runner.ts';
 
 /** For the handler to end after it was told to. */
 const GRACE_MS = 3_000;
@@ -12,8 +13,10 @@ export async function startSolo(options: RunnerOptions, stop: AbortSignal): Prom
   const { store, clock, log, service, boot } = options;
   const ids = await patiently(() => store.register(options.handlers.map(({ name }) => name)));
   const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
-  const blame = new AsyncLocalStorage<(error: unknown) => void>();
-  process.on('unhandledRejection', (error) => blame.getStore()?.(error));
+  const blame = new AsyncLocalStorage<Blame>();
+  process.on('unhandledRejection', (error) => {
+    if (!blame.getStore()?.(error)) log.error(loggable(error), STRAY);
+  });
   while (!stop.aborted) {
     const claim = await patiently(() => store.claimSuspect(clock.now(), boot, [...handlers.keys()]));
     const handler = claim && handlers.get(claim.handler);

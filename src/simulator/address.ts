@@ -36,7 +36,8 @@ export function createAddressRules({ loopback = false, resolve = resolveName }: 
   return {
     async check(text) {
       const url = URL.parse(text);
-      if (!url || !/^https?:$/.test(url.protocol)) throw refusal('INVALID', 'this is no https address');
+      if (!url?.hostname) throw refusal('INVALID', 'this is no https address');
+      if (!/^https?:$/.test(url.protocol)) throw refusal('INSECURE', `${url.protocol} is not https`);
       if (url.username || url.password) throw refusal('INVALID', 'user and password do not belong into the address');
       const host = url.hostname.replace(/^\[|\]$/g, '');
       const rehearsal = loopback && (host === 'localhost' || kindOf(host) === 'loopback');

@@ -49,7 +49,8 @@ const OTHERS: Other[] = [
 const jsonObject = z.record(z.string(), z.unknown());
 const envelope = z.strictObject({
   request: jsonObject,
-  billing: jsonObject.optional(),
+  // Ignored where nothing is paid.
+  billing: z.unknown().optional(),
   deadlineMs: z.unknown().optional(),
 });
 const deadline = z.int().min(1).max(30_000).optional();
@@ -71,9 +72,8 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
   async function answer(request: IncomingMessage, response: ServerResponse, id: string): Promise<Answer | undefined> {
     const path = URL.parse(request.url ?? '', 'http://localhost')?.pathname;
     const route = `${request.method} ${path}`;
-    // The base address with and without its version: "GET {base_url}/" (contract 4.3).
-    if (route === 'GET /v1/' || route === 'GET /')
-      return ok({ name: 'Messaging Automation Service API', version: 'v1', simulated: true });
+    // The only route without a key (contract 4.3).
+    if (route === 'GET /v1/') return ok({ name: 'Messaging Automation Service API', version: 'v1', simulated: true });
     const key = keys.authorize(request.headers.authorization, request.socket.remoteAddress ?? '');
     if (route === 'GET /v1') return ok({ operations: [...operations.keys()] });
     if (route === 'GET /v1/events') {

@@ -59,7 +59,8 @@ export function createWebhooks(options: Delivering & { keys: Keys; history: Hist
   /** Throws where the key has this address already, or too many. */
   function makeRoom(key: Key, href: string): void {
     const own = [...kept.values()].filter((one) => one.key.id === key.id);
-    if (own.some(({ webhook }) => webhook.url === href)) throw new Refusal(409, 'WEBHOOK_DUPLICATE');
+    if (own.some(({ webhook }) => webhook.url === href))
+      throw new Refusal(409, 'WEBHOOK_DUPLICATE', 'this key has a webhook with this address');
     if (own.length >= PER_KEY) throw new Refusal(409, 'WEBHOOK_LIMIT_REACHED', `a key has ${PER_KEY} webhooks at most`);
   }
 

@@ -184,7 +184,8 @@ export type Fact =
   | 'reconcile_asked'
   | 'failure_run'
   | 'held'
-  | 'oldest';
+  | 'oldest'
+  | 'erased';
 export type FactValue = string | number | bigint | null;
 
 export interface ReplayState {

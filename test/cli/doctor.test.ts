@@ -134,7 +134,7 @@ describe('the service', () => {
   const page = JSON.stringify({ events: [], next_cursor: '', has_more: false });
 
   test.each<[string, number, string, string, number]>([
-    ['an expired key', 401, error('UNAUTHENTICATED', 'API_AUTH_REQUIRED'), 'neither expired nor revoked', 78],
+    ['an expired key', 401, error('UNAUTHENTICATED', 'API_AUTH_REQUIRED'), 'copy API_KEY whole', 78],
     ['a forbidden address', 403, error('FORBIDDEN', 'API_KEY_IP_FORBIDDEN'), `to the key's allowed IPs`, 78],
     ['a wrong path', 404, error('NOT_FOUND', 'RPC_METHOD_NOT_FOUND'), 'it ends in /v1', 78],
     ['a web page', 200, '<html>', 'no JSON', 78],
@@ -275,7 +275,7 @@ describe('the round trip', () => {
     ['strips the timestamp', { headers: strip('x-svc-timestamp') }, undefined, 'strips the Timestamp header', 78],
     ['asks for a login', {}, () => 401, 'a login of its own: take this path out', 78],
     ['redirects', {}, () => 301, 'to https://elsewhere.example/x → the service follows none', 78],
-    ['limits size', {}, ({ length }) => (length > 1_000_000 ? 413 : undefined), 'client_max_body_size 12m', 78],
+    ['limits size', {}, ({ length }) => (length > 1_000_000 ? 413 : undefined), 'client_max_body_size 13m', 78],
     ['answers itself', {}, () => 204, 'somebody else answers → see who answers', 78],
     ['does not pass the path', {}, () => 404, 'by the proxy → let it pass POST /webhooks to port', 78],
     ['passes another path', { path: '/' }, undefined, 'by the receiver → the proxy changes path or method', 78],

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { Agent, request } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { connect, type AddressInfo } from 'node:net';
 import Koa from 'koa';
 import { expect, test } from 'vitest';
 import { createReceiveServer, drainServer } from '../../src/receive/server.ts';
@@ -23,11 +23,23 @@ test('a drain ends once what was in flight is answered, though the sender would 
     agent,
   }).end();
   await arrived.promise;
-  const drained = drainServer(server);
+  const drained = drainServer(server, () => 1);
   answer.resolve();
   const [response] = await once(sent, 'response');
   response.resume();
   await drained;
   expect([response.statusCode, response.headers.connection]).toEqual([204, 'keep-alive']);
   agent.destroy();
+});
+
+test('a drain does not wait for who only keeps a connection open', async () => {
+  const server = createReceiveServer(new Koa()).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const [silent, halting] = [connect(port, '127.0.0.1'), connect(port, '127.0.0.1')] as const;
+  const closed = [silent, halting].map((socket) => new Promise((done) => socket.on('error', done).on('close', done)));
+  await Promise.all([once(silent, 'connect'), once(halting, 'connect')]);
+  halting.write('POST /webhooks HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{');
+  await drainServer(server, () => 0);
+  await Promise.all(closed);
 });

@@ -434,7 +434,7 @@ describe('what a handler is given', () => {
       service: noService,
       clock: createClock(T0 + 500),
       log,
-      blame: new AsyncLocalStorage<(error: unknown) => void>(),
+      blame: new AsyncLocalStorage<(error: unknown) => boolean>(),
     };
     await startAttempt(claim, handlerOf({ handle }), options).settled;
     const [event, ctx] = await got.promise;

@@ -14,7 +14,7 @@ test.each(['https://hooks.example/in', 'https://hooks.example:443/', 'https://ho
 
 test.each([
   ['no address', 'WEBHOOK_URL_INVALID'],
-  ['ftp://hooks.example/', 'WEBHOOK_URL_INVALID'],
+  ['ftp://hooks.example/', 'WEBHOOK_URL_INSECURE'],
   ['https://user@hooks.example/', 'WEBHOOK_URL_INVALID'],
   ['https://:password@hooks.example/', 'WEBHOOK_URL_INVALID'],
   ['http://hooks.example/', 'WEBHOOK_URL_INSECURE'],

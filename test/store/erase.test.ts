@@ -91,6 +91,26 @@ describe('erasing a person', () => {
     expect((await store.event('evt_2', NOW))?.tasks[0]?.lane).toBe('session/15550199');
   });
 
+  test('leaves nothing in memory that a task could be given again, nor an error that quotes it', async () => {
+    const before = await store.accept({ readings: [readDelivery(delivery(9, '15550100', SECRET_WORDS))], now: NOW });
+    expect(before).toEqual([{ verdict: 'new' }]);
+    const handler = (await store.register(['one'])).get('one') ?? 0;
+    const { from, events } = await store.unassigned(10);
+    const [only] = events;
+    const task = { event: only?.seq ?? 0, handler, lane: 'x', cursor: only?.cursor ?? null, releaseAt: NOW };
+    const turn = { now: NOW, boot: 1, settle: [], room: 9, handlers: [handler] };
+    const { claims } = await store.turn({ ...turn, assign: { from, upTo: only?.seq ?? 0, tasks: [task] } });
+    const claim = claims.find(({ event }) => event.id === 'evt_9');
+    if (!claim) throw new Error('not claimed');
+    await eraseAll('15550100');
+    const settle = [{ claim, state: 'dead' as const, error: `Error: ${SECRET_WORDS}` }];
+    await store.turn({ ...turn, settle, assign: null, room: 0 });
+    expect((await store.tasks({ state: 'dead', ids: [claim.task] }, NOW)).tasks[0]?.error).toBe('erased');
+    await store.retry([claim.task], NOW);
+    const again = (await store.turn({ ...turn, assign: null })).claims.find(({ task: id }) => id === claim.task);
+    expect(again?.event.body).toBeNull();
+  });
+
   test('as a dry run counts, and changes nothing', async () => {
     expect(await eraseAll('15550100', true)).toMatchObject({ events: 2, quarantined: 1, conflicts: 1 });
     expect(everyByte()).toContain(SECRET_WORDS);

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Database from 'better-sqlite3';
@@ -50,6 +50,38 @@ test('a backup under load is whole and as of one moment; restored, the kit goes 
   expect(await deliver(kit, makeEvent(1_000_000))).toBe(204);
   await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === events + 1);
 });
+
+test('a damaged store is put aside, and restored over; one that is open elsewhere is not touched', async () => {
+  kit = await createKit({});
+  await kit.start();
+  await deliver(kit, makeEvent(1));
+  const copy = join(kit.folder, 'copy.db');
+  expect(await cli('backup', copy)).toMatchObject({ code: 0 });
+  await deliver(kit, makeEvent(2));
+  await kit.stop();
+
+  const reader = new Database(join(kit.folder, 'events.db'));
+  reader.exec('begin');
+  reader.prepare('select * from events').all();
+  writeSomething(join(kit.folder, 'events.db'));
+  const refused = await cli('restore', copy);
+  expect(refused).toMatchObject({ code: 69 });
+  expect(refused.err).toContain('is open in another process');
+  reader.close();
+  expect(kit.query('select * from events')).toHaveLength(2);
+
+  writeFileSync(join(kit.folder, 'events.db'), 'not a store at all'.repeat(1_000));
+  expect(await cli('restore', copy)).toMatchObject({ code: 0 });
+  expect(kit.query('select * from events')).toHaveLength(1);
+  expect(readdirSync(kit.folder).filter((name) => /\.replaced-|part/.test(name))).toHaveLength(1);
+});
+
+/** So that its log is not empty. */
+function writeSomething(path: string): void {
+  const db = new Database(path);
+  db.exec(`insert into facts values ('something', 1)`);
+  db.close();
+}
 
 test('what is no backup is refused, and the store stays as it was', async () => {
   kit = await createKit({});

@@ -45,7 +45,10 @@ export async function* examine(checks: Check[], context: Omit<Context, 'config'>
   const faulty = new Set<string>();
   for (const check of checks) {
     const ground = check.after?.find((name) => faulty.has(name));
-    const found = ground === undefined ? await attempt(check, context) : [skipped(`${ground} has a fault`)];
+    const found =
+      ground === undefined ? await attempt(check, context) : [skipped(`${ground} has a fault, or was skipped`)];
+    // What stands on a check that was left out is left out, too.
+    if (ground !== undefined) faulty.add(check.name);
     for (const finding of found) {
       if (finding.state === 'fault') faulty.add(check.name);
       yield { check: check.name, ...finding };

@@ -44,20 +44,26 @@ export async function explain(
   if (status === 413 || cut) {
     return causes.includes('body_limit')
       ? misconfigured(`${words} by the receiver`, 'raise BODY_LIMIT_BYTES: the service may send 12 MiB')
-      : misconfigured(`${words} by the proxy`, 'let it pass bodies of 12 MiB (nginx: client_max_body_size 12m)');
+      : misconfigured(`${words} by the proxy`, 'let it pass bodies of 12 MiB (nginx: client_max_body_size 13m)');
   }
   if (causes.includes('content_encoding'))
     return misconfigured(`${words}: the proxy compresses bodies`, 'let it pass bodies as they come');
   if (causes.includes('store')) return fault(`${words} by the receiver`, 'its store cannot be written: see its log');
   if (status >= 502 && status <= 504)
     return unreachable(`${words} by the proxy, which does not reach the receiver`, `point it at port ${PORT}`);
+  if (status === 403)
+    return misconfigured(`${words} by the proxy`, 'a firewall or bot check refuses it: take this path out');
   return fault(words, "see the proxy's log");
 }
 
 function judgeSilence(failure: string, url: string): Finding {
   const words = `no answer at ${shown(url)} (${failure})`;
   if (failure === 'ECONNREFUSED') return unreachable(words, 'nothing listens there: start the proxy, open the port');
-  if (isTls(failure)) return misconfigured(`${words}: TLS fails`, 'give it a certificate that is valid for this name');
+  if (isTls(failure))
+    return misconfigured(
+      `${words}: TLS fails`,
+      'give it a certificate that is valid for this name, or trust its issuer: NODE_EXTRA_CA_CERTS',
+    );
   if (isDns(failure)) return misconfigured(words, 'the name does not resolve: mend it, or add it to the DNS');
   return unreachable(words, 'see that a firewall lets it through, and that the proxy answers within 10 s');
 }

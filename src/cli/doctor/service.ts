@@ -54,7 +54,7 @@ export const key: Check = {
     const identity = await call(config, 'GetApiKeyIdentity', {});
     if (identity instanceof ServiceError) return judge(identity);
     const scopes = scopesIn(identity);
-    if (scopes.length === 0) return ok('accepted; its answer names no scopes that are known here');
+    if (scopes.length === 0) return ok('accepted; the service does not say which scopes it has: the next check tries');
     return scopes.includes('events:read')
       ? ok(`accepted, with ${scopes.join(', ')}`)
       : misconfigured(
@@ -84,9 +84,9 @@ export const replay: Check = {
         `the service does not know our cursor (${page.reason})`,
         'see that the key and DATABASE_URL are of the same account, then npx kit reconcile',
       );
-    if (page.status === 403)
+    if (page.status === 403 && !REMEDIES[page.reason ?? ''])
       return misconfigured(
-        `ReplayEvents is forbidden (${page.reason})`,
+        `ReplayEvents is forbidden${page.reason ? ` (${page.reason})` : ''}`,
         'give the key the scope events:read at the service',
       );
     return judge(page);
@@ -105,7 +105,7 @@ async function call(config: Context['config'], operation: string, request: Recor
 
 const REMEDIES: Record<string, string> = {
   API_KEY_IP_FORBIDDEN: "add this machine's address to the key's allowed IPs",
-  401: 'set API_KEY to one that is neither expired nor revoked',
+  401: 'copy API_KEY whole and without quotes; or it has expired or was revoked: make another',
   403: "mend the key's permissions at the service",
   404: 'API_BASE_URL is not the API: it ends in /v1',
 };

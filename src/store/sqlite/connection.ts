@@ -1,6 +1,6 @@
 // Opens the SQLite file the one way that keeps the promises: WAL, every commit synced, short waits for locks.
 // Migrates it, once, by its owner. Refuses network file systems, foreign files and files of a newer kit.
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statfsSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
@@ -30,6 +30,8 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
   if (!create && !existsSync(path)) {
     throw new StoreError('missing', `there is no store at ${path}: start the receiver once, or set DATABASE_URL`);
   }
+  // It holds what people wrote: for its user alone.
+  if (create && path !== ':memory:') guarded(() => closeSync(openSync(path, 'a', 0o600)), path);
   return guarded(() => {
     const opened = new Database(path, { timeout: busyMs, fileMustExist: !create });
     refuseForeign(opened, path);

@@ -56,6 +56,7 @@ export function createErase(session: Session): Sync<EraseStore> {
           erased.skipped += one.skipped;
           erased.errors += one.errors;
         }
+        if (!dry && erased.events > 0) session.setFact('erased', Number(session.fact('erased')) + 1);
         return { erased, next: rows.length === limit ? (rows.at(-1)?.seq ?? null) : null };
       });
       // The log holds them as well, until it is emptied.

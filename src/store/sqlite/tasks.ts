@@ -61,7 +61,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       and handler in (select value from json_each(?)) and ${UNCLAIMED}
     order by due_at limit 1`);
   const rouse = createRouse(session);
-  const recent = createRecent();
+  const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
+  let recent = createRecent();
+  let erased = session.fact('erased');
   let round = 0;
 
   /** A transaction that changes lanes: what is in memory of them must not outlast one that was rolled back. */
@@ -83,6 +85,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     if (claiming) lanes.load(now);
     return withLanes(() => {
       if (claiming) lanes.refresh(now);
+      // What has been erased must not come back from memory.
+      if (erased !== (erased = session.fact('erased'))) recent = createRecent();
       const counts: Counts = {};
       const add = (name: keyof Counts, by: number): void => {
         counts[name] = (counts[name] ?? 0) + by;
@@ -108,8 +112,10 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
 
   /** False when the claim no longer holds: another process has been given the task. */
   function settleOne(settlement: Settlement, now: number): boolean {
-    const { claim, error, spent = true } = settlement;
+    const { claim, spent = true } = settlement;
     if (giveUp.run(claim.task, claim.attempt, claim.boot).changes === 0) return false;
+    // Erased while it was at work: its error may quote what was.
+    const error = settlement.error !== null && isErased.get(claim.event.seq) ? 'erased' : settlement.error;
     const late = claim.late ? 1 : 0;
     const attempts = spent ? claim.attempt : claim.attempt - 1;
     if (settlement.state === 'ready') {

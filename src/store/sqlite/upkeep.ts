@@ -78,6 +78,8 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   /** A step over finished events from `after` on; the newest row stays, so that its number is not given again. */
   function step(before: number, after: number, limit: number, work: (seqs: number[]) => void): number | null {
     const last = bounds.get()?.last ?? 0;
+    // What goes is overwritten, whole pages too.
+    db.pragma('secure_delete = on');
     return session.write(() => {
       const seqs = finished.all(after, Math.min(lastBefore(before), last - 1), limit).map((row) => row.seq);
       work(seqs);
