@@ -47,8 +47,10 @@ const OTHERS: Other[] = [
 ];
 
 const jsonObject = z.record(z.string(), z.unknown());
+/** Fields are in snake_case (contract 7.4). */
+const fields = z.record(z.string().regex(/^[a-z0-9_]+$/), z.unknown());
 const envelope = z.strictObject({
-  request: jsonObject,
+  request: fields,
   // Ignored where nothing is paid.
   billing: z.unknown().optional(),
   deadlineMs: z.unknown().optional(),
@@ -129,7 +131,18 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
     if (told) await transmit(response, { ...told, headers: { 'x-request-id': id, ...told.headers } }, speed);
   }
 
-  const server = createServer((request, response) => void respond(request, response));
+  const server = createServer((incoming, response) => void respond(incoming, response));
+  // What is no HTTP is an error like any other (contract 7.1).
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    if (!socket.writable) return;
+    const id = randomUUID();
+    const tooLarge = error.code === 'HPE_HEADER_OVERFLOW';
+    const body = JSON.stringify(envelopeOf(new Refusal(400), id));
+    const status = tooLarge ? '431 Request Header Fields Too Large' : '400 Bad Request';
+    socket.end(
+      `HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nx-request-id: ${id}\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
+    );
+  });
 
   return {
     async listen(port = 0) {

@@ -78,7 +78,8 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
     const refuse = (what: string): never => {
       throw new Refusal(400, `API_KEY_${what}`);
     };
-    if (!name.trim() || scopes.length === 0 || scopes.some((scope) => !SCOPES.has(scope))) refuse('INPUT_INVALID');
+    if (validDays === undefined || !name.trim() || scopes.length === 0 || scopes.some((scope) => !SCOPES.has(scope)))
+      refuse('INPUT_INVALID');
     if (validDays !== null && !(validDays >= 1 && validDays <= LONGEST_DAYS)) refuse('EXPIRY_INVALID');
     if (only?.length === 0) refuse('EMPTY_DEVICES');
     if (only?.some((number) => !numbers.includes(number))) refuse('DEVICES_INVALID');

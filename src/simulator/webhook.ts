@@ -85,8 +85,8 @@ export interface WebhookOptions extends Delivering {
   url: string;
   events: string[];
   secret: string;
-  /** Whether its key works and may read events. */
-  allowed: () => boolean;
+  /** Whether its key works, and may read this event. */
+  allowed: (event: SimulatedEvent) => boolean;
   onDisabled: (reason: string) => void;
 }
 
@@ -137,7 +137,7 @@ export function createWebhook(options: WebhookOptions): Webhook {
     for (const [failed, wait] of WAITS_MS.entries()) {
       const pause = (wait + (failed === 0 ? afterMs : 0)) / speed;
       if (pause > 0) await sleep(pause, undefined, { signal }).catch(() => {});
-      if (signal.aborted || !(forged || allowed())) return ended('stopped');
+      if (signal.aborted || !(forged || allowed(event))) return ended('stopped');
       const attempt = failed + 1;
       const answer = await send(body, {
         // Signed anew each time: the timestamp is the moment of signing.

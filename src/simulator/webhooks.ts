@@ -76,6 +76,8 @@ export function createWebhooks(options: Delivering & { keys: Keys; history: Hist
 
   return {
     async register(key, registration) {
+      // A key that works no more says so itself.
+      keys.require(key, []);
       if (!mayRead(key)) throw new Refusal(403, 'WEBHOOK_KEY_CANNOT_READ_EVENTS', 'the key needs events:read');
       const events = typesFor(key, registration.events);
       const { url } = await addresses.check(registration.url);
@@ -87,7 +89,7 @@ export function createWebhooks(options: Delivering & { keys: Keys; history: Hist
         url: url.href,
         events,
         secret,
-        allowed: () => mayRead(key),
+        allowed: (event) => mayRead(key) && (event.type === 'webhook.ping' || keys.reads(key, event)),
         onDisabled: (reason) => keys.note(key, reason),
       });
       kept.set(webhook.id, { key, webhook });

@@ -124,7 +124,7 @@ test.each([
   ['{"request":{},"deadlineMs":0}', 'RPC_DEADLINE_INVALID'],
   ['{"request":{},"deadlineMs":30001}', 'RPC_DEADLINE_INVALID'],
   ['{"request":{},"deadlineMs":1.5}', 'RPC_DEADLINE_INVALID'],
-  ['{"request":{"afterCursor":"1"}}', 'REQUEST_INVALID'],
+  ['{"request":{"afterCursor":"1"}}', 'RPC_REQUEST_INVALID'],
 ])('4.1, 7.4: the body %s is refused as %s', async (body, reason) => {
   const { post } = await setUp();
   expect(refusal(await post('ReplayEvents', body))).toEqual([400, 'VALIDATION_FAILED', reason]);
