@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import type { KeyAttributes } from '../../src/simulator/keys.ts';
 import { createSimulatedService } from '../../src/simulator/service.ts';
@@ -256,4 +257,19 @@ test('7.4: paid calls need a quote', async () => {
   expect(refusal(await ask('POST', '/v1/messages/send', { body: '{"request":{}}' }))).toEqual(unpaid);
   const quoted = '{"request":{},"billing":{"quoteId":"q"}}';
   expect(refusal(await post('ResumeCampaign', quoted))).toEqual([409, 'CONFLICT', 'BILLING_QUOTE_EXPIRED']);
+});
+
+test('7.1: what is no HTTP gets the envelope and an id as well', async () => {
+  const { base } = await setUp();
+  const socket = connect(Number(new URL(base).port), '127.0.0.1');
+  socket.end('NONSENSE\r\n\r\n');
+  const answer = (await Array.fromAsync(socket)).join('');
+  const id = /x-request-id: (\S+)/.exec(answer)?.[1];
+  expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+  expect(JSON.parse(answer.split('\r\n\r\n')[1] ?? '')).toMatchObject({ error: { requestId: id } });
+});
+
+test('4.1: billing is ignored where nothing is paid', async () => {
+  const { replay } = await setUp();
+  expect(await replay({}, { billing: 'nothing of the kind' })).toMatchObject({ status: 200 });
 });

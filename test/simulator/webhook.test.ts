@@ -292,3 +292,19 @@ test('6.3: the address is checked at every delivery, and one that has become pri
   addresses[0] = '10.0.0.7';
   expect(await webhook.deliver(service.history.next())).toMatchObject({ statuses: Array(8).fill('address refused') });
 });
+
+test('6.3: an attempt respects the numbers that the key has by then', async () => {
+  const { service, key, sender, history, make } = await setUp();
+  const [event] = make(1);
+  if (!event) throw new Error('no event');
+  const other = history.numbers.find((number) => number !== event.sessionId);
+  service.keys.edit(key, { numbers: [other ?? ''] });
+  expect(await sender.deliver(event)).toMatchObject({ outcome: 'stopped', attempts: 0 });
+});
+
+test('5.1: who registers with a revoked key is told that it is revoked', async () => {
+  const { service, key } = await setUp();
+  service.keys.revoke(key);
+  const refused = service.webhooks.register(key, { url: 'https://hooks.example/in' });
+  await expect(refused).rejects.toMatchObject({ status: 401, reason: 'API_AUTH_REVOKED' });
+});
