@@ -115,6 +115,11 @@ async function startCaddy(): Promise<void> {
     if (caddy?.exitCode !== null) throw new Error(`caddy ended:\n${said}`);
     return said.includes('certificate obtained successfully');
   });
+  // What it has obtained is at work a moment later.
+  let shown = false;
+  const ask = (): void => void post('/', Buffer.from('')).then(() => (shown = true), ask);
+  ask();
+  await until(() => shown);
 }
 
 /** As compose fills it in, but for loopback: a plain port beside the one with TLS, and a certificate of its own. */
