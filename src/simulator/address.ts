@@ -69,7 +69,8 @@ function refusal(what: string, detail: string): Refusal {
   return new Refusal(400, `WEBHOOK_URL_${what}`, detail);
 }
 
-function kindOf(address: string): string | undefined {
+/** What kind of address it is that nothing is delivered to; undefined where it is public. */
+export function kindOf(address: string): string | undefined {
   const family = isIP(address) === 6 ? 'ipv6' : 'ipv4';
   return isIP(address) ? REFUSED.find(({ list }) => list.check(address, family))?.name : undefined;
 }

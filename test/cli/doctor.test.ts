@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { address, isPrivate } from '../../src/cli/doctor/address.ts';
+import { address } from '../../src/cli/doctor/address.ts';
+import { kindOf } from '../../src/simulator/address.ts';
 import { examine, exitOf, type Check } from '../../src/cli/doctor/check.ts';
 import { handlers } from '../../src/cli/doctor/handlers.ts';
 import { clocks, key, replay } from '../../src/cli/doctor/service.ts';
@@ -214,11 +215,11 @@ describe('the public address', () => {
   test.each(['127.0.0.1', '10.1.2.3', '172.31.0.1', '192.168.1.1', '100.64.0.1', '169.254.169.254', '::1', 'fd00::1'])(
     '%s is not public',
     (ip) => {
-      expect(isPrivate(ip)).toBe(true);
+      expect(kindOf(ip)).toBeDefined();
     },
   );
   test.each(['8.8.8.8', '172.32.0.1', '100.128.0.1', '2606:4700::1111'])('%s is public', (ip) => {
-    expect(isPrivate(ip)).toBe(false);
+    expect(kindOf(ip)).toBeUndefined();
   });
 });
 
