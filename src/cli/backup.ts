@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { isMainThread, Worker, workerData } from 'node:worker_threads';
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
 import { backUp, partOf } from '../store/sqlite/backup.ts';
@@ -46,7 +46,6 @@ function megabytes(bytes: number): string {
 
 if (!isMainThread) {
   const { path, to } = workerData as { path: string; to: string };
-  const { parentPort } = await import('node:worker_threads');
   try {
     backUp(path, to);
   } catch (error) {

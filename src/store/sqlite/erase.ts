@@ -1,6 +1,6 @@
 // Forgets a person: what they wrote goes, in steps; that something came, and what became of it, stays.
 import type { EraseStore, Erased, IsTheirs } from '../store.ts';
-import { HANDLERS, createRouse } from './lanes.ts';
+import { HANDLERS, createRouse } from './waiting.ts';
 import type { Session, Sync } from './session.ts';
 
 export function createErase(session: Session): Sync<EraseStore> {
@@ -11,9 +11,9 @@ export function createErase(session: Session): Sync<EraseStore> {
   );
   const purge = db.prepare('update events set body = null where seq = ?');
   // What waits has nothing left to work on; what is at work ends as it will.
-  const skip = db.prepare<unknown[], { state: string; lane: number | null }>(`
+  const skip = db.prepare(`
     update tasks set state = 'skipped', error = 'erased', changed_at = @now where id between @from and @to and state = 'ready'
-      and not exists (select 1 from claims where task = tasks.id) returning state, lane`);
+      and not exists (select 1 from claims where task = tasks.id)`);
   // Errors of handlers may quote what they were given.
   const quiet = db.prepare(`update tasks set error = 'erased' where id between @from and @to and error is not null`);
   const lanesOf = db.prepare<unknown[], { id: number; name: string }>(
@@ -29,18 +29,18 @@ export function createErase(session: Session): Sync<EraseStore> {
     conflicts: db.prepare('delete from conflicts where id = ?'),
   };
 
-  function erase(seq: number, isTheirs: IsTheirs, now: number): Erased {
+  function erase(seq: number, isTheirs: IsTheirs, now: number): Pick<Erased, 'skipped' | 'errors'> {
     const range = { from: seq * HANDLERS, to: seq * HANDLERS + HANDLERS - 1 };
     purge.run(seq);
-    const skipped = skip.all({ ...range, now });
+    const skipped = skip.run({ ...range, now }).changes;
     const errors = quiet.run(range).changes;
-    session.count({ 'tasks.ready': -skipped.length, 'tasks.skipped': skipped.length });
+    session.count({ 'tasks.ready': -skipped, 'tasks.skipped': skipped });
     for (const { id, name } of lanesOf.all(range.from, range.to)) {
       // A lane is named after its conversation. It is kept for its order.
       if (isTheirs(Buffer.from(JSON.stringify(name.split('/'))))) nameless.run(id);
-      if (skipped.length > 0) rouse(id);
+      if (skipped > 0) rouse(id);
     }
-    return { events: 1, skipped: skipped.length, errors, quarantined: 0, conflicts: 0 };
+    return { skipped, errors };
   }
 
   return {
@@ -51,10 +51,11 @@ export function createErase(session: Session): Sync<EraseStore> {
         const rows = events.all(after, limit);
         for (const { seq, body } of rows) {
           if (body === null || !isTheirs(body)) continue;
-          const one = dry ? { ...erased, events: 1, skipped: 0, errors: 0 } : erase(seq, isTheirs, now);
-          erased.events += 1;
-          erased.skipped += one.skipped;
-          erased.errors += one.errors;
+          erased.events++;
+          if (dry) continue;
+          const { skipped, errors } = erase(seq, isTheirs, now);
+          erased.skipped += skipped;
+          erased.errors += errors;
         }
         if (!dry && erased.events > 0) session.setFact('erased', Number(session.fact('erased')) + 1);
         return { erased, next: rows.length === limit ? (rows.at(-1)?.seq ?? null) : null };
