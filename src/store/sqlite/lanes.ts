@@ -5,67 +5,8 @@ import { randomUUID } from 'node:crypto';
 import TinyQueue from 'tinyqueue';
 import type { NewTask } from '../store.ts';
 import type { Session } from './session.ts';
+import { createRouse, toWaiting, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
-/** A waiting task, as much of it as its claim needs. */
-export interface Waiting {
-  id: number;
-  event: number;
-  handler: number;
-  lane: number | null;
-  alone: boolean;
-  cursor: bigint | null;
-  releaseAt: number;
-  dueAt: number;
-  holdUntil: number | null;
-  suspect: boolean;
-  attempts: number;
-  deferred: number;
-  error: string | null;
-}
-
-export const WAITING = `id, event, handler, lane, alone, cast(cursor as text) as cursor, release_at, due_at, hold_until,
-  suspect, attempts, deferred, error`;
-
-export interface WaitingRow {
-  id: number;
-  event: number;
-  handler: number;
-  lane: number | null;
-  alone: number;
-  cursor: string | null;
-  release_at: number;
-  due_at: number;
-  hold_until: number | null;
-  suspect: number;
-  attempts: number;
-  deferred: number;
-  error: string | null;
-}
-
-export function toWaiting(row: WaitingRow): Waiting {
-  return {
-    id: row.id,
-    event: row.event,
-    handler: row.handler,
-    lane: row.lane,
-    alone: row.alone === 1,
-    cursor: row.cursor === null ? null : BigInt(row.cursor),
-    releaseAt: row.release_at,
-    dueAt: row.due_at,
-    holdUntil: row.hold_until,
-    suspect: row.suspect === 1,
-    attempts: row.attempts,
-    deferred: row.deferred,
-    error: row.error,
-  };
-}
-
-/** For a query of tasks: nobody is at it, nor at another of its lane. */
-export const UNCLAIMED = `not exists (select 1 from claims where task = tasks.id) and (tasks.alone = 1
-  or not exists (select 1 from claims c cross join tasks o on o.id = c.task where o.lane = tasks.lane and o.alone = 0))`;
-
-/** More handlers than a store can ever know; a task's id is made of its event and its handler. */
-export const HANDLERS = 4_096;
 /** Lanes in which nothing waits, kept for their names. */
 const IDLE = 20_000;
 /** Lanes that one turn looks at: few enough that a delivery never waits long for the store's lock. */
@@ -375,10 +316,4 @@ function waits(lane: Lane): boolean {
 
 function keyOf(handler: number, name: string): string {
   return `${handler}/${name}`;
-}
-
-/** Tells the process that keeps the lanes in memory that something of this one has changed. */
-export function createRouse({ db }: Session): (lane: number) => void {
-  const rouse = db.prepare('insert into roused (lane) values (?) on conflict (lane) do nothing');
-  return (lane) => void rouse.run(lane);
 }

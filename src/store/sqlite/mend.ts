@@ -1,6 +1,6 @@
 // How people mend: dead, skipped or waiting tasks run again, or never; in the order of their lanes.
 import type { Counts, MendStore } from '../store.ts';
-import { createRouse } from './lanes.ts';
+import { createRouse } from './waiting.ts';
 import { idsOf, MATCHING, matchOf } from './selection.ts';
 import type { Session, Sync } from './session.ts';
 

@@ -1,7 +1,7 @@
 // The side of the store that the main process works with: who runs, and what a dead process leaves behind.
 import type { OwnerStore, Process } from '../store.ts';
 import type { Session, Sync } from './session.ts';
-import { createRouse, UNCLAIMED } from './lanes.ts';
+import { createRouse, UNCLAIMED } from './waiting.ts';
 
 /** A task that ended its process waits as after any failed attempt, and holds its lane as by default. */
 const HOLD_MS = 120_000;

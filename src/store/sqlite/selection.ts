@@ -18,9 +18,8 @@ export const MATCHING = `
     (@state is null or (${IN_STATE})) and (@handler is null or t.handler = (select id from handlers where name = @handler))
     and (@ids is null or t.id in (select value from json_each(@ids)))`;
 // Each state but done has a partial index of its own; SQLite takes it where the query names its condition.
-const waitingIds = `select id from tasks where state = 'ready' and alone = 0 union all select id from tasks where state = 'ready' and alone = 1`;
 export const idsOf = {
-  ready: waitingIds,
+  ready: `select id from tasks where state = 'ready' and alone = 0 union all select id from tasks where state = 'ready' and alone = 1`,
   running: 'select task from claims',
   dead: `select id from tasks where state in ('dead', 'skipped') and state = 'dead'`,
   skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
@@ -32,7 +31,7 @@ export function inState(state: ShownState | undefined): { state: TaskState | nul
   return { state: state ?? null, held: state === 'ready' ? 0 : null };
 }
 
-/** The parameters of `matching`. What people see as ready is what is not held. */
+/** The parameters of MATCHING. What people see as ready is what is not held. */
 export function matchOf({ ids, state, handler }: TaskFilter, now: number) {
   return {
     ...inState(state),

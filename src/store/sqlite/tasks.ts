@@ -15,17 +15,9 @@ import type {
   Tx,
 } from '../store.ts';
 import { setSynchronous } from './connection.ts';
-import {
-  createLanes,
-  createRouse,
-  HANDLERS,
-  UNCLAIMED,
-  toWaiting,
-  WAITING,
-  type Waiting,
-  type WaitingRow,
-} from './lanes.ts';
+import { createLanes } from './lanes.ts';
 import { EVENT_COLUMNS, toEvent, type EventRow, type Session, type Sync } from './session.ts';
+import { createRouse, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
 export function createTaskStore(session: Session): Sync<TaskStore> {
   const { db } = session;

@@ -2,7 +2,7 @@
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Counter, KeepStore, RaisedAlarm } from '../store.ts';
 import type { Session, Sync } from './session.ts';
-import { HANDLERS } from './lanes.ts';
+import { HANDLERS } from './waiting.ts';
 
 /** A page and its header. The log's file keeps the size that it once had, so that only its frames tell its length. */
 const FRAME_BYTES = 4_096 + 24;

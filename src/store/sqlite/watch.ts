@@ -13,7 +13,7 @@ import type {
   WatchStore,
 } from '../store.ts';
 import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
-import { HANDLERS } from './lanes.ts';
+import { HANDLERS } from './waiting.ts';
 import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './selection.ts';
 
 /** A process that has not written for this long is shown as down. */
