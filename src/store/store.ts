@@ -53,6 +53,7 @@ export interface Batch {
   /** A stretch that replay can no longer show; raised as a `kit.gap` event in the same transaction. */
   gap?: { after: Cursor; upTo: Cursor | null; reason: string };
   counts?: Counts;
+  facts?: Partial<Record<Fact, FactValue>>;
 }
 
 export interface EventStore {
@@ -85,8 +86,10 @@ export interface NewTask {
   /** The lane's name; null runs whenever there is room. */
   lane: string | null;
   cursor: Cursor | null;
-  /** Held until then, Unix milliseconds. */
+  /** Held until then, Unix milliseconds; a strict one: when its event was received. */
   releaseAt: number;
+  /** Held until the watermark has passed its cursor, or replay has looked for it in vain (`searched`). */
+  strict?: boolean;
 }
 
 export interface Claim {
@@ -100,6 +103,8 @@ export interface Claim {
   attempt: number;
   boot: number;
   late: boolean;
+  /** Strict, and released though the watermark has not passed its cursor. */
+  unproven: boolean;
   startedAt: number;
   deferredMs: number;
   /** Why the last attempt failed. */
@@ -135,6 +140,8 @@ export interface TurnResult {
   fenced: number;
   /** When a task may next be due, Unix milliseconds; null: when one is assigned. */
   nextAt: number | null;
+  /** Strict tasks that wait for proof. */
+  unproven: number;
 }
 
 export interface Unassigned {
@@ -181,6 +188,11 @@ export type Fact =
   | 'runner'
   | 'boot'
   | 'replay'
+  /** Unix milliseconds: what was received before then, two complete reads of replay have looked for. */
+  | 'searched'
+  /** How our failures came about, and which secrets signed: JSON, written by the main process. */
+  | 'failures'
+  | 'signers'
   | 'reconcile_asked'
   | 'failure_run'
   | 'held'

@@ -31,6 +31,7 @@ function claimed(fields: Partial<Claim> = {}): Claim {
     attempt: 1,
     boot: 1,
     late: false,
+    unproven: false,
     startedAt: T0,
     deferredMs: 0,
     error: null,

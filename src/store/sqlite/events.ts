@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { dataOfBody, type Incoming, type Unreadable } from '../../wire/event.ts';
 import { sameJson } from '../../wire/json.ts';
-import type { Accepted, Batch, Counts, EventStore } from '../store.ts';
+import type { Accepted, Batch, Counts, EventStore, Fact } from '../store.ts';
 import type { Session, Sync } from './session.ts';
 
 interface Known {
@@ -78,6 +78,7 @@ export function createEventStore(
         return resolve(event);
       });
       if (batch.watermark) session.setFact('watermark', BigInt(batch.watermark));
+      for (const [name, value] of Object.entries(batch.facts ?? {})) session.setFact(name as Fact, value);
       session.count(counts);
       return results.slice(0, batch.readings.length);
 
@@ -174,7 +175,7 @@ export function createEventStore(
     note: (counts, facts = {}) =>
       session.write(() => {
         session.count(counts);
-        for (const [name, value] of Object.entries(facts)) session.setFact(name as keyof typeof facts, value);
+        for (const [name, value] of Object.entries(facts)) session.setFact(name as Fact, value);
       }),
     /** Whether the path still names the file that is open. */
     inPlace: () => inodesOf(session.path) === opened,

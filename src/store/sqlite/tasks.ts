@@ -30,8 +30,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   );
   const moveOn = db.prepare(`update facts set value = ? where name = 'assigned' and value = ?`);
   const insert = db.prepare(`
-    insert into tasks (id, event, handler, lane, alone, cursor, state, release_at, due_at, started_at, changed_at)
-    values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?) on conflict (id) do nothing`);
+    insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, started_at, changed_at)
+    values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?) on conflict (id) do nothing`);
   const take = db.prepare('insert into claims (task, boot, attempt, late, started_at) values (?, ?, ?, ?, ?)');
   const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
   const end = db.prepare(`
@@ -98,7 +98,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       add('tasks.ready', -claims.length);
       add('tasks.running', claims.length);
       session.count(counts);
-      return { claims, fenced, nextAt: nextAt(handlers) };
+      return { claims, fenced, nextAt: nextAt(handlers), unproven: 0 };
     });
   }
 
@@ -134,7 +134,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       const free = lane === null;
       const dueAt = free ? releaseAt : now;
       const id = event * HANDLERS + handler;
-      const row = [id, event, handler, lane, free ? 1 : 0, cursor, releaseAt, dueAt, now, now];
+      const row = [id, event, handler, lane, free ? 1 : 0, cursor, task.strict ? 1 : 0, releaseAt, dueAt, now, now];
       if (insert.run(...row).changes === 0) continue;
       added++;
       const fresh = { holdUntil: null, suspect: false, attempts: 0, deferred: 0, error: null };
@@ -166,7 +166,20 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const attempt = task.attempts + 1;
     take.run(id, boot, attempt, late ? 1 : 0, now);
     const event = recent.get(task.event) ?? toEventOrThrow(task.event);
-    return { task: id, handler, event, lane, alone: isAlone, attempt, boot, late, startedAt: now, deferredMs, error };
+    return {
+      task: id,
+      handler,
+      event,
+      lane,
+      alone: isAlone,
+      attempt,
+      boot,
+      late,
+      unproven: false,
+      startedAt: now,
+      deferredMs,
+      error,
+    };
   }
 
   function toEventOrThrow(seq: number): StoredEvent {

@@ -28,6 +28,34 @@ create table aliases (
 ) strict, without rowid;
 create index aliases_by_event on aliases (seq);
 
+-- When a further origin brought an event for the first time; the first of all stands in the event.
+create table sightings (
+  event   integer not null,         -- events.seq
+  origin  text not null,
+  seen_at integer not null,
+  primary key (event, origin)
+) strict, without rowid;
+
+-- What webhooks bring, and what they lately did not.
+create table types (
+  type         text primary key,
+  delivered_at integer,             -- the last delivery of this type; null: never
+  missed       integer not null default 0,  -- since then brought by replay or stream alone, though deliveries could be taken
+  missed_since integer              -- receipt of the first of these
+) strict, without rowid;
+
+-- What each origin brought first, by day and type, and how late.
+create table arrivals (
+  day       integer not null,       -- days since 1970, UTC
+  type      text not null,
+  origin    text not null,
+  events    integer not null,
+  aged      integer not null,       -- those of them whose age was known
+  late_ms   integer not null,       -- from happening to receipt, all these together
+  latest_ms integer not null,       -- the worst of them
+  primary key (day, type, origin)
+) strict, without rowid;
+
 create table conflicts (
   id          integer primary key,
   seq         integer not null,     -- the event that was there before
@@ -58,7 +86,8 @@ create table gaps (
   up_to      integer,               -- the first cursor known behind it; null while none is
   reason     text not null,
   opened_at  integer not null,
-  closed_at  integer
+  closed_at  integer,
+  closed_by  text                   -- the handler that completed it, or a person's reason
 ) strict;
 
 create table handlers (
@@ -88,7 +117,8 @@ create table tasks (
   alone       integer not null check (alone in (0, 1)),  -- 1: waits for no other: in no lane, or stepped aside from it
   cursor      integer,              -- the event's, for the order within the lane
   state       text not null check (state in ('ready', 'done', 'skipped', 'dead')),  -- a ready one with a claim is running
-  release_at  integer not null,     -- held until then, unless a later one of its lane is released earlier
+  strict      integer not null check (strict in (0, 1)),  -- 1: held until the watermark has passed its cursor
+  release_at  integer not null,     -- held until then, unless a later one of its lane is released earlier; strict: of receipt
   due_at      integer not null,     -- not before: back-off
   hold_until  integer,              -- while it fails it holds its lane until then
   attempts    integer not null default 0,
