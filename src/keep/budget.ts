@@ -7,19 +7,27 @@ const MINUTE_MS = 60_000;
 export interface Budget {
   /** Milliseconds until a call may be made; 0 takes it. */
   take(): number;
+  /** Milliseconds to leave between two calls that could be one: none while more than half of the calls are left. */
+  spacing(): number;
 }
 
 export function createBudget(callsPerMinute: number, clock: Clock): Budget {
   let calls: number[] = [];
+
+  function lately(now: number): number[] {
+    // A clock that was set back neither pays out nor locks the budget up.
+    return calls.map((at) => Math.min(at, now)).filter((at) => at > now - MINUTE_MS);
+  }
+
   return {
     take() {
       const now = clock.now();
-      // A clock that was set back neither pays out nor locks the budget up.
-      calls = calls.map((at) => Math.min(at, now)).filter((at) => at > now - MINUTE_MS);
+      calls = lately(now);
       const oldest = calls[0];
       if (calls.length >= callsPerMinute && oldest !== undefined) return oldest + MINUTE_MS - now;
       calls.push(now);
       return 0;
     },
+    spacing: () => (2 * lately(clock.now()).length < callsPerMinute ? 0 : (2 * MINUTE_MS) / callsPerMinute),
   };
 }

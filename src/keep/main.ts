@@ -70,7 +70,13 @@ async function start({ boot }: Orders): Promise<void> {
     });
     loops.push(startLoop(reconciler.step, recover));
   } else {
-    const off = { state: 'off', lastAt: null, reason: 'API_BASE_URL and API_KEY are not set' };
+    const off = {
+      state: 'off',
+      since: null,
+      lastAt: null,
+      reason: 'API_BASE_URL and API_KEY are not set',
+      progress: null,
+    };
     await patiently(() => store.note({}, { replay: JSON.stringify(off) }));
     log.warn('recovery is off: without API_BASE_URL and API_KEY, what webhooks miss stays missing');
   }

@@ -2,13 +2,17 @@
 // one that lies about where it ends is believed only as far as its own items go (contract 4.2).
 import { parseCursor, compareCursors, type Cursor } from '../wire/cursor.ts';
 import { readItem, type Reading } from '../wire/event.ts';
-import { replayItem, replayPage } from '../wire/replay.ts';
+import { REPLAY_LIMIT, replayItem, replayPage } from '../wire/replay.ts';
 
 export interface Page {
   /** In cursor order. */
   readings: Reading[];
+  /** The lowest cursor shown; null where there is none. */
+  first: Cursor | null;
   /** The highest cursor shown, `after` where there is none: how far replay has proved that nothing is missing. */
   proved: Cursor | null;
+  /** When the youngest of its events happened, Unix milliseconds; null where none tells. */
+  youngest: number | null;
   /** Where the service says to read on. */
   next: Cursor | null;
   hasMore: boolean;
@@ -44,8 +48,23 @@ export function readPage(response: unknown, after: Cursor | null, types: string[
     } else placed.push({ cursor, reading });
   }
   const ordered = placed.toSorted((a, b) => compareCursors(a.cursor, b.cursor));
-  if (ordered.some((one, i) => one !== placed[i])) oddities.push('items out of order');
-  if (floating.length > 0) oddities.push('items without a cursor');
+  const first = ordered[0]?.cursor ?? null;
+  const odd = (holds: boolean, words: string): void => void (holds && oddities.push(words));
+  odd(
+    ordered.some((one, i) => one !== placed[i]),
+    'items out of order',
+  );
+  odd(
+    ordered.some(({ cursor }, i) => cursor === ordered[i + 1]?.cursor),
+    'items shown twice',
+  );
+  odd(first !== null && after !== null && compareCursors(first, after) <= 0, 'items that were not asked for');
+  odd(events.length > REPLAY_LIMIT, `more than ${REPLAY_LIMIT} items`);
+  odd(floating.length > 0, 'items without a cursor');
+  odd(
+    placed.some(({ reading }) => 'unreadable' in reading && reading !== SKIPPED),
+    'items that cannot be read',
+  );
   const last = ordered.at(-1)?.cursor ?? null;
   const proved = last !== null && (after === null || compareCursors(last, after) > 0) ? last : after;
   if (proved === null && has_more) throw new PageError('it is empty, and yet there is more');
@@ -53,7 +72,11 @@ export function readPage(response: unknown, after: Cursor | null, types: string[
   if (next_cursor && next === null) oddities.push('next_cursor is no cursor');
   if (next !== null && last !== null && next !== last) oddities.push('next_cursor is not the last item');
   const readings = [...ordered.flatMap(({ reading }) => (reading === SKIPPED ? [] : [reading])), ...floating];
-  return { readings, proved, next, hasMore: has_more, reset: reset_required, otherTypes, oddities };
+  const times = readings.flatMap((one) =>
+    'event' in one && one.event.createdAt !== null ? [one.event.createdAt] : [],
+  );
+  const youngest = times.length === 0 ? null : times.reduce((a, b) => Math.max(a, b));
+  return { readings, first, proved, youngest, next, hasMore: has_more, reset: reset_required, otherTypes, oddities };
 }
 
 /** Stands for an event that is counted, not stored. */

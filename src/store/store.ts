@@ -32,6 +32,7 @@ export type Counter =
   | 'quarantined'
   | 'conflicts'
   | 'recovered'
+  | 'unseen'
   | 'regressions'
   | 'other_types'
   | 'replay_calls'
@@ -48,8 +49,12 @@ export interface Batch {
   readings: Reading[];
   /** Unix milliseconds. */
   now: number;
-  /** Replay has proved that nothing is missing up to here; committed with the events of its page. */
+  /** Replay has proved that nothing is missing up to here; committed with the events of its page. It never goes back. */
   watermark?: Cursor;
+  /** Where that proof begins: at the first page, and behind a gap. */
+  from?: Cursor;
+  /** What replay and stream bring happened while deliveries could be taken: a webhook should have brought it before. */
+  fresh?: boolean;
   /** A stretch that replay can no longer show; raised as a `kit.gap` event in the same transaction. */
   gap?: { after: Cursor; upTo: Cursor | null; reason: string };
   counts?: Counts;
@@ -190,6 +195,17 @@ export type Fact =
   | 'replay'
   /** Unix milliseconds: what was received before then, two complete reads of replay have looked for. */
   | 'searched'
+  /** The cursor behind which replay has shown all that it can show. */
+  | 'proved_from'
+  /** The last event, by its number, that was looked up among what replay has shown. */
+  | 'compared'
+  /** What replay does not show: JSON. */
+  | 'blind'
+  /** The account of `npx kit verify`: JSON. */
+  | 'verify'
+  /** The stream, and why webhooks are silent: JSON. */
+  | 'stream'
+  | 'silence'
   /** How our failures came about, and which secrets signed: JSON, written by the main process. */
   | 'failures'
   | 'signers'
@@ -202,16 +218,69 @@ export type FactValue = string | number | bigint | null;
 
 export interface ReplayState {
   state: 'off' | 'idle' | 'running' | 'backing-off' | 'stopped';
+  /** Since when it is in this state. */
+  since: string | null;
   lastAt: string | null;
   reason: string | null;
+  /** Of a catch-up that takes more than a page. */
+  progress: Progress | null;
+}
+
+export interface Progress {
+  pages: number;
+  events: number;
+  perMinute: number;
+  /** Estimated; null where that cannot be told. */
+  endsAt: string | null;
+  /** It does not come nearer to now. */
+  behind: boolean;
+}
+
+/** What `npx kit verify` has found so far. */
+export interface VerifyAccount {
+  state: 'running' | 'done' | 'failed';
+  reason: string | null;
+  /** Unix milliseconds: what was received later is not compared. */
+  asked: number;
+  from: Cursor;
+  /** How far it has read. */
+  at: Cursor;
+  pages: number;
+  events: number;
+  /** `missing`: recovered by it. `onlyHere`: the service did not show it. */
+  types: { type: string; present: number; missing: number; onlyHere: number; handled: number; dead: number }[];
+}
+
+export interface Stretch {
+  types: { type: string; stored: number; handled: number; dead: number }[];
+  /** Where to go on; null at the end. */
+  next: Cursor | null;
 }
 
 export interface KeepStore extends EventStore {
   watermark(): Promise<Cursor | null>;
-  /** The lowest cursor known, the newest, the newest older than `before` by receipt; whether any event is younger. */
-  anchors(
+  newestCursor(): Promise<Cursor | null>;
+  /** The lowest cursor known above this one. */
+  cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
+  /** The lowest cursor known, the newest older than `before` by receipt; whether any event is younger. */
+  anchors(before: number): Promise<{ lowest: Cursor | null; older: Cursor | null; young: boolean }>;
+  /**
+   * Events behind `proved_from` that webhooks brought before `before`, and neither replay nor stream has shown: how many
+   * by type, among up to `limit` from the event numbered `after` on. `next`: where to go on; the same as `after` at the end.
+   */
+  unseen(
+    after: number,
     before: number,
-  ): Promise<{ lowest: Cursor | null; newest: Cursor | null; older: Cursor | null; young: boolean }>;
+    limit: number,
+  ): Promise<{ types: { type: string; events: number }[]; next: number }>;
+  /** The last event, by its number, that was looked up so. */
+  compared(): Promise<number>;
+  /** The account of `npx kit verify`, if there ever was one. */
+  verifying(): Promise<VerifyAccount | null>;
+  /** Events behind `after` up to `upTo`, and above it those received before `before`: by type, and what became of them. */
+  stretch(after: Cursor, upTo: Cursor, before: number, limit: number): Promise<Stretch>;
+  /** What webhooks bring, and what they lately missed. */
+  types(): Promise<DeliveredType[]>;
   /** Replay has caught up for the first time: what it brought up to here was there before this store. Set once. */
   endHistory(upTo: Cursor): Promise<void>;
   /** The last time, Unix milliseconds, that somebody asked for a reconciliation; 0 if never. */
@@ -232,6 +301,15 @@ export interface KeepStore extends EventStore {
   /** People were told of it, at this level of gravity. */
   told(name: string, level: number, now: number): Promise<void>;
   forget(name: string): Promise<void>;
+}
+
+export interface DeliveredType {
+  type: string;
+  /** The last delivery, Unix milliseconds; null: never. */
+  deliveredAt: number | null;
+  /** Since then brought by replay or stream alone, though deliveries could be taken; and since when. */
+  missed: number;
+  missedSince: number | null;
 }
 
 export interface RaisedAlarm {
@@ -315,6 +393,20 @@ export interface Gap {
   reason: string;
   openedAt: string;
   closedAt: string | null;
+  /** The handler that completed it, or a person's reason. */
+  closedBy: string | null;
+}
+
+/** What an origin brought first in a week, of one type. */
+export interface Arrivals {
+  /** Its Monday, `YYYY-MM-DD`. */
+  week: string;
+  type: string;
+  origin: Origin;
+  events: number;
+  /** From happening to receipt, where that is known: on average, and the worst. Milliseconds. */
+  lateMs: number | null;
+  latestMs: number | null;
 }
 
 export interface WatchStore {
@@ -325,12 +417,24 @@ export interface WatchStore {
   event(
     name: string,
     now: number,
-  ): Promise<{ event: ShownEvent; aliases: string[]; conflicts: number; tasks: ShownTask[] } | undefined>;
+  ): Promise<
+    | {
+        event: ShownEvent;
+        /** When each further origin brought it for the first time. */
+        sightings: { origin: Origin; at: string }[];
+        aliases: string[];
+        conflicts: number;
+        tasks: ShownTask[];
+      }
+    | undefined
+  >;
   /** The bytes of an event as they came, by key, id or cursor; null where it is unknown or they were purged. */
   body(name: string): Promise<Uint8Array | null>;
   tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;
   quarantine(limit: number): Promise<(Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number })[]>;
   gaps(): Promise<Gap[]>;
+  /** Newest week first. */
+  arrivals(): Promise<Arrivals[]>;
   counters(): Promise<Record<string, number>>;
 }
 
@@ -341,6 +445,8 @@ export interface MendStore {
   retry(ids: number[], now: number): Promise<number>;
   /** Waiting and dead tasks are skipped. Returns how many. */
   discard(ids: number[], reason: string, now: number): Promise<number>;
+  /** False where there is no such open gap. */
+  closeGap(id: number, by: string, now: number): Promise<boolean>;
 }
 
 /** What was removed of a person, in rows. */

@@ -21,7 +21,7 @@ describe('which facts raise which alarm', () => {
     watermark: null,
     floor: null,
     newestCursor: null,
-    reconcile: { state: 'idle', lastAt: null, reason: null, recovered: 0 },
+    reconcile: { state: 'idle', since: null, lastAt: null, progress: null, reason: null, recovered: 0 },
     gaps: 0,
     failureRun: 0,
     alarms: [],
@@ -286,7 +286,15 @@ describe('how people are told', () => {
     await fail(3);
     await file.store.note(
       {},
-      { replay: JSON.stringify({ state: 'stopped', lastAt: null, reason: 'ReplayEvents: 401 UNAUTHENTICATED' }) },
+      {
+        replay: JSON.stringify({
+          state: 'stopped',
+          since: null,
+          lastAt: null,
+          progress: null,
+          reason: 'ReplayEvents: 401 UNAUTHENTICATED',
+        }),
+      },
     );
     await step();
     expect(texts().join('\n')).not.toMatch(/whsec_|Bearer|svc_/);

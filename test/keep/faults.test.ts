@@ -410,8 +410,36 @@ describe('items that are not as they should be', () => {
 describe('a cursor that has expired', () => {
   const gapEvents = () => rig.query<{ n: number }>(`select count(*) as n from events where type = 'kit.gap'`)[0]?.n;
 
-  test('F42: the gap is on record and raised as one kit.gap, and reading goes on at the newest known cursor', async () => {
+  /** The service refuses to show what it has without a cursor. */
+  const noBeginning = (server: Rig['server']) =>
+    server.lieAlways(({ after }, truth) => (after === undefined ? failure(400, 'VALIDATION_FAILED') : truth));
+
+  test('F42: where the service shows what it still has, the gap is exactly what it has forgotten', async () => {
+    const { server, webhook, settle, store, stored, watermark } = await quiet();
+    server.publish(...upTo(30, 6));
+    await webhook(25);
+    server.forget('20');
+    await settle();
+    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: '21' }]);
+    expect(stored()).toEqual(['1', '2', '3', '4', '5', ...upTo(30, 21).map(({ cursor }) => cursor)]);
+    expect(await watermark()).toBe('30');
+  });
+
+  test('F42: reading goes on at the lowest known cursor that the service still accepts', async () => {
+    const { server, webhook, settle, store, watermark } = await quiet();
+    noBeginning(server);
+    server.publish(...upTo(3_000, 6));
+    for (const cursor of [9, 400, 800, 1_200, 1_600, 2_000, 2_400, 2_800]) await webhook(cursor);
+    server.forget('1300');
+    await settle();
+    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: '1600' }]);
+    expect(await watermark()).toBe('3000');
+    expect(server.requests.length).toBeLessThan(20);
+  });
+
+  test('F42: the gap is on record and raised as one kit.gap, and reading goes on at a known cursor', async () => {
     const { server, webhook, settle, pass, store, stored, watermark, woken } = await quiet();
+    noBeginning(server);
     server.publish(...upTo(30, 6));
     await webhook(25);
     server.forget('20');
@@ -429,6 +457,7 @@ describe('a cursor that has expired', () => {
 
   test('F42: the kit.gap event tells a handler what is missing', async () => {
     const { server, webhook, settle, query } = await quiet();
+    noBeginning(server);
     server.publish(...upTo(30, 6));
     await webhook(25);
     server.forget('20');
@@ -442,11 +471,14 @@ describe('a cursor that has expired', () => {
 
   test('F42: with nothing newer known, the gap stays open at its end, is raised once, and waits for a webhook', async () => {
     const { server, webhook, pass, store, state, stored, watermark } = await quiet();
+    noBeginning(server);
     server.publish(...upTo(30, 6));
     server.forget('20');
     const before = server.requests.length;
     await pass(5 * INTERVAL_MS);
-    expect(server.requests.length - before).toBeLessThanOrEqual(6);
+    expect(server.requests.length - before, 'the watermark and the beginning, once an interval').toBeLessThanOrEqual(
+      12,
+    );
     expect(await store.gaps()).toMatchObject([{ after: '5', upTo: null }]);
     expect(gapEvents()).toBe(1);
     expect(await state()).toMatchObject({ state: 'backing-off', reason: expect.stringContaining('expired') });
@@ -481,8 +513,8 @@ describe('a cursor that has expired', () => {
     await webhook(90);
     await pass(INTERVAL_MS + 5_000);
     expect((await store.gaps()).map(({ after, upTo: end }) => [after, end])).toEqual([
-      ['5', '25'],
-      ['60', '90'],
+      ['5', '21'],
+      ['60', '61'],
     ]);
     expect(gapEvents()).toBe(2);
   });
@@ -519,8 +551,9 @@ describe('a cursor that has expired', () => {
     rig.server.publish(...upTo(9));
     await rig.webhook(2);
     rig.server.forget('5');
+    noBeginning(rig.server);
     await rig.pass(10 * INTERVAL_MS);
-    expect(rig.server.requests.length).toBeLessThanOrEqual(12);
+    expect(rig.server.requests.length).toBeLessThanOrEqual(22);
     await rig.webhook(9);
     await rig.pass(2 * INTERVAL_MS);
     expect(await rig.watermark()).toBe('9');

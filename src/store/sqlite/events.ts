@@ -6,6 +6,7 @@ import { dataOfBody, type Incoming, type Unreadable } from '../../wire/event.ts'
 import { sameJson } from '../../wire/json.ts';
 import type { Accepted, Batch, Counts, EventStore, Fact } from '../store.ts';
 import type { Session, Sync } from './session.ts';
+import { createTally } from './tally.ts';
 
 interface Known {
   seq: number;
@@ -37,6 +38,7 @@ export function createEventStore(
   const addId = db.prepare(`
     update events set id = ?, copies = copies + 1, session_id = coalesce(session_id, ?),
       created_at = coalesce(created_at, ?) where seq = ?`);
+  const sight = db.prepare('insert into sightings values (?, ?, ?) on conflict (event, origin) do nothing');
   const addCopy = db.prepare('update events set copies = copies + 1 where seq = ?');
   // Once: what replay shows again and again contradicts no more than the first time.
   const addConflict = db.prepare(`
@@ -52,6 +54,7 @@ export function createEventStore(
     .pluck();
   const endGap = db.prepare('update gaps set up_to = ? where id = ?');
   const opened = inodesOf(session.path);
+  const startTally = createTally(session);
 
   function accept(batch: Batch): Accepted[] {
     return session.write(() => {
@@ -64,20 +67,26 @@ export function createEventStore(
       const floor = session.cursorFact('floor');
       const raised = batch.gap ? raiseGap(batch.gap, batch.now) : [];
       const readings = [...batch.readings, ...raised];
+      const tally = startTally(batch.now);
       const results = readings.map((reading): Accepted => {
         if ('unreadable' in reading) return keepAside(reading.unreadable);
         const { event } = reading;
+        if (event.origin === 'webhook') tally.delivered(event);
         const place = placeOf(event);
         if (!(aliased && named(event)) && place !== 'pruned' && store(event, false)) {
           if (place === 'regressed') add('regressions');
           add('events');
           add('accepted');
-          if (event.origin === 'replay' || event.origin === 'stream') add('recovered');
+          const recovered = event.origin === 'replay' || event.origin === 'stream';
+          if (recovered) add('recovered');
+          if (event.origin !== 'kit') tally.first(event, recovered && batch.fresh === true);
           return { verdict: 'new' };
         }
         return resolve(event);
       });
-      if (batch.watermark) session.setFact('watermark', BigInt(batch.watermark));
+      tally.write();
+      if (batch.from) session.setFact('proved_from', BigInt(batch.from));
+      if (batch.watermark) raiseWatermark(BigInt(batch.watermark));
       for (const [name, value] of Object.entries(batch.facts ?? {})) session.setFact(name as Fact, value);
       session.count(counts);
       return results.slice(0, batch.readings.length);
@@ -122,6 +131,7 @@ export function createEventStore(
         if (event.id === null) return duplicate(same ?? c, same ? undefined : 'its cursor was known with other data');
         if (c.id === null) {
           addId.run(event.id, event.sessionId, event.createdAt, c.seq);
+          seen(c);
           add('duplicates'); // only a webhook brings an id
           return { verdict: 'duplicate' };
         }
@@ -134,10 +144,15 @@ export function createEventStore(
         add('accepted');
         return { verdict: 'new', conflict: record(c, event, 'its cursor was known with another id and other data') };
 
+        function seen(of: Known): void {
+          if (of.origin !== event.origin) sight.run(of.seq, event.origin, batch.now);
+        }
+
         function duplicate(of: Known | undefined, conflict?: string): Accepted {
           const delivered = event.origin === 'webhook';
           add(delivered ? 'duplicates' : 'reread');
           if (of && delivered) addCopy.run(of.seq);
+          if (of) seen(of);
           return of && conflict
             ? { verdict: 'duplicate', conflict: record(of, event, conflict) }
             : { verdict: 'duplicate' };
@@ -155,6 +170,12 @@ export function createEventStore(
         return reason;
       }
     });
+  }
+
+  /** Replay and stream move it, each from where it read: never back. */
+  function raiseWatermark(to: bigint): void {
+    const before = session.cursorFact('watermark');
+    if (before === null || to > BigInt(before)) session.setFact('watermark', to);
   }
 
   /** One gap for one place: while nothing behind it was known, the same is found again and only learns where it ends. */

@@ -37,6 +37,8 @@ export function createMend(session: Session): Sync<MendStore> {
       changed_at = ? where id = ?`);
   const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ? where id = ?`);
 
+  const closeGap = db.prepare('update gaps set closed_at = ?, closed_by = ? where id = ? and closed_at is null');
+
   function move(ids: number[], states: State[], to: 'ready' | 'skipped', step: (row: MovableRow) => void): number {
     return session.write(() => {
       const rows = movable.all({ ids: JSON.stringify(ids), states: JSON.stringify(states) });
@@ -65,6 +67,7 @@ export function createMend(session: Session): Sync<MendStore> {
         revive.run(inLane ? 0 : 1, now, now, now, id);
         if (inLane) rouse(lane);
       }),
+    closeGap: (id, by, now) => closeGap.run(now, by, id).changes === 1,
     discard: (ids, reason, now) =>
       move(ids, ['dead', 'ready'], 'skipped', ({ id, lane }) => {
         skip.run(now, `discarded: ${reason}`, id);

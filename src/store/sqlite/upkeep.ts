@@ -1,10 +1,11 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Counter, KeepStore, RaisedAlarm } from '../store.ts';
+import type { Counter, DeliveredType, KeepStore, RaisedAlarm, Stretch, VerifyAccount } from '../store.ts';
 import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
 
 /** A page and its header. The log's file keeps the size that it once had, so that only its frames tell its length. */
+const DAY_MS = 86_400_000;
 const FRAME_BYTES = 4_096 + 24;
 
 type Upkeep = Omit<KeepStore, 'accept' | 'note'>;
@@ -31,6 +32,24 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     'select seq, received_at from events where seq >= ? order by seq limit 1',
   );
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
+  const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`
+    select seq, case when origin = 'webhook' and cursor > @from and disputed = 0
+      and not exists (select 1 from sightings where event = seq and origin in ('replay', 'stream')) then type end as type
+    from events where seq > @after and seq <= @last order by seq limit @limit`);
+  const above = db
+    .prepare<unknown[], Cursor>(`
+    select ${text('cursor')} from events where cursor > ? and disputed = 0 order by events.cursor limit 1`)
+    .pluck();
+  const stretch = db.prepare<unknown[], { cursor: Cursor; type: string; tasks: number; open: number; dead: number }>(`
+    select ${text('cursor')} as cursor, type,
+      (select count(*) from tasks where ${ofEvent}) as tasks,
+      (select count(*) from tasks where ${ofEvent} and state = 'ready') as open,
+      (select count(*) from tasks where ${ofEvent} and state = 'dead') as dead
+    from events where events.cursor > @after and disputed = 0 and (events.cursor <= @upTo or received_at < @before)
+    order by events.cursor limit @limit`);
+  const types = db.prepare<[], DeliveredType>(
+    'select type, delivered_at as deliveredAt, missed, missed_since as missedSince from types',
+  );
   const unfinished = `exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
   const finished = db.prepare<unknown[], { seq: number }>(`
     select seq from events where seq > ? and seq <= ? and seq <= (select value from facts where name = 'assigned')
@@ -44,6 +63,8 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     `delete from tasks where id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} returning state`,
   );
   const removeAliases = db.prepare<unknown[], { name: string }>('delete from aliases where seq = ? returning name');
+  const removeSightings = db.prepare('delete from sightings where event = ?');
+  const removeArrivals = db.prepare('delete from arrivals where day < ?');
   const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
   const removeConflicts = db.prepare('delete from conflicts where received_at < ?');
@@ -89,15 +110,39 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
 
   return {
     watermark: () => session.cursorFact('watermark'),
+    newestCursor: () => newest.get() ?? null,
+    cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
     anchors(before) {
       const last = lastBefore(before);
       return {
         lowest: lowest.get() ?? null,
-        newest: newest.get() ?? null,
         older: older.get(last) ?? null,
         young: (bounds.get()?.last ?? 0) > last,
       };
     },
+    unseen(after, before, limit) {
+      const from = session.cursorFact('proved_from');
+      if (from === null) return { types: [], next: after };
+      const rows = unseen.all({ after, last: lastBefore(before), from: BigInt(from), limit });
+      const found = new Map<string, number>();
+      for (const { type } of rows) if (type !== null) found.set(type, (found.get(type) ?? 0) + 1);
+      return { types: [...found].map(([type, events]) => ({ type, events })), next: rows.at(-1)?.seq ?? after };
+    },
+    compared: () => Number(session.fact('compared')),
+    verifying: () => JSON.parse(String(session.fact('verify'))) as VerifyAccount | null,
+    stretch(after, upTo, before, limit) {
+      const rows = stretch.all({ after: BigInt(after), upTo: BigInt(upTo), before, limit });
+      const types = new Map<string, Stretch['types'][number]>();
+      for (const { type, tasks, open, dead } of rows) {
+        const sum = types.get(type) ?? { type, stored: 0, handled: 0, dead: 0 };
+        types.set(type, sum);
+        sum.stored++;
+        if (dead > 0) sum.dead++;
+        else if (tasks > 0 && open === 0) sum.handled++;
+      }
+      return { types: [...types.values()], next: rows.length === limit ? (rows.at(-1)?.cursor ?? null) : null };
+    },
+    types: () => types.all(),
     endHistory: (upTo) =>
       session.write(() => {
         if (session.fact('history') === null) session.setFact('history', BigInt(upTo));
@@ -109,6 +154,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
         const add = (name: Counter): void => session.count({ [name]: -1 });
         for (const seq of seqs) {
           for (const { state } of removeTasks.all({ seq })) add(`tasks.${state}`);
+          removeSightings.run(seq);
           const cursors = removeAliases
             .all(seq)
             .flatMap(({ name }) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));
@@ -127,6 +173,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
         session.count({ quarantined: -removeQuarantine.run(before).changes });
         removeConflicts.run(before);
         removeLanes.run(before);
+        removeArrivals.run(Math.floor(before / DAY_MS));
       }),
     checkpoint(restart) {
       const [{ log }] = db.pragma('wal_checkpoint(PASSIVE)') as [{ log: number }];

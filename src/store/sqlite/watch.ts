@@ -1,8 +1,10 @@
 // What people ask the store. Figures come from counters, pages are read by keyset, and no
 // question scans more than a bounded stretch.
 import { parseCursor } from '../../wire/cursor.ts';
+import type { Origin } from '../../wire/event.ts';
 import type {
   Alarm,
+  Arrivals,
   EventFilter,
   Gap,
   ReplayState,
@@ -48,9 +50,13 @@ export function createWatch(session: Session): Sync<WatchStore> {
     select t.id, e.received_at from tasks t join events e on e.seq = t.event
     where t.id >= +? and t.state = 'ready' order by t.id limit 1`);
   const gaps = db.prepare<[], number>('select count(*) from gaps where closed_at is null').pluck();
-  type GapRow = Pick<Gap, 'id' | 'after' | 'upTo' | 'reason'> & { opened_at: number; closed_at: number | null };
+  type GapRow = Pick<Gap, 'id' | 'after' | 'upTo' | 'reason' | 'closedBy'> & {
+    opened_at: number;
+    closed_at: number | null;
+  };
   const gapList = db.prepare<[], GapRow>(`
-    select id, cast(after as text) as after, cast(up_to as text) as upTo, reason, opened_at, closed_at from gaps order by id`);
+    select id, cast(after as text) as after, cast(up_to as text) as upTo, reason, opened_at, closed_at, closed_by as closedBy
+    from gaps order by id`);
   const alarms = db.prepare<[], { name: string; since: number; detail: string }>(
     'select name, since, detail from alarms where cleared = 0 order by since',
   );
@@ -69,6 +75,15 @@ export function createWatch(session: Session): Sync<WatchStore> {
       or e.seq in (select seq from aliases where name in ('c:' || @cursor, 'i:' || @id)) order by e.disputed limit 1`);
   const body = db.prepare<unknown[], Uint8Array | null>('select body from events where seq = ?').pluck();
   const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();
+  const sightings = db.prepare<unknown[], { origin: Origin; at: number }>(
+    'select origin, seen_at as at from sightings where event = ? order by seen_at',
+  );
+  // Day 4 of 1970 was a Monday.
+  const arrivals = db.prepare<[], Omit<Arrivals, 'week'> & { week: number }>(`
+    select day - (day + 3) % 7 as week, type, origin, sum(events) as events,
+      case when sum(aged) > 0 then sum(late_ms) / sum(aged) end as lateMs,
+      case when sum(aged) > 0 then max(latest_ms) end as latestMs
+    from arrivals group by 1, type, origin order by 1 desc, type, origin`);
   const conflicts = db.prepare<unknown[], number>('select count(*) from conflicts where seq = ?').pluck();
   const task = `
     select t.id as task, h.name as handler, l.name as lane, t.alone, ${STATE} as state, coalesce(c.attempt, t.attempts) as attempts,
@@ -140,7 +155,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
       const up = new Set(processes.all().flatMap(({ role, beat_at }) => (now - beat_at < BEAT_MS ? [role] : [])));
       const isUp = (role: string): 'up' | 'down' => (up.has(role) ? 'up' : 'down');
       const replay = JSON.parse(
-        String(session.fact('replay') ?? '{"state":"off","lastAt":null,"reason":null}'),
+        String(session.fact('replay') ?? '{"state":"off","since":null,"lastAt":null,"reason":null,"progress":null}'),
       ) as ReplayState;
       return {
         events: at('events'),
@@ -184,6 +199,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
       if (!row) return undefined;
       return {
         event: toShown(row),
+        sightings: sightings.all(row.seq).map(({ origin, at }) => ({ origin, at: isoOf(at) })),
         aliases: aliases.all(row.seq),
         conflicts: conflicts.get(row.seq) ?? 0,
         tasks: ofEvent.all({ seq: row.seq, now }).map(toTask),
@@ -204,6 +220,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
       gapList.all().map(({ opened_at, closed_at, upTo, ...gap }) => {
         return { ...gap, upTo, openedAt: isoOf(opened_at), closedAt: closed_at === null ? null : isoOf(closed_at) };
       }),
+    arrivals: () => arrivals.all().map((sum) => ({ ...sum, week: isoOf(sum.week * 86_400_000).slice(0, 10) })),
     counters: counterMap,
   };
 }

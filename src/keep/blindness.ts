@@ -1,0 +1,40 @@
+// What webhooks brought and replay does not show: then the key sees less than the webhook, and proves less than it seems.
+// Two complete reads, some time apart, must both have had the chance.
+import type { Desk } from './reconcile.ts';
+
+/** An event may become visible to replay a moment later than its delivery. */
+const APART_MS = 2_000;
+const STEP = 5_000;
+
+export function createBlindness({ store, clock, types, onEvents }: Desk): {
+  /** A reading that began then has gone to its end. */
+  readToTheEnd(begun: number): Promise<void>;
+} {
+  let before: number | null = null;
+
+  async function compare(searched: number): Promise<void> {
+    let after = await store.compared();
+    const unseen = new Map<string, number>();
+    for (;;) {
+      const found = await store.unseen(after, searched, STEP);
+      for (const { type, events } of found.types) unseen.set(type, (unseen.get(type) ?? 0) + events);
+      if (found.next === after) break;
+      after = found.next;
+    }
+    const wanted = [...unseen].filter(([type]) => types.includes('*') || types.includes(type));
+    const sum = wanted.reduce((all, [, count]) => all + count, 0);
+    const blind = sum > 0 ? { blind: JSON.stringify({ at: clock.now(), types: wanted.map(([type]) => type) }) } : {};
+    await store.note({ unseen: sum }, { compared: after, searched, ...blind });
+  }
+
+  return {
+    async readToTheEnd(begun) {
+      if (before === null) before = begun;
+      if (begun - before < APART_MS) return;
+      await compare(before);
+      before = begun;
+      // What strict handlers wait for may be released now, though nothing has proved it.
+      onEvents();
+    },
+  };
+}

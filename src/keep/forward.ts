@@ -1,0 +1,231 @@
+// Reading forward from the watermark: at start, at every interval, when something waits for proof, when somebody asks.
+// Where the service has forgotten the watermark there is a gap, and reading goes on behind it.
+import { compareCursors, type Cursor } from '../wire/cursor.ts';
+import { createBlindness } from './blindness.ts';
+import { createHorizon, type Horizon } from './horizon.ts';
+import type { Page } from './page.ts';
+import { createCatchUp, wordsOf } from './progress.ts';
+import type { Desk, Reading } from './reconcile.ts';
+import type { Sweep } from './sweep.ts';
+
+const WAIT_FOR_WEBHOOK_MS = 1_000;
+/** Webhooks are silent: no longer than this between two readings. */
+const SILENT_INTERVAL_MS = 60_000;
+/** What arrives within this time is proved by one call; the stream gets more, to do it without. */
+const DEBOUNCE_MS = { alone: 100, streaming: 2_000 };
+/** What replay does not show yet is looked for again; the pause doubles up to the interval. */
+const AGAIN_MS = 1_000;
+
+export interface Forward extends Reading {
+  prove(): void;
+  now(): void;
+  fresh(): boolean;
+}
+
+export function createForward(desk: Desk, sweep: Sweep): Forward {
+  const { store, clock, log, budget, commit, say, intervalMs, overlapMs, silent, streaming } = desk;
+  const blindness = createBlindness(desk);
+  const catchUp = createCatchUp(clock);
+  /** The last reading that went to its end, and when the one at work began. */
+  let endedAt = -Infinity;
+  let begunAt: number | null = null;
+  let completed = false;
+  let sweptAt = -Infinity;
+  /** When to read before the interval is over, for the sake of what waits for proof. */
+  let proveAt = Infinity;
+  let vain = 0;
+  /** Where to read instead of the watermark, which the service did not know. */
+  let older: Cursor | null = null;
+  let horizon: Horizon | null = null;
+  /** In an earlier search, everything known up to here was refused. */
+  let refused: Cursor | null = null;
+
+  function interval(): number {
+    return silent?.() ? Math.min(intervalMs, SILENT_INTERVAL_MS) : intervalMs;
+  }
+
+  /** Kept apart as the budget gets short, so that it lasts for the whole minute. */
+  function prove(): void {
+    const debounce = streaming?.() ? DEBOUNCE_MS.streaming : DEBOUNCE_MS.alone;
+    proveAt = Math.min(proveAt, Math.max(clock.now() + debounce, endedAt + budget.spacing()));
+  }
+
+  async function after(): Promise<Cursor | null | undefined> {
+    if (horizon) {
+      const next = await horizon.next();
+      return next === undefined ? void (await leaveHorizon(horizon)) : next;
+    }
+    const early = clock.now() < endedAt + interval();
+    if (early && begunAt === null && !(await somethingWaits())) {
+      proveAt = Infinity;
+      return undefined;
+    }
+    const from = older ?? (await store.watermark()) ?? (await beginning());
+    if (from !== undefined) begunAt ??= clock.now();
+    else {
+      endedAt = clock.now() - interval() + WAIT_FOR_WEBHOOK_MS;
+      await say('idle', 'waiting for the first webhook');
+    }
+    return from;
+  }
+
+  async function somethingWaits(): Promise<boolean> {
+    const newest = await store.newestCursor();
+    return newest !== null && isBehind(await store.watermark(), newest);
+  }
+
+  /** For a store without a watermark: a cursor already seen, null for the beginning, undefined while there is none. */
+  async function beginning(): Promise<Cursor | null | undefined> {
+    if (desk.from === 'start') return null;
+    if (desk.from !== 'first-webhook') return desk.from as Cursor;
+    const anchors = await store.anchors(clock.now() - overlapMs);
+    return anchors.older ?? anchors.lowest ?? undefined;
+  }
+
+  async function take(page: Page, from: Cursor | null): Promise<void> {
+    if (horizon) {
+      // Kept, whatever becomes of the search.
+      await commit(page);
+      return horizon.learn(page);
+    }
+    const watermark = await store.watermark();
+    const moves = page.proved !== null && isBehind(watermark, page.proved);
+    await commit(page, {
+      fresh: completed,
+      ...(moves && page.proved ? { watermark: page.proved, counts: { other_types: page.otherTypes } } : {}),
+      ...(watermark === null ? { from: from ?? ZERO } : {}),
+    });
+    if (moves) vain = 0;
+    // From an older cursor, nothing new was found: the next reading meets the same refusal.
+    const unknown = older !== null && !moves;
+    if (older !== null) older = page.hasMore && unknown ? page.proved : null;
+    catchUp.page(page.readings.length + page.otherTypes, page.youngest);
+    if (page.hasMore) return goOn();
+    catchUp.end();
+    await caughtUp();
+    if (unknown) await say('backing-off', 'the service does not know the watermark, nor anything newer');
+  }
+
+  async function goOn(): Promise<void> {
+    const progress = catchUp.show();
+    await say('running', progress && wordsOf(progress), { progress });
+  }
+
+  /** The end of the history: what came lately is swept over once more, at the most once an interval. */
+  async function caughtUp(): Promise<void> {
+    const begun = begunAt ?? clock.now();
+    rest();
+    completed = true;
+    const watermark = await store.watermark();
+    if (watermark !== null && desk.from !== 'first-webhook') await store.endHistory(watermark);
+    await blindness.readToTheEnd(begun);
+    if (await somethingWaits()) {
+      if (proveAt < Infinity) proveAt = clock.now() + Math.min(interval(), AGAIN_MS * 2 ** Math.min(vain++, 20));
+    } else proveAt = Infinity;
+    const due = endedAt - sweptAt >= interval();
+    if (due) sweptAt = endedAt;
+    const sweeps = due && watermark !== null && (await sweep.begin(watermark));
+    if (!sweeps) await say('idle', null, { done: true });
+  }
+
+  function rest(): void {
+    endedAt = clock.now();
+    begunAt = null;
+  }
+
+  async function stop(
+    why: 'stuck' | 'unknown' | 'forgotten',
+    from: Cursor | null,
+    page: Page | null,
+  ): Promise<string | null> {
+    if (horizon) {
+      await horizon.learn(why === 'stuck' ? page : null);
+      return null;
+    }
+    catchUp.end();
+    if (why === 'forgotten') return forgotten(from, page);
+    if (why === 'stuck') {
+      rest();
+      return null;
+    }
+    if (from === null)
+      return 'the service shows nothing without a cursor: set REPLAY_FROM to first-webhook or to a cursor';
+    older = older === null ? await olderCursor() : null;
+    return older === null
+      ? 'the service does not know our cursor, nor an older one'
+      : 'the service does not know our cursor: an older one is tried, once';
+  }
+
+  /** A cursor before the watermark that the service is likely to know. */
+  async function olderCursor(): Promise<Cursor | null> {
+    const watermark = await store.watermark();
+    const { older: past, lowest } = await store.anchors(clock.now() - overlapMs);
+    return (
+      [past, lowest].find((cursor) => cursor !== null && watermark !== null && isBehind(cursor, watermark)) ?? null
+    );
+  }
+
+  /** The service no longer has what comes after this cursor. */
+  async function forgotten(expired: Cursor | null, page: Page | null): Promise<string | null> {
+    older = null;
+    // What it shows all the same lies behind the gap.
+    if (page?.first && isBehind(expired, page.first)) await goOnBehind(expired, { upTo: page.first, page });
+    else {
+      const hint = page?.next ?? null;
+      const above = [expired, refused].reduce((a, b) => (isBehind(a, b) ? b : a));
+      horizon = createHorizon({
+        expired: above,
+        hint: isBehind(above, hint) ? hint : null,
+        known: (bound) => store.cursorAbove(bound),
+        newest: () => store.newestCursor(),
+      });
+      await say('running', 'the watermark has expired: looking for the oldest event that the service still has');
+    }
+    return null;
+  }
+
+  async function leaveHorizon(search: Horizon): Promise<void> {
+    horizon = null;
+    const expired = await store.watermark();
+    const found = search.found();
+    if (found) return goOnBehind(expired, found);
+    refused = search.refused();
+    rest();
+    await store.accept({
+      readings: [],
+      now: clock.now(),
+      gap: { after: expired ?? ZERO, upTo: null, reason: 'reset_required' },
+    });
+    log.error({ after: expired, upTo: null }, GAP);
+    await say('backing-off', 'the cursor has expired, and no newer one is known yet that the service accepts');
+  }
+
+  async function goOnBehind(expired: Cursor | null, { upTo, page }: { upTo: Cursor; page: Page }): Promise<void> {
+    refused = null;
+    const gap = { after: expired ?? ZERO, upTo, reason: 'reset_required' };
+    const watermark = page.proved !== null && isBehind(upTo, page.proved) ? page.proved : upTo;
+    log.error({ after: expired, upTo }, GAP);
+    await commit(page, { gap, from: upTo, watermark });
+    if (!page.hasMore) await caughtUp();
+  }
+
+  return {
+    prove,
+    now() {
+      endedAt = -Infinity;
+    },
+    fresh: () => completed,
+    dueAt: () => (horizon || begunAt !== null ? 0 : Math.min(endedAt + interval(), proveAt)),
+    after,
+    take,
+    stop,
+  };
+}
+
+const ZERO = '0' as Cursor;
+const GAP = 'the service can no longer replay what comes after the watermark: a gap, see npx kit gaps';
+
+/** Null comes before everything. */
+function isBehind(a: Cursor | null, b: Cursor | null): boolean {
+  return b !== null && (a === null || compareCursors(a, b) < 0);
+}

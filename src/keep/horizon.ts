@@ -1,0 +1,94 @@
+// Where reading can go on after the service has forgotten our cursor: at the very beginning of what it keeps, where it
+// shows that; else at the lowest cursor known here that it still accepts, found by bisection. One question at a time.
+import { compareCursors, type Cursor } from '../wire/cursor.ts';
+import type { Page } from './page.ts';
+
+export interface Horizon {
+  /** What to ask for next: a cursor, or null for the beginning. Undefined: the search has ended. */
+  next(): Promise<Cursor | null | undefined>;
+  /** What was answered; null where the service refused it. */
+  learn(page: Page | null): Promise<void>;
+  /** The first cursor behind the gap, and the page that was read there; null while, or where, none is found. */
+  found(): { upTo: Cursor; page: Page } | null;
+  /** Everything known up to here was refused. */
+  refused(): Cursor | null;
+}
+
+export interface HorizonOptions {
+  /** The cursor that the service has forgotten; null: even the beginning. */
+  expired: Cursor | null;
+  /** What it has named instead. */
+  hint: Cursor | null;
+  /** The lowest cursor known here above this one. */
+  known: (above: Cursor | null) => Promise<Cursor | null>;
+  /** The highest cursor known here. */
+  newest: () => Promise<Cursor | null>;
+}
+
+export function createHorizon({ expired, hint, known, newest }: HorizonOptions): Horizon {
+  let stage: 'beginning' | 'lowest' | 'highest' | 'between' | 'over' = 'beginning';
+  /** Refused, as is everything below it. */
+  let low = expired;
+  let best: { upTo: Cursor; page: Page } | null = null;
+  /** Nothing known lies from here up to `best`. */
+  let high = 0n;
+  let asked: Cursor | null = null;
+
+  /** A stored cursor, or the one that the service has named. */
+  async function lowestAbove(bound: Cursor | null): Promise<Cursor | null> {
+    const stored = await known(bound);
+    if (hint === null || !isAbove(hint, bound)) return stored;
+    return stored === null || isAbove(stored, hint) ? hint : stored;
+  }
+
+  async function candidate(): Promise<Cursor | null> {
+    if (stage === 'lowest') return lowestAbove(low);
+    const top = stage === 'highest' ? await newest() : null;
+    if (top !== null && isAbove(top, low)) return top;
+    return stage === 'between' ? half() : null;
+  }
+
+  async function half(): Promise<Cursor | null> {
+    for (let bottom = low === null ? -1n : BigInt(low); bottom + 1n < high;) {
+      const middle = (bottom + high) / 2n;
+      const found = await lowestAbove(middle === 0n ? null : (String(middle - 1n) as Cursor));
+      if (found !== null && BigInt(found) < high) return found;
+      // Nothing known in the upper half.
+      high = middle;
+    }
+    return null;
+  }
+
+  return {
+    async next() {
+      if (stage === 'beginning') return null;
+      asked = await candidate();
+      return asked ?? undefined;
+    },
+    async learn(page) {
+      const accepted = page !== null && !page.reset;
+      if (stage === 'beginning') {
+        stage = 'lowest';
+        const lowest = await lowestAbove(low);
+        // Believed only where it begins before everything that is known here: else it may be no beginning at all.
+        if (!accepted || page.first === null || !isAbove(page.first, expired)) return;
+        if (lowest !== null && isAbove(page.first, lowest)) return;
+        best = { upTo: page.first, page };
+        stage = 'over';
+      } else if (asked !== null && accepted) {
+        best = { upTo: asked, page };
+        high = BigInt(asked);
+        stage = stage === 'lowest' ? 'over' : 'between';
+      } else {
+        low = asked;
+        stage = stage === 'lowest' ? 'highest' : stage === 'highest' ? 'over' : 'between';
+      }
+    },
+    found: () => best,
+    refused: () => low,
+  };
+}
+
+function isAbove(a: Cursor, b: Cursor | null): boolean {
+  return b === null || compareCursors(a, b) > 0;
+}
