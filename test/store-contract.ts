@@ -124,6 +124,34 @@ export function storeContract(name: string, open: (path: string) => Store): void
       });
     });
 
+    describe('the books of failures and secrets', () => {
+      test('are empty at first, and nobody was seen', async () => {
+        const none = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null };
+        expect(await store.books()).toEqual({ failureRun: 0, failures: { ...none, lastGoodAt: null }, signers: [] });
+        expect(await store.status(T0)).toMatchObject({ failures: none, lastDeliveryAt: null, secrets: [] });
+      });
+
+      test('are written with the events of a batch, and shown in the order of the configuration', async () => {
+        const at = new Date(T0).toISOString();
+        const failures = { causes: { store: 2 }, badSignatures: 1, badSince: at, lastBadAt: at, lastGoodAt: at };
+        const times = { firstAt: T0, lastAt: T0, aloneAt: null, goneAt: null };
+        const signers = [
+          { fingerprint: 'b', number: 2, hits: 9, mayGo: true, ...times },
+          { fingerprint: 'c', number: null, hits: 7, mayGo: false, ...times, goneAt: T0 },
+          { fingerprint: 'a', number: 1, hits: 1, mayGo: false, ...times },
+        ];
+        const facts = { failure_run: 2, failures: JSON.stringify(failures), signers: JSON.stringify(signers) };
+        await store.accept({ readings: [event('1')], now: T0, facts });
+        expect(await another().books()).toEqual({ failureRun: 2, failures, signers });
+        const { lastGoodAt, ...shown } = failures;
+        expect(await store.status(T0)).toMatchObject({ failureRun: 2, failures: shown, lastDeliveryAt: lastGoodAt });
+        expect((await store.status(T0)).secrets).toEqual([
+          { number: 1, hits: 1, lastAt: at, mayGo: false },
+          { number: 2, hits: 9, lastAt: at, mayGo: true },
+        ]);
+      });
+    });
+
     describe('assigning', () => {
       test('the tasks of an event are made once, and the position moves with them', async () => {
         await desk.accept('a', [1, 2]);

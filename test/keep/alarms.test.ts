@@ -24,6 +24,9 @@ describe('which facts raise which alarm', () => {
     reconcile: { state: 'idle', lastAt: null, reason: null, recovered: 0 },
     gaps: 0,
     failureRun: 0,
+    failures: { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null },
+    lastDeliveryAt: null,
+    secrets: [],
     alarms: [],
     processes: { receive: 'up', run: 'up', keep: 'up' },
   };
