@@ -24,7 +24,7 @@ export class Unavailable extends Error {
 export interface Intake {
   /** Resolves once the event, or the bytes of what is none, are on disk. Throws Unavailable. */
   accept(reading: Reading): Promise<Accepted>;
-  /** Counters ride along with the next commit. */
+  /** Counters and facts ride along with the next commit. */
   count(counts: Counts): void;
   setFact(name: Fact, value: FactValue): void;
   /** Writes what was counted; for the quiet times. Also finds out whether the store can be written again. */
@@ -42,6 +42,11 @@ interface Waiting {
   reject: (error: Unavailable) => void;
 }
 
+interface Noted {
+  counts: Counts;
+  facts: Partial<Record<Fact, FactValue>>;
+}
+
 export function createIntake({
   store,
   clock,
@@ -55,7 +60,7 @@ export function createIntake({
 }): Intake {
   const waiting: Waiting[] = [];
   let counts: Counts = {};
-  let facts: Partial<Record<Fact, FactValue>> = {};
+  let facts: Noted['facts'] = {};
   let committing = false;
   let failingSince: number | null = null;
 
@@ -80,21 +85,17 @@ export function createIntake({
   }
 
   async function commit(group: Waiting[]): Promise<StoreError | undefined> {
-    const taken = counts;
-    counts = {};
+    const taken = take();
     try {
-      const results = await store.accept({
-        readings: group.map(({ reading }) => reading),
-        now: clock.now(),
-        counts: taken,
-      });
+      const readings = group.map(({ reading }) => reading);
+      const results = await store.accept({ readings, now: clock.now(), ...taken });
       failingSince = null;
       waiting.splice(0, group.length);
       for (const [index, accepted] of results.entries()) group[index]?.resolve(accepted);
       onCommit();
       return undefined;
     } catch (error) {
-      add(taken);
+      putBack(taken);
       if (error instanceof StoreError) return error;
       for (const { reject } of waiting.splice(0)) reject(new Unavailable(error));
       throw error;
@@ -120,6 +121,19 @@ export function createIntake({
     }
   }
 
+  function take(): Noted {
+    const taken = { counts, facts };
+    counts = {};
+    facts = {};
+    return taken;
+  }
+
+  /** What was set meanwhile is newer. */
+  function putBack(taken: Noted): void {
+    add(taken.counts);
+    facts = { ...taken.facts, ...facts };
+  }
+
   return {
     accept: (reading) =>
       new Promise((resolve, reject) => {
@@ -133,15 +147,12 @@ export function createIntake({
     },
     async probe() {
       if (committing) return;
-      const taken = { counts, facts };
-      counts = {};
-      facts = {};
+      const taken = take();
       try {
         await store.note(taken.counts, taken.facts);
         failingSince = null;
       } catch (error) {
-        add(taken.counts);
-        facts = { ...taken.facts, ...facts };
+        putBack(taken);
         if (!(error instanceof StoreError)) throw error;
         fail(error);
       }

@@ -7,13 +7,14 @@ import type { AddressInfo, Server } from 'node:net';
 import { systemClock as clock } from './clock.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
 import { EXIT, loggable } from './errors.ts';
-import { createIntake, type Intake } from './intake.ts';
+import { createIntake } from './intake.ts';
 import { createLog } from './log.ts';
 import { startLoop } from './loop.ts';
 import { own, START_MS, type Ownership } from './owner.ts';
 import { startOf } from './process.ts';
 import { createReceiveApp } from './receive/app.ts';
 import { createBodyReader } from './receive/bytes.ts';
+import { createLedger } from './receive/ledger.ts';
 import { createSampler } from './receive/sampler.ts';
 import { createProbe, createReceiveServer, drainServer } from './receive/server.ts';
 import { createVerifier } from './receive/verify.ts';
@@ -138,6 +139,8 @@ async function start(config: Config): Promise<void> {
         for (const child of [run, solo, keep]) if (child.pid() === writer) child.endIfSilent(SILENT_MS);
     },
   });
+  const kept = await patiently(() => store().books(), START_MS);
+  const ledger = createLedger({ intake, clock, secrets: config.WEBHOOK_SECRET, kept });
   const stopping = { draining: false };
   const app = createReceiveApp({
     path: config.WEBHOOK_PATH,
@@ -149,13 +152,14 @@ async function start(config: Config): Promise<void> {
     clock,
     log,
     sampler,
-    answered: countFailures(intake, (await patiently(() => store().status(clock.now()), START_MS)).failureRun),
+    ledger,
     draining: () => stopping.draining,
   });
   const server = createReceiveServer(app);
   await listen(server, 'PORT', config.PORT, config.HOST);
   await patiently(sayThatWeLive, START_MS);
   const probe = startLoop(async () => {
+    ledger.flush();
     await intake.probe();
     await sayThatWeLive().catch(ignoreStore);
     return PROBE_MS;
@@ -173,6 +177,7 @@ async function start(config: Config): Promise<void> {
     const drained = within(noticed, TAKE_MS).then(() => drainServer(server, () => intake.waiting()));
     await Promise.all([ended, within(drained, STOP_MS)]);
     await probe.stop();
+    ledger.flush();
     await intake.probe();
     await store().gone('receive').catch(ignoreStore);
     ownership?.release();
@@ -205,6 +210,7 @@ async function start(config: Config): Promise<void> {
     const fixed = FIXED.filter((name) => fresh[name] !== before[name]);
     if (fixed.length > 0) log.warn({ names: fixed }, 'SIGHUP: these changed, and take a restart of the kit');
     verifier.useSecrets(changed.WEBHOOK_SECRET);
+    ledger.useSecrets(changed.WEBHOOK_SECRET);
     await handOver(next);
     log.info(
       { secrets: changed.WEBHOOK_SECRET.length, handlers: run.handlers(), ms: Math.round(performance.now() - asked) },
@@ -275,19 +281,6 @@ async function requireOpsPort({ OPS_PORT, OPS_HOST }: Config): Promise<void> {
   await listen(probe, 'OPS_PORT', OPS_PORT, OPS_HOST);
   probe.close();
   await once(probe, 'close');
-}
-
-/** A lower bound of what the service counts: authentic deliveries in a row that we did not answer with a 2xx. */
-function countFailures(intake: Intake, before: number): (status: number) => void {
-  let failures = before;
-  return (status) => {
-    const now = status < 300 ? 0 : failures + 1;
-    if (now === failures) return;
-    // Told even where it was over before it could be written.
-    if (now === 0 && failures >= 3) intake.count({ failure_runs: 1 });
-    failures = now;
-    intake.setFact('failure_run', failures);
-  };
 }
 
 function sayThatWeLive(): Promise<void> {

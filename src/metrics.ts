@@ -30,7 +30,11 @@ export async function renderMetrics(
   one('quarantined', 'Authentic bytes that could not be read as an event.', status.quarantined);
   one('replay_calls_total', 'Calls of ReplayEvents that were answered.', counters['replay_calls'] ?? 0);
   gauge('refused_total', 'Deliveries refused, by cause.', under('refused.', 'cause'));
-  gauge('signed_total', 'Deliveries by the number of the secret that signed.', under('signed.', 'secret'));
+  gauge(
+    'signed_total',
+    "The service's deliveries that the secret signed which is number N of WEBHOOK_SECRET now.",
+    status.secrets.map(({ number, hits }) => [{ secret: String(number) }, hits]),
+  );
   gauge(
     'tasks',
     'Tasks by state.',
@@ -42,6 +46,11 @@ export async function renderMetrics(
     'failure_run',
     'Authentic deliveries in a row not answered with 2xx; at 15 the service switches the webhook off.',
     status.failureRun,
+  );
+  one(
+    'unseen_failures_total',
+    'New events whose delivery said that earlier attempts had failed.',
+    counters['unseen_failures'] ?? 0,
   );
   gauge(
     'process_up',

@@ -124,6 +124,34 @@ export function storeContract(name: string, open: (path: string) => Store): void
       });
     });
 
+    describe('the books of failures and secrets', () => {
+      test('are empty at first, and nobody was seen', async () => {
+        const none = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null };
+        expect(await store.books()).toEqual({ failureRun: 0, failures: { ...none, lastGoodAt: null }, signers: [] });
+        expect(await store.status(T0)).toMatchObject({ failures: none, lastDeliveryAt: null, secrets: [] });
+      });
+
+      test('are written with the events of a batch, and shown in the order of the configuration', async () => {
+        const at = new Date(T0).toISOString();
+        const failures = { causes: { store: 2 }, badSignatures: 1, badSince: at, lastBadAt: at, lastGoodAt: at };
+        const times = { firstAt: T0, lastAt: T0, aloneAt: null, goneAt: null };
+        const signers = [
+          { fingerprint: 'b', number: 2, hits: 9, mayGo: true, ...times },
+          { fingerprint: 'c', number: null, hits: 7, mayGo: false, ...times, goneAt: T0 },
+          { fingerprint: 'a', number: 1, hits: 1, mayGo: false, ...times },
+        ];
+        const facts = { failure_run: 2, failures: JSON.stringify(failures), signers: JSON.stringify(signers) };
+        await store.accept({ readings: [event('1')], now: T0, facts });
+        expect(await another().books()).toEqual({ failureRun: 2, failures, signers });
+        const { lastGoodAt, ...shown } = failures;
+        expect(await store.status(T0)).toMatchObject({ failureRun: 2, failures: shown, lastDeliveryAt: lastGoodAt });
+        expect((await store.status(T0)).secrets).toEqual([
+          { number: 1, hits: 1, lastAt: at, mayGo: false },
+          { number: 2, hits: 9, lastAt: at, mayGo: true },
+        ]);
+      });
+    });
+
     describe('assigning', () => {
       test('the tasks of an event are made once, and the position moves with them', async () => {
         await desk.accept('a', [1, 2]);
@@ -818,11 +846,16 @@ export function storeContract(name: string, open: (path: string) => Store): void
       });
 
       test('anchors are the lowest and newest cursor, and the newest received before a time', async () => {
-        expect(await store.anchors(T0)).toEqual({ lowest: null, newest: null, older: null, young: false });
+        expect(await store.anchors(T0)).toEqual({ lowest: null, older: null, young: false });
+        expect(await store.newestCursor()).toBeNull();
         await desk.accept('a', [20, 10]);
         desk.now = T0 + 10;
         await desk.accept('a', [30]);
-        expect(await store.anchors(T0 + 10)).toEqual({ lowest: '10', newest: '30', older: '20', young: true });
+        expect(await store.anchors(T0 + 10)).toEqual({ lowest: '10', older: '20', young: true });
+        expect(await store.newestCursor()).toBe('30');
+        expect(await store.cursorAbove(null)).toBe('10');
+        expect(await store.cursorAbove('10' as Cursor)).toBe('20');
+        expect(await store.cursorAbove('30' as Cursor)).toBeNull();
       });
 
       test('where history ends is said once', async () => {

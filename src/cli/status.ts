@@ -59,7 +59,16 @@ function show(status: Status): void {
     `${reconcile.state}${reconcile.reason ? ` (${reconcile.reason})` : ''}, last ${reconcile.lastAt ?? 'never'}, ${reconcile.recovered} recovered`,
   );
   line('gaps', status.gaps);
-  line('failure run', `${status.failureRun} of 15`);
+  const { causes, badSignatures } = status.failures;
+  const why = Object.entries(causes).map(([cause, count]) => `${count} ${cause}`);
+  line('failure run', `${status.failureRun} of 15${why.length > 0 ? ` (${why.join(', ')})` : ''}`);
+  const noise = badSignatures > 0 ? `; since then ${badSignatures} that no secret of ours signed` : '';
+  line('deliveries', `last ${status.lastDeliveryAt ?? 'never'}${noise}`);
+  line('secrets', status.secrets.map(wordingOf).join('; ') || null);
   if (status.alarms.length === 0) line('alarms', 'none');
   for (const { name, since, detail } of status.alarms) line('alarm', `${name} since ${since}: ${clean(detail)}`);
+}
+
+function wordingOf({ number, hits, lastAt, mayGo }: Status['secrets'][number]): string {
+  return `${number}: signed ${hits}, last ${lastAt ?? 'never'}${mayGo ? ', may go' : ''}`;
 }

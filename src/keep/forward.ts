@@ -53,7 +53,8 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   async function after(): Promise<Cursor | null | undefined> {
     if (horizon) {
       const next = await horizon.next();
-      return next === undefined ? void (await leaveHorizon(horizon)) : next;
+      if (next === undefined) await leaveHorizon(horizon);
+      return next;
     }
     const early = clock.now() < endedAt + interval();
     if (early && begunAt === null && !(await somethingWaits())) {

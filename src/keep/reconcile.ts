@@ -64,12 +64,12 @@ export type Stop = 'stuck' | 'unknown' | 'forgotten';
 /** What readings share. */
 export interface Desk extends ReconcilerOptions {
   /** Page and watermark in one transaction. */
-  commit(page: Page, more?: Pick<Batch, 'watermark' | 'from' | 'fresh' | 'gap' | 'counts'>): Promise<Accepted[]>;
-  say(
+  commit: (page: Page, more?: Pick<Batch, 'watermark' | 'from' | 'fresh' | 'gap' | 'counts'>) => Promise<Accepted[]>;
+  say: (
     state: ReplayState['state'],
     reason: string | null,
     more?: { done?: boolean; progress?: Progress | null },
-  ): Promise<void>;
+  ) => Promise<void>;
 }
 
 /** How often a request by a person is looked for. */

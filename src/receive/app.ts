@@ -7,6 +7,7 @@ import { Unavailable, type Intake } from '../intake.ts';
 import type { Logger } from '../log.ts';
 import { readDelivery, type Reading } from '../wire/event.ts';
 import { BodyError, type BodyReader } from './bytes.ts';
+import { isOurs, isRepeated, type Ledger } from './ledger.ts';
 import { lingerOnClose } from './linger.ts';
 import type { Sampler } from './sampler.ts';
 import type { Verifier } from './verify.ts';
@@ -21,13 +22,13 @@ export interface ReceiveOptions {
   clock: Clock;
   log: Logger;
   sampler: Sampler;
-  /** Counts the run of failures; authentic deliveries only. */
-  answered: (status: number, cause: string) => void;
+  ledger: Ledger;
   draining: () => boolean;
 }
 
 export function createReceiveApp(options: ReceiveOptions): Koa {
-  const { path, bodyLimit, verifier, bodies, intake, clock, sampler, answered, draining } = options;
+  const { path, bodyLimit, verifier, bodies, intake, clock, sampler, ledger, draining } = options;
+  const attemptHeader = `${options.prefix}Attempt`.toLowerCase();
   const noteAlienPrefix = once((prefix: string) => {
     options.log.warn({ prefix }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${prefix}`);
   });
@@ -54,22 +55,27 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
       if (error.code === 'too_large') return refuse(ctx, 413, 'body_limit');
       return refuse(ctx, 408, `body_${error.code}`);
     }
-    const signer = verifier.body(claimed, body, clock.now());
-    if (typeof signer === 'string') return refuse(ctx, 401, signer);
-    intake.count({ [`signed.${signer + 1}`]: 1 });
-    await commit(ctx, body);
+    const signers = verifier.body(claimed, body, clock.now());
+    if (signers === 'bad_signature') ledger.forged();
+    if (signers === 'clock_skew') ledger.answered(401, signers);
+    if (typeof signers === 'string') return refuse(ctx, 401, signers);
+    const reading = readDelivery(body);
+    const entries = isOurs(reading) ? undefined : ledger;
+    entries?.signed(signers, claimed.timestamp);
+    await commit(ctx, reading, entries);
   }
 
-  async function commit(ctx: Context, body: Buffer): Promise<void> {
+  async function commit(ctx: Context, reading: Reading, entries: Ledger | undefined): Promise<void> {
     try {
-      const reading = readDelivery(body);
       const { verdict, conflict } = await intake.accept(reading);
       ctx.status = 204;
-      answered(204, verdict);
+      entries?.answered(204, verdict);
+      if (verdict === 'new' && isRepeated(ctx.req.headers[attemptHeader])) intake.count({ unseen_failures: 1 });
       if (verdict === 'quarantined' || conflict)
         sampler.note(conflict ? 'conflict' : 'quarantined', conflict ? { key: keyOf(reading), conflict } : {});
     } catch (error) {
       if (!(error instanceof Unavailable)) throw error;
+      entries?.answered(503, 'store');
       refuse(ctx, 503, 'store');
     }
   }
@@ -78,7 +84,6 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   function refuse(ctx: Context, status: number, cause: string): void {
     intake.count({ [`refused.${cause}`]: 1 });
     sampler.note(cause, { status });
-    if (cause === 'clock_skew' || status === 503) answered(status, cause);
     // An empty body turns the status into 204, so the status comes second.
     ctx.body = null;
     ctx.status = status;

@@ -1,7 +1,7 @@
 // Who sent this, and when: the checks in their order, each with the exact cause for log and metric. To the sender all
 // refusals look alike.
 import type { IncomingMessage } from 'node:http';
-import { findSigner, readSignatures, readTimestamp } from '../wire/signature.ts';
+import { findSigners, readSignatures, readTimestamp } from '../wire/signature.ts';
 
 /** A timestamp further off than this is refused before the body is read. */
 const DAY_SECONDS = 86_400;
@@ -16,8 +16,8 @@ export interface Claimed {
 export interface Verifier {
   /** What the headers claim, or why they cannot be true; nothing is read. */
   headers(request: IncomingMessage, nowMs: number): Claimed | Cause;
-  /** The position of the secret that signed, or the cause. `clock_skew` is authentic, but outside the window. */
-  body(claimed: Claimed, body: Buffer, nowMs: number): number | Cause;
+  /** The positions of the secrets that signed, or the cause. `clock_skew` is authentic, but outside the window. */
+  body(claimed: Claimed, body: Buffer, nowMs: number): number[] | Cause;
   /** For a rotation. */
   useSecrets(secrets: string[]): void;
 }
@@ -39,9 +39,9 @@ export function createVerifier(options: { secrets: string[]; prefix: string; tol
       return { timestamp, signatures };
     },
     body({ timestamp, signatures }, body, nowMs) {
-      const signer = findSigner(secrets, timestamp, body, signatures);
-      if (signer === -1) return 'bad_signature';
-      return inWindow(timestamp, nowMs, toleranceSeconds) ? signer : 'clock_skew';
+      const signers = findSigners(secrets, timestamp, body, signatures);
+      if (signers.length === 0) return 'bad_signature';
+      return inWindow(timestamp, nowMs, toleranceSeconds) ? signers : 'clock_skew';
     },
     useSecrets(changed) {
       secrets = changed;

@@ -40,9 +40,10 @@ export type Counter =
   | 'run_crashes'
   | 'lane_faults'
   | 'failure_runs'
+  /** New events whose delivery says that earlier attempts failed; an unsigned header, so evidence alone. */
+  | 'unseen_failures'
   | `tasks.${TaskState}`
-  | `refused.${string}`
-  | `signed.${number}`;
+  | `refused.${string}`;
 export type Counts = Partial<Record<Counter, number>>;
 
 export interface Batch {
@@ -206,7 +207,7 @@ export type Fact =
   /** The stream, and why webhooks are silent: JSON. */
   | 'stream'
   | 'silence'
-  /** How our failures came about, and which secrets signed: JSON, written by the main process. */
+  /** Written by the main process, as JSON: Failures, and Signer[]. */
   | 'failures'
   | 'signers'
   | 'reconcile_asked'
@@ -215,6 +216,40 @@ export type Fact =
   | 'oldest'
   | 'erased';
 export type FactValue = string | number | bigint | null;
+
+export interface Failures {
+  /** Of the present failure run. */
+  causes: Record<string, number>;
+  /** Deliveries with well-formed headers that no secret of ours signed, since the last good one. */
+  badSignatures: number;
+  /** The first and the last of them; the last stays when a good one has come. ISO 8601. */
+  badSince: string | null;
+  lastBadAt: string | null;
+  /** The last delivery of the service that was answered with a 2xx. */
+  lastGoodAt: string | null;
+}
+
+/** A secret by what it signed. Times are signing moments (contract 6.3), Unix milliseconds. */
+export interface Signer {
+  fingerprint: string;
+  /** Its position in WEBHOOK_SECRET, from 1; null where it is configured no more. */
+  number: number | null;
+  hits: number;
+  firstAt: number | null;
+  lastAt: number | null;
+  /** When no other secret of ours signed the same delivery. */
+  aloneAt: number | null;
+  mayGo: boolean;
+  /** Since when it is configured no more. */
+  goneAt: number | null;
+}
+
+/** What the main process keeps over restarts, in the facts failure_run, failures and signers. */
+export interface Books {
+  failureRun: number;
+  failures: Failures;
+  signers: Signer[];
+}
 
 export interface ReplayState {
   state: 'off' | 'idle' | 'running' | 'backing-off' | 'stopped';
@@ -341,6 +376,10 @@ export interface Status {
   reconcile: ReplayState & { recovered: number };
   gaps: number;
   failureRun: number;
+  failures: Omit<Failures, 'lastGoodAt'>;
+  lastDeliveryAt: string | null;
+  /** In the order of WEBHOOK_SECRET, numbered from 1; `mayGo`: another signs in its place. */
+  secrets: { number: number; hits: number; lastAt: string | null; mayGo: boolean }[];
   alarms: Alarm[];
   processes: Record<Role, 'up' | 'down'>;
 }
@@ -492,6 +531,8 @@ export interface OwnerStore {
   beat(process: Process, now: number): Promise<void>;
   gone(role: string): Promise<void>;
   processes(): Promise<Process[]>;
+  /** What an earlier boot knew of failures and secrets. */
+  books(): Promise<Books>;
   /**
    * The tasks that the dead processes were at: given back and marked suspect, to run alone. One that was the only one
    * has spent its attempt. `alive` are the boots that still run. Returns how many.

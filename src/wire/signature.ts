@@ -23,12 +23,11 @@ export function readSignatures(header: string | undefined): Buffer[] {
   });
 }
 
-/** The position of the secret that signed, or -1. Every value is compared with every secret, in constant time. */
-export function findSigner(secrets: string[], timestamp: number, body: Buffer, signatures: Buffer[]): number {
-  let signer = -1;
-  for (const [index, secret] of secrets.entries()) {
+/** The positions of all secrets that signed. Every value is compared with every secret, in constant time. */
+export function findSigners(secrets: string[], timestamp: number, body: Buffer, signatures: Buffer[]): number[] {
+  return secrets.flatMap((secret, position) => {
     const expected = createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest();
-    for (const signature of signatures) if (timingSafeEqual(expected, signature) && signer === -1) signer = index;
-  }
-  return signer;
+    const matching = signatures.filter((signature) => timingSafeEqual(expected, signature));
+    return matching.length > 0 ? [position] : [];
+  });
 }

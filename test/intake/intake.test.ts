@@ -156,17 +156,21 @@ describe('what is counted', () => {
   test('rides along with the next commit, or with the probe where none comes, and is written once', async () => {
     const { file, store, intake } = setUp();
     intake.count({ 'refused.no_signature': 2 });
-    intake.count({ 'refused.no_signature': 1, 'signed.1': 1 });
+    intake.count({ 'refused.no_signature': 1, unseen_failures: 1 });
+    intake.setFact('failures', '{}');
     await intake.accept(reading(1));
     await settled();
-    expect(store.batches[0]?.counts).toEqual({ 'refused.no_signature': 3, 'signed.1': 1 });
+    expect(store.batches[0]).toMatchObject({
+      counts: { 'refused.no_signature': 3, unseen_failures: 1 },
+      facts: { failures: '{}' },
+    });
     intake.count({ 'refused.method': 1 });
     intake.setFact('failure_run', 3);
     await intake.probe();
     await intake.probe();
     expect(await file.store.counters()).toMatchObject({
       'refused.no_signature': 3,
-      'signed.1': 1,
+      unseen_failures: 1,
       'refused.method': 1,
     });
     expect((await file.store.status(0)).failureRun).toBe(3);
@@ -185,7 +189,7 @@ describe('what is counted', () => {
     store.fault = undefined;
     await accepting;
     await settled();
-    await intake.probe();
+    expect(store.batches.at(-1)).toMatchObject({ counts: { 'refused.method': 2 }, facts: { failure_run: 2 } });
     expect(await file.store.counters()).toMatchObject({ 'refused.method': 2 });
     expect((await file.store.status(0)).failureRun).toBe(2);
   });

@@ -24,6 +24,9 @@ describe('which facts raise which alarm', () => {
     reconcile: { state: 'idle', since: null, lastAt: null, progress: null, reason: null, recovered: 0 },
     gaps: 0,
     failureRun: 0,
+    failures: { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null },
+    lastDeliveryAt: null,
+    secrets: [],
     alarms: [],
     processes: { receive: 'up', run: 'up', keep: 'up' },
   };
@@ -34,6 +37,8 @@ describe('which facts raise which alarm', () => {
   });
   const stopped = {
     state: 'stopped',
+    since: null,
+    progress: null,
     lastAt: null,
     reason: 'ReplayEvents: 401 UNAUTHENTICATED',
     recovered: 0,

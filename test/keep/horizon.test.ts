@@ -1,6 +1,6 @@
 // The search for where reading can go on, against a service that has forgotten everything up to some cursor.
 import { expect, test } from 'vitest';
-import fc from 'fast-check';
+import { assert, asyncProperty, integer, uniqueArray } from 'fast-check';
 import { createHorizon } from '../../src/keep/horizon.ts';
 import { readPage, type Page } from '../../src/keep/page.ts';
 import { compareCursors, type Cursor } from '../../src/wire/cursor.ts';
@@ -67,10 +67,10 @@ test('where even the newest is refused, the search ends and says up to where', a
 });
 
 test('it finds the lowest cursor that is still accepted, in as many questions as a bisection takes', async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      fc.uniqueArray(fc.integer({ min: 11, max: 100_000 }), { minLength: 1, maxLength: 200 }),
-      fc.integer({ min: 11, max: 100_000 }),
+  await assert(
+    asyncProperty(
+      uniqueArray(integer({ min: 11, max: 100_000 }), { minLength: 1, maxLength: 200 }),
+      integer({ min: 11, max: 100_000 }),
       async (stored, first) => {
         const { upTo, asked } = await search({ stored, kept: [first], expired: 10 });
         const lowest = stored.filter((n) => n >= first).toSorted((a, b) => a - b)[0];

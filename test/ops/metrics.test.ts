@@ -47,7 +47,10 @@ test('figures are those of the store', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '2' });
   const [handler = 0] = await assign(ops, ['a']);
   await end(ops, handler, 'dead', 'broken');
-  await ops.store.note({ 'refused.bad_signature': 4, 'signed.0': 3, replay_calls: 2 }, { failure_run: 5 });
+  await ops.store.note(
+    { 'refused.bad_signature': 4, unseen_failures: 3, replay_calls: 2 },
+    { failure_run: 5, signers: JSON.stringify([{ fingerprint: 'f', number: 1, hits: 3, lastAt: 0, mayGo: false }]) },
+  );
   await ops.store.raise('dead_letters', 'one', ops.clock.time);
   await ops.store.beat({ role: 'receive', pid: 1, started: '', boot: 1 }, ops.clock.time);
   const all = await samples();
@@ -58,7 +61,8 @@ test('figures are those of the store', async () => {
     dead: valueOf(all, 'kit_tasks', { state: 'dead' }),
     ready: valueOf(all, 'kit_tasks', { state: 'ready' }),
     refused: valueOf(all, 'kit_refused_total', { cause: 'bad_signature' }),
-    signed: valueOf(all, 'kit_signed_total', { secret: '0' }),
+    signed: valueOf(all, 'kit_signed_total', { secret: '1' }),
+    unseen: valueOf(all, 'kit_unseen_failures_total'),
     calls: valueOf(all, 'kit_replay_calls_total'),
     failureRun: valueOf(all, 'kit_failure_run'),
     alarm: valueOf(all, 'kit_alarm', { name: 'dead_letters' }),
@@ -71,6 +75,7 @@ test('figures are those of the store', async () => {
     ready: 1,
     refused: 4,
     signed: 3,
+    unseen: 3,
     calls: 2,
     failureRun: 5,
     alarm: 1,

@@ -62,15 +62,19 @@ describe('GET /api/status', () => {
       watermark: null,
       floor: null,
       newestCursor: null,
-      reconcile: { state: 'off', lastAt: null, reason: null, recovered: 0 },
+      reconcile: { state: 'off', since: null, lastAt: null, reason: null, progress: null, recovered: 0 },
       gaps: 0,
       failureRun: 0,
+      failures: { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null },
+      lastDeliveryAt: null,
+      secrets: [],
       alarms: [],
       processes: { receive: 'down', run: 'down', keep: 'down' },
     });
   });
 
   test('a full one has the same fields, filled', async () => {
+    const at = '2026-01-01T12:00:00.000Z';
     await deliver(ops, { cursor: '9007199254740993' }, { cursor: '5' }, { cursor: '6' }, { cursor: '5' });
     const [handler = 0] = await assign(ops, ['a']);
     await end(ops, handler, 'dead', 'broken');
@@ -80,7 +84,21 @@ describe('GET /api/status', () => {
     await ops.store.accept({ readings: [{ unreadable }], now: ops.clock.time, watermark: '6' as never });
     await ops.store.note(
       {},
-      { failure_run: 2, replay: JSON.stringify({ state: 'idle', lastAt: '2026-01-01T12:00:00.000Z', reason: null }) },
+      {
+        failure_run: 2,
+        replay: JSON.stringify({ state: 'idle', lastAt: at, reason: null }),
+        failures: JSON.stringify({
+          causes: { store: 2 },
+          badSignatures: 1,
+          badSince: at,
+          lastBadAt: at,
+          lastGoodAt: at,
+        }),
+        signers: JSON.stringify([
+          { fingerprint: 'old', number: null, hits: 9, lastAt: 0, mayGo: false },
+          { fingerprint: 'new', number: 1, hits: 3, lastAt: Date.parse(at), mayGo: false },
+        ]),
+      },
     );
     await ops.store.raise('gap_open', 'one', ops.clock.time);
     for (const role of ['receive', 'run']) await beat(role);
@@ -101,6 +119,9 @@ describe('GET /api/status', () => {
       reconcile: { state: 'idle', lastAt: '2026-01-01T12:00:00.000Z', reason: null, recovered: 0 },
       gaps: 0,
       failureRun: 2,
+      failures: { causes: { store: 2 }, badSignatures: 1, badSince: at, lastBadAt: at },
+      lastDeliveryAt: at,
+      secrets: [{ number: 1, hits: 3, lastAt: at, mayGo: false }],
       alarms: [{ name: 'gap_open', since: expect.stringMatching(/^2026-.*Z$/), detail: 'one' }],
       processes: { receive: 'up', run: 'up', keep: 'down' },
     });
@@ -220,7 +241,7 @@ describe('GET /api/events/<key>', () => {
       conflicts: 1,
       tasks: [{ handler: 'a', state: 'ready', key: 'c:5', attempts: 0, error: null }],
     });
-    expect(Object.keys(found).toSorted()).toEqual(['aliases', 'conflicts', 'event', 'tasks']);
+    expect(Object.keys(found).toSorted()).toEqual(['aliases', 'conflicts', 'event', 'sightings', 'tasks']);
   });
 
   test('a second webhook’s id is shown as an alias and finds the same event', async () => {

@@ -35,7 +35,7 @@ test('I45: a thousand copies at once are one row, and a thousand times 204', asy
   expect(answers.filter((status) => status === 204)).toHaveLength(1_000);
   expect(rows(receiver)).toBe(1);
   expect((await receiver.store.event('1', 0))?.event.copies).toBe(999);
-  expect(await receiver.counters()).toMatchObject({ events: 1, accepted: 1, duplicates: 999, 'signed.1': 1_000 });
+  expect(await receiver.counters()).toMatchObject({ events: 1, accepted: 1, duplicates: 999 });
 });
 
 test('a thousand events at once are a thousand rows, committed in few transactions', async () => {

@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent, request, type OutgoingHttpHeaders, type Server } from 'node:http';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { pino } from 'pino';
@@ -15,11 +15,12 @@ import { onTestFinished } from 'vitest';
 import { createIntake, type Intake } from '../../src/intake.ts';
 import { createReceiveApp } from '../../src/receive/app.ts';
 import { createBodyReader, type BodyReader } from '../../src/receive/bytes.ts';
+import { createLedger, type Ledger } from '../../src/receive/ledger.ts';
 import { createSampler } from '../../src/receive/sampler.ts';
 import { createReceiveServer } from '../../src/receive/server.ts';
 import { createVerifier, type Verifier } from '../../src/receive/verify.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import type { Store } from '../../src/store/store.ts';
+import type { Status, Store } from '../../src/store/store.ts';
 
 export const T0 = Date.UTC(2026, 0, 1, 12);
 export const SECONDS = T0 / 1000;
@@ -48,9 +49,7 @@ export interface StoreFile {
   remove(): void;
 }
 
-export function createStoreFile(): StoreFile {
-  const folder = mkdtempSync(join(tmpdir(), 'kit-receive-'));
-  const path = join(folder, 'events.db');
+export function createStoreFile(path = join(mkdtempSync(join(tmpdir(), 'kit-receive-')), 'events.db')): StoreFile {
   const store = openSqlite(path, { owner: true, busyMs: 0 });
   const others: Database.Database[] = [];
   function another(): Database.Database {
@@ -71,12 +70,14 @@ export function createStoreFile(): StoreFile {
     remove() {
       for (const db of others) db.close();
       store.close();
-      rmSync(folder, { recursive: true, force: true });
+      rmSync(dirname(path), { recursive: true, force: true });
     },
   };
 }
 
 export interface Options {
+  /** An earlier receiver's, which is closed: this one is its next boot. */
+  path?: string;
   secrets?: string[];
   bodyLimit?: number;
   bodies?: BodyReader;
@@ -89,14 +90,17 @@ export interface Receiver extends StoreFile {
   clock: SetClock;
   intake: Intake;
   verifier: Verifier;
+  ledger: Ledger;
   server: Server;
-  /** What the failure run would be counted from. */
+  /** What the failure run is counted from. */
   answered: { status: number; cause: string }[];
   /** Every log line so far. */
   lines: Record<string, unknown>[];
   drain(): void;
   /** What refusals and deliveries counted, once written. */
   counters(): Promise<Record<string, number>>;
+  /** What people are shown, once written. */
+  status(): Promise<Status>;
   close(): Promise<void>;
 }
 
@@ -109,12 +113,13 @@ export async function startReceiver(options: Options = {}): Promise<Receiver> {
 
 /** For tests that share one; the caller closes it. */
 export async function openReceiver({
+  path,
   secrets = [SECRET],
   bodyLimit = BODY_LIMIT,
   bodies = createBodyReader(),
   wrap = (store) => store,
 }: Options = {}): Promise<Receiver> {
-  const file = createStoreFile();
+  const file = createStoreFile(path);
   const clock = createClock();
   const lines: Record<string, unknown>[] = [];
   const answered: Receiver['answered'] = [];
@@ -126,6 +131,7 @@ export async function openReceiver({
     clock,
     onFault: ({ code }) => sampler.note(`store_${code}`, {}),
   });
+  const ledger = createLedger({ intake, clock, secrets, kept: await file.store.books() });
   let draining = false;
   const app = createReceiveApp({
     path: PATH,
@@ -137,7 +143,13 @@ export async function openReceiver({
     clock,
     log,
     sampler,
-    answered: (status, cause) => void answered.push({ status, cause }),
+    ledger: {
+      ...ledger,
+      answered(status, cause) {
+        answered.push({ status, cause });
+        ledger.answered(status, cause);
+      },
+    },
     draining: () => draining,
   });
   const server = createReceiveServer(app);
@@ -149,6 +161,7 @@ export async function openReceiver({
     clock,
     intake,
     verifier,
+    ledger,
     server,
     answered,
     lines,
@@ -156,6 +169,11 @@ export async function openReceiver({
     async counters() {
       await intake.probe();
       return file.store.counters();
+    },
+    async status() {
+      ledger.flush();
+      await intake.probe();
+      return file.store.status(clock.now());
     },
     async close() {
       const closed = new Promise((resolve) => server.close(resolve));

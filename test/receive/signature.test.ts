@@ -104,13 +104,13 @@ describe('a signature', () => {
     expect(rows(receiver)).toBe(1);
   });
 
-  test('of the older or the newer secret is accepted during a rotation, and which one signed is counted', async () => {
+  test('of the older or the newer secret, or of both, is accepted during a rotation', async () => {
     const receiver = await startReceiver({ secrets: [SECRET, OTHER] });
     for (const secret of [SECRET, OTHER, OTHER])
       expect(await deliver(receiver.port, body, signed(body, SECONDS, secret))).toBe(204);
     const both = `v1=${hmac(body, SECONDS, OTHER)},v1=${good}`;
     expect(await statusOf(receiver.port, [both])).toBe(204);
-    expect(await receiver.counters()).toMatchObject({ 'signed.1': 2, 'signed.2': 2, accepted: 1, duplicates: 3 });
+    expect(await receiver.counters()).toMatchObject({ accepted: 1, duplicates: 3 });
   });
 
   test('of a secret that was taken away is refused from then on, and the new one accepted', async () => {

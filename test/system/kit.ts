@@ -134,7 +134,7 @@ export function dataOf(event: TestEvent): object {
 const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
 /** The status, or 0 where there was no answer. */
-export function deliver(kit: Pick<Kit, 'port'>, event: TestEvent, secret = SECRET): Promise<number> {
+export function deliver(kit: Pick<Kit, 'port'>, event: TestEvent, secrets = [SECRET]): Promise<number> {
   const { id, cursor, session } = event;
   const envelope = {
     id,
@@ -146,11 +146,12 @@ export function deliver(kit: Pick<Kit, 'port'>, event: TestEvent, secret = SECRE
   };
   const body = JSON.stringify({ ...envelope, data: dataOf(event) });
   const timestamp = Math.floor(Date.now() / 1000);
-  const signature = createHmac('sha256', secret).update(`${timestamp}.${body}`).digest('hex');
+  const sign = (secret: string): string =>
+    `v1=${createHmac('sha256', secret).update(`${timestamp}.${body}`).digest('hex')}`;
   const headers = {
     'content-type': 'application/json',
     'x-svc-timestamp': timestamp,
-    'x-svc-signature': `v1=${signature}`,
+    'x-svc-signature': secrets.map(sign).join(','),
   };
   return new Promise((done) => {
     const sent = request(
@@ -166,18 +167,19 @@ export function deliver(kit: Pick<Kit, 'port'>, event: TestEvent, secret = SECRE
   });
 }
 
-/** Deliveries at a steady rate until it is stopped; what was acknowledged. */
+/** Deliveries at a steady rate until it is stopped; what was acknowledged. `secrets` are those that sign just now. */
 export function load(
   kit: Pick<Kit, 'port'>,
   perSecond: number,
   from = 0,
+  secrets = (): string[] => [SECRET],
 ): { acknowledged: Set<string>; statuses: Map<number, number>; stop(): Promise<number> } {
   const acknowledged = new Set<string>();
   const statuses = new Map<number, number>();
   const pending = new Set<Promise<void>>();
   let n = from;
   const send = async (event: TestEvent): Promise<void> => {
-    const status = await deliver(kit, event);
+    const status = await deliver(kit, event, secrets());
     statuses.set(status, (statuses.get(status) ?? 0) + 1);
     if (status === 204) acknowledged.add(event.id);
   };

@@ -2,7 +2,7 @@
 import { createHmac } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { findSigner, readSignatures, readTimestamp } from '../../src/wire/signature.ts';
+import { findSigners, readSignatures, readTimestamp } from '../../src/wire/signature.ts';
 
 const hex = '0123456789abcdef'.repeat(4);
 const bytes = Buffer.from(hex, 'hex');
@@ -88,14 +88,14 @@ describe('signatures', () => {
   });
 });
 
-describe('the signer', () => {
+describe('the signers', () => {
   const secrets = ['whsec_one', 'whsec_two', 'whsec_two'];
   const sign = (secret: string, timestamp: number, body: Uint8Array): Buffer =>
     createHmac('sha256', secret)
       .update(Buffer.concat([Buffer.from(`${timestamp}.`), body]))
       .digest();
 
-  test('is the first secret that signed exactly these bytes at exactly this time', () => {
+  test('are all secrets that signed exactly these bytes at exactly this time', () => {
     fc.assert(
       fc.property(
         fc.uint8Array(),
@@ -107,20 +107,23 @@ describe('the signer', () => {
             Buffer.from(noise),
             sign(secrets[index] ?? '', timestamp, body),
           ];
-          expect([0, 1, 2].map((index) => findSigner(secrets, timestamp, buffer, signatures(index)))).toEqual([
-            0, 1, 1,
+          expect([0, 1, 2].map((index) => findSigners(secrets, timestamp, buffer, signatures(index)))).toEqual([
+            [0],
+            [1, 2],
+            [1, 2],
           ]);
-          expect(findSigner(secrets, timestamp + 1, buffer, signatures(0))).toBe(-1);
-          expect(findSigner(secrets, timestamp, Buffer.concat([buffer, Buffer.from([0])]), signatures(0))).toBe(-1);
-          expect(findSigner(secrets, timestamp, buffer, [Buffer.from(noise)])).toBe(-1);
+          expect(findSigners(secrets, timestamp, buffer, [...signatures(1), ...signatures(0)])).toEqual([0, 1, 2]);
+          expect(findSigners(secrets, timestamp + 1, buffer, signatures(0))).toEqual([]);
+          expect(findSigners(secrets, timestamp, Buffer.concat([buffer, Buffer.from([0])]), signatures(0))).toEqual([]);
+          expect(findSigners(secrets, timestamp, buffer, [Buffer.from(noise)])).toEqual([]);
         },
       ),
     );
   });
 
-  test('is nobody without secrets, or without signatures', () => {
+  test('are none without secrets, or without signatures', () => {
     const body = Buffer.from('{}');
-    expect(findSigner([], 1, body, [sign('whsec_one', 1, body)])).toBe(-1);
-    expect(findSigner(secrets, 1, body, [])).toBe(-1);
+    expect(findSigners([], 1, body, [sign('whsec_one', 1, body)])).toEqual([]);
+    expect(findSigners(secrets, 1, body, [])).toEqual([]);
   });
 });

@@ -1,6 +1,7 @@
 // The side of the store that the main process works with: who runs, and what a dead process leaves behind.
 import type { OwnerStore, Process } from '../store.ts';
 import type { Session, Sync } from './session.ts';
+import { booksOf } from './watch.ts';
 import { createRouse, UNCLAIMED } from './waiting.ts';
 
 /** A task that ended its process waits as after any failed attempt, and holds its lane as by default. */
@@ -39,6 +40,7 @@ export function createOwner(session: Session): Sync<OwnerStore> {
     beat: ({ role, pid, started, boot }, now) => void beat.run(role, pid, started, boot, now),
     gone: (role) => void gone.run(role),
     processes: () => processes.all(),
+    books: () => booksOf(session),
     giveBack: (alive, now) =>
       session.write(() => {
         const rows = orphans.all(JSON.stringify(alive));

@@ -132,15 +132,15 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     verifying: () => JSON.parse(String(session.fact('verify'))) as VerifyAccount | null,
     stretch(after, upTo, before, limit) {
       const rows = stretch.all({ after: BigInt(after), upTo: BigInt(upTo), before, limit });
-      const types = new Map<string, Stretch['types'][number]>();
+      const sums = new Map<string, Stretch['types'][number]>();
       for (const { type, tasks, open, dead } of rows) {
-        const sum = types.get(type) ?? { type, stored: 0, handled: 0, dead: 0 };
-        types.set(type, sum);
+        const sum = sums.get(type) ?? { type, stored: 0, handled: 0, dead: 0 };
+        sums.set(type, sum);
         sum.stored++;
         if (dead > 0) sum.dead++;
         else if (tasks > 0 && open === 0) sum.handled++;
       }
-      return { types: [...types.values()], next: rows.length === limit ? (rows.at(-1)?.cursor ?? null) : null };
+      return { types: [...sums.values()], next: rows.length === limit ? (rows.at(-1)?.cursor ?? null) : null };
     },
     types: () => types.all(),
     endHistory: (upTo) =>

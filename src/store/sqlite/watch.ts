@@ -1,16 +1,21 @@
 // What people ask the store. Figures come from counters, pages are read by keyset, and no
 // question scans more than a bounded stretch.
+import { iso } from '../../clock.ts';
 import { parseCursor } from '../../wire/cursor.ts';
 import type { Origin } from '../../wire/event.ts';
 import type {
   Alarm,
   Arrivals,
+  Books,
   EventFilter,
+  Fact,
+  Failures,
   Gap,
   ReplayState,
   ShownEvent,
   ShownState,
   ShownTask,
+  Signer,
   TaskState,
   WatchStore,
 } from '../store.ts';
@@ -157,6 +162,8 @@ export function createWatch(session: Session): Sync<WatchStore> {
       const replay = JSON.parse(
         String(session.fact('replay') ?? '{"state":"off","since":null,"lastAt":null,"reason":null,"progress":null}'),
       ) as ReplayState;
+      const { failureRun, failures, signers } = booksOf(session);
+      const { lastGoodAt, ...bad } = failures;
       return {
         events: at('events'),
         unassigned: Math.max(0, (seq ?? 0) - Number(session.fact('assigned'))),
@@ -177,7 +184,14 @@ export function createWatch(session: Session): Sync<WatchStore> {
         newestCursor: cursor === null ? null : (parseCursor(cursor) ?? null),
         reconcile: { ...replay, recovered: at('recovered') },
         gaps: gaps.get() ?? 0,
-        failureRun: Number(session.fact('failure_run')),
+        failureRun,
+        failures: bad,
+        lastDeliveryAt: lastGoodAt,
+        secrets: signers
+          .flatMap(({ number, hits, lastAt, mayGo }) =>
+            number === null ? [] : [{ number, hits, lastAt: iso(lastAt), mayGo }],
+          )
+          .toSorted((a, b) => a.number - b.number),
         alarms: alarms.all().map(({ name, since, detail }): Alarm => ({ name, since: isoOf(since), detail })),
         processes: { receive: isUp('receive'), run: isUp('run'), keep: isUp('keep') },
       };
@@ -222,6 +236,22 @@ export function createWatch(session: Session): Sync<WatchStore> {
       }),
     arrivals: () => arrivals.all().map((sum) => ({ ...sum, week: isoOf(sum.week * 86_400_000).slice(0, 10) })),
     counters: counterMap,
+  };
+}
+
+/** Facts that the main process writes, and finds again when it starts. */
+export function booksOf(session: Session): Books {
+  const read = (name: Fact): unknown => JSON.parse(String(session.fact(name)));
+  return {
+    failureRun: Number(session.fact('failure_run')),
+    failures: (read('failures') as Failures | null) ?? {
+      causes: {},
+      badSignatures: 0,
+      badSince: null,
+      lastBadAt: null,
+      lastGoodAt: null,
+    },
+    signers: (read('signers') as Signer[] | null) ?? [],
   };
 }
 
