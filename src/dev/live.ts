@@ -19,10 +19,12 @@ export function createLive(
 ): Source {
   async function follow(url: string, secret: string): Promise<void> {
     try {
-      for await (const item of readStream({ baseUrl, apiKey, after: null, signal, onNews })) {
-        const reading = readItem('stream', item.cursor, item.payload);
-        if ('event' in reading) await deliver(url, secret, item, reading.event);
-        else say(`c:${item.cursor} is skipped: ${reading.unreadable.reason}`);
+      for await (const items of readStream({ baseUrl, apiKey, after: null, signal, onNews })) {
+        for (const item of items) {
+          const reading = readItem('stream', item.cursor, item.payload);
+          if ('event' in reading) await deliver(url, secret, item, reading.event);
+          else say(`c:${item.cursor} is skipped: ${reading.unreadable.reason}`);
+        }
       }
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;

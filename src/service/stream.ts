@@ -2,7 +2,7 @@
 // the contract asks, and ends only where repeating cannot help. Knows nothing of what the events are.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { parseCursor, type Cursor } from '../wire/cursor.ts';
+import { compareCursors, parseCursor, type Cursor } from '../wire/cursor.ts';
 import { errorOf, readText, ServiceError } from './service.ts';
 
 export interface StreamItem {
@@ -11,9 +11,13 @@ export interface StreamItem {
   payload: string;
 }
 
-/** `refresh`: what the stream cannot bring must be fetched otherwise. `lost`: it connects again after `waitMs`. */
+/**
+ * `open`: what comes now comes after this cursor, null: from now on. `refresh`: what the stream cannot bring must be
+ * fetched otherwise. `lost`: it connects again after `waitMs`.
+ */
 export type StreamNews =
-  | { kind: 'open' | 'ping' }
+  | { kind: 'open'; after: Cursor | null }
+  | { kind: 'ping' }
   | { kind: 'refresh' | 'unreadable'; reason: string }
   | { kind: 'lost'; reason: string; waitMs: number };
 
@@ -22,6 +26,8 @@ export interface StreamOptions {
   apiKey: string;
   /** The last cursor that was processed; null begins at now. */
   after: Cursor | null;
+  /** Campaign and warm-up events, too: only for keys without number restriction (contract 4.4). */
+  product?: boolean;
   signal: AbortSignal;
   onNews?: (news: StreamNews) => void;
   /** Milliseconds without a sign of life; pings come every 25 s. */
@@ -38,19 +44,19 @@ const FINAL = new Set(['UNAUTHENTICATED', 'FORBIDDEN', 'NOT_FOUND', 'VALIDATION_
 const GOOD_MS = 30_000;
 
 /**
- * An item counts as processed when the next is asked for: a new connection goes on behind it. Ends when the signal says
- * so; throws ServiceError where the key or the cursor is refused.
+ * Items that came together, in their order. They count as processed when the next are asked for: a new connection goes on
+ * behind them. Ends when the signal says so; throws ServiceError where the key or the cursor is refused.
  */
-export async function* readStream(options: StreamOptions): AsyncGenerator<StreamItem, void, void> {
+export async function* readStream(options: StreamOptions): AsyncGenerator<StreamItem[], void, void> {
   const { signal, onNews, firstWaitMs = 1_000 } = options;
   let { after } = options;
   for (let failures = 0; !signal.aborted; failures++) {
     const openedAt = performance.now();
     let reason = 'the service ended it';
     try {
-      for await (const item of connect(options, after)) {
-        yield item;
-        after = item.cursor;
+      for await (const items of connect(options, after)) {
+        yield items;
+        after = items.reduce((last, { cursor }) => (last && compareCursors(cursor, last) < 0 ? last : cursor), after);
       }
     } catch (error) {
       if (error instanceof ServiceError && FINAL.has(error.code)) throw error;
@@ -65,8 +71,8 @@ export async function* readStream(options: StreamOptions): AsyncGenerator<Stream
 }
 
 /** One connection, until it ends. */
-async function* connect(options: StreamOptions, after: Cursor | null): AsyncGenerator<StreamItem, void, void> {
-  const { baseUrl, apiKey, onNews, silentMs = 60_000, longest = 16 * 1024 * 1024 } = options;
+async function* connect(options: StreamOptions, after: Cursor | null): AsyncGenerator<StreamItem[], void, void> {
+  const { baseUrl, apiKey, onNews, product = false, silentMs = 60_000, longest = 16 * 1024 * 1024 } = options;
   const silence = new AbortController();
   const timer = setTimeout(() => silence.abort(), silentMs);
   let messages: EventSourceMessage[] = [];
@@ -78,7 +84,7 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
     },
   });
   try {
-    const response = await fetch(`${baseUrl.replace(/\/+$/, '')}/events`, {
+    const response = await fetch(`${baseUrl.replace(/\/+$/, '')}/events${product ? '?include_product=true' : ''}`, {
       redirect: 'error',
       headers: {
         authorization: `Bearer ${apiKey}`,
@@ -90,18 +96,26 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
     });
     if (!response.ok) throw errorOf('GET /events', response, await readText(response));
     if (!response.headers.get('content-type')?.startsWith('text/event-stream')) throw failure('it is no event stream');
-    onNews?.({ kind: 'open' });
+    onNews?.({ kind: 'open', after });
     const utf8 = new TextDecoder();
     for await (const chunk of response.body ?? []) {
       timer.refresh();
       parser.feed(utf8.decode(chunk as Uint8Array, { stream: true }));
       const whole = messages;
       messages = [];
+      let items: StreamItem[] = [];
       for (const message of whole) {
-        if (message.event === 'end') return;
         const item = read(message);
-        if (item) yield item;
+        if (item) items.push(item);
+        // Its place among the items matters: what comes before it is handed over before it is told.
+        if (message.event === 'ping') onNews?.({ kind: 'ping' });
+        if (item || message.event === 'ping') continue;
+        if (items.length > 0) yield items;
+        items = [];
+        if (message.event === 'end') return;
+        tell(message);
       }
+      if (items.length > 0) yield items;
     }
   } catch (error) {
     throw silence.signal.aborted ? failure(`nothing came for ${silentMs} ms`) : error;
@@ -112,15 +126,15 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
   }
 
   function read({ event, id, data }: EventSourceMessage): StreamItem | undefined {
+    const cursor = event === 'domain' ? parseCursor(id) : undefined;
+    return cursor && { cursor, payload: data };
+  }
+
+  function tell({ event, data }: EventSourceMessage): void {
     if (event === 'error') throw errorOf('GET /events', new Response(null), data);
-    if (event === 'ping') onNews?.({ kind: 'ping' });
     if (event === 'refresh')
       onNews?.({ kind: 'refresh', reason: /"reason"\s*:\s*"(\w{1,40})"/.exec(data)?.[1] ?? 'unknown' });
-    if (event !== 'domain') return undefined;
-    const cursor = parseCursor(id);
-    if (cursor) return { cursor, payload: data };
-    onNews?.({ kind: 'unreadable', reason: 'an event without a decimal cursor' });
-    return undefined;
+    if (event === 'domain') onNews?.({ kind: 'unreadable', reason: 'an event without a decimal cursor' });
   }
 }
 

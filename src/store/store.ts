@@ -271,6 +271,13 @@ export interface Progress {
   behind: boolean;
 }
 
+/** `stopped`: the service refuses it. */
+export interface StreamState {
+  state: 'off' | 'open' | 'lost' | 'stopped';
+  since: string | null;
+  reason: string | null;
+}
+
 /** What `npx kit verify` has found so far. */
 export interface VerifyAccount {
   state: 'running' | 'done' | 'failed';
@@ -374,6 +381,7 @@ export interface Status {
   floor: Cursor | null;
   newestCursor: Cursor | null;
   reconcile: ReplayState & { recovered: number };
+  stream: StreamState;
   gaps: number;
   failureRun: number;
   failures: Omit<Failures, 'lastGoodAt'>;

@@ -47,10 +47,10 @@ async function read(answers: Answer[], wanted: number, options: Partial<StreamOp
     ...options,
   });
   try {
-    for await (const { cursor, payload } of stream) {
-      cursors.push(cursor);
-      payloads.push(payload);
-      if (cursors.length === wanted) break;
+    for await (const items of stream) {
+      cursors.push(...items.map(({ cursor }) => cursor));
+      payloads.push(...items.map(({ payload }) => payload));
+      if (cursors.length >= wanted) break;
     }
   } catch (error) {
     thrown = error;

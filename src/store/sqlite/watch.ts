@@ -13,6 +13,7 @@ import type {
   Gap,
   ReplayState,
   ShownEvent,
+  StreamState,
   ShownState,
   ShownTask,
   Signer,
@@ -183,6 +184,9 @@ export function createWatch(session: Session): Sync<WatchStore> {
         floor: session.cursorFact('floor'),
         newestCursor: cursor === null ? null : (parseCursor(cursor) ?? null),
         reconcile: { ...replay, recovered: at('recovered') },
+        stream: JSON.parse(
+          String(session.fact('stream') ?? '{"state":"off","since":null,"reason":null}'),
+        ) as StreamState,
         gaps: gaps.get() ?? 0,
         failureRun,
         failures: bad,

@@ -1,0 +1,66 @@
+// Are webhooks silent, and why? Told from what replay and stream bring and no delivery did. What is known is said as
+// known, and what is guessed as a guess: the service does not tell whether a webhook is on (contract 3.2).
+import type { DeliveredType, Status } from '../store/store.ts';
+
+/** The first attempt and two repeats, 30 s and 2 min later, each with its 10 s (contract 3.3, 6.3). */
+export const FIRST_RETRIES_MS = 180_000;
+/** Of a type that is missing while others come: one event can be lost alone. */
+const MISSED_ALONE = 2;
+const SWITCHED_OFF = 15;
+
+export interface Evidence {
+  now: number;
+  status: Pick<Status, 'failureRun' | 'failures' | 'lastDeliveryAt' | 'reconcile'>;
+  types: DeliveredType[];
+}
+
+/** Why webhooks are silent, with what to do; null where they are not, or merely quiet. */
+export function explainSilence({ now, status, types }: Evidence): string | null {
+  const overdue = types.filter(
+    ({ deliveredAt, missed, missedSince }) =>
+      deliveredAt !== null && missed > 0 && missedSince !== null && now - missedSince > FIRST_RETRIES_MS,
+  );
+  const lastAt = types.reduce((last, { deliveredAt }) => Math.max(last, deliveredAt ?? 0), 0);
+  const since = overdue.reduce((first, { missedSince }) => Math.min(first, missedSince ?? first), Infinity);
+  if (overdue.length > 0 && lastAt < since) return allMissing(overdue, status);
+  const alone = overdue.filter(({ missed, deliveredAt }) => missed >= MISSED_ALONE && (deliveredAt ?? 0) < lastAt);
+  if (alone.length > 0) return someMissing(alone);
+  return lastAt === 0 ? null : refusedToo(status, Math.max(lastAt, Date.parse(status.lastDeliveryAt ?? '') || 0), now);
+}
+
+function allMissing(overdue: DeliveredType[], { failureRun, failures }: Evidence['status']): string {
+  const seen = `Known: replay or stream brought ${list(overdue)}, and no delivery came in the time of the first repeats.`;
+  if (failureRun >= SWITCHED_OFF)
+    return `${seen} Known: we answered ${failureRun} deliveries in a row without a 2xx (${causes(failures.causes)}). Guess: the service has switched the webhook off, as it does at ${SWITCHED_OFF}; mend the cause, then enable it there`;
+  const skewed = failures.causes['clock_skew'] ?? 0;
+  if (skewed > 0)
+    return `${seen} Known: ${skewed} rightly signed deliveries in a row were refused, because their time lies outside the window. The clock of this machine is wrong: synchronise it`;
+  if (failures.badSignatures > 0)
+    return `${seen} Known: ${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours. Guess: they are the service's, and WEBHOOK_SECRET is not its secret (any more): set it, and send SIGHUP`;
+  return `${seen} Known: nothing was refused here either. Guess: the webhook is switched off, was removed, or its address does not lead here: see it at the service, then npx kit doctor`;
+}
+
+function someMissing(alone: DeliveredType[]): string {
+  return `Known: replay or stream brought ${list(alone)}, and no delivery of these types came, though others did. Guess: the webhook is no longer subscribed to them: see it at the service`;
+}
+
+/** Replay is refused as well, so that nobody can tell what is missing. */
+function refusedToo({ reconcile }: Evidence['status'], lastAt: number, now: number): string | null {
+  if (reconcile.state !== 'stopped' || now - Math.max(lastAt, Date.parse(reconcile.since ?? '') || now) <= FIRST_RETRIES_MS) return null;
+  const seen = `Known: the service refuses our key since ${reconcile.since} (${reconcile.reason}), and no delivery came since.`;
+  if (reconcile.reason?.includes('API_KEY_IP_FORBIDDEN'))
+    return `${seen} Known: this machine's address is not among those that the key allows; that alone stops no webhook. Guess: nothing happened, merely quiet; allow the address at the service`;
+  if (reconcile.reason?.includes('401'))
+    return `${seen} Known: webhooks of a key that is revoked or expired stop with it (contract 3.2). Guess: that is so; give the kit a new key, and register the webhook with it`;
+  return `${seen} Guess: the key has lost events:read, and its webhooks have stopped with it (contract 3.2); or nothing happened, merely quiet`;
+}
+
+function list(types: DeliveredType[]): string {
+  return types.map(({ type, missed }) => `${missed} × ${type}`).join(', ');
+}
+
+function causes(known: Record<string, number>): string {
+  return Object.entries(known)
+    .map(([cause, count]) => `${count} × ${cause}`)
+    .join(', ');
+}

@@ -1,0 +1,116 @@
+// GET /events as a third origin (STREAM=on): brings events as they happen, and moves the watermark as far as it is whole.
+// It is whole from the cursor that it resumed at, or from its first event after a hole that it told of; replay fills what
+// lies before. Without campaign and warm-up events it leaves something out, and proves nothing.
+import { iso, type Clock } from '../clock.ts';
+import type { Logger } from '../log.ts';
+import { ServiceError } from '../service/service.ts';
+import { readStream, type StreamItem, type StreamNews } from '../service/stream.ts';
+import { patiently } from '../store/patiently.ts';
+import type { KeepStore, StreamState } from '../store/store.ts';
+import { compareCursors, type Cursor } from '../wire/cursor.ts';
+import { readItem } from '../wire/event.ts';
+
+export interface FollowerOptions {
+  store: KeepStore;
+  clock: Clock;
+  log: Logger;
+  baseUrl: string;
+  apiKey: string;
+  types: string[];
+  /** After events were committed, or proved. */
+  onEvents: () => void;
+  /** The stream cannot bring all: replay has to read forward now. */
+  onHole: () => void;
+  /** Whether what happens now could have been delivered. */
+  fresh: () => boolean;
+}
+
+export interface Follower {
+  /** Until it is stopped; resolves at once when the key is refused, and may be called again. */
+  follow(signal: AbortSignal): Promise<void>;
+  /** It is open, and proves. */
+  proves(): boolean;
+}
+
+export function createFollower(options: FollowerOptions): Follower {
+  const { store, clock, log, baseUrl, apiKey, types, onEvents, onHole, fresh } = options;
+  let state: StreamState = { state: 'off', since: null, reason: null };
+  let product = true;
+  /** It brings all that comes after this cursor; null: all from the next event on. */
+  let wholeFrom: Cursor | null = null;
+
+  async function follow(signal: AbortSignal): Promise<void> {
+    let after = await patiently(() => store.watermark());
+    while (!signal.aborted) {
+      try {
+        const common = { baseUrl, apiKey, after, product, signal };
+        for await (const items of readStream({ ...common, onNews: (news) => void hear(news) }))
+          await take(items, signal);
+        return;
+      } catch (error) {
+        if (!(error instanceof ServiceError)) throw error;
+        const { status, code, reason } = error;
+        if (status === 400 && reason === 'EVENT_CURSOR_INVALID' && after !== null) {
+          log.warn(
+            { status, code, reason },
+            'the stream does not know our cursor: it goes on at now, and replay fills the rest',
+          );
+          after = null;
+          wholeFrom = null;
+          onHole();
+        } else if (product && status !== 401 && code !== 'NOT_FOUND') {
+          // A key with number restriction may not ask for them (contract 4.4).
+          product = false;
+        } else {
+          log.error({ status, code, reason }, 'the stream stopped: the service refuses it; replay goes on alone');
+          return say('stopped', error.message);
+        }
+      }
+    }
+  }
+
+  async function take(items: StreamItem[], signal: AbortSignal): Promise<void> {
+    const readings = items.map(({ cursor, payload }) => readItem('stream', cursor, payload));
+    const wanted = readings.filter((one) => !('event' in one) || types.includes('*') || types.includes(one.event.type));
+    const [first] = items;
+    wholeFrom ??= first?.cursor ?? null;
+    const watermark = await patiently(() => store.watermark());
+    const last = items.map(({ cursor }) => cursor).reduce((a, b) => (compareCursors(a, b) > 0 ? a : b));
+    const proved = product && isWhole(watermark) ? { watermark: last } : {};
+    const counts = { other_types: readings.length - wanted.length };
+    await patiently(() => {
+      // Nothing is lost: it resumes at the watermark.
+      if (signal.aborted) return Promise.resolve();
+      return store.accept({ readings: wanted, now: clock.now(), fresh: fresh(), counts, ...proved }).then(onEvents);
+    });
+  }
+
+  function isWhole(watermark: Cursor | null): boolean {
+    return watermark !== null && wholeFrom !== null && compareCursors(watermark, wholeFrom) >= 0;
+  }
+
+  async function hear(news: StreamNews): Promise<void> {
+    if (news.kind === 'open') {
+      wholeFrom ??= news.after;
+      const left =
+        'without campaign and warm-up events, which this key may not read: it brings events, and proves nothing';
+      await say('open', product ? null : left);
+    }
+    if (news.kind === 'lost') await say('lost', news.reason);
+    if (news.kind === 'refresh' || news.kind === 'unreadable') {
+      wholeFrom = null;
+      const what = news.kind === 'refresh' ? `refresh, ${news.reason}` : news.reason;
+      log.warn({ reason: what }, 'the stream cannot bring all: replay fills what is missing');
+      onHole();
+    }
+  }
+
+  async function say(now: StreamState['state'], reason: string | null): Promise<void> {
+    if (now === state.state && reason === state.reason) return;
+    if (now === 'lost') log.debug({ reason }, 'the stream is lost, and opened again');
+    state = { state: now, since: iso(clock.now()), reason };
+    await patiently(() => store.note({}, { stream: JSON.stringify(state) }));
+  }
+
+  return { follow, proves: () => state.state === 'open' && product };
+}
