@@ -296,6 +296,43 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await expectHeld(30);
     });
 
+    test('the window of one task releases no strict one above it, and those below it', async () => {
+      await arrive('a', [20], windowTask);
+      await arrive('a', [30]);
+      now += 250;
+      const claims = await claim();
+      expect(claims.map(cursorOf)).toEqual(['20']);
+      await arrive('a', [10, 25]);
+      await expectHeld(25, 30);
+      await settle(claims.map(done));
+      expect(await claim()).toMatchObject([{ event: { cursor: '10' }, late: true, unproven: true }]);
+    });
+
+    test('what had stepped aside before its handler became strict releases what is below it when it ends', async () => {
+      await arrive('a', [20], windowTask);
+      now += 250;
+      await settle([failed((await claim())[0], now + 1)]);
+      expect(await claim()).toEqual([]);
+      await start();
+      await arrive('a', [10, 30]);
+      await expectHeld(10, 30);
+      now += 1;
+      const claims = await claim();
+      expect(claims).toMatchObject([{ event: { cursor: '20' }, alone: true }]);
+      await settle(claims.map(done));
+      await expectHeld(30);
+      expect(await workOff()).toEqual(['10']);
+    });
+
+    test('what was received before replay looked, and became a task afterwards, goes without proof', async () => {
+      await arrive('a', [30]);
+      await search(T0 + 5);
+      expect(await workOff()).toEqual(['30']);
+      await arrive('b', [20]);
+      await expectHeld();
+      expect(await claim()).toMatchObject([{ event: { cursor: '20' }, unproven: true }]);
+    });
+
     test.each([1, 2, 3, 4, 5, 6, 7, 8])(
       'whatever happens (seed %i), only what was proved or looked for runs, in order, and the count is exact',
       async (seed) => {

@@ -282,7 +282,11 @@ export function createLanes(session: Session): Lanes {
         lane.more = true;
       } else lane.more = true;
       const { cursor, strict } = task;
-      if (strict && !isFree(lane, cursor, strict)) proof.add(lane, cursor, task.releaseAt);
+      if (strict && !isFree(lane, cursor, strict)) {
+        proof.add(lane, cursor, task.releaseAt);
+        // A later one was released that was made before the handler became strict.
+        if (cursor <= lane.released) proof.waive(lane, cursor);
+      }
       const free = isFree(lane, cursor, strict);
       if (strict && !free) {
         if (lane.head === task) proof.await(lane, cursor);
@@ -300,8 +304,8 @@ export function createLanes(session: Session): Lanes {
       if (!lane) return;
       lane.usedAt = now;
       if (finished !== null) {
-        // Strict ones that waited below it wait no longer.
-        if ((aside || lane.proof !== null) && finished > lane.unproven && finished > proof.watermark()) proof.doubt();
+        // Strict ones that waited below one that had stepped aside wait no longer.
+        if (aside && finished > lane.unproven && finished > proof.watermark()) proof.doubt();
         raise(lane, finished);
       }
       if (!aside) {

@@ -23,6 +23,8 @@ export interface Proof<Lane> {
   await(lane: Lane, cursor: bigint): void;
   /** A new task that waits for proof is in the file. */
   add(lane: Lane, cursor: bigint, receivedAt: number): void;
+  /** Releases what waits in the lane up to there. */
+  waive(lane: Lane, cursor: bigint): void;
   /** Others have changed tasks: they are counted again. */
   doubt(): void;
   /** Names the lanes to look at; returns how many tasks wait for proof. */
@@ -112,6 +114,7 @@ export function createProof<Lane extends Proving>(
       waiting++;
       if (receivedAt < known.searched) waive(lane, cursor);
     },
+    waive,
     doubt() {
       doubtful = true;
     },

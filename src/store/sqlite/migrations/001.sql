@@ -133,7 +133,7 @@ create table tasks (
 ) strict;
 create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alone = 0;
 create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1;
-create index tasks_strict on tasks (cursor, lane, release_at) where state = 'ready' and strict = 1 and alone = 0;
+create index tasks_strict on tasks (cursor, lane) where state = 'ready' and strict = 1 and alone = 0;
 create index tasks_suspect on tasks (due_at) where state = 'ready' and suspect = 1;
 create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped');
 
