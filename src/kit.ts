@@ -43,7 +43,7 @@ export interface Context {
   readonly attempt: number;
   /** A later event of the lane was finished before this one. */
   readonly late: boolean;
-  /** Released without proof by replay that nothing before it is missing; only with `order: 'strict'`. */
+  /** Released though replay, which looked for it twice, does not show it; only with `order: 'strict'`. */
   readonly unproven: boolean;
   /** How long ago it happened, milliseconds; null where that is not known. */
   readonly lagMs: number | null;
@@ -76,11 +76,14 @@ export interface Handler<Type extends string = string> {
    * the session. 'none' runs whenever there is room.
    */
   lane?: 'conversation' | 'session' | 'none' | ((event: KitEvent<Type>) => string);
-  /** 'arrival': at once. 'window' (default): after ORDER_WINDOW_MS, in order. 'strict' waits for replay's proof. */
+  /**
+   * 'arrival': at once. 'window' (default): after ORDER_WINDOW_MS, in order. 'strict': when replay has proved that nothing
+   * before it is missing, which takes a call or more, and an API key; while replay is stopped, it waits.
+   */
   order?: 'arrival' | 'window' | 'strict';
   /** Default: 20 attempts, first after 1 s, at most 1 h apart. */
   retry?: { attempts?: number; firstMs?: number; maxMs?: number };
-  /** How long a failing task keeps its lane waiting, from its first failure. Default: 2 min. */
+  /** How long a failing task keeps its lane waiting, from its first failure. Default: 2 min; 'strict': until it ends. */
   laneHoldMs?: number;
   /** Default: 30 s. */
   timeoutMs?: number;

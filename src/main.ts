@@ -92,6 +92,7 @@ const createRun = (): Child =>
     env: () => env,
     boot,
     log,
+    onWake: () => keep.wake(),
     onExit: (unexpected) => runGone('run', unexpected),
   });
 let run = createRun();

@@ -32,6 +32,7 @@ export function tasksOf(stored: StoredEvent, from: Unassigned, options: AssignOp
       handler: id,
       lane,
       cursor: stored.cursor,
+      ...(handler.order === 'strict' && stored.cursor !== null && { strict: true }),
       releaseAt: releaseAt(stored, handler, from.watermark, windowMs, now),
     });
   }
@@ -43,7 +44,7 @@ export function wants(handler: Loaded, type: string): boolean {
   return handler.on === '*' ? !type.startsWith('kit.') : handler.on.has(type);
 }
 
-/** Unix milliseconds; what replay has gone past has nothing to wait for. */
+/** Unix milliseconds; what replay has gone past has nothing to wait for. Strict: what its proof goes by. */
 export function releaseAt(
   { cursor, receivedAt }: Pick<StoredEvent, 'cursor' | 'receivedAt'>,
   { order }: Pick<Loaded, 'order'>,
@@ -51,8 +52,14 @@ export function releaseAt(
   windowMs: number,
   now: number,
 ): number {
+  if (order === 'strict' && cursor !== null) return receivedAt;
   const proven = cursor === null || (watermark !== null && compareCursors(cursor, watermark) <= 0);
   return order === 'arrival' || proven ? now : receivedAt + windowMs;
+}
+
+/** It waits for the watermark. */
+export function isUnproven({ strict, cursor }: NewTask, { watermark }: Pick<Unassigned, 'watermark'>): boolean {
+  return strict === true && cursor !== null && (watermark === null || compareCursors(cursor, watermark) > 0);
 }
 
 /** What happened before this store was there, and came by REPLAY_FROM. Of unknown age: until replay had caught up. */
@@ -86,7 +93,8 @@ const kitEvents = new WeakMap<StoredEvent, KitEvent>();
 
 function laneOf(handler: Loaded, event: KitEvent, onLaneFault: AssignOptions['onLaneFault']): string | null {
   const { lane } = handler;
-  if (lane === 'none') return null;
+  // What waits for its proof, and for no other, is in a lane of its own.
+  if (lane === 'none') return handler.order === 'strict' ? event.key : null;
   if (lane === 'session') return sessionOf(event.sessionId);
   if (lane === 'conversation') return conversationOf(event.type, event.sessionId, event.data as JsonObject);
   try {

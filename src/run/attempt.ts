@@ -115,7 +115,6 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
 
 /** What a handler is given. Most use little of it, so that what costs something is made when it is first asked for. */
 class AttemptContext implements Context {
-  readonly unproven = false;
   completed = false;
   /** What comes after this has no attempt to belong to: the same claim may be held again by the next. */
   over = false;
@@ -149,6 +148,10 @@ class AttemptContext implements Context {
 
   get late(): boolean {
     return this.#claim.late;
+  }
+
+  get unproven(): boolean {
+    return this.#claim.unproven;
   }
 
   get lagMs(): number | null {

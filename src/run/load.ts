@@ -26,6 +26,7 @@ export class HandlerFaults extends Error {
   }
 }
 
+const NO_PROOF = `order: 'strict' needs API_BASE_URL and API_KEY: only replay can prove that nothing before an event is missing; set both, or use 'window'`;
 const LOAD_MS = 10_000;
 const DAY_MS = 86_400_000;
 
@@ -43,14 +44,7 @@ const shape = z.strictObject({
   lane: z
     .union([z.enum(['conversation', 'session', 'none']), fn], 'must be conversation, session, none, or a function')
     .optional(),
-  order: z
-    .enum(['arrival', 'window'], {
-      error: ({ input }) =>
-        input === 'strict'
-          ? `'strict' is not there yet in this version of the kit: use 'window'`
-          : `must be 'arrival' or 'window'`,
-    })
-    .optional(),
+  order: z.enum(['arrival', 'window', 'strict'], `must be 'arrival', 'window' or 'strict'`).optional(),
   retry: z
     .strictObject({ attempts: z.int().min(1).max(1_000).optional(), firstMs: ms.optional(), maxMs: ms.optional() })
     .optional(),
@@ -63,8 +57,8 @@ const shape = z.strictObject({
   handle: z.custom((value) => typeof value === 'function', 'is required: an async function of the event and ctx'),
 });
 
-/** Throws HandlerFaults with every fault of every file. */
-export async function loadHandlers(folder: string): Promise<Loaded[]> {
+/** Throws HandlerFaults with every fault of every file. Without replay, nothing can be proved: strict order is refused. */
+export async function loadHandlers(folder: string, { replay }: { replay: boolean }): Promise<Loaded[]> {
   resolveKitEverywhere();
   const faults: string[] = [];
   const loaded: Loaded[] = [];
@@ -72,7 +66,7 @@ export async function loadHandlers(folder: string): Promise<Loaded[]> {
     const path = join(folder, file);
     try {
       const module = (await within(LOAD_MS, import(pathToFileURL(path).href))) as { default?: unknown };
-      loaded.push(check(module.default, basename(file, extname(file))));
+      loaded.push(check(module.default, basename(file, extname(file)), replay));
     } catch (error) {
       faults.push(`${placeOf(error, path)}: ${wordingOf(error)}`);
     }
@@ -97,7 +91,7 @@ function filesIn(folder: string): string[] {
   }
 }
 
-function check(exported: unknown, fileName: string): Loaded {
+function check(exported: unknown, fileName: string, replay: boolean): Loaded {
   if (exported === undefined) throw new Error('has no default export: export default defineHandler({ … })');
   const parsed = shape.safeParse(exported);
   if (!parsed.success) {
@@ -106,6 +100,7 @@ function check(exported: unknown, fileName: string): Loaded {
     );
   }
   const handler = exported as Handler;
+  if (handler.order === 'strict' && !replay) throw new Error(NO_PROOF);
   return {
     name: handler.name ?? fileName,
     on: handler.on === '*' ? '*' : new Set(typeof handler.on === 'string' ? [handler.on] : handler.on),

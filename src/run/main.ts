@@ -28,8 +28,11 @@ const solo = process.argv.includes('solo');
 const throwaway = process.argv.includes('--throwaway');
 const inspectAt = process.argv.find((arg) => arg.startsWith('--inspect='))?.slice('--inspect='.length);
 const owner = joinOwner();
-const { handlersDir } = loadConfig(readEnv(), { only: ['HANDLERS_DIR'] });
-const handlers = await loadHandlers(handlersDir).catch((error: unknown) =>
+const env = readEnv();
+const { handlersDir } = loadConfig(env, { only: ['HANDLERS_DIR'] });
+// Whether they are there; what is wrong with them the main process says.
+const replay = Boolean(env['API_BASE_URL'] && (env['API_KEY'] ?? env['API_KEY_FILE']));
+const handlers = await loadHandlers(handlersDir, { replay }).catch((error: unknown) =>
   giveUp(error instanceof HandlerFaults ? error.faults : [String(error)]),
 );
 await owner.say({ type: 'loaded', handlers: handlers.map(({ name }) => name) });
@@ -41,7 +44,7 @@ async function start({ boot }: Orders): Promise<void> {
     openInspector(Number(inspectAt), '127.0.0.1');
     for (const handler of handlers) handler.timeoutMs = DAY_MS;
   }
-  const config = loadConfig(readEnv());
+  const config = loadConfig(env);
   const log = createLog(solo ? 'run-solo' : 'run', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
   const store = openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: BUSY_MS });
   try {
@@ -70,6 +73,7 @@ async function start({ boot }: Orders): Promise<void> {
     fetchesHistory: config.REPLAY_FROM !== 'first-webhook',
     tellsWhy: throwaway,
     onLaneFault: () => void patiently(() => store.note({ lane_faults: 1 })),
+    onUnproven: () => void owner.say({ type: 'wake' }),
   };
   if (solo) {
     const stop = new AbortController();

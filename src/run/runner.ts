@@ -9,7 +9,7 @@ import { startLoop, type Loop } from '../loop.ts';
 import type { Service } from '../service/service.ts';
 import { patiently } from '../store/patiently.ts';
 import { StoreError, type Claim, type Settlement, type TaskStore, type Turn } from '../store/store.ts';
-import { tasksOf } from './assign.ts';
+import { isUnproven, tasksOf } from './assign.ts';
 import { startAttempt, type Attempt, type Blame } from './attempt.ts';
 import type { Loaded } from './load.ts';
 
@@ -39,6 +39,8 @@ export interface RunnerOptions {
   windowMs: number;
   fetchesHistory: boolean;
   onLaneFault?: () => void;
+  /** Tasks were made that wait for proof: replay had better look. */
+  onUnproven?: () => void;
   /** Logs why an attempt failed as well, which may quote what strangers wrote: for `npm run dev`. */
   tellsWhy?: boolean;
 }
@@ -68,6 +70,9 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   let settled: Settlement[] = [];
   /** When the tasks of each turn are released: at the most one entry a turn of the last ORDER_WINDOW_MS. */
   let held: { until: number; tasks: number }[] = [];
+  /** Strict tasks that wait for proof, and whether new ones are among them that nobody was told of. */
+  let unproven = 0;
+  let asks = false;
   let draining = false;
 
   async function step(): Promise<number> {
@@ -82,7 +87,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     const settle = settled;
     settled = [];
     try {
-      const { claims, fenced, nextAt } = await store.turn({
+      const { claims, fenced, nextAt, ...figures } = await store.turn({
         now: clock.now(),
         boot,
         settle,
@@ -91,6 +96,9 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
         handlers: handlerIds,
       });
       if (fenced > 0) log.warn({ fenced }, 'came back after the claim was gone; nothing was written');
+      unproven = figures.unproven;
+      if (asks) options.onUnproven?.();
+      asks = false;
       turnedAt = performance.now();
       busy = settle.length + claims.length >= BUSY;
       queue.push(...claims);
@@ -126,7 +134,8 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
         log.debug({ key: event.key, type: event.type, verdict: 'unhandled' }, 'no handler wants it');
       return made;
     });
-    const waiting = tasks.filter(({ releaseAt }) => releaseAt > now);
+    asks ||= tasks.some((task) => isUnproven(task, found));
+    const waiting = tasks.filter(({ strict, releaseAt }) => !strict && releaseAt > now);
     if (waiting.length > 0)
       held.push({ until: Math.max(...waiting.map((task) => task.releaseAt)), tasks: waiting.length });
     return { from: found.from, upTo: last.seq, tasks };
@@ -190,7 +199,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     held() {
       const now = clock.now();
       held = held.filter(({ until }) => until > now);
-      return held.reduce((sum, { tasks }) => sum + tasks, 0);
+      return held.reduce((sum, { tasks }) => sum + tasks, unproven);
     },
   };
 }
@@ -228,5 +237,6 @@ export function logEnd({ log, tellsWhy }: Pick<RunnerOptions, 'log' | 'tellsWhy'
   const { key, type, origin } = claim.event;
   const why = tellsWhy && settlement?.error ? { why: settlement.error } : {};
   const task = { handler: handler.name, lane: claim.lane, attempt: claim.attempt, late: claim.late };
-  log[level]({ key, type, origin, ...task, verdict, ms, ...attempt.thrown(), ...why }, `${how}${words}`);
+  const unproven = claim.unproven ? { unproven: true } : {};
+  log[level]({ key, type, origin, ...task, ...unproven, verdict, ms, ...attempt.thrown(), ...why }, `${how}${words}`);
 }

@@ -1,6 +1,14 @@
 // Which tasks an event becomes: for whom, in which lane, held until when. By tables.
 import { expect, test } from 'vitest';
-import { isHistory, releaseAt, tasksOf, toKitEvent, wants, type AssignOptions } from '../../src/run/assign.ts';
+import {
+  isHistory,
+  isUnproven,
+  releaseAt,
+  tasksOf,
+  toKitEvent,
+  wants,
+  type AssignOptions,
+} from '../../src/run/assign.ts';
 import type { Loaded } from '../../src/run/load.ts';
 import type { StoredEvent, Unassigned } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -44,6 +52,9 @@ test.each<[string, Cursor | null, Loaded['order'], string | null, number]>([
   ['window, above the watermark as integers', '100' as Cursor, 'window', '99', T0 + 250],
   ['window, below the watermark as integers', '99' as Cursor, 'window', '100', NOW],
   ['without a cursor there is nothing to wait for', null, 'window', null, NOW],
+  ['strict, which goes by receipt', '10' as Cursor, 'strict', '9', T0],
+  ['strict, also below the watermark', '10' as Cursor, 'strict', '11', T0],
+  ['strict, without a cursor', null, 'strict', null, NOW],
 ])('released by %s', (_, cursor, order, watermark, expected) => {
   expect(releaseAt({ cursor, receivedAt: T0 }, { order }, watermark as Cursor | null, 250, NOW)).toBe(expected);
 });
@@ -70,6 +81,26 @@ test('an event becomes one task for each handler that wants it', () => {
     { event: 7, handler: 1, lane: 'a', cursor: '1', releaseAt: T0 + 250 },
     { event: 7, handler: 3, lane: 'a', cursor: '1', releaseAt: NOW },
   ]);
+});
+
+test('a task of a strict handler is strict, unless its event has no place in the order', () => {
+  const strict = { order: 'strict' } as const;
+  expect(assign(storedEvent(), [strict])).toEqual([
+    { event: 1, handler: 1, lane: 'a', cursor: '1', strict: true, releaseAt: T0 },
+  ]);
+  expect(assign(storedEvent({ cursor: null }), [strict])[0]?.strict).toBeUndefined();
+  expect(assign(storedEvent(), [{ ...strict, lane: 'none' }])).toMatchObject([{ lane: 'c:1', strict: true }]);
+});
+
+test.each<[string, boolean, string | null, string | null, boolean]>([
+  ['strict, above the watermark', true, '10', '9', true],
+  ['strict, while there is no watermark', true, '10', null, true],
+  ['strict, at the watermark', true, '10', '10', false],
+  ['not strict', false, '10', '9', false],
+  ['without a cursor', true, null, '9', false],
+])('asks for proof: %s', (_, strict, cursor, watermark, expected) => {
+  const task = { event: 1, handler: 1, lane: 'a', cursor: cursor as Cursor | null, strict, releaseAt: T0 };
+  expect(isUnproven(task, { watermark: watermark as Cursor | null })).toBe(expected);
 });
 
 test('the lane is the conversation where the type knows one, else the session', () => {

@@ -443,12 +443,12 @@ describe('what a handler is given', () => {
   }
 
   test('ctx says which attempt this is, how late, and what makes it the same over retries', async () => {
-    const { ctx } = await given({ cursor: 42 }, { attempt: 3, late: true });
+    const { ctx } = await given({ cursor: 42 }, { attempt: 3, late: true, unproven: true });
     const { attempt, late, unproven, lagMs, idempotencyKey, service } = ctx;
     expect({ attempt, late, unproven, lagMs, idempotencyKey }).toEqual({
       attempt: 3,
       late: true,
-      unproven: false,
+      unproven: true,
       lagMs: 500,
       idempotencyKey: 'one/c:42',
     });

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createFolder } from './fixture.ts';
-import type { Told } from './loading.ts';
+import type { Asked, Told } from './loading.ts';
 
 const GOOD = `export default { on: '*', handle() {} };`;
 
@@ -22,15 +22,15 @@ let loader: Worker;
 beforeAll(() => void (loader = new Worker(new URL('loading.ts', import.meta.url), { execArgv: [] })));
 afterAll(() => loader.terminate());
 
-async function load(folder: string): Promise<Told> {
+async function load(folder: string, replay = false): Promise<Told> {
   const told = once(loader, 'message') as Promise<[Told]>;
-  loader.postMessage(folder);
+  loader.postMessage({ folder, replay } satisfies Asked);
   return (await told)[0];
 }
 
-async function loadFiles(files: Record<string, string>): Promise<Told & { folder: string }> {
+async function loadFiles(files: Record<string, string>, replay = false): Promise<Told & { folder: string }> {
   const folder = write(files);
-  return { ...(await load(folder)), folder };
+  return { ...(await load(folder, replay)), folder };
 }
 
 describe('a handler', () => {
@@ -77,6 +77,13 @@ describe('a handler', () => {
         setup: 'function',
       },
     ]);
+  });
+
+  test('may ask for strict order where there is an API key', async () => {
+    const strict = { 'a.ts': `export default { on: '*', order: 'strict', handle() {} };` };
+    const { faults, handlers } = await loadFiles(strict, true);
+    expect(faults).toEqual([]);
+    expect(handlers).toMatchObject([{ order: 'strict' }]);
   });
 
   test("imports '#kit' from anywhere, and its verdicts are the kit's own", async () => {
@@ -168,7 +175,11 @@ describe('a fault names its file and what to do', () => {
     ],
     ['no attempts', `export default { on: '*', handle() {}, retry: { attempts: 0 } };`, /retry\.attempts: /],
     ['a name that is none', `export default { on: '*', name: 'a b', handle() {} };`, /name: must be 1 to 100 letters/],
-    ['strict order', `export default { on: '*', order: 'strict', handle() {} };`, /order: 'strict' .*use 'window'/],
+    [
+      'strict order without an API key',
+      `export default { on: '*', order: 'strict', handle() {} };`,
+      /order: 'strict' needs API_BASE_URL and API_KEY: only replay can prove .*use 'window'/,
+    ],
   ])('%s', async (_, text, wording) => {
     const { faults, handlers, folder } = await loadFiles({ 'greet.ts': text });
     expect(handlers).toEqual([]);

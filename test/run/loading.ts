@@ -4,6 +4,12 @@ import type { Context, KitEvent } from '../../src/kit.ts';
 import { HandlerFaults, loadHandlers } from '../../src/run/load.ts';
 import { Dead, RetryAfter, Skip } from '../../src/run/verdicts.ts';
 
+export interface Asked {
+  folder: string;
+  /** Whether the kit has an API key. */
+  replay: boolean;
+}
+
 /** What of a loaded handler can be told to another thread. */
 export interface Told {
   faults: string[];
@@ -12,12 +18,12 @@ export interface Told {
   thrown: string[];
 }
 
-parentPort?.on('message', (folder: string) => void tell(folder).then((told) => parentPort?.postMessage(told)));
+parentPort?.on('message', (asked: Asked) => void tell(asked).then((told) => parentPort?.postMessage(told)));
 
-async function tell(folder: string): Promise<Told> {
+async function tell({ folder, replay }: Asked): Promise<Told> {
   const told: Told = { faults: [], handlers: [], thrown: [] };
   try {
-    for (const { on, lane, handle, setup, ...rest } of await loadHandlers(folder)) {
+    for (const { on, lane, handle, setup, ...rest } of await loadHandlers(folder, { replay })) {
       const shown = { lane: typeof lane === 'function' ? 'function' : lane, setup: typeof setup };
       told.handlers.push({ ...rest, ...shown, on: on === '*' ? on : [...on] });
       told.thrown.push(await call(handle));

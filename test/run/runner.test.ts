@@ -189,6 +189,50 @@ describe('order', () => {
     pass(250);
     expect(runner.held()).toBe(0);
   });
+
+  test('strict: a shuffled burst runs in cursor order, as far as replay has gone', async () => {
+    const { handler, handled } = noting({ order: 'strict' });
+    const { accept, runner, store, lines } = await stage([handler]);
+    for (const cursor of [5, 2, 4, 1]) await accept({ cursor });
+    await until(() => runner.held() === 4, 'four to be held');
+    const prove = async (watermark: number, sent: Sent[] = []): Promise<void> => {
+      await store.accept({ readings: sent.map(delivery), now: T0, watermark: String(watermark) as Cursor });
+      runner.wake();
+    };
+    await prove(2);
+    await until(() => handled.length === 2);
+    await prove(5, [{ cursor: 3 }]);
+    await until(() => handled.length === 5);
+    expect(handled).toEqual(['c:1', 'c:2', 'c:3', 'c:4', 'c:5']);
+    expect(runner.held()).toBe(0);
+    expect(lines.filter((line) => line['late'] === true || 'unproven' in line)).toEqual([]);
+  });
+
+  test('strict: what replay does not show runs unproven, and the log says so', async () => {
+    const seen: [string, boolean][] = [];
+    const handle = (event: KitEvent, ctx: Context): void => void seen.push([event.key, ctx.unproven]);
+    const { accept, runner, store, lines } = await stage([{ order: 'strict', handle }]);
+    await accept({ cursor: 1 });
+    await until(() => runner.held() === 1, 'one to be held');
+    await store.note({}, { searched: T0 + 1 });
+    runner.wake();
+    await until(() => lines.some(({ verdict }) => verdict === 'done'));
+    expect(seen).toEqual([['c:1', true]]);
+    expect(lines.filter(({ verdict }) => verdict === 'done')).toMatchObject([{ key: 'c:1', unproven: true }]);
+  });
+
+  test('strict: replay is asked for what is above the watermark, and for nothing else', async () => {
+    let asked = 0;
+    const { handler, handled } = noting({ order: 'strict' });
+    const { accept, store, runner } = await stage([handler], { onUnproven: () => asked++ });
+    await store.accept({ readings: [delivery({ cursor: 1 })], now: T0, watermark: '1' as Cursor });
+    await accept({ cursor: null });
+    await until(() => handled.length === 2);
+    expect(asked).toBe(0);
+    await accept({ cursor: 3 }, { cursor: 2 });
+    await until(() => runner.held() === 2, 'two to be held');
+    expect(asked).toBe(1);
+  });
 });
 
 describe('fan-out', () => {

@@ -4,21 +4,19 @@
 import { randomUUID } from 'node:crypto';
 import TinyQueue from 'tinyqueue';
 import type { NewTask } from '../store.ts';
+import { createProof, LOOKS, type Proving } from './proof.ts';
 import type { Session } from './session.ts';
 import { createRouse, toWaiting, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
 /** Lanes in which nothing waits, kept for their names. */
 const IDLE = 20_000;
-/** Lanes that one turn looks at: few enough that a delivery never waits long for the store's lock. */
-const LOOKS = 1_000;
 /** After this, a lane in which nothing waited may have been swept away; milliseconds. */
 const TRUSTED_MS = 3_600_000;
 
-interface Lane {
-  id: number;
+interface Lane extends Proving {
   key: string;
   handler: number;
-  /** Everything at or below it may run. */
+  /** Everything at or below it may run, but for strict tasks. */
   released: bigint;
   /** Everything below it is late. */
   finished: bigint;
@@ -58,6 +56,10 @@ export interface Lanes {
   /** A later task of the lane has ended, or is at work because this one stepped aside. */
   isLate(task: Waiting): boolean;
   nextAt(handler: number): number | null;
+  /** Goes on with what replay has proved since; returns how many strict tasks still wait for it. */
+  prove(now: number): number;
+  /** As far as it counts: what was stored when it got there has become tasks. */
+  watermark(): bigint;
   /** After a transaction that was rolled back. */
   forget(): void;
 }
@@ -65,12 +67,12 @@ export interface Lanes {
 export function createLanes(session: Session): Lanes {
   const { db } = session;
   const me = randomUUID();
-  const enter = db.prepare<unknown[], { id: number; finished: string }>(`
+  const enter = db.prepare<unknown[], LaneRow & { id: number }>(`
     insert into lanes (handler, name, used_at) values (?, ?, ?) on conflict (handler, name) do update set used_at = excluded.used_at
-    returning id, cast(finished as text) as finished`);
+    returning id, ${LANE}`);
   const finish = db.prepare('update lanes set finished = max(finished, ?), used_at = ? where id = ?');
-  const laneOf = db.prepare<unknown[], { handler: number; name: string; finished: string }>(
-    'select handler, name, cast(finished as text) as finished from lanes where id = ?',
+  const laneOf = db.prepare<unknown[], LaneRow & { handler: number; name: string }>(
+    `select handler, name, ${LANE} from lanes where id = ?`,
   );
   // From one lane to the next: as many steps as there are lanes, however many tasks wait in each.
   const inLane = `state = 'ready' and alone = 0`;
@@ -93,12 +95,12 @@ export function createLanes(session: Session): Lanes {
   // Read from the top, where the few that are still held lie, down to the first that is not.
   const release = db
     .prepare<unknown[], bigint>(
-      `select cursor from tasks where lane = +? and ${inLane} and release_at <= +? order by cursor desc limit 1`,
+      `select cursor from tasks where lane = +? and ${inLane} and strict = 0 and release_at <= +? order by cursor desc limit 1`,
     )
     .pluck()
     .safeIntegers();
   const earliest = db
-    .prepare<unknown[], number | null>(`select min(release_at) from tasks where lane = +? and ${inLane}`)
+    .prepare<unknown[], number | null>(`select min(release_at) from tasks where lane = +? and ${inLane} and strict = 0`)
     .pluck();
   const stepAside = db.prepare('update tasks set alone = 1 where id = ?');
   const overtaken = db
@@ -110,6 +112,7 @@ export function createLanes(session: Session): Lanes {
   const lanes = new Map<number, Lane>();
   const names = new Map<string, Lane>();
   const queues = new Map<number, Queue>();
+  const proof = createProof(session, (id) => lanes.get(id));
   let loaded = false;
   let idleLimit = IDLE;
 
@@ -117,13 +120,13 @@ export function createLanes(session: Session): Lanes {
     lanes.clear();
     names.clear();
     queues.clear();
+    proof.forget();
     loaded = false;
   }
 
-  function know(id: number, key: string, handler: number, finished: string, now: number): Lane {
-    const before = BigInt(finished);
-    const rest = { working: null, head: null, more: false, at: null, usedAt: now };
-    const lane = lanes.get(id) ?? { id, key, handler, released: before, finished: before, ...rest };
+  function know(id: number, key: string, handler: number, now: number): Lane {
+    const none = { released: -1n, unproven: -1n, finished: -1n, working: null, head: null, proof: null };
+    const lane = lanes.get(id) ?? { id, key, handler, ...none, more: false, at: null, usedAt: now };
     lanes.set(id, lane);
     names.set(key, lane);
     return lane;
@@ -150,8 +153,8 @@ export function createLanes(session: Session): Lanes {
         forgetLane(id);
         continue;
       }
-      const lane = know(id, keyOf(row.handler, row.name), row.handler, row.finished, now);
-      raise(lane, BigInt(row.finished));
+      const lane = know(id, keyOf(row.handler, row.name), row.handler, now);
+      update(lane, row);
       lane.working = cursors.get(id) ?? null;
       lane.head = null;
       lane.more = true;
@@ -165,9 +168,19 @@ export function createLanes(session: Session): Lanes {
     lanes.delete(id);
   }
 
+  function update(lane: Lane, { finished, unproven }: LaneRow): void {
+    raise(lane, BigInt(finished));
+    if (BigInt(unproven) > lane.unproven) lane.unproven = BigInt(unproven);
+  }
+
   function raise(lane: Lane, finished: bigint): void {
     if (finished > lane.finished) lane.finished = finished;
     if (finished > lane.released) lane.released = finished;
+    if (finished > lane.unproven) lane.unproven = finished;
+  }
+
+  function isFree(lane: Lane, cursor: bigint, strict: boolean): boolean {
+    return cursor <= (strict ? lane.unproven : lane.released) || cursor <= proof.watermark();
   }
 
   function schedule(lane: Lane, at: number | null): void {
@@ -203,11 +216,17 @@ export function createLanes(session: Session): Lanes {
       }
       const task = lane.head;
       if (task === null || task.cursor === null) return { at: null };
-      if (task.cursor > lane.released) {
+      if (!isFree(lane, task.cursor, task.strict)) {
+        if (task.strict) {
+          proof.await(lane, task.cursor);
+          return { at: null };
+        }
         const at = releaseOf(lane, task, now);
         if (at > now) return { at };
       }
-      const { dueAt, holdUntil } = task;
+      const { dueAt } = task;
+      // A strict lane goes on when this one is done or dead.
+      const holdUntil = task.strict ? null : task.holdUntil;
       if (dueAt <= now && !task.suspect) return { task };
       // A suspect is claimed by a process of its own, and this lane looked at again when that has ended.
       if (holdUntil === null || holdUntil > now)
@@ -241,13 +260,15 @@ export function createLanes(session: Session): Lanes {
       if (changed.length === 0) return;
       readAll(changed, now);
       calm.run();
+      proof.doubt();
     },
     enter({ handler }, name, now) {
       const key = keyOf(handler, name);
       let lane = names.get(key);
       if (!lane || (!waits(lane) && lane.working === null && now - lane.usedAt > TRUSTED_MS)) {
-        const row = enter.get(handler, name, now) ?? { id: 0, finished: '-1' };
-        lane = know(row.id, key, handler, row.finished, now);
+        const row = enter.get(handler, name, now) ?? { id: 0, finished: '-1', unproven: '-1' };
+        lane = know(row.id, key, handler, now);
+        update(lane, row);
       }
       lane.usedAt = now;
       return lane.id;
@@ -260,7 +281,18 @@ export function createLanes(session: Session): Lanes {
         lane.head = task;
         lane.more = true;
       } else lane.more = true;
-      const at = task.cursor <= lane.released ? task.dueAt : task.releaseAt;
+      const { cursor, strict } = task;
+      if (strict && !isFree(lane, cursor, strict)) {
+        proof.add(lane, cursor, task.releaseAt);
+        // A later one was released that was made before the handler became strict.
+        if (cursor <= lane.released) proof.waive(lane, cursor);
+      }
+      const free = isFree(lane, cursor, strict);
+      if (strict && !free) {
+        if (lane.head === task) proof.await(lane, cursor);
+        return;
+      }
+      const at = free ? task.dueAt : task.releaseAt;
       if (lane.at === null || at < lane.at) schedule(lane, at);
     },
     leave(id, finished, now) {
@@ -271,7 +303,11 @@ export function createLanes(session: Session): Lanes {
       const lane = lanes.get(id);
       if (!lane) return;
       lane.usedAt = now;
-      if (finished !== null) raise(lane, finished);
+      if (finished !== null) {
+        // Strict ones that waited below one that had stepped aside wait no longer.
+        if (aside && finished > lane.unproven && finished > proof.watermark()) proof.doubt();
+        raise(lane, finished);
+      }
       if (!aside) {
         lane.working = null;
         if (finished === null) lane.head = null;
@@ -305,9 +341,20 @@ export function createLanes(session: Session): Lanes {
       if (lane && !alone) return cursor < lane.finished;
       return overtaken.get({ lane: id, cursor, alone: alone ? 1 : 0 }) !== undefined;
     },
-    nextAt: (handler) => first(handler)?.at ?? null,
+    nextAt: (handler) => (proof.unfinished() ? 0 : (first(handler)?.at ?? null)),
+    prove: (now) =>
+      proof.advance((lane) => {
+        if (lane.at === null || lane.at > now) schedule(lane, now);
+      }),
+    watermark: () => proof.watermark(),
     forget,
   };
+}
+
+const LANE = 'cast(finished as text) as finished, cast(unproven as text) as unproven';
+interface LaneRow {
+  finished: string;
+  unproven: string;
 }
 
 function waits(lane: Lane): boolean {

@@ -35,6 +35,9 @@ export function createMend(session: Session): Sync<MendStore> {
   const revive = db.prepare(`
     update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, deferred = 0,
       changed_at = ? where id = ?`);
+  // A person's word stands for the proof.
+  const waive = db.prepare(`
+    update lanes set unproven = max(unproven, t.cursor) from tasks t where t.id = ? and t.strict = 1 and lanes.id = t.lane`);
   const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ? where id = ?`);
 
   const closeGap = db.prepare('update gaps set closed_at = ?, closed_by = ? where id = ? and closed_at is null');
@@ -65,7 +68,9 @@ export function createMend(session: Session): Sync<MendStore> {
         // Back in its lane, where its cursor decides whose turn it is. Its lane may have been swept meanwhile.
         const inLane = lane !== null && name !== null;
         revive.run(inLane ? 0 : 1, now, now, now, id);
-        if (inLane) rouse(lane);
+        if (!inLane) return;
+        waive.run(id);
+        rouse(lane);
       }),
     closeGap: (id, by, now) => closeGap.run(now, by, id).changes === 1,
     discard: (ids, reason, now) =>

@@ -4,11 +4,16 @@ import type { ShownState, TaskFilter, TaskState } from '../store.ts';
 /** A ready task with a claim is running. */
 export const STATE = `case when t.state = 'ready' and exists (select 1 from claims where task = t.id) then 'running' else t.state end`;
 
+/** What the watermark has passed, what its lane has gone past, and what was released without proof waits no longer. */
+const PASSED = `t.cursor <= max(coalesce((select value from facts where name = 'watermark'), -1),
+  coalesce(l.finished, -1), coalesce(l.unproven, -1))`;
+
 /** Its release is still to come, and no later one of its lane was released. */
-export const HELD = `t.state = 'ready' and t.release_at > @now and not exists (select 1 from claims where task = t.id)
-  and not (t.alone = 0 and (t.cursor <= coalesce(l.finished, -1) or exists (
-    select 1 from tasks o where o.lane = t.lane and o.state = 'ready' and o.alone = 0 and o.cursor > t.cursor
-      and o.release_at <= @now)))`;
+export const HELD = `t.state = 'ready' and not exists (select 1 from claims where task = t.id)
+  and case when t.strict then t.alone = 0 and not ${PASSED}
+    else t.release_at > @now and not (t.alone = 0 and (${PASSED} or exists (
+      select 1 from tasks o where o.lane = t.lane and o.state = 'ready' and o.alone = 0 and o.cursor > t.cursor
+        and o.strict = 0 and o.release_at <= @now))) end`;
 
 /** `@held` is 1 for held, 0 for what is ready and not held, null where that does not matter. */
 export const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @held)`;

@@ -57,6 +57,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   let recent = createRecent();
   let erased = session.fact('erased');
   let round = 0;
+  let unproven = 0;
 
   /** A transaction that changes lanes: what is in memory of them must not outlast one that was rolled back. */
   function withLanes<Result>(work: () => Result): Result {
@@ -94,11 +95,12 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       }
       add('fenced', fenced);
       if (assign) add('tasks.ready', assignAll(assign, now));
+      if (claiming) unproven = lanes.prove(now);
       const claims = room > 0 ? claimUpTo(room, handlers, now, boot) : [];
       add('tasks.ready', -claims.length);
       add('tasks.running', claims.length);
       session.count(counts);
-      return { claims, fenced, nextAt: nextAt(handlers), unproven: 0 };
+      return { claims, fenced, nextAt: nextAt(handlers), unproven };
     });
   }
 
@@ -134,11 +136,12 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       const free = lane === null;
       const dueAt = free ? releaseAt : now;
       const id = event * HANDLERS + handler;
-      const row = [id, event, handler, lane, free ? 1 : 0, cursor, task.strict ? 1 : 0, releaseAt, dueAt, now, now];
+      const { strict = false } = task;
+      const row = [id, event, handler, lane, free ? 1 : 0, cursor, strict ? 1 : 0, releaseAt, dueAt, now, now];
       if (insert.run(...row).changes === 0) continue;
       added++;
       const fresh = { holdUntil: null, suspect: false, attempts: 0, deferred: 0, error: null };
-      if (!free) lanes.add({ id, event, handler, lane, alone: false, cursor, releaseAt, dueAt, ...fresh });
+      if (!free) lanes.add({ id, event, handler, lane, alone: false, cursor, strict, releaseAt, dueAt, ...fresh });
     }
     return added;
   }
@@ -146,6 +149,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   /** Handlers take turns, so that the backlog of one does not keep another waiting. */
   function claimUpTo(room: number, handlers: number[], now: number, boot: number): Claim[] {
     const claims: Claim[] = [];
+    const watermark = lanes.watermark();
     round++;
     for (const index of handlers.keys()) {
       const handler = handlers[(index + round) % handlers.length] ?? 0;
@@ -154,13 +158,14 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       const half = Math.floor((share + (round % 2)) / 2);
       const singles = alone.all(handler, now, share);
       const heads = lanes.take(handler, now, share - Math.min(singles.length, half));
-      for (const row of singles.slice(0, share - heads.length)) claims.push(claimOne(toWaiting(row), now, boot));
-      for (const task of heads) claims.push(claimOne(task, now, boot));
+      for (const row of singles.slice(0, share - heads.length))
+        claims.push(claimOne(toWaiting(row), now, boot, watermark));
+      for (const task of heads) claims.push(claimOne(task, now, boot, watermark));
     }
     return claims;
   }
 
-  function claimOne(task: Waiting, now: number, boot: number): Claim {
+  function claimOne(task: Waiting, now: number, boot: number, watermark: bigint): Claim {
     const { id, handler, lane, alone: isAlone, deferred: deferredMs, error } = task;
     const late = lanes.isLate(task);
     const attempt = task.attempts + 1;
@@ -175,7 +180,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       attempt,
       boot,
       late,
-      unproven: false,
+      unproven: task.strict && task.cursor !== null && task.cursor > watermark,
       startedAt: now,
       deferredMs,
       error,
@@ -220,7 +225,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
         // So that nothing of its lane is run beside it.
         if (suspect.lane !== null) rouse(suspect.lane);
-        return claimOne(toWaiting(suspect), now, boot);
+        return claimOne(toWaiting(suspect), now, boot, BigInt(session.cursorFact('watermark') ?? -1));
       }),
     complete(given, now, work) {
       setSynchronous(db, 'FULL');

@@ -10,6 +10,7 @@ export interface Waiting {
   lane: number | null;
   alone: boolean;
   cursor: bigint | null;
+  strict: boolean;
   releaseAt: number;
   dueAt: number;
   holdUntil: number | null;
@@ -19,8 +20,8 @@ export interface Waiting {
   error: string | null;
 }
 
-export const WAITING = `id, event, handler, lane, alone, cast(cursor as text) as cursor, release_at, due_at, hold_until,
-  suspect, attempts, deferred, error`;
+export const WAITING = `id, event, handler, lane, alone, cast(cursor as text) as cursor, strict, release_at, due_at,
+  hold_until, suspect, attempts, deferred, error`;
 
 export interface WaitingRow {
   id: number;
@@ -29,6 +30,7 @@ export interface WaitingRow {
   lane: number | null;
   alone: number;
   cursor: string | null;
+  strict: number;
   release_at: number;
   due_at: number;
   hold_until: number | null;
@@ -46,6 +48,7 @@ export function toWaiting(row: WaitingRow): Waiting {
     lane: row.lane,
     alone: row.alone === 1,
     cursor: row.cursor === null ? null : BigInt(row.cursor),
+    strict: row.strict === 1,
     releaseAt: row.release_at,
     dueAt: row.due_at,
     holdUntil: row.hold_until,

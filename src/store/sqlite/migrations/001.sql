@@ -100,6 +100,7 @@ create table lanes (
   handler  integer not null,
   name     text not null,
   finished integer not null default -1,  -- highest cursor finished: everything below it is late
+  unproven integer not null default -1,  -- strict tasks up to here are released, though the watermark has not passed them
   used_at  integer not null,
   unique (handler, name)
 ) strict;
@@ -132,6 +133,7 @@ create table tasks (
 ) strict;
 create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alone = 0;
 create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1;
+create index tasks_strict on tasks (cursor, lane) where state = 'ready' and strict = 1 and alone = 0;
 create index tasks_suspect on tasks (due_at) where state = 'ready' and suspect = 1;
 create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped');
 

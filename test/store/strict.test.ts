@@ -1,0 +1,558 @@
+// Strict order, as any store has to keep it: what is held until the watermark has passed it, what goes without proof, and
+// how many still wait. What a turn may cost while very many lanes wait is SQLite's own promise.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { connect } from '../../src/store/sqlite/connection.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { createSession } from '../../src/store/sqlite/session.ts';
+import { createTaskStore } from '../../src/store/sqlite/tasks.ts';
+import type { Claim, NewTask, Settlement, Store, StoredEvent, TurnResult } from '../../src/store/store.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import type { Reading } from '../../src/wire/event.ts';
+
+const T0 = Date.UTC(2026, 0, 1);
+const ROOM = 1_000;
+
+export function strictContract(name: string, open: (path: string) => Store): void {
+  describe(`strict order in ${name}`, () => {
+    let path: string;
+    let store: Store;
+    let handler: number;
+    let now: number;
+    const opened: Store[] = [];
+
+    async function start(): Promise<void> {
+      store = open(path);
+      opened.push(store);
+      handler = (await store.register(['strict'])).get('strict') ?? 0;
+    }
+
+    beforeEach(async () => {
+      path = join(mkdtempSync(join(tmpdir(), 'kit-strict-')), 'events.db');
+      now = T0;
+      await start();
+    });
+
+    afterEach(() => {
+      for (const one of opened.splice(0)) one.close();
+      rmSync(join(path, '..'), { recursive: true, force: true });
+    });
+
+    function turn(fields: Partial<Parameters<Store['turn']>[0]> = {}): Promise<TurnResult> {
+      return store.turn({ now, boot: 1, settle: [], assign: null, room: 0, handlers: [handler], ...fields });
+    }
+
+    async function assign(toTask = strictTask): Promise<TurnResult> {
+      const { from, events } = await store.unassigned(10_000);
+      const tasks = events.map((event) => toTask(event, handler));
+      return turn({ assign: { from, upTo: events.at(-1)?.seq ?? from, tasks } });
+    }
+
+    async function arrive(lane: string, cursors: (number | null)[], toTask = strictTask): Promise<TurnResult> {
+      await store.accept({ readings: cursors.map((cursor) => reading(cursor, lane)), now });
+      return assign(toTask);
+    }
+
+    /** Replay has brought what is new up to there. */
+    async function prove(watermark: number | string, readings: Reading[] = []): Promise<void> {
+      await store.accept({ readings, now, watermark: String(watermark) as Cursor });
+    }
+
+    const search = (searched: number): Promise<void> => store.note({}, { searched });
+    const claim = async (room = ROOM): Promise<Claim[]> => (await turn({ room })).claims;
+    const settle = (settlements: Settlement[]): Promise<TurnResult> => turn({ settle: settlements });
+
+    /** Claims and completes until nothing is due; the cursors in their order. */
+    async function workOff(): Promise<string[]> {
+      const worked: string[] = [];
+      for (let ended: Settlement[] = []; ;) {
+        const { claims } = await turn({ settle: ended, room: ROOM });
+        if (claims.length === 0) return worked;
+        worked.push(...claims.map(cursorOf));
+        ended = claims.map(done);
+      }
+    }
+
+    async function held(): Promise<string[]> {
+      const { tasks } = await store.tasks({ state: 'held', limit: 1_000 }, now);
+      return tasks.map(({ key }) => key.slice(2)).toSorted((a, b) => Number(a) - Number(b));
+    }
+
+    /** What people see, what a turn counts, and what was expected are the same. */
+    async function expectHeld(...cursors: (number | string)[]): Promise<void> {
+      expect(await held()).toEqual(cursors.map(String));
+      expect((await turn({ room: 1, handlers: [] })).unproven).toBe(cursors.length);
+    }
+
+    test('a task is held until the watermark has passed its cursor, and never by the clock alone', async () => {
+      expect((await arrive('a', [10])).unproven).toBe(1);
+      now += 365 * 86_400_000;
+      expect(await turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: null, unproven: 1 });
+      await expectHeld(10);
+      await prove(9);
+      expect(await claim()).toEqual([]);
+      await prove(10);
+      expect(await claim()).toMatchObject([{ event: { cursor: '10' }, unproven: false, late: false }]);
+      await expectHeld();
+    });
+
+    test('a shuffled burst runs in perfect order while the watermark moves in steps', async () => {
+      const burst = [7, 3, 9, 1, 8, 2, 10, 5];
+      for (const cursor of burst) await arrive('a', [cursor]);
+      const worked: string[][] = [];
+      for (const [watermark, missed] of [
+        [2, []],
+        [4, [4]],
+        [4, []],
+        [8, [6]],
+        [10, []],
+      ] as const) {
+        const recovered = missed.map((cursor) => reading(cursor, 'a'));
+        await prove(watermark, recovered);
+        await assign();
+        worked.push(await workOff());
+      }
+      expect(worked).toEqual([['1', '2'], ['3', '4'], [], ['5', '6', '7', '8'], ['9', '10']]);
+      expect((await store.tasks({}, now)).tasks.filter(({ late }) => late)).toEqual([]);
+    });
+
+    test('cursors are compared to their last digit', async () => {
+      await arrive(
+        'a',
+        ['9223372036854775807', '9223372036854775806'].map((cursor) => cursor as unknown as number),
+      );
+      await prove('9223372036854775806');
+      expect(await workOff()).toEqual(['9223372036854775806']);
+      expect((await turn({ room: ROOM })).nextAt).toBeNull();
+      await prove('9223372036854775807');
+      expect(await workOff()).toEqual(['9223372036854775807']);
+      expect((await turn({ room: ROOM })).nextAt).toBeNull();
+    });
+
+    test('the watermark counts when what came with it is in its lanes', async () => {
+      await arrive('a', [50]);
+      await prove(50, [reading(40, 'a')]);
+      expect(await claim()).toEqual([]);
+      await assign();
+      expect(await workOff()).toEqual(['40', '50']);
+    });
+
+    test('a watermark that moves while earlier events still wait for their tasks is not lost', async () => {
+      await arrive('a', [50, 70]);
+      await prove(50, [reading(40, 'a')]);
+      expect(await claim()).toEqual([]);
+      await prove(70, [reading(60, 'a')]);
+      expect(await claim()).toEqual([]);
+      await assign();
+      expect(await workOff()).toEqual(['40', '50', '60', '70']);
+    });
+
+    test('what replay has looked for in vain goes without proof', async () => {
+      await arrive('a', [10]);
+      await search(T0);
+      expect(await claim()).toEqual([]);
+      await expectHeld(10);
+      await search(T0 + 1);
+      expect(await claim()).toMatchObject([{ event: { cursor: '10' }, unproven: true }]);
+      await expectHeld();
+    });
+
+    test('a task that goes without proof takes the lower ones of its lane along, and no higher one', async () => {
+      await arrive('a', [20]);
+      now += 10;
+      await arrive('a', [10, 30]);
+      await arrive('b', [15]);
+      await search(T0 + 1);
+      expect(await workOff()).toEqual(['10', '20']);
+      await expectHeld(15, 30);
+    });
+
+    test('one below what has finished, or what goes without proof, is released at once', async () => {
+      await arrive('a', [20]);
+      await search(T0 + 1);
+      now += 10;
+      const first = await claim();
+      expect((await arrive('a', [10])).unproven).toBe(0);
+      await settle(first.map(done));
+      expect(await claim()).toMatchObject([{ event: { cursor: '10' }, late: true, unproven: true }]);
+    });
+
+    test('of two lanes of which one is proved, that one runs', async () => {
+      await arrive('a', [10, 30]);
+      await arrive('b', [20, 40]);
+      await prove(10);
+      expect(await workOff()).toEqual(['10']);
+      await expectHeld(20, 30, 40);
+      await prove(30);
+      expect((await workOff()).toSorted()).toEqual(['20', '30']);
+      await expectHeld(40);
+    });
+
+    test('without a cursor there is nothing to prove', async () => {
+      await arrive('a', [null]);
+      expect(await claim()).toMatchObject([{ lane: null, unproven: false }]);
+      await expectHeld();
+    });
+
+    test('a later process of the same work knows who waits, who was proved, and who goes without proof', async () => {
+      await arrive('a', [10, 30]);
+      now += 10;
+      await arrive('b', [20, 40]);
+      await arrive('c', [50]);
+      await prove(10);
+      await search(T0 + 1);
+      expect((await turn({ room: 1, handlers: [] })).unproven).toBe(3);
+      await start();
+      await expectHeld(20, 40, 50);
+      // Below one that was released before.
+      now += 10;
+      await arrive('a', [25]);
+      await expectHeld(20, 40, 50);
+      expect(await workOff()).toEqual(['10', '25', '30']);
+      await start();
+      await prove(40);
+      expect(await workOff()).toEqual(['20', '40']);
+      await expectHeld(50);
+    });
+
+    test('a failed head holds its lane until it is done or dead, however long that takes', async () => {
+      await arrive('a', [10, 20, 30]);
+      await prove(30);
+      const [head] = await claim();
+      await settle([failed(head, now + 60_000)]);
+      now += 59_999;
+      expect(await turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 60_000 });
+      now += 1;
+      const [again] = await claim();
+      expect(again).toMatchObject({ event: { cursor: '10' }, attempt: 2 });
+      await settle([{ claim: present(again), state: 'dead', error: 'no' }]);
+      expect(await workOff()).toEqual(['20', '30']);
+    });
+
+    test('nor does one that ends its process step aside', async () => {
+      await arrive('a', [10, 20]);
+      await prove(20);
+      await claim();
+      await store.giveBack([], now);
+      now += 3_600_000;
+      expect(await claim()).toEqual([]);
+      const suspect = await store.claimSuspect(now, 2, [handler]);
+      expect(suspect).toMatchObject({ event: { cursor: '10' }, unproven: false });
+      await settle([done(suspect)]);
+      expect(await workOff()).toEqual(['20']);
+    });
+
+    test('a suspect above the watermark is unproven', async () => {
+      await arrive('a', [10]);
+      await search(T0 + 1);
+      await claim();
+      await store.giveBack([], now);
+      now += 3_600_000;
+      expect(await store.claimSuspect(now, 2, [handler])).toMatchObject({ unproven: true });
+    });
+
+    test('a held task that is discarded is counted no more, and holds nothing', async () => {
+      await arrive('a', [10, 20]);
+      await arrive('b', [30]);
+      const { tasks } = await store.tasks({ state: 'held' }, now);
+      await store.discard(
+        tasks.flatMap(({ key, id }) => (key === 'c:20' ? [] : [id])),
+        'no',
+        now,
+      );
+      await expectHeld(20);
+      await prove(30);
+      expect(await workOff()).toEqual(['20']);
+    });
+
+    test('a held task that a person retries runs without proof, and takes the lower ones of its lane along', async () => {
+      await arrive('a', [10, 20, 30]);
+      const { tasks } = await store.tasks({ state: 'held' }, now);
+      await store.retry(
+        tasks.flatMap(({ key, id }) => (key === 'c:20' ? [id] : [])),
+        now,
+      );
+      await expectHeld(30);
+      expect(await claim()).toMatchObject([{ event: { cursor: '10' }, unproven: true }]);
+    });
+
+    test('a window task is released by the watermark as well, and not woken for it', async () => {
+      await arrive('a', [10], windowTask);
+      await prove(10);
+      expect(await held()).toEqual([]);
+      expect(await turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 250 });
+      await arrive('a', [5], windowTask);
+      expect(await workOff()).toEqual(['5', '10']);
+    });
+
+    test('a lane keeps what its handler made before it became strict', async () => {
+      await arrive('a', [10], windowTask);
+      await arrive('a', [20, 30]);
+      await prove(20);
+      now += 250;
+      expect(await workOff()).toEqual(['10', '20']);
+      await expectHeld(30);
+    });
+
+    test('the window of one task releases no strict one above it, and those below it', async () => {
+      await arrive('a', [20], windowTask);
+      await arrive('a', [30]);
+      now += 250;
+      const claims = await claim();
+      expect(claims.map(cursorOf)).toEqual(['20']);
+      await arrive('a', [10, 25]);
+      await expectHeld(25, 30);
+      await settle(claims.map(done));
+      expect(await claim()).toMatchObject([{ event: { cursor: '10' }, late: true, unproven: true }]);
+    });
+
+    test('what had stepped aside before its handler became strict releases what is below it when it ends', async () => {
+      await arrive('a', [20], windowTask);
+      now += 250;
+      await settle([failed((await claim())[0], now + 1)]);
+      expect(await claim()).toEqual([]);
+      await start();
+      await arrive('a', [10, 30]);
+      await expectHeld(10, 30);
+      now += 1;
+      const claims = await claim();
+      expect(claims).toMatchObject([{ event: { cursor: '20' }, alone: true }]);
+      await settle(claims.map(done));
+      await expectHeld(30);
+      expect(await workOff()).toEqual(['10']);
+    });
+
+    test('what was received before replay looked, and became a task afterwards, goes without proof', async () => {
+      await arrive('a', [30]);
+      await search(T0 + 5);
+      expect(await workOff()).toEqual(['30']);
+      await arrive('b', [20]);
+      await expectHeld();
+      expect(await claim()).toMatchObject([{ event: { cursor: '20' }, unproven: true }]);
+    });
+
+    test.each([1, 2, 3, 4, 5, 6, 7, 8])(
+      'whatever happens (seed %i), only what was proved or looked for runs, in order, and the count is exact',
+      async (seed) => {
+        const random = seeded(seed);
+        const below = (n: number): number => Math.floor(random() * n);
+        const history = Array.from({ length: 120 }, (_, i) => i + 1);
+        const pending = new Set(history);
+        let [watermark, searched, boot] = [0, 0, 1];
+        let running: Claim[] = [];
+        const received = new Map<string, number>();
+        const finished = new Map<string, number>();
+
+        async function step(): Promise<void> {
+          now += 1;
+          const luck = random();
+          if (luck < 0.35) {
+            const cursors = [...pending].slice(0, 30).filter(() => random() < 0.15);
+            for (const cursor of cursors) {
+              pending.delete(cursor);
+              received.set(String(cursor), now);
+              await arrive(`lane ${cursor % 5}`, [cursor]);
+            }
+          } else if (luck < 0.5) {
+            watermark = Math.min(watermark + below(8), 120);
+            const missed = [...pending].filter((cursor) => cursor <= watermark);
+            for (const cursor of missed) received.set(String(cursor), now);
+            for (const cursor of missed) pending.delete(cursor);
+            await prove(
+              watermark,
+              missed.map((cursor) => reading(cursor, `lane ${cursor % 5}`)),
+            );
+            await assign();
+          } else if (luck < 0.55) await search((searched = Math.max(searched, now - below(20))));
+          else if (luck < 0.6) await start();
+          else if (luck < 0.65) await discardOne();
+          else if (luck < 0.7) await crash();
+          else await work();
+          if (random() < 0.5) expect((await turn({ room: 1, handlers: [] })).unproven).toBe((await held()).length);
+        }
+
+        async function discardOne(): Promise<void> {
+          const { tasks } = await store.tasks({ state: 'held', limit: 1_000 }, now);
+          const task = tasks[below(tasks.length)];
+          if (task) await store.discard([task.id], 'no', now);
+        }
+
+        async function crash(): Promise<void> {
+          await store.giveBack([], now);
+          running = [];
+          boot++;
+          for (;;) {
+            const suspect = await store.claimSuspect((now += 1_000_000), ++boot, [handler]);
+            if (!suspect) return;
+            await turn({ settle: [end(suspect)] });
+          }
+        }
+
+        function end(ended: Claim): Settlement {
+          const cursor = Number(ended.event.cursor);
+          const lane = String(ended.event.sessionId);
+          finished.set(lane, Math.max(cursor, finished.get(lane) ?? 0));
+          return done(ended);
+        }
+
+        async function work(): Promise<void> {
+          const settlements = running.map((one) => (random() < 0.7 ? end(one) : failed(one, now + below(3))));
+          const { claims } = await turn({ settle: settlements, room: 1 + below(6), boot });
+          for (const one of claims) {
+            const [cursor, lane] = [Number(one.event.cursor), String(one.event.sessionId)];
+            expect(one.unproven).toBe(cursor > watermark);
+            expect(one.late).toBe(cursor < (finished.get(lane) ?? 0));
+            const top = [...received].filter(([c, at]) => Number(c) % 5 === cursor % 5 && at < searched);
+            const free = Math.max(watermark, finished.get(lane) ?? 0, ...top.map(([c]) => Number(c)));
+            expect(cursor).toBeLessThanOrEqual(free);
+          }
+          running = claims;
+        }
+
+        for (let steps = 0; steps < 250; steps++) await step();
+        watermark = 120;
+        await prove(
+          120,
+          [...pending].map((cursor) => reading(cursor, `lane ${cursor % 5}`)),
+        );
+        await assign();
+        await turn({ settle: running.map(done), boot });
+        now += 1_000_000;
+        await workOff();
+        await expectHeld();
+        const { tasks } = await store.status(now);
+        expect(tasks).toMatchObject({ held: 0, ready: 0, running: 0, done: 120 - tasks.skipped });
+      },
+    );
+  });
+}
+
+strictContract('a SQLite store', (path) => openSqlite(path, { owner: true }));
+
+test('with twenty thousand strict lanes, a turn looks only at what was released', async () => {
+  const LANES = 20_000;
+  const folder = mkdtempSync(join(tmpdir(), 'kit-strict-'));
+  const path = join(folder, 'events.db');
+  const store = openSqlite(path, { owner: true });
+  const db = connect(path, { create: false, busyMs: 5_000 });
+  try {
+    let statements = 0;
+    const prepare = db.prepare.bind(db);
+    db.prepare = (sql: string) => countRuns(prepare(sql), () => statements++);
+    const runner = createTaskStore(createSession(db, path, 'NORMAL'));
+    const handler = runner.register(['strict']).get('strict') ?? 0;
+    const turn = (fields: Partial<Parameters<Store['turn']>[0]>): TurnResult =>
+      runner.turn({ now: T0, boot: 1, settle: [], assign: null, room: 0, handlers: [handler], ...fields });
+
+    const readings = Array.from({ length: LANES }, (_, i) => reading(i + 1, `lane ${i}`));
+    await store.accept({ readings, now: T0 });
+    const { from, events } = runner.unassigned(LANES);
+    turn({ assign: { from, upTo: LANES, tasks: events.map((event) => strictTask(event, handler)) } });
+    expect(turn({ room: ROOM }).unproven).toBe(LANES);
+
+    statements = 0;
+    expect(turn({ room: ROOM }).claims).toEqual([]);
+    const idle = statements;
+    for (const watermark of [10, 20, 500]) {
+      await store.accept({ readings: [], now: T0, watermark: String(watermark) as Cursor });
+      statements = 0;
+      const { claims, unproven } = turn({ room: ROOM });
+      expect(unproven).toBe(LANES - watermark);
+      expect(statements).toBeLessThanOrEqual(idle + 10 + 2 * claims.length);
+      turn({ settle: claims.map(done) });
+    }
+
+    // Far at once: in turns of a bounded size.
+    await store.accept({ readings: [], now: T0, watermark: '10000' as Cursor });
+    for (let worked = 500; worked < 10_000;) {
+      const { claims, nextAt } = turn({ room: 2_000 });
+      expect(claims.length).toBeGreaterThan(0);
+      expect(claims.length).toBeLessThanOrEqual(ROOM);
+      worked += claims.length;
+      if (worked < 10_000) expect(nextAt).toBeLessThanOrEqual(T0);
+      turn({ settle: claims.map(done) });
+    }
+
+    // Nobody was looked for in vain: the walk names no lane, a page a turn.
+    await store.note({}, { searched: T0 });
+    for (let turns = 0; turns < 12; turns++) {
+      statements = 0;
+      expect(turn({ room: ROOM })).toMatchObject({ claims: [], unproven: 10_000 });
+      expect(statements).toBeLessThanOrEqual(idle + 10);
+    }
+    expect(turn({ room: ROOM }).nextAt).toBeNull();
+
+    await store.note({}, { searched: T0 + 1 });
+    let unproven = 10_000;
+    for (let turns = 0; unproven > 0; turns++) {
+      const turned = turn({ room: 2_000 });
+      expect(turned.claims.every((claim) => claim.unproven)).toBe(true);
+      expect(unproven - turned.unproven).toBeLessThanOrEqual(ROOM);
+      unproven = turned.unproven;
+      expect(turns).toBeLessThan(20);
+    }
+  } finally {
+    db.close();
+    store.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+/** Counts each time that a statement is run, whichever way. */
+function countRuns<Statement extends object>(statement: Statement, count: () => void): Statement {
+  return new Proxy(statement, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name, target);
+      if (typeof value !== 'function') return value;
+      return (...args: unknown[]) => {
+        if (name === 'run' || name === 'get' || name === 'all') count();
+        const result: unknown = Reflect.apply(value, target, args);
+        return result === target ? countRuns(target, count) : result;
+      };
+    },
+  });
+}
+
+function strictTask({ seq, sessionId, cursor, receivedAt }: StoredEvent, handler: number): NewTask {
+  return { event: seq, handler, lane: sessionId, cursor, strict: cursor !== null, releaseAt: receivedAt };
+}
+
+function windowTask({ seq, sessionId, cursor, receivedAt }: StoredEvent, handler: number): NewTask {
+  return { event: seq, handler, lane: sessionId, cursor, releaseAt: receivedAt + 250 };
+}
+
+let withoutCursor = 0;
+
+function reading(cursor: number | null, sessionId: string): Reading {
+  const id = cursor === null ? `id-none-${++withoutCursor}` : `id-${cursor}`;
+  const body = Buffer.from(JSON.stringify({ id, type: 'Thing', data: { Thing: {} } }));
+  const at = cursor === null ? null : (String(cursor) as Cursor);
+  return { event: { origin: 'webhook', id, cursor: at, type: 'Thing', sessionId, createdAt: null, body, flags: [] } };
+}
+
+function done(claim: Claim | undefined): Settlement {
+  return { claim: present(claim), state: 'done', error: null };
+}
+
+function failed(claim: Claim | undefined, dueAt: number): Settlement {
+  return { claim: present(claim), state: 'ready', error: 'Error: no', dueAt, holdMs: 0 };
+}
+
+function cursorOf({ event }: Claim): string {
+  return String(event.cursor);
+}
+
+function present<Value>(value: Value | undefined): Value {
+  if (value === undefined) throw new Error('expected a claim');
+  return value;
+}
+
+function seeded(seed: number): () => number {
+  let state = seed * 2_654_435_761;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
