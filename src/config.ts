@@ -86,6 +86,7 @@ const schema = z.object({
   RECONCILE_INTERVAL_SECONDS: whole(1, 86_400, 60),
   RECONCILE_OVERLAP_SECONDS: whole(0, 86_400, 300),
   RECONCILE_CALLS_PER_MINUTE: whole(1, 120, 20),
+  STREAM: choice(['off', 'on'], 'off'),
   ORDER_WINDOW_MS: whole(0, 3_600_000, 250),
   HANDLERS_DIR: z.string().default('src/handlers'),
   RUN_CONCURRENCY: whole(1, 1_024, 32),
@@ -111,6 +112,7 @@ function faultsBetween(env: Env): string[] {
   const together = 'together they fetch what webhooks missed';
   if (env['API_KEY'] && !env['API_BASE_URL']) faults.push(`API_BASE_URL is required with API_KEY: ${together}`);
   if (env['API_BASE_URL'] && !env['API_KEY']) faults.push(`API_KEY is required with API_BASE_URL: ${together}`);
+  if (env['STREAM'] === 'on' && !env['API_KEY']) faults.push('API_KEY and API_BASE_URL are required with STREAM=on');
   const opsHost = env['OPS_HOST'] ?? '127.0.0.1';
   if (!LOOPBACK.has(opsHost) && !env['OPS_TOKEN']) {
     faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address may do without`);

@@ -15,7 +15,7 @@ const command: Command = {
       process.stderr.write(`no event has the key, id or cursor ${clean(name)}: npx kit events lists the newest\n`);
       return EXIT.failed;
     }
-    const { event, aliases, conflicts, tasks } = found;
+    const { event, sightings, aliases, conflicts, tasks } = found;
     const times = { createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) };
     if (values.json) {
       printJson({ ...found, event: { ...event, ...times } });
@@ -24,6 +24,7 @@ const command: Command = {
     print(`${clean(event.type)} ${clean(event.key)}`);
     print(`  id ${clean(event.id ?? '-')}, cursor ${event.cursor ?? '-'}, session ${clean(event.sessionId ?? '-')}`);
     print(`  happened ${times.createdAt ?? 'at an unknown time'}, received ${times.receivedAt} by ${event.origin}`);
+    for (const { origin, at } of sightings) print(`  brought by ${origin} as well, first ${at}`);
     print(
       `  came again ${count(event.copies, 'time')}; body ${event.bytes === null ? 'purged' : `${event.bytes} bytes`}`,
     );

@@ -13,6 +13,7 @@ const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   retry: () => import('./retry.ts'),
   discard: () => import('./discard.ts'),
   reconcile: () => import('./reconcile.ts'),
+  verify: () => import('./verify.ts'),
   gaps: () => import('./gaps.ts'),
   quarantine: () => import('./quarantine.ts'),
   backup: () => import('./backup.ts'),

@@ -58,7 +58,12 @@ function show(status: Status): void {
     'reconcile',
     `${reconcile.state}${reconcile.reason ? ` (${reconcile.reason})` : ''}, last ${reconcile.lastAt ?? 'never'}, ${reconcile.recovered} recovered`,
   );
-  line('gaps', status.gaps);
+  if (status.stream.state !== 'off')
+    line(
+      'stream',
+      `${status.stream.state}${status.stream.reason ? ` (${clean(status.stream.reason)})` : ''}, since ${status.stream.since ?? '-'}`,
+    );
+  line('gaps', status.gaps === 0 ? 0 : `${status.gaps} open: npx kit gaps`);
   const { causes, badSignatures } = status.failures;
   const why = Object.entries(causes).map(([cause, count]) => `${count} ${cause}`);
   line('failure run', `${status.failureRun} of 15${why.length > 0 ? ` (${why.join(', ')})` : ''}`);

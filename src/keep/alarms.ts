@@ -4,6 +4,7 @@ import type { Clock } from '../clock.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import type { KeepStore, Status, WatchStore } from '../store/store.ts';
+import { explainSilence } from './silence.ts';
 
 const REMIND_MS = 86_400_000;
 /** What happened keeps its alarm up for this long. */
@@ -21,25 +22,59 @@ export interface Facts {
   freeBytes: number;
   /** How long the process that runs handlers has shown no life. */
   runDownMs?: number;
+  /** Why webhooks are silent, as `explainSilence` has it. */
+  silence?: string | null;
+  /** The types that replay does not show, as they were found last. */
+  blind?: string[];
 }
 
 /** The alarms that hold now, with what to do. */
-export function judge({ status, grown, freeBytes, runDownMs = 0 }: Facts): Map<string, string> {
+export function judge({
+  status,
+  grown,
+  freeBytes,
+  runDownMs = 0,
+  silence = null,
+  blind = [],
+}: Facts): Map<string, string> {
   const alarms = new Map<string, string>();
   const when = (holds: boolean | undefined, name: string, detail: string): void => {
     if (holds) alarms.set(name, detail);
   };
-  const { failureRun, gaps, tasks, reconcile } = status;
+  const { failureRun, failures, gaps, tasks, reconcile } = status;
+  const causes = wordsOf(failures.causes);
   const grew = (name: string): number => grown[name] ?? 0;
   when(
     failureRun >= 3,
     'failure_run',
-    `${failureRun} authentic deliveries in a row were not answered with 2xx; at ${FAILURES_ALLOWED} the service switches the webhook off: see the log for the causes`,
+    `${failureRun} authentic deliveries in a row were not answered with 2xx (${causes}); at ${FAILURES_ALLOWED} the service switches the webhook off: see the log`,
   );
   when(
     failureRun < 3 && grew('failure_runs') > 0,
     'failure_run',
     'lately, 3 or more authentic deliveries in a row were not answered with 2xx: see the log for the causes',
+  );
+  when(
+    failureRun < 3 && grew('unseen_failures') >= 3 && grew('failure_runs') === 0,
+    'failure_run',
+    `${grew('unseen_failures')} events lately came with an attempt number above 1: earlier attempts failed before they reached us. See the proxy, the certificate and the network in front: npx kit doctor`,
+  );
+  when(silence !== null, 'webhook_silent', `webhooks are silent. ${silence}`);
+  when(
+    failures.badSignatures >= 3 &&
+      (silence !== null || !status.lastDeliveryAt || ['off', 'stopped'].includes(reconcile.state)),
+    'secret_mismatch',
+    `${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours, and none by one of ours since. Guess: WEBHOOK_SECRET is not the secret of the webhook (any more); else strangers try the address`,
+  );
+  when(
+    grew('unseen') > 0,
+    'replay_blind',
+    `webhooks brought ${grew('unseen')} events that two complete reads of replay did not show (${blind.join(', ')}): API_KEY sees less than the webhook, so give it the same numbers and scopes; what webhooks miss of these is not fetched`,
+  );
+  when(
+    reconcile.progress?.behind,
+    'reconcile_behind',
+    'reading the history does not come nearer to now: raise RECONCILE_CALLS_PER_MINUTE (1,000 events a call, 120 calls a minute for the whole account)',
   );
   when(
     grew('refused.clock_skew') >= 3,
@@ -81,7 +116,7 @@ export function judge({ status, grown, freeBytes, runDownMs = 0 }: Facts): Map<s
   when(
     reconcile.state === 'stopped',
     'reconcile_stopped',
-    `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then send SIGHUP`,
+    `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then send SIGHUP; until then strict handlers wait (${tasks.held} tasks are held)`,
   );
   when(
     freeBytes < 512 * 1024 * 1024,
@@ -91,12 +126,20 @@ export function judge({ status, grown, freeBytes, runDownMs = 0 }: Facts): Map<s
   return alarms;
 }
 
+function wordsOf(causes: Record<string, number>): string {
+  return Object.entries(causes)
+    .map(([cause, count]) => `${count} × ${cause}`)
+    .join(', ');
+}
+
 export interface AlarmsOptions {
   store: KeepStore & WatchStore;
   clock: Clock;
   log: Logger;
   alertUrl: string | undefined;
   freeBytes: () => number;
+  /** Deliveries come again after a silence. */
+  onHeard?: () => void;
 }
 
 /** How grave it is: people are told again when it gets graver. */
@@ -104,9 +147,16 @@ export function levelOf(name: string, { failureRun }: Status): number {
   return name === 'failure_run' ? FAILURE_LEVELS.filter((level) => failureRun >= level).length : 1;
 }
 
-/** A step that compares what holds with what was raised, and tells people the difference. */
-export function createAlarms({ store, clock, log, alertUrl, freeBytes }: AlarmsOptions): { step(): Promise<void> } {
+export interface Alarms {
+  /** Compares what holds with what was raised, and tells people the difference. */
+  step(): Promise<void>;
+  /** Webhooks are silent, as of the last step. */
+  silent(): boolean;
+}
+
+export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard }: AlarmsOptions): Alarms {
   let runUpAt = clock.now();
+  let silence: string | null = null;
   const seen: { at: number; counters: Record<string, number> }[] = [];
 
   async function step(): Promise<void> {
@@ -121,7 +171,11 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes }: AlarmsO
     );
 
     if (status.processes.run === 'up') runUpAt = now;
-    const holding = judge({ status, grown, freeBytes: freeBytes(), runDownMs: now - runUpAt });
+    const wasSilent = silence !== null;
+    silence = explainSilence({ now, status, types: await store.types() });
+    if (wasSilent && silence === null) onHeard?.();
+    const blind = (await store.blind()) ?? [];
+    const holding = judge({ status, grown, freeBytes: freeBytes(), runDownMs: now - runUpAt, silence, blind });
     const raised = new Map((await store.raised()).map((alarm) => [alarm.name, alarm]));
     for (const [name, detail] of holding) {
       const before = raised.get(name);
@@ -159,5 +213,5 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes }: AlarmsO
     return false;
   }
 
-  return { step };
+  return { step, silent: () => silence !== null };
 }

@@ -9,15 +9,12 @@ import { createLog } from '../log.ts';
 import { startLoop, type Loop } from '../loop.ts';
 import { createOpsServer } from '../ops/server.ts';
 import { joinOwner, type Orders } from '../process.ts';
-import { createService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
-import { patiently } from '../store/patiently.ts';
 import { StoreError } from '../store/store.ts';
 import { createAlarms } from './alarms.ts';
-import { createBudget } from './budget.ts';
 import { createCheckpointer } from './checkpoint.ts';
 import { createPruner } from './prune.ts';
-import { createReconciler } from './reconcile.ts';
+import { startRecovery } from './recovery.ts';
 
 const DAY_MS = 86_400_000;
 const ALARMS_MS = 2_000;
@@ -46,42 +43,36 @@ async function start({ boot }: Orders): Promise<void> {
     const { bavail, bsize } = statfsSync(dirname(config.storePath));
     return bavail * bsize;
   };
-  const alarms = createAlarms({ store, clock, log, alertUrl: config.ALERT_URL, freeBytes });
-  const loops: Loop[] = [
+  const wake = (): void => void owner.say({ type: 'wake' });
+  const alarms = createAlarms({
+    store,
+    clock,
+    log,
+    alertUrl: config.ALERT_URL,
+    freeBytes,
+    onHeard: () => recovery?.now(),
+  });
+  const recovery = await startRecovery({
+    config,
+    store,
+    clock,
+    log,
+    recover,
+    onEvents: wake,
+    silent: () => alarms.silent(),
+  });
+  owner.onWake(() => recovery?.prove());
+  const loops: Pick<Loop, 'stop'>[] = [
     startLoop(createCheckpointer(store).step, recover),
     startLoop(pruner.step, recover),
     startLoop(async () => {
       await alarms.step();
       return ALARMS_MS;
     }, recover),
+    ...(recovery ? [recovery] : []),
   ];
-  if (config.API_BASE_URL && config.API_KEY) {
-    const reconciler = createReconciler({
-      store,
-      service: createService({ baseUrl: config.API_BASE_URL, apiKey: config.API_KEY, paid: false }),
-      clock,
-      log,
-      budget: createBudget(config.RECONCILE_CALLS_PER_MINUTE, clock),
-      from: config.REPLAY_FROM,
-      types: config.EVENT_TYPES,
-      intervalMs: config.RECONCILE_INTERVAL_SECONDS * 1_000,
-      overlapMs: config.RECONCILE_OVERLAP_SECONDS * 1_000,
-      onEvents: () => void owner.say({ type: 'wake' }),
-    });
-    loops.push(startLoop(reconciler.step, recover));
-  } else {
-    const off = {
-      state: 'off',
-      since: null,
-      lastAt: null,
-      reason: 'API_BASE_URL and API_KEY are not set',
-      progress: null,
-    };
-    await patiently(() => store.note({}, { replay: JSON.stringify(off) }));
-    log.warn('recovery is off: without API_BASE_URL and API_KEY, what webhooks miss stays missing');
-  }
 
-  const server = createOpsServer({ config, store, clock, log, onChange: () => void owner.say({ type: 'wake' }) });
+  const server = createOpsServer({ config, store, clock, log, onChange: wake });
   server.on('error', (error: NodeJS.ErrnoException) => {
     log.fatal({ code: error.code, port: config.OPS_PORT }, 'the ops port cannot be opened: set OPS_PORT to a free one');
     process.exit(EXIT.failed);

@@ -46,7 +46,11 @@ function someMissing(alone: DeliveredType[]): string {
 
 /** Replay is refused as well, so that nobody can tell what is missing. */
 function refusedToo({ reconcile }: Evidence['status'], lastAt: number, now: number): string | null {
-  if (reconcile.state !== 'stopped' || now - Math.max(lastAt, Date.parse(reconcile.since ?? '') || now) <= FIRST_RETRIES_MS) return null;
+  if (
+    reconcile.state !== 'stopped' ||
+    now - Math.max(lastAt, Date.parse(reconcile.since ?? '') || now) <= FIRST_RETRIES_MS
+  )
+    return null;
   const seen = `Known: the service refuses our key since ${reconcile.since} (${reconcile.reason}), and no delivery came since.`;
   if (reconcile.reason?.includes('API_KEY_IP_FORBIDDEN'))
     return `${seen} Known: this machine's address is not among those that the key allows; that alone stops no webhook. Guess: nothing happened, merely quiet; allow the address at the service`;

@@ -315,8 +315,9 @@ export interface KeepStore extends EventStore {
     before: number,
     limit: number,
   ): Promise<{ types: { type: string; events: number }[]; next: number }>;
-  /** The last event, by its number, that was looked up so. */
+  /** The last event, by its number, that was looked up so; and the types that were found lately. */
   compared(): Promise<number>;
+  blind(): Promise<string[] | null>;
   /** The account of `npx kit verify`, if there ever was one. */
   verifying(): Promise<VerifyAccount | null>;
   /** Events behind `after` up to `upTo`, and above it those received before `before`: by type, and what became of them. */

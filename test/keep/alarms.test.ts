@@ -22,6 +22,7 @@ describe('which facts raise which alarm', () => {
     floor: null,
     newestCursor: null,
     reconcile: { state: 'idle', since: null, lastAt: null, progress: null, reason: null, recovered: 0 },
+    stream: { state: 'off', since: null, reason: null },
     gaps: 0,
     failureRun: 0,
     failures: { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null },

@@ -52,6 +52,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     select ${WAITING} from tasks where state = 'ready' and suspect = 1 and due_at <= ?
       and handler in (select value from json_each(?)) and ${UNCLAIMED}
     order by due_at limit 1`);
+  const closeGap = db.prepare(`
+    update gaps set closed_at = ?, closed_by = (select name from handlers where id = ?)
+    where 'kit.gap:' || id = ? and closed_at is null`);
   const rouse = createRouse(session);
   const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
   let recent = createRecent();
@@ -117,6 +120,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       const holdUntil = holdMs === null ? null : now + holdMs;
       postpone.run(error, dueAt, holdUntil, attempts, deferredMs, claim.startedAt, claim.task);
     } else end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
+    if (settlement.state === 'done' && claim.event.type === 'kit.gap') closeGap.run(now, claim.handler, claim.event.id);
     if (claim.lane !== null) lanes.leave(claim.lane, endOf(settlement), now);
     return true;
   }

@@ -128,6 +128,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
       for (const { type } of rows) if (type !== null) found.set(type, (found.get(type) ?? 0) + 1);
       return { types: [...found].map(([type, events]) => ({ type, events })), next: rows.at(-1)?.seq ?? after };
     },
+    blind: () => JSON.parse(String(session.fact('blind'))) as string[] | null,
     compared: () => Number(session.fact('compared')),
     verifying: () => JSON.parse(String(session.fact('verify'))) as VerifyAccount | null,
     stretch(after, upTo, before, limit) {

@@ -1,0 +1,116 @@
+// Is anything missing? Reads a stretch of the service's history again and compares it with the store; and says what each
+// origin brought, week by week. The reading itself is done by `keep`, within its budget.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { iso } from '../clock.ts';
+import { EXIT } from '../errors.ts';
+import type { Arrivals, Store, VerifyAccount } from '../store/store.ts';
+import { parseCursor, type Cursor } from '../wire/cursor.ts';
+import {
+  clean,
+  clock,
+  count,
+  parse,
+  print,
+  printJson,
+  printTable,
+  UsageError,
+  withStore,
+  type Command,
+} from './command.ts';
+
+const LOOK_MS = 250;
+
+const command: Command = {
+  summary: 'compare a stretch of history with the service; what came first by which way, week by week',
+  usage: `verify --from <cursor or time> [--json]     a time: 2026-01-31, or 2026-01-31T12:00:00Z
+       npx kit verify [--json]     the weekly figures alone`,
+  async run(args) {
+    const { values, positionals } = parse(args, { from: { type: 'string' }, json: { type: 'boolean' } });
+    if (positionals.length > 0) throw new UsageError('where it begins is told by --from');
+    return withStore(async (store) => {
+      const weeks = await store.arrivals();
+      if (values.from === undefined) {
+        if (values.json) printJson({ weeks });
+        else showWeeks(weeks);
+        return EXIT.done;
+      }
+      const { processes, reconcile } = await store.status(clock.now());
+      if (processes.keep === 'down') return fail('the receiver is not running: npm start', EXIT.unreachable);
+      if (reconcile.state === 'off')
+        return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
+      const from = await cursorOf(store, values.from);
+      if (from === null)
+        return fail('nothing that old is stored: give a later --from, npx kit events shows cursors', EXIT.failed);
+      const account = await follow(store, from, values.json ? () => {} : print);
+      if (values.json) printJson({ ...account, asked: iso(account.asked), weeks: await store.arrivals() });
+      else show(account);
+      return account.state === 'done' ? EXIT.done : fail(clean(account.reason ?? account.state), EXIT.failed);
+    });
+  },
+};
+export default command;
+
+/** The stretch begins behind a cursor that is known; for a time, behind the newest received before it. */
+async function cursorOf(store: Store, text: string): Promise<Cursor | null> {
+  const cursor = parseCursor(text);
+  if (cursor) return cursor;
+  const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : NaN;
+  if (Number.isNaN(time)) throw new UsageError('--from must be a cursor, or a time like 2026-01-31T12:00:00Z');
+  const { older, lowest } = await store.anchors(time);
+  return older ?? lowest;
+}
+
+async function follow(store: Store, from: Cursor, say: (text: string) => void): Promise<VerifyAccount> {
+  const asked = clock.now();
+  const fresh: VerifyAccount = {
+    state: 'running',
+    reason: null,
+    asked,
+    from,
+    at: from,
+    pages: 0,
+    events: 0,
+    types: [],
+  };
+  await store.note({}, { verify: JSON.stringify(fresh) });
+  for (let shown = ''; ;) {
+    await sleep(LOOK_MS);
+    const account = await store.verifying();
+    if (!account || account.asked !== asked)
+      throw new Error('somebody else has begun another: npx kit verify follows one at a time');
+    if (account.state !== 'running') return account;
+    const { processes, reconcile } = await store.status(clock.now());
+    if (processes.keep === 'down')
+      return { ...account, state: 'failed', reason: 'the receiver has stopped: it goes on when it is started again' };
+    if (reconcile.state === 'stopped') return { ...account, state: 'failed', reason: reconcile.reason };
+    const waits = reconcile.reason ? ` (${reconcile.state}: ${clean(reconcile.reason)})` : '';
+    const line = `${count(account.pages, 'page')}, ${count(account.events, 'event')}, at cursor ${account.at}${waits}`;
+    if (line !== shown) say(line);
+    shown = line;
+  }
+}
+
+function show({ from, at, events, types }: VerifyAccount): void {
+  print(`${count(events, 'event')} after ${from} up to ${at}`);
+  printTable(
+    ['type', 'present', 'missing, now recovered', 'only here', 'handled', 'dead'],
+    types.map((sum) => [sum.type, sum.present, sum.missing, sum.onlyHere, sum.handled, sum.dead]),
+  );
+}
+
+function showWeeks(weeks: Arrivals[]): void {
+  if (weeks.length === 0) return print('nothing has arrived yet');
+  printTable(
+    ['week of', 'type', 'brought first by', 'events', 'late on average', 'at worst'],
+    weeks.map((sum) => [sum.week, sum.type, sum.origin, sum.events, seconds(sum.lateMs), seconds(sum.latestMs)]),
+  );
+}
+
+function seconds(ms: number | null): string | null {
+  return ms === null ? null : `${(ms / 1000).toFixed(1)} s`;
+}
+
+function fail(message: string, code: number): number {
+  process.stderr.write(`${message}\n`);
+  return code;
+}
