@@ -25,7 +25,7 @@ export async function renderMetrics(
   one('events_unassigned', 'Events that no task was made of yet.', status.unassigned);
   one('accepted_total', 'Events accepted since the store was created.', counters['accepted'] ?? 0);
   one('duplicates_total', 'Deliveries of events that were there.', status.duplicates);
-  one('recovered_total', 'Events that replay or stream brought first.', status.reconcile.recovered);
+  one('recovered_total', 'Events that replay brought first.', status.reconcile.recovered);
   one('conflicts_total', 'Arrivals that contradicted an event that was there.', status.conflicts);
   one('quarantined', 'Authentic bytes that could not be read as an event.', status.quarantined);
   one('replay_calls_total', 'Calls of ReplayEvents that were answered.', counters['replay_calls'] ?? 0);

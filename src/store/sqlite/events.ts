@@ -78,7 +78,7 @@ export function createEventStore(
           add('events');
           add('accepted');
           const recovered = event.origin === 'replay' || event.origin === 'stream';
-          if (recovered) add('recovered');
+          if (event.origin === 'replay') add('recovered');
           if (event.origin !== 'kit') tally.first(event, recovered && batch.fresh === true);
           return { verdict: 'new' };
         }
