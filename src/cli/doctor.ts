@@ -7,7 +7,7 @@ import { examine, exitOf, type Check, type Finding } from './doctor/check.ts';
 import { handlers } from './doctor/handlers.ts';
 import { clocks, key, replay } from './doctor/service.ts';
 import { configuration, runtime, secrets } from './doctor/setup.ts';
-import { file, folder } from './doctor/store.ts';
+import { alarms, file, folder } from './doctor/store.ts';
 import { receiver, roundTrip } from './doctor/trip.ts';
 
 const CHECKS: Check[] = [
@@ -20,6 +20,7 @@ const CHECKS: Check[] = [
   key,
   replay,
   address,
+  alarms,
   receiver,
   roundTrip,
   handlers,

@@ -76,6 +76,18 @@ export const file: Check = {
   },
 };
 
+/** What the running kit has found by itself: a wrong secret, silent webhooks, a gap. */
+export const alarms: Check = {
+  name: 'alarms',
+  needs: ['DATABASE_URL'],
+  after: ['store file'],
+  async run({ config, clock }) {
+    const { alarms: raised } = await withStore((store) => store.status(clock.now()), config);
+    if (raised.length === 0) return ok('none is raised');
+    return raised.map(({ name, detail }) => warning(`${name}: ${detail}`, 'see "Alarms" in the README'));
+  },
+};
+
 /** A process that writes into what has lost its name: to open the file beside it would only do harm. */
 function strayOf(path: string): string | undefined {
   const real = join(realpathSync(dirname(path)), basename(path));
