@@ -4,6 +4,8 @@ import { EXIT } from '../errors.ts';
 import type { Status } from '../store/store.ts';
 import { clean, clock, parse, print, printJson, withStore, type Command } from './command.ts';
 
+const QUIET_MS = 180_000;
+
 const command: Command = {
   summary: 'is it healthy: events, tasks, recovery, alarms',
   usage: 'status [--json] [--ready]     --ready: exit 1 unless deliveries can be taken; for health checks',
@@ -68,10 +70,17 @@ function show(status: Status): void {
   const why = Object.entries(causes).map(([cause, count]) => `${count} ${cause}`);
   line('failure run', `${status.failureRun} of 15${why.length > 0 ? ` (${why.join(', ')})` : ''}`);
   const noise = badSignatures > 0 ? `; since then ${badSignatures} that no secret of ours signed` : '';
-  line('deliveries', `last ${status.lastDeliveryAt ?? 'never'}${noise}`);
+  line('deliveries', `last ${status.lastDeliveryAt ?? 'never'}${noise}${quietOf(status)}`);
   line('secrets', status.secrets.map(wordingOf).join('; ') || null);
   if (status.alarms.length === 0) line('alarms', 'none');
   for (const { name, since, detail } of status.alarms) line('alarm', `${name} since ${since}: ${clean(detail)}`);
+}
+
+/** Nothing comes, and nothing is missing, as far as replay can tell. */
+function quietOf({ lastDeliveryAt, reconcile, alarms }: Status): string {
+  const quiet = lastDeliveryAt !== null && clock.now() - Date.parse(lastDeliveryAt) > QUIET_MS;
+  const told = reconcile.state === 'idle' && !alarms.some(({ name }) => name === 'webhook_silent');
+  return quiet && told ? '; merely quiet: replay shows nothing that they missed' : '';
 }
 
 function wordingOf({ number, hits, lastAt, mayGo }: Status['secrets'][number]): string {

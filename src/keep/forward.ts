@@ -56,7 +56,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
       if (next === undefined) await leaveHorizon(horizon);
       return next;
     }
-    const early = clock.now() < endedAt + interval();
+    const early = clock.now() >= endedAt && clock.now() < endedAt + interval();
     if (early && begunAt === null && !(await somethingWaits())) {
       proveAt = Infinity;
       return undefined;
@@ -216,7 +216,12 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
       endedAt = -Infinity;
     },
     fresh: () => completed,
-    dueAt: () => (horizon || begunAt !== null ? 0 : Math.min(endedAt + interval(), proveAt)),
+    dueAt() {
+      if (horizon || begunAt !== null) return 0;
+      // The clock was set back: nobody knows how long ago it was.
+      if (endedAt > clock.now()) return 0;
+      return Math.min(endedAt + interval(), proveAt);
+    },
     after,
     take,
     stop,

@@ -96,6 +96,8 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     await hear();
     await verify.look();
     const now = clock.now();
+    // The clock was set back.
+    if (pauseUntil < Infinity) pauseUntil = Math.min(pauseUntil, now + BACKOFF_MS.most);
     const reading = readings.find((one) => one.dueAt() <= now);
     const wait = Math.max(pauseUntil, reading ? 0 : Math.min(...readings.map((one) => one.dueAt()))) - now;
     if (wait > 0 || !reading) return Math.min(wait, ASKED_MS);
