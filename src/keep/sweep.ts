@@ -11,6 +11,8 @@ export interface Sweep extends Reading {
 
 export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk): Sweep {
   let at: Cursor | null = null;
+  /** What only this sweep has found. */
+  let found = 0;
   /** Where the watermark stood, and when, since about one overlap ago. */
   const stood: { at: number; cursor: Cursor }[] = [];
 
@@ -25,7 +27,9 @@ export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk)
 
   async function end(): Promise<void> {
     at = null;
-    await say('idle', null, { done: true });
+    const words = found > 0 ? `found only by reading once more, as they became visible late: ${found}` : null;
+    found = 0;
+    await say('idle', words, { done: true });
   }
 
   return {
@@ -39,11 +43,12 @@ export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk)
       return at !== null;
     },
     async take(page) {
-      await commit(page);
+      found += (await commit(page)).filter(({ verdict }) => verdict === 'new').length;
       at = page.hasMore ? page.proved : null;
       if (at === null) await end();
     },
     async stop(why) {
+      stood.length = 0;
       // What it looks for is older than what the service keeps; everything up to the watermark was read before.
       if (why === 'unknown') log.warn('the service does not know the cursor that a sweep began at; it is left out');
       await end();

@@ -14,7 +14,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   const { db } = session;
   const text = (column: string): string => `cast(${column} as text)`;
   const lowest = db
-    .prepare<[], Cursor | null>(`select ${text('min(cursor)')} from events where cursor is not null and disputed = 0`)
+    .prepare<unknown[], Cursor | null>(`select ${text('min(cursor)')} from events where cursor >= ? and disputed = 0`)
     .pluck();
   const newest = db
     .prepare<[], Cursor | null>(`select ${text('max(cursor)')} from events where cursor is not null and disputed = 0`)
@@ -23,7 +23,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   const older = db
     .prepare<unknown[], Cursor | null>(`
     select ${text('max(cursor)')} from
-      (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100)`)
+      (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100) where cursor >= ?`)
     .pluck();
   const bounds = db.prepare<[], { first: number | null; last: number | null }>(
     'select min(seq) as first, max(seq) as last from events',
@@ -114,9 +114,11 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
     anchors(before) {
       const last = lastBefore(before);
+      // What lies before a gap is no place to read from: the service has forgotten it.
+      const from = BigInt(session.cursorFact('proved_from') ?? 0);
       return {
-        lowest: lowest.get() ?? null,
-        older: older.get(last) ?? null,
+        lowest: lowest.get(from) ?? null,
+        older: older.get(last, from) ?? null,
         young: (bounds.get()?.last ?? 0) > last,
       };
     },
