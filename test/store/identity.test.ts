@@ -392,10 +392,17 @@ describe('a cursor at or below the floor', () => {
 });
 
 describe('what can be read as no event', () => {
-  test('is kept once for the same bytes, and its copies are counted by origin', async () => {
+  test('is kept once for the same bytes at the same place, and its copies are counted by origin', async () => {
     const odd = readDelivery(Buffer.from('{'));
-    expect(await verdicts(odd, odd, odd, readItem('replay', '5' as Cursor, '{'))).toEqual(Array(4).fill('quarantined'));
-    expect(file.query('select copies from quarantine')).toEqual([{ copies: 3 }]);
+    const at = (origin: 'replay' | 'stream', cursor: string) => readItem(origin, cursor as Cursor, '{');
+    expect(await verdicts(odd, odd, odd, at('replay', '5'), at('stream', '5'), at('replay', '6'))).toEqual(
+      Array(6).fill('quarantined'),
+    );
+    expect(file.query('select copies from quarantine order by id')).toEqual([
+      { copies: 2 },
+      { copies: 1 },
+      { copies: 0 },
+    ]);
     expect(await counts()).toEqual({ events: 0, duplicates: 2, conflicts: 0, reread: 1, recovered: 0 });
   });
 

@@ -53,6 +53,9 @@ export function createEventStore(
     .prepare<unknown[], number>('select id from gaps where after = ? and up_to is null and closed_at is null')
     .pluck();
   const endGap = db.prepare('update gaps set up_to = ? where id = ?');
+  const rejoin = db.prepare(`
+    update gaps set closed_at = ?, closed_by = 'the service knows the cursor again: nothing is missing'
+    where after = ? and up_to is null and closed_at is null`);
   const opened = inodesOf(session.path);
   const startTally = createTally(session);
 
@@ -86,7 +89,7 @@ export function createEventStore(
       });
       tally.write();
       if (batch.from) session.setFact('proved_from', BigInt(batch.from));
-      if (batch.watermark) raiseWatermark(BigInt(batch.watermark));
+      if (batch.watermark) raiseWatermark(BigInt(batch.watermark), batch.now);
       for (const [name, value] of Object.entries(batch.facts ?? {})) session.setFact(name as Fact, value);
       session.count(counts);
       return results.slice(0, batch.readings.length);
@@ -108,7 +111,11 @@ export function createEventStore(
       }
 
       function keepAside({ body, origin, cursor, reason }: Unreadable): Accepted {
-        const digest = createHash('sha256').update(body).digest();
+        // The same bytes at another place in history are another event.
+        const digest = createHash('sha256')
+          .update(cursor ?? '')
+          .update(body)
+          .digest();
         const row = [digest, batch.now, origin, bind(cursor), reason, body];
         const { copies } = quarantine.get(...row) as { copies: number };
         add(copies === 0 ? 'quarantined' : origin === 'webhook' ? 'duplicates' : 'reread');
@@ -172,10 +179,13 @@ export function createEventStore(
     });
   }
 
-  /** Replay and stream move it, each from where it read: never back. */
-  function raiseWatermark(to: bigint): void {
+  /** Replay and stream move it, each from where it read: never back. Read on from where a gap without an end began, there
+   * is none. */
+  function raiseWatermark(to: bigint, now: number): void {
     const before = session.cursorFact('watermark');
-    if (before === null || to > BigInt(before)) session.setFact('watermark', to);
+    if (before !== null && to <= BigInt(before)) return;
+    session.setFact('watermark', to);
+    if (before !== null) rejoin.run(now, BigInt(before));
   }
 
   /** One gap for one place: while nothing behind it was known, the same is found again and only learns where it ends. */

@@ -71,7 +71,7 @@ create index conflicts_by_event on conflicts (seq);
 
 create table quarantine (
   id          integer primary key,
-  digest      blob not null unique, -- SHA-256 of body: the same bytes are kept once
+  digest      blob not null unique, -- SHA-256 of cursor and body: the same bytes are kept once a place
   received_at integer not null,
   origin      text not null,
   cursor      integer,
