@@ -215,7 +215,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   ): Promise<void> {
     const odd =
       oddities.size > 0 ? `pages were odd, their items were kept: ${[...new Set(oddities.values())].join('; ')}` : null;
-    const reason = words ?? odd;
+    const reason = [words, odd].filter((text) => text !== null).join('; ') || null;
     const lastAt = done ? iso(clock.now()) : state.lastAt;
     const said = { state: now, since: now === state.state ? state.since : iso(clock.now()), lastAt, reason, progress };
     if (JSON.stringify(said) === JSON.stringify(state)) return;

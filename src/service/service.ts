@@ -75,7 +75,7 @@ export function createService({ baseUrl, apiKey, paid }: { baseUrl: string; apiK
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
       }),
     );
-    const text = await reach(operation, () => readText(response));
+    const text = await reach(operation, () => readText(response, operation));
     if (!response.ok) throw errorOf(operation, response, text);
     return readObject(operation, response, text);
   }
@@ -96,16 +96,26 @@ async function reach<Result>(operation: string, work: () => Promise<Result>): Pr
     return await work();
   } catch (cause) {
     if (cause instanceof ServiceError) throw cause;
-    throw new ServiceError({ code: 'unreachable', message: `${operation}: no answer from API_BASE_URL`, cause });
+    throw new ServiceError({ code: 'unreachable', message: `${operation}: ${wordsOf(cause)}`, cause });
   }
 }
 
-export async function readText(response: Response): Promise<string> {
+/** What kept an answer from coming, or from coming whole: fetch tells it by causes within causes. */
+function wordsOf(error: unknown): string {
+  const { name, message, cause } = error as Error & { cause?: { message?: string; code?: string } };
+  if (cause?.message === 'unexpected redirect')
+    return 'API_BASE_URL redirects, and no redirect is followed: set it to where that leads';
+  if (name === 'TimeoutError') return 'no whole answer from API_BASE_URL in time';
+  const code = cause?.code ? ` (${cause.code})` : '';
+  return message === 'terminated' ? `the answer broke off${code}` : `no answer from API_BASE_URL${code}`;
+}
+
+export async function readText(response: Response, operation: string): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of response.body ?? []) {
     bytes += (chunk as Uint8Array).length;
-    if (bytes > MOST_BYTES) throw unreadable(response, `answered more than ${MOST_BYTES} bytes`);
+    if (bytes > MOST_BYTES) throw unreadable(response, `${operation} was answered with more than ${MOST_BYTES} bytes`);
     chunks.push(chunk as Uint8Array);
   }
   return Buffer.concat(chunks).toString('utf8');
@@ -113,7 +123,10 @@ export async function readText(response: Response): Promise<string> {
 
 function readObject(operation: string, response: Response, text: string): Record<string, unknown> {
   const parsed = z.record(z.string(), z.unknown()).safeParse(parse(text));
-  if (!parsed.success) throw unreadable(response, `${operation} was answered with something other than a JSON object`);
+  if (!parsed.success) {
+    const what = text === '' ? 'nothing' : (response.headers.get('content-type')?.slice(0, 50) ?? 'no content-type');
+    throw unreadable(response, `${operation} was answered with something other than a JSON object (${what})`);
+  }
   return parsed.data;
 }
 

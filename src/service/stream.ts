@@ -94,7 +94,7 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
       },
       signal: AbortSignal.any([options.signal, silence.signal]),
     });
-    if (!response.ok) throw errorOf('GET /events', response, await readText(response));
+    if (!response.ok) throw errorOf('GET /events', response, await readText(response, 'GET /events'));
     if (!response.headers.get('content-type')?.startsWith('text/event-stream')) throw failure('it is no event stream');
     onNews?.({ kind: 'open', after });
     const utf8 = new TextDecoder();
