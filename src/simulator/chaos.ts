@@ -31,8 +31,8 @@ export interface Chaos {
   isOn(): boolean;
   /** The next calls have these faults, in their order, on or off. */
   next(...names: FaultName[]): void;
-  /** Every call has this fault, until it is called without one. */
-  always(name?: FaultName): void;
+  /** Every call has this fault, until it is called without one. A test may bring one of its own. */
+  always(fault?: FaultName | Fault): void;
   /** The next call is refused like this. */
   failNext(status: number, reason?: string): void;
 }
@@ -80,7 +80,7 @@ export function createChaos({
     turn: (next) => void (on = next),
     isOn: () => on,
     next: (...names) => void queue.push(...names.map((name) => FAULTS[name])),
-    always: (name) => void (every = name && FAULTS[name]),
+    always: (fault) => void (every = typeof fault === 'string' ? FAULTS[fault] : fault),
     failNext(status, reason) {
       queue.push(() => new Refusal(status, reason));
     },

@@ -386,6 +386,13 @@ describe('items that are not as they should be', () => {
     },
   );
 
+  test('F41: the same unreadable bytes at two places are two that were put aside', async () => {
+    const { server, settle, store } = await quiet();
+    server.publish({ cursor: '6', json_payload: 'broken' }, { cursor: '7', json_payload: 'broken' });
+    await settle();
+    expect(await store.quarantine(10)).toMatchObject([{ cursor: '7' }, { cursor: '6' }]);
+  });
+
   test('F41: an unreadable item at the very end is passed as well, and read once', async () => {
     const { server, settle, pass, store, watermark, asked } = await quiet();
     server.publish(item(6), { cursor: '7', json_payload: 'broken' });
@@ -534,6 +541,21 @@ describe('a cursor that has expired', () => {
     await settle();
     expect(await store.gaps()).toHaveLength(1);
     expect(await watermark()).toBe('30');
+  });
+
+  test('F45: what becomes visible late behind a gap is found: sweeps begin at its end', async () => {
+    const { server, webhook, settle, pass, stored, asked } = await quiet();
+    server.publish(...upTo(30, 6));
+    await webhook(8);
+    server.forget('20');
+    await settle();
+    server.publish(...upTo(40, 32));
+    await pass(INTERVAL_MS + 5_000);
+    server.publish(item(31));
+    const before = asked().length;
+    await pass(INTERVAL_MS + 5_000);
+    expect(stored()).toContain('31');
+    expect(asked().slice(before)).toEqual(['40', '21']);
   });
 
   test('F42: a sweep over what the service has forgotten is no gap', async () => {
