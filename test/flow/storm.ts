@@ -1,0 +1,333 @@
+// A storm, from the service to the handlers: the double's history over HTTP, its signed deliveries to the real receiver,
+// real reconciler, real stream and real runner on one store file, each with a connection of its own. Time is set: a
+// second of the storm is one turn.
+import { setImmediate as turnOfTheLoop } from 'node:timers/promises';
+import { pino } from 'pino';
+import { createBudget } from '../../src/keep/budget.ts';
+import { createReconciler, type Reconciler } from '../../src/keep/reconcile.ts';
+import { createFollower } from '../../src/keep/stream.ts';
+import { startRunner } from '../../src/run/runner.ts';
+import { createService, noService, type Service } from '../../src/service/service.ts';
+import { Refusal } from '../../src/simulator/refusal.ts';
+import { createRandom } from '../../src/simulator/random.ts';
+import { createSimulatedService } from '../../src/simulator/service.ts';
+import type { SimulatedEvent } from '../../src/simulator/history.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { compareCursors, parseCursor, type Cursor } from '../../src/wire/cursor.ts';
+import { openReceiver, PATH, until } from '../receive/harness.ts';
+import { handlerOf } from '../run/fixture.ts';
+
+const SECOND_MS = 1_000;
+const DROPPED = 0.3;
+const DOUBLED = 0.2;
+const SHUFFLED_MS = 5_000;
+const INTERVAL_MS = 60_000;
+const OVERLAP_MS = 300_000;
+const ORDERS = ['strict', 'window', 'arrival'] as const;
+type Order = (typeof ORDERS)[number];
+
+export interface StormOptions {
+  events: number;
+  seed: number;
+  stream?: boolean;
+  /** The service shows nothing without a cursor. */
+  noBeginning?: boolean;
+  callsPerMinute?: number;
+}
+
+export interface Handled {
+  cursor: Cursor;
+  lane: string;
+  late: boolean;
+  unproven: boolean;
+}
+
+export interface Call {
+  at: number;
+  after: Cursor | null;
+  /** From the watermark, from before it, and from elsewhere, for a place to go on at; `refused`: of these, in vain. */
+  kind: 'forward' | 'sweep' | 'search' | 'refused';
+  items: number;
+  more: boolean;
+}
+
+/** Where the service had forgotten the watermark: what the gap has to be. */
+export interface Reset {
+  after: Cursor | null;
+  upTo: Cursor | null;
+}
+
+export interface Outcome {
+  history: Cursor[];
+  /** Forgotten before anything showed them. */
+  lost: Cursor[];
+  stored: Cursor[];
+  handled: Record<Order, Handled[]>;
+  calls: Call[];
+  resets: Reset[];
+  gaps: { after: string; upTo: string | null }[];
+  statuses: Map<unknown, number>;
+  deliveries: number;
+  callsPerMinute: number;
+  state: string;
+}
+
+export async function storm(options: StormOptions): Promise<Outcome> {
+  const { events, seed, stream = false, noBeginning = false, callsPerMinute = 20 } = options;
+  const receiver = await openReceiver({ secrets: ['whsec_of_the_storm_0000000000'] });
+  const { clock, path } = receiver;
+  const random = createRandom(seed);
+  const log = pino({ level: 'silent' });
+
+  const double = createSimulatedService({
+    seed,
+    clock,
+    sessions: 4,
+    conversations: 5,
+    speed: 1,
+    addresses: { loopback: true },
+  });
+  const { history } = double;
+  const { key, secret: apiKey } = double.keys.create({ name: 'storm', scopes: ['events:read'], validDays: null });
+  const baseUrl = await double.listen();
+  const { webhook } = await double.webhooks.register(key, {
+    url: `http://127.0.0.1:${receiver.port}${PATH}`,
+    secret: 'whsec_of_the_storm_0000000000',
+  });
+  if (noBeginning)
+    double.chaos.always((truth, after) => (after === null ? new Refusal(400, 'REQUEST_INVALID') : truth));
+
+  // What reconciliation asks, and what the service showed.
+  const shown = new Set<Cursor>();
+  const calls: Call[] = [];
+  const keepStore = openSqlite(path);
+  const client = createService({ baseUrl, apiKey, paid: false });
+  const service: Service = {
+    async call(operation, request) {
+      const after = (request['after_cursor'] as Cursor | undefined) ?? null;
+      const watermark = await keepStore.watermark();
+      const call: Call = { at: clock.now(), after, kind: 'refused', items: 0, more: false };
+      calls.push(call);
+      const page = await client.call(operation, request);
+      const items = page['events'] as { cursor: Cursor }[];
+      for (const { cursor } of items) shown.add(cursor);
+      const behind = after !== null && watermark !== null && compareCursors(after, watermark) < 0;
+      const expired = page['reset_required'] === true;
+      const kind = expired ? 'refused' : after === watermark ? 'forward' : behind ? 'sweep' : 'search';
+      Object.assign(call, { kind, items: items.length, more: page['has_more'] });
+      return page;
+    },
+  };
+
+  let reconciler: Reconciler | undefined;
+  let nextStepAt = 0;
+  const runStore = openSqlite(path, { synchronous: 'NORMAL' });
+  const handled: Outcome['handled'] = { strict: [], window: [], arrival: [] };
+  const handlers = ORDERS.map((order) =>
+    handlerOf({
+      name: order,
+      order,
+      handle(event, ctx) {
+        if (event.cursor === null) return;
+        const { from } = event.data as { from: string };
+        handled[order].push({
+          cursor: event.cursor as Cursor,
+          lane: `${event.sessionId}/${from}`,
+          late: ctx.late,
+          unproven: ctx.unproven,
+        });
+      },
+    }),
+  );
+  const runner = await startRunner({
+    store: runStore,
+    handlers,
+    service: noService,
+    clock,
+    log,
+    boot: 1,
+    concurrency: 32,
+    windowMs: 250,
+    fetchesHistory: false,
+    onUnproven() {
+      reconciler?.prove();
+      nextStepAt = 0;
+    },
+  });
+
+  let following: { stop: AbortController; ended: Promise<void> } | undefined;
+
+  /** The process that reconciles starts, and with it the stream. */
+  async function startKeep(): Promise<void> {
+    const common = { store: keepStore, clock, log, types: ['*'], onEvents: () => runner.wake() };
+    let proves = (): boolean => false;
+    const started = createReconciler({
+      ...common,
+      service,
+      budget: createBudget(callsPerMinute, clock),
+      from: 'first-webhook',
+      intervalMs: INTERVAL_MS,
+      overlapMs: OVERLAP_MS,
+      streaming: () => proves(),
+    });
+    reconciler = started;
+    nextStepAt = 0;
+    if (!stream) return;
+    const onHole = (): void => started.now();
+    const follower = createFollower({ ...common, baseUrl, apiKey, onHole, fresh: () => started.fresh() });
+    const stop = new AbortController();
+    proves = () => follower.proves();
+    following = { stop, ended: follower.follow(stop.signal) };
+    const before = double.streams.count();
+    await until(() => double.streams.count() > before, 'the stream to open');
+  }
+
+  async function endKeep(): Promise<void> {
+    reconciler = undefined;
+    following?.stop.abort();
+    await following?.ended;
+    following = undefined;
+  }
+
+  // What happens, and what is on its way to us.
+  const onTheWay: { at: number; event: SimulatedEvent }[] = [];
+  const statuses = new Map<unknown, number>();
+  let deliveries = 0;
+
+  function happen(delivered: boolean): SimulatedEvent {
+    const event = history.next();
+    double.streams.publish(event);
+    const [dropped, doubled] = [random.next() < DROPPED, random.next() < DOUBLED];
+    if (dropped || !delivered) return event;
+    for (let copy = 0; copy < (doubled ? 2 : 1); copy++)
+      onTheWay.push({ at: clock.now() + random.next() * SHUFFLED_MS, event });
+    return event;
+  }
+
+  async function deliver(...due: SimulatedEvent[]): Promise<void> {
+    deliveries += due.length;
+    const outcomes = await Promise.all(due.map((event) => webhook.deliver(event)));
+    for (const { statuses: answers } of outcomes)
+      for (const answer of answers) statuses.set(answer, (statuses.get(answer) ?? 0) + 1);
+  }
+
+  /** One second. */
+  async function turn(): Promise<void> {
+    clock.at += SECOND_MS;
+    const due = onTheWay.filter(({ at }) => at <= clock.at).toSorted((a, b) => a.at - b.at);
+    if (due.length > 0) {
+      const late = onTheWay.filter(({ at }) => at > clock.at);
+      onTheWay.splice(0, onTheWay.length, ...late);
+      await deliver(...due.map(({ event }) => event));
+    }
+    runner.wake();
+    await turnOfTheLoop();
+    if (!reconciler) return;
+    while (nextStepAt <= clock.at) nextStepAt = clock.at + (await reconciler.step());
+  }
+
+  async function live(count: number, seconds: number): Promise<void> {
+    for (let second = 1; second <= seconds; second++) {
+      const due = Math.round((count * second) / seconds) - Math.round((count * (second - 1)) / seconds);
+      for (let n = 0; n < due; n++) happen(true);
+      await turn();
+    }
+  }
+
+  async function state(): Promise<string> {
+    return (await keepStore.status(clock.at)).reconcile.state;
+  }
+
+  /** Until replay has shown all, and a moment more. */
+  async function settle(): Promise<void> {
+    for (let seconds = 0; ; seconds++) {
+      await turn();
+      const newest = history.all().at(-1)?.cursor ?? null;
+      if (onTheWay.length === 0 && (await state()) === 'idle' && (await keepStore.watermark()) === newest) return;
+      if (seconds > 7_200)
+        throw new Error(`replay does not come to its end: ${JSON.stringify(await keepStore.status(clock.at))}`);
+    }
+  }
+
+  const resets: Reset[] = [];
+  /** The service forgets up to this event; what the gap must be, told from what is stored. */
+  async function forget(last: SimulatedEvent): Promise<void> {
+    history.expireUpTo(last.cursor ?? '');
+    const page = history.after(null, 1);
+    const kept = typeof page === 'string' ? null : parseCursor(page.events[0]?.cursor);
+    const [known] = receiver.query<{ cursor: Cursor | null }>(
+      'select cast(min(cursor) as text) as cursor from events where cursor >= ?',
+      BigInt(kept ?? 0),
+    );
+    resets.push({ after: await keepStore.watermark(), upTo: (noBeginning ? known?.cursor : kept) ?? null });
+  }
+
+  const share = (part: number): number => Math.round(events * part);
+  // The first event is seen by webhook: there the reading begins.
+  await startKeep();
+  await deliver(happen(false));
+  await settle();
+  await live(share(0.3), 150);
+  double.streams.end();
+  await live(share(0.1), 30);
+
+  // Eight hours in which nothing is delivered and nothing read; the service forgets the first third of them.
+  await endKeep();
+  onTheWay.length = 0;
+  const outage: SimulatedEvent[] = [];
+  for (let minutes = 0; minutes < 480; minutes++) {
+    for (let n = 0; n < share(0.3 / 480); n++) outage.push(happen(false));
+    clock.at += 60 * SECOND_MS;
+  }
+  // Of the last two hours the service repeats a few deliveries, in any order.
+  const repeated = outage.slice(-outage.length / 4).filter(() => random.next() < 0.1);
+  await deliver(...repeated.toSorted(() => random.next() - 0.5));
+  await forget(outage[Math.floor(outage.length / 3)] as SimulatedEvent);
+  await startKeep();
+  // Some come late out of what is a gap by then.
+  await live(share(0.1), 60);
+  await deliver(...outage.slice(0, outage.length / 3).filter(() => random.next() < 0.02));
+  double.streams.end();
+  await live(share(0.1), 60);
+
+  // Webhooks go on, nobody reads, and half of that is forgotten.
+  await endKeep();
+  const before = history.all().length;
+  await live(share(0.1), 60);
+  const unread = history.all().slice(before);
+  await forget(unread[Math.floor(unread.length / 2)] as SimulatedEvent);
+  await startKeep();
+  await settle();
+  for (let second = 0; second < (2 * INTERVAL_MS) / SECOND_MS; second++) await turn();
+
+  const stored = receiver
+    .query<{ cursor: Cursor }>(
+      'select cast(cursor as text) as cursor from events where cursor is not null order by events.cursor',
+    )
+    .map(({ cursor }) => cursor);
+  await until(() => ORDERS.every((order) => handled[order].length >= stored.length), 'all to be handled', 120_000);
+  const all = history.all().map(({ cursor }) => cursor as Cursor);
+  const known = new Set<string>(stored);
+  const lost = all.filter((cursor) => !known.has(cursor));
+  if (lost.some((cursor) => shown.has(cursor))) throw new Error('replay showed an event that was not stored');
+  const outcome: Outcome = {
+    history: all,
+    lost,
+    stored,
+    handled,
+    calls,
+    resets,
+    gaps: await keepStore.gaps(),
+    statuses,
+    deliveries,
+    callsPerMinute,
+    state: await state(),
+  };
+  await endKeep();
+  await runner.drain(1_000);
+  runStore.close();
+  keepStore.close();
+  await double.close();
+  await receiver.close();
+  return outcome;
+}
