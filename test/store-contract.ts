@@ -856,6 +856,9 @@ export function storeContract(name: string, open: (path: string) => Store): void
         expect(await store.cursorAbove(null)).toBe('10');
         expect(await store.cursorAbove('10' as Cursor)).toBe('20');
         expect(await store.cursorAbove('30' as Cursor)).toBeNull();
+        expect(await store.cursorBelow(null)).toBe('30');
+        expect(await store.cursorBelow('30' as Cursor)).toBe('20');
+        expect(await store.cursorBelow('10' as Cursor)).toBeNull();
       });
 
       test('where history ends is said once', async () => {

@@ -178,7 +178,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
         expired: above,
         hint: isBehind(above, hint) ? hint : null,
         known: (bound) => store.cursorAbove(bound),
-        newest: () => store.newestCursor(),
+        below: (bound) => store.cursorBelow(bound),
       });
       await say('running', 'the watermark has expired: looking for the oldest event that the service still has');
     }

@@ -1,5 +1,5 @@
-// Where reading can go on after the service has forgotten our cursor: at the very beginning of what it keeps, where it
-// shows that; else at the lowest cursor known here that it still accepts, found by bisection. One question at a time.
+// Where reading can go on after the service has forgotten our cursor: at the lowest cursor known here that it still
+// accepts, found by bisection; or before that, at the beginning of what it shows without a cursor. One question at a time.
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
 import type { Page } from './page.ts';
 
@@ -21,11 +21,11 @@ export interface HorizonOptions {
   hint: Cursor | null;
   /** The lowest cursor known here above this one. */
   known: (above: Cursor | null) => Promise<Cursor | null>;
-  /** The highest cursor known here. */
-  newest: () => Promise<Cursor | null>;
+  /** The highest cursor known here below this one; null: of all. */
+  below: (bound: Cursor | null) => Promise<Cursor | null>;
 }
 
-export function createHorizon({ expired, hint, known, newest }: HorizonOptions): Horizon {
+export function createHorizon({ expired, hint, known, below }: HorizonOptions): Horizon {
   let stage: 'beginning' | 'lowest' | 'highest' | 'between' | 'over' = 'beginning';
   /** Refused, as is everything below it. */
   let low = expired;
@@ -43,7 +43,7 @@ export function createHorizon({ expired, hint, known, newest }: HorizonOptions):
 
   async function candidate(): Promise<Cursor | null> {
     if (stage === 'lowest') return lowestAbove(low);
-    const top = stage === 'highest' ? await newest() : null;
+    const top = stage === 'highest' ? await below(best?.upTo ?? null) : null;
     if (top !== null && isAbove(top, low)) return top;
     return stage === 'between' ? half() : null;
   }
@@ -69,12 +69,12 @@ export function createHorizon({ expired, hint, known, newest }: HorizonOptions):
       const accepted = page !== null && !page.reset;
       if (stage === 'beginning') {
         stage = 'lowest';
-        const lowest = await lowestAbove(low);
-        // Believed only where it begins before everything that is known here: else it may be no beginning at all.
         if (!accepted || page.first === null || !isAbove(page.first, expired)) return;
-        if (lowest !== null && isAbove(page.first, lowest)) return;
         best = { upTo: page.first, page };
-        stage = 'over';
+        high = BigInt(page.first);
+        const lowest = await lowestAbove(low);
+        // Where something known lies before it, it may be no beginning at all: that is asked first.
+        if (lowest === null || !isAbove(page.first, lowest)) stage = 'over';
       } else if (asked !== null && accepted) {
         best = { upTo: asked, page };
         high = BigInt(asked);

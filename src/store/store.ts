@@ -302,8 +302,9 @@ export interface Stretch {
 export interface KeepStore extends EventStore {
   watermark(): Promise<Cursor | null>;
   newestCursor(): Promise<Cursor | null>;
-  /** The lowest cursor known above this one. */
+  /** The lowest cursor known above this one; the highest below it. Null bounds nothing. */
   cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
+  cursorBelow(bound: Cursor | null): Promise<Cursor | null>;
   /** The lowest cursor known, the newest older than `before` by receipt; whether any event is younger. */
   anchors(before: number): Promise<{ lowest: Cursor | null; older: Cursor | null; young: boolean }>;
   /**

@@ -23,7 +23,7 @@ async function search({ stored, kept, expired, hint, beginning = 'refused' }: Wo
     expired: String(expired) as Cursor,
     hint: hint === undefined ? null : (String(hint) as Cursor),
     known: async (above) => cursors.find((one) => above === null || compareCursors(one, above) > 0) ?? null,
-    newest: async () => cursors.at(-1) ?? null,
+    below: async (bound) => cursors.findLast((one) => bound === null || compareCursors(one, bound) < 0) ?? null,
   });
   for (let after = await horizon.next(); after !== undefined; after = await horizon.next()) {
     asked.push(after);
@@ -48,9 +48,15 @@ test('where the service shows what it keeps from the beginning, the gap ends the
   });
 });
 
-test('a beginning that lies behind what is known here is not believed', async () => {
+test('a beginning that lies behind what is known here is not believed, where that is accepted', async () => {
   const found = await search({ stored: [40, 50], kept: [30, 40, 50, 60], expired: 10, beginning: 50 });
   expect(found).toMatchObject({ upTo: '40', asked: [null, '40'] });
+});
+
+test('what is known and forgotten before the beginning costs two questions more, however much it is', async () => {
+  const stored = [...Array.from({ length: 1_000 }, (_, n) => 11 + n), 3_000];
+  const found = await search({ stored, kept: [2_000, 3_000], expired: 10, beginning: 'shown' });
+  expect(found).toMatchObject({ upTo: '2000', asked: [null, '11', '1010'] });
 });
 
 test('what the service names instead is tried like any cursor that is known', async () => {

@@ -40,6 +40,10 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     .prepare<unknown[], Cursor>(`
     select ${text('cursor')} from events where cursor > ? and disputed = 0 order by events.cursor limit 1`)
     .pluck();
+  const below = db
+    .prepare<unknown[], Cursor>(`
+    select ${text('cursor')} from events where cursor < ? and disputed = 0 order by events.cursor desc limit 1`)
+    .pluck();
   const stretch = db.prepare<unknown[], { cursor: Cursor; type: string; tasks: number; open: number; dead: number }>(`
     select ${text('cursor')} as cursor, type,
       (select count(*) from tasks where ${ofEvent}) as tasks,
@@ -112,6 +116,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     watermark: () => session.cursorFact('watermark'),
     newestCursor: () => newest.get() ?? null,
     cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
+    cursorBelow: (bound) => (bound === null ? newest.get() : below.get(BigInt(bound))) ?? null,
     anchors(before) {
       const last = lastBefore(before);
       // What lies before a gap is no place to read from: the service has forgotten it.
