@@ -45,7 +45,7 @@ export function createFollower(options: FollowerOptions): Follower {
       try {
         const common = { baseUrl, apiKey, after, product, signal };
         for await (const items of readStream({ ...common, onNews: (news) => void hear(news) }))
-          await take(items, signal);
+          after = await take(items, signal);
         return;
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
@@ -69,7 +69,8 @@ export function createFollower(options: FollowerOptions): Follower {
     }
   }
 
-  async function take(items: StreamItem[], signal: AbortSignal): Promise<void> {
+  /** Resolves to the last cursor. */
+  async function take(items: StreamItem[], signal: AbortSignal): Promise<Cursor> {
     const readings = items.map(({ cursor, payload }) => readItem('stream', cursor, payload));
     const wanted = readings.filter((one) => !('event' in one) || types.includes('*') || types.includes(one.event.type));
     const [first] = items;
@@ -83,6 +84,7 @@ export function createFollower(options: FollowerOptions): Follower {
       if (signal.aborted) return Promise.resolve();
       return store.accept({ readings: wanted, now: clock.now(), fresh: fresh(), counts, ...proved }).then(onEvents);
     });
+    return last;
   }
 
   function isWhole(watermark: Cursor | null): boolean {
