@@ -21,8 +21,8 @@ export function explainSilence({ now, status, types }: Evidence): string | null 
       deliveredAt !== null && missed > 0 && missedSince !== null && now - missedSince > FIRST_RETRIES_MS,
   );
   const lastAt = types.reduce((last, { deliveredAt }) => Math.max(last, deliveredAt ?? 0), 0);
-  const since = overdue.reduce((first, { missedSince }) => Math.min(first, missedSince ?? first), Infinity);
-  if (overdue.length > 0 && lastAt < since) return allMissing(overdue, status);
+  // One that was missing long before, while others came, hides nothing.
+  if (overdue.some(({ missedSince }) => lastAt < (missedSince ?? 0))) return allMissing(overdue, status);
   const alone = overdue.filter(({ missed, deliveredAt }) => missed >= MISSED_ALONE && (deliveredAt ?? 0) < lastAt);
   if (alone.length > 0) return someMissing(alone);
   return lastAt === 0 ? null : refusedToo(status, Math.max(lastAt, Date.parse(status.lastDeliveryAt ?? '') || 0), now);
