@@ -54,7 +54,9 @@ export default command;
 async function cursorOf(store: Store, text: string): Promise<Cursor | null> {
   const cursor = parseCursor(text);
   if (cursor) return cursor;
-  const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : NaN;
+  // Without a zone it is UTC, as everywhere.
+  const zoned = /T.*(Z|[+-]\d\d:?\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`;
+  const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(zoned) : NaN;
   if (Number.isNaN(time)) throw new UsageError('--from must be a cursor, or a time like 2026-01-31T12:00:00Z');
   const { older, lowest } = await store.anchors(time);
   return older ?? lowest;

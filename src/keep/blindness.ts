@@ -9,16 +9,17 @@ const STEP = 5_000;
 const SAMPLE = 10;
 
 export function createBlindness({ store, types, onEvents }: Desk): {
-  /** A reading that began then has gone to its end. */
-  readToTheEnd(begun: number): Promise<void>;
+  /** A reading that began at `begun` has gone to its end; what was received before `swept` was swept over as well. */
+  readToTheEnd(begun: number, swept: number): Promise<void>;
 } {
   let before: number | null = null;
 
-  async function compare(searched: number): Promise<void> {
+  async function compare(searched: number, swept: number): Promise<void> {
     let after = await store.compared();
+    // What came with a cursor behind the watermark is shown by a sweep, and by no reading forward.
     const unseen = new Map<string, number>();
     for (;;) {
-      const found = await store.unseen(after, searched, STEP);
+      const found = await store.unseen(after, Math.min(searched, swept), STEP);
       for (const { type, events } of found.types) unseen.set(type, (unseen.get(type) ?? 0) + events);
       if (found.next === after) break;
       after = found.next;
@@ -30,10 +31,10 @@ export function createBlindness({ store, types, onEvents }: Desk): {
   }
 
   return {
-    async readToTheEnd(begun) {
+    async readToTheEnd(begun, swept) {
       if (before === null) before = begun;
       if (begun - before < APART_MS) return;
-      await compare(before);
+      await compare(before, swept);
       before = begun;
       // What strict handlers wait for may be released now, though nothing has proved it.
       onEvents();

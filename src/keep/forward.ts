@@ -13,6 +13,8 @@ const WAIT_FOR_WEBHOOK_MS = 1_000;
 const SILENT_INTERVAL_MS = 60_000;
 /** What arrives within this time is proved by one call; the stream gets more, to do it without. */
 const DEBOUNCE_MS = { alone: 100, streaming: 2_000 };
+/** Longer than an interval by this: nothing could be read, and perhaps nothing be delivered. */
+const OUTAGE_MS = 120_000;
 /** What replay does not show yet is looked for again; the pause doubles up to the interval. */
 const AGAIN_MS = 1_000;
 
@@ -29,8 +31,10 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   /** The last reading that went to its end, and when the one at work began. */
   let endedAt = -Infinity;
   let begunAt: number | null = null;
-  let completed = false;
+  /** When the end was last reached; what comes long after that happened while deliveries may have failed as well. */
+  let completeAt = -Infinity;
   let sweptAt = -Infinity;
+  let sweptBefore = -Infinity;
   /** When to read before the interval is over, for the sake of what waits for proof. */
   let proveAt = Infinity;
   let vain = 0;
@@ -42,6 +46,10 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
 
   function interval(): number {
     return silent?.() ? Math.min(intervalMs, SILENT_INTERVAL_MS) : intervalMs;
+  }
+
+  function fresh(): boolean {
+    return clock.now() - completeAt <= intervalMs + OUTAGE_MS;
   }
 
   /** Kept apart as the budget gets short, so that it lasts for the whole minute. */
@@ -92,7 +100,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     const watermark = await store.watermark();
     const moves = page.proved !== null && isBehind(watermark, page.proved);
     await commit(page, {
-      fresh: completed,
+      fresh: fresh(),
       ...(moves && page.proved ? { watermark: page.proved, counts: { other_types: page.otherTypes } } : {}),
       ...(watermark === null ? { from: from ?? ZERO } : {}),
     });
@@ -116,15 +124,16 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   async function caughtUp(): Promise<void> {
     const begun = begunAt ?? clock.now();
     rest();
-    completed = true;
+    completeAt = endedAt;
     const watermark = await store.watermark();
     if (watermark !== null && desk.from !== 'first-webhook') await store.endHistory(watermark);
-    await blindness.readToTheEnd(begun);
+    await blindness.readToTheEnd(begun, sweptBefore);
     if (await somethingWaits()) {
-      if (proveAt < Infinity) proveAt = clock.now() + Math.min(interval(), AGAIN_MS * 2 ** Math.min(vain++, 20));
+      const again = Math.max(budget.spacing(), AGAIN_MS * 2 ** Math.min(vain++, 20));
+      if (proveAt < Infinity) proveAt = clock.now() + Math.min(interval(), again);
     } else proveAt = Infinity;
     const due = endedAt - sweptAt >= interval();
-    if (due) sweptAt = endedAt;
+    if (due) [sweptBefore, sweptAt] = [sweptAt, endedAt];
     const sweeps = due && watermark !== null && (await sweep.begin(watermark));
     if (!sweeps) await say('idle', null, { done: true });
   }
@@ -215,7 +224,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     now() {
       endedAt = -Infinity;
     },
-    fresh: () => completed,
+    fresh,
     dueAt() {
       if (horizon || begunAt !== null) return 0;
       // The clock was set back: nobody knows how long ago it was.

@@ -42,7 +42,7 @@ export interface Reconciler {
   prove(): void;
   /** Reads forward with the next step. */
   now(): void;
-  /** Whether what comes now happened while deliveries could be taken: a first reading has been to its end. */
+  /** Whether what comes now happened while deliveries could be taken: a reading has been to its end not long ago. */
   fresh(): boolean;
 }
 
@@ -175,7 +175,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   }
 
   async function fail(reading: Reading, after: Cursor | null, error: unknown): Promise<void> {
-    if (error instanceof PageError) return backOff(error.message);
+    if (error instanceof PageError) return backOff(error.message, state.progress);
     if (!(error instanceof ServiceError)) throw error;
     const { status, code, reason, requestId } = error;
     const facts = { status, code, reason, requestId };
@@ -192,17 +192,17 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       return settle(await reading.stop('unknown', after, null), `${error.message}: `);
     }
     log.warn(facts, 'a call of ReplayEvents failed; tried again');
-    return backOff(error.message);
+    return backOff(error.message, state.progress);
   }
 
   async function settle(trouble: string | null, what = ''): Promise<void> {
     if (trouble !== null) await backOff(`${what}${trouble}`);
   }
 
-  async function backOff(reason: string): Promise<void> {
+  async function backOff(reason: string, progress: Progress | null = null): Promise<void> {
     const ceiling = Math.min(BACKOFF_MS.most, BACKOFF_MS.first * 2 ** Math.min(failures++, 10));
     pauseUntil = clock.now() + ceiling * (0.5 + Math.random() / 2);
-    await say('backing-off', reason);
+    await say('backing-off', reason, { progress });
   }
 
   async function say(

@@ -7,6 +7,8 @@ export const FIRST_RETRIES_MS = 180_000;
 /** Of a type that is missing while others come: one event can be lost alone. */
 const MISSED_ALONE = 2;
 const SWITCHED_OFF = 15;
+/** Fewer bad signatures may be a stranger's. */
+const NOT_NOISE = 3;
 
 export interface Evidence {
   now: number;
@@ -21,8 +23,8 @@ export function explainSilence({ now, status, types }: Evidence): string | null 
       deliveredAt !== null && missed > 0 && missedSince !== null && now - missedSince > FIRST_RETRIES_MS,
   );
   const lastAt = types.reduce((last, { deliveredAt }) => Math.max(last, deliveredAt ?? 0), 0);
-  const since = overdue.reduce((first, { missedSince }) => Math.min(first, missedSince ?? first), Infinity);
-  if (overdue.length > 0 && lastAt < since) return allMissing(overdue, status);
+  // One that was missing long before, while others came, hides nothing.
+  if (overdue.some(({ missedSince }) => lastAt < (missedSince ?? 0))) return allMissing(overdue, status);
   const alone = overdue.filter(({ missed, deliveredAt }) => missed >= MISSED_ALONE && (deliveredAt ?? 0) < lastAt);
   if (alone.length > 0) return someMissing(alone);
   return lastAt === 0 ? null : refusedToo(status, Math.max(lastAt, Date.parse(status.lastDeliveryAt ?? '') || 0), now);
@@ -35,9 +37,11 @@ function allMissing(overdue: DeliveredType[], { failureRun, failures }: Evidence
   const skewed = failures.causes['clock_skew'] ?? 0;
   if (skewed > 0)
     return `${seen} Known: ${skewed} rightly signed deliveries in a row were refused, because their time lies outside the window. The clock of this machine is wrong: synchronise it`;
-  if (failures.badSignatures > 0)
+  if (failures.badSignatures >= NOT_NOISE)
     return `${seen} Known: ${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours. Guess: they are the service's, and WEBHOOK_SECRET is not its secret (any more): set it, and send SIGHUP`;
-  return `${seen} Known: nothing was refused here either. Guess: the webhook is switched off, was removed, or its address does not lead here: see it at the service, then npx kit doctor`;
+  const refused =
+    failures.badSignatures === 0 ? 'nothing was' : `only ${failures.badSignatures} with a bad signature were`;
+  return `${seen} Known: ${refused} refused here. Guess: the webhook is switched off, was removed, or its address does not lead here: see it at the service, then npx kit doctor`;
 }
 
 function someMissing(alone: DeliveredType[]): string {

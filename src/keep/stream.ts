@@ -1,6 +1,7 @@
 // GET /events as a third origin (STREAM=on): brings events as they happen, and moves the watermark as far as it is whole.
 // It is whole from the cursor that it resumed at, or from its first event after a hole that it told of; replay fills what
 // lies before. Without campaign and warm-up events it leaves something out, and proves nothing.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { iso, type Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
 import { ServiceError } from '../service/service.ts';
@@ -41,11 +42,12 @@ export function createFollower(options: FollowerOptions): Follower {
 
   async function follow(signal: AbortSignal): Promise<void> {
     let after = await patiently(() => store.watermark());
+    let refusals = 0;
     while (!signal.aborted) {
       try {
         const common = { baseUrl, apiKey, after, product, signal };
         for await (const items of readStream({ ...common, onNews: (news) => void hear(news) }))
-          await take(items, signal);
+          after = await take(items, signal);
         return;
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
@@ -58,6 +60,9 @@ export function createFollower(options: FollowerOptions): Follower {
           after = null;
           wholeFrom = null;
           onHole();
+          // A service that does so again and again is not opened more often than it allows (contract 8).
+          if (refusals++ > 0)
+            await sleep(Math.min(30_000, 1_000 * 2 ** refusals), undefined, { signal }).catch(() => {});
         } else if (product && status !== 401 && code !== 'NOT_FOUND') {
           // A key with number restriction may not ask for them (contract 4.4).
           product = false;
@@ -69,7 +74,8 @@ export function createFollower(options: FollowerOptions): Follower {
     }
   }
 
-  async function take(items: StreamItem[], signal: AbortSignal): Promise<void> {
+  /** Resolves to the last cursor. */
+  async function take(items: StreamItem[], signal: AbortSignal): Promise<Cursor> {
     const readings = items.map(({ cursor, payload }) => readItem('stream', cursor, payload));
     const wanted = readings.filter((one) => !('event' in one) || types.includes('*') || types.includes(one.event.type));
     const [first] = items;
@@ -83,6 +89,7 @@ export function createFollower(options: FollowerOptions): Follower {
       if (signal.aborted) return Promise.resolve();
       return store.accept({ readings: wanted, now: clock.now(), fresh: fresh(), counts, ...proved }).then(onEvents);
     });
+    return last;
   }
 
   function isWhole(watermark: Cursor | null): boolean {

@@ -12,10 +12,13 @@ export interface Verify extends Reading {
   look(): Promise<void>;
 }
 
-export function createVerify({ store, commit }: Desk): Verify {
+export function createVerify({ store, clock, budget, commit, say }: Desk): Verify {
   let account: VerifyAccount | null = null;
+  let readAt = -Infinity;
 
   async function save(verified: VerifyAccount): Promise<void> {
+    // Somebody has begun another meanwhile.
+    if ((await store.verifying())?.asked !== verified.asked) return;
     await store.note({}, { verify: JSON.stringify(verified) });
   }
 
@@ -40,11 +43,13 @@ export function createVerify({ store, commit }: Desk): Verify {
       const found = await store.verifying();
       account = found?.state === 'running' ? found : null;
     },
-    dueAt: () => (account ? 0 : Infinity),
+    // Half of the calls are left to what waits for proof.
+    dueAt: () => (account ? readAt + budget.spacing() : Infinity),
     after: async () => account?.at,
     async take(page, after) {
       const verified = account;
       if (!verified) return;
+      readAt = clock.now();
       const results = await commit(page);
       const shown = new Set<string>();
       for (const [index, reading] of page.readings.entries()) {
@@ -61,6 +66,7 @@ export function createVerify({ store, commit }: Desk): Verify {
       if (!page.hasMore) {
         await count(verified);
         verified.state = 'done';
+        await say('idle', null);
       }
       await save(verified);
     },
@@ -72,6 +78,7 @@ export function createVerify({ store, commit }: Desk): Verify {
           'the service does not know the cursor that it begins at: give an event of the account, see npx kit events',
         forgotten: 'the service no longer has what comes after this cursor: give a later --from',
       };
+      await say('idle', null);
       await save({ ...account, state: 'failed', reason: reasons[why] });
       return null;
     },

@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createAlarms, judge, type Facts } from '../../src/keep/alarms.ts';
 import type { Status } from '../../src/store/store.ts';
+import { readDelivery, readItem } from '../../src/wire/event.ts';
 import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock, type TestLog } from './rig.ts';
 
 const GB = 1024 ** 3;
@@ -77,11 +78,40 @@ describe('which facts raise which alarm', () => {
     expect(judge(facts({ tasks: { ...calm.tasks, dead: 7 } })).get('dead_letters')).toContain('7');
   });
 
-  // Named by the design; nothing raises them yet.
-  test.todo('webhook_silent, when replay finds events and no delivery arrives');
-  test.todo('replay_blind, when webhooks bring events that two complete reads of replay do not show');
-  test.todo('secret_mismatch, when deliveries with the right prefix fail under every secret');
-  test.todo('reconcile_behind, when the call budget does not suffice');
+  const forged = (badSignatures: number) => ({
+    failures: { causes: {}, badSignatures, badSince: '2026-01-01T00:00:00.000Z', lastBadAt: null },
+  });
+  const catchingUp = (behind: boolean): Partial<Status> => ({
+    reconcile: {
+      ...stopped,
+      state: 'running',
+      progress: { pages: 9, events: 9_000, perMinute: 900, endsAt: null, behind },
+    },
+  });
+  test.each<[string, Facts, string[]]>([
+    ['webhook_silent, with its explanation', { ...facts(), silence: 'Known: this' }, ['webhook_silent']],
+    ['replay_blind, with the types', { ...facts({}, { unseen: 2 }), blind: ['MessageSent'] }, ['replay_blind']],
+    [
+      'secret_mismatch, while webhooks are silent',
+      { ...facts(forged(3)), silence: 's' },
+      ['secret_mismatch', 'webhook_silent'],
+    ],
+    ['secret_mismatch, before the first good delivery', facts(forged(3)), ['secret_mismatch']],
+    ['nothing, at two forged ones', facts(forged(2)), []],
+    [
+      'nothing, when strangers send forged deliveries and nothing is missing',
+      facts({ ...forged(500), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }),
+      [],
+    ],
+    ['reconcile_behind', facts(catchingUp(true)), ['reconcile_behind']],
+    ['nothing, where a catch-up comes nearer', facts(catchingUp(false)), []],
+  ])('%s', (_, given, names) => {
+    expect([...judge(given).keys()].toSorted()).toEqual(names);
+  });
+
+  test('replay_blind names the types', () => {
+    expect(judge({ ...facts({}, { unseen: 2 }), blind: ['A', 'B'] }).get('replay_blind')).toContain('(A, B)');
+  });
 });
 
 describe('how people are told', () => {
@@ -305,4 +335,82 @@ describe('how people are told', () => {
     await step();
     expect(texts().join('\n')).not.toMatch(/whsec_|Bearer|svc_/);
   });
+
+  test.each<[string, (n: number) => Promise<unknown>, () => Promise<unknown>]>([
+    [
+      'webhook_silent',
+      (n) => file.store.accept({ readings: [missed(n)], now: clock.time, fresh: true }),
+      () => file.store.accept({ readings: [delivered()], now: clock.time }),
+    ],
+    ['replay_blind', (n) => file.store.note({ unseen: n }, { blind: '["MessageSent"]' }), () => steps(11 * 60_000)],
+    ['secret_mismatch', (n) => signatures({ badSignatures: n }), () => signatures({ badSignatures: 0 })],
+    ['reconcile_behind', (n) => replay(n, true), () => replay(9, false)],
+  ])(
+    '%s is posted once while its figures change, though ALERT_URL fails at first, and has its all-clear',
+    async (name, hold, release) => {
+      await file.store.accept({ readings: [delivered()], now: clock.time });
+      await steps(2_000);
+      answer = 500;
+      for (let n = 3; n < 9; n++) {
+        await hold(n);
+        await steps(60_000);
+        if (n === 6) answer = 200;
+      }
+      const told = posts.filter(({ status }) => status === 200).map(({ text }) => text);
+      expect(told).toEqual([expect.stringMatching(`^${name}: `)]);
+      expect(await raised()).toEqual([name]);
+      await release();
+      await steps(10_000);
+      expect(texts().slice(-1)).toEqual([`${name}: all clear`]);
+      expect(await raised()).toEqual([]);
+    },
+  );
+
+  const missed = (cursor: number) =>
+    readItem(
+      'replay',
+      String(cursor) as never,
+      `{"MessageSent":{"session_id":null,"timestamp_unix_ms":${clock.time}}}`,
+    );
+  const delivered = () =>
+    readDelivery(
+      Buffer.from(
+        JSON.stringify({
+          id: 'e1',
+          type: 'MessageSent',
+          created_at: '2026-01-01T00:00:00Z',
+          cursor: '1',
+          session_id: null,
+          webhook_id: 'w',
+          data: { MessageSent: {} },
+        }),
+      ),
+    );
+  const signatures = (more: object) =>
+    file.store.note(
+      {},
+      {
+        failures: JSON.stringify({
+          causes: {},
+          badSignatures: 0,
+          badSince: null,
+          lastBadAt: null,
+          lastGoodAt: null,
+          ...more,
+        }),
+      },
+    );
+  const replay = (pages: number, behind: boolean) =>
+    file.store.note(
+      {},
+      {
+        replay: JSON.stringify({
+          state: 'running',
+          since: null,
+          lastAt: null,
+          reason: null,
+          progress: { pages, events: pages, perMinute: 1, endsAt: null, behind },
+        }),
+      },
+    );
 });

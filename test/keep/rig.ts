@@ -79,6 +79,12 @@ export interface Rig extends StoreFile, TestLog {
   pass: (ms: number) => Promise<void>;
   /** A delivery of the event by webhook. */
   webhook: (cursor: number | string, options?: { type?: string; id?: string; data?: object }) => Promise<void>;
+  /** Something arrived that waits for proof. */
+  prove: () => void;
+  /** Another origin has brought this cursor. */
+  saw: (cursor: string) => void;
+  fresh: () => boolean;
+  now: () => void;
   /** What `npx kit reconcile` does. */
   ask: () => Promise<void>;
   state: () => Promise<{ state: string; lastAt: string | null; reason: string | null }>;
@@ -88,7 +94,7 @@ export interface Rig extends StoreFile, TestLog {
   /** The after_cursor of each call so far. */
   asked: () => (string | undefined)[];
   /** Another reconciler on the same store, as after a restart. */
-  restart: (options?: Partial<ReconcilerOptions>) => void;
+  restart: (options?: RigOptions) => void;
   close: () => Promise<void>;
 }
 
@@ -203,6 +209,10 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
       await store.accept({ readings: [reading], now: clock.now() });
       seen.add(String(cursor));
     },
+    prove: () => reconciler.prove(),
+    saw: (cursor) => void seen.add(cursor),
+    now: () => reconciler.now(),
+    fresh: () => reconciler.fresh(),
     ask: () => store.note({}, { reconcile_asked: clock.now() }),
     async state() {
       const { state, lastAt, reason } = (await store.status(clock.now())).reconcile;

@@ -49,9 +49,9 @@ export function createEventStore(
     insert into quarantine (digest, received_at, origin, cursor, reason, body) values (?, ?, ?, ?, ?, ?)
     on conflict (digest) do update set copies = copies + 1 returning copies`);
   const addGap = db.prepare('insert into gaps (after, up_to, reason, opened_at) values (?, ?, ?, ?)');
-  const openGap = db
-    .prepare<unknown[], number>('select id from gaps where after = ? and up_to is null and closed_at is null')
-    .pluck();
+  const openGap = db.prepare<unknown[], { id: number; closed: number }>(
+    'select id, closed_at is not null as closed from gaps where after = ? and up_to is null order by id desc limit 1',
+  );
   const endGap = db.prepare('update gaps set up_to = ? where id = ?');
   const rejoin = db.prepare(`
     update gaps set closed_at = ?, closed_by = 'the service knows the cursor again: nothing is missing'
@@ -149,6 +149,7 @@ export function createEventStore(
         store(event, true);
         add('events');
         add('accepted');
+        tally.first(event, false);
         return { verdict: 'new', conflict: record(c, event, 'its cursor was known with another id and other data') };
 
         function seen(of: Known): void {
@@ -191,8 +192,9 @@ export function createEventStore(
   /** One gap for one place: while nothing behind it was known, the same is found again and only learns where it ends. */
   function raiseGap({ after, upTo, reason }: NonNullable<Batch['gap']>, now: number): { event: Incoming }[] {
     const open = openGap.get(BigInt(after));
-    if (open !== undefined) {
-      endGap.run(bind(upTo), open);
+    // One that was closed meanwhile is raised once more when its end is known: it has grown since.
+    if (open && (upTo === null || !open.closed)) {
+      endGap.run(bind(upTo), open.id);
       return [];
     }
     const gap = Number(addGap.run(BigInt(after), bind(upTo), reason, now).lastInsertRowid);
