@@ -1,4 +1,5 @@
 // What every command shares: its arguments, the store, and how it speaks. One file a command stands beside this.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs, styleText, type ParseArgsConfig } from 'node:util';
 import { systemClock } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
@@ -75,6 +76,16 @@ export async function withStore<Result>(
   } finally {
     store.close();
   }
+}
+
+/** The process that fetches starts a moment after deliveries are taken. */
+export async function keepIsUp(store: Store): Promise<boolean> {
+  for (let looks = 0; looks < 50; looks++) {
+    const { processes } = await store.status(clock.now());
+    if (processes.keep === 'up' || processes.receive === 'down') return processes.keep === 'up';
+    await sleep(100);
+  }
+  return false;
 }
 
 export function print(text: string): void {

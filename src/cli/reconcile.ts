@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT } from '../errors.ts';
 import type { Status, Store } from '../store/store.ts';
-import { clean, clock, parse, print, printJson, withStore, type Command } from './command.ts';
+import { clean, clock, keepIsUp, parse, print, printJson, withStore, type Command } from './command.ts';
 
 const LOOK_MS = 250;
 
@@ -12,8 +12,8 @@ const command: Command = {
   async run(args) {
     const { values } = parse(args, { json: { type: 'boolean' } });
     return withStore(async (store) => {
+      if (!(await keepIsUp(store))) return fail('the receiver is not running: npm start', EXIT.unreachable);
       const before = await store.status(clock.now());
-      if (before.processes.keep === 'down') return fail('the receiver is not running: npm start', EXIT.unreachable);
       if (before.reconcile.state === 'off')
         return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
       const after = await follow(store, values.json ? () => {} : print);

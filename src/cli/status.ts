@@ -12,9 +12,12 @@ const command: Command = {
   async run(args) {
     const { values } = parse(args, { json: { type: 'boolean' }, ready: { type: 'boolean' } });
     if (values.ready) return isReady();
-    const status = await withStore((store) => store.status(clock.now()));
-    if (values.json) printJson(status);
-    else show(status);
+    await withStore(async (store) => {
+      const status = await store.status(clock.now());
+      const missed = (await store.types()).reduce((sum, type) => sum + type.missed, 0);
+      if (values.json) printJson(status);
+      else show(status, missed);
+    });
     return EXIT.done;
   },
 };
@@ -32,7 +35,7 @@ async function isReady(): Promise<number> {
   }
 }
 
-function show(status: Status): void {
+function show(status: Status, missed: number): void {
   const { tasks, reconcile, processes } = status;
   const line = (name: string, value: string | number | null): void => print(`${name.padEnd(13)}${value ?? '-'}`);
   line(
@@ -69,18 +72,21 @@ function show(status: Status): void {
   const { causes, badSignatures } = status.failures;
   const why = Object.entries(causes).map(([cause, count]) => `${count} ${cause}`);
   line('failure run', `${status.failureRun} of 15${why.length > 0 ? ` (${why.join(', ')})` : ''}`);
-  const noise = badSignatures > 0 ? `; since then ${badSignatures} that no secret of ours signed` : '';
-  line('deliveries', `last ${status.lastDeliveryAt ?? 'never'}${noise}${quietOf(status)}`);
+  const noise =
+    badSignatures > 0
+      ? `; ${status.lastDeliveryAt ? 'since then ' : ''}${badSignatures} that no secret of ours signed`
+      : '';
+  line('deliveries', `last ${status.lastDeliveryAt ?? 'never'}${noise}${quietOf(status, missed)}`);
   line('secrets', status.secrets.map(wordingOf).join('; ') || null);
   if (status.alarms.length === 0) line('alarms', 'none');
   for (const { name, since, detail } of status.alarms) line('alarm', `${name} since ${since}: ${clean(detail)}`);
 }
 
 /** Nothing comes, and nothing is missing, as far as replay can tell. */
-function quietOf({ lastDeliveryAt, reconcile, alarms }: Status): string {
+function quietOf({ lastDeliveryAt, reconcile }: Status, missed: number): string {
+  if (missed > 0) return `; since then ${missed} were fetched that no webhook brought`;
   const quiet = lastDeliveryAt !== null && clock.now() - Date.parse(lastDeliveryAt) > QUIET_MS;
-  const told = reconcile.state === 'idle' && !alarms.some(({ name }) => name === 'webhook_silent');
-  return quiet && told ? '; merely quiet: replay shows nothing that they missed' : '';
+  return quiet && reconcile.state === 'idle' ? '; merely quiet: replay shows nothing that they missed' : '';
 }
 
 function wordingOf({ number, hits, lastAt, mayGo }: Status['secrets'][number]): string {

@@ -9,6 +9,7 @@ import {
   clean,
   clock,
   count,
+  keepIsUp,
   parse,
   print,
   printJson,
@@ -34,8 +35,8 @@ const command: Command = {
         else showWeeks(weeks);
         return EXIT.done;
       }
-      const { processes, reconcile } = await store.status(clock.now());
-      if (processes.keep === 'down') return fail('the receiver is not running: npm start', EXIT.unreachable);
+      if (!(await keepIsUp(store))) return fail('the receiver is not running: npm start', EXIT.unreachable);
+      const { reconcile } = await store.status(clock.now());
       if (reconcile.state === 'off')
         return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
       const from = await cursorOf(store, values.from);
@@ -43,7 +44,7 @@ const command: Command = {
         return fail('nothing that old is stored: give a later --from, npx kit events shows cursors', EXIT.failed);
       const account = await follow(store, from, values.json ? () => {} : print);
       if (values.json) printJson({ ...account, asked: iso(account.asked), weeks: await store.arrivals() });
-      else show(account);
+      else if (account.state === 'done') show(account);
       return account.state === 'done' ? EXIT.done : fail(clean(account.reason ?? account.state), EXIT.failed);
     });
   },
@@ -57,8 +58,11 @@ async function cursorOf(store: Store, text: string): Promise<Cursor | null> {
   // Without a zone it is UTC, as everywhere.
   const zoned = /T.*(Z|[+-]\d\d:?\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`;
   const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(zoned) : NaN;
+  if (time > clock.now()) throw new UsageError('--from lies in the future');
   if (Number.isNaN(time)) throw new UsageError('--from must be a cursor, or a time like 2026-01-31T12:00:00Z');
   const { older, lowest } = await store.anchors(time);
+  if (older === null && lowest !== null)
+    process.stderr.write(`nothing older is known than cursor ${lowest}: it begins there\n`);
   return older ?? lowest;
 }
 

@@ -7,6 +7,7 @@ import type { KeepStore, Status, WatchStore } from '../store/store.ts';
 import { explainSilence } from './silence.ts';
 
 const REMIND_MS = 86_400_000;
+const SNAPSHOT_MS = 60_000;
 /** What happened keeps its alarm up for this long. */
 const RECENT_MS = 600_000;
 const FAILURES_ALLOWED = 15;
@@ -14,8 +15,12 @@ const FAILURES_ALLOWED = 15;
 const FAILURE_LEVELS = [3, 10, 13];
 const POST_MS = 10_000;
 const DOWN_MS = 15_000;
+/** Reading that fails for so long is worth a person's while. */
+const TROUBLE_MS = 180_000;
 
 export interface Facts {
+  /** Unix milliseconds. */
+  now: number;
   status: Status;
   /** Counters that have grown in the last minutes, and by how much. */
   grown: Record<string, number>;
@@ -30,6 +35,7 @@ export interface Facts {
 
 /** The alarms that hold now, with what to do. */
 export function judge({
+  now,
   status,
   grown,
   freeBytes,
@@ -64,12 +70,18 @@ export function judge({
     failures.badSignatures >= 3 &&
       (silence !== null || !status.lastDeliveryAt || ['off', 'stopped'].includes(reconcile.state)),
     'secret_mismatch',
-    `${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours, and none by one of ours since. Guess: WEBHOOK_SECRET is not the secret of the webhook (any more); else strangers try the address`,
+    `${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours, and none by one of ours since. Guess: WEBHOOK_SECRET is not the secret of the webhook (any more): set it, and send SIGHUP; else strangers try the address. At ${FAILURES_ALLOWED} refusals in a row the service switches the webhook off: then enable it there as well`,
   );
   when(
     grew('unseen') > 0,
     'replay_blind',
     `webhooks brought ${grew('unseen')} events that two complete reads of replay did not show (${blind.join(', ')}): API_KEY sees less than the webhook, so give it the same numbers and scopes; what webhooks miss of these is not fetched`,
+  );
+  const troubleMs = reconcile.state === 'backing-off' && reconcile.since ? now - Date.parse(reconcile.since) : 0;
+  when(
+    troubleMs > TROUBLE_MS,
+    'reconcile_behind',
+    `nothing could be read from the service since ${reconcile.since} (${reconcile.reason}): what webhooks miss stays missing, and strict handlers wait (${tasks.held} held)`,
   );
   when(
     reconcile.progress?.behind,
@@ -112,11 +124,15 @@ export function judge({
     'dead_letters',
     `${tasks.dead} tasks are dead letters: see npx kit tasks --state dead, then retry or discard them`,
   );
-  when(gaps > 0, 'gap_open', `${gaps} stretches of history can no longer be fetched: see npx kit gaps`);
+  when(
+    gaps > 0,
+    'gap_open',
+    `${gaps === 1 ? 'a stretch' : `${gaps} stretches`} of history can no longer be fetched: see npx kit gaps`,
+  );
   when(
     reconcile.state === 'stopped',
     'reconcile_stopped',
-    `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then send SIGHUP; until then strict handlers wait (${tasks.held} tasks are held)`,
+    `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then send SIGHUP; until then strict handlers wait (${tasks.held} held)`,
   );
   when(
     freeBytes < 512 * 1024 * 1024,
@@ -157,14 +173,21 @@ export interface Alarms {
 export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard }: AlarmsOptions): Alarms {
   let runUpAt = clock.now();
   let silence: string | null = null;
+  let loaded = false;
   const seen: { at: number; counters: Record<string, number> }[] = [];
 
   async function step(): Promise<void> {
     const now = clock.now();
     const status = await store.status(now);
     const counters = await store.counters();
-    seen.push({ at: now, counters });
-    while (seen.length > 1 && now - (seen[0]?.at ?? now) > RECENT_MS) seen.shift();
+    if (!loaded) seen.push(...((await store.snapshots()) ?? []));
+    loaded = true;
+    while (seen.length > 0 && (now - (seen[0]?.at ?? now) > RECENT_MS || (seen[0]?.at ?? now) > now)) seen.shift();
+    // One a minute outlasts a restart, which would else look like an all-clear.
+    if (now - (seen.at(-1)?.at ?? 0) >= SNAPSHOT_MS) {
+      seen.push({ at: now, counters });
+      await store.note({}, { snapshots: JSON.stringify(seen) });
+    }
     const past = seen[0]?.counters ?? {};
     const grown = Object.fromEntries(
       Object.entries(counters).map(([name, value]) => [name, value - (past[name] ?? 0)]),
@@ -175,7 +198,7 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard }
     silence = explainSilence({ now, status, types: await store.types() });
     if (wasSilent && silence === null) onHeard?.();
     const blind = (await store.blind()) ?? [];
-    const holding = judge({ status, grown, freeBytes: freeBytes(), runDownMs: now - runUpAt, silence, blind });
+    const holding = judge({ now, status, grown, freeBytes: freeBytes(), runDownMs: now - runUpAt, silence, blind });
     const raised = new Map((await store.raised()).map((alarm) => [alarm.name, alarm]));
     for (const [name, detail] of holding) {
       const before = raised.get(name);

@@ -6,7 +6,7 @@ import { createHorizon, type Horizon } from './horizon.ts';
 import type { Page } from './page.ts';
 import { createCatchUp, wordsOf } from './progress.ts';
 import type { Desk, Reading } from './reconcile.ts';
-import type { Sweep } from './sweep.ts';
+import { SWEEPING, type Sweep } from './sweep.ts';
 
 const WAIT_FOR_WEBHOOK_MS = 1_000;
 /** Webhooks are silent: no longer than this between two readings. */
@@ -135,7 +135,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     const due = endedAt - sweptAt >= interval();
     if (due) [sweptBefore, sweptAt] = [sweptAt, endedAt];
     const sweeps = due && watermark !== null && (await sweep.begin(watermark));
-    if (!sweeps) await say('idle', null, { done: true });
+    await say(sweeps ? 'running' : 'idle', sweeps ? SWEEPING : null, { done: true, progress: null });
   }
 
   function rest(): void {

@@ -5,7 +5,7 @@ import type { Progress } from '../store/store.ts';
 
 const MINUTE_MS = 60_000;
 /** After so long without coming nearer to now, the budget does not suffice. */
-const BEHIND_MS = 120_000;
+const BEHIND_MS = 300_000;
 
 export interface CatchUp {
   /** A page with so many events, of which the youngest happened then (Unix milliseconds). */
@@ -48,9 +48,9 @@ export function createCatchUp(clock: Clock): CatchUp {
       return {
         pages,
         events,
-        perMinute: Math.round((events * MINUTE_MS) / Math.max(MINUTE_MS / 60, now - since)),
+        perMinute: Math.round((events * MINUTE_MS) / Math.max(MINUTE_MS, now - since)),
         endsAt: last && gained > 0 ? iso(Math.round(now + last.lagMs / gained)) : null,
-        behind: first ? span >= BEHIND_MS && gained <= 0 : now - since >= 5 * BEHIND_MS,
+        behind: first ? span >= BEHIND_MS && gained <= 0 : now - since >= 2 * BEHIND_MS,
       };
     },
   };

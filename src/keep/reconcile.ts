@@ -11,7 +11,7 @@ import type { Budget } from './budget.ts';
 import { createForward } from './forward.ts';
 import { PageError, readPage, type Page } from './page.ts';
 import { wordsOf } from './progress.ts';
-import { createSweep } from './sweep.ts';
+import { createSweep, SWEEPING } from './sweep.ts';
 import { createVerify } from './verify.ts';
 
 export interface ReconcilerOptions {
@@ -83,6 +83,8 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   let failures = 0;
   let stuckAt: { reading: Reading; after: Cursor | null } | null = null;
   let asked: number | null = null;
+  /** Since when nothing could be read; '' while it can, null before that is known. */
+  let troubleSince: string | null = null;
   /** What was wrong with the last pages of each, though they could be used. */
   const oddities = new Map<Reading, string>();
 
@@ -93,6 +95,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   const readings: Reading[] = [forward, sweep, verify];
 
   async function step(): Promise<number> {
+    troubleSince ??= await earlierTrouble();
     await hear();
     await verify.look();
     const now = clock.now();
@@ -105,8 +108,8 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     if (after === undefined) return 0;
     const untilCall = budget.take();
     if (untilCall > 0) {
-      const words = state.progress && `${wordsOf(state.progress)}; `;
-      await say('running', `${words ?? ''}waiting for the call budget`);
+      const words = state.progress ? wordsOf(state.progress) : reading === sweep ? SWEEPING : null;
+      await say('running', [words, 'waiting for the call budget'].filter(Boolean).join('; '));
       return Math.min(untilCall, ASKED_MS);
     }
     if (state.state !== 'backing-off' && state.state !== 'running') await say('running', null);
@@ -116,6 +119,12 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       await fail(reading, after, error);
     }
     return 0;
+  }
+
+  /** Since when an earlier `keep` could not read; '' where it could. */
+  async function earlierTrouble(): Promise<string> {
+    const before = await store.replayState();
+    return (before && isTrouble(before.state) && before.since) || '';
   }
 
   /** A person asks, and everything that keeps us waiting is forgotten. */
@@ -136,6 +145,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     const response = await service.call('ReplayEvents', request);
     const page = readPage(response, after, types);
     failures = 0;
+    troubleSince = '';
     note(reading, page);
     if (page.reset) return settle(await reading.stop('forgotten', after, page));
     const stuck = page.hasMore && page.proved === after;
@@ -188,7 +198,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       return say('stopped', error.message);
     }
     if (reason === 'EVENT_CURSOR_INVALID' || (after === null && status === 400)) {
-      log.warn(facts, 'the service does not know the cursor that was asked for');
+      if (reading !== verify) log.warn(facts, 'the service does not know the cursor that was asked for');
       return settle(await reading.stop('unknown', after, null), `${error.message}: `);
     }
     log.warn(facts, 'a call of ReplayEvents failed; tried again');
@@ -217,11 +227,17 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       oddities.size > 0 ? `pages were odd, their items were kept: ${[...new Set(oddities.values())].join('; ')}` : null;
     const reason = [words, odd].filter((text) => text !== null).join('; ') || null;
     const lastAt = done ? iso(clock.now()) : state.lastAt;
-    const said = { state: now, since: now === state.state ? state.since : iso(clock.now()), lastAt, reason, progress };
+    if (isTrouble(now)) troubleSince ||= iso(clock.now()) ?? '';
+    const since = isTrouble(now) ? troubleSince : now === state.state ? state.since : iso(clock.now());
+    const said = { state: now, since: since ?? null, lastAt, reason, progress };
     if (JSON.stringify(said) === JSON.stringify(state)) return;
     state = said;
     await store.note({}, { replay: JSON.stringify(state) });
   }
 
   return { step, prove: () => forward.prove(), now: () => forward.now(), fresh: () => forward.fresh() };
+}
+
+function isTrouble(state: ReplayState['state']): boolean {
+  return state === 'backing-off' || state === 'stopped';
 }

@@ -67,7 +67,8 @@ export function createFollower(options: FollowerOptions): Follower {
           // A key with number restriction may not ask for them (contract 4.4).
           product = false;
         } else {
-          log.error({ status, code, reason }, 'the stream stopped: the service refuses it; replay goes on alone');
+          log.error({ status, code, reason }, 'the stream stopped: the service refuses it; replay is asked as well');
+          onHole();
           return say('stopped', error.message);
         }
       }

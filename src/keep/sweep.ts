@@ -9,6 +9,8 @@ export interface Sweep extends Reading {
   begin(watermark: Cursor): Promise<boolean>;
 }
 
+export const SWEEPING = 'reading the last minutes once more, for what became visible late';
+
 export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk): Sweep {
   let at: Cursor | null = null;
   /** What only this sweep has found. */

@@ -28,6 +28,7 @@ export interface ReceiveOptions {
 
 export function createReceiveApp(options: ReceiveOptions): Koa {
   const { path, bodyLimit, verifier, bodies, intake, clock, sampler, ledger, draining } = options;
+  const startedAt = clock.now();
   const attemptHeader = `${options.prefix}Attempt`.toLowerCase();
   const noteAlienPrefix = once((prefix: string) => {
     options.log.warn({ prefix }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${prefix}`);
@@ -70,7 +71,8 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
       const { verdict, conflict } = await intake.accept(reading);
       ctx.status = 204;
       entries?.answered(204, verdict);
-      if (verdict === 'new' && isRepeated(ctx.req.headers[attemptHeader])) intake.count({ unseen_failures: 1 });
+      if (verdict === 'new' && happenedSince(startedAt, reading) && isRepeated(ctx.req.headers[attemptHeader]))
+        intake.count({ unseen_failures: 1 });
       if (verdict === 'quarantined' || conflict)
         sampler.note(conflict ? 'conflict' : 'quarantined', conflict ? { key: keyOf(reading), conflict } : {});
     } catch (error) {
@@ -123,6 +125,11 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
 /** What npx kit explain finds it by. */
 function keyOf(reading: Reading): string | null {
   return 'event' in reading ? reading.event.id : null;
+}
+
+/** Before, nobody was here to take its first attempts. */
+function happenedSince(time: number, reading: Reading): boolean {
+  return 'event' in reading && (reading.event.createdAt ?? 0) >= time;
 }
 
 /** The prefix of a signature header that is not ours, if a delivery carries one. */

@@ -202,6 +202,7 @@ export type Fact =
   | 'compared'
   /** What replay does not show: JSON. */
   | 'blind'
+  | 'snapshots'
   /** The account of `npx kit verify`: JSON. */
   | 'verify'
   /** The stream, and why webhooks are silent: JSON. */
@@ -301,6 +302,8 @@ export interface Stretch {
 
 export interface KeepStore extends EventStore {
   watermark(): Promise<Cursor | null>;
+  /** As it was noted last; null: never. */
+  replayState(): Promise<ReplayState | null>;
   newestCursor(): Promise<Cursor | null>;
   /** The lowest cursor known above this one; the highest below it. Null bounds nothing. */
   cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
@@ -319,6 +322,8 @@ export interface KeepStore extends EventStore {
   /** The last event, by its number, that was looked up so; and the types that were found lately. */
   compared(): Promise<number>;
   blind(): Promise<string[] | null>;
+  /** Counters of the last minutes, as `keep` has noted them. */
+  snapshots(): Promise<{ at: number; counters: Record<string, number> }[] | null>;
   /** The account of `npx kit verify`, if there ever was one. */
   verifying(): Promise<VerifyAccount | null>;
   /** Events behind `after` up to `upTo`, and above it those received before `before`: by type, and what became of them. */

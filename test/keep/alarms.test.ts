@@ -8,6 +8,7 @@ import { readDelivery, readItem } from '../../src/wire/event.ts';
 import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock, type TestLog } from './rig.ts';
 
 const GB = 1024 ** 3;
+const NOW = Date.UTC(2026, 0, 1, 12);
 const DAY_MS = 86_400_000;
 
 describe('which facts raise which alarm', () => {
@@ -33,6 +34,7 @@ describe('which facts raise which alarm', () => {
     processes: { receive: 'up', run: 'up', keep: 'up' },
   };
   const facts = (status: Partial<Status> = {}, grown: Record<string, number> = {}, freeBytes = 100 * GB): Facts => ({
+    now: NOW,
     status: { ...calm, ...status },
     grown,
     freeBytes,

@@ -152,7 +152,7 @@ test('F45: what becomes visible late, with a lower cursor, is found, and the wat
 
 test('reconcile_behind does not flap while the service refuses calls in between', async () => {
   const { pass, server, store, clock } = await begin({ callsPerMinute: 20 });
-  const HISTORY = Array.from({ length: 200 }, (_, i) => item(i + 2, 'MessageReceived', { timestamp_unix_ms: 1_000 }));
+  const HISTORY = Array.from({ length: 400 }, (_, i) => item(i + 2, 'MessageReceived', { timestamp_unix_ms: 1_000 }));
   server.publish(...HISTORY);
   let calls = 0;
   server.lieAlways((_, truth) => {
@@ -161,9 +161,9 @@ test('reconcile_behind does not flap while the service refuses calls in between'
     return { body: { events: events.slice(0, 1), next_cursor: '', has_more: true, reset_required: false } };
   });
   const said = new Set<boolean | undefined>();
-  for (let seconds = 0; seconds < 300; seconds++) {
+  for (let seconds = 0; seconds < 480; seconds++) {
     await pass(1_000);
-    if (seconds > 200) said.add((await store.status(clock.time)).reconcile.progress?.behind);
+    if (seconds > 380) said.add((await store.status(clock.time)).reconcile.progress?.behind);
   }
   expect([...said]).toEqual([true]);
 });

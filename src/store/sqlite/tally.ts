@@ -43,7 +43,8 @@ export function createTally({ db }: Session): (now: number) => Tally {
         // A test event is no part of the history, and is told from doctor's by nothing that is signed.
         if (cursor !== null) delivered.add(type);
       },
-      first({ origin, type, createdAt }, wasMissed) {
+      first({ cursor, origin, type, createdAt }, wasMissed) {
+        if (cursor === null) return;
         if (wasMissed) missed.set(type, (missed.get(type) ?? 0) + 1);
         const key = `${origin} ${type}`;
         let sum = arrivals.get(key);

@@ -1,6 +1,6 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Counter, DeliveredType, KeepStore, RaisedAlarm, Stretch, VerifyAccount } from '../store.ts';
+import type { Counter, DeliveredType, KeepStore, RaisedAlarm, ReplayState, Stretch, VerifyAccount } from '../store.ts';
 import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
 
@@ -114,6 +114,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
 
   return {
     watermark: () => session.cursorFact('watermark'),
+    replayState: () => JSON.parse(String(session.fact('replay'))) as ReplayState | null,
     newestCursor: () => newest.get() ?? null,
     cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
     cursorBelow: (bound) => (bound === null ? newest.get() : below.get(BigInt(bound))) ?? null,
@@ -136,6 +137,8 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
       return { types: [...found].map(([type, events]) => ({ type, events })), next: rows.at(-1)?.seq ?? after };
     },
     blind: () => JSON.parse(String(session.fact('blind'))) as string[] | null,
+    snapshots: () =>
+      JSON.parse(String(session.fact('snapshots'))) as { at: number; counters: Record<string, number> }[],
     compared: () => Number(session.fact('compared')),
     verifying: () => JSON.parse(String(session.fact('verify'))) as VerifyAccount | null,
     stretch(after, upTo, before, limit) {
