@@ -50,7 +50,17 @@ const envelope = z.object({
   error: z.object({ code: z.string(), requestId: z.string().optional(), reason: z.string().optional() }),
 });
 
-export function createService({ baseUrl, apiKey, paid }: { baseUrl: string; apiKey: string; paid: boolean }): Service {
+export function createService({
+  baseUrl,
+  apiKey,
+  paid,
+  fetch = globalThis.fetch,
+}: {
+  baseUrl: string;
+  apiKey: string;
+  paid: boolean;
+  fetch?: (url: string, init: RequestInit) => Promise<Response>;
+}): Service {
   const base = baseUrl.replace(/\/+$/, '');
 
   async function call(operation: string, request: Record<string, unknown>, options: CallOptions = {}) {
