@@ -2,11 +2,12 @@
 import type { EventMap } from './events.ts';
 import type { SqlValue, Tx } from './store/store.ts';
 import type { Origin } from './wire/event.ts';
+import type { ItemOf, OperationName, ResponseOf } from './service/operations.ts';
 import type { Service } from './service/service.ts';
 
 export { Dead, RetryAfter, Skip } from './run/verdicts.ts';
-export { ServiceError } from './service/service.ts';
-export type { EventMap, Origin, Service, SqlValue, Tx };
+export { ServiceError } from './service/errors.ts';
+export type { EventMap, ItemOf, OperationName, Origin, ResponseOf, Service, SqlValue, Tx };
 
 /** A type that src/events.ts knows. */
 export type EventName = keyof EventMap;

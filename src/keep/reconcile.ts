@@ -3,11 +3,12 @@
 // further than its items, and says why when it stops.
 import { iso, type Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
-import { ServiceError, type Service } from '../service/service.ts';
+import type { Budget } from '../service/budget.ts';
+import { ServiceError } from '../service/errors.ts';
+import type { Service } from '../service/service.ts';
 import type { Accepted, Batch, KeepStore, Progress, ReplayState } from '../store/store.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import { REPLAY_LIMIT } from '../wire/replay.ts';
-import type { Budget } from './budget.ts';
 import { createForward } from './forward.ts';
 import { PageError, readPage, type Page } from './page.ts';
 import { wordsOf } from './progress.ts';

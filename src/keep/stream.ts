@@ -3,7 +3,7 @@
 // lies before. Without campaign and warm-up events it leaves something out, and proves nothing.
 import { iso, type Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
-import { ServiceError } from '../service/service.ts';
+import { ServiceError } from '../service/errors.ts';
 import { readStream, type StreamItem, type StreamNews } from '../service/stream.ts';
 import { patiently } from '../store/patiently.ts';
 import type { KeepStore, StreamState } from '../store/store.ts';

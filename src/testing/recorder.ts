@@ -1,5 +1,6 @@
 // The service as a test scripts it: the handler's own client, and in place of the network answers by name, each call
 // written down. Nothing leaves the process.
+import type { Fetch } from '../service/exchange.ts';
 
 /** One call that a handler made. */
 export interface Call {
@@ -21,7 +22,7 @@ export type Answers = Record<string, Answer | ((request: Call['request'], call: 
 export interface Recorder {
   calls: Call[];
   /** In place of the network. */
-  fetch: (url: string | URL, init?: RequestInit) => Promise<Response>;
+  fetch: Fetch;
 }
 
 /** The process dies while the call is under way: the service has it, and nobody hears the answer. Only in `deliver`. */
@@ -53,7 +54,7 @@ export function recorder(answers: Answers = {}): Recorder {
   const calls: Call[] = [];
   return {
     calls,
-    async fetch(url, { method = 'GET', body = null } = {}) {
+    async fetch(url, { method = 'GET', body = null }) {
       const { pathname } = new URL(url);
       const path = pathname.replace(/^\/v1/, '');
       const route = `${method} ${path}`;
