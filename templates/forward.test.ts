@@ -9,10 +9,13 @@ import handler from './forward.ts';
 /** Answers in turn with these; then 204. */
 let statuses: number[] = [];
 let seen: { headers: IncomingHttpHeaders; body: string }[] = [];
-const endpoint = createServer(async (request, response) => {
-  const body = Buffer.concat(await Array.fromAsync(request as AsyncIterable<Buffer>)).toString();
-  seen.push({ headers: request.headers, body });
-  response.writeHead(statuses.shift() ?? 204).end();
+const endpoint = createServer((request, response) => {
+  const chunks: Buffer[] = [];
+  request.on('data', (chunk: Buffer) => chunks.push(chunk));
+  request.on('end', () => {
+    seen.push({ headers: request.headers, body: Buffer.concat(chunks).toString() });
+    response.writeHead(statuses.shift() ?? 204).end();
+  });
 });
 
 beforeEach(async () => {
