@@ -1,6 +1,6 @@
 // A handler at work, as in production and in one process: real store (in memory), real intake, real runner, and a clock
 // that jumps to whatever is waited for. A crash ends the process that never was: nothing of it reaches the store again.
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { createIntake } from '../intake.ts';
 import type { Handler } from '../kit.ts';
@@ -48,7 +48,7 @@ export interface Outcome {
   /** What the handler asked of the service. */
   calls: Call[];
   /** On the same store: the handler's own tables, and the kit's. */
-  query(sql: string): Promise<SqlRow[]>;
+  query: (sql: string) => Promise<SqlRow[]>;
   log: Record<string, unknown>[];
 }
 
@@ -132,7 +132,8 @@ function createMachine({ store, clock, service, handler, crashAfter, log }: Mach
   let runs = 0;
   let life = createLife();
   let runner: Runner | undefined;
-  let last: TurnResult | undefined;
+  /** The last turn that was taken. */
+  const last: { turn?: TurnResult | undefined } = {};
 
   async function start(): Promise<void> {
     // Ends the timers of the dead one; nothing of it reaches the store.
@@ -160,7 +161,7 @@ function createMachine({ store, clock, service, handler, crashAfter, log }: Mach
     return {
       store: {
         ...mortal(store, live),
-        turn: (given) => live(async () => (last = await store.turn(given))),
+        turn: (given) => live(async () => (last.turn = await store.turn(given))),
       },
       handlers: [{ ...handler, handle }],
       service: createService({ baseUrl: 'http://service.invalid/v1', apiKey: 'svc_test_of_a_test', paid: true, fetch }),
@@ -178,10 +179,10 @@ function createMachine({ store, clock, service, handler, crashAfter, log }: Mach
     for (;;) {
       if (life.over()) await start();
       if (await store.suspectDue(clock.now(), [handler.name])) await workAlone();
-      last = undefined;
+      last.turn = undefined;
       runner?.wake();
-      while (last === undefined && !life.over()) await nextTurn();
-      const { claims = [], nextAt = null } = (last ?? {}) as Partial<TurnResult>;
+      while (last.turn === undefined && !life.over()) await nextTick();
+      const { claims = [], nextAt = null } = (last.turn ?? {}) as Partial<TurnResult>;
       const { unassigned, tasks } = await store.status(clock.now());
       const due = claims.length > 0 || (nextAt !== null && nextAt <= clock.now());
       if (!due && !life.over() && unassigned + tasks.running === 0) return;
@@ -199,9 +200,9 @@ function createMachine({ store, clock, service, handler, crashAfter, log }: Mach
   }
 
   /** When something is due next: a release, a retry, or a turn alone. */
-  async function nextAt(): Promise<number> {
+  async function nextTime(): Promise<number> {
     const { tasks } = await store.tasks({ state: 'ready', limit: 1_000 }, clock.now());
-    const times = [last?.nextAt ?? Infinity, ...tasks.map(({ dueAt }) => Date.parse(dueAt))];
+    const times = [last.turn?.nextAt ?? Infinity, ...tasks.map(({ dueAt }) => Date.parse(dueAt))];
     return Math.min(...times.filter((at) => at > clock.now()));
   }
 
@@ -211,7 +212,7 @@ function createMachine({ store, clock, service, handler, crashAfter, log }: Mach
     wake: () => runner?.wake(),
     async finish(): Promise<void> {
       for (await work(); ; await work()) {
-        const at = await nextAt();
+        const at = await nextTime();
         if (at === Infinity) break;
         clock.at = at;
       }
@@ -221,12 +222,12 @@ function createMachine({ store, clock, service, handler, crashAfter, log }: Mach
 }
 
 interface Life {
-  over(): boolean;
+  over: () => boolean;
   died: Promise<void>;
   /** Never comes back to whoever called it. */
-  die(): Promise<never>;
+  die: () => Promise<never>;
   /** What is asked of a dead process, or comes back to one, is never heard of again. */
-  live<Result>(work: () => Promise<Result>): Promise<Result>;
+  live: <Result>(work: () => Promise<Result>) => Promise<Result>;
 }
 
 function createLife(): Life {
@@ -255,5 +256,5 @@ function createLife(): Life {
 function mortal(store: Store, live: Life['live']): Store {
   const verbs = Object.entries(store) as [string, (...args: unknown[]) => Promise<unknown>][];
   const wrapped = verbs.map(([name, verb]) => [name, (...args: unknown[]) => live(() => verb(...args))]);
-  return Object.fromEntries(wrapped) as unknown as Store;
+  return Object.fromEntries(wrapped);
 }

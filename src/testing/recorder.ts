@@ -15,7 +15,7 @@ export interface Failure {
   failure: { code: string; reason: string | null };
 }
 
-export type Answer = Record<string, unknown> | Failure | typeof crash;
+export type Answer = Record<string, unknown> | Failure;
 /** By the call's name; a function may count, and do as the service would before it fails. */
 export type Answers = Record<string, Answer | ((request: Call['request'], call: Call) => Answer | Promise<Answer>)>;
 
@@ -26,7 +26,7 @@ export interface Recorder {
 }
 
 /** The process dies while the call is under way: the service has it, and nobody hears the answer. Only in `deliver`. */
-export const crash = Symbol('crash');
+export const crash: Record<string, never> = Object.freeze({});
 
 /** Contract 7.2; another code, like `unreachable`, is no answer at all. */
 const STATUS: Record<string, number> = {
