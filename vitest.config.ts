@@ -5,7 +5,7 @@ import { defineConfig } from 'vitest/config';
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 /** As in package.json, for a HANDLERS_DIR outside of this repository too. */
-const resolve = {
+export const resolve = {
   alias: [
     { find: /^#kit$/, replacement: at('./src/kit.ts') },
     { find: /^#kit\/testing$/, replacement: at('./src/testing.ts') },
