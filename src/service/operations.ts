@@ -14,85 +14,45 @@ interface Operation {
   pages?: { by: 'cursor' | 'page'; items?: string };
 }
 
-const { strings, decimals, booleans, list } = shapes;
-const ok = z.looseObject(booleans('ok'));
-const byCursor = { pages: { by: 'cursor' } } as const;
-const byPage = { pages: { by: 'page' } } as const;
+const { strings, decimals, booleans, list, named } = shapes;
+const answers = <Fields extends z.ZodRawShape>(fields: Fields) => ({ response: z.looseObject(fields) });
+const byCursor = <const Items extends string>(items: Items) => ({ pages: { by: 'cursor', items } }) as const;
+const BY_PAGE = { pages: { by: 'page' } } as const;
+const BY_CURSOR = { pages: { by: 'cursor' } } as const;
+const next = strings('next_cursor');
+const page = shapes.pageMetadata.optional();
+const ok = answers(booleans('ok'));
 
 export const operations = {
-  GetApiKeyIdentity: {},
-  ResumeCampaign: { response: ok, paid: true },
-  PauseConversationFlow: {
-    response: z.looseObject({ active: shapes.flowRun.optional(), recent: list(shapes.flowRun) }),
-  },
-  GetFlowRun: { response: z.looseObject({ run: shapes.flowRun.optional(), steps: list(shapes.flowStep) }) },
-  UpdateCrmOpportunity: { response: z.looseObject({ opportunity: shapes.opportunity.optional() }) },
-  ListCrmTasks: {
-    response: z.looseObject({ tasks: list(shapes.crmTask), ...strings('next_cursor') }),
-    pages: { by: 'cursor', items: 'tasks' },
-  },
-  ListCrmTags: { response: z.looseObject({ tags: list(shapes.crmTag) }) },
+  ResumeCampaign: { ...ok, paid: true },
+  PauseConversationFlow: answers({ active: shapes.flowRun.optional(), recent: list(shapes.flowRun) }),
+  GetFlowRun: answers({ run: shapes.flowRun.optional(), steps: list(shapes.flowStep) }),
+  UpdateCrmOpportunity: answers({ opportunity: shapes.opportunity.optional() }),
+  ListCrmTasks: { ...answers({ tasks: list(shapes.crmTask), ...next }), ...byCursor('tasks') },
+  ListCrmTags: answers({ tags: list(shapes.crmTag) }),
   ListCampaignHistory: {
-    response: z.looseObject({
-      campaigns: list(shapes.campaign),
-      page: shapes.pageMetadata.optional(),
-      ...strings('next_cursor'),
-    }),
-    pages: { by: 'cursor', items: 'campaigns' },
+    ...answers({ campaigns: list(shapes.campaign), page, ...next }),
+    ...byCursor('campaigns'),
   },
-  AddCrmListMembers: { response: z.looseObject(decimals('changed member_count not_found')) },
-  PurgeRecoverySequence: {
-    response: z.looseObject({ ...booleans('deleted'), ...strings('name'), ...decimals('runs') }),
-  },
-  EnrollRecovery: { response: z.looseObject(decimals('enrolled skipped')) },
-  RemoveGroupParticipants: {
-    response: z.looseObject({ ...booleans('supported'), results: list(shapes.participantResult) }),
-  },
-  DeleteCrmList: { response: z.looseObject({ ...booleans('ok'), ...strings('detail message_id') }) },
-  DeleteMessageTemplate: { response: ok },
-  CreateMessageTemplate: { response: z.looseObject({ message: shapes.template.optional() }) },
-  ListMessages: {
-    response: z.looseObject({ messages: list(shapes.message), ...strings('next_cursor') }),
-    pages: { by: 'cursor', items: 'messages' },
-  },
-  AssignConversation: { response: z.looseObject({ conversation: shapes.conversation.optional() }) },
+  AddCrmListMembers: answers(decimals('changed member_count not_found')),
+  PurgeRecoverySequence: answers({ ...booleans('deleted'), ...strings('name'), ...decimals('runs') }),
+  EnrollRecovery: answers(decimals('enrolled skipped')),
+  RemoveGroupParticipants: answers({ ...booleans('supported'), results: list(shapes.participantResult) }),
+  DeleteCrmList: answers({ ...booleans('ok'), ...strings('detail message_id') }),
+  DeleteMessageTemplate: ok,
+  CreateMessageTemplate: answers({ message: shapes.template.optional() }),
+  ListMessages: { ...answers({ messages: list(shapes.message), ...next }), ...byCursor('messages') },
+  AssignConversation: answers({ conversation: shapes.conversation.optional() }),
   ImportNetworkContacts: { response: shapes.contactImport },
-  ListQuickReplies: {
-    response: z.looseObject({ messages: list(shapes.template), page: shapes.pageMetadata.optional() }),
-    pages: { by: 'page', items: 'messages' },
-  },
-  PurgeCrmArchived: {
-    response: z.looseObject({ ...booleans('deleted'), ...strings('name'), ...decimals('affected blocking') }),
-  },
-  ReplayEvents: {
-    response: z.looseObject({
-      events: list(shapes.storedEvent),
-      ...strings('next_cursor'),
-      ...booleans('has_more reset_required'),
-    }),
-  },
-  // The contract names these and their way of going on, and no more.
-  GetSession: {},
-  ImportContacts: {},
-  UploadMedia: {},
-  ListCalls: byCursor,
-  ListCampaignAudience: byCursor,
-  ListCampaignDeliveries: byCursor,
-  ListCampaigns: byCursor,
-  ListContacts: byCursor,
-  ListConversations: byCursor,
-  ListCrmContacts: byCursor,
-  ListCrmListMembers: byCursor,
-  ListCrmOpportunities: byCursor,
-  ListDialogTrees: byCursor,
-  ListFlowRuns: byCursor,
-  ListMedia: byCursor,
-  ListMessageTemplates: byCursor,
-  ListRecoveryRuns: byCursor,
-  ListViewOnceMedia: byCursor,
-  ListConnectedDevices: byPage,
-  ListSessions: byPage,
-  ListWarmupDevices: byPage,
+  ListQuickReplies: { ...answers({ messages: list(shapes.template), page }), pages: { by: 'page', items: 'messages' } },
+  PurgeCrmArchived: answers({ ...booleans('deleted'), ...strings('name'), ...decimals('affected blocking') }),
+  ReplayEvents: answers({ events: list(shapes.storedEvent), ...next, ...booleans('has_more reset_required') }),
+  // Of these the contract shows the name, and how the lists among them go on.
+  ...named('GetApiKeyIdentity GetSession ImportContacts UploadMedia', {}),
+  ...named('ListCalls ListCampaignAudience ListCampaignDeliveries ListCampaigns ListContacts', BY_CURSOR),
+  ...named('ListConversations ListCrmContacts ListCrmListMembers ListCrmOpportunities ListDialogTrees', BY_CURSOR),
+  ...named('ListFlowRuns ListMedia ListMessageTemplates ListRecoveryRuns ListViewOnceMedia', BY_CURSOR),
+  ...named('ListConnectedDevices ListSessions ListWarmupDevices', BY_PAGE),
 } as const satisfies Record<string, Operation>;
 
 type Operations = typeof operations;

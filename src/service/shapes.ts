@@ -4,20 +4,19 @@ import { z } from 'zod';
 
 type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
 
-/** Fields of one type, named as in a row of the contract's tables. */
-function fields<Schema extends z.ZodType, const Names extends string>(
-  schema: Schema,
+/** The same for each of these names, as in a row of the contract's tables. */
+export function named<const Names extends string, Value>(
   names: Names,
-): { [Name in Words<Names>]: z.ZodOptional<Schema> } {
-  return Object.fromEntries(names.split(' ').map((name) => [name, schema.optional()])) as {
-    [Name in Words<Names>]: z.ZodOptional<Schema>;
-  };
+  value: Value,
+): { [Name in Words<Names>]: Value } {
+  return Object.fromEntries(names.split(' ').map((name) => [name, value])) as { [Name in Words<Names>]: Value };
 }
-export const strings = <const Names extends string>(names: Names) => fields(z.string(), names);
+export const strings = <const Names extends string>(names: Names) => named(names, z.string().optional());
+export const integers = <const Names extends string>(names: Names) => named(names, z.int().optional());
+export const booleans = <const Names extends string>(names: Names) => named(names, z.boolean().optional());
 /** `${bigint}`: a 64-bit integer in decimal digits (2). Of `*_unix_ms`: `new Date(Number(text))`. */
-export const decimals = <const Names extends string>(names: Names) => fields(z.templateLiteral([z.bigint()]), names);
-export const integers = <const Names extends string>(names: Names) => fields(z.int(), names);
-export const booleans = <const Names extends string>(names: Names) => fields(z.boolean(), names);
+export const decimals = <const Names extends string>(names: Names) =>
+  named(names, z.templateLiteral([z.bigint()]).optional());
 /** An array, which may be missing as well. */
 export const list = <Schema extends z.ZodType>(schema: Schema) => z.array(schema).optional();
 
