@@ -21,6 +21,7 @@ const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   erase: () => import('./erase.ts'),
   doctor: () => import('./doctor.ts'),
   trigger: () => import('./trigger.ts'),
+  new: () => import('./new.ts'),
 };
 
 // Who reads us has seen enough: head, less.

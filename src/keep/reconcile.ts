@@ -5,7 +5,6 @@ import { iso, type Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
 import type { Budget } from '../service/budget.ts';
 import { ServiceError } from '../service/errors.ts';
-import type { Service } from '../service/service.ts';
 import type { Accepted, Batch, KeepStore, Progress, ReplayState } from '../store/store.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import { REPLAY_LIMIT } from '../wire/replay.ts';
@@ -17,7 +16,8 @@ import { createVerify } from './verify.ts';
 
 export interface ReconcilerOptions {
   store: KeepStore;
-  service: Service;
+  /** The client: only ReplayEvents is called. */
+  service: { call(operation: string, request: Record<string, unknown>): Promise<Record<string, unknown>> };
   clock: Clock;
   log: Logger;
   budget: Budget;

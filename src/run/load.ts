@@ -66,7 +66,7 @@ export async function loadHandlers(folder: string, { replay }: { replay: boolean
     const path = join(folder, file);
     try {
       const module = (await within(LOAD_MS, import(pathToFileURL(path).href))) as { default?: unknown };
-      loaded.push(check(module.default, basename(file, extname(file)), replay));
+      loaded.push(checkHandler(module.default, basename(file, extname(file)), replay));
     } catch (error) {
       faults.push(`${placeOf(error, path)}: ${wordingOf(error)}`);
     }
@@ -91,7 +91,8 @@ function filesIn(folder: string): string[] {
   }
 }
 
-function check(exported: unknown, fileName: string, replay: boolean): Loaded {
+/** Fills in the defaults. Throws with every fault of its fields. */
+export function checkHandler(exported: unknown, fileName: string, replay: boolean): Loaded {
   if (exported === undefined) throw new Error('has no default export: export default defineHandler({ … })');
   const parsed = shape.safeParse(exported);
   if (!parsed.success) {
@@ -141,11 +142,14 @@ async function within<Result>(limitMs: number, work: Promise<Result>): Promise<R
   }
 }
 
-/** package.json maps '#kit' for files of this repository only; HANDLERS_DIR may lie elsewhere. */
+/** package.json maps '#kit' and '#kit/testing' for files of this repository only; HANDLERS_DIR may lie elsewhere. */
 function resolveKitEverywhere(): void {
-  const kit = new URL('../kit.ts', import.meta.url).href;
+  const ours: Record<string, string> = { '#kit': '../kit.ts', '#kit/testing': '../testing.ts' };
   registerHooks({
-    resolve: (specifier, context, next) =>
-      specifier === '#kit' ? { url: kit, format: 'module-typescript', shortCircuit: true } : next(specifier, context),
+    resolve(specifier, context, next) {
+      const path = ours[specifier];
+      if (path === undefined) return next(specifier, context);
+      return { url: new URL(path, import.meta.url).href, format: 'module-typescript', shortCircuit: true };
+    },
   });
 }

@@ -18,13 +18,22 @@ export interface Ask {
   signal?: AbortSignal | undefined;
 }
 
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 export type Exchange = <Result>(ask: Ask, read: (response: Response) => Promise<Result> | Result) => Promise<Result>;
 
 const MIB = 1024 * 1024;
 /** A page of ReplayEvents holds 1000 events of up to 12 MiB; a thousandth of that is generous. Media: contract 8. */
 const MOST_BYTES = 64 * MIB;
 
-export function createExchange({ baseUrl, apiKey }: { baseUrl: string; apiKey: string }): Exchange {
+export function createExchange({
+  baseUrl,
+  apiKey,
+  fetch = globalThis.fetch,
+}: {
+  baseUrl: string;
+  apiKey: string;
+  fetch?: Fetch | undefined;
+}): Exchange {
   const base = baseUrl.replace(/\/+$/, '');
   return async ({ what, path, body, mostBytes = 12 * MIB, limitMs, safe, signal }, read) => {
     const text = body && JSON.stringify(body);

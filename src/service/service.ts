@@ -2,7 +2,7 @@
 // reconnecting a number. What costs money is refused unless it is allowed, and never repeated.
 import { createParser } from 'eventsource-parser';
 import { errorOf, parseJson, ServiceError, unreadable } from './errors.ts';
-import { bytesOf, createExchange, readText, type Ask, type Exchange } from './exchange.ts';
+import { bytesOf, createExchange, readText, type Ask, type Exchange, type Fetch } from './exchange.ts';
 import { operationOf, type ItemOf, type OperationName, type Plain, type ResponseOf } from './operations.ts';
 import { once, type Pace, type Pacing } from './pace.ts';
 import type { SessionProgress } from './shapes.ts';
@@ -76,6 +76,8 @@ export interface ServiceOptions {
   apiKey: string;
   /** May spend money. */
   paid: boolean;
+  /** Default: the network. */
+  fetch?: Fetch;
   /** Default: calls are made once, and at once. */
   pace?: Pace;
   /** An answer did not fit its shape, and was handed over all the same; told once for each field. */
@@ -90,8 +92,8 @@ const SLACK_MS = 5_000;
 const MINUTES_5_MS = 300_000;
 const MOST_PER_PAGE = 200;
 
-export function createService({ baseUrl, apiKey, ...rest }: ServiceOptions): Service {
-  return serviceOver(createExchange({ baseUrl, apiKey }), rest);
+export function createService({ baseUrl, apiKey, fetch, ...rest }: ServiceOptions): Service {
+  return serviceOver(createExchange({ baseUrl, apiKey, fetch }), rest);
 }
 
 /** For a kit without an API key: every method says what to set. */

@@ -8,6 +8,7 @@ import { createServiceApi, type ServiceApi } from './api.ts';
 import { createChaos, type Chaos, type Shares } from './chaos.ts';
 import { createHistory, type History, type HistoryOptions, type Overrides, type SimulatedEvent } from './history.ts';
 import { createKeys, type Keys } from './keys.ts';
+import { createInbox } from './inbox.ts';
 import { createLimits } from './limits.ts';
 import { createOperations } from './operations.ts';
 import { createPost, type PostOptions } from './post.ts';
@@ -57,7 +58,7 @@ export function createSimulatedService(options: ServiceOptions): SimulatedServic
   const webhooks = createWebhooks({ ...delivering, keys, history, chaos });
   const onSent = (data: Record<string, unknown>): void => void happen(1, 'MessageSent', { data });
   const account = createAccount({ numbers: history.numbers, random, onSent });
-  const operations = new Map([...createOperations({ history, keys }), ...account.operations]);
+  const operations = new Map([...createOperations({ history, keys }), ...account.operations, ...createInbox(history)]);
   const api = createServiceApi({ keys, operations, account, streams, limits, chaos, speed });
   let running: Loop | undefined;
 
