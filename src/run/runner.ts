@@ -21,6 +21,12 @@ const ASSIGN = 256;
  * the tasks. Slow handlers are claimed for only as places get free, so that no claim waits long for its place.
  */
 const AHEAD = 512;
+/**
+ * Of the places, what reruns may take, and the events that one turn makes tasks of for them: so little that an event that
+ * comes meanwhile finds a place, and waits for few of their commits.
+ */
+const RERUN_PART = 4;
+const RERUN = 64;
 /** Between two turns: deliveries need the lock more often than tasks do, and a fuller turn costs less a task. */
 const PACE_MS = 5;
 const GRACE_MS = 3;
@@ -102,8 +108,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
         room,
         handlers: handlerIds,
         limits: limits(),
-        // The other half stays free for events that come meanwhile.
-        reruns: Math.max(0, Math.ceil(places / 2) - again),
+        reruns: Math.max(0, Math.ceil(concurrency / RERUN_PART) - again),
       });
       if (fenced > 0) log.warn({ fenced }, 'came back after the claim was gone; nothing was written');
       unproven = figures.unproven;
@@ -156,7 +161,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   }
 
   async function planRerun(): Promise<NonNullable<Turn['rerun']> | null> {
-    const page = await store.rerun(handlerIds, ASSIGN);
+    const page = await store.rerun(handlerIds, RERUN);
     const handler = page && handlers.get(page.handler);
     if (!handler) return null;
     const its = { ...assigning, handlers: new Map([[page.handler, handler]]), now: clock.now(), rerun: page.id };

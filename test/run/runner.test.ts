@@ -534,7 +534,7 @@ describe('a rerun', () => {
     expect(tasks.every(({ late, state }) => state === 'done' && !late)).toBe(true);
   });
 
-  test("takes half of the places, so that a slow one does not keep the handler's own events from theirs", async () => {
+  test("takes a quarter of the places, so that a slow one does not keep the handler's own events from theirs", async () => {
     const gate = Promise.withResolvers<void>();
     const begun: string[] = [];
     let waits = false;
@@ -543,7 +543,7 @@ describe('a rerun', () => {
       return waits ? gate.promise : undefined;
     };
     const { store, accept, clock, runner } = await stage([{ lane: 'none', order: 'arrival', handle }], {
-      concurrency: 4,
+      concurrency: 8,
     });
     await accept(...Array.from({ length: 10 }, (_, n) => ({ cursor: n + 1 })));
     await until(async () => begun.length === 10 && (await store.status(clock.now())).tasks.done === 10);
