@@ -93,6 +93,11 @@ export interface Handler<Type extends string = string> {
   onStale?: 'run' | 'skip' | 'dead';
   /** Also acts on what happened before this store was there, as REPLAY_FROM fetches it. Default: false. */
   history?: boolean;
+  /**
+   * At most so many attempts begin in any minute, evenly spread: with 60, one a second. What waits for it stays ready, and
+   * other handlers are not held up. Default: no limit.
+   */
+  rate?: { perMinute: number };
   /** Creates the handler's own tables, once at each start. */
   setup?(tx: Tx): void;
   /** Return: done. Throw: retried. Throw Skip, RetryAfter or Dead: as named. */

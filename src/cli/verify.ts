@@ -4,12 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
 import type { Arrivals, Store, VerifyAccount } from '../store/store.ts';
-import { parseCursor, type Cursor } from '../wire/cursor.ts';
+import type { Cursor } from '../wire/cursor.ts';
 import {
   clean,
   clock,
   count,
   parse,
+  pointOf,
   print,
   printJson,
   printTable,
@@ -52,13 +53,9 @@ export default command;
 
 /** The stretch begins behind a cursor that is known; for a time, behind the newest received before it. */
 async function cursorOf(store: Store, text: string): Promise<Cursor | null> {
-  const cursor = parseCursor(text);
-  if (cursor) return cursor;
-  // Without a zone it is UTC, as everywhere.
-  const zoned = /T.*(Z|[+-]\d\d:?\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`;
-  const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(zoned) : NaN;
-  if (Number.isNaN(time)) throw new UsageError('--from must be a cursor, or a time like 2026-01-31T12:00:00Z');
-  const { older, lowest } = await store.anchors(time);
+  const point = pointOf('--from', text);
+  if (typeof point === 'string') return point;
+  const { older, lowest } = await store.anchors(point);
   return older ?? lowest;
 }
 

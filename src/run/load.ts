@@ -9,10 +9,11 @@ import type { Handler } from '../kit.ts';
 import { DEFAULT_RETRY, type RetryPolicy } from './backoff.ts';
 
 /** A handler with its defaults filled in. */
-export type Loaded = Omit<Required<Handler>, 'maxAgeMs' | 'setup' | 'on' | 'retry'> & {
+export type Loaded = Omit<Required<Handler>, 'maxAgeMs' | 'setup' | 'on' | 'retry' | 'rate'> & {
   on: '*' | Set<string>;
   retry: RetryPolicy;
   maxAgeMs: number | null;
+  rate: NonNullable<Handler['rate']> | null;
   setup: Handler['setup'];
 };
 
@@ -53,6 +54,7 @@ const shape = z.strictObject({
   maxAgeMs: ms.optional(),
   onStale: z.enum(['run', 'skip', 'dead']).optional(),
   history: z.boolean().optional(),
+  rate: z.strictObject({ perMinute: z.int().min(1).max(60_000) }).optional(),
   setup: fn.optional(),
   handle: z.custom((value) => typeof value === 'function', 'is required: an async function of the event and ctx'),
 });
@@ -113,6 +115,7 @@ export function checkHandler(exported: unknown, fileName: string, replay: boolea
     maxAgeMs: handler.maxAgeMs ?? null,
     onStale: handler.onStale ?? 'run',
     history: handler.history ?? false,
+    rate: handler.rate ?? null,
     setup: handler.setup?.bind(handler),
     handle: handler.handle.bind(handler),
   };
