@@ -1,11 +1,22 @@
 // Two projects: `unit` is quick and needs nothing; `system` starts real processes, kills them, and takes its time.
 import './src/checked.js';
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+
+const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+/** As in package.json, for a HANDLERS_DIR outside of this repository too. */
+export const resolve = {
+  alias: [
+    { find: /^#kit$/, replacement: at('./src/kit.ts') },
+    { find: /^#kit\/testing$/, replacement: at('./src/testing.ts') },
+  ],
+};
 
 export default defineConfig({
   test: {
     projects: [
       {
+        resolve,
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts', 'templates/**/*.test.ts'],

@@ -1,10 +1,12 @@
-// Yours: the event types that you know. Add one here, once, and `on`, `event.data` and validation follow.
+// Yours: the event types that you know. Add one here, once, and `on`, `event.data`, validation and its fixture follow.
 // Types that are not listed still arrive, with `data` as a plain object.
 import { z } from 'zod';
 
 export interface EventType<Data> {
   /** What `event.data` holds. Fields that are not named here are kept. */
   data: z.ZodType<Data>;
+  /** What tests get from `fixture(type)`, so that a test names only the fields that it is about. */
+  example?: (about: ExampleOf) => NoInfer<Data>;
   /** The number (session) that the event belongs to. Default: `data.session_id`. */
   session?: (data: Record<string, unknown>) => unknown;
   /** When it happened, in Unix milliseconds. Default: `data.timestamp_unix_ms`. */
@@ -13,31 +15,77 @@ export interface EventType<Data> {
   conversation?: (data: Record<string, unknown>) => unknown;
 }
 
+export interface ExampleOf {
+  /** Another for each fixture: for ids. */
+  n: number;
+  /** An UUID. */
+  session: string;
+  /** When it happened, Unix milliseconds. */
+  at: number;
+}
+
 /** Contract 6.4. The fields of MessageSent and MessageStatusUpdated are not shown there: name those that you rely on. */
 export const eventTypes = {
   MessageReceived: define({
     data: z.looseObject({
-      /** The number that received the message. */
+      /** string, UUID: the number (session) that received the message. */
       session_id: z.uuid(),
-      /** Who wrote: an address of the messaging network. */
+      /** string: who wrote; an address of the messaging network. */
       from: z.string(),
+      /** string: what was written. */
       body: z.string(),
+      /** string: the message's id. */
       message_id: z.string(),
+      /** boolean: it was written in a group. */
       is_group: z.boolean(),
+      /** integer: when it was written, Unix milliseconds. */
       timestamp_unix_ms: z.int(),
+      /** string; the contract does not show its values. */
       message_type: z.string(),
-      /** The name that the writer chose to show. */
+      /** string: the name that the writer chose to show. Anyone can choose any. */
       push_name: z.string(),
     }),
     conversation: (data) => data.from,
+    example: ({ n, session, at }) => ({
+      session_id: session,
+      from: '15550100',
+      body: 'hello',
+      message_id: `message-${n}`,
+      is_group: false,
+      timestamp_unix_ms: at,
+      message_type: 'text',
+      push_name: 'Ana',
+    }),
   }),
-  MessageSent: define({ data: z.looseObject({}) }),
-  MessageStatusUpdated: define({ data: z.looseObject({}) }),
+  MessageSent: define({
+    data: z.looseObject({}),
+    example: ({ n, session, at }) => ({ session_id: session, message_id: `message-${n}`, timestamp_unix_ms: at }),
+  }),
+  MessageStatusUpdated: define({
+    data: z.looseObject({}),
+    example: ({ n, session, at }) => ({ session_id: session, message_id: `message-${n}`, timestamp_unix_ms: at }),
+  }),
   /** The test event that the service's dashboard sends. */
-  'webhook.ping': define({ data: z.looseObject({ message: z.string() }) }),
+  'webhook.ping': define({
+    data: z.looseObject({
+      /** string: a text. */
+      message: z.string(),
+    }),
+    example: () => ({ message: 'a test' }),
+  }),
   /** Raised by the kit: events of this stretch can no longer be fetched. Complete it by fetching what matters anew. */
   'kit.gap': define({
-    data: z.looseObject({ gap: z.int(), after: z.string(), upTo: z.string().nullable(), reason: z.string() }),
+    data: z.looseObject({
+      /** As `npx kit gaps` numbers it. */
+      gap: z.int(),
+      /** The last cursor before it. */
+      after: z.string(),
+      /** The first cursor behind it; null where that is not known. */
+      upTo: z.string().nullable(),
+      /** Why it cannot be fetched. */
+      reason: z.string(),
+    }),
+    example: () => ({ gap: 1, after: '1000', upTo: '2000', reason: 'the cursor has expired' }),
   }),
 };
 

@@ -2,11 +2,12 @@
 import type { EventMap } from './events.ts';
 import type { SqlValue, Tx } from './store/store.ts';
 import type { Origin } from './wire/event.ts';
+import type { ItemOf, OperationName, ResponseOf } from './service/operations.ts';
 import type { Service } from './service/service.ts';
 
 export { Dead, RetryAfter, Skip } from './run/verdicts.ts';
-export { ServiceError } from './service/service.ts';
-export type { EventMap, Origin, Service, SqlValue, Tx };
+export { ServiceError } from './service/errors.ts';
+export type { EventMap, ItemOf, OperationName, Origin, ResponseOf, Service, SqlValue, Tx };
 
 /** A type that src/events.ts knows. */
 export type EventName = keyof EventMap;
@@ -92,13 +93,18 @@ export interface Handler<Type extends string = string> {
   onStale?: 'run' | 'skip' | 'dead';
   /** Also acts on what happened before this store was there, as REPLAY_FROM fetches it. Default: false. */
   history?: boolean;
+  /**
+   * At most so many attempts begin in any minute, evenly spread: with 60, one a second. What waits for it stays ready, and
+   * other handlers are not held up. Default: no limit.
+   */
+  rate?: { perMinute: number };
   /** Creates the handler's own tables, once at each start. */
   setup?(tx: Tx): void;
   /** Return: done. Throw: retried. Throw Skip, RetryAfter or Dead: as named. */
   handle(event: KitEvent<Type>, ctx: Context): Promise<void> | void;
 }
 
-/** Adds types, and nothing else. */
-export function defineHandler<const Type extends EventName | (string & {})>(handler: Handler<Type>): Handler<Type> {
+/** Adds types, and nothing else. A type that it does not know belongs into src/events.ts. */
+export function defineHandler<const Type extends EventName | '*'>(handler: Handler<Type>): Handler<Type> {
   return handler;
 }

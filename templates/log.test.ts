@@ -1,12 +1,15 @@
 import { expect, test } from 'vitest';
-import type { Context, KitEvent } from '#kit';
+import { createClock, deliver, fixture } from '#kit/testing';
 import handler from './log.ts';
 
-test('a message is said by its id, and by nothing that its writer wrote', () => {
-  const said: unknown[] = [];
-  const log = { info: (...words: unknown[]) => said.push(words) };
-  const data = { message_id: 'm1', body: 'private', from: '15550100', push_name: 'Ana' };
-  const event = { type: 'MessageReceived', data } as unknown as KitEvent<'MessageReceived'>;
-  void handler.handle(event, { log, late: false } as unknown as Context);
-  expect(said).toEqual([[{ messageId: 'm1', late: false }, 'message received']]);
+test('a message is said by its id, and by nothing that its writer wrote', async () => {
+  const { log } = await deliver(handler, fixture('MessageReceived', { data: { message_id: 'm1', body: 'private' } }));
+  expect(log).toContainEqual(expect.objectContaining({ msg: 'message received', messageId: 'm1', late: false }));
+  expect(JSON.stringify(log)).not.toMatch(/private|15550100/);
+});
+
+test('what is older than ten minutes is skipped', async () => {
+  const old = fixture('MessageReceived', { createdAt: '2026-01-01T00:00:00.000Z' });
+  const { tasks } = await deliver(handler, old, { clock: createClock('2026-01-01T00:10:01.000Z') });
+  expect(tasks).toMatchObject([{ state: 'skipped' }]);
 });

@@ -1,5 +1,5 @@
-// Says that a message came. Use it to see deliveries arrive, or as the beginning of a handler of your own: copy it into
-// src/handlers/. Lane: the conversation. Freshness: what is older than ten minutes is skipped.
+// Says that a message came. Use it to see deliveries arrive, or as the beginning of a handler of your own.
+// Lane: the conversation. Freshness: what is older than ten minutes is skipped.
 import { defineHandler } from '#kit';
 
 export default defineHandler({

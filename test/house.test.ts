@@ -13,7 +13,7 @@ const FLOORS = [
   ['receive', 'service', 'keep', 'run', 'ops'],
   ['kit'],
   ['handlers'],
-  ['main', 'cli', 'demo', 'dev'],
+  ['main', 'cli', 'demo', 'dev', 'testing'],
 ];
 
 /** Files that lie in no folder of their own room. */
@@ -32,6 +32,7 @@ const ROOM_OF_FILE: Record<string, string> = {
   'throwaway.ts': 'ground',
   'intake.ts': 'intake',
   'kit.ts': 'kit',
+  'testing.ts': 'testing',
   'main.ts': 'main',
   'owner.ts': 'main',
   'supervisor.ts': 'main',
@@ -100,7 +101,7 @@ function breaks({ from, to }: Import): boolean {
   const room = roomOf(from);
   const other = roomOf(to);
   if (room === 'simulator') return other !== 'simulator' && !SIMULATOR_MAY.some((may) => may === other || may === to);
-  // Nobody but the demo, dev, the command line and what they start knows the double of the service.
+  // Nobody but the demo, dev, the command line, the test kit and what they start knows the double of the service.
   if (other === 'simulator') return floorOf(from) !== FLOORS.length - 1;
   if (room === other || NEIGHBOURS.includes(`${room} -> ${other}`)) return false;
   return floorOf(to) >= floorOf(from);
@@ -138,9 +139,16 @@ describe('one room has one duty', () => {
     expect(importersOf(/from 'better-sqlite3'/).filter((file) => !allowed(file))).toEqual([]);
   });
 
-  test('nobody opens the SQLite store but entries of processes', () => {
+  test('nobody opens the SQLite store but entries of processes, and the test kit in memory', () => {
     const opens = imports.filter(({ to }) => to === 'store/sqlite/open.ts').map(({ from }) => from);
-    const entries = ['cli/command.ts', 'demo/receiver.ts', 'keep/main.ts', 'owner.ts', 'run/main.ts'];
+    const entries = [
+      'cli/command.ts',
+      'demo/receiver.ts',
+      'keep/main.ts',
+      'owner.ts',
+      'run/main.ts',
+      'testing/deliver.ts',
+    ];
     expect(opens.filter((file) => !entries.includes(file))).toEqual([]);
   });
 

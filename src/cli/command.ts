@@ -4,7 +4,8 @@ import { parseArgs, styleText, type ParseArgsConfig } from 'node:util';
 import { systemClock } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
-import type { Store } from '../store/store.ts';
+import type { Point, Store } from '../store/store.ts';
+import { parseCursor } from '../wire/cursor.ts';
 
 export interface Command {
   /** One line, for the list of commands. */
@@ -47,6 +48,17 @@ export function number(name: string, text: string | undefined): number | undefin
   if (!/^[1-9]\d{0,15}$/.test(text))
     throw new UsageError(`${name} must be a whole number above zero, not ${clean(text)}`);
   return Number(text);
+}
+
+/** A cursor, or a time: in UTC, unless it says where. */
+export function pointOf(name: string, text: string): Point {
+  const cursor = parseCursor(text);
+  if (cursor) return cursor;
+  const [, hours, zone] = /^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d)?)?$/.exec(text) ?? [];
+  const time = Date.parse(hours !== undefined && zone === undefined ? `${text}Z` : text);
+  if (Number.isNaN(time) || !/^\d{4}-/.test(text))
+    throw new UsageError(`${name} must be a cursor, or a time like 2026-01-31T12:00:00Z`);
+  return time;
 }
 
 export function webAddress(name: string, text: string | undefined): string | undefined {

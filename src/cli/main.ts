@@ -11,6 +11,7 @@ const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   explain: () => import('./explain.ts'),
   tasks: () => import('./tasks.ts'),
   retry: () => import('./retry.ts'),
+  rerun: () => import('./rerun.ts'),
   discard: () => import('./discard.ts'),
   reconcile: () => import('./reconcile.ts'),
   verify: () => import('./verify.ts'),
@@ -21,6 +22,7 @@ const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   erase: () => import('./erase.ts'),
   doctor: () => import('./doctor.ts'),
   trigger: () => import('./trigger.ts'),
+  new: () => import('./new.ts'),
 };
 
 // Who reads us has seen enough: head, less.

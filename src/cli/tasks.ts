@@ -1,21 +1,45 @@
 // What is stuck, and why? Tasks by state and handler.
 import { EXIT } from '../errors.ts';
-import { clock, number, oneOf, parse, print, printJson, printTable, withStore, type Command } from './command.ts';
+import { mendAll } from '../store/mend.ts';
+import {
+  clean,
+  clock,
+  count,
+  number,
+  oneOf,
+  parse,
+  print,
+  printJson,
+  printTable,
+  progress,
+  UsageError,
+  withStore,
+  type Command,
+} from './command.ts';
+
+/** Lanes that one step takes over. */
+const LANES = 500;
 
 export const TASK_STATES = ['held', 'ready', 'running', 'done', 'skipped', 'dead'] as const;
 
 const command: Command = {
   summary: 'tasks, newest first',
-  usage: `tasks [--state ${TASK_STATES.join('|')}] [--handler NAME] [--before ID] [--limit N] [--json]`,
+  usage: `tasks [--state ${TASK_STATES.join('|')}] [--handler NAME] [--before ID] [--limit N] [--json]
+       npx kit tasks move --from OLD --to NEW     after a handler was renamed: what waits, is dead or skipped`,
   async run(args) {
     const text = { type: 'string' } as const;
-    const { values } = parse(args, {
+    const { values, positionals } = parse(args, {
       state: text,
       handler: text,
       before: text,
       limit: text,
+      from: text,
+      to: text,
       json: { type: 'boolean' },
     });
+    const [verb, ...more] = positionals;
+    if (more.length > 0 || (verb !== undefined && verb !== 'move')) throw new UsageError('tasks, or tasks move');
+    if (verb === 'move') return move(values.from, values.to, values.json);
     const filter = {
       state: oneOf('--state', TASK_STATES, values.state),
       handler: values.handler,
@@ -44,3 +68,22 @@ const command: Command = {
   },
 };
 export default command;
+
+async function move(from = '', to = '', json = false): Promise<number> {
+  if (!from || !to || from === to) throw new UsageError('two handlers are needed: --from OLD --to NEW');
+  return withStore(async (store) => {
+    const known = (await store.handlers()).map(({ name }) => name);
+    for (const name of [from, to]) {
+      if (known.includes(name)) continue;
+      process.stderr.write(`no handler was ever named ${clean(name)}; known are: ${known.join(', ') || 'none'}\n`);
+      return EXIT.failed;
+    }
+    const give = (ids: number[]): Promise<number> => store.giveTo(ids, to, clock.now());
+    const moved = await mendAll(store, { handler: from }, clock.now(), give, progress);
+    for (let after: number | null = 0; after !== null;)
+      after = await store.giveLanes(from, to, after, LANES, clock.now());
+    if (json) printJson({ moved });
+    else print(`${count(moved, 'task')} moved from ${from} to ${to}; those that are done stay`);
+    return EXIT.done;
+  });
+}

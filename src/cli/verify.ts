@@ -4,13 +4,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
 import type { Arrivals, Store, VerifyAccount } from '../store/store.ts';
-import { parseCursor, type Cursor } from '../wire/cursor.ts';
+import type { Cursor } from '../wire/cursor.ts';
 import {
   clean,
   clock,
   count,
   keepIsUp,
   parse,
+  pointOf,
   print,
   printJson,
   printTable,
@@ -53,16 +54,13 @@ export default command;
 
 /** The stretch begins behind a cursor that is known; for a time, behind the newest received before it. */
 async function cursorOf(store: Store, text: string): Promise<Cursor | null> {
-  const cursor = parseCursor(text);
-  if (cursor) return cursor;
-  // Without a zone it is UTC, as everywhere.
-  const zoned = /T.*(Z|[+-]\d\d:?\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`;
-  const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(zoned) : NaN;
-  if (time > clock.now()) throw new UsageError('--from lies in the future');
-  if (Number.isNaN(time)) throw new UsageError('--from must be a cursor, or a time like 2026-01-31T12:00:00Z');
-  const { older, lowest } = await store.anchors(time);
+  const point = pointOf('--from', text);
+  if (typeof point === 'string') return point;
+  if (point > clock.now()) throw new UsageError('--from lies in the future');
+  const { older, lowest } = await store.anchors(point);
   if (older === null && lowest !== null)
-    process.stderr.write(`nothing older is known than cursor ${lowest}: it begins there\n`);
+    process.stderr.write(`nothing older is known than cursor ${lowest}: it begins there
+`);
   return older ?? lowest;
 }
 

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../clock.ts';
 import type { Config } from '../config.ts';
-import { ServiceError } from '../service/service.ts';
+import { ServiceError } from '../service/errors.ts';
 import { readStream, type StreamItem, type StreamNews } from '../service/stream.ts';
 import { signedHeaders } from '../simulator/sign.ts';
 import { readItem, type Incoming } from '../wire/event.ts';

@@ -3,11 +3,11 @@
 // further than its items, and says why when it stops.
 import { iso, type Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
-import { ServiceError, type Service } from '../service/service.ts';
+import type { Budget } from '../service/budget.ts';
+import { ServiceError } from '../service/errors.ts';
 import type { Accepted, Batch, KeepStore, Progress, ReplayState } from '../store/store.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import { REPLAY_LIMIT } from '../wire/replay.ts';
-import type { Budget } from './budget.ts';
 import { createForward } from './forward.ts';
 import { PageError, readPage, type Page } from './page.ts';
 import { wordsOf } from './progress.ts';
@@ -16,7 +16,8 @@ import { createVerify } from './verify.ts';
 
 export interface ReconcilerOptions {
   store: KeepStore;
-  service: Service;
+  /** The client: only ReplayEvents is called. */
+  service: { call(operation: string, request: Record<string, unknown>): Promise<Record<string, unknown>> };
   clock: Clock;
   log: Logger;
   budget: Budget;

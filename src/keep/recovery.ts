@@ -3,10 +3,10 @@ import type { Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
 import type { Logger } from '../log.ts';
 import { startLoop } from '../loop.ts';
+import { createBudget } from '../service/budget.ts';
 import { createService } from '../service/service.ts';
 import { patiently } from '../store/patiently.ts';
 import type { KeepStore } from '../store/store.ts';
-import { createBudget } from './budget.ts';
 import { createReconciler } from './reconcile.ts';
 import { createFollower } from './stream.ts';
 

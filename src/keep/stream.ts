@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso, type Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
-import { ServiceError } from '../service/service.ts';
+import { ServiceError } from '../service/errors.ts';
 import { readStream, type StreamItem, type StreamNews } from '../service/stream.ts';
 import { patiently } from '../store/patiently.ts';
 import type { KeepStore, StreamState } from '../store/store.ts';

@@ -16,23 +16,30 @@ export interface AssignOptions {
   now: number;
   /** A `lane` function threw; the session's lane stood in. */
   onLaneFault: (handler: Loaded, error: unknown) => void;
+  /** The event comes again for it; 0: it has just come. */
+  rerun?: number;
 }
 
-export function tasksOf(stored: StoredEvent, from: Unassigned, options: AssignOptions): NewTask[] {
-  const { handlers, windowMs, fetchesHistory, now } = options;
-  const history = fetchesHistory && isHistory(stored, from);
+export function tasksOf(
+  stored: StoredEvent,
+  from: Pick<Unassigned, 'watermark' | 'born' | 'history'>,
+  options: AssignOptions,
+): NewTask[] {
+  const { handlers, windowMs, fetchesHistory, now, rerun = 0 } = options;
+  const history = fetchesHistory && rerun === 0 && isHistory(stored, from);
   let event: KitEvent | undefined;
   const tasks: NewTask[] = [];
   for (const [id, handler] of handlers) {
     if (!wants(handler, stored.type) || (history && !handler.history)) continue;
     event ??= toKitEvent(stored);
-    const lane = laneOf(handler, event, options.onLaneFault);
+    const lane = laneOf(handler, event, options.onLaneFault, rerun);
     tasks.push({
       event: stored.seq,
       handler: id,
       lane,
       cursor: stored.cursor,
       ...(handler.order === 'strict' && stored.cursor !== null && { strict: true }),
+      ...(rerun > 0 && { rerun }),
       releaseAt: releaseAt(stored, handler, from.watermark, windowMs, now),
     });
   }
@@ -63,7 +70,10 @@ export function isUnproven({ strict, cursor }: NewTask, { watermark }: Pick<Unas
 }
 
 /** What happened before this store was there, and came by REPLAY_FROM. Of unknown age: until replay had caught up. */
-export function isHistory({ origin, createdAt, cursor }: StoredEvent, { born, history }: Unassigned): boolean {
+export function isHistory(
+  { origin, createdAt, cursor }: StoredEvent,
+  { born, history }: Pick<Unassigned, 'born' | 'history'>,
+): boolean {
   if ((origin !== 'replay' && origin !== 'stream') || cursor === null) return false;
   if (createdAt !== null && createdAt >= born) return false;
   return history === null || compareCursors(cursor, history) <= 0;
@@ -91,10 +101,15 @@ export function toKitEvent(stored: StoredEvent): KitEvent {
 
 const kitEvents = new WeakMap<StoredEvent, KitEvent>();
 
-function laneOf(handler: Loaded, event: KitEvent, onLaneFault: AssignOptions['onLaneFault']): string | null {
+function laneOf(
+  handler: Loaded,
+  event: KitEvent,
+  onLaneFault: AssignOptions['onLaneFault'],
+  rerun: number,
+): string | null {
   const { lane } = handler;
-  // What waits for its proof, and for no other, is in a lane of its own.
-  if (lane === 'none') return handler.order === 'strict' ? event.key : null;
+  // What waits for its proof or behind events that have just come, and for no other, is in a lane of its own.
+  if (lane === 'none') return handler.order === 'strict' || rerun > 0 ? event.key : null;
   if (lane === 'session') return sessionOf(event.sessionId);
   if (lane === 'conversation') return conversationOf(event.type, event.sessionId, event.data as JsonObject);
   try {

@@ -9,10 +9,11 @@ import type { Handler } from '../kit.ts';
 import { DEFAULT_RETRY, type RetryPolicy } from './backoff.ts';
 
 /** A handler with its defaults filled in. */
-export type Loaded = Omit<Required<Handler>, 'maxAgeMs' | 'setup' | 'on' | 'retry'> & {
+export type Loaded = Omit<Required<Handler>, 'maxAgeMs' | 'setup' | 'on' | 'retry' | 'rate'> & {
   on: '*' | Set<string>;
   retry: RetryPolicy;
   maxAgeMs: number | null;
+  rate: NonNullable<Handler['rate']> | null;
   setup: Handler['setup'];
 };
 
@@ -53,6 +54,7 @@ const shape = z.strictObject({
   maxAgeMs: ms.optional(),
   onStale: z.enum(['run', 'skip', 'dead']).optional(),
   history: z.boolean().optional(),
+  rate: z.strictObject({ perMinute: z.int().min(1).max(60_000) }).optional(),
   setup: fn.optional(),
   handle: z.custom((value) => typeof value === 'function', 'is required: an async function of the event and ctx'),
 });
@@ -66,7 +68,7 @@ export async function loadHandlers(folder: string, { replay }: { replay: boolean
     const path = join(folder, file);
     try {
       const module = (await within(LOAD_MS, import(pathToFileURL(path).href))) as { default?: unknown };
-      loaded.push(check(module.default, basename(file, extname(file)), replay));
+      loaded.push(checkHandler(module.default, basename(file, extname(file)), replay));
     } catch (error) {
       faults.push(`${placeOf(error, path)}: ${wordingOf(error)}`);
     }
@@ -91,7 +93,8 @@ function filesIn(folder: string): string[] {
   }
 }
 
-function check(exported: unknown, fileName: string, replay: boolean): Loaded {
+/** Fills in the defaults. Throws with every fault of its fields. */
+export function checkHandler(exported: unknown, fileName: string, replay: boolean): Loaded {
   if (exported === undefined) throw new Error('has no default export: export default defineHandler({ … })');
   const parsed = shape.safeParse(exported);
   if (!parsed.success) {
@@ -112,6 +115,7 @@ function check(exported: unknown, fileName: string, replay: boolean): Loaded {
     maxAgeMs: handler.maxAgeMs ?? null,
     onStale: handler.onStale ?? 'run',
     history: handler.history ?? false,
+    rate: handler.rate ?? null,
     setup: handler.setup?.bind(handler),
     handle: handler.handle.bind(handler),
   };
@@ -141,11 +145,14 @@ async function within<Result>(limitMs: number, work: Promise<Result>): Promise<R
   }
 }
 
-/** package.json maps '#kit' for files of this repository only; HANDLERS_DIR may lie elsewhere. */
+/** package.json maps '#kit' and '#kit/testing' for files of this repository only; HANDLERS_DIR may lie elsewhere. */
 function resolveKitEverywhere(): void {
-  const kit = new URL('../kit.ts', import.meta.url).href;
+  const ours: Record<string, string> = { '#kit': '../kit.ts', '#kit/testing': '../testing.ts' };
   registerHooks({
-    resolve: (specifier, context, next) =>
-      specifier === '#kit' ? { url: kit, format: 'module-typescript', shortCircuit: true } : next(specifier, context),
+    resolve(specifier, context, next) {
+      const path = ours[specifier];
+      if (path === undefined) return next(specifier, context);
+      return { url: new URL(path, import.meta.url).href, format: 'module-typescript', shortCircuit: true };
+    },
   });
 }

@@ -7,6 +7,7 @@ import { systemClock as clock } from '../clock.ts';
 import { describe, EXIT, loggable } from '../errors.ts';
 import { createLog } from '../log.ts';
 import { joinOwner, type Orders } from '../process.ts';
+import { createPace } from '../service/pace.ts';
 import { createService, noService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Tx } from '../store/store.ts';
@@ -20,6 +21,8 @@ const DRAIN_MS = 7_000;
 /** The developer who has saved a file waits for the new one, not for the old. */
 const THROWAWAY_DRAIN_MS = 200;
 const DAY_MS = 86_400_000;
+/** Calls a minute of the whole account (contract 8); reconciliation has its own part of them. */
+const ACCOUNT_CALLS = 120;
 /** A lock held elsewhere stands this process still for so long; then it tries again, awaited. */
 const BUSY_MS = 20;
 const START_MS = 5_000;
@@ -59,6 +62,8 @@ async function start({ boot }: Orders): Promise<void> {
           baseUrl: config.API_BASE_URL,
           apiKey: config.API_KEY,
           paid: config.PAID_OPERATIONS === 'allow',
+          pace: createPace({ callsPerMinute: Math.max(1, ACCOUNT_CALLS - config.RECONCILE_CALLS_PER_MINUTE), clock }),
+          onOdd: (odd) => log.warn(odd, 'an answer of the service does not fit its shape; handed over as it came'),
         })
       : noService;
   const options = {

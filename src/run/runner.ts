@@ -12,6 +12,7 @@ import { StoreError, type Claim, type Settlement, type TaskStore, type Turn } fr
 import { isUnproven, tasksOf } from './assign.ts';
 import { startAttempt, type Attempt, type Blame } from './attempt.ts';
 import type { Loaded } from './load.ts';
+import { createRate } from './rate.ts';
 
 /** Events that one turn makes tasks of: few enough that a delivery never waits long for the store's lock. */
 const ASSIGN = 256;
@@ -20,6 +21,12 @@ const ASSIGN = 256;
  * the tasks. Slow handlers are claimed for only as places get free, so that no claim waits long for its place.
  */
 const AHEAD = 512;
+/**
+ * Of the places, what reruns may take, and the events that one turn makes tasks of for them: so little that an event that
+ * comes meanwhile finds a place, and waits for few of their commits.
+ */
+const RERUN_PART = 4;
+const RERUN = 64;
 /** Between two turns: deliveries need the lock more often than tasks do, and a fuller turn costs less a task. */
 const PACE_MS = 5;
 const GRACE_MS = 3;
@@ -60,9 +67,14 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   const ids = await patiently(() => store.register(options.handlers.map(({ name }) => name)));
   const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
   const handlerIds = [...handlers.keys()];
+  const rates = new Map(
+    [...handlers].flatMap(([id, { rate }]) => (rate ? [[id, createRate(rate, clock.now())] as const] : [])),
+  );
   const active = new Map<number, Attempt>();
   /** Claimed, and waiting for a place. */
   let queue: Claim[] = [];
+  /** How many of those at work or in the queue are of reruns. */
+  let again = 0;
   let ended = 0;
   let turnedAt = 0;
   let busy = false;
@@ -80,9 +92,9 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     const since = performance.now() - turnedAt;
     if (busy && since < PACE_MS && !draining) return PACE_MS - since + GRACE_MS;
     const assign = draining ? null : await plan();
-    const room = draining
-      ? 0
-      : Math.max(0, Math.max(concurrency, Math.min(AHEAD, 2 * ended)) - active.size - queue.length);
+    const rerun = draining || isFull(assign) ? null : await planRerun();
+    const places = Math.max(concurrency, Math.min(AHEAD, 2 * ended));
+    const room = draining ? 0 : Math.max(0, places - active.size - queue.length);
     ended = 0;
     const settle = settled;
     settled = [];
@@ -92,8 +104,11 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
         boot,
         settle,
         assign,
+        rerun,
         room,
         handlers: handlerIds,
+        limits: limits(),
+        reruns: Math.max(0, Math.ceil(concurrency / RERUN_PART) - again),
       });
       if (fenced > 0) log.warn({ fenced }, 'came back after the claim was gone; nothing was written');
       unproven = figures.unproven;
@@ -102,17 +117,30 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
       turnedAt = performance.now();
       busy = settle.length + claims.length >= BUSY;
       queue.push(...claims);
+      again += claims.filter((claim) => claim.rerun > 0).length;
+      if (again > 0) queue.sort((a, b) => Math.sign(a.rerun) - Math.sign(b.rerun));
       fill();
       if (claims.length === room && room > 0 && active.size < concurrency) return 0;
-      if (assign && assign.upTo - assign.from >= ASSIGN) return 0;
+      if (isFull(assign) || rerun) return 0;
       // All places are taken: a handler that ends, or an event that comes, wakes this.
       if (room === 0) return IDLE_MS;
-      return nextAt === null ? IDLE_MS : Math.max(1, Math.min(nextAt - clock.now(), IDLE_MS));
+      const now = clock.now();
+      const times = [nextAt, ...[...rates.values()].map((rate) => rate.nextAt(now))].filter((at) => at !== null);
+      return Math.max(1, Math.min(...times.map((at) => at - now), IDLE_MS));
     } catch (error) {
       settled = [...settle, ...settled];
       throw error;
     }
   }
+
+  const assigning = {
+    windowMs,
+    fetchesHistory,
+    onLaneFault(handler: Loaded, error: unknown): void {
+      log.error({ handler: handler.name, ...loggable(error) }, 'lane threw; the session stands in');
+      options.onLaneFault?.();
+    },
+  };
 
   async function plan(): Promise<Turn['assign']> {
     const found = await store.unassigned(ASSIGN);
@@ -120,16 +148,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     if (!last) return null;
     const now = clock.now();
     const tasks = found.events.flatMap((event) => {
-      const made = tasksOf(event, found, {
-        handlers,
-        windowMs,
-        fetchesHistory,
-        now,
-        onLaneFault(handler, error) {
-          log.error({ handler: handler.name, ...loggable(error) }, 'lane threw; the session stands in');
-          options.onLaneFault?.();
-        },
-      });
+      const made = tasksOf(event, found, { handlers, now, ...assigning });
       if (made.length === 0)
         log.debug({ key: event.key, type: event.type, verdict: 'unhandled' }, 'no handler wants it');
       return made;
@@ -139,6 +158,23 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     if (waiting.length > 0)
       held.push({ until: Math.max(...waiting.map((task) => task.releaseAt)), tasks: waiting.length });
     return { from: found.from, upTo: last.seq, tasks };
+  }
+
+  async function planRerun(): Promise<NonNullable<Turn['rerun']> | null> {
+    const page = await store.rerun(handlerIds, RERUN);
+    const handler = page && handlers.get(page.handler);
+    if (!handler) return null;
+    const its = { ...assigning, handlers: new Map([[page.handler, handler]]), now: clock.now(), rerun: page.id };
+    // All of it came long ago: no window to wait for, and its proof is the store's to find.
+    const from = { watermark: null, born: 0, history: null };
+    return { page, tasks: page.events.flatMap((event) => tasksOf(event, from, its)) };
+  }
+
+  /** What waits for a place has not begun: it is counted as if it had. */
+  function limits(): Map<number, number> {
+    const now = clock.now();
+    const waiting = (id: number): number => queue.filter(({ handler }) => handler === id).length;
+    return new Map([...rates].map(([id, rate]) => [id, Math.max(0, rate.free(now) - waiting(id))]));
   }
 
   function fill(): void {
@@ -153,6 +189,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     const handler = handlers.get(claim.handler);
     if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
     const attempt = startAttempt(claim, handler, { store, service, clock, log, blame });
+    rates.get(claim.handler)?.begin(clock.now());
     active.set(claim.task, attempt);
     void finish(claim, handler, attempt, clock.now());
   }
@@ -161,6 +198,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     const settlement = await attempt.settled;
     active.delete(claim.task);
     ended++;
+    if (claim.rerun > 0) again--;
     if (settlement) settled.push(settlement);
     logEnd(options, { claim, handler, settlement, attempt, ms: clock.now() - startedAt });
     fill();
@@ -202,6 +240,11 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
       return held.reduce((sum, { tasks }) => sum + tasks, unproven);
     },
   };
+}
+
+/** There may be more to make tasks of. */
+function isFull(assign: Turn['assign']): boolean {
+  return assign !== null && assign.upTo - assign.from >= ASSIGN;
 }
 
 async function expectBusy(error: unknown): Promise<void> {

@@ -1,172 +1,270 @@
-// The client of the service's operations (contract 4.1): envelope, deadline, typed errors. Reads no more than it must,
-// follows no redirect, and repeats nothing by itself.
-import { z } from 'zod';
+// The client of the service that handlers and the kit call (contract 4): operations, their lists, quotes and sends, media,
+// reconnecting a number. What costs money is refused unless it is allowed, and never repeated.
+import { createParser } from 'eventsource-parser';
+import { errorOf, parseJson, ServiceError, unreadable } from './errors.ts';
+import { bytesOf, createExchange, readText, type Ask, type Exchange, type Fetch } from './exchange.ts';
+import { operationOf, type ItemOf, type OperationName, type Plain, type ResponseOf } from './operations.ts';
+import { once, type Pace, type Pacing } from './pace.ts';
+import type { SessionProgress } from './shapes.ts';
 
-/** Contract 7. `code` is the stable category to decide by; `unreachable` and `unreadable` are ours. */
-export class ServiceError extends Error {
-  readonly code: string;
-  readonly reason: string | null;
-  /** HTTP status; 0 where there was no answer. */
-  readonly status: number;
-  readonly requestId: string | null;
-  constructor(fields: {
-    code: string;
-    reason?: string | null;
-    status?: number;
-    requestId?: string | null;
-    message: string;
-    cause?: unknown;
-  }) {
-    super(fields.message, { cause: fields.cause });
-    this.name = 'ServiceError';
-    this.code = fields.code;
-    this.reason = fields.reason ?? null;
-    this.status = fields.status ?? 0;
-    this.requestId = fields.requestId ?? null;
-  }
+/** Every method throws ServiceError. */
+export interface Service {
+  /**
+   * POST /rpc/<operation> (4.1). Resolves to the answer as it came: any field may be missing. List…, Get… and Replay… are
+   * repeated where that helps; others only where you say `idempotent`, what is paid never.
+   */
+  call<const Name extends OperationName>(
+    operation: Name,
+    request: Plain,
+    options?: CallOptions,
+  ): Promise<ResponseOf<Name>>;
+  /** The pages of a list (4.5), of 200 items unless the request says otherwise; begins at `cursor` or `pagination.page`. */
+  pages<const Name extends OperationName>(
+    operation: Name,
+    request: Plain,
+    options?: CallOptions,
+  ): AsyncGenerator<ResponseOf<Name>, void, void>;
+  /** The items of all those pages. Where the contract does not name their field, it is the answer's only array. */
+  items<const Name extends OperationName>(
+    operation: Name,
+    request: Plain,
+    options?: CallOptions,
+  ): AsyncGenerator<ItemOf<Name>, void, void>;
+  /**
+   * A price for an operation with exactly this request. The contract shows neither body nor answer of POST
+   * /billing/quotes (4.1, 4.3): we send `{ operation, request }`, and take `quoteId`, `quote_id` or `id`, also of a `quote`
+   * in the answer.
+   */
+  quote(operation: OperationName, request: Plain, options?: WaitOptions): Promise<{ quoteId: string; answer: Plain }>;
+  /**
+   * POST /messages/send: costs money. The contract shows neither the fields of a message nor of the answer (4.3): we send
+   * the envelope of 4.1. An error that is `uncertain` may have sent it (7.3): look with ListMessages before you send again.
+   */
+  send(message: Plain, options: CallOptions & { quoteId: string }): Promise<Plain>;
+  /** GET /media/{id}: up to 64 MiB and 5 minutes. Reading `body` throws ServiceError, too; cancel what you leave unread. */
+  media(id: string, options?: WaitOptions): Promise<Media>;
+  /** POST /sessions/resume: reconnects a paired number, and tells how it goes until it ends (2.14); at most 5 minutes. */
+  resume(sessionId: string, options?: WaitOptions): AsyncGenerator<SessionProgress, void, void>;
 }
 
-export interface CallOptions {
-  /** Milliseconds, 1 to 30000 (contract 4.1). Default: 30000. */
+export interface WaitOptions {
+  /** Ends the call, and waiting for its turn. Give it `ctx.signal`. */
+  signal?: AbortSignal;
+  /** Milliseconds for waiting, calling and repeating together. Default: 24 000, or `deadlineMs`, if that is more. */
+  withinMs?: number;
+}
+
+export interface CallOptions extends WaitOptions {
+  /** Milliseconds, 1 to 30000 (4.1): how long the service may work on it. Default: what `withinMs` leaves of 30000. */
   deadlineMs?: number;
   /** Paid operations: the quote, made for the same operation and the same request. */
   quoteId?: string;
-  signal?: AbortSignal;
+  /** Doing it twice is as good as once: it may be repeated. What is paid is not. */
+  idempotent?: boolean;
 }
 
-export interface Service {
-  /** Calls POST /rpc/<operation>. Resolves to the response object. Throws ServiceError. */
-  call(operation: string, request: Record<string, unknown>, options?: CallOptions): Promise<Record<string, unknown>>;
+export interface Media {
+  body: ReadableStream<Uint8Array>;
+  /** The Content-Type. */
+  mime: string | null;
+  /** How many there are, where the service says so beforehand. */
+  bytes: number | null;
 }
 
-/** A page of ReplayEvents holds 1000 events of up to 12 MiB; a thousandth of that is generous. */
-const MOST_BYTES = 64 * 1024 * 1024;
-/** Operations that the contract marks as paid (4.2). */
-const PAID = new Set(['ResumeCampaign']);
+export interface ServiceOptions {
+  baseUrl: string;
+  apiKey: string;
+  /** May spend money. */
+  paid: boolean;
+  /** Default: the network. */
+  fetch?: Fetch;
+  /** Default: calls are made once, and at once. */
+  pace?: Pace;
+  /** An answer did not fit its shape, and was handed over all the same; told once for each field. */
+  onOdd?: (odd: { operation: string; field: string }) => void;
+}
+
+/** Ends, slack included, before a handler's default timeoutMs does. */
+const WITHIN_MS = 24_000;
+const DEADLINE_MS = 30_000;
 /** What the network may add to the operation's own deadline. */
 const SLACK_MS = 5_000;
+const MINUTES_5_MS = 300_000;
+const MOST_PER_PAGE = 200;
 
-const envelope = z.object({
-  error: z.object({ code: z.string(), requestId: z.string().optional(), reason: z.string().optional() }),
-});
+export function createService({ baseUrl, apiKey, fetch, ...rest }: ServiceOptions): Service {
+  return serviceOver(createExchange({ baseUrl, apiKey, fetch }), rest);
+}
 
-export function createService({ baseUrl, apiKey, paid }: { baseUrl: string; apiKey: string; paid: boolean }): Service {
-  const base = baseUrl.replace(/\/+$/, '');
+/** For a kit without an API key: every method says what to set. */
+export const noService: Service = serviceOver(
+  ({ what }) =>
+    Promise.reject(
+      new ServiceError({ code: 'NO_API_KEY', message: `${what} needs the service: set API_BASE_URL and API_KEY` }),
+    ),
+  { paid: true },
+);
 
-  async function call(operation: string, request: Record<string, unknown>, options: CallOptions = {}) {
-    const { deadlineMs = 30_000, quoteId, signal } = options;
-    if ((quoteId !== undefined || PAID.has(operation)) && !paid) {
-      throw new ServiceError({
-        code: 'PAID_OPERATIONS_REFUSED',
-        message: `${operation} costs money: set PAID_OPERATIONS=allow`,
-      });
+function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 'pace' | 'onOdd'>): Service {
+  const { paid, pace = once, onOdd } = options;
+  const told = new Set<string>();
+
+  /** Posts the envelope of 4.1, within what is left of the time. */
+  function post(
+    what: string,
+    path: string,
+    limit: Pacing['limit'],
+    body: Plain,
+    more: CallOptions & { safe: boolean },
+  ): Promise<Plain> {
+    const { deadlineMs = DEADLINE_MS, quoteId, signal, safe } = more;
+    const withinMs = more.withinMs ?? (pace === once ? deadlineMs : Math.max(WITHIN_MS, more.deadlineMs ?? 0));
+    return pace({ what, limit, safe, withinMs, signal }, (leftMs) => {
+      const ms = Math.max(1, Math.min(deadlineMs, Math.floor(leftMs)));
+      const own = { ...body, ...(limit === 'rpc' && { deadlineMs: ms }), ...(quoteId && { billing: { quoteId } }) };
+      const ask: Ask = { what, path, body: own, limitMs: ms + SLACK_MS, safe, signal };
+      return exchange(ask, (response) => readObject(what, response));
+    });
+  }
+
+  function refuseUnpaid(what: string): void {
+    if (paid) return;
+    const message = `${what} costs money: set PAID_OPERATIONS=allow`;
+    throw new ServiceError({ code: 'PAID_OPERATIONS_REFUSED', message });
+  }
+
+  function compare(operation: string, path: PropertyKey[] | undefined): void {
+    const field = path?.filter((step) => typeof step === 'string').join('.');
+    if (field === undefined || told.has(`${operation} ${field}`)) return;
+    told.add(`${operation} ${field}`);
+    onOdd?.({ operation, field });
+  }
+
+  async function call(operation: string, request: Plain, more: CallOptions = {}): Promise<Plain> {
+    const known = operationOf(operation);
+    const costs = known.paid === true || more.quoteId !== undefined;
+    if (costs) refuseUnpaid(operation);
+    const safe = !costs && (more.idempotent ?? /^(List|Get|Replay)/.test(operation));
+    const path = `/rpc/${encodeURIComponent(operation)}`;
+    const answer = await post(operation, path, 'rpc', { request }, { ...more, safe });
+    if (onOdd) compare(operation, known.response?.safeParse(answer).error?.issues[0]?.path);
+    return answer;
+  }
+
+  async function* pages(operation: string, request: Plain, more?: CallOptions): AsyncGenerator<Plain, void, void> {
+    const turn = operationOf(operation).pages?.by === 'page' ? nextByPage : nextByCursor;
+    const seen = new Set<unknown>();
+    for (let next: Next | undefined = turn(request, undefined); next;) {
+      // A list that goes round would be read for ever; one that ends early would be taken for whole.
+      if (seen.has(next.at))
+        throw new ServiceError({ code: 'unreadable', message: `${operation}: its pages go round` });
+      seen.add(next.at);
+      const page = await call(operation, next.request, more);
+      yield page;
+      next = turn(next.request, page);
     }
-    const timeout = AbortSignal.timeout(deadlineMs + SLACK_MS);
-    const response = await reach(operation, () =>
-      fetch(`${base}/rpc/${operation}`, {
-        method: 'POST',
-        redirect: 'error',
-        headers: {
-          authorization: `Bearer ${apiKey}`,
-          'content-type': 'application/json',
-          'accept-encoding': 'identity',
-        },
-        body: JSON.stringify({ request, deadlineMs, ...(quoteId === undefined ? {} : { billing: { quoteId } }) }),
-        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+  }
+
+  async function* items(operation: string, request: Plain, more?: CallOptions): AsyncGenerator<Plain, void, void> {
+    for await (const page of pages(operation, request, more)) yield* itemsOf(operation, page);
+  }
+
+  async function quote(operation: string, request: Plain, more: WaitOptions = {}) {
+    const what = 'POST /billing/quotes';
+    // Asking for a price twice costs nothing.
+    const answer = await post(what, '/billing/quotes', 'quotes', { operation, request }, { ...more, safe: true });
+    const within = (answer['quote'] ?? {}) as Plain;
+    const quoteId = [answer, within].flatMap(({ quoteId: a, quote_id: b, id }) => [a, b, id]).find(isName);
+    if (quoteId) return { quoteId, answer };
+    throw new ServiceError({ code: 'unreadable', status: 200, message: `${what}: no quote id in the answer` });
+  }
+
+  async function send(message: Plain, more: CallOptions & { quoteId: string }): Promise<Plain> {
+    const what = 'POST /messages/send';
+    refuseUnpaid(what);
+    return post(what, '/messages/send', 'rpc', { request: message }, { ...more, safe: false });
+  }
+
+  async function media(id: string, { signal, withinMs = WITHIN_MS }: WaitOptions = {}): Promise<Media> {
+    const what = 'GET /media';
+    if (/^\.{0,2}$/.test(id)) throw new ServiceError({ code: 'VALIDATION_FAILED', message: `${what}: it has no id` });
+    const ask: Ask = { what, path: `/media/${encodeURIComponent(id)}`, limitMs: MINUTES_5_MS, safe: true, signal };
+    return pace({ what, limit: 'media', safe: true, withinMs, signal }, () =>
+      exchange(ask, (response) => {
+        const bytes = response.headers.get('content-length');
+        const body = ReadableStream.from(bytesOf(response, what, signal));
+        return { body, mime: response.headers.get('content-type'), bytes: bytes === null ? null : Number(bytes) };
       }),
     );
-    const text = await reach(operation, () => readText(response, operation));
-    if (!response.ok) throw errorOf(operation, response, text);
-    return readObject(operation, response, text);
   }
 
-  return { call };
-}
-
-/** For a kit without an API key: every call says what to set. */
-export const noService: Service = {
-  call: (operation) =>
-    Promise.reject(
-      new ServiceError({ code: 'NO_API_KEY', message: `${operation} needs the service: set API_BASE_URL and API_KEY` }),
-    ),
-};
-
-async function reach<Result>(operation: string, work: () => Promise<Result>): Promise<Result> {
-  try {
-    return await work();
-  } catch (cause) {
-    if (cause instanceof ServiceError) throw cause;
-    throw new ServiceError({ code: 'unreachable', message: `${operation}: ${wordsOf(cause)}`, cause });
+  async function* resume(sessionId: string, { signal, withinMs = WITHIN_MS }: WaitOptions = {}) {
+    const what = 'POST /sessions/resume';
+    const body = { request: { session_id: sessionId } };
+    const limits = { mostBytes: 4 * 1024, limitMs: MINUTES_5_MS + SLACK_MS };
+    const ask: Ask = { what, path: '/sessions/resume', body, ...limits, safe: false, signal };
+    const response = await pace({ what, limit: 'sessions', safe: false, withinMs, signal }, () =>
+      exchange(ask, (answer) => answer),
+    );
+    const messages: { event?: string | undefined; data: string }[] = [];
+    const parser = createParser({ onEvent: (message) => messages.push(message) });
+    const utf8 = new TextDecoder();
+    for await (const chunk of bytesOf(response, what, signal)) {
+      parser.feed(utf8.decode(chunk, { stream: true }));
+      for (const { event = 'message', data } of messages.splice(0)) {
+        if (event === 'end') return;
+        if (event === 'error') throw errorOf(what, response, data);
+        if (event === 'message') yield objectOf(what, response, data) as SessionProgress;
+      }
+    }
+    throw unreadable(response, `${what}: the stream was cut off before its end`);
   }
+
+  return { call, pages, items, quote, send, media, resume } as Service;
 }
 
-/** What kept an answer from coming, or from coming whole: fetch tells it by causes within causes. */
-function wordsOf(error: unknown): string {
-  const { name, message, cause } = error as Error & { cause?: { message?: string; code?: string } };
-  if (cause?.message === 'unexpected redirect')
-    return 'API_BASE_URL redirects, and no redirect is followed: set it to where that leads';
-  if (name === 'TimeoutError') return 'no whole answer from API_BASE_URL in time';
-  const code = cause?.code ? ` (${cause.code})` : '';
-  return message === 'terminated' ? `the answer broke off${code}` : `no answer from API_BASE_URL${code}`;
+interface Next {
+  /** Where the page begins. */
+  at: unknown;
+  request: Plain;
 }
 
-export async function readText(response: Response, operation: string): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    bytes += (chunk as Uint8Array).length;
-    if (bytes > MOST_BYTES) throw unreadable(response, `${operation} was answered with more than ${MOST_BYTES} bytes`);
-    chunks.push(chunk as Uint8Array);
-  }
-  return Buffer.concat(chunks).toString('utf8');
+/** Contract 4.5, cursor mode: an empty next_cursor means the end. */
+function nextByCursor(request: Plain, page: Plain | undefined): Next | undefined {
+  if (!page) return { at: request['cursor'] ?? '', request: { limit: MOST_PER_PAGE, ...request } };
+  const at = page['next_cursor'];
+  return isName(at) ? { at, request: { ...request, cursor: at } } : undefined;
 }
 
-function readObject(operation: string, response: Response, text: string): Record<string, unknown> {
-  const parsed = z.record(z.string(), z.unknown()).safeParse(parse(text));
-  if (!parsed.success) {
-    const what = text === '' ? 'nothing' : (response.headers.get('content-type')?.slice(0, 50) ?? 'no content-type');
-    throw unreadable(response, `${operation} was answered with something other than a JSON object (${what})`);
-  }
-  return parsed.data;
+/** Contract 4.5, page mode, and 2.7. */
+function nextByPage(request: Plain, page: Plain | undefined): Next | undefined {
+  const asked = (request['pagination'] ?? {}) as { page?: number };
+  const { has_next_page: more, page: shown } = (page?.['page'] ?? {}) as Plain;
+  if (page && more !== true) return undefined;
+  // The page that was shown counts: a service that takes no notice of what was asked for shows the same one again.
+  const at = page ? (typeof shown === 'number' ? shown : (asked.page ?? 1)) + 1 : (asked.page ?? 1);
+  return { at, request: { ...request, pagination: { page_size: MOST_PER_PAGE, ...asked, page: at } } };
 }
 
-export function errorOf(operation: string, response: Response, text: string): ServiceError {
-  const { status, headers } = response;
-  const parsed = envelope.safeParse(parse(text));
-  const { code, reason, requestId } = parsed.success
-    ? parsed.data.error
-    : { code: codeOf(status), reason: undefined, requestId: undefined };
-  return new ServiceError({
-    code,
-    reason: reason ?? null,
-    status,
-    requestId: requestId ?? headers.get('x-request-id'),
-    message: `${operation}: ${status} ${code}${reason ? ` (${reason})` : ''}`,
-  });
+function itemsOf(operation: string, page: Plain): Plain[] {
+  const field = operationOf(operation).pages?.items;
+  const [list = [], ...others] = field ? [page[field] ?? []] : Object.values(page).filter(Array.isArray);
+  if (Array.isArray(list) && others.length === 0) return list as Plain[];
+  const message = `${operation}: it is not clear where its items are: name their field in src/service/operations.ts`;
+  throw new ServiceError({ code: 'unreadable', status: 200, message });
 }
 
-/** Contract 7.2, for answers that carry no envelope: a proxy's, say. */
-function codeOf(status: number): string {
-  if (status === 401) return 'UNAUTHENTICATED';
-  if (status === 403) return 'FORBIDDEN';
-  if (status === 404) return 'NOT_FOUND';
-  if (status === 429) return 'RATE_LIMITED';
-  return status === 502 || status === 503 || status === 504 ? 'UNAVAILABLE' : 'unreadable';
+async function readObject(what: string, response: Response): Promise<Plain> {
+  return objectOf(what, response, await readText(response, what));
 }
 
-function unreadable(response: Response, message: string): ServiceError {
-  return new ServiceError({
-    code: 'unreadable',
-    status: response.status,
-    requestId: response.headers.get('x-request-id'),
-    message,
-  });
+function objectOf(what: string, response: Response, text: string): Plain {
+  const value = parseJson(text);
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Plain;
+  const got = text === '' ? 'nothing' : (response.headers.get('content-type')?.slice(0, 50) ?? 'no content-type');
+  throw unreadable(response, `${what} was answered with something other than a JSON object (${got})`);
 }
 
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && value !== '';
 }

@@ -3,7 +3,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { compareCursors, parseCursor, type Cursor } from '../wire/cursor.ts';
-import { errorOf, readText, ServiceError } from './service.ts';
+import { errorOf, ServiceError } from './errors.ts';
+import { readText } from './exchange.ts';
 
 export interface StreamItem {
   cursor: Cursor;

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { z } from 'zod';
+import type { Account } from './account.ts';
 import type { Chaos } from './chaos.ts';
 import type { Answer } from './faults.ts';
 import type { Key, Keys } from './keys.ts';
@@ -22,27 +23,56 @@ export interface ServiceApi {
 
 const MIB = 1024 * 1024;
 
+type Body = Record<string, unknown>;
+
+/** Contract 4.3. */
 interface Other {
   route: RegExp;
   of: keyof typeof ACCOUNT_LIMITS;
   scopes?: string[];
   /** The largest body; none is read where there is none. */
   bytes?: number;
-  paid?: boolean;
-  refusal?: [status: number, reason?: string];
+  answer(account: Account, call: Body, path: string): Answer;
 }
 
-/** Routes of which the contract does not show enough to play them: they hold their limits, and have nothing to give. */
 const OTHERS: Other[] = [
-  { route: /^POST \/v1\/messages\/send$/, of: 'rpc', scopes: ['messages:send'], bytes: 12 * MIB, paid: true },
-  { route: /^POST \/v1\/billing\/quotes$/, of: 'quotes', bytes: 12 * MIB },
-  { route: /^GET \/v1\/media\/[^/]+$/, of: 'media', refusal: [404, 'MEDIA_NOT_FOUND'] },
   {
-    route: /^POST \/v1\/sessions\/(create|resume)$/,
+    route: /^POST \/v1\/messages\/send$/,
+    of: 'rpc',
+    scopes: ['messages:send'],
+    bytes: 12 * MIB,
+    answer(account, call) {
+      account.pay(call['billing'], call['request']);
+      return ok(account.send(call));
+    },
+  },
+  {
+    route: /^POST \/v1\/billing\/quotes$/,
+    of: 'quotes',
+    bytes: 12 * MIB,
+    answer: (account, call) => ok(account.quote(call)),
+  },
+  {
+    route: /^GET \/v1\/media\/[^/]+$/,
+    of: 'media',
+    answer: (account, _, path) => account.media(path.slice(path.lastIndexOf('/') + 1)),
+  },
+  {
+    route: /^POST \/v1\/sessions\/resume$/,
     of: 'sessions',
     scopes: ['sessions:manage'],
     bytes: 4 * 1024,
-    refusal: [503, 'PAIRING_UNAVAILABLE'],
+    answer: (account, call) => account.resume(call),
+  },
+  {
+    // The contract does not show enough of it to play it.
+    route: /^POST \/v1\/sessions\/create$/,
+    of: 'sessions',
+    scopes: ['sessions:manage'],
+    bytes: 4 * 1024,
+    answer() {
+      throw new Refusal(503, 'PAIRING_UNAVAILABLE');
+    },
   },
 ];
 
@@ -60,6 +90,7 @@ const deadline = z.int().min(1).max(30_000).optional();
 export interface ApiOptions {
   keys: Keys;
   operations: Map<string, Operation>;
+  account: Account;
   streams: Streams;
   limits: Limits;
   chaos: Chaos;
@@ -67,7 +98,7 @@ export interface ApiOptions {
 }
 
 export function createServiceApi(options: ApiOptions): ServiceApi {
-  const { keys, operations, streams, limits, chaos, speed } = options;
+  const { keys, operations, account, streams, limits, chaos, speed } = options;
   let calls = 0;
 
   /** Undefined where a stream has been opened instead. */
@@ -95,23 +126,25 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
     keys.require(key, operation.scopes, 'RPC_METHOD_FORBIDDEN');
     const call = valid(envelope, await readJson(request, 12 * MIB), 'RPC_REQUEST_INVALID');
     valid(deadline, call.deadlineMs, 'RPC_DEADLINE_INVALID');
-    if (operation.paid) refuseUnpaid(call.billing);
-    const truth = ok(operation.answer(call.request, key));
+    if (operation.paid) account.pay(call.billing, call.request);
     const after = call.request['after_cursor'];
-    const told = chaos.fault()?.(truth, typeof after === 'string' ? after : null) ?? truth;
-    if (told instanceof Refusal) throw told;
-    return told;
+    return bent(ok(operation.answer(call.request, key)), typeof after === 'string' ? after : null);
   }
 
-  async function other(route: string, key: Key, request: IncomingMessage): Promise<never> {
+  async function other(route: string, key: Key, request: IncomingMessage): Promise<Answer> {
     const one = OTHERS.find((candidate) => candidate.route.test(route));
     if (!one) throw new Refusal(404);
-    const { of, scopes = [], bytes, paid, refusal = [503] } = one;
-    keys.require(key, scopes);
-    count(of);
-    const call = bytes === undefined ? {} : await readJson(request, bytes);
-    if (paid) refuseUnpaid(call['billing']);
-    throw new Refusal(...refusal);
+    keys.require(key, one.scopes ?? []);
+    count(one.of);
+    const call = one.bytes === undefined ? {} : await readJson(request, one.bytes);
+    return bent(one.answer(account, call, route));
+  }
+
+  /** What was done is done, whatever is said about it. */
+  function bent(truth: Answer, after: string | null = null): Answer {
+    const told = chaos.fault()?.(truth, after) ?? truth;
+    if (told instanceof Refusal) throw told;
+    return told;
   }
 
   function count(what: keyof typeof ACCOUNT_LIMITS): void {
@@ -163,12 +196,6 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
 
 function ok(body: object): Answer {
   return { status: 200, body };
-}
-
-/** The double gives out no quotes: none that comes can be a valid one (contract 7.4). */
-function refuseUnpaid(billing: unknown): never {
-  const quoted = jsonObject.safeParse(billing).data?.['quoteId'] !== undefined;
-  throw quoted ? new Refusal(409, 'BILLING_QUOTE_EXPIRED') : new Refusal(428, 'BILLING_QUOTE_REQUIRED');
 }
 
 async function readJson(request: IncomingMessage, limit: number): Promise<Record<string, unknown>> {

@@ -2,11 +2,13 @@
 // enabled webhook, shown on every stream and by ReplayEvents.
 import { systemClock, type Clock } from '../clock.ts';
 import { startLoop, type Loop } from '../loop.ts';
+import { createAccount } from './account.ts';
 import { createAddressRules, type AddressOptions } from './address.ts';
 import { createServiceApi, type ServiceApi } from './api.ts';
 import { createChaos, type Chaos, type Shares } from './chaos.ts';
 import { createHistory, type History, type HistoryOptions, type Overrides, type SimulatedEvent } from './history.ts';
 import { createKeys, type Keys } from './keys.ts';
+import { createInbox } from './inbox.ts';
 import { createLimits } from './limits.ts';
 import { createOperations } from './operations.ts';
 import { createPost, type PostOptions } from './post.ts';
@@ -54,8 +56,10 @@ export function createSimulatedService(options: ServiceOptions): SimulatedServic
   const post = createPost(options.post);
   const delivering = { addresses, post, limits, random, clock, speed, prefix, onAttempt };
   const webhooks = createWebhooks({ ...delivering, keys, history, chaos });
-  const operations = createOperations({ history, keys });
-  const api = createServiceApi({ keys, operations, streams, limits, chaos, speed });
+  const onSent = (data: Record<string, unknown>): void => void happen(1, 'MessageSent', { data });
+  const account = createAccount({ numbers: history.numbers, random, onSent });
+  const operations = new Map([...createOperations({ history, keys }), ...account.operations, ...createInbox(history)]);
+  const api = createServiceApi({ keys, operations, account, streams, limits, chaos, speed });
   let running: Loop | undefined;
 
   function happen(count = 1, type?: string, overrides?: Overrides): SimulatedEvent[] {

@@ -96,6 +96,8 @@ export interface NewTask {
   releaseAt: number;
   /** Held until the watermark has passed its cursor, or replay has looked for it in vain (`searched`). */
   strict?: boolean;
+  /** Made again, in a lane of that rerun's own. */
+  rerun?: number;
 }
 
 export interface Claim {
@@ -105,6 +107,8 @@ export interface Claim {
   lane: number | null;
   /** It waits for no other: it is in no lane, or has stepped aside. */
   alone: boolean;
+  /** 0: its event has just come. */
+  rerun: number;
   /** From 1; counted when claimed. */
   attempt: number;
   boot: number;
@@ -135,9 +139,15 @@ export interface Turn {
   settle: Settlement[];
   /** New tasks of the events up to `upTo`; refused as a whole when another process has gone on from `from`. */
   assign: { from: number; upTo: number; tasks: NewTask[] } | null;
-  /** How many tasks to claim, of these handlers. */
+  /** New tasks of a page of a rerun; refused as a whole when it was cancelled, or another process has gone on. */
+  rerun?: { page: RerunPage; tasks: NewTask[] } | null;
+  /** How many tasks to claim, of these handlers: those of reruns last. */
   room: number;
   handlers: number[];
+  /** At the most so many of a handler that is named here; `nextAt` leaves out those that have used it up. */
+  limits?: Map<number, number>;
+  /** At the most so many of reruns; as many as there is room for. `nextAt` leaves them out when that is used up. */
+  reruns?: number;
 }
 
 export interface TurnResult {
@@ -161,6 +171,25 @@ export interface Unassigned {
   events: StoredEvent[];
 }
 
+/** How far a rerun has come: by cursor, and among the events without a place in the order of cursors. */
+export interface RerunAt {
+  cursor: bigint;
+  event: number;
+}
+
+export interface RerunPage {
+  id: number;
+  handler: number;
+  from: RerunAt;
+  upTo: RerunAt;
+  /** There is nothing behind it. */
+  last: boolean;
+  /** In the order of their cursors, then those without a place. */
+  events: StoredEvent[];
+  /** Left out: their bodies are gone. */
+  purged: number;
+}
+
 /** What `ctx.complete` and `setup` may do to the same file, synchronously. */
 export interface Tx {
   run(sql: string, ...values: SqlValue[]): { changes: number };
@@ -171,12 +200,14 @@ export type SqlRow = Record<string, SqlValue>;
 export type SqlValue = null | number | bigint | string | Uint8Array;
 
 export interface TaskStore {
-  /** Ids of the handlers by name; a name that is new begins now. */
+  /** Ids of the handlers by name: these are loaded, and no others. A name that is new begins now. */
   register(names: string[]): Promise<Map<string, number>>;
   /** Runs each handler's set-up in one transaction. */
   setup(work: (tx: Tx) => void): Promise<void>;
   /** Events that no task was made of yet, in order of arrival. */
   unassigned(limit: number): Promise<Unassigned>;
+  /** Of a rerun for one of these handlers: null where none is open, or `limit` of its tasks wait untried. */
+  rerun(handlers: number[], limit: number): Promise<RerunPage | null>;
   /** What ended is settled, what arrived becomes tasks, what is due is claimed: lanes in cursor order, one at a time. */
   turn(turn: Turn): Promise<TurnResult>;
   /** The next task whose process died under it, for a process of its own. */
@@ -463,6 +494,45 @@ export interface Arrivals {
   latestMs: number | null;
 }
 
+/** Both ends belong to it. Events without a cursor have the cursor -1. */
+export interface Range {
+  fromCursor: bigint;
+  toCursor: bigint;
+  /** By number. */
+  fromEvent: number;
+  toEvent: number;
+}
+
+/** A cursor, or a time in Unix milliseconds. */
+export type Point = Cursor | number;
+
+export interface Survey {
+  types: { type: string; events: number; purged: number }[];
+  /** Where to go on; null at the end. */
+  next: RerunAt | null;
+}
+
+export interface Rerun {
+  id: number;
+  handler: string;
+  type: string | null;
+  /** As they were asked. */
+  from: string;
+  to: string | null;
+  state: 'running' | 'ended' | 'cancelled';
+  askedAt: string;
+  /** How many there were when it was asked, and how many of them it has gone through. */
+  events: number;
+  seen: number;
+  /** Of these: made tasks of; left alone, for they waited already; left out, for their bodies are gone. */
+  made: number;
+  kept: number;
+  purged: number;
+  /** Of its tasks: not yet tried; failed, and to be tried again. */
+  untried: number;
+  retrying: number;
+}
+
 export interface WatchStore {
   status(now: number): Promise<Status>;
   /** Newest first; `next` is the `before` of the following page, null at the end. */
@@ -490,6 +560,13 @@ export interface WatchStore {
   /** Newest week first. */
   arrivals(): Promise<Arrivals[]>;
   counters(): Promise<Record<string, number>>;
+  handlers(): Promise<{ name: string; loaded: boolean }[]>;
+  /** What has become tasks so far, from a cursor or a time of receipt on, up to a cursor or to before a time. */
+  range(from: Point, to: Point | null): Promise<Range>;
+  /** What a rerun would go through, page by page. */
+  survey(range: Range, type: string | null, at: RerunAt | null, limit: number): Promise<Survey>;
+  /** Newest first. */
+  reruns(limit: number): Promise<Rerun[]>;
 }
 
 export interface MendStore {
@@ -501,6 +578,17 @@ export interface MendStore {
   discard(ids: number[], reason: string, now: number): Promise<number>;
   /** False where there is no such open gap. */
   closeGap(id: number, by: string, now: number): Promise<boolean>;
+  /** Asks that a handler be given these events again; `run` makes the tasks. Returns the rerun's id. */
+  askRerun(
+    asked: Pick<Rerun, 'handler' | 'type' | 'from' | 'to' | 'events'> & { range: Range },
+    now: number,
+  ): Promise<number>;
+  /** It makes no more tasks; returns those that wait. Null where there is no such rerun. */
+  cancelRerun(id: number, now: number): Promise<number[] | null>;
+  /** Gives waiting, dead and skipped tasks to another handler, in lanes of the same name. Where that one has a task of the event, this one is skipped. Returns how many were given. */
+  giveTo(ids: number[], handler: string, now: number): Promise<number>;
+  /** How far a handler's lanes have finished becomes true of another's, in steps from `after` on. Returns where to go on, or null. */
+  giveLanes(from: string, to: string, after: number, limit: number, now: number): Promise<number | null>;
 }
 
 /** What was removed of a person, in rows. */

@@ -3,11 +3,11 @@
 // second of the storm is one turn.
 import { setImmediate as turnOfTheLoop } from 'node:timers/promises';
 import { pino } from 'pino';
-import { createBudget } from '../../src/keep/budget.ts';
-import { createReconciler, type Reconciler } from '../../src/keep/reconcile.ts';
+import { createBudget } from '../../src/service/budget.ts';
+import { createReconciler, type Reconciler, type ReconcilerOptions } from '../../src/keep/reconcile.ts';
 import { createFollower } from '../../src/keep/stream.ts';
 import { startRunner } from '../../src/run/runner.ts';
-import { createService, noService, type Service } from '../../src/service/service.ts';
+import { createService, noService } from '../../src/service/service.ts';
 import { Refusal } from '../../src/simulator/refusal.ts';
 import { createRandom } from '../../src/simulator/random.ts';
 import { createSimulatedService } from '../../src/simulator/service.ts';
@@ -102,7 +102,7 @@ export async function storm(options: StormOptions): Promise<Outcome> {
   const calls: Call[] = [];
   const keepStore = openSqlite(path);
   const client = createService({ baseUrl, apiKey, paid: false });
-  const service: Service = {
+  const service: ReconcilerOptions['service'] = {
     async call(operation, request) {
       const after = (request['after_cursor'] as Cursor | undefined) ?? null;
       const watermark = await keepStore.watermark();

@@ -1,9 +1,9 @@
 // A service that has one fault for ten minutes, and then tells the truth again. Whatever it lies about: no event is
 // skipped, the call budget holds, `status` names what is wrong in words, and afterwards nothing is missing.
 import { afterEach, describe, expect, test } from 'vitest';
-import { createBudget } from '../../src/keep/budget.ts';
-import { createReconciler } from '../../src/keep/reconcile.ts';
-import { createService, type Service } from '../../src/service/service.ts';
+import { createBudget } from '../../src/service/budget.ts';
+import { createReconciler, type ReconcilerOptions } from '../../src/keep/reconcile.ts';
+import { createService } from '../../src/service/service.ts';
 import type { Answer, Fault, FaultName } from '../../src/simulator/faults.ts';
 import { Refusal } from '../../src/simulator/refusal.ts';
 import { createSimulatedService } from '../../src/simulator/service.ts';
@@ -55,7 +55,7 @@ async function live(fault: FaultName | Fault | 'late') {
 
   const calls: number[] = [];
   let impatient = false;
-  const service: Service = {
+  const service: ReconcilerOptions['service'] = {
     call(operation, request) {
       calls.push(clock.time);
       return client.call(operation, request, impatient ? { signal: AbortSignal.timeout(PATIENCE_MS) } : {});

@@ -7,7 +7,7 @@ import Database from 'better-sqlite3';
 import { pino, type Logger } from 'pino';
 import { expect } from 'vitest';
 import type { Clock } from '../../src/clock.ts';
-import { createBudget } from '../../src/keep/budget.ts';
+import { createBudget } from '../../src/service/budget.ts';
 import { createReconciler, type Reconciler, type ReconcilerOptions } from '../../src/keep/reconcile.ts';
 import { createService } from '../../src/service/service.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';

@@ -2,7 +2,7 @@
 // replay over HTTP, one store and one clock; and what must raise no alarm.
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createAlarms } from '../../src/keep/alarms.ts';
-import { createBudget } from '../../src/keep/budget.ts';
+import { createBudget } from '../../src/service/budget.ts';
 import { createReconciler } from '../../src/keep/reconcile.ts';
 import { explainSilence, FIRST_RETRIES_MS, type Evidence } from '../../src/keep/silence.ts';
 import { createService } from '../../src/service/service.ts';

@@ -27,6 +27,7 @@ function claimed(fields: Partial<Claim> = {}): Claim {
     handler: 1,
     event: storedEvent(),
     lane: 1,
+    rerun: 0,
     alone: false,
     attempt: 1,
     boot: 1,

@@ -81,6 +81,7 @@ export function handlerOf(fields: Partial<Loaded> = {}): Loaded {
     maxAgeMs: null,
     onStale: 'run',
     history: false,
+    rate: null,
     setup: undefined,
     handle: () => {},
     ...fields,

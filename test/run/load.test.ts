@@ -40,6 +40,7 @@ describe('a handler', () => {
     expect(handlers).toEqual([
       {
         name: 'greet',
+        rate: null,
         on: '*',
         lane: 'conversation',
         order: 'window',
@@ -58,13 +59,14 @@ describe('a handler', () => {
     const { faults, handlers } = await loadFiles({
       'greet.ts': `export default {
         name: 'mine', on: ['A', 'B'], lane: (event) => event.key, order: 'arrival', retry: { attempts: 3 }, laneHoldMs: 1,
-        timeoutMs: 2, maxAgeMs: 3, onStale: 'skip', history: true, setup(tx) {}, async handle(event, ctx) {},
+        timeoutMs: 2, maxAgeMs: 3, onStale: 'skip', history: true, rate: { perMinute: 4 }, setup(tx) {}, async handle(event, ctx) {},
       };`,
     });
     expect(faults).toEqual([]);
     expect(handlers).toEqual([
       {
         name: 'mine',
+        rate: { perMinute: 4 },
         on: ['A', 'B'],
         lane: 'function',
         order: 'arrival',

@@ -509,3 +509,76 @@ describe('a drain', () => {
     expect((await store.status(T0)).unassigned).toBe(1);
   });
 });
+
+describe('a rerun', () => {
+  test('gives the handler that it names each event once more, beside what comes, and only what it wants', async () => {
+    const { handler, handled } = noting({ on: new Set(['Thing']) });
+    const { store, accept, pass, rest, clock } = await stage([handler, { name: 'other' }]);
+    await accept(...Array.from({ length: 600 }, (_, n) => ({ cursor: 600 - n, session: `s-${n % 7}` })));
+    await accept({ cursor: 700, type: 'Else' });
+    pass(250);
+    await until(() => handled.length === 600);
+    await rest();
+    handled.length = 0;
+    const range = await store.range(T0, null);
+    const asked = { handler: 'one', type: null, from: 'then', to: null, events: 601, range };
+    await store.askRerun(asked, clock.now());
+    await accept({ cursor: 800, session: 'live' });
+    pass(250);
+    await until(() => handled.length === 601);
+    await rest();
+    expect(new Set(handled).size).toBe(601);
+    const [rerun] = await store.reruns(1);
+    expect(rerun).toMatchObject({ state: 'ended', seen: 601, made: 600, untried: 0 });
+    const { tasks } = await store.tasks({ handler: 'one', limit: 1_000 }, clock.now());
+    expect(tasks.every(({ late, state }) => state === 'done' && !late)).toBe(true);
+  });
+
+  test("takes a quarter of the places, so that a slow one does not keep the handler's own events from theirs", async () => {
+    const gate = Promise.withResolvers<void>();
+    const begun: string[] = [];
+    let waits = false;
+    const handle = (event: KitEvent): Promise<void> | void => {
+      begun.push(event.key);
+      return waits ? gate.promise : undefined;
+    };
+    const { store, accept, clock, runner } = await stage([{ lane: 'none', order: 'arrival', handle }], {
+      concurrency: 8,
+    });
+    await accept(...Array.from({ length: 10 }, (_, n) => ({ cursor: n + 1 })));
+    await until(async () => begun.length === 10 && (await store.status(clock.now())).tasks.done === 10);
+    waits = true;
+    begun.length = 0;
+    const asked = { handler: 'one', type: null, from: '1', to: null, events: 10 };
+    await store.askRerun({ ...asked, range: await store.range('1' as Cursor, null) }, clock.now());
+    runner.wake();
+    await until(() => begun.length === 2);
+    await accept({ cursor: 11 });
+    await until(() => begun.includes('c:11'));
+    expect(begun).toHaveLength(3);
+    gate.resolve();
+    await until(() => begun.length === 11);
+  });
+});
+
+describe('a rate', () => {
+  test('lets attempts begin one by one, leaves the rest ready, and holds up no other handler', async () => {
+    const slow = noting({ name: 'slow', lane: 'none', order: 'arrival', rate: { perMinute: 60 } });
+    const quick = noting({ name: 'quick', lane: 'none', order: 'arrival' });
+    const { accept, pass, tasks } = await stage([slow.handler, quick.handler]);
+    await accept(...Array.from({ length: 20 }, (_, n) => ({ cursor: n + 1 })));
+    await until(async () => quick.handled.length === 20 && (await tasks()).done === 20);
+    expect(slow.handled).toEqual([]);
+    expect(await tasks()).toMatchObject({ ready: 20, running: 0, done: 20 });
+    for (let begun = 1; begun <= 5; begun++) {
+      pass(1_000);
+      await until(async () => (await tasks()).done === 20 + begun);
+      expect(slow.handled).toHaveLength(begun);
+    }
+    pass(3_600_000);
+    await until(async () => (await tasks()).done === 26);
+    await until(async () => (await tasks()).running === 0);
+    expect(slow.handled).toHaveLength(6);
+    expect((await tasks()).ready).toBe(14);
+  });
+});

@@ -4,7 +4,8 @@ import { createServer, type IncomingHttpHeaders, type Server, type ServerRespons
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { createService, noService, ServiceError, type Service } from '../../src/service/service.ts';
+import { ServiceError } from '../../src/service/errors.ts';
+import { createService, noService, type Service } from '../../src/service/service.ts';
 
 const API_KEY = 'svc_live_0123456789abcdef';
 
@@ -214,7 +215,7 @@ describe('F36: an answer that does not come, or does not end', () => {
   test('a caller that gives up', async () => {
     const stop = new AbortController();
     answer = () => stop.abort();
-    expect(await errorOf(service.call('X', {}, { signal: stop.signal }))).toMatchObject({ code: 'unreachable' });
+    expect(await errorOf(service.call('X', {}, { signal: stop.signal }))).toMatchObject({ code: 'aborted' });
   });
 
   test('a caller that gives up while the answer drips', async () => {
@@ -223,7 +224,7 @@ describe('F36: an answer that does not come, or does not end', () => {
       res.writeHead(200).write('{"a":"');
       setImmediate(() => stop.abort());
     };
-    expect(await errorOf(service.call('X', {}, { signal: stop.signal }))).toMatchObject({ code: 'unreachable' });
+    expect(await errorOf(service.call('X', {}, { signal: stop.signal }))).toMatchObject({ code: 'aborted' });
   });
 
   test('more than 64 MiB are not read', async () => {

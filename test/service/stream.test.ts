@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
-import { ServiceError } from '../../src/service/service.ts';
+import { ServiceError } from '../../src/service/errors.ts';
 import { readStream, type StreamNews, type StreamOptions } from '../../src/service/stream.ts';
 
 type Answer = (response: ServerResponse, request: IncomingMessage) => void;

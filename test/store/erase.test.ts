@@ -81,6 +81,13 @@ describe('erasing a person', () => {
     expect(everyByte()).not.toContain('15550100');
   });
 
+  test('removes their address from lanes too that a move of the task has left', async () => {
+    await store.register(['one', 'two']);
+    expect(await store.giveTo(await store.matching({ state: 'dead' }, NOW), 'two', NOW)).toBeGreaterThan(0);
+    await eraseAll('15550100');
+    expect(everyByte()).not.toContain('15550100');
+  });
+
   test('keeps identity, and what is of others', async () => {
     await eraseAll('15550100');
     await store.accept({ readings: [readDelivery(delivery(3, '15550100', SECRET_WORDS))], now: NOW });

@@ -36,6 +36,7 @@ const handler: Loaded = {
   maxAgeMs: null,
   onStale: 'run',
   history: false,
+  rate: null,
   setup: undefined,
   async handle(event, ctx) {
     await Promise.resolve();

@@ -1,7 +1,7 @@
 // Reads everything that the service has into the store at a path, as `keep` does: checkpoints between two calls, twenty
 // events a page so that a short history is many pages. Says when it begins, and ends when reading is at its end.
 import { pino } from 'pino';
-import { createBudget } from '../../src/keep/budget.ts';
+import { createBudget } from '../../src/service/budget.ts';
 import { createReconciler } from '../../src/keep/reconcile.ts';
 import { createService } from '../../src/service/service.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';

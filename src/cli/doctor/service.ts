@@ -1,5 +1,6 @@
 // The service, as far as the kit calls it: how far our clocks are apart, whether the key is good, and what it may read.
-import { createService, ServiceError } from '../../service/service.ts';
+import { ServiceError } from '../../service/errors.ts';
+import { createService } from '../../service/service.ts';
 import { replayPage } from '../../wire/replay.ts';
 import { withStore } from '../command.ts';
 import { failureOf, isDns, isTls } from '../post.ts';

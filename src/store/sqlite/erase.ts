@@ -16,9 +16,10 @@ export function createErase(session: Session): Sync<EraseStore> {
       and not exists (select 1 from claims where task = tasks.id)`);
   // Errors of handlers may quote what they were given.
   const quiet = db.prepare(`update tasks set error = 'erased' where id between @from and @to and error is not null`);
-  const lanesOf = db.prepare<unknown[], { id: number; name: string }>(
-    'select id, name from lanes where id in (select lane from tasks where id between ? and ?)',
-  );
+  // Those of the same name too: a rerun or a move has left them without the task.
+  const lanesOf = db.prepare<unknown[], { id: number; name: string }>(`
+    select id, name from lanes where name in (
+      select name from lanes where id in (select lane from tasks where id between ? and ?))`);
   const nameless = db.prepare(`update lanes set name = 'erased ' || id where id = ?`);
   const asides = {
     quarantine: db.prepare<[], { id: number; body: Uint8Array }>('select id, body from quarantine'),

@@ -16,6 +16,8 @@ const TRUSTED_MS = 3_600_000;
 interface Lane extends Proving {
   key: string;
   handler: number;
+  /** 0: of events as they come. */
+  rerun: number;
   /** Everything at or below it may run, but for strict tasks. */
   released: bigint;
   /** Everything below it is late. */
@@ -51,11 +53,11 @@ export interface Lanes {
   leave(lane: number, finished: bigint | null, now: number): void;
   /** In memory, the same; `aside`: it had stepped aside, and the lane may be at another. */
   left(lane: number, finished: bigint | null, aside: boolean, now: number): void;
-  /** Tasks whose turn it is; their lanes are at work from now on. */
-  take(handler: number, now: number, limit: number): Waiting[];
+  /** Tasks whose turn it is, of reruns or of events as they come; their lanes are at work from now on. */
+  take(handler: number, now: number, limit: number, reruns: boolean): Waiting[];
   /** A later task of the lane has ended, or is at work because this one stepped aside. */
   isLate(task: Waiting): boolean;
-  nextAt(handler: number): number | null;
+  nextAt(handler: number, reruns: boolean): number | null;
   /** Goes on with what replay has proved since; returns how many strict tasks still wait for it. */
   prove(now: number): number;
   /** As far as it counts: what was stored when it got there has become tasks. */
@@ -68,11 +70,12 @@ export function createLanes(session: Session): Lanes {
   const { db } = session;
   const me = randomUUID();
   const enter = db.prepare<unknown[], LaneRow & { id: number }>(`
-    insert into lanes (handler, name, used_at) values (?, ?, ?) on conflict (handler, name) do update set used_at = excluded.used_at
+    insert into lanes (handler, name, rerun, used_at) values (?, ?, ?, ?)
+    on conflict (name, handler, rerun) do update set used_at = excluded.used_at
     returning id, ${LANE}`);
   const finish = db.prepare('update lanes set finished = max(finished, ?), used_at = ? where id = ?');
-  const laneOf = db.prepare<unknown[], LaneRow & { handler: number; name: string }>(
-    `select handler, name, ${LANE} from lanes where id = ?`,
+  const laneOf = db.prepare<unknown[], LaneRow & { handler: number; name: string; rerun: number }>(
+    `select handler, name, rerun, ${LANE} from lanes where id = ?`,
   );
   // From one lane to the next: as many steps as there are lanes, however many tasks wait in each.
   const inLane = `state = 'ready' and alone = 0`;
@@ -111,6 +114,7 @@ export function createLanes(session: Session): Lanes {
 
   const lanes = new Map<number, Lane>();
   const names = new Map<string, Lane>();
+  /** By handler; negative: its reruns. */
   const queues = new Map<number, Queue>();
   const proof = createProof(session, (id) => lanes.get(id));
   let loaded = false;
@@ -124,9 +128,10 @@ export function createLanes(session: Session): Lanes {
     loaded = false;
   }
 
-  function know(id: number, key: string, handler: number, now: number): Lane {
+  function know(id: number, handler: number, name: string, rerun: number, now: number): Lane {
+    const key = keyOf(handler, name, rerun);
     const none = { released: -1n, unproven: -1n, finished: -1n, working: null, head: null, proof: null };
-    const lane = lanes.get(id) ?? { id, key, handler, ...none, more: false, at: null, usedAt: now };
+    const lane = lanes.get(id) ?? { id, key, handler, rerun, ...none, more: false, at: null, usedAt: now };
     lanes.set(id, lane);
     names.set(key, lane);
     return lane;
@@ -153,7 +158,7 @@ export function createLanes(session: Session): Lanes {
         forgetLane(id);
         continue;
       }
-      const lane = know(id, keyOf(row.handler, row.name), row.handler, now);
+      const lane = know(id, row.handler, row.name, row.rerun, now);
       update(lane, row);
       lane.working = cursors.get(id) ?? null;
       lane.head = null;
@@ -185,20 +190,20 @@ export function createLanes(session: Session): Lanes {
 
   function schedule(lane: Lane, at: number | null): void {
     lane.at = lane.working === null ? at : null;
-    if (lane.at !== null) queueOf(lane.handler).push({ at: lane.at, lane });
+    if (lane.at !== null) queueOf(lane.handler, lane.rerun > 0).push({ at: lane.at, lane });
   }
 
-  function queueOf(handler: number): Queue {
-    const known = queues.get(handler);
+  function queueOf(handler: number, reruns: boolean): Queue {
+    const key = reruns ? -handler : handler;
+    const known = queues.get(key);
     if (known) return known;
     const queue: Queue = new TinyQueue([], (a: Entry, b: Entry) => a.at - b.at);
-    queues.set(handler, queue);
+    queues.set(key, queue);
     return queue;
   }
 
   /** The first whose time it is; entries that no longer say what is true of their lane are dropped on the way. */
-  function first(handler: number): Entry | undefined {
-    const queue = queueOf(handler);
+  function first(queue: Queue): Entry | undefined {
     for (;;) {
       const entry = queue.peek();
       if (!entry || (entry.lane.at === entry.at && lanes.get(entry.lane.id) === entry.lane)) return entry;
@@ -262,12 +267,12 @@ export function createLanes(session: Session): Lanes {
       calm.run();
       proof.doubt();
     },
-    enter({ handler }, name, now) {
-      const key = keyOf(handler, name);
+    enter({ handler, rerun = 0 }, name, now) {
+      const key = keyOf(handler, name, rerun);
       let lane = names.get(key);
       if (!lane || (!waits(lane) && lane.working === null && now - lane.usedAt > TRUSTED_MS)) {
-        const row = enter.get(handler, name, now) ?? { id: 0, finished: '-1', unproven: '-1' };
-        lane = know(row.id, key, handler, now);
+        const row = enter.get(handler, name, rerun, now) ?? { id: 0, finished: '-1', unproven: '-1' };
+        lane = know(row.id, handler, name, rerun, now);
         update(lane, row);
       }
       lane.usedAt = now;
@@ -315,13 +320,14 @@ export function createLanes(session: Session): Lanes {
       }
       schedule(lane, waits(lane) ? now : null);
     },
-    take(handler, now, limit) {
+    take(handler, now, limit, reruns) {
       const tasks: Waiting[] = [];
+      const queue = queueOf(handler, reruns);
       // A lane whose head waits costs a look as well: the rest is for the next turn.
       for (let looks = 0; tasks.length < limit && looks < LOOKS; looks++) {
-        const entry = first(handler);
+        const entry = first(queue);
         if (!entry || entry.at > now) break;
-        queueOf(handler).pop();
+        queue.pop();
         const { lane } = entry;
         lane.at = null;
         const found = look(lane, now);
@@ -341,7 +347,7 @@ export function createLanes(session: Session): Lanes {
       if (lane && !alone) return cursor < lane.finished;
       return overtaken.get({ lane: id, cursor, alone: alone ? 1 : 0 }) !== undefined;
     },
-    nextAt: (handler) => (proof.unfinished() ? 0 : (first(handler)?.at ?? null)),
+    nextAt: (handler, reruns) => (proof.unfinished() ? 0 : (first(queueOf(handler, reruns))?.at ?? null)),
     prove: (now) =>
       proof.advance((lane) => {
         if (lane.at === null || lane.at > now) schedule(lane, now);
@@ -361,6 +367,6 @@ function waits(lane: Lane): boolean {
   return lane.head !== null || lane.more;
 }
 
-function keyOf(handler: number, name: string): string {
-  return `${handler}/${name}`;
+function keyOf(handler: number, name: string, rerun: number): string {
+  return `${handler}/${rerun}/${name}`;
 }

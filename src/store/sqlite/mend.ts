@@ -13,7 +13,7 @@ interface MovableRow {
   name: string | null;
 }
 
-export function createMend(session: Session): Sync<MendStore> {
+export function createMend(session: Session): Sync<Pick<MendStore, 'matching' | 'retry' | 'discard' | 'closeGap'>> {
   const { db } = session;
   const rouse = createRouse(session);
   const matching = (ids: string) =>

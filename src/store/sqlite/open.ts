@@ -7,7 +7,9 @@ import { connect, guarded, migrate, setSynchronous, requireVersion, type Connect
 import { createErase } from './erase.ts';
 import { createEventStore } from './events.ts';
 import { createMend } from './mend.ts';
+import { createMove } from './move.ts';
 import { createOwner } from './owner.ts';
+import { createReruns } from './reruns.ts';
 import { createSession, type Sync } from './session.ts';
 import { createTaskStore } from './tasks.ts';
 import { createUpkeep } from './upkeep.ts';
@@ -59,6 +61,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       ...createUpkeep(session),
       ...createWatch(session),
       ...createMend(session),
+      ...createReruns(session),
+      ...createMove(session),
       ...createErase(session),
       ...createOwner(session),
     };

@@ -5,6 +5,7 @@
 import type {
   Claim,
   Counts,
+  NewTask,
   Settlement,
   SqlRow,
   SqlValue,
@@ -16,6 +17,7 @@ import type {
 } from '../store.ts';
 import { setSynchronous } from './connection.ts';
 import { createLanes } from './lanes.ts';
+import { createRerunFeed } from './reruns.ts';
 import { EVENT_COLUMNS, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 import { createRouse, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
@@ -23,15 +25,23 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const { db } = session;
   const lanes = createLanes(session);
 
-  const addHandler = db.prepare('insert into handlers (name) values (?) on conflict (name) do nothing');
+  const unload = db.prepare('update handlers set loaded = 0');
+  const addHandler = db.prepare(
+    'insert into handlers (name, loaded) values (?, 1) on conflict (name) do update set loaded = 1',
+  );
   const handlerId = db.prepare<[string], number>('select id from handlers where name = ?').pluck();
   const unassigned = db.prepare<unknown[], EventRow>(
     `select ${EVENT_COLUMNS}, e.body from events e where e.seq > +? order by e.seq limit +?`,
   );
   const moveOn = db.prepare(`update facts set value = ? where name = 'assigned' and value = ?`);
   const insert = db.prepare(`
-    insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, started_at, changed_at)
-    values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?) on conflict (id) do nothing`);
+    insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, rerun, started_at, changed_at)
+    values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`);
+  const forgetEnd = db
+    .prepare<unknown[], 'done' | 'skipped' | 'dead'>(
+      `delete from tasks where id = ? and state <> 'ready' returning state`,
+    )
+    .pluck();
   const take = db.prepare('insert into claims (task, boot, attempt, late, started_at) values (?, ?, ?, ?, ?)');
   const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
   const end = db.prepare(`
@@ -56,6 +66,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     update gaps set closed_at = ?, closed_by = (select name from handlers where id = ?)
     where 'kit.gap:' || id = ? and closed_at is null`);
   const rouse = createRouse(session);
+  const reruns = createRerunFeed(session);
   const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
   let recent = createRecent();
   let erased = session.fact('erased');
@@ -76,8 +87,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     }
   }
 
-  function turn({ now, boot, settle: settlements, assign, room, handlers }: Turn): TurnResult {
-    const claiming = assign !== null || room > 0;
+  function turn(given: Turn): TurnResult {
+    const { now, settle: settlements, assign, rerun, room } = given;
+    const claiming = assign !== null || rerun != null || room > 0;
     if (claiming) lanes.load(now);
     return withLanes(() => {
       if (claiming) lanes.refresh(now);
@@ -98,12 +110,13 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       }
       add('fenced', fenced);
       if (assign) add('tasks.ready', assignAll(assign, now));
+      if (rerun && reruns.moveOn(rerun.page, now)) feed(rerun, now, add);
       if (claiming) unproven = lanes.prove(now);
-      const claims = room > 0 ? claimUpTo(room, handlers, now, boot) : [];
+      const { claims, nextAt } = claimUpTo(given);
       add('tasks.ready', -claims.length);
       add('tasks.running', claims.length);
       session.count(counts);
-      return { claims, fenced, nextAt: nextAt(handlers), unproven };
+      return { claims, fenced, nextAt, unproven };
     });
   }
 
@@ -132,45 +145,72 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
 
   function assignAll({ from, upTo, tasks }: NonNullable<Turn['assign']>, now: number): number {
     if (moveOn.run(BigInt(upTo), BigInt(from)).changes !== 1) return 0;
-    let added = 0;
-    for (const task of tasks) {
-      const { event, handler, releaseAt } = task;
-      const lane = task.lane === null || task.cursor === null ? null : lanes.enter(task, task.lane, now);
-      const cursor = task.cursor === null ? null : BigInt(task.cursor);
-      const free = lane === null;
-      const dueAt = free ? releaseAt : now;
-      const id = event * HANDLERS + handler;
-      const { strict = false } = task;
-      const row = [id, event, handler, lane, free ? 1 : 0, cursor, strict ? 1 : 0, releaseAt, dueAt, now, now];
-      if (insert.run(...row).changes === 0) continue;
-      added++;
-      const fresh = { holdUntil: null, suspect: false, attempts: 0, deferred: 0, error: null };
-      if (!free) lanes.add({ id, event, handler, lane, alone: false, cursor, strict, releaseAt, dueAt, ...fresh });
-    }
-    return added;
+    return tasks.filter((task) => make(task, now)).length;
   }
 
-  /** Handlers take turns, so that the backlog of one does not keep another waiting. */
-  function claimUpTo(room: number, handlers: number[], now: number, boot: number): Claim[] {
+  /** What has ended begins anew; what waits or is at work is left as it is. */
+  function feed(
+    { page, tasks }: NonNullable<Turn['rerun']>,
+    now: number,
+    add: (name: keyof Counts, by: number) => void,
+  ): void {
+    let made = 0;
+    for (const task of tasks) {
+      const was = forgetEnd.get(task.event * HANDLERS + task.handler);
+      if (was) add(`tasks.${was}`, -1);
+      if (make(task, now)) made++;
+    }
+    add('tasks.ready', made);
+    reruns.count(page.id, made, tasks.length - made);
+  }
+
+  /** False where the handler has a task of this event. */
+  function make(task: NewTask, now: number): boolean {
+    const { event, handler, releaseAt, strict = false, rerun = 0 } = task;
+    const lane = task.lane === null || task.cursor === null ? null : lanes.enter(task, task.lane, now);
+    const cursor = task.cursor === null ? null : BigInt(task.cursor);
+    const free = lane === null;
+    const dueAt = free ? releaseAt : now;
+    const id = event * HANDLERS + handler;
+    const row = [id, event, handler, lane, free ? 1 : 0, cursor, strict ? 1 : 0, releaseAt, dueAt, rerun, now, now];
+    if (insert.run(...row).changes === 0) return false;
+    const fresh = { holdUntil: null, rerun, suspect: false, attempts: 0, deferred: 0, error: null };
+    if (!free) lanes.add({ id, event, handler, lane, alone: false, cursor, strict, releaseAt, dueAt, ...fresh });
+    return true;
+  }
+
+  /** Handlers take turns, so that the backlog of one does not keep another waiting; reruns take what is left. */
+  function claimUpTo({ room, handlers, limits, reruns: most = room, now, boot }: Turn) {
     const claims: Claim[] = [];
     const watermark = lanes.watermark();
+    const left = new Map(limits);
     round++;
-    for (const index of handlers.keys()) {
-      const handler = handlers[(index + round) % handlers.length] ?? 0;
-      const share = Math.ceil((room - claims.length) / (handlers.length - index));
-      // Half for those in no lane, half for the lanes; what one half leaves is the other's. An odd place alternates.
-      const half = Math.floor((share + (round % 2)) / 2);
-      const singles = alone.all(handler, now, share);
-      const heads = lanes.take(handler, now, share - Math.min(singles.length, half));
-      for (const row of singles.slice(0, share - heads.length))
-        claims.push(claimOne(toWaiting(row), now, boot, watermark));
-      for (const task of heads) claims.push(claimOne(task, now, boot, watermark));
+    function share(places: number, pick: (handler: number, share: number) => Waiting[]): void {
+      const upTo = claims.length + places;
+      for (const index of places > 0 ? handlers.keys() : []) {
+        const handler = handlers[(index + round) % handlers.length] ?? 0;
+        const limit = left.get(handler);
+        const fair = Math.ceil((upTo - claims.length) / (handlers.length - index));
+        const tasks = pick(handler, Math.min(fair, limit ?? fair));
+        if (limit !== undefined) left.set(handler, limit - tasks.length);
+        for (const task of tasks) claims.push(claimOne(task, now, boot, watermark));
+      }
     }
-    return claims;
+    share(room, (handler, places) => {
+      // Half for those in no lane, half for the lanes; what one half leaves is the other's. An odd place alternates.
+      const half = Math.floor((places + (round % 2)) / 2);
+      const singles = alone.all(handler, now, places);
+      const heads = lanes.take(handler, now, places - Math.min(singles.length, half), false);
+      return [...singles.slice(0, places - heads.length).map(toWaiting), ...heads];
+    });
+    const before = claims.length;
+    share(Math.min(room - before, most), (handler, places) => lanes.take(handler, now, places, true));
+    const free = handlers.filter((handler) => left.get(handler) !== 0);
+    return { claims, nextAt: whenDue(free, claims.length - before < most) };
   }
 
   function claimOne(task: Waiting, now: number, boot: number, watermark: bigint): Claim {
-    const { id, handler, lane, alone: isAlone, deferred: deferredMs, error } = task;
+    const { id, handler, lane, alone: isAlone, rerun, deferred: deferredMs, error } = task;
     const late = lanes.isLate(task);
     const attempt = task.attempts + 1;
     take.run(id, boot, attempt, late ? 1 : 0, now);
@@ -181,6 +221,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       event,
       lane,
       alone: isAlone,
+      rerun,
       attempt,
       boot,
       late,
@@ -197,14 +238,19 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     return toEvent(row);
   }
 
-  function nextAt(handlers: number[]): number | null {
-    const times = handlers.flatMap((handler) => [lanes.nextAt(handler), nextAlone.get(handler) ?? null]);
+  function whenDue(handlers: number[], withReruns: boolean): number | null {
+    const times = handlers.flatMap((handler) => [
+      lanes.nextAt(handler, false),
+      withReruns ? lanes.nextAt(handler, true) : null,
+      nextAlone.get(handler) ?? null,
+    ]);
     return times.reduce((a, b) => (a === null || (b !== null && b < a) ? b : a), null);
   }
 
   return {
     register: (names) =>
       session.write(() => {
+        unload.run();
         for (const name of names) addHandler.run(name);
         return new Map(names.map((name) => [name, handlerId.get(name) ?? 0]));
       }),
@@ -220,6 +266,11 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         history: session.cursorFact('history'),
         events,
       };
+    },
+    rerun(handlers, limit) {
+      const page = reruns.next(handlers, limit);
+      for (const event of page?.events ?? []) recent.add(event);
+      return page;
     },
     turn,
     claimSuspect: (now, boot, handlers) =>

@@ -1,7 +1,7 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Counter, DeliveredType, KeepStore, RaisedAlarm, ReplayState, Stretch, VerifyAccount } from '../store.ts';
-import type { Session, Sync } from './session.ts';
+import { createLastBefore, type Session, type Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
 
 /** A page and its header. The log's file keeps the size that it once had, so that only its frames tell its length. */
@@ -25,12 +25,8 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     select ${text('max(cursor)')} from
       (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100) where cursor >= ?`)
     .pluck();
-  const bounds = db.prepare<[], { first: number | null; last: number | null }>(
-    'select min(seq) as first, max(seq) as last from events',
-  );
-  const receivedAt = db.prepare<unknown[], { seq: number; received_at: number }>(
-    'select seq, received_at from events where seq >= ? order by seq limit 1',
-  );
+  const last = db.prepare<[], number | null>('select max(seq) from events').pluck();
+  const lastBefore = createLastBefore(session);
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
   const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`
     select seq, case when origin = 'webhook' and cursor > @from and disputed = 0
@@ -85,28 +81,13 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   const told = db.prepare('update alarms set told_at = ?, level = ? where name = ?');
   const forget = db.prepare('delete from alarms where name = ?');
 
-  /** The last event received before a time. Rows are in order of receipt, so a bisection finds it without an index. */
-  function lastBefore(time: number): number {
-    const { first, last } = bounds.get() ?? { first: null, last: null };
-    if (first === null || last === null) return 0;
-    let low = first - 1;
-    let high = last;
-    while (low < high) {
-      const middle = Math.ceil((low + high) / 2);
-      const row = receivedAt.get(middle);
-      if (row && row.received_at < time) low = middle;
-      else high = middle - 1;
-    }
-    return low;
-  }
-
   /** A step over finished events from `after` on; the newest row stays, so that its number is not given again. */
   function step(before: number, after: number, limit: number, work: (seqs: number[]) => void): number | null {
-    const last = bounds.get()?.last ?? 0;
+    const newestSeq = last.get() ?? 0;
     // What goes is overwritten, whole pages too.
     db.pragma('secure_delete = on');
     return session.write(() => {
-      const seqs = finished.all(after, Math.min(lastBefore(before), last - 1), limit).map((row) => row.seq);
+      const seqs = finished.all(after, Math.min(lastBefore(before), newestSeq - 1), limit).map((row) => row.seq);
       work(seqs);
       return seqs.length === limit ? (seqs.at(-1) ?? null) : null;
     });
@@ -119,13 +100,13 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
     cursorBelow: (bound) => (bound === null ? newest.get() : below.get(BigInt(bound))) ?? null,
     anchors(before) {
-      const last = lastBefore(before);
+      const upTo = lastBefore(before);
       // What lies before a gap is no place to read from: the service has forgotten it.
       const from = BigInt(session.cursorFact('proved_from') ?? 0);
       return {
         lowest: lowest.get(from) ?? null,
-        older: older.get(last, from) ?? null,
-        young: (bounds.get()?.last ?? 0) > last,
+        older: older.get(upTo, from) ?? null,
+        young: (last.get() ?? 0) > upTo,
       };
     },
     unseen(after, before, limit) {

@@ -14,6 +14,8 @@ export interface Waiting {
   releaseAt: number;
   dueAt: number;
   holdUntil: number | null;
+  /** 0: it was made when its event came. */
+  rerun: number;
   suspect: boolean;
   attempts: number;
   deferred: number;
@@ -21,7 +23,7 @@ export interface Waiting {
 }
 
 export const WAITING = `id, event, handler, lane, alone, cast(cursor as text) as cursor, strict, release_at, due_at,
-  hold_until, suspect, attempts, deferred, error`;
+  hold_until, rerun, suspect, attempts, deferred, error`;
 
 export interface WaitingRow {
   id: number;
@@ -34,6 +36,7 @@ export interface WaitingRow {
   release_at: number;
   due_at: number;
   hold_until: number | null;
+  rerun: number;
   suspect: number;
   attempts: number;
   deferred: number;
@@ -52,6 +55,7 @@ export function toWaiting(row: WaitingRow): Waiting {
     releaseAt: row.release_at,
     dueAt: row.due_at,
     holdUntil: row.hold_until,
+    rerun: row.rerun,
     suspect: row.suspect === 1,
     attempts: row.attempts,
     deferred: row.deferred,

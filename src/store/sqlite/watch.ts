@@ -46,7 +46,7 @@ interface TaskRow extends EventRow {
   error: string | null;
 }
 
-export function createWatch(session: Session): Sync<WatchStore> {
+export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' | 'range' | 'survey' | 'reruns'>> {
   const { db } = session;
   const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
   const newest = db.prepare<[], { seq: number | null; cursor: string | null }>(`
@@ -54,7 +54,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
       cast((select max(cursor) from events where cursor is not null and disputed = 0) as text) as cursor`);
   const oldest = db.prepare<unknown[], { id: number; received_at: number }>(`
     select t.id, e.received_at from tasks t join events e on e.seq = t.event
-    where t.id >= +? and t.state = 'ready' order by t.id limit 1`);
+    where t.id >= +? and t.state = 'ready' and t.rerun = 0 order by t.id limit 1`);
   const gaps = db.prepare<[], number>('select count(*) from gaps where closed_at is null').pluck();
   type GapRow = Pick<Gap, 'id' | 'after' | 'upTo' | 'reason' | 'closedBy'> & {
     opened_at: number;

@@ -20,6 +20,7 @@ create table events (
 create unique index events_by_cursor on events (cursor) where cursor is not null and disputed = 0;
 create index events_disputed on events (cursor) where disputed = 1;
 create unique index events_by_id on events (id) where id is not null;
+create index events_placeless on events (seq) where cursor is null or disputed = 1;  -- no place of their own among the cursors
 
 -- Further names of an event, `c:<cursor>` or `i:<id>`: two webhooks, or one id under two cursors.
 create table aliases (
@@ -91,18 +92,20 @@ create table gaps (
 ) strict;
 
 create table handlers (
-  id   integer primary key,
-  name text not null unique
+  id     integer primary key,
+  name   text not null unique,
+  loaded integer not null check (loaded in (0, 1))  -- 1: the last process that ran handlers had it
 ) strict;
 
 create table lanes (
   id       integer primary key autoincrement,  -- never given twice: tasks remember it after the lane was swept
   handler  integer not null,
   name     text not null,
+  rerun    integer not null default 0,   -- reruns.id: its events wait for those of their rerun alone; 0: events as they come
   finished integer not null default -1,  -- highest cursor finished: everything below it is late
   unproven integer not null default -1,  -- strict tasks up to here are released, though the watermark has not passed them
   used_at  integer not null,
-  unique (handler, name)
+  unique (name, handler, rerun)
 ) strict;
 
 -- Lanes that another process has changed: the one that runs handlers keeps lanes in memory, and reads these again.
@@ -123,6 +126,7 @@ create table tasks (
   due_at      integer not null,     -- not before: back-off
   hold_until  integer,              -- while it fails it holds its lane until then
   attempts    integer not null default 0,
+  rerun       integer not null default 0,  -- reruns.id; 0: made when its event came
   suspect     integer not null default 0 check (suspect in (0, 1)),  -- 1: its process died under it; it runs alone
   late        integer not null default 0 check (late in (0, 1)),
   deferred    integer not null default 0,  -- milliseconds that RetryAfter has put it off in all
@@ -135,7 +139,32 @@ create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alo
 create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1;
 create index tasks_strict on tasks (cursor, lane) where state = 'ready' and strict = 1 and alone = 0;
 create index tasks_suspect on tasks (due_at) where state = 'ready' and suspect = 1;
+create index tasks_rerun on tasks (rerun, attempts) where state = 'ready' and rerun > 0;
 create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped');
+
+-- Events that a handler is given again, because a person asked: in the order of their cursors, then those that have no
+-- place of their own there. What has no cursor counts as -1.
+create table reruns (
+  id          integer primary key,
+  handler     integer not null,
+  type        text,                 -- null: all that the handler wants
+  since       text not null,        -- as it was asked
+  until       text,
+  from_cursor integer not null,
+  to_cursor   integer not null,
+  from_event  integer not null,     -- events.seq
+  to_event    integer not null,
+  at_cursor   integer not null,     -- how far tasks were made
+  at_event    integer not null,     -- the same, of events without a place
+  events      integer not null,     -- how many there were when it was asked
+  seen        integer not null default 0,
+  made        integer not null default 0,  -- tasks
+  kept        integer not null default 0,  -- events that waited already, and were left as they were
+  purged      integer not null default 0,  -- events left out, for their bodies are gone
+  asked_at    integer not null,
+  ended_at    integer,              -- no more tasks are made
+  cancelled   integer not null default 0 check (cancelled in (0, 1))
+) strict;
 
 -- The tasks at work. Written before the handler runs, so that an attempt is counted even if its process dies; so small
 -- that taking and giving back a claim costs next to nothing.

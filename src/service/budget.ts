@@ -1,5 +1,5 @@
-// How many calls reconciliation may make: never more in any 60 seconds than configured, because the account's 120 calls
-// a minute are shared with the user's own (contract 8). What was saved up is there for a burst.
+// How many calls may be made: never more in any 60 seconds than allowed, because the account's 120 calls a minute are
+// shared by reconciliation and handlers (contract 8). What was saved up is there for a burst.
 import type { Clock } from '../clock.ts';
 
 const MINUTE_MS = 60_000;

@@ -1,7 +1,7 @@
 // The call budget: never more calls in any minute than configured, and none lost to rounding.
 import { expect, test } from 'vitest';
-import { createBudget } from '../../src/keep/budget.ts';
-import { createClock } from './rig.ts';
+import { createBudget } from '../../src/service/budget.ts';
+import { createClock } from '../keep/rig.ts';
 
 const MINUTE = 60_000;
 

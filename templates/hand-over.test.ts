@@ -1,0 +1,51 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { deliver, fixture, recorder, serviceError, type Answers } from '#kit/testing';
+import handler from './hand-over.ts';
+
+beforeEach(() => void vi.stubEnv('HAND_OVER_TO', 'user-1'));
+afterEach(() => void vi.unstubAllEnvs());
+
+const asking = fixture('MessageReceived', { data: { body: 'A person, please' } });
+
+const mine = { id: 'c1', session_id: asking.sessionId, chat_jid: '15550100', assignment_version: '7' };
+
+/** One conversation, behind a page of others. */
+function scripted(conversation: Record<string, unknown>, answers: Answers = {}) {
+  return recorder({
+    ListConversations: ({ cursor }) =>
+      cursor === 'second'
+        ? { conversations: [{ ...mine, ...conversation }], next_cursor: '' }
+        : { conversations: [{ id: 'c0', session_id: asking.sessionId, chat_jid: '15550199' }], next_cursor: 'second' },
+    AssignConversation: {},
+    ...answers,
+  });
+}
+
+test('a conversation whose writer asks for a person is assigned, by its version', async () => {
+  const { tasks, calls } = await deliver(handler, asking, { service: scripted({}) });
+  expect(tasks).toMatchObject([{ state: 'done' }]);
+  expect(calls.at(-1)).toMatchObject({
+    name: 'AssignConversation',
+    request: { conversation_id: 'c1', assignee_user_id: 'user-1', assignment_version: '7' },
+  });
+});
+
+test('a stale version is read again; whoever has the conversation by then keeps it', async () => {
+  const conversation: Record<string, unknown> = {};
+  const service = scripted(conversation, {
+    AssignConversation() {
+      conversation['assignee_user_id'] = 'user-2';
+      return serviceError('CONFLICT', 'ASSIGNMENT_CONFLICT');
+    },
+  });
+  const { tasks, calls } = await deliver(handler, asking, { service });
+  expect(tasks).toMatchObject([{ state: 'done', attempts: 1 }]);
+  expect(calls.filter(({ name }) => name === 'AssignConversation')).toHaveLength(1);
+  expect(calls.at(-1)?.name).toBe('ListConversations');
+});
+
+test('other messages cost no call', async () => {
+  const { tasks, calls } = await deliver(handler, fixture('MessageReceived', { data: { body: 'hello' } }));
+  expect(tasks).toMatchObject([{ state: 'done' }]);
+  expect(calls).toEqual([]);
+});

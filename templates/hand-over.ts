@@ -1,0 +1,44 @@
+// Hands a conversation to a person when its writer asks for one. Use it beside a bot. Set HAND_OVER_TO to the user's id.
+// It sends the version of the assignment that it has read, so that nobody's work is taken away: where it was stale
+// (ASSIGNMENT_CONFLICT) it reads again, and where somebody has the conversation by then, that is right.
+// The contract does not show the fields of the request. Assumed: `conversation_id`, `assignee_user_id` and
+// `assignment_version`; and that the writer's `from` is the conversation's `chat_jid` or `peer_phone` (2.9).
+// Lane: the conversation. Freshness: an hour; a person who asked yesterday has been looked after or has gone.
+import { Dead, defineHandler, ServiceError, type Context } from '#kit';
+
+const ASKS = /\b(human|person|agent)\b/i;
+const TRIES = 3;
+
+export default defineHandler({
+  on: 'MessageReceived',
+  lane: 'conversation',
+  maxAgeMs: 3_600_000,
+  onStale: 'skip',
+  async handle(event, ctx) {
+    const { body, from, session_id } = event.data;
+    if (!ASKS.test(body)) return;
+    const assignee_user_id = process.env['HAND_OVER_TO'];
+    if (!assignee_user_id) throw new Error('set HAND_OVER_TO to the id of a user');
+    for (let tries = 1; ; tries++) {
+      const conversation = await find(session_id, from, ctx);
+      if (!conversation) throw new Dead('no conversation of this writer: adapt find in this handler');
+      const { id: conversation_id, assignee_user_id: has, assignment_version } = conversation;
+      if (has) return;
+      try {
+        const request = { conversation_id, assignee_user_id, assignment_version };
+        await ctx.service.call('AssignConversation', request, { signal: ctx.signal });
+        return;
+      } catch (error) {
+        const stale = error instanceof ServiceError && error.reason === 'ASSIGNMENT_CONFLICT';
+        if (!stale || tries === TRIES) throw error;
+      }
+    }
+  },
+});
+
+/** The first pages suffice where the list begins with the newest. */
+async function find(session: string, from: string, ctx: Context): Promise<Record<string, unknown> | undefined> {
+  for await (const one of ctx.service.items('ListConversations', {}, { signal: ctx.signal }))
+    if (one['session_id'] === session && [one['chat_jid'], one['peer_phone']].includes(from)) return one;
+  return undefined;
+}

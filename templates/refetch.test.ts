@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest';
+import { crash, deliver, fixture, recorder, serviceError } from '#kit/testing';
+import handler from './refetch.ts';
+
+const list = Array.from({ length: 450 }, (_, i) => ({
+  id: `c${i}`,
+  status: 'open',
+  unread_count: i,
+  last_message_at_unix_ms: '1767225600000',
+}));
+
+/** Pages of 200, as the service gives them (contract 4.5). */
+function page({ cursor = '0' }: Record<string, unknown>) {
+  const from = Number(cursor);
+  const next = from + 200;
+  return { conversations: list.slice(from, next), next_cursor: next < list.length ? String(next) : '' };
+}
+
+test('a gap is closed by fetching every page, over a failure and a crash amid them', async () => {
+  let calls = 0;
+  const bad = [serviceError('RATE_LIMITED', 'RATE_LIMITED'), crash];
+  const service = recorder({
+    ListConversations: (request) => (request['cursor'] === '200' ? (bad[calls++] ?? page(request)) : page(request)),
+  });
+  const { tasks, query } = await deliver(handler, fixture('kit.gap'), { service });
+  expect(tasks).toMatchObject([{ state: 'done' }]);
+  expect(await query('select count(*) as n, max(unread) as most from refetch_conversations')).toEqual([
+    { n: 450, most: 449 },
+  ]);
+  expect(await query('select closed_by from gaps')).toEqual([{ closed_by: 'handler' }]);
+});

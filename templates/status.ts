@@ -1,0 +1,33 @@
+// Keeps the status of each message, which never goes backwards. Use it to show what became of what you sent.
+// The contract shows neither the fields of MessageStatusUpdated nor the values of `status`. Assumed: `message_id`, and
+// `status` as in STEPS, in any case. What does not fit is a dead letter that says so: adapt this file, or name the fields
+// in src/events.ts, and `npx kit retry --state dead --handler <name>`.
+// Lane: the session, because an update may name no conversation. Freshness: however old; only the furthest step counts.
+import { Dead, defineHandler } from '#kit';
+
+/** From first to last. A failure is final. */
+const STEPS = ['pending', 'sent', 'delivered', 'read', 'failed'];
+
+export default defineHandler({
+  on: 'MessageStatusUpdated',
+  lane: 'session',
+  history: true,
+  setup(tx) {
+    tx.run(`create table if not exists status_messages (
+      message_id text primary key, step integer not null, status text not null) without rowid, strict`);
+  },
+  async handle(event, ctx) {
+    const { message_id, status } = event.data;
+    if (typeof message_id !== 'string')
+      throw new Dead('MessageStatusUpdated has no message_id: see the header of this file');
+    const step = typeof status === 'string' ? STEPS.indexOf(status.toLowerCase()) : -1;
+    if (step === -1) throw new Dead('its status is none of STEPS: see the header of this file');
+    await ctx.complete((tx) => {
+      tx.run(
+        `insert into status_messages values (?, ?, ?) on conflict (message_id) do update
+         set step = excluded.step, status = excluded.status where excluded.step > step`,
+        ...[message_id, step, STEPS[step] ?? ''],
+      );
+    });
+  },
+});

@@ -1,0 +1,278 @@
+// ctx.service against the service's double: lists, quotes and sends, media, reconnecting; and the types of it all.
+import type { ServerResponse } from 'node:http';
+import { expect, expectTypeOf, onTestFinished, test } from 'vitest';
+import type { ItemOf, ResponseOf } from '../../src/kit.ts';
+import { ServiceError } from '../../src/service/errors.ts';
+import { createService, noService, type Service } from '../../src/service/service.ts';
+import { createSimulatedService } from '../../src/simulator/service.ts';
+import { createEndpoint } from '../simulator/endpoint.ts';
+
+const SCOPES = ['events:read', 'product:inbox', 'product:campaigns', 'messages:send', 'sessions:manage'];
+
+async function setUp({ paid = true }: { paid?: boolean } = {}) {
+  const double = createSimulatedService({ seed: 1 });
+  const { secret: apiKey } = double.keys.create({ name: 'tests', scopes: SCOPES, validDays: null });
+  const baseUrl = await double.listen();
+  onTestFinished(() => double.close());
+  const odd: object[] = [];
+  const service = createService({ baseUrl, apiKey, paid, onOdd: (one) => odd.push(one) });
+  async function sendOne(body: string): Promise<Record<string, unknown>> {
+    const { quoteId } = await service.quote('SendMessage', { body });
+    return service.send({ body }, { quoteId });
+  }
+  return { ...double, service, odd, sendOne };
+}
+
+async function errorOf(calling: Promise<unknown>): Promise<ServiceError> {
+  const error = await calling.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toBeInstanceOf(ServiceError);
+  return error as ServiceError;
+}
+
+test('4.5: a list by cursor is read page by page to its end, and item by item', async () => {
+  const { service, sendOne, api } = await setUp();
+  for (let i = 1; i <= 5; i++) await sendOne(`message ${i}`);
+  const before = api.calls();
+  const pages = await Array.fromAsync(service.pages('ListMessages', { limit: 2 }));
+  expect(pages.map(({ messages }) => messages?.length)).toEqual([2, 2, 1]);
+  expect(api.calls() - before).toBe(3);
+  const bodies = (await Array.fromAsync(service.items('ListMessages', { limit: 2 }))).map(({ body }) => body);
+  expect(bodies).toEqual([1, 2, 3, 4, 5].map((i) => `message ${i}`));
+});
+
+test('4.5: an empty list is one page without items', async () => {
+  const { service, api } = await setUp();
+  expect(await Array.fromAsync(service.items('ListMessages', {}))).toEqual([]);
+  expect(api.calls()).toBe(1);
+});
+
+test('4.5: a list by page asks for the largest pages, and is read to its end', async () => {
+  const { service, api } = await setUp();
+  const ids = (await Array.fromAsync(service.items('ListQuickReplies', {}))).map(({ id }) => Number(id));
+  expect(ids).toEqual(Array.from({ length: 450 }, (_, i) => i + 1));
+  expect(api.calls()).toBe(3);
+});
+
+test('4.5: a list by page begins where the request says', async () => {
+  const { service } = await setUp();
+  const request = { pagination: { page: 9, page_size: 50 } };
+  const pages = await Array.fromAsync(service.pages('ListQuickReplies', request));
+  expect(pages.map(({ page, messages }) => [page?.page, messages?.[0]?.id])).toEqual([[9, '401']]);
+});
+
+test('a list that is left early asks for no further page', async () => {
+  const { service, api } = await setUp();
+  for await (const { id } of service.items('ListQuickReplies', {})) if (id === '7') break;
+  expect(api.calls()).toBe(1);
+});
+
+test('4.1, 7.3: a quote pays for one send of the same message', async () => {
+  const { service, history } = await setUp();
+  const { quoteId, answer } = await service.quote('SendMessage', { body: 'hi' });
+  expect(answer).toMatchObject({ quoteId });
+  expect(await errorOf(service.send({ body: 'another' }, { quoteId }))).toMatchObject({
+    code: 'CONFLICT',
+    reason: 'BILLING_QUOTE_EXPIRED',
+    uncertain: false,
+    retryable: false,
+  });
+  expect(await service.send({ body: 'hi' }, { quoteId })).toMatchObject({ message: {} });
+  expect(await errorOf(service.send({ body: 'hi' }, { quoteId }))).toMatchObject({ code: 'CONFLICT' });
+  expect(history.all().map(({ type }) => type)).toEqual(['MessageSent']);
+});
+
+test('7.3: a send whose answer is lost is uncertain, made once, and found in the history', async () => {
+  const { service, chaos, api } = await setUp();
+  const { quoteId } = await service.quote('SendMessage', { body: 'hi' });
+  chaos.next('504');
+  const before = api.calls();
+  expect(await errorOf(service.send({ body: 'hi' }, { quoteId, idempotent: true }))).toMatchObject({
+    code: 'UNAVAILABLE',
+    reason: 'RPC_DEADLINE_EXCEEDED',
+    uncertain: true,
+    retryable: false,
+  });
+  expect(api.calls() - before).toBe(1);
+  expect(await Array.fromAsync(service.items('ListMessages', {}))).toMatchObject([{ body: 'hi' }]);
+});
+
+test('what costs money is refused unless PAID_OPERATIONS=allow, before anybody is called', async () => {
+  const { service, api } = await setUp({ paid: false });
+  for (const refused of [
+    service.send({ body: 'hi' }, { quoteId: 'q' }),
+    service.call('ResumeCampaign', {}),
+    service.call('SomethingUnknown', {}, { quoteId: 'q' }),
+  ])
+    expect(await errorOf(refused)).toMatchObject({ code: 'PAID_OPERATIONS_REFUSED', uncertain: false });
+  expect(api.calls()).toBe(0);
+  expect(await service.quote('SendMessage', {}), 'asking for the price is free').toHaveProperty('quoteId');
+});
+
+test('4.3: media comes as a stream, with its type and size', async () => {
+  const { service } = await setUp();
+  const { body, mime } = await service.media('a-picture');
+  expect(mime).toBe('image/png');
+  expect(Buffer.concat(await Array.fromAsync(body)).toString()).toBe('not much of a picture');
+  expect(await errorOf(service.media('nothing'))).toMatchObject({ code: 'NOT_FOUND', reason: 'MEDIA_NOT_FOUND' });
+});
+
+test.each(['', '.', '..'])('an id of media that would name another route is refused: %j', async (id) => {
+  const { service, api } = await setUp();
+  expect(await errorOf(service.media(id))).toMatchObject({ code: 'VALIDATION_FAILED', status: 0 });
+  expect(api.calls()).toBe(0);
+});
+
+test('2.14: a number that reconnects tells how it goes, until it ends', async () => {
+  const { service, history } = await setUp();
+  const [number = ''] = history.numbers;
+  const progress = await Array.fromAsync(service.resume(number));
+  expect(progress.map(({ event }) => event)).toEqual(['progress', 'connected']);
+  expect(progress[0]).toMatchObject({ progress: { session_id: number } });
+  expect(await errorOf(Array.fromAsync(service.resume('another')))).toMatchObject({ reason: 'SESSION_NOT_FOUND' });
+  expect(await errorOf(Array.fromAsync(service.resume('x'.repeat(4096))))).toMatchObject({
+    reason: 'PAYLOAD_TOO_LARGE',
+    status: 0,
+  });
+});
+
+test('without an API key every method says what to set', async () => {
+  const calls: Record<keyof Service, () => Promise<unknown>> = {
+    call: () => noService.call('ResumeCampaign', {}),
+    pages: () => Array.fromAsync(noService.pages('ListMessages', {})),
+    items: () => Array.fromAsync(noService.items('ListMessages', {})),
+    quote: () => noService.quote('ResumeCampaign', {}),
+    send: () => noService.send({}, { quoteId: 'q' }),
+    media: () => noService.media('a'),
+    resume: () => Array.fromAsync(noService.resume('a')),
+  };
+  for (const call of Object.values(calls)) {
+    const error = await errorOf(call());
+    expect(error).toMatchObject({ code: 'NO_API_KEY', status: 0, uncertain: false });
+    expect(error.message).toMatch(/set API_BASE_URL and API_KEY$/);
+  }
+});
+
+/** A service that answers like this, whatever it is asked. */
+async function answering(answer: (response: ServerResponse, number: number) => unknown) {
+  const odd: object[] = [];
+  const { url, got } = await createEndpoint(({ number }, response) => void answer(response, number));
+  const service = createService({ baseUrl: url, apiKey: 'k', paid: true, onOdd: (one) => odd.push(one) });
+  return { service, got, odd };
+}
+const json = (body: object) => (response: ServerResponse) => response.end(JSON.stringify(body));
+const stream = (text: string) => (response: ServerResponse) => response.end(text);
+
+test('an answer that does not fit its shape comes as it is, and is told of once', async () => {
+  const body = { tags: [{ id: 1 }, { id: 'b', contact_count: 7 }], added: true };
+  const { service, odd } = await answering(json(body));
+  expect(await service.call('ListCrmTags', {})).toEqual(body);
+  expect(await service.call('ListCrmTags', {})).toEqual(body);
+  expect(odd).toEqual([{ operation: 'ListCrmTags', field: 'tags.id' }]);
+});
+
+test('an answer that lacks fields, or has others, fits', async () => {
+  const { service, odd } = await answering(json({ messages: [{}, { id: 'a', media: {}, added: { in: 'v2' } }] }));
+  expect(await Array.fromAsync(service.items('ListMessages', {}))).toHaveLength(2);
+  expect(odd).toEqual([]);
+});
+
+test.each([
+  ['ListMessages', { messages: [{}], next_cursor: 'same' }],
+  ['ListQuickReplies', { messages: [{}], page: { page: 1, has_next_page: true } }],
+])('pages of %s that go round end with an error, not as if they were whole', async (operation, body) => {
+  const { service, got } = await answering(json(body));
+  const error = await errorOf(Array.fromAsync(service.pages(operation, {})));
+  expect(error).toMatchObject({ code: 'unreadable' });
+  expect(got.length).toBeLessThanOrEqual(2);
+});
+
+test('items whose field the contract does not name are those of the only array', async () => {
+  const { service } = await answering(json({ contacts: [{ id: 'a' }], next_cursor: '' }));
+  expect(await Array.fromAsync(service.items('ListContacts', {}))).toEqual([{ id: 'a' }]);
+});
+
+test.each([{ a: [], b: [] }, { messages: {} }])('items that cannot be told apart are an error: %j', async (body) => {
+  const { service } = await answering(json(body));
+  const operation = 'a' in body ? 'ListContacts' : 'ListMessages';
+  const error = await errorOf(Array.fromAsync(service.items(operation, {})));
+  expect(error.message).toContain('src/service/operations.ts');
+});
+
+test.each([{ id: 'q' }, { quote_id: 'q' }, { quoteId: 'q' }, { quote: { id: 'q' } }])(
+  'the id of a quote is found in %j',
+  async (body) => {
+    const { service } = await answering(json(body));
+    expect(await service.quote('ResumeCampaign', {})).toEqual({ quoteId: 'q', answer: body });
+  },
+);
+
+test('8: a request above 12 MiB is refused before it is sent', async () => {
+  const { service, got } = await answering(json({}));
+  const error = await errorOf(service.call('UploadMedia', { file: 'x'.repeat(12 * 1024 * 1024) }));
+  expect(error).toMatchObject({ code: 'VALIDATION_FAILED', reason: 'PAYLOAD_TOO_LARGE', status: 0, uncertain: false });
+  expect(error.message).toContain('media_asset_id');
+  expect(got).toEqual([]);
+});
+
+test('8: media above 64 MiB end with an error, and so do media that are cut off', async () => {
+  const mib = Buffer.alloc(1024 * 1024);
+  const { service } = await answering(async (response, number) => {
+    if (number === 2) return response.writeHead(200, { 'content-length': 100 }).write('half', () => response.destroy());
+    for (let sent = 0; sent < 70 && !response.destroyed; sent++) await new Promise((done) => response.write(mib, done));
+    return response.end();
+  });
+  const read = async () => Array.fromAsync((await service.media('a')).body, ({ length }) => length);
+  expect(await errorOf(read())).toMatchObject({ code: 'unreadable', status: 200 });
+  expect(await errorOf(read())).toMatchObject({ code: 'unreachable' });
+});
+
+test('media that nobody wants to read on lets its connection go', async () => {
+  const closed = Promise.withResolvers<void>();
+  const { service } = await answering((response) => {
+    response.once('close', closed.resolve);
+    response.write('a beginning');
+  });
+  const { body } = await service.media('a');
+  for await (const chunk of body) if (chunk.length > 0) break;
+  await closed.promise;
+});
+
+test('2.14, 7.1: an error in the progress of a number is thrown, after what came before it', async () => {
+  const failure = { error: { code: 'UNAVAILABLE', message: 'x', requestId: 'r', reason: 'PAIRING_UNAVAILABLE' } };
+  const qr = { event: 'qr', qr: { data: 'code' } };
+  const { service } = await answering(
+    stream(
+      `data: ${JSON.stringify(qr)}\n\nevent: ping\ndata: {}\n\nevent: error\ndata: ${JSON.stringify(failure)}\n\n`,
+    ),
+  );
+  const seen: object[] = [];
+  const reading = async () => {
+    for await (const one of service.resume('a')) seen.push(one);
+  };
+  expect(await errorOf(reading())).toMatchObject({ code: 'UNAVAILABLE', reason: 'PAIRING_UNAVAILABLE' });
+  expect(seen).toEqual([qr]);
+});
+
+test.each([
+  ['is cut off', 'event: message\ndata: {}\n\n'],
+  ['says what is no object', 'event: message\ndata: 1\n\n'],
+])('progress that %s is unreadable', async (_, text) => {
+  const { service } = await answering(stream(text));
+  expect(await errorOf(Array.fromAsync(service.resume('a')))).toMatchObject({ code: 'unreadable' });
+});
+
+test('answers are typed by the name of their operation', () => {
+  expectTypeOf<NonNullable<ResponseOf<'ListMessages'>['messages']>[number]['created_at_unix_ms']>().toEqualTypeOf<
+    `${bigint}` | undefined
+  >();
+  expectTypeOf<ResponseOf<'GetFlowRun'>['steps']>().extract<unknown[]>().items.toHaveProperty('at_unix_ms');
+  expectTypeOf<ItemOf<'ListCrmTasks'>['title']>().toEqualTypeOf<string | undefined>();
+  expectTypeOf<ItemOf<'ListQuickReplies'>['parts']>().not.toBeUnknown();
+  expectTypeOf<ItemOf<'ListContacts'>>().toEqualTypeOf<Record<string, unknown>>();
+  expectTypeOf<ResponseOf<'GetSession'>>().toEqualTypeOf<Record<string, unknown>>();
+  expectTypeOf<ResponseOf<'SomethingNew'>>().toEqualTypeOf<Record<string, unknown>>();
+  expectTypeOf<ServiceError['reason']>().toEqualTypeOf<string | null>();
+});

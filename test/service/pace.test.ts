@@ -1,0 +1,176 @@
+// When a call of a handler is made, and made again, over real HTTP with a clock that waits move.
+import { createServer } from 'node:http';
+import { once as happened } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { ServiceError } from '../../src/service/errors.ts';
+import { createPace, repeatWait } from '../../src/service/pace.ts';
+import { createService } from '../../src/service/service.ts';
+import { createEndpoint } from '../simulator/endpoint.ts';
+
+const UNAVAILABLE = { error: { code: 'UNAVAILABLE', message: '', reason: 'ACCESS_CONTROL_UNAVAILABLE' } };
+
+/** Answers with these in turn, then with an empty object for ever; 0 cuts the connection. */
+async function setUp(statuses: number[], { callsPerMinute = 100 }: { callsPerMinute?: number } = {}) {
+  const bodies: { deadlineMs?: number }[] = [];
+  const server = createServer((request, response) => {
+    void request.toArray().then((chunks: Buffer[]) => {
+      bodies.push(JSON.parse(Buffer.concat(chunks).toString() || '{}') as { deadlineMs?: number });
+      const status = statuses.shift() ?? 200;
+      if (status === 0) return void response.destroy();
+      const { code, ...error } = UNAVAILABLE.error;
+      const body = status === 200 ? {} : { error: { ...error, code: CODES[status] ?? code } };
+      return void response.writeHead(status).end(JSON.stringify(body));
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await happened(server, 'listening');
+  onTestFinished(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const waits: number[] = [];
+  const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at };
+  const stop = new AbortController();
+  const pause = (ms: number): Promise<void> => {
+    waits.push(ms);
+    clock.at += ms;
+    return Promise.resolve();
+  };
+  const service = createService({
+    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    apiKey: 'svc_test_0',
+    paid: true,
+    pace: createPace({ callsPerMinute, clock, pause }),
+  });
+  return { service, bodies, waits, clock, stop };
+}
+
+const CODES: Record<number, string> = {
+  400: 'VALIDATION_FAILED',
+  401: 'UNAUTHENTICATED',
+  402: 'PAYMENT_REQUIRED',
+  403: 'FORBIDDEN',
+  404: 'NOT_FOUND',
+  409: 'CONFLICT',
+  429: 'RATE_LIMITED',
+  500: 'INTERNAL',
+};
+
+async function errorOf(calling: Promise<unknown>): Promise<ServiceError> {
+  const error = await calling.catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(ServiceError);
+  return error as ServiceError;
+}
+
+test.each([429, 500, 503, 504, 0])('7.2: what only reads is repeated after %i', async (status) => {
+  const { service, bodies, waits } = await setUp([status, status]);
+  expect(await service.call('ListCrmTags', {})).toEqual({});
+  expect(bodies).toHaveLength(3);
+  expect(waits).toHaveLength(2);
+});
+
+test.each([400, 401, 402, 403, 404, 409])('7.2: nothing is repeated after %i', async (status) => {
+  const { service, bodies } = await setUp([status]);
+  expect(await errorOf(service.call('GetSession', {}))).toMatchObject({ status, retryable: false });
+  expect(bodies).toHaveLength(1);
+});
+
+test.each([500, 503, 504, 0])('7.3: what has an effect is made once, and uncertain after %i', async (status) => {
+  const { service, bodies } = await setUp([status]);
+  expect(await errorOf(service.call('DeleteCrmList', {}))).toMatchObject({ uncertain: true, retryable: false });
+  expect(bodies).toHaveLength(1);
+});
+
+test('7.2: what is refused for its number has surely not been done', async () => {
+  const { service, bodies } = await setUp([429]);
+  expect(await errorOf(service.call('DeleteCrmList', {}))).toMatchObject({ uncertain: false, retryable: true });
+  expect(bodies).toHaveLength(1);
+});
+
+test('what the caller calls idempotent is repeated; what is paid is not, whatever it is called', async () => {
+  const { service, bodies } = await setUp([503, 200, 503]);
+  await service.call('DeleteCrmList', {}, { idempotent: true });
+  expect(bodies).toHaveLength(2);
+  const paid = service.call('ResumeCampaign', {}, { quoteId: 'q', idempotent: true });
+  expect(await errorOf(paid)).toMatchObject({ uncertain: true });
+  expect(bodies).toHaveLength(3);
+});
+
+test('a send that found nobody to connect to has not been made', async () => {
+  const closed = createServer().listen(0, '127.0.0.1');
+  await happened(closed, 'listening');
+  const { port } = closed.address() as AddressInfo;
+  await new Promise((done) => closed.close(done));
+  const service = createService({ baseUrl: `http://127.0.0.1:${port}/v1`, apiKey: 'k', paid: true });
+  const error = await errorOf(service.send({}, { quoteId: 'q' }));
+  expect(error).toMatchObject({ code: 'unreachable', uncertain: false, retryable: true });
+});
+
+test.each([
+  [0, 500, 1_000],
+  [1, 1_000, 2_000],
+  [3, 4_000, 8_000],
+  [6, 30_000, 60_000],
+  [99, 30_000, 60_000],
+])('8: after %i failures and one more, the wait is from %i to %i ms', (failures, least, most) => {
+  expect([repeatWait(failures, 1), repeatWait(failures, 0)]).toEqual([least, most]);
+});
+
+test('repeating ends within the time of the call, and so does each deadline', async () => {
+  const { service, bodies, waits, clock } = await setUp(Array.from({ length: 50 }, () => 503));
+  const began = clock.at;
+  expect(await errorOf(service.call('ListCrmTags', {}))).toMatchObject({ code: 'UNAVAILABLE', retryable: true });
+  expect(clock.at - began).toBeLessThan(24_000);
+  const elapsed = waits.map((_, i) => waits.slice(0, i + 1).reduce((sum, ms) => sum + ms, 0));
+  expect(bodies.map(({ deadlineMs }) => deadlineMs)).toEqual([0, ...elapsed].map((ms) => Math.floor(24_000 - ms)));
+  expect(await errorOf(service.call('ListCrmTags', {}, { withinMs: 1 }))).toMatchObject({ code: 'UNAVAILABLE' });
+});
+
+test('8: a call waits for its turn within the minute’s share, and says so where it cannot', async () => {
+  const { service, bodies, waits, clock } = await setUp([], { callsPerMinute: 2 });
+  await service.call('ListCrmTags', {});
+  clock.at += 50_000;
+  await service.call('ListCrmTags', {});
+  await service.call('DeleteCrmList', {});
+  expect(waits).toEqual([10_000]);
+  const error = await errorOf(service.call('DeleteCrmList', {}));
+  expect(error).toMatchObject({ code: 'RATE_LIMITED', status: 0, uncertain: false, retryable: true });
+  expect(bodies).toHaveLength(3);
+  await service.call('DeleteCrmList', {}, { withinMs: 60_001 });
+  expect(bodies).toHaveLength(4);
+});
+
+test('8: quotes have a limit of their own', async () => {
+  const { service, waits } = await setUp([], { callsPerMinute: 1 });
+  await service.call('ListCrmTags', {});
+  expect(await errorOf(service.quote('SendMessage', {}))).toMatchObject({ code: 'unreadable' });
+  expect(waits).toEqual([]);
+});
+
+test('a caller that gives up while it waits has called nobody', async () => {
+  const { service, bodies, stop } = await setUp([503]);
+  stop.abort();
+  const error = await errorOf(service.send({}, { quoteId: 'q', signal: stop.signal }));
+  expect(error).toMatchObject({ code: 'aborted', uncertain: false });
+  expect(bodies).toEqual([]);
+});
+
+test('a caller that gives up between two attempts ends the waiting', async () => {
+  const { url, got } = await createEndpoint((_, response) => void response.writeHead(503).end());
+  const clock = { now: () => 0 };
+  const stop = new AbortController();
+  const pace = createPace({
+    callsPerMinute: 10,
+    clock,
+    pause(_, signal) {
+      const aborted = happened(signal ?? new AbortController().signal, 'abort');
+      stop.abort();
+      return aborted;
+    },
+  });
+  const service = createService({ baseUrl: url, apiKey: 'k', paid: false, pace });
+  const error = await errorOf(service.call('ListCrmTags', {}, { signal: stop.signal }));
+  expect(error).toMatchObject({ code: 'aborted', retryable: false });
+  expect(got).toHaveLength(1);
+});

@@ -1,0 +1,144 @@
+import { expect, test } from 'vitest';
+import { defineHandler, RetryAfter, ServiceError, Skip } from '#kit';
+import { crash, createClock, deliver, fixture, recorder, serviceError } from '#kit/testing';
+
+test('a message is handled', async () => {
+  const handled: string[] = [];
+  const handler = defineHandler({ on: 'MessageReceived', handle: (event) => void handled.push(event.data.body) });
+  const { tasks } = await deliver(handler, fixture('MessageReceived', { data: { body: 'hi' } }));
+  expect(handled).toEqual(['hi']);
+  expect(tasks).toMatchObject([{ state: 'done', attempts: 1, late: false }]);
+});
+
+test('copies run once, and within the window the order of arrival does not matter', async () => {
+  const events = [1, 2, 3, 4, 5, 6].map((n) => fixture('MessageReceived', { data: { body: `${n}` } }));
+  for (const order of ['given', 'reversed', 'shuffled', [3, 1, 0, 2, 5, 4]] as const) {
+    const handled: string[] = [];
+    const handler = defineHandler({ on: 'MessageReceived', handle: (event) => void handled.push(event.data.body) });
+    const { tasks } = await deliver(handler, events, { times: 2, order: order as 'given' });
+    expect(handled.join('')).toBe('123456');
+    expect(tasks).toHaveLength(6);
+  }
+});
+
+test('what comes out of order, further apart than the window, is late', async () => {
+  const handler = defineHandler({ on: 'MessageReceived', handle: () => {} });
+  const events = [fixture('MessageReceived'), fixture('MessageReceived')];
+  const { tasks } = await deliver(handler, events, { order: 'reversed', apartMs: 1_000 });
+  expect(tasks.map(({ late }) => late)).toEqual([false, true]);
+});
+
+test('a strict handler runs in order, proved', async () => {
+  const unproven: boolean[] = [];
+  const handler = defineHandler({ on: '*', order: 'strict', handle: (_, ctx) => void unproven.push(ctx.unproven) });
+  await deliver(handler, [fixture('MessageReceived'), fixture('Unheard')], { order: 'reversed' });
+  expect(unproven).toEqual([false, false]);
+});
+
+test('twenty attempts over eight hours take no time', async () => {
+  const clock = createClock();
+  const handler = defineHandler({
+    on: 'MessageReceived',
+    handle() {
+      throw new Error('no');
+    },
+  });
+  const { tasks } = await deliver(handler, [fixture('MessageReceived'), fixture('MessageReceived')], { clock });
+  expect(tasks).toMatchObject([
+    { state: 'dead', attempts: 20, error: 'Error: no' },
+    { state: 'dead', attempts: 20 },
+  ]);
+});
+
+test('a task that is put off is waited for by the clock', async () => {
+  const clock = createClock();
+  const handler = defineHandler({
+    on: 'MessageReceived',
+    handle() {
+      if (clock.at < Date.UTC(2026, 0, 1, 6)) throw new RetryAfter(3_600_000, 'not before six');
+      throw new Skip('too late');
+    },
+  });
+  const { tasks } = await deliver(handler, fixture('MessageReceived'), { clock });
+  expect(tasks).toMatchObject([{ state: 'skipped', attempts: 1, error: 'too late' }]);
+});
+
+test('a crash after a run, before its verdict: it runs again, with the same key, and what ctx.complete committed stays', async () => {
+  const keys: string[] = [];
+  const handler = defineHandler({ on: 'MessageReceived', handle: (_, ctx) => void keys.push(ctx.idempotencyKey) });
+  const { tasks } = await deliver(handler, fixture('MessageReceived'), { crashAfter: 1 });
+  expect(tasks).toMatchObject([{ state: 'done', attempts: 2 }]);
+  expect(keys).toEqual([keys[0], keys[0]]);
+
+  const completing = defineHandler({
+    on: 'MessageReceived',
+    setup: (tx) => void tx.run('create table seen (key text)'),
+    handle: (event, ctx) => ctx.complete((tx) => void tx.run('insert into seen values (?)', event.key)),
+  });
+  const { query } = await deliver(completing, fixture('MessageReceived'), { crashAfter: 1 });
+  expect(await query('select count(*) as n from seen')).toEqual([{ n: 1 }]);
+});
+
+test('a crash amid others: all of them run again, and each ends once', async () => {
+  const events = Array.from({ length: 5 }, () => fixture('MessageReceived'));
+  let runs = 0;
+  const handler = defineHandler({ on: 'MessageReceived', lane: 'none', handle: () => void runs++ });
+  const { tasks } = await deliver(handler, events, { crashAfter: 3 });
+  expect(tasks.map(({ state }) => state)).toEqual(['done', 'done', 'done', 'done', 'done']);
+  expect(runs).toBeGreaterThan(5);
+});
+
+test('the service answers as it is told, by objects, functions and errors, and every call is written down', async () => {
+  const service = recorder({
+    ListMessages: { messages: [], next_cursor: '' },
+    GetSession: (request) => ({ echo: request['session_id'] }),
+    AssignConversation: serviceError('CONFLICT', 'ASSIGNMENT_CONFLICT'),
+  });
+  const said: unknown[] = [];
+  const handler = defineHandler({
+    on: 'MessageReceived',
+    async handle(event, ctx) {
+      said.push(await ctx.service.call('ListMessages', { conversation_id: 'c' }));
+      said.push(await ctx.service.call('GetSession', { session_id: event.sessionId }));
+      const refused = await ctx.service.call('AssignConversation', {}).catch((error: ServiceError) => error);
+      said.push(refused instanceof ServiceError && [refused.code, refused.reason, refused.status]);
+    },
+  });
+  const { calls } = await deliver(handler, fixture('MessageReceived', { sessionId: null }), { service });
+  expect(said).toEqual([
+    { messages: [], next_cursor: '' },
+    { echo: '00000000-0000-4000-8000-000000000001' },
+    ['CONFLICT', 'ASSIGNMENT_CONFLICT', 409],
+  ]);
+  expect(calls.map(({ name }) => name)).toEqual(['ListMessages', 'GetSession', 'AssignConversation']);
+});
+
+test('a call that nobody scripted fails as one that the service does not know', async () => {
+  const handler = defineHandler({
+    on: 'MessageReceived',
+    retry: { attempts: 1 },
+    handle: async (_, ctx) => void (await ctx.service.call('GetSession', {})),
+  });
+  const { tasks } = await deliver(handler, fixture('MessageReceived'));
+  expect(tasks[0]?.error).toContain('NO_ANSWER_IN_RECORDER');
+});
+
+test('a crash during a call: the service has it, and the handler runs again', async () => {
+  let calls = 0;
+  const service = recorder({ GetSession: () => (++calls === 1 ? crash : {}) });
+  const handler = defineHandler({
+    on: 'MessageReceived',
+    handle: async (_, ctx) => void (await ctx.service.call('GetSession', {})),
+  });
+  const { tasks } = await deliver(handler, fixture('MessageReceived'), { service });
+  expect(tasks).toMatchObject([{ state: 'done', attempts: 2 }]);
+  expect(calls).toBe(2);
+});
+
+test("a gap is raised as the kit raises it, and closed by the handler's completion", async () => {
+  const gaps: unknown[] = [];
+  const handler = defineHandler({ on: 'kit.gap', handle: (event) => void gaps.push(event.data) });
+  const { query } = await deliver(handler, fixture('kit.gap', { data: { after: '5', upTo: '9' } }));
+  expect(gaps).toEqual([{ gap: 1, after: '5', upTo: '9', reason: 'the cursor has expired' }]);
+  expect(await query('select closed_by from gaps')).toEqual([{ closed_by: 'handler' }]);
+});
