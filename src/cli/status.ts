@@ -61,7 +61,7 @@ function show(status: Status, missed: number): void {
   );
   line(
     'reconcile',
-    `${reconcile.state}${reconcile.reason ? ` (${reconcile.reason})` : ''}, last ${reconcile.lastAt ?? 'never'}, ${reconcile.recovered} recovered`,
+    `${reconcile.state}${reconcile.reason ? ` (${clean(reconcile.reason)})` : ''}, last ${reconcile.lastAt ?? 'never'}, ${reconcile.recovered} recovered`,
   );
   if (status.stream.state !== 'off')
     line(

@@ -14,6 +14,8 @@ const FAILURES_ALLOWED = 15;
 /** A longer run of failures is told again. */
 const FAILURE_LEVELS = [3, 10, 13];
 const POST_MS = 10_000;
+/** After one that was not taken; it doubles. */
+const POST_PAUSE_MS = { first: 1_000, most: 300_000 };
 const DOWN_MS = 15_000;
 /** Reading that fails for so long is worth a person's while. */
 const TROUBLE_MS = 180_000;
@@ -156,6 +158,8 @@ export interface AlarmsOptions {
   freeBytes: () => number;
   /** Deliveries come again after a silence. */
   onHeard?: () => void;
+  /** Ends the post that is under way. */
+  signal?: AbortSignal;
 }
 
 /** How grave it is: people are told again when it gets graver. */
@@ -170,10 +174,12 @@ export interface Alarms {
   silent(): boolean;
 }
 
-export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard }: AlarmsOptions): Alarms {
+export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard, signal }: AlarmsOptions): Alarms {
   let runUpAt = clock.now();
   let silence: string | null = null;
   let loaded = false;
+  let failures = 0;
+  let postAfter = 0;
   const seen: { at: number; counters: Record<string, number> }[] = [];
 
   async function step(): Promise<void> {
@@ -219,20 +225,25 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard }
   /** False where nobody was told; it is tried again with the next step. */
   async function post(text: string): Promise<boolean> {
     if (!alertUrl) return true;
+    if (clock.now() < postAfter) return false;
     try {
       const response = await fetch(alertUrl, {
         method: 'POST',
         redirect: 'error',
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify({ text }),
-        signal: AbortSignal.timeout(POST_MS),
+        signal: AbortSignal.any([AbortSignal.timeout(POST_MS), ...(signal ? [signal] : [])]),
       });
       await response.body?.cancel();
+      failures = response.ok ? 0 : failures + 1;
       if (response.ok) return true;
       log.warn({ status: response.status }, 'ALERT_URL did not take an alarm; tried again');
     } catch (error) {
+      if (signal?.aborted) return false;
+      failures++;
       log.warn(loggable(error), 'ALERT_URL cannot be reached; tried again');
     }
+    postAfter = clock.now() + Math.min(POST_PAUSE_MS.most, POST_PAUSE_MS.first * 2 ** failures);
     return false;
   }
 

@@ -32,7 +32,8 @@ export function createBlindness({ store, types, onEvents }: Desk): {
 
   return {
     async readToTheEnd(begun, swept) {
-      if (before === null) before = begun;
+      // Also where the clock was set back.
+      if (before === null || begun < before) before = begun;
       if (begun - before < APART_MS) return;
       await compare(before, swept);
       before = begun;

@@ -31,6 +31,8 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   /** The last reading that went to its end, and when the one at work began. */
   let endedAt = -Infinity;
   let begunAt: number | null = null;
+  /** Somebody asked while it was at work: what it has read by then may be too old. */
+  let again = false;
   /** When the end was last reached; what comes long after that happened while deliveries may have failed as well. */
   let completeAt = -Infinity;
   let sweptAt = -Infinity;
@@ -41,6 +43,8 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   /** Where to read instead of the watermark, which the service did not know. */
   let older: Cursor | null = null;
   let horizon: Horizon | null = null;
+  /** What the search is for. */
+  let lost: Lost = { after: null, watermark: null, reason: 'reset_required' };
   /** In an earlier search, everything known up to here was refused. */
   let refused: Cursor | null = null;
 
@@ -49,7 +53,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   }
 
   function fresh(): boolean {
-    return clock.now() - completeAt <= intervalMs + OUTAGE_MS;
+    return Math.abs(clock.now() - completeAt) <= intervalMs + OUTAGE_MS;
   }
 
   /** Kept apart as the budget gets short, so that it lasts for the whole minute. */
@@ -87,8 +91,14 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   async function beginning(): Promise<Cursor | null | undefined> {
     if (desk.from === 'start') return null;
     if (desk.from !== 'first-webhook') return desk.from as Cursor;
+    const begins = await store.beginsAt();
+    if (begins !== null) return begins;
     const anchors = await store.anchors(clock.now() - overlapMs);
-    return anchors.older ?? anchors.lowest ?? undefined;
+    const found = anchors.older ?? anchors.lowest;
+    if (found === null) return undefined;
+    // Once and for all: while replay fails, time goes by, and with it what is older than the overlap.
+    await store.note({}, { begins_at: BigInt(found) });
+    return found;
   }
 
   async function take(page: Page, from: Cursor | null): Promise<void> {
@@ -99,11 +109,13 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     }
     const watermark = await store.watermark();
     const moves = page.proved !== null && isBehind(watermark, page.proved);
-    await commit(page, {
+    const results = await commit(page, {
       fresh: fresh(),
-      ...(moves && page.proved ? { watermark: page.proved, counts: { other_types: page.otherTypes } } : {}),
+      ...(page.proved === null ? {} : { watermark: page.proved }),
+      ...(moves ? { counts: { other_types: page.otherTypes } } : {}),
       ...(watermark === null ? { from: from ?? ZERO } : {}),
     });
+    if (moves && !results.some(({ verdict }) => verdict === 'new')) desk.onEvents();
     if (moves) vain = 0;
     // From an older cursor, nothing new was found: the next reading meets the same refusal.
     const unknown = older !== null && !moves;
@@ -123,24 +135,26 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   /** The end of the history: what came lately is swept over once more, at the most once an interval. */
   async function caughtUp(): Promise<void> {
     const begun = begunAt ?? clock.now();
+    const ended = clock.now();
     rest();
-    completeAt = endedAt;
+    completeAt = ended;
     const watermark = await store.watermark();
     if (watermark !== null && desk.from !== 'first-webhook') await store.endHistory(watermark);
     await blindness.readToTheEnd(begun, sweptBefore);
     if (await somethingWaits()) {
-      const again = Math.max(budget.spacing(), AGAIN_MS * 2 ** Math.min(vain++, 20));
-      if (proveAt < Infinity) proveAt = clock.now() + Math.min(interval(), again);
+      const pause = Math.max(budget.spacing(), AGAIN_MS * 2 ** Math.min(vain++, 20));
+      if (proveAt < Infinity) proveAt = clock.now() + Math.min(interval(), pause);
     } else proveAt = Infinity;
-    const due = endedAt - sweptAt >= interval();
-    if (due) [sweptBefore, sweptAt] = [sweptAt, endedAt];
+    const due = ended - sweptAt >= interval() || ended < sweptAt;
+    if (due) [sweptBefore, sweptAt] = [Math.min(sweptAt, ended), ended];
     const sweeps = due && watermark !== null && (await sweep.begin(watermark));
     await say(sweeps ? 'running' : 'idle', sweeps ? SWEEPING : null, { done: true, progress: null });
   }
 
   function rest(): void {
-    endedAt = clock.now();
+    endedAt = again ? -Infinity : clock.now();
     begunAt = null;
+    again = false;
   }
 
   async function stop(
@@ -160,7 +174,12 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     }
     if (from === null)
       return 'the service shows nothing without a cursor: set REPLAY_FROM to first-webhook or to a cursor';
-    older = older === null ? await olderCursor() : null;
+    if (older === null) older = await olderCursor();
+    else {
+      older = null;
+      // Perhaps it says so of what has expired, too. Of what is known here only: another account's beginning is not ours.
+      return search(await store.watermark(), null, 'cursor_unknown');
+    }
     return older === null
       ? 'the service does not know our cursor, nor an older one'
       : 'the service does not know our cursor: an older one is tried, once';
@@ -178,29 +197,42 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   /** The service no longer has what comes after this cursor. */
   async function forgotten(expired: Cursor | null, page: Page | null): Promise<string | null> {
     older = null;
+    lost = { after: expired, watermark: await store.watermark(), reason: 'reset_required' };
     // What it shows all the same lies behind the gap.
-    if (page?.first && isBehind(expired, page.first)) await goOnBehind(expired, { upTo: page.first, page });
-    else {
-      const hint = page?.next ?? null;
-      const above = [expired, refused].reduce((a, b) => (isBehind(a, b) ? b : a));
-      horizon = createHorizon({
-        expired: above,
-        hint: isBehind(above, hint) ? hint : null,
-        known: (bound) => store.cursorAbove(bound),
-        below: (bound) => store.cursorBelow(bound),
-      });
-      await say('running', 'the watermark has expired: looking for the oldest event that the service still has');
-    }
+    if (page?.first && isBehind(expired, page.first)) await goOnBehind({ upTo: page.first, page });
+    else await search(expired, page?.next ?? null, 'reset_required');
     return null;
   }
 
-  async function leaveHorizon(search: Horizon): Promise<void> {
+  async function search(expired: Cursor | null, hint: Cursor | null, reason: Lost['reason']): Promise<null> {
+    lost = { after: expired, watermark: await store.watermark(), reason };
+    const above = [expired, refused].reduce((a, b) => (isBehind(a, b) ? b : a));
+    horizon = createHorizon({
+      expired: above,
+      hint: isBehind(above, hint) ? hint : null,
+      beginning: reason === 'reset_required',
+      known: (bound) => store.cursorAbove(bound),
+      below: (bound) => store.cursorBelow(bound),
+    });
+    await say('running', 'the watermark has expired: looking for the oldest event that the service still has');
+    return null;
+  }
+
+  async function leaveHorizon(searched: Horizon): Promise<void> {
     horizon = null;
-    const expired = await store.watermark();
-    const found = search.found();
-    if (found) return goOnBehind(expired, found);
-    refused = search.refused();
+    const found = searched.found();
+    if (found) return goOnBehind(found);
+    refused = searched.refused();
     rest();
+    if (lost.reason === 'cursor_unknown') {
+      refused = null;
+      return say(
+        'backing-off',
+        'EVENT_CURSOR_INVALID: the service knows neither our cursor nor any other that is known here: is API_KEY of this account?',
+      );
+    }
+    const expired = lost.after;
+    if (lost.watermark !== (await store.watermark())) return;
     await store.accept({
       readings: [],
       now: clock.now(),
@@ -210,9 +242,16 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     await say('backing-off', 'the cursor has expired, and no newer one is known yet that the service accepts');
   }
 
-  async function goOnBehind(expired: Cursor | null, { upTo, page }: { upTo: Cursor; page: Page }): Promise<void> {
+  async function goOnBehind({ upTo, page }: { upTo: Cursor; page: Page }): Promise<void> {
     refused = null;
-    const gap = { after: expired ?? ZERO, upTo, reason: 'reset_required' };
+    const expired = lost.after;
+    // The stream has gone past it meanwhile: then nothing is missing.
+    if (lost.watermark !== (await store.watermark())) {
+      rest();
+      await commit(page);
+      return;
+    }
+    const gap = { after: expired ?? ZERO, upTo, reason: lost.reason };
     const watermark = page.proved !== null && isBehind(upTo, page.proved) ? page.proved : upTo;
     log.error({ after: expired, upTo }, GAP);
     await commit(page, { gap, from: upTo, watermark });
@@ -223,6 +262,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     prove,
     now() {
       endedAt = -Infinity;
+      again = begunAt !== null;
     },
     fresh,
     dueAt() {
@@ -235,6 +275,14 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     take,
     stop,
   };
+}
+
+interface Lost {
+  /** The cursor that the service has forgotten, or does not know. */
+  after: Cursor | null;
+  /** Where the watermark stood then. */
+  watermark: Cursor | null;
+  reason: 'reset_required' | 'cursor_unknown';
 }
 
 const ZERO = '0' as Cursor;

@@ -19,14 +19,16 @@ export interface HorizonOptions {
   expired: Cursor | null;
   /** What it has named instead. */
   hint: Cursor | null;
+  /** Whether to ask for the beginning of what it shows. */
+  beginning: boolean;
   /** The lowest cursor known here above this one. */
   known: (above: Cursor | null) => Promise<Cursor | null>;
   /** The highest cursor known here below this one; null: of all. */
   below: (bound: Cursor | null) => Promise<Cursor | null>;
 }
 
-export function createHorizon({ expired, hint, known, below }: HorizonOptions): Horizon {
-  let stage: 'beginning' | 'lowest' | 'highest' | 'between' | 'over' = 'beginning';
+export function createHorizon({ expired, hint, beginning, known, below }: HorizonOptions): Horizon {
+  let stage: 'beginning' | 'lowest' | 'highest' | 'between' | 'over' = beginning ? 'beginning' : 'lowest';
   /** Refused, as is everything below it. */
   let low = expired;
   let best: { upTo: Cursor; page: Page } | null = null;

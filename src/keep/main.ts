@@ -43,6 +43,7 @@ async function start({ boot }: Orders): Promise<void> {
     const { bavail, bsize } = statfsSync(dirname(config.storePath));
     return bavail * bsize;
   };
+  const stopping = new AbortController();
   const wake = (): void => void owner.say({ type: 'wake' });
   const alarms = createAlarms({
     store,
@@ -50,6 +51,7 @@ async function start({ boot }: Orders): Promise<void> {
     log,
     alertUrl: config.ALERT_URL,
     freeBytes,
+    signal: stopping.signal,
     onHeard: () => recovery?.now(),
   });
   const recovery = await startRecovery({
@@ -80,6 +82,7 @@ async function start({ boot }: Orders): Promise<void> {
   server.listen(config.OPS_PORT, config.OPS_HOST);
   owner.onBeat(() => store.beat({ role: 'keep', ...owner.self, boot }, clock.now()));
   process.once('SIGTERM', () => {
+    stopping.abort();
     server.close();
     server.closeAllConnections();
     void Promise.all(loops.map((loop) => loop.stop())).then(() => process.exit(EXIT.done));

@@ -17,7 +17,15 @@ import { createVerify } from './verify.ts';
 export interface ReconcilerOptions {
   store: KeepStore;
   /** The client: only ReplayEvents is called. */
-  service: { call(operation: string, request: Record<string, unknown>): Promise<Record<string, unknown>> };
+  service: {
+    call(
+      operation: string,
+      request: Record<string, unknown>,
+      options?: { signal?: AbortSignal },
+    ): Promise<Record<string, unknown>>;
+  };
+  /** Ends the call that is under way. */
+  signal?: AbortSignal;
   clock: Clock;
   log: Logger;
   budget: Budget;
@@ -78,8 +86,9 @@ const ASKED_MS = 1_000;
 const BACKOFF_MS = { first: 1_000, most: 60_000 };
 
 export function createReconciler(options: ReconcilerOptions): Reconciler {
-  const { store, service, clock, log, budget, types, onEvents } = options;
+  const { store, service, clock, log, budget, types, onEvents, signal } = options;
   let state: ReplayState = { state: 'idle', since: null, lastAt: null, reason: null, progress: null };
+  let limit = REPLAY_LIMIT;
   let pauseUntil = 0;
   let failures = 0;
   let stuckAt: { reading: Reading; after: Cursor | null } | null = null;
@@ -142,9 +151,10 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   }
 
   async function read(reading: Reading, after: Cursor | null): Promise<void> {
-    const request = { ...(after === null ? {} : { after_cursor: after }), limit: REPLAY_LIMIT };
-    const response = await service.call('ReplayEvents', request);
+    const request = { ...(after === null ? {} : { after_cursor: after }), limit };
+    const response = await service.call('ReplayEvents', request, signal ? { signal } : {});
     const page = readPage(response, after, types);
+    limit = Math.min(REPLAY_LIMIT, 2 * limit);
     failures = 0;
     troubleSince = '';
     note(reading, page);
@@ -181,13 +191,16 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       ...more,
       counts: { replay_calls: 1, ...more.counts },
     });
-    if (more.watermark || more.gap || results.some(({ verdict }) => verdict === 'new')) onEvents();
+    if (more.gap || results.some(({ verdict }) => verdict === 'new')) onEvents();
     return results;
   }
 
   async function fail(reading: Reading, after: Cursor | null, error: unknown): Promise<void> {
     if (error instanceof PageError) return backOff(error.message, state.progress);
     if (!(error instanceof ServiceError)) throw error;
+    if (signal?.aborted) return;
+    // Large events: fewer of them fit into an answer, or into its time.
+    if (isTooMuch(error)) limit = Math.max(1, Math.floor(limit / 2));
     const { status, code, reason, requestId } = error;
     const facts = { status, code, reason, requestId };
     if (status === 401 || status === 403) {
@@ -237,6 +250,11 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   }
 
   return { step, prove: () => forward.prove(), now: () => forward.now(), fresh: () => forward.fresh() };
+}
+
+function isTooMuch({ message, cause }: ServiceError): boolean {
+  const { name, message: words } = (cause ?? {}) as { name?: string; message?: string };
+  return message.includes('was answered with more than') || name === 'TimeoutError' || words === 'terminated';
 }
 
 function isTrouble(state: ReplayState['state']): boolean {

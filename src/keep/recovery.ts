@@ -46,7 +46,11 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
   const reconciler = createReconciler({
     ...common,
     service: createService({ baseUrl, apiKey, paid: false }),
-    budget: createBudget(config.RECONCILE_CALLS_PER_MINUTE, clock),
+    budget: createBudget(config.RECONCILE_CALLS_PER_MINUTE, clock, {
+      earlier: (await store.calls()) ?? [],
+      onTake: (calls) => void patiently(() => store.note({}, { calls: JSON.stringify(calls) })),
+    }),
+    signal: stopping.signal,
     from: config.REPLAY_FROM,
     intervalMs: config.RECONCILE_INTERVAL_SECONDS * 1_000,
     overlapMs: config.RECONCILE_OVERLAP_SECONDS * 1_000,

@@ -6,6 +6,8 @@ import type { DeliveredType, Status } from '../store/store.ts';
 export const FIRST_RETRIES_MS = 180_000;
 /** Of a type that is missing while others come: one event can be lost alone. */
 const MISSED_ALONE = 2;
+/** Types that are told by name. */
+const NAMED = 10;
 const SWITCHED_OFF = 15;
 /** Fewer bad signatures may be a stranger's. */
 const NOT_NOISE = 3;
@@ -64,7 +66,8 @@ function refusedToo({ reconcile }: Evidence['status'], lastAt: number, now: numb
 }
 
 function list(types: DeliveredType[]): string {
-  return types.map(({ type, missed }) => `${missed} × ${type}`).join(', ');
+  const named = types.slice(0, NAMED).map(({ type, missed }) => `${missed} × ${type}`);
+  return [...named, ...(types.length > NAMED ? [`and ${types.length - NAMED} types more`] : [])].join(', ');
 }
 
 function causes(known: Record<string, number>): string {

@@ -39,10 +39,12 @@ export function createFollower(options: FollowerOptions): Follower {
   let product = true;
   /** It brings all that comes after this cursor; null: all from the next event on. */
   let wholeFrom: Cursor | null = null;
+  let holed = false;
 
   async function follow(signal: AbortSignal): Promise<void> {
     let after = await patiently(() => store.watermark());
     let refusals = 0;
+    product = true;
     while (!signal.aborted) {
       try {
         const common = { baseUrl, apiKey, after, product, signal };
@@ -63,7 +65,7 @@ export function createFollower(options: FollowerOptions): Follower {
           // A service that does so again and again is not opened more often than it allows (contract 8).
           if (refusals++ > 0)
             await sleep(Math.min(30_000, 1_000 * 2 ** refusals), undefined, { signal }).catch(() => {});
-        } else if (product && status !== 401 && code !== 'NOT_FOUND') {
+        } else if (product && status !== 401 && code !== 'NOT_FOUND' && reason !== 'API_KEY_IP_FORBIDDEN') {
           // A key with number restriction may not ask for them (contract 4.4).
           product = false;
         } else {
@@ -80,6 +82,7 @@ export function createFollower(options: FollowerOptions): Follower {
     const readings = items.map(({ cursor, payload }) => readItem('stream', cursor, payload));
     const wanted = readings.filter((one) => !('event' in one) || types.includes('*') || types.includes(one.event.type));
     const [first] = items;
+    holed = false;
     wholeFrom ??= first?.cursor ?? null;
     const watermark = await patiently(() => store.watermark());
     const last = items.map(({ cursor }) => cursor).reduce((a, b) => (compareCursors(a, b) > 0 ? a : b));
@@ -100,6 +103,7 @@ export function createFollower(options: FollowerOptions): Follower {
   async function hear(news: StreamNews): Promise<void> {
     if (news.kind === 'open') {
       wholeFrom ??= news.after;
+      holed = false;
       const left =
         'without campaign and warm-up events, which this key may not read: it brings events, and proves nothing';
       await say('open', product ? null : left);
@@ -107,6 +111,9 @@ export function createFollower(options: FollowerOptions): Follower {
     if (news.kind === 'lost') await say('lost', news.reason);
     if (news.kind === 'refresh' || news.kind === 'unreadable') {
       wholeFrom = null;
+      // Told once, until events come again.
+      if (holed) return;
+      holed = true;
       const what = news.kind === 'refresh' ? `refresh, ${news.reason}` : news.reason;
       log.warn({ reason: what }, 'the stream cannot bring all: replay fills what is missing');
       onHole();

@@ -11,8 +11,13 @@ export interface Budget {
   spacing(): number;
 }
 
-export function createBudget(callsPerMinute: number, clock: Clock): Budget {
-  let calls: number[] = [];
+/** `earlier`: when the last calls were made, as `onTake` was told by an earlier process. */
+export function createBudget(
+  callsPerMinute: number,
+  clock: Clock,
+  { earlier = [], onTake }: { earlier?: number[]; onTake?: (calls: number[]) => void } = {},
+): Budget {
+  let calls = earlier;
 
   function lately(now: number): number[] {
     // A clock that was set back neither pays out nor locks the budget up.
@@ -26,6 +31,7 @@ export function createBudget(callsPerMinute: number, clock: Clock): Budget {
       const oldest = calls[0];
       if (calls.length >= callsPerMinute && oldest !== undefined) return oldest + MINUTE_MS - now;
       calls.push(now);
+      onTake?.(calls);
       return 0;
     },
     spacing: () => (2 * lately(clock.now()).length < callsPerMinute ? 0 : (2 * MINUTE_MS) / callsPerMinute),

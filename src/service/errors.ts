@@ -50,8 +50,11 @@ export class ServiceError extends Error {
   }
 }
 
+/** What does not look like the contract's words may be anything, the key that we sent included. */
+const WORD = z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/);
+const ID = z.string().regex(/^[\w.:-]{1,100}$/);
 const envelope = z.object({
-  error: z.object({ code: z.string(), requestId: z.string().optional(), reason: z.string().optional() }),
+  error: z.object({ code: WORD, requestId: ID.optional().catch(undefined), reason: WORD.optional().catch(undefined) }),
 });
 
 /** What an answer other than 2xx says, or an `event: error` of a stream (contract 7.1). */

@@ -84,7 +84,8 @@ export async function readText(response: Response, what: string): Promise<string
 function failureOf(what: string, cause: unknown, signal: AbortSignal | undefined): ServiceError {
   // What was answered stands, whoever has given up meanwhile.
   if (cause instanceof ServiceError && cause.status > 0) return cause;
-  if (signal?.aborted) return aborted(what, cause);
+  // One that ran out of time is no decision of the caller's.
+  if (signal?.aborted && (signal.reason as Error | undefined)?.name !== 'TimeoutError') return aborted(what, cause);
   if (cause instanceof ServiceError) return cause;
   return new ServiceError({ code: 'unreachable', message: `${what}: ${wordsOf(cause)}`, cause });
 }

@@ -234,6 +234,8 @@ export type Fact =
   /** What replay does not show: JSON. */
   | 'blind'
   | 'snapshots'
+  | 'begins_at'
+  | 'calls'
   /** The account of `npx kit verify`: JSON. */
   | 'verify'
   /** The stream, and why webhooks are silent: JSON. */
@@ -333,6 +335,10 @@ export interface Stretch {
 
 export interface KeepStore extends EventStore {
   watermark(): Promise<Cursor | null>;
+  /** Where a store without a watermark begins to read, once that is known. */
+  beginsAt(): Promise<Cursor | null>;
+  /** When the last calls were made, Unix milliseconds. */
+  calls(): Promise<number[] | null>;
   /** As it was noted last; null: never. */
   replayState(): Promise<ReplayState | null>;
   newestCursor(): Promise<Cursor | null>;

@@ -208,8 +208,8 @@ describe('how people are told', () => {
   test('what ALERT_URL did not take is tried again until it does, and then no more', async () => {
     answer = 500;
     await fail(3);
-    await steps(6_000);
-    expect(posts).toHaveLength(3);
+    await steps(8_000);
+    expect(posts, 'at longer and longer distances').toHaveLength(3);
     expect(testLog.text()).toContain('tried again');
     answer = 204;
     await steps(60_000);

@@ -22,6 +22,7 @@ async function search({ stored, kept, expired, hint, beginning = 'refused' }: Wo
   const horizon = createHorizon({
     expired: String(expired) as Cursor,
     hint: hint === undefined ? null : (String(hint) as Cursor),
+    beginning: true,
     known: async (above) => cursors.find((one) => above === null || compareCursors(one, above) > 0) ?? null,
     below: async (bound) => cursors.findLast((one) => bound === null || compareCursors(one, bound) < 0) ?? null,
   });

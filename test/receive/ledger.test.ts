@@ -19,6 +19,7 @@ import {
   until,
   type Options,
   type Receiver,
+  message,
 } from './harness.ts';
 
 const OLD = SECRET;
@@ -137,7 +138,10 @@ describe('what no secret of ours signed', () => {
 describe('an attempt above 1', () => {
   test('on an event that is new is evidence of failures that we did not see; on a known one it is none', async () => {
     const receiver = await startReceiver();
-    const body = bodyOf({ cursor: String(++cursor) });
+    const happened = (at: number) => ({ MessageReceived: message({ timestamp_unix_ms: at }) });
+    const body = bodyOf({ cursor: String(++cursor), data: happened(receiver.clock.at) });
+    const before = bodyOf({ cursor: String(++cursor), data: happened(receiver.clock.at - 1) });
+    expect(await deliver(receiver.port, before, { 'X-Svc-Attempt': '2' }), 'when nobody was here').toBe(204);
     for (const attempt of ['3', '4'])
       expect(await deliver(receiver.port, body, { 'X-Svc-Attempt': attempt })).toBe(204);
     expect(await send(receiver, [OLD], { 'X-Svc-Attempt': '1' })).toBe(204);

@@ -184,9 +184,9 @@ export function createEventStore(
    * is none. */
   function raiseWatermark(to: bigint, now: number): void {
     const before = session.cursorFact('watermark');
-    if (before !== null && to <= BigInt(before)) return;
-    session.setFact('watermark', to);
+    if (before !== null && to < BigInt(before)) return;
     if (before !== null) rejoin.run(now, BigInt(before));
+    session.setFact('watermark', to);
   }
 
   /** One gap for one place: while nothing behind it was known, the same is found again and only learns where it ends. */

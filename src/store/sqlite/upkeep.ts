@@ -95,6 +95,8 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
 
   return {
     watermark: () => session.cursorFact('watermark'),
+    beginsAt: () => session.cursorFact('begins_at'),
+    calls: () => JSON.parse(String(session.fact('calls'))) as number[] | null,
     replayState: () => JSON.parse(String(session.fact('replay'))) as ReplayState | null,
     newestCursor: () => newest.get() ?? null,
     cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
