@@ -37,7 +37,9 @@ const command: Command = {
         `  task ${task.id} of ${task.handler}: ${task.state}, ${count(task.attempts, 'attempt')}${task.late ? ', late' : ''}`,
       );
       if (task.startedAt) print(`    started ${task.startedAt}${task.finishedAt ? `, ended ${task.finishedAt}` : ''}`);
-      if (task.state === 'ready' || task.state === 'held') print(`    due ${task.dueAt}`);
+      if (task.state === 'ready') print(`    due ${task.dueAt}`);
+      if (task.state === 'held')
+        print('    held: for earlier events of its lane, or for the proof of replay (npx kit status)');
       if (task.error) print(`    ${clean(task.error)}`);
     }
     return EXIT.done;

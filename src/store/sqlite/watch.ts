@@ -55,6 +55,11 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   const oldest = db.prepare<unknown[], { id: number; received_at: number }>(`
     select t.id, e.received_at from tasks t join events e on e.seq = t.event
     where t.id >= +? and t.state = 'ready' and t.rerun = 0 order by t.id limit 1`);
+  const oldestProved = db
+    .prepare<unknown[], number>(`
+    select e.received_at from (select * from tasks where id >= +? and state = 'ready' and rerun = 0 order by id limit ${STRETCH}) t
+      join events e on e.seq = t.event where t.strict = 0 or t.cursor <= +? order by t.id limit 1`)
+    .pluck();
   const gaps = db.prepare<[], number>('select count(*) from gaps where closed_at is null').pluck();
   type GapRow = Pick<Gap, 'id' | 'after' | 'upTo' | 'reason' | 'closedBy'> & {
     opened_at: number;
@@ -136,7 +141,8 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     const from = Number(session.fact('oldest'));
     const found = oldest.get(from);
     if (found && found.id > from + FAR) remember(from, found.id);
-    return found?.received_at ?? null;
+    // What waits for proof is held.
+    return found ? (oldestProved.get(found.id, BigInt(session.cursorFact('watermark') ?? -1)) ?? null) : null;
   }
 
   function remember(before: number, id: number): void {
