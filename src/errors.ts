@@ -1,4 +1,6 @@
 // What was thrown, whatever it is, as plain text. Handlers may throw frozen errors, getters that throw, or no errors.
+import { existsSync } from 'node:fs';
+import { relative } from 'node:path';
 
 /** Exit codes of every entry point. */
 export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configuration: 78 } as const;
@@ -6,7 +8,7 @@ export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configurati
 export interface Thrown {
   name: string;
   message: string;
-  /** The first stack frame outside node_modules and Node itself, or the line that cannot be read, as `file:line`. */
+  /** The handler's own line where there is one, else the kit's, or the line that cannot be read; as `file:line`. */
   at: string | null;
 }
 
@@ -15,7 +17,7 @@ export function describe(thrown: unknown): Thrown {
     if (!(thrown instanceof Error)) return { name: typeof thrown, message: String(thrown).slice(0, 2_000), at: null };
     return {
       name: textOf(thrown.name).slice(0, 100),
-      message: textOf(thrown.message).slice(0, 2_000),
+      message: `${textOf(thrown.message)}${causeOf(thrown.cause)}`.slice(0, 2_000),
       at: firstFrame(textOf(thrown.stack)),
     };
   } catch {
@@ -23,10 +25,24 @@ export function describe(thrown: unknown): Thrown {
   }
 }
 
-/** Fit for a log: the message stays out, because it may quote what strangers wrote. */
+/** What lies behind: `fetch failed` alone helps nobody. */
+function causeOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return '';
+  const words = cause.message || textOf((cause as { code?: unknown }).code);
+  return `: ${words}`;
+}
+
+/** Behind a message, for people: the line of a handler, as seen from where they started the kit. Nothing for the kit's own. */
+export function behind(at: string | null): string {
+  if (at === null || isOurs(at)) return '';
+  const path = relative(process.cwd(), at);
+  return ` (${path.startsWith('..') ? at : path})`;
+}
+
+/** Fit for a log: the message stays out, because it may quote what strangers wrote; so does a name that is none. */
 export function loggable(thrown: unknown): { error: string; at: string | null } {
   const { name, at } = describe(thrown);
-  return { error: name, at };
+  return { error: /^[A-Za-z_$][\w$]*$/.test(name) ? name : 'unknown', at };
 }
 
 /** The types promise strings; what is thrown promises nothing. */
@@ -34,13 +50,25 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : 'unknown';
 }
 
+/** A message of several lines may look like frames, and quote what strangers wrote. */
+function isFile(place: string): boolean {
+  return existsSync(place.replace(/:\d+$/, ''));
+}
+
+function isOurs(place: string): boolean {
+  return place.startsWith(`${import.meta.dirname}/`) && !place.includes('/handlers/');
+}
+
 function firstFrame(stack: string): string | null {
   // What Node puts before the error where a file is no TypeScript.
   const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d+)\n/.exec(stack)?.[1];
-  if (unreadable) return unreadable;
-  for (const line of stack.split('\n').slice(1)) {
-    const file = /((?:file:\/\/|\/)[^()]+:\d+):\d+\)?$/.exec(line)?.[1];
-    if (file && !file.includes('/node_modules/')) return file.replace('file://', '');
-  }
-  return null;
+  if (unreadable && isFile(unreadable)) return unreadable;
+  const places = stack
+    .split('\n')
+    .slice(1)
+    .flatMap((line) => {
+      const place = /(?:\(|at )(?:file:\/\/)?(\/[^()]+:\d+):\d+\)?$/.exec(line)?.[1];
+      return place && !place.includes('/node_modules/') && isFile(place) ? [place] : [];
+    });
+  return places.find((place) => !isOurs(place)) ?? places[0] ?? null;
 }

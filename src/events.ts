@@ -45,7 +45,7 @@ export const eventTypes = {
       /** string: the name that the writer chose to show. Anyone can choose any. */
       push_name: z.string(),
     }),
-    conversation: (data) => data.from,
+    conversation: (data) => data['from'],
     example: ({ n, session, at }) => ({
       session_id: session,
       from: '15550100',

@@ -9,6 +9,7 @@
 // `idempotency_key` coming back in the history (2.8), and `conversation_id` in ListMessages. Adapt them there.
 // Lane: the conversation. Freshness: ten minutes, checked here and not by maxAgeMs, because what was begun must be settled
 // however old it is by then.
+import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { defineHandler, ServiceError, Skip, type Context, type KitEvent } from '#kit';
@@ -24,7 +25,10 @@ export default defineHandler({
   retry: { attempts: 8, firstMs: 30_000, maxMs: 1_800_000 },
   timeoutMs: 60_000,
   async handle(event, ctx) {
-    const mark = join(process.env['ANSWER_DIR'] ?? 'data/answers', encodeURIComponent(ctx.idempotencyKey));
+    const mark = join(
+      process.env['ANSWER_DIR'] ?? 'data/answers',
+      createHash('sha256').update(ctx.idempotencyKey).digest('hex'),
+    );
     if (existsSync(mark)) return settle(event, ctx, mark);
     if (ctx.lagMs === null || ctx.lagMs > FRESH_MS) throw new Skip('stale: too late to answer');
     if (event.data.is_group) throw new Skip('groups are not answered');

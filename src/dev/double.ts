@@ -16,12 +16,16 @@ const LOST = 10;
 
 export async function createDouble(): Promise<Source> {
   const service = createSimulatedService({ seed: 1, addresses: { loopback: true } });
-  const { key, secret: apiKey } = service.keys.create({ name: 'dev', scopes: ['events:read'], validDays: null });
+  const { key, secret: apiKey } = service.keys.create({
+    name: 'dev',
+    scopes: ['events:read', 'messages:send', 'product:inbox'],
+    validDays: null,
+  });
   const baseUrl = await service.listen();
   let made = 0;
 
   return {
-    env: { API_BASE_URL: baseUrl, API_KEY: apiKey, RECONCILE_INTERVAL_SECONDS: '10' },
+    env: { API_BASE_URL: baseUrl, API_KEY: apiKey, RECONCILE_INTERVAL_SECONDS: '10', PAID_OPERATIONS: 'allow' },
     async start({ url, secret, up }) {
       const { webhook } = await service.webhooks.register(key, { url, secret });
       startLoop(() => {

@@ -3,11 +3,11 @@
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
-import { describe, loggable } from '../errors.ts';
+import { behind, describe, loggable } from '../errors.ts';
 import { eventTypes } from '../events.ts';
 import type { Context, KitEvent } from '../kit.ts';
 import type { Logger } from '../log.ts';
-import type { Service } from '../service/service.ts';
+import { within, type Service } from '../service/service.ts';
 import { StoreError, type Claim, type Settlement, type TaskStore, type Tx } from '../store/store.ts';
 import { toKitEvent } from './assign.ts';
 import { backoff } from './backoff.ts';
@@ -87,7 +87,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   }
 
   function verdictOf(error: unknown): Settlement {
-    const { name, message } = describe(error);
+    const { name, message, at } = describe(error);
     if (isA(Skip, error)) return { claim, state: 'skipped', error: message };
     if (isA(Dead, error)) return { claim, state: 'dead', error: message };
     const again = { claim, state: 'ready', holdMs: handler.laneHoldMs } as const;
@@ -97,7 +97,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
       if (deferredMs > 0)
         return { ...again, error: message, dueAt: clock.now() + deferredMs, spent: false, deferredMs };
     }
-    const text = `${name}: ${message}`;
+    const text = `${name}: ${message}${behind(at)}`;
     if (claim.attempt >= handler.retry.attempts) return { claim, state: 'dead', error: text };
     return { ...again, error: text, dueAt: clock.now() + backoff(claim.attempt, handler.retry) };
   }
@@ -123,6 +123,7 @@ class AttemptContext implements Context {
   readonly #options: AttemptOptions;
   #abort: AbortController | undefined;
   #log: Logger | undefined;
+  #service: Service | undefined;
   #ended: string | undefined;
 
   constructor(claim: Claim, handler: Loaded, options: AttemptOptions) {
@@ -164,7 +165,9 @@ class AttemptContext implements Context {
   }
 
   get service(): Service {
-    return this.#options.service;
+    // What an attempt has not sent when it ends is not sent any more.
+    this.#service ??= within(this.#options.service, this.signal);
+    return this.#service;
   }
 
   async complete(work: (tx: Tx) => void): Promise<void> {
@@ -182,6 +185,7 @@ class AttemptContext implements Context {
       } catch (error) {
         if (!(error instanceof StoreError) || error.code !== 'busy' || this.over) throw error;
         await sleep(LOCKED_MS);
+        if (this.over) throw error;
       }
     }
   }

@@ -16,7 +16,11 @@ export function createRate({ perMinute }: { perMinute: number }, now: number): R
   /** When all of a burst will be free. */
   let fullAt = now + burst * everyMs;
   // Sums of fractions fall short by less than a millionth.
-  const freeAt = (at: number): number => Math.floor(burst - Math.max(0, fullAt - at) / everyMs + 1e-6);
+  const freeAt = (at: number): number => {
+    // A clock that was set back neither pays out nor locks it up.
+    fullAt = Math.min(fullAt, at + burst * everyMs);
+    return Math.floor(burst - Math.max(0, fullAt - at) / everyMs + 1e-6);
+  };
   return {
     free: freeAt,
     begin(at) {

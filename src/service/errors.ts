@@ -98,7 +98,11 @@ export function doubted(error: ServiceError): ServiceError {
   const { code, reason, status, requestId, message, cause } = error;
   const undecided =
     ['UNAVAILABLE', 'INTERNAL', 'unreachable', 'aborted'].includes(code) ||
-    (code === 'unreadable' && (status < 300 || status >= 500));
+    // Whatever the service calls it: contract 7.3 goes by status and reason.
+    status >= 500 ||
+    reason === 'OUTCOME_UNCERTAIN' ||
+    reason === 'RPC_DEADLINE_EXCEEDED' ||
+    (code === 'unreadable' && status < 300);
   const failure = (cause as { cause?: { code?: unknown } } | undefined)?.cause?.code;
   if (!undecided || NEVER_SENT.has(failure)) return error;
   return new ServiceError({ code, reason, status, requestId, message, cause, uncertain: true });

@@ -10,7 +10,7 @@ import type { SessionProgress } from './shapes.ts';
 /** Every method throws ServiceError. */
 export interface Service {
   /**
-   * POST /rpc/<operation> (4.1). Resolves to the answer as it came: any field may be missing. List…, Get… and Replay… are
+   * POST /rpc/<operation> (4.1). Resolves to the answer as it came: any field may be missing. List…, Get… and ReplayEvents are
    * repeated where that helps; others only where you say `idempotent`, what is paid never.
    */
   call<const Name extends OperationName>(
@@ -144,7 +144,7 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
     const known = operationOf(operation);
     const costs = known.paid === true || more.quoteId !== undefined;
     if (costs) refuseUnpaid(operation);
-    const safe = !costs && (more.idempotent ?? /^(List|Get|Replay)/.test(operation));
+    const safe = !costs && (more.idempotent ?? /^(List|Get)|^ReplayEvents$/.test(operation));
     const path = `/rpc/${encodeURIComponent(operation)}`;
     const answer = await post(operation, path, 'rpc', { request }, { ...more, safe });
     if (onOdd) compare(operation, known.response?.safeParse(answer).error?.issues[0]?.path);
@@ -192,7 +192,7 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
     return pace({ what, limit: 'media', safe: true, withinMs, signal }, () =>
       exchange(ask, (response) => {
         const bytes = response.headers.get('content-length');
-        const body = ReadableStream.from(bytesOf(response, what, signal));
+        const body = streamOf(bytesOf(response, what, signal), response);
         return { body, mime: response.headers.get('content-type'), bytes: bytes === null ? null : Number(bytes) };
       }),
     );
@@ -223,6 +223,22 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
   return { call, pages, items, quote, send, media, resume } as Service;
 }
 
+/** The same client, whose every call ends with this signal as well. */
+export function within(service: Service, ends: AbortSignal): Service {
+  const also = <Options extends WaitOptions>(options?: Options): Options =>
+    ({ ...options, signal: options?.signal ? AbortSignal.any([ends, options.signal]) : ends }) as Options;
+  const bound: Service = {
+    call: (operation, request, options) => service.call(operation, request, also(options)),
+    pages: (operation, request, options) => service.pages(operation, request, also(options)),
+    items: (operation, request, options) => service.items(operation, request, also(options)),
+    quote: (operation, request, options) => service.quote(operation, request, also(options)),
+    send: (message, options) => service.send(message, also(options)),
+    media: (id, options) => service.media(id, also(options)),
+    resume: (sessionId, options) => service.resume(sessionId, also(options)),
+  };
+  return bound;
+}
+
 interface Next {
   /** Where the page begins. */
   at: unknown;
@@ -232,18 +248,41 @@ interface Next {
 /** Contract 4.5, cursor mode: an empty next_cursor means the end. */
 function nextByCursor(request: Plain, page: Plain | undefined): Next | undefined {
   if (!page) return { at: request['cursor'] ?? '', request: { limit: MOST_PER_PAGE, ...request } };
-  const at = page['next_cursor'];
+  const at = page['next_cursor'] ?? '';
+  // Taken for the end, what is no text would be a silent loss.
+  if (typeof at !== 'string')
+    throw new ServiceError({ code: 'unreadable', status: 200, message: 'next_cursor is not text' });
   return isName(at) ? { at, request: { ...request, cursor: at } } : undefined;
 }
 
 /** Contract 4.5, page mode, and 2.7. */
 function nextByPage(request: Plain, page: Plain | undefined): Next | undefined {
   const asked = (request['pagination'] ?? {}) as { page?: number };
-  const { has_next_page: more, page: shown } = (page?.['page'] ?? {}) as Plain;
-  if (page && more !== true) return undefined;
+  const { has_next_page: more, page: shown, total_pages: of } = (page?.['page'] ?? {}) as Plain;
+  const last = more === undefined ? !(Number(of) > Number(shown)) : more !== true;
+  if (page && last) return undefined;
   // The page that was shown counts: a service that takes no notice of what was asked for shows the same one again.
   const at = page ? (typeof shown === 'number' ? shown : (asked.page ?? 1)) + 1 : (asked.page ?? 1);
   return { at, request: { ...request, pagination: { page_size: MOST_PER_PAGE, ...asked, page: at } } };
+}
+
+/** Also lets go of the connection where nothing was read of it. */
+function streamOf(bytes: AsyncGenerator<Uint8Array>, response: Response): ReadableStream<Uint8Array> {
+  let begun = false;
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        begun = true;
+        const { done, value } = await bytes.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      async cancel() {
+        await (begun ? bytes.return(undefined) : response.body?.cancel());
+      },
+    },
+    { highWaterMark: 0 },
+  );
 }
 
 function itemsOf(operation: string, page: Plain): Plain[] {

@@ -32,7 +32,7 @@ const service = createSimulatedService({
     if (event.type === 'webhook.ping') print(`ping, attempt ${attempt}: ${answer}`);
   },
 });
-const scopes = ['sessions:read', 'groups:read', 'events:read', 'dashboard:read'];
+const scopes = ['sessions:read', 'groups:read', 'events:read', 'messages:send', 'product:inbox'];
 const { key, secret: apiKey } = service.keys.create({ name: 'rehearsal', scopes, validDays: 30 });
 const answer = createConsole(service, key);
 

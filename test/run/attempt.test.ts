@@ -87,7 +87,11 @@ describe('a handler that', () => {
 
   test('throws is tried again after the back-off, holds its lane, and has spent an attempt', async () => {
     const settlement = await settle(throwing(new TypeError('no')), claimed(), { laneHoldMs: 7 });
-    expect(settlement).toMatchObject({ state: 'ready', error: 'TypeError: no', holdMs: 7 });
+    expect(settlement).toMatchObject({
+      state: 'ready',
+      error: expect.stringMatching(/^TypeError: no \(test/),
+      holdMs: 7,
+    });
     expect(spends(settlement)).toBe(true);
     const { dueAt } = settlement as { dueAt: number };
     expect(dueAt).toBeGreaterThanOrEqual(T0 + 500);
@@ -97,7 +101,7 @@ describe('a handler that', () => {
   test('throws at its last attempt is dead', async () => {
     expect(await settle(throwing(new Error('no')), claimed({ attempt: 20 }))).toMatchObject({
       state: 'dead',
-      error: 'Error: no',
+      error: expect.stringMatching(/^Error: no \(test/),
     });
     expect(await settle(throwing(new Error('no')), claimed({ attempt: 19 }))).toMatchObject({ state: 'ready' });
   });
@@ -373,7 +377,7 @@ describe('ctx.complete', () => {
         throw new Error('no');
       }),
     );
-    expect(settlement).toMatchObject({ state: 'ready', error: 'Error: no' });
+    expect(settlement).toMatchObject({ state: 'ready', error: expect.stringMatching(/^Error: no \(test/) });
     expect(await countOf(store)).toBe(0);
   });
 
@@ -453,7 +457,7 @@ describe('what a handler is given', () => {
       lagMs: 500,
       idempotencyKey: 'one/c:42',
     });
-    expect(service).toBe(noService);
+    await expect(service.call('ListSessions', {})).rejects.toMatchObject({ code: 'NO_API_KEY' });
   });
 
   test('the lag is never below nothing, and null where the age is not known', async () => {

@@ -45,7 +45,7 @@ test('twenty attempts over eight hours take no time', async () => {
   });
   const { tasks } = await deliver(handler, [fixture('MessageReceived'), fixture('MessageReceived')], { clock });
   expect(tasks).toMatchObject([
-    { state: 'dead', attempts: 20, error: 'Error: no' },
+    { state: 'dead', attempts: 20, error: expect.stringMatching(/^Error: no \(test/) },
     { state: 'dead', attempts: 20 },
   ]);
 });

@@ -50,14 +50,14 @@ export function createRerunFeed(session: Session) {
     select id, handler, type, ${RANGE}, at_cursor, at_event from reruns
     where ended_at is null and handler in (select value from json_each(@handlers))
       and (select count(*) from (
-        select 1 from tasks where rerun = reruns.id and rerun > 0 and state = 'ready' and attempts = 0 limit @limit)) < @limit
+        select 1 from tasks where rerun = reruns.id and rerun > 0 and state = 'ready' and attempts = 0 and deferred = 0 limit @limit)) < @limit
     order by id limit 1`)
     .safeIntegers();
   const moveOn = db.prepare(`
     update reruns set at_cursor = @toCursor, at_event = @toEvent, seen = seen + @seen, purged = purged + @purged,
       ended_at = case when @last then @now end
     where id = @id and at_cursor = @cursor and at_event = @event and ended_at is null`);
-  const count = db.prepare('update reruns set made = made + ?, kept = kept + ? where id = ?');
+  const count = db.prepare('update reruns set made = made + ?, kept = kept + ?, purged = purged + ? where id = ?');
 
   return {
     next(handlers: number[], limit: number): RerunPage | null {
@@ -77,7 +77,7 @@ export function createRerunFeed(session: Session) {
       const to = { toCursor: upTo.cursor, toEvent: upTo.event };
       return moveOn.run({ id, ...from, ...to, ...seen, last: last ? 1 : 0, now }).changes === 1;
     },
-    count: (id: number, made: number, kept: number): void => void count.run(made, kept, id),
+    count: (id: number, made: number, kept: number, purged: number): void => void count.run(made, kept, purged, id),
   };
 }
 
@@ -97,9 +97,12 @@ export function createReruns(session: Session): Sync<Reruns> {
   type ListRow = Omit<Rerun, 'state' | 'askedAt'> & { asked_at: number; ended_at: number | null; cancelled: number };
   const list = db.prepare<unknown[], ListRow>(`
     select r.id, h.name as handler, r.type, since as "from", until as "to", asked_at, ended_at, cancelled, events, seen, made,
-      kept, purged, (${waiting} and attempts = 0) as untried, (${waiting} and attempts > 0) as retrying
+      kept, purged, (${waiting} and attempts = 0 and deferred = 0) as untried,
+      (${waiting} and (attempts > 0 or deferred > 0)) as retrying
     from reruns r join handlers h on h.id = r.handler order by r.id desc limit ?`);
-  const cancel = db.prepare('update reruns set cancelled = 1, ended_at = coalesce(ended_at, ?) where id = ?');
+  const cancel = db.prepare(`
+    update reruns set cancelled = 1, ended_at = coalesce(ended_at, ?) where id = ? and (ended_at is null
+      or exists (select 1 from tasks where rerun = reruns.id and rerun > 0 and state = 'ready'))`);
   const waitingOf = db
     .prepare<unknown[], number>(`select id from tasks where rerun = ? and rerun > 0 and state = 'ready' order by id`)
     .pluck();

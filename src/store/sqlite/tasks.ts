@@ -67,6 +67,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     where 'kit.gap:' || id = ? and closed_at is null`);
   const rouse = createRouse(session);
   const reruns = createRerunFeed(session);
+  const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
   const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
   let recent = createRecent();
   let erased = session.fact('erased');
@@ -155,13 +156,19 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     add: (name: keyof Counts, by: number) => void,
   ): void {
     let made = 0;
+    let gone = 0;
     for (const task of tasks) {
+      // Pruned since the page was read.
+      if (!isWhole.get(task.event)) {
+        gone++;
+        continue;
+      }
       const was = forgetEnd.get(task.event * HANDLERS + task.handler);
       if (was) add(`tasks.${was}`, -1);
       if (make(task, now)) made++;
     }
     add('tasks.ready', made);
-    reruns.count(page.id, made, tasks.length - made);
+    reruns.count(page.id, made, tasks.length - made - gone, gone);
   }
 
   /** False where the handler has a task of this event. */
@@ -333,14 +340,29 @@ function inTransaction(session: Session, work: (tx: Tx) => unknown): void {
   try {
     const made = work(txOf(session, open)) as { then?: unknown } | undefined;
     if (typeof made?.then === 'function') throw new Error('writes must be synchronous: the function must not be async');
+    if (!session.db.inTransaction) throw new Error('a statement has ended the transaction');
   } finally {
     open.yes = false;
   }
 }
 
+/** As the migrations make them. */
+const TABLES =
+  'events|aliases|sightings|types|arrivals|conflicts|quarantine|gaps|handlers|lanes|roused|tasks|claims|reruns|processes|alarms|counters|facts';
+const STEERING =
+  /^(\s|--[^\n]*\n|\/\*.*?\*\/)*(begin|commit|end|rollback|savepoint|release|pragma\s[^;]*[=(]|attach|detach|vacuum|reindex)/is;
+/** Against slips, not against malice: a handler has the file in its hands anyway. */
+const OWN = new RegExp(
+  String.raw`\b(into|update|update\s+or\s+\w+|delete\s+from|(drop|alter)\s+(table|index)(\s+if\s+exists)?)\s+["'\`[]?(main\s*\.\s*)?["'\`[]?(${TABLES})\b`,
+  'i',
+);
+
 function txOf({ db }: Session, open: { yes: boolean }): Tx {
   function prepare(sql: string) {
     if (!open.yes) throw new Error('this transaction has ended');
+    if (STEERING.test(sql))
+      throw new Error('a handler neither steers transactions nor the connection: leave this statement out');
+    if (OWN.test(sql)) throw new Error('the tables of the kit are only read by handlers: write to tables of your own');
     return db.prepare<SqlValue[], SqlRow>(sql);
   }
   return {
