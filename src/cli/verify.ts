@@ -4,7 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
 import type { Arrivals, Store, VerifyAccount } from '../store/store.ts';
-import { parseCursor, type Cursor } from '../wire/cursor.ts';
+import { askToVerify, beginningOf } from '../store/stretch.ts';
+import type { Cursor } from '../wire/cursor.ts';
 import {
   clean,
   clock,
@@ -38,7 +39,8 @@ const command: Command = {
       if (processes.keep === 'down') return fail('the receiver is not running: npm start', EXIT.unreachable);
       if (reconcile.state === 'off')
         return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
-      const from = await cursorOf(store, values.from);
+      const from = await beginningOf(store, values.from);
+      if (from === undefined) throw new UsageError('--from must be a cursor, or a time like 2026-01-31T12:00:00Z');
       if (from === null)
         return fail('nothing that old is stored: give a later --from, npx kit events shows cursors', EXIT.failed);
       const account = await follow(store, from, values.json ? () => {} : print);
@@ -50,31 +52,9 @@ const command: Command = {
 };
 export default command;
 
-/** The stretch begins behind a cursor that is known; for a time, behind the newest received before it. */
-async function cursorOf(store: Store, text: string): Promise<Cursor | null> {
-  const cursor = parseCursor(text);
-  if (cursor) return cursor;
-  // Without a zone it is UTC, as everywhere.
-  const zoned = /T.*(Z|[+-]\d\d:?\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`;
-  const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(zoned) : NaN;
-  if (Number.isNaN(time)) throw new UsageError('--from must be a cursor, or a time like 2026-01-31T12:00:00Z');
-  const { older, lowest } = await store.anchors(time);
-  return older ?? lowest;
-}
-
 async function follow(store: Store, from: Cursor, say: (text: string) => void): Promise<VerifyAccount> {
   const asked = clock.now();
-  const fresh: VerifyAccount = {
-    state: 'running',
-    reason: null,
-    asked,
-    from,
-    at: from,
-    pages: 0,
-    events: 0,
-    types: [],
-  };
-  await store.note({}, { verify: JSON.stringify(fresh) });
+  await askToVerify(store, from, asked);
   for (let shown = ''; ;) {
     await sleep(LOOK_MS);
     const account = await store.verifying();

@@ -30,6 +30,8 @@ export interface Access {
   api(may: May): (ctx: Context, next: Next) => Promise<void>;
   /** What a browser may do here: by bearer token, session, or because this machine needs none. */
   standing(ctx: Context): Standing;
+  /** Whether bodies may be shown: what people wrote needs OPS_TOKEN, on this machine too. */
+  mayReveal(ctx: Context): boolean;
   /** Opens a session, whose cookie is random and says nothing of the token. */
   login(ctx: Context, token: string): 'in' | 'wrong' | 'throttled';
   logout(ctx: Context): void;
@@ -85,6 +87,14 @@ export function createAccess({ clock, token, readToken, origin }: AccessOptions)
     ctx.append('Set-Cookie', `${COOKIE}=${value}; Path=/; HttpOnly; SameSite=Strict; ${age}${secure}`);
   }
 
+  function standing(ctx: Context): Standing {
+    const right = mayWith(bearer(ctx));
+    if (right !== undefined) return right;
+    if (ctx.method === 'POST' ? !fromOurPage(ctx) : ctx.get('origin') !== '' && !ownOrigin(ctx)) return 'elsewhere';
+    if (open) return knownHost(ctx) ? 'change' : 'elsewhere';
+    return sessionOf(ctx)?.may ?? 'stranger';
+  }
+
   return {
     api: (may) => async (ctx, next) => {
       const right = mayWith(bearer(ctx));
@@ -98,13 +108,8 @@ export function createAccess({ clock, token, readToken, origin }: AccessOptions)
         ctx.body = { error: 'Host or Origin is not this machine; behind a proxy, set OPS_ORIGIN' };
       } else await next();
     },
-    standing(ctx) {
-      const right = mayWith(bearer(ctx));
-      if (right !== undefined) return right;
-      if (ctx.method === 'POST' ? !fromOurPage(ctx) : ctx.get('origin') !== '' && !ownOrigin(ctx)) return 'elsewhere';
-      if (open) return knownHost(ctx) ? 'change' : 'elsewhere';
-      return sessionOf(ctx)?.may ?? 'stranger';
-    },
+    standing,
+    mayReveal: (ctx) => token !== undefined && standing(ctx) === 'change',
     login(ctx, given) {
       const now = clock.now();
       wrong = wrong.filter((at) => now - at < WRONG_MS);

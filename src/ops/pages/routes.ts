@@ -9,16 +9,22 @@ import { loggable } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
 import {
   StoreError,
+  type Accepted,
   type EventStore,
   type KeepStore,
   type MendStore,
+  type SampleStore,
   type Status,
   type WatchStore,
 } from '../../store/store.ts';
+import { askToVerify, beginningOf } from '../../store/stretch.ts';
 import type { Access } from '../access.ts';
 import { html, type Html } from './html.ts';
 import { layout, type Shell } from './layout.ts';
 import { login } from './login.ts';
+import { overview, RANGES, type Range } from './overview.ts';
+import { reconciliation } from './reconciliation.ts';
+import { quarantined, refused, reread } from './refused.ts';
 
 const CSP = [
   "default-src 'none'",
@@ -31,12 +37,15 @@ const CSP = [
   "base-uri 'none'",
 ].join('; ');
 const SAID = 'kit_said';
+/** Rows that one page shows, and that one press reads again. */
+const QUARANTINE = 200;
+const LANES = 8;
 const FORM_BYTES = 1024 * 1024;
 
 export interface PageOptions {
   router: Router;
   access: Access;
-  store: WatchStore & MendStore & EventStore & Pick<KeepStore, 'verifying' | 'anchors'>;
+  store: WatchStore & SampleStore & MendStore & Pick<EventStore, 'note'> & Pick<KeepStore, 'verifying' | 'anchors'>;
   clock: Clock;
   log: Logger;
   /** After tasks were moved by hand. */
@@ -56,7 +65,7 @@ interface Done {
   message: string;
 }
 
-export function addPages({ router, access, store, clock, log }: PageOptions): void {
+export function addPages({ router, access, store, clock, log, onChange }: PageOptions): void {
   /** A page to look at; undefined is a 404. */
   function screen(path: string, title: string, show: (visit: Visit) => Promise<Html | undefined>): void {
     router.get(path, guard, async (ctx) => {
@@ -84,10 +93,54 @@ export function addPages({ router, access, store, clock, log }: PageOptions): vo
   }
 
   // The screens, in the order of the navigation.
-  screen('/', 'Overview', async () => html`<p class="empty">Soon.</p>`);
+  screen('/', 'Overview', async ({ ctx, status, now }) => {
+    const asked = ctx.query['range'];
+    const range = typeof asked === 'string' && Object.hasOwn(RANGES, asked) ? (asked as Range) : '1h';
+    const { ms, stepMs } = RANGES[range];
+    const [samples, lanes] = [await store.samples(now - ms, now, stepMs), await store.waitingLanes(LANES)];
+    return overview({ status, samples, lanes, range });
+  });
+
+  screen('/reconciliation', 'Reconciliation', async ({ status, now, mayChange }) => {
+    const [gaps, weeks, verify] = [await store.gaps(), await store.arrivals(), await store.verifying()];
+    const calls = (await store.counters())['replay_calls'] ?? 0;
+    return reconciliation({ status, gaps, weeks, verify, calls, mayChange, now });
+  });
   change('/reconciliation/now', async () => {
     await store.note({}, { reconcile_asked: clock.now() });
-    return { to: '/reconciliation', message: 'A reconciliation was asked for.' };
+    return { to: '/reconciliation', message: 'Reconciliation was asked for; it begins within a second.' };
+  });
+  change('/reconciliation/close', async (form) => {
+    const [gap, why] = [Number(form.get('gap')), form.get('reason')?.trim()];
+    const closed = why ? await store.closeGap(gap, why, clock.now()) : false;
+    const fault = why ? `There is no open gap ${gap}.` : 'A gap is closed with a reason: say what was done about it.';
+    return { to: '/reconciliation', message: closed ? `Gap ${gap} is closed.` : fault };
+  });
+  change('/reconciliation/verify', async (form) => {
+    const from = await beginningOf(store, form.get('from')?.trim() ?? '');
+    if (from) await askToVerify(store, from, clock.now());
+    const fault =
+      from === null
+        ? 'Nothing that old is stored: give a later one.'
+        : 'Give a cursor, or a time like 2026-01-31T12:00:00Z.';
+    return { to: '/reconciliation', message: from ? `Verifying from cursor ${from} on.` : fault };
+  });
+
+  screen('/refused', 'Refused and quarantined', async ({ status, mayChange }) => {
+    const [counters, refusals] = [await store.counters(), await store.refusals()];
+    return refused({ status, counters, refusals, quarantine: await store.quarantine(QUARANTINE), mayChange });
+  });
+  screen('/refused/:id', 'Quarantined', async ({ ctx, mayChange }) => {
+    const row = await store.quarantined(Number(ctx.params['id']) || 0);
+    return row && quarantined(row, access.mayReveal(ctx) ? row.body : null, mayChange);
+  });
+  change('/refused/retry', async (form) => {
+    const id = form.get('id');
+    const ids = id === 'all' ? (await store.quarantine(QUARANTINE)).map((row) => row.id) : [Number(id) || 0];
+    const outcomes: (Accepted | undefined)[] = [];
+    for (const one of ids) outcomes.push(await store.retryQuarantined(one, clock.now()));
+    onChange();
+    return { to: '/refused', message: reread(outcomes) };
   });
 
   router.get('/login', async (ctx) => {

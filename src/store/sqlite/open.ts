@@ -8,6 +8,7 @@ import { createErase } from './erase.ts';
 import { createEventStore } from './events.ts';
 import { createMend } from './mend.ts';
 import { createOwner } from './owner.ts';
+import { createSamples } from './samples.ts';
 import { createSession, type Sync } from './session.ts';
 import { createTaskStore } from './tasks.ts';
 import { createUpkeep } from './upkeep.ts';
@@ -53,12 +54,14 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function assemble(connection: Connection): Parts {
     const session = createSession(connection, path, synchronous);
+    const events = createEventStore(session, retentionMs);
     return {
-      ...createEventStore(session, retentionMs),
+      ...events,
       ...createTaskStore(session),
       ...createUpkeep(session),
       ...createWatch(session),
-      ...createMend(session),
+      ...createSamples(session),
+      ...createMend(session, events.accept),
       ...createErase(session),
       ...createOwner(session),
     };
