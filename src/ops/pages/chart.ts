@@ -20,9 +20,9 @@ export interface ChartOptions {
   logUpTo?: number;
 }
 
-const WIDTH = 480;
-const HEIGHT = 132;
-const PLOT = { left: 44, right: 476, top: 8, bottom: 112 };
+const WIDTH = 380;
+const HEIGHT = 128;
+const PLOT = { left: 44, right: 376, top: 8, bottom: 108 };
 const ROWS = 12;
 
 export function chart({ title, times, series, show, logUpTo }: ChartOptions): Html {

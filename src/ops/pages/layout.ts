@@ -58,17 +58,14 @@ function header(at: string | undefined, session: boolean): Html {
       ${SCREENS.map(([to, name]) => html`<a href="${to}" ${to === at ? html`aria-current="page"` : null}>${name}</a>`)}
     </nav>
     <div class="tools">
-      <span id="live" role="status"></span>
-      <label class="every" hidden
-        >Refresh
-        <select id="every">
-          <option value="0">off</option>
-          <option value="2">every 2 s</option>
-          <option value="5">every 5 s</option>
-          <option value="15">every 15 s</option>
-        </select></label
-      >
+      <select id="every" aria-label="Refresh by itself" hidden>
+        <option value="0">by hand</option>
+        <option value="2">every 2 s</option>
+        <option value="5">every 5 s</option>
+        <option value="15">every 15 s</option>
+      </select>
       <a class="again" href="">Refresh</a>
+      <span id="live" role="status"></span>
       ${session ? html`<form method="post" action="/logout"><button class="quiet">Log out</button></form>` : null}
     </div>
   </header>`;

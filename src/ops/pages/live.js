@@ -78,7 +78,7 @@ function plan() {
 }
 
 if (every) {
-  every.closest('label').hidden = false;
+  every.hidden = false;
   every.value = localStorage.getItem(KEY) ?? '5';
   if (every.selectedIndex === -1) every.value = '5';
   every.addEventListener('change', () => {

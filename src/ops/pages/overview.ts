@@ -136,7 +136,7 @@ function key(status: Status, samples: Sample[]): Html {
       note:
         newestCursor === null
           ? 'no cursor has been seen'
-          : html`newest ${code(newestCursor)}${behind !== null && behind > 0n ? `, ${behind} behind` : null}`,
+          : html`newest ${code(newestCursor)}${behind !== null && behind > 0n ? ` (+${behind})` : null}`,
     },
     {
       name: 'Last reconciliation',

@@ -26,11 +26,12 @@ export function reconciliation({ status, gaps, weeks, verify, calls, mayChange, 
           </p>`
         : null
     }
+    ${reconcile.reason === null ? null : html`<p class="${reconcile.state === 'stopped' ? 'alarmbar' : 'soft'}">${reconcile.reason}</p>`}
     ${figures([
       {
         name: 'State',
         value: reconcile.state,
-        note: reconcile.reason ?? (reconcile.since && `for ${span((now - Date.parse(reconcile.since)) / 1000)}`),
+        note: reconcile.since && `for ${span((now - Date.parse(reconcile.since)) / 1000)}`,
         tone: reconcile.state === 'stopped' ? 'bad' : undefined,
       },
       { name: 'Last complete run', value: time(reconcile.lastAt) },

@@ -16,7 +16,7 @@ export function createSamples(session: Session): Sync<SampleStore> {
   const drop = db.prepare('delete from samples where at < ?');
   // Of a step, the row that a bare column belongs to is the one with the greatest time.
   const list = db.prepare<unknown[], { at: number; figures: string }>(`
-    select max(at) as at, figures from samples where at >= ? and at <= ? group by at / ? order by 1`);
+    select max(at) as at, figures from samples where at >= ? and at <= ? group by at / cast(? as integer) order by 1`);
 
   return {
     sample(now) {
