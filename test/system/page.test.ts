@@ -169,7 +169,10 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
   });
 });
 
-async function empty(): Promise<void> {}
+async function empty(ops: Ops): Promise<void> {
+  for (const role of ['receive', 'run', 'keep'])
+    await ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
+}
 
 async function healthy(ops: Ops): Promise<void> {
   await deliver(ops, ...Array.from({ length: 40 }, (_, n) => ({ cursor: `90071992547409${n + 10}` })));
