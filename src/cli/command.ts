@@ -5,7 +5,7 @@ import { systemClock } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Point, Store } from '../store/store.ts';
-import { parseCursor } from '../wire/cursor.ts';
+import { readPoint } from '../store/stretch.ts';
 
 export interface Command {
   /** One line, for the list of commands. */
@@ -52,13 +52,9 @@ export function number(name: string, text: string | undefined): number | undefin
 
 /** A cursor, or a time: in UTC, unless it says where. */
 export function pointOf(name: string, text: string): Point {
-  const cursor = parseCursor(text);
-  if (cursor) return cursor;
-  const [, hours, zone] = /^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d)?)?$/.exec(text) ?? [];
-  const time = Date.parse(hours !== undefined && zone === undefined ? `${text}Z` : text);
-  if (Number.isNaN(time) || !/^\d{4}-/.test(text))
-    throw new UsageError(`${name} must be a cursor, or a time like 2026-01-31T12:00:00Z`);
-  return time;
+  const point = readPoint(text);
+  if (point === undefined) throw new UsageError(`${name} must be a cursor, or a time like 2026-01-31T12:00:00Z`);
+  return point;
 }
 
 export function webAddress(name: string, text: string | undefined): string | undefined {

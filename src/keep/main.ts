@@ -18,6 +18,7 @@ import { startRecovery } from './recovery.ts';
 
 const DAY_MS = 86_400_000;
 const ALARMS_MS = 2_000;
+const SAMPLE_MS = 10_000;
 
 const owner = joinOwner();
 await owner.say({ type: 'loaded', handlers: [] });
@@ -70,6 +71,10 @@ async function start({ boot }: Orders): Promise<void> {
     startLoop(async () => {
       await alarms.step();
       return ALARMS_MS;
+    }, recover),
+    startLoop(async () => {
+      await store.sample(clock.now());
+      return SAMPLE_MS - (clock.now() % SAMPLE_MS);
     }, recover),
     ...(recovery ? [recovery] : []),
   ];

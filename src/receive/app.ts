@@ -5,10 +5,12 @@ import Koa, { type Context, type Next } from 'koa';
 import type { Clock } from '../clock.ts';
 import { Unavailable, type Intake } from '../intake.ts';
 import type { Logger } from '../log.ts';
+import { ACK_LE_MS, ACK_NAMES, type Counter } from '../store/store.ts';
 import { readDelivery, type Reading } from '../wire/event.ts';
 import { BodyError, type BodyReader } from './bytes.ts';
 import { isOurs, isRepeated, type Ledger } from './ledger.ts';
 import { lingerOnClose } from './linger.ts';
+import { createRefusals } from './refusals.ts';
 import type { Sampler } from './sampler.ts';
 import type { Verifier } from './verify.ts';
 
@@ -30,12 +32,14 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   const { path, bodyLimit, verifier, bodies, intake, clock, sampler, ledger, draining } = options;
   const startedAt = clock.now();
   const attemptHeader = `${options.prefix}Attempt`.toLowerCase();
+  const refusals = createRefusals(options);
   const noteAlienPrefix = once((prefix: string) => {
     options.log.warn({ prefix }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${prefix}`);
   });
 
   async function receive(ctx: Context): Promise<void> {
     const { req } = ctx;
+    const began = performance.now();
     if (draining()) ctx.set('Connection', 'close');
     const encoding = req.headers['content-encoding'];
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return refuse(ctx, 415, 'content_encoding');
@@ -64,6 +68,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
     const entries = isOurs(reading) ? undefined : ledger;
     entries?.signed(signers, claimed.timestamp);
     await commit(ctx, reading, entries);
+    intake.count({ [ackName(performance.now() - began)]: 1 });
   }
 
   async function commit(ctx: Context, reading: Reading, entries: Ledger | undefined): Promise<void> {
@@ -86,6 +91,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   function refuse(ctx: Context, status: number, cause: string): void {
     intake.count({ [`refused.${cause}`]: 1 });
     sampler.note(cause, { status });
+    refusals.note(cause, ctx.req);
     // An empty body turns the status into 204, so the status comes second.
     ctx.body = null;
     ctx.status = status;
@@ -120,6 +126,11 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   // Koa would print the stack, and with it what a stranger sent.
   app.on('error', (error: unknown) => sampler.note('broken_answer', {}, error));
   return app;
+}
+
+/** The counter of answers that took so long. */
+function ackName(ms: number): Counter {
+  return ACK_NAMES[ACK_LE_MS.findIndex((most) => ms <= most)] ?? 'ack.Infinity';
 }
 
 /** What npx kit explain finds it by. */

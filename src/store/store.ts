@@ -43,8 +43,15 @@ export type Counter =
   /** New events whose delivery says that earlier attempts failed; an unsigned header, so evidence alone. */
   | 'unseen_failures'
   | `tasks.${TaskState}`
+  /** Done tasks that pruning has removed. */
+  | 'pruned.done'
+  | `ack.${string}`
   | `refused.${string}`;
 export type Counts = Partial<Record<Counter, number>>;
+
+/** Answered deliveries are counted by the time that the answer took: the first of these milliseconds that it kept to. */
+export const ACK_LE_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, Infinity];
+export const ACK_NAMES = ACK_LE_MS.map((ms): Counter => `ack.${ms}`);
 
 export interface Batch {
   readings: Reading[];
@@ -244,6 +251,8 @@ export type Fact =
   /** Written by the main process, as JSON: Failures, and Signer[]. */
   | 'failures'
   | 'signers'
+  /** The last refusals, by cause: JSON. */
+  | 'refusals'
   | 'reconcile_asked'
   | 'failure_run'
   | 'held'
@@ -261,6 +270,17 @@ export interface Failures {
   lastBadAt: string | null;
   /** The last delivery of the service that was answered with a 2xx. */
   lastGoodAt: string | null;
+}
+
+/** A delivery that was refused, by what its headers said: cut short, unsigned, a stranger's. Never its body. */
+export interface Refusal {
+  at: string;
+  /** Of the five headers that each delivery carries (contract 6.3), besides its signature. */
+  headers: number;
+  /** How far its timestamp lay from our clock; null where it had none. */
+  skewSeconds: number | null;
+  agent: string | null;
+  bytes: number | null;
 }
 
 /** A secret by what it signed. Times are signing moments (contract 6.3), Unix milliseconds. */
@@ -539,6 +559,38 @@ export interface Rerun {
   retrying: number;
 }
 
+/** Counters as they stood, Unix milliseconds. */
+export interface Sample {
+  at: number;
+  accepted: number;
+  duplicates: number;
+  refused: number;
+  quarantined: number;
+  handled: number;
+  /** In the order of ACK_LE_MS. */
+  acks: number[];
+}
+
+export interface SampleStore {
+  /** Keeps the counters as they stand, for the page's figures over time. */
+  sample(now: number): Promise<void>;
+  /** From oldest to newest, the last of each step. */
+  samples(from: number, to: number, stepMs: number): Promise<Sample[]>;
+}
+
+/** A lane in which tasks wait for each other. */
+export interface WaitingLane {
+  handler: string;
+  lane: string;
+  /** Counted up to a bound; `more` where there are more. */
+  waiting: number;
+  more: boolean;
+  /** The one that the others wait for. */
+  head: { key: string; attempts: number; error: string | null };
+}
+
+export type Quarantined = Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number };
+
 export interface WatchStore {
   status(now: number): Promise<Status>;
   /** Newest first; `next` is the `before` of the following page, null at the end. */
@@ -561,7 +613,13 @@ export interface WatchStore {
   /** The bytes of an event as they came, by key, id or cursor; null where it is unknown or they were purged. */
   body(name: string): Promise<Uint8Array | null>;
   tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;
-  quarantine(limit: number): Promise<(Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number })[]>;
+  quarantine(limit: number): Promise<Quarantined[]>;
+  /** With its bytes, as they came. */
+  quarantined(id: number): Promise<(Quarantined & { body: Uint8Array }) | undefined>;
+  /** The last refusals by cause, newest first. */
+  refusals(): Promise<Record<string, Refusal[]>>;
+  /** The lanes with the most waiting tasks, among the first thousand in which any waits. */
+  waitingLanes(limit: number): Promise<WaitingLane[]>;
   gaps(): Promise<Gap[]>;
   /** Newest week first. */
   arrivals(): Promise<Arrivals[]>;
@@ -595,6 +653,11 @@ export interface MendStore {
   giveTo(ids: number[], handler: string, now: number): Promise<number>;
   /** How far a handler's lanes have finished becomes true of another's, in steps from `after` on. Returns where to go on, or null. */
   giveLanes(from: string, to: string, after: number, limit: number, now: number): Promise<number | null>;
+  /**
+   * Reads quarantined bytes again, as after a change of the kit's: what is an event now is accepted, and leaves the
+   * quarantine. Undefined where there is no such row.
+   */
+  retryQuarantined(id: number, now: number): Promise<Accepted | undefined>;
 }
 
 /** What was removed of a person, in rows. */
@@ -651,6 +714,7 @@ export interface OwnerStore {
   suspectDue(now: number, handlers: string[]): Promise<boolean>;
 }
 
-export interface Store extends EventStore, TaskStore, KeepStore, WatchStore, MendStore, EraseStore, OwnerStore {
+export interface Store
+  extends EventStore, TaskStore, KeepStore, WatchStore, SampleStore, MendStore, EraseStore, OwnerStore {
   close(): void;
 }

@@ -1,5 +1,7 @@
 // How people mend: dead, skipped or waiting tasks run again, or never; in the order of their lanes.
-import type { Counts, MendStore } from '../store.ts';
+import { readDelivery, readItem, type Origin } from '../../wire/event.ts';
+import type { Cursor } from '../../wire/cursor.ts';
+import type { Accepted, Batch, Counts, MendStore } from '../store.ts';
 import { createRouse } from './waiting.ts';
 import { idsOf, MATCHING, matchOf } from './selection.ts';
 import type { Session, Sync } from './session.ts';
@@ -13,7 +15,9 @@ interface MovableRow {
   name: string | null;
 }
 
-export function createMend(session: Session): Sync<Pick<MendStore, 'matching' | 'retry' | 'discard' | 'closeGap'>> {
+type Mending = Pick<MendStore, 'matching' | 'retry' | 'discard' | 'closeGap' | 'retryQuarantined'>;
+
+export function createMend(session: Session, accept: (batch: Batch) => Accepted[]): Sync<Mending> {
   const { db } = session;
   const rouse = createRouse(session);
   const matching = (ids: string) =>
@@ -41,6 +45,11 @@ export function createMend(session: Session): Sync<Pick<MendStore, 'matching' | 
   const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ? where id = ?`);
 
   const closeGap = db.prepare('update gaps set closed_at = ?, closed_by = ? where id = ? and closed_at is null');
+  const aside = db.prepare<unknown[], { origin: Origin; cursor: Cursor | null; body: Uint8Array }>(
+    'select origin, cast(cursor as text) as cursor, body from quarantine where id = ?',
+  );
+  const leave = db.prepare('delete from quarantine where id = ?');
+  const explain = db.prepare('update quarantine set reason = ? where id = ?');
 
   function move(ids: number[], states: State[], to: 'ready' | 'skipped', step: (row: MovableRow) => void): number {
     return session.write(() => {
@@ -73,6 +82,22 @@ export function createMend(session: Session): Sync<Pick<MendStore, 'matching' | 
         rouse(lane);
       }),
     closeGap: (id, by, now) => closeGap.run(now, by, id).changes === 1,
+    retryQuarantined: (id, now) =>
+      session.write(() => {
+        const row = aside.get(id);
+        if (!row) return undefined;
+        const { origin, cursor, body } = row;
+        const item = origin === 'replay' || origin === 'stream';
+        const reading =
+          item && cursor !== null ? readItem(origin, cursor, Buffer.from(body).toString()) : readDelivery(body);
+        if ('unreadable' in reading) {
+          explain.run(reading.unreadable.reason, id);
+          return { verdict: 'quarantined' };
+        }
+        leave.run(id);
+        session.count({ quarantined: -1 });
+        return accept({ readings: [reading], now })[0];
+      }),
     discard: (ids, reason, now) =>
       move(ids, ['dead', 'ready'], 'skipped', ({ id, lane }) => {
         skip.run(now, `discarded: ${reason}`, id);

@@ -147,7 +147,10 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
         let floor = BigInt(session.cursorFact('floor') ?? -1);
         const add = (name: Counter): void => session.count({ [name]: -1 });
         for (const seq of seqs) {
-          for (const { state } of removeTasks.all({ seq })) add(`tasks.${state}`);
+          for (const { state } of removeTasks.all({ seq })) {
+            add(`tasks.${state}`);
+            if (state === 'done') session.count({ 'pruned.done': 1 });
+          }
           removeSightings.run(seq);
           const cursors = removeAliases
             .all(seq)

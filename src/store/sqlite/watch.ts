@@ -11,6 +11,8 @@ import type {
   Fact,
   Failures,
   Gap,
+  Quarantined,
+  Refusal,
   ReplayState,
   ShownEvent,
   StreamState,
@@ -18,6 +20,7 @@ import type {
   ShownTask,
   Signer,
   TaskState,
+  WaitingLane,
   WatchStore,
 } from '../store.ts';
 import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
@@ -28,6 +31,9 @@ import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './sele
 const BEAT_MS = 5_000;
 /** Events that one page of a filtered list looks at. */
 const STRETCH = 50_000;
+/** Lanes that are looked at for the longest, and how far each is counted. */
+const LANES = 1_000;
+const IN_LANE = 200;
 /** How far the oldest waiting task must have moved to be worth a write. */
 const FAR = 10_000 * HANDLERS;
 
@@ -119,19 +125,29 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     dead: listOf('dead'),
     skipped: listOf('skipped'),
   };
-  const quarantine = db.prepare<
-    unknown[],
-    {
-      id: number;
-      received_at: number;
-      origin: 'webhook';
-      cursor: ReturnType<typeof session.cursorFact>;
-      reason: string;
-      bytes: number;
-    }
-  >(`
-    select id, received_at, origin, cast(cursor as text) as cursor, reason, length(body) as bytes
-    from quarantine order by id desc limit ?`);
+  type AsideRow = Omit<Quarantined, 'receivedAt'> & { received_at: number };
+  const aside = 'select id, received_at, origin, cast(cursor as text) as cursor, reason, length(body) as bytes';
+  const quarantine = db.prepare<unknown[], AsideRow>(`${aside} from quarantine order by id desc limit ?`);
+  const quarantined = db.prepare<unknown[], AsideRow & { body: Uint8Array }>(
+    `${aside}, body from quarantine where id = ?`,
+  );
+  const waits = `lane = hop.lane and state = 'ready' and alone = 0`;
+  // From lane to lane by the index, so that a long backlog costs no more than a short one.
+  const crowded = db.prepare<unknown[], Omit<WaitingLane, 'head' | 'more'> & WaitingLane['head']>(`
+    with recursive hop (lane) as (
+      select min(lane) from tasks where state = 'ready' and alone = 0
+      union all
+      select (select min(lane) from tasks where lane > hop.lane and state = 'ready' and alone = 0) from hop
+      where hop.lane is not null limit ${LANES}
+    ), counted as materialized (
+      select lane, (select count(*) from (select 1 from tasks where ${waits} limit ${IN_LANE + 1})) as waiting,
+        (select id from tasks where ${waits} order by cursor limit 1) as head
+      from hop where lane is not null order by 2 desc limit ?
+    )
+    select h.name as handler, l.name as lane, waiting, coalesce(c.attempt, t.attempts) as attempts, t.error, ${EVENT_COLUMNS}
+    from counted k join lanes l on l.id = k.lane join handlers h on h.id = l.handler join tasks t on t.id = k.head
+      join events e on e.seq = t.event left join claims c on c.task = t.id
+    where waiting > 1 order by waiting desc`);
 
   const counterMap = (): Record<string, number> =>
     Object.fromEntries(counters.all().map(({ name, value }) => [name, value]));
@@ -236,9 +252,16 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       const rows = list.all({ ...match, limit, before: before ?? Number.MAX_SAFE_INTEGER });
       return { tasks: rows.map(toTask), next: rows.length === limit ? (rows.at(-1)?.task ?? null) : null };
     },
-    quarantine: (limit) =>
-      quarantine.all(limit).map(({ id, received_at, origin, cursor, reason, bytes }) => {
-        return { id, receivedAt: isoOf(received_at), origin, cursor, reason, bytes };
+    quarantine: (limit) => quarantine.all(limit).map(toQuarantined),
+    quarantined(id) {
+      const row = quarantined.get(id);
+      return row && { ...toQuarantined(row), body: row.body };
+    },
+    refusals: () => JSON.parse(String(session.fact('refusals') ?? '{}')) as Record<string, Refusal[]>,
+    waitingLanes: (limit) =>
+      crowded.all(limit).map(({ handler, lane, waiting, key, attempts, error }) => {
+        const more = waiting > IN_LANE;
+        return { handler, lane, waiting: Math.min(waiting, IN_LANE), more, head: { key, attempts, error } };
       }),
     gaps: () =>
       gapList.all().map(({ opened_at, closed_at, upTo, ...gap }) => {
@@ -275,6 +298,17 @@ function nameOf(text: string): { cursor: bigint | null; id: string | null } {
 function toShown(row: EventRow & { copies: number; flags: string; bytes: number | null }): ShownEvent {
   const { body: _, ...event } = toEvent(row);
   return { ...event, copies: row.copies, flags: row.flags, bytes: row.bytes };
+}
+
+function toQuarantined({
+  id,
+  received_at,
+  origin,
+  cursor,
+  reason,
+  bytes,
+}: Omit<Quarantined, 'receivedAt'> & { received_at: number }): Quarantined {
+  return { id, receivedAt: isoOf(received_at), origin, cursor, reason, bytes };
 }
 
 function toTask(row: TaskRow): ShownTask {

@@ -199,6 +199,12 @@ create table counters (
   value integer not null
 ) strict, without rowid;
 
+-- Counters as they stood, for the page: every ten seconds for a day, every minute for eight.
+create table samples (
+  at      integer primary key,
+  figures text not null             -- JSON
+) strict;
+
 -- Single values: watermark, floor, assigned (the last event that tasks were made of), runner (who keeps the lanes in
 -- memory), born (when this store was), boot, …
 create table facts (
