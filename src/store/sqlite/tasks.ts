@@ -15,6 +15,7 @@ import type {
   Tx,
 } from '../store.ts';
 import { setSynchronous } from './connection.ts';
+import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';
 import { EVENT_COLUMNS, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 import { createRouse, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
@@ -56,6 +57,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     update gaps set closed_at = ?, closed_by = (select name from handlers where id = ?)
     where 'kit.gap:' || id = ? and closed_at is null`);
   const rouse = createRouse(session);
+  const history = createHistory(session);
   const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
   let recent = createRecent();
   let erased = session.fact('erased');
@@ -115,6 +117,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const error = settlement.error !== null && isErased.get(claim.event.seq) ? 'erased' : settlement.error;
     const late = claim.late ? 1 : 0;
     const attempts = spent ? claim.attempt : claim.attempt - 1;
+    // What a drain gives back was no attempt.
+    if (spent || settlement.state !== 'ready' || settlement.deferredMs)
+      history.ended(claim, settlement.state, error, now);
     if (settlement.state === 'ready') {
       const { dueAt, holdMs, deferredMs = 0 } = settlement;
       const holdUntil = holdMs === null ? null : now + holdMs;

@@ -1,6 +1,7 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Counter, DeliveredType, KeepStore, RaisedAlarm, Stretch, VerifyAccount } from '../store.ts';
+import { createReceipt } from './receipt.ts';
 import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
 
@@ -25,12 +26,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     select ${text('max(cursor)')} from
       (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100) where cursor >= ?`)
     .pluck();
-  const bounds = db.prepare<[], { first: number | null; last: number | null }>(
-    'select min(seq) as first, max(seq) as last from events',
-  );
-  const receivedAt = db.prepare<unknown[], { seq: number; received_at: number }>(
-    'select seq, received_at from events where seq >= ? order by seq limit 1',
-  );
+  const { bounds, lastBefore } = createReceipt(db);
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
   const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`
     select seq, case when origin = 'webhook' and cursor > @from and disputed = 0
@@ -68,6 +64,10 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   );
   const removeAliases = db.prepare<unknown[], { name: string }>('delete from aliases where seq = ? returning name');
   const removeSightings = db.prepare('delete from sightings where event = ?');
+  const removeCopies = db.prepare('delete from copies where event = ?');
+  const removeAttempts = db.prepare(
+    `delete from attempts where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1}`,
+  );
   const removeArrivals = db.prepare('delete from arrivals where day < ?');
   const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
@@ -85,24 +85,9 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   const told = db.prepare('update alarms set told_at = ?, level = ? where name = ?');
   const forget = db.prepare('delete from alarms where name = ?');
 
-  /** The last event received before a time. Rows are in order of receipt, so a bisection finds it without an index. */
-  function lastBefore(time: number): number {
-    const { first, last } = bounds.get() ?? { first: null, last: null };
-    if (first === null || last === null) return 0;
-    let low = first - 1;
-    let high = last;
-    while (low < high) {
-      const middle = Math.ceil((low + high) / 2);
-      const row = receivedAt.get(middle);
-      if (row && row.received_at < time) low = middle;
-      else high = middle - 1;
-    }
-    return low;
-  }
-
   /** A step over finished events from `after` on; the newest row stays, so that its number is not given again. */
   function step(before: number, after: number, limit: number, work: (seqs: number[]) => void): number | null {
-    const last = bounds.get()?.last ?? 0;
+    const last = bounds().last ?? 0;
     // What goes is overwritten, whole pages too.
     db.pragma('secure_delete = on');
     return session.write(() => {
@@ -124,7 +109,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
       return {
         lowest: lowest.get(from) ?? null,
         older: older.get(last, from) ?? null,
-        young: (bounds.get()?.last ?? 0) > last,
+        young: (bounds().last ?? 0) > last,
       };
     },
     unseen(after, before, limit) {
@@ -163,6 +148,8 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
         for (const seq of seqs) {
           for (const { state } of removeTasks.all({ seq })) add(`tasks.${state}`);
           removeSightings.run(seq);
+          removeCopies.run(seq);
+          removeAttempts.run({ seq });
           const cursors = removeAliases
             .all(seq)
             .flatMap(({ name }) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));
