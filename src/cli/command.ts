@@ -33,7 +33,7 @@ export function parse<Options extends NonNullable<ParseArgsConfig['options']>>(a
 
 /** Every ten thousand, for work that takes its time. */
 export function progress(done: number, of: number): void {
-  if (done % 10_000 === 0 || (done === of && of > 10_000)) process.stderr.write(`${done} of ${of}\n`);
+  if ((done > 0 && done % 10_000 === 0) || (done === of && of > 10_000)) process.stderr.write(`${done} of ${of}\n`);
 }
 
 export function count(n: number, noun: string): string {

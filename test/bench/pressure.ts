@@ -5,6 +5,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
+import Database from 'better-sqlite3';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
@@ -17,6 +18,12 @@ const LIMIT_MS = 100;
 const START = Date.UTC(2026, 0, 1);
 const now = START + events * 10 + 60_000;
 
+const statements: string[] = [];
+const { prepare } = Database.prototype;
+Database.prototype.prepare = function (this: Database.Database, sql: string) {
+  statements.push(sql);
+  return prepare.call(this, sql) as never;
+};
 const fresh = !existsSync(path);
 const store = openSqlite(path, { owner: true, synchronous: 'NORMAL' });
 if (fresh) await fill(store);
@@ -45,7 +52,7 @@ async function fill(into: Store): Promise<void> {
       const settle = claims.map((claim) => {
         if (claim.handler !== first || left <= 0) return { claim, state: 'done', error: null } as const;
         left--;
-        const error = `Error: ${claim.task % 40 === 0 ? 'timed out' : CAUSES[claim.task % CAUSES.length]} after ${claim.task} ms`;
+        const error = `Error: ${claim.event.seq % 40 === 0 ? 'timed out' : CAUSES[claim.event.seq % CAUSES.length]} after ${claim.task} ms`;
         return { claim, state: 'dead', error } as const;
       });
       await into.turn({ ...turn, settle });
@@ -89,7 +96,9 @@ await ask('events of a session', () => store.events({ session: '00000000-0000-40
 await ask('events of an origin that is not there', () => store.events({ origin: 'stream', limit }, now));
 await ask('events with a held task: none', () => store.events({ state: 'held', limit }, now));
 await ask('events with a dead task', () => store.events({ state: 'dead', limit }, now));
-await ask('events of a handler in a state: none', () => store.events({ handler: 'project', state: 'dead', limit }, now));
+await ask('events of a handler in a state: none', () =>
+  store.events({ handler: 'project', state: 'dead', limit }, now),
+);
 await ask('events of an hour', () => store.events({ since: middle, until: middle + 3_600_000, limit }, now));
 await ask('events by cursor', () => store.events({ q: String(events >> 1), limit }, now));
 await ask('events by message id: not there', () => store.events({ q: 'not-there', limit }, now));
@@ -106,6 +115,14 @@ await ask('ids of a group', () => store.matching({ group: group?.id }, now));
 await ask('500 retried', () => store.retry([], now));
 
 store.close();
+const raw = new Database(path);
+const scans = statements.filter((sql) => {
+  if (!/^\s*(select|with)/.test(sql)) return false;
+  const plan = raw.prepare<unknown[], { detail: string }>(`explain query plan ${sql}`).all();
+  return plan.some(({ detail }) => /^SCAN (e|events|t|tasks|sightings|copies|attempts)$/.test(detail));
+});
+raw.close();
+for (const sql of scans) process.stdout.write(`reads a whole table: ${sql.replaceAll(/\s+/g, ' ')}\n`);
 rmSync(folder, { recursive: true, force: true });
 if (slow.length > 0) process.stdout.write(`over ${LIMIT_MS} ms: ${slow.join(', ')}\n`);
-process.exitCode = slow.length > 0 ? 1 : 0;
+process.exitCode = slow.length + scans.length > 0 ? 1 : 0;

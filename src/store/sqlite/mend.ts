@@ -26,11 +26,18 @@ export function createMend(session: Session): Sync<MendStore> {
       where t.id in (${ids}) and not exists (select 1 from claims where task = t.id) and ${MATCHING}
       order by t.cursor, t.id`)
       .pluck();
+  // Nobody is at them: so many can be dead that each of the other conditions would be felt.
+  const dead = (which: string) =>
+    db
+      .prepare<unknown[], number>(`
+      select id from tasks where ${which} and (@handler is null or handler = (select id from handlers where name = @handler))
+        and (@ids is null or id in (select value from json_each(@ids))) order by cursor, id`)
+      .pluck();
   const lists = {
-    dead: matching(idsOf.dead),
+    dead: dead(`state in ('dead', 'skipped') and state = 'dead'`),
     skipped: matching(idsOf.skipped),
     ready: matching(idsOf.ready),
-    group: matching(idsOf.group),
+    group: dead(`state = 'dead' and cause = @group`),
     any: matching([idsOf.dead, idsOf.skipped, idsOf.ready].join(' union all ')),
   };
   const movable = db.prepare<unknown[], MovableRow>(`

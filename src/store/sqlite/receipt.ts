@@ -9,7 +9,8 @@ export interface Receipt {
 
 export function createReceipt(db: Connection): Receipt {
   const bounds = db.prepare<[], { first: number | null; last: number | null }>(
-    'select min(seq) as first, max(seq) as last from events',
+    // In one select, the two together would read the whole table.
+    'select (select min(seq) from events) as first, (select max(seq) from events) as last',
   );
   const receivedAt = db.prepare<unknown[], { seq: number; received_at: number }>(
     'select seq, received_at from events where seq >= ? order by seq limit 1',

@@ -31,7 +31,7 @@ import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './sele
 /** A process that has not written for this long is shown as down. */
 const BEAT_MS = 5_000;
 /** Events that one page of a filtered list looks at; where their bodies are searched. */
-const STRETCH = 20_000;
+const STRETCH = 10_000;
 const SEARCHED = 5_000;
 /** Events on each side, by cursor, among which neighbours are looked for. */
 const NEAR = 1_000;
