@@ -1,4 +1,4 @@
-// The ops port: what the store knows as JSON and metrics, and the few changes that people make by hand.
+// The ops port: what the store knows as JSON, metrics and pages, and the few changes that people make by hand.
 import { createServer, type Server } from 'node:http';
 import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
@@ -9,16 +9,10 @@ import type { Config } from '../config.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { renderMetrics } from '../metrics.ts';
-import {
-  StoreError,
-  type EventStore,
-  type MendStore,
-  type ShownEvent,
-  type TaskFilter,
-  type WatchStore,
-} from '../store/store.ts';
+import { StoreError, type ShownEvent, type TaskFilter } from '../store/store.ts';
 import { mendAll } from '../store/mend.ts';
 import { createAccess } from './access.ts';
+import { addPages, type PageOptions } from './pages/routes.ts';
 
 const LIMIT = { default: 50, most: 500 };
 
@@ -51,7 +45,7 @@ const selection = z
 
 export interface OpsOptions {
   config: Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
-  store: WatchStore & MendStore & Pick<EventStore, 'note'>;
+  store: PageOptions['store'];
   clock: Clock;
   log: Logger;
   /** After tasks were moved by hand. */
@@ -59,9 +53,10 @@ export interface OpsOptions {
 }
 
 export function createOpsServer({ config, store, clock, log, onChange }: OpsOptions): Server {
-  const access = createAccess({ token: config.OPS_TOKEN, readToken: config.OPS_READ_TOKEN, origin: config.OPS_ORIGIN });
-  const look = access('look');
-  const change = access('change');
+  const { OPS_TOKEN: token, OPS_READ_TOKEN: readToken, OPS_ORIGIN: origin } = config;
+  const access = createAccess({ clock, token, readToken, origin });
+  const look = access.api('look');
+  const change = access.api('change');
   const json = koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: '1mb' });
   const router = new Router({ sensitive: true });
 
@@ -121,6 +116,7 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
     ctx.status = 202;
     ctx.body = { asked: iso(clock.now()) };
   });
+  addPages({ router, access, store, clock, log, onChange });
 
   const app = new Koa();
   app.use(async (ctx, next) => {

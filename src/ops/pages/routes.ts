@@ -1,0 +1,202 @@
+// The page's addresses: which screen shows what, and which form changes what. Screens are functions of data; here alone
+// they meet HTTP. Everything works without JavaScript.
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { Router } from '@koa/router';
+import type { Context, Next } from 'koa';
+import type { Clock } from '../../clock.ts';
+import { loggable } from '../../errors.ts';
+import type { Logger } from '../../log.ts';
+import {
+  StoreError,
+  type EventStore,
+  type KeepStore,
+  type MendStore,
+  type Status,
+  type WatchStore,
+} from '../../store/store.ts';
+import type { Access } from '../access.ts';
+import { html, type Html } from './html.ts';
+import { layout, type Shell } from './layout.ts';
+import { login } from './login.ts';
+
+const CSP = [
+  "default-src 'none'",
+  "style-src 'self'",
+  "script-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self' data:",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+  "base-uri 'none'",
+].join('; ');
+const SAID = 'kit_said';
+const FORM_BYTES = 1024 * 1024;
+
+export interface PageOptions {
+  router: Router;
+  access: Access;
+  store: WatchStore & MendStore & EventStore & Pick<KeepStore, 'verifying' | 'anchors'>;
+  clock: Clock;
+  log: Logger;
+  /** After tasks were moved by hand. */
+  onChange: () => void;
+}
+
+/** What a screen may ask of the request that it answers. */
+interface Visit {
+  ctx: Context;
+  now: number;
+  status: Status;
+  mayChange: boolean;
+}
+interface Done {
+  /** Where to go on; a local path. */
+  to: string;
+  message: string;
+}
+
+export function addPages({ router, access, store, clock, log }: PageOptions): void {
+  /** A page to look at; undefined is a 404. */
+  function screen(path: string, title: string, show: (visit: Visit) => Promise<Html | undefined>): void {
+    router.get(path, guard, async (ctx) => {
+      const now = clock.now();
+      const status = await store.status(now);
+      const content = await show({ ctx, now, status, mayChange: access.standing(ctx) === 'change' });
+      if (!content) ctx.status = 404;
+      answer(
+        ctx,
+        { title, alarms: status.alarms },
+        content ?? html`<p class="empty">There is no such thing here (any more).</p>`,
+      );
+    });
+  }
+
+  /** A change by a form: logged with its reason, and answered with a way back and a message. */
+  function change(path: string, work: (form: URLSearchParams, ctx: Context) => Promise<Done>): void {
+    router.post(path, guard, async (ctx) => {
+      if (access.standing(ctx) !== 'change') return refuse(ctx, 403, 'OPS_READ_TOKEN may look; changes need OPS_TOKEN');
+      const form = await formOf(ctx);
+      const { to, message } = await work(form, ctx);
+      log.info({ change: ctx.path, reason: form.get('reason') ?? undefined }, message);
+      goOn(ctx, to, message);
+    });
+  }
+
+  // The screens, in the order of the navigation.
+  screen('/', 'Overview', async () => html`<p class="empty">Soon.</p>`);
+  change('/reconciliation/now', async () => {
+    await store.note({}, { reconcile_asked: clock.now() });
+    return { to: '/reconciliation', message: 'A reconciliation was asked for.' };
+  });
+
+  router.get('/login', async (ctx) => {
+    if (access.standing(ctx) === 'stranger') askToken(ctx, 200);
+    else ctx.redirect('/');
+  });
+  router.post('/login', async (ctx) => {
+    if (access.standing(ctx) === 'elsewhere') return refuseStranger(ctx);
+    const form = await formOf(ctx);
+    const outcome = access.login(ctx, form.get('token') ?? '');
+    if (outcome === 'in') return goOn(ctx, form.get('to') ?? '/');
+    log.warn({ outcome }, 'a log-in at the ops page failed');
+    if (outcome === 'throttled') askToken(ctx, 429, 'Too many wrong tokens. Try again in a minute.');
+    else askToken(ctx, 401, 'This is neither OPS_TOKEN nor OPS_READ_TOKEN.');
+  });
+  router.post('/logout', async (ctx) => {
+    if (access.standing(ctx) === 'elsewhere') return refuseStranger(ctx);
+    access.logout(ctx);
+    goOn(ctx, '/login');
+  });
+  for (const [name, type] of [
+    ['style.css', 'text/css; charset=utf-8'],
+    ['live.js', 'text/javascript; charset=utf-8'],
+  ] as const) {
+    const text = readFileSync(new URL(name, import.meta.url));
+    const etag = `"${createHash('sha256').update(text).digest('hex').slice(0, 16)}"`;
+    router.get(`/${name}`, (ctx) => {
+      ctx.set({ ETag: etag, 'Cache-Control': 'no-cache', 'Content-Type': type });
+      ctx.status = 200;
+      if (ctx.fresh) ctx.status = 304;
+      else ctx.body = text;
+    });
+  }
+
+  /** Lets nobody pass who may not look, and answers what breaks with a page. */
+  async function guard(ctx: Context, next: Next): Promise<void> {
+    const standing = access.standing(ctx);
+    if (standing === 'elsewhere') return refuseStranger(ctx);
+    if (standing === 'stranger') return askToken(ctx, 401);
+    try {
+      await next();
+    } catch (error) {
+      const status = (error as { status?: unknown }).status;
+      if (error instanceof StoreError)
+        return refuse(ctx, 503, `The store cannot be read just now: ${error.message}. Refresh in a moment.`);
+      if (typeof status === 'number' && status < 500) return refuse(ctx, status, 'The request cannot be read.');
+      log.error(loggable(error), 'a page failed');
+      refuse(ctx, 500, 'This page failed; the log says why. The receiver goes on.');
+    }
+  }
+
+  function refuseStranger(ctx: Context): void {
+    refuse(ctx, 403, 'Host or Origin is not this machine. Behind a proxy, set OPS_ORIGIN to the address of this page.');
+  }
+
+  function refuse(ctx: Context, status: number, text: string): void {
+    ctx.status = status;
+    answer(
+      ctx,
+      { title: status === 403 ? 'Not from here' : 'Not just now', alarms: [] },
+      html`<p class="empty">${text}</p>`,
+    );
+  }
+
+  function askToken(ctx: Context, status: number, fault?: string): void {
+    ctx.status = status;
+    answer(
+      ctx,
+      { title: 'Log in', path: undefined, alarms: [] },
+      login(ctx.method === 'GET' && ctx.path !== '/login' ? ctx.url : '/', fault),
+    );
+  }
+
+  function answer(ctx: Context, shell: Pick<Shell, 'title' | 'alarms'> & Partial<Shell>, content: Html): void {
+    const said = ctx.cookies.get(SAID);
+    const message = said === undefined ? undefined : new URLSearchParams(`m=${said}`).get('m');
+    if (said !== undefined) ctx.append('Set-Cookie', `${SAID}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0`);
+    ctx.set({
+      'Content-Security-Policy': CSP,
+      // Not no-referrer: under it, browsers send our own forms with `Origin: null`.
+      'Referrer-Policy': 'same-origin',
+      'Cross-Origin-Opener-Policy': 'same-origin',
+      'Content-Type': 'text/html; charset=utf-8',
+    });
+    const rest = { path: ctx.path, now: clock.now(), session: access.session(ctx), message: message ?? undefined };
+    ctx.body = layout({ ...rest, ...shell }, content);
+  }
+}
+
+/** 303, so that reloading repeats no change. */
+function goOn(ctx: Context, to: string, message?: string): void {
+  if (message !== undefined) {
+    const value = encodeURIComponent(message.slice(0, 500).toWellFormed());
+    ctx.append('Set-Cookie', `${SAID}=${value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=60`);
+  }
+  ctx.set('Location', /^\/(?![/\\])[\x21-\x7e]*$/.test(to) ? to : '/');
+  ctx.status = 303;
+  ctx.body = null;
+  ctx.status = 303;
+}
+
+async function formOf(ctx: Context): Promise<URLSearchParams> {
+  if (!ctx.is('application/x-www-form-urlencoded')) return ctx.throw(415);
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of ctx.req as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > FORM_BYTES) return ctx.throw(413);
+    chunks.push(chunk);
+  }
+  return new URLSearchParams(Buffer.concat(chunks).toString());
+}
