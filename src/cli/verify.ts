@@ -1,7 +1,7 @@
 // Is anything missing? Reads a stretch of the service's history again and compares it with the store; and says what each
 // origin brought, week by week. The reading itself is done by `keep`, within its budget.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { iso } from '../clock.ts';
+import { iso, timeOf } from '../clock.ts';
 import { EXIT } from '../errors.ts';
 import type { Arrivals, Store, VerifyAccount } from '../store/store.ts';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
@@ -54,10 +54,8 @@ export default command;
 async function cursorOf(store: Store, text: string): Promise<Cursor | null> {
   const cursor = parseCursor(text);
   if (cursor) return cursor;
-  // Without a zone it is UTC, as everywhere.
-  const zoned = /T.*(Z|[+-]\d\d:?\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`;
-  const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(zoned) : NaN;
-  if (Number.isNaN(time)) throw new UsageError('--from must be a cursor, or a time like 2026-01-31T12:00:00Z');
+  const time = timeOf(text);
+  if (time === undefined) throw new UsageError('--from must be a cursor, or a time like 2026-01-31T12:00:00Z');
   const { older, lowest } = await store.anchors(time);
   return older ?? lowest;
 }

@@ -22,7 +22,8 @@ export async function mendAll(
   const ids = await store.matching(filter, now);
   let moved = 0;
   onStep(0, ids.length, 0);
-  for (let from = 0; from < ids.length && !signal?.aborted; from += STEP) {
+  for (let from = 0; from < ids.length; from += STEP) {
+    if (signal?.aborted) break;
     if (from > 0) await sleep(PAUSE_MS);
     moved += await patiently(() => mend(ids.slice(from, from + STEP)));
     onStep(Math.min(from + STEP, ids.length), ids.length, moved);

@@ -19,6 +19,7 @@ const START = Date.UTC(2026, 0, 1);
 const now = START + events * 10 + 60_000;
 
 const statements: string[] = [];
+// oxlint-disable-next-line typescript/unbound-method -- it is called with its own `this`
 const { prepare } = Database.prototype;
 Database.prototype.prepare = function (this: Database.Database, sql: string) {
   statements.push(sql);
@@ -118,7 +119,9 @@ store.close();
 const raw = new Database(path);
 const scans = statements.filter((sql) => {
   if (!/^\s*(select|with)/.test(sql)) return false;
-  const plan = raw.prepare<unknown[], { detail: string }>(`explain query plan ${sql}`).all();
+  const plan = raw
+    .prepare<unknown[], { detail: string }>(`explain query plan ${sql.replaceAll(/@\w+|\?/g, '1')}`)
+    .all();
   return plan.some(({ detail }) => /^SCAN (e|events|t|tasks|sightings|copies|attempts)$/.test(detail));
 });
 raw.close();

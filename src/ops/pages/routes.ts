@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Router } from '@koa/router';
 import type { Context, Next } from 'koa';
+import { ZodError } from 'zod';
 import type { Clock } from '../../clock.ts';
 import { loggable } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
@@ -16,9 +17,11 @@ import {
   type WatchStore,
 } from '../../store/store.ts';
 import type { Access } from '../access.ts';
+import type { Jobs } from '../jobs.ts';
 import { html, type Html } from './html.ts';
 import { layout, type Shell } from './layout.ts';
 import { login } from './login.ts';
+import { addRecords } from './records.ts';
 
 const CSP = [
   "default-src 'none'",
@@ -39,16 +42,18 @@ export interface PageOptions {
   store: WatchStore & MendStore & EventStore & Pick<KeepStore, 'verifying' | 'anchors'>;
   clock: Clock;
   log: Logger;
-  /** After tasks were moved by hand. */
-  onChange: () => void;
+  jobs: Jobs;
+  /** OPS_TOKEN is set: without it, no body is ever shown. */
+  revealing: boolean;
 }
 
 /** What a screen may ask of the request that it answers. */
-interface Visit {
+export interface Visit {
   ctx: Context;
   now: number;
   status: Status;
   mayChange: boolean;
+  mayReveal: boolean;
 }
 interface Done {
   /** Where to go on; a local path. */
@@ -56,20 +61,50 @@ interface Done {
   message: string;
 }
 
-export function addPages({ router, access, store, clock, log }: PageOptions): void {
+/** Undefined: there is no such thing. */
+type Show = (visit: Visit) => Promise<Html | undefined>;
+/** What screens are added by. */
+export interface Pages {
+  screen: (path: string, title: string, show: Show) => void;
+  change: (path: string, work: (form: URLSearchParams, ctx: Context) => Promise<Done>) => void;
+  reveal: (path: string, title: string, show: Show) => void;
+  download: (path: string, send: (ctx: Context, bodies: boolean) => void) => void;
+}
+
+export function addPages({ router, access, store, clock, log, jobs, revealing }: PageOptions): void {
   /** A page to look at; undefined is a 404. */
-  function screen(path: string, title: string, show: (visit: Visit) => Promise<Html | undefined>): void {
-    router.get(path, guard, async (ctx) => {
-      const now = clock.now();
-      const status = await store.status(now);
-      const content = await show({ ctx, now, status, mayChange: access.standing(ctx) === 'change' });
-      if (!content) ctx.status = 404;
-      answer(
-        ctx,
-        { title, alarms: status.alarms },
-        content ?? html`<p class="empty">There is no such thing here (any more).</p>`,
-      );
-    });
+  function screen(path: string, title: string, show: Show): void {
+    router.get(path, guard, (ctx) => answerWith(ctx, title, show));
+  }
+
+  async function answerWith(ctx: Context, title: string, show: Show) {
+    const now = clock.now();
+    const status = await store.status(now);
+    const mayChange = access.standing(ctx) === 'change';
+    const content = await show({ ctx, now, status, mayChange, mayReveal: mayChange && revealing });
+    if (!content) ctx.status = 404;
+    answer(
+      ctx,
+      { title, alarms: status.alarms },
+      content ?? html`<p class="empty">There is no such thing here (any more).</p>`,
+    );
+  }
+
+  /** Bodies need OPS_TOKEN, also where nothing else needs a token; they come by POST alone, and that is logged. */
+  async function tokenOnly(ctx: Context, next: Next): Promise<void> {
+    const may = revealing && access.standing(ctx) === 'change';
+    if (!may) return refuse(ctx, 403, 'Bodies are shown with OPS_TOKEN alone: set it, and log in with it.');
+    log.info({ revealed: ctx.path, by: 'OPS_TOKEN', from: ctx.ip }, 'a body was revealed');
+    return next();
+  }
+
+  function reveal(path: string, title: string, show: Show): void {
+    router.post(path, guard, tokenOnly, (ctx) => answerWith(ctx, title, show));
+  }
+
+  function download(path: string, send: (ctx: Context, bodies: boolean) => void): void {
+    router.get(path, guard, (ctx) => send(ctx, false));
+    router.post(path, guard, tokenOnly, (ctx) => send(ctx, true));
   }
 
   /** A change by a form: logged with its reason, and answered with a way back and a message. */
@@ -89,6 +124,8 @@ export function addPages({ router, access, store, clock, log }: PageOptions): vo
     await store.note({}, { reconcile_asked: clock.now() });
     return { to: '/reconciliation', message: 'A reconciliation was asked for.' };
   });
+
+  addRecords({ screen, change, reveal, download }, { store, clock, jobs });
 
   router.get('/login', async (ctx) => {
     if (access.standing(ctx) === 'stranger') askToken(ctx, 200);
@@ -133,6 +170,8 @@ export function addPages({ router, access, store, clock, log }: PageOptions): vo
       const status = (error as { status?: unknown }).status;
       if (error instanceof StoreError)
         return refuse(ctx, 503, `The store cannot be read just now: ${error.message}. Refresh in a moment.`);
+      if (error instanceof ZodError)
+        return refuse(ctx, 400, error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; '));
       if (typeof status === 'number' && status < 500) return refuse(ctx, status, 'The request cannot be read.');
       log.error(loggable(error), 'a page failed');
       refuse(ctx, 500, 'This page failed; the log says why. The receiver goes on.');

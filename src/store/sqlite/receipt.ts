@@ -2,9 +2,9 @@
 import type { Connection } from './connection.ts';
 
 export interface Receipt {
-  bounds(): { first: number | null; last: number | null };
+  bounds: () => { first: number | null; last: number | null };
   /** The number of the last event received before a time, Unix milliseconds. */
-  lastBefore(time: number): number;
+  lastBefore: (time: number) => number;
 }
 
 export function createReceipt(db: Connection): Receipt {

@@ -31,8 +31,8 @@ import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './sele
 /** A process that has not written for this long is shown as down. */
 const BEAT_MS = 5_000;
 /** Events that one page of a filtered list looks at; where their bodies are searched. */
-const STRETCH = 10_000;
-const SEARCHED = 5_000;
+const STRETCH = 20_000;
+const SEARCHED = 10_000;
 /** Events on each side, by cursor, among which neighbours are looked for. */
 const NEAR = 1_000;
 /** How far the oldest waiting task must have moved to be worth a write. */
@@ -249,8 +249,8 @@ export function createWatch(session: Session): Sync<WatchStore> {
       if (row) return { events: [toShown(row)], next: null };
       const last = until === undefined ? (newest.get()?.seq ?? 0) : receipt.lastBefore(until);
       const top = Math.min(before ?? Infinity, last + 1);
-      const oldest = since === undefined ? 0 : receipt.lastBefore(since);
-      const from = Math.max(oldest, top - 1 - (q === undefined ? STRETCH : SEARCHED));
+      const floor = since === undefined ? 0 : receipt.lastBefore(since);
+      const from = Math.max(floor, top - 1 - (q === undefined ? STRETCH : SEARCHED));
       const given = {
         type: type ?? null,
         session: sessionId ?? null,
@@ -260,7 +260,7 @@ export function createWatch(session: Session): Sync<WatchStore> {
       const match = { ...inState(state), ...given, ...messageId(q), now };
       const events = eventList.all({ ...match, before: top, from, limit }).map(toShown);
       const full = events.length === limit;
-      return { events, next: full ? (events.at(-1)?.seq ?? null) : from > oldest ? from + 1 : null };
+      return { events, next: full ? (events.at(-1)?.seq ?? null) : from > floor ? from + 1 : null };
     },
     event(name, now) {
       const row = named.get(nameOf(name));
