@@ -17,7 +17,7 @@ export interface EventsPage {
 
 export function eventsScreen({ filter, events, next }: EventsPage, revealing: boolean): Html {
   const { limit: _, before, ...asked } = filter;
-  const whole = queryOf(asked);
+  const query = queryOf(asked);
   const empty =
     next === null
       ? html`No event matches. <a href="/events">All events</a>`
@@ -38,18 +38,18 @@ export function eventsScreen({ filter, events, next }: EventsPage, revealing: bo
         code(event.type),
         event.sessionId === null
           ? null
-          : html`<a href="/events?session=${encodeURIComponent(event.sessionId)}">${event.sessionId}</a>`,
-        event.origin,
+          : html`<a href="/events?session=${encodeURIComponent(event.sessionId)}">${code(event.sessionId)}</a>`,
+        whole(event.origin),
         event.copies,
       ]),
       empty,
     )}
     <p class="pager">
-      ${before === undefined ? null : html`<a href="/events${whole}">Newest</a>`}
+      ${before === undefined ? null : html`<a href="/events${query}">Newest</a>`}
       ${next === null ? null : html`<a href="/events${queryOf({ ...asked, before: next })}">Older</a>`}
-      <a href="/events.ndjson${whole}">Export all that match (NDJSON)</a>
+      <a href="/events.ndjson${query}">Export all that match (NDJSON)</a>
     </p>
-    ${revealing ? action(`/events.ndjson${whole}`, 'Export with bodies: this is logged', null) : null}
+    ${revealing ? action(`/events.ndjson${query}`, 'Export with bodies: this is logged', null) : null}
     <p class="note">
       A page looks through 20,000 events at the most, 10,000 where the data is searched for a message id; “Older” goes
       on.
@@ -87,7 +87,12 @@ export function eventScreen(
     ${table(
       'What happened',
       ['at (UTC)', 'what', 'detail', 'why'],
-      storyOf(found).map(({ at, what, detail, error }) => [exact(at), what, detail, error === null ? '' : why(error)]),
+      storyOf(found).map(({ at, what, detail, error }) => [
+        exact(at),
+        whole(what),
+        detail,
+        error === null ? '' : why(error),
+      ]),
       '',
     )}
     <p class="note">${NOT_KEPT}</p>
@@ -105,17 +110,19 @@ export function eventScreen(
       ]),
       'No task: no handler was there for its type, or run has not read it yet.',
     )}
-    ${neighbours.map(({ task, earlier, later }) =>
-      table(
-        `Neighbours in the lane of ${task.handler}, by cursor`,
-        ['', 'key', 'type', 'state'],
-        [
-          ...earlier.map((one) => ['before', keyLink(one.key), code(one.type), state(one)]),
-          ['this', code(task.key), code(task.type), state(task)],
-          ...later.map((one) => ['behind', keyLink(one.key), code(one.type), state(one)]),
-        ],
-        '',
-      ),
+    ${neighbours.map(
+      ({ task, earlier, later }) =>
+        html`<h3>Its neighbours in the lane of ${task.handler}, by cursor</h3>
+          ${table(
+            `Neighbours in the lane of ${task.handler}, by cursor`,
+            ['', 'key', 'type', 'state'],
+            [
+              ...earlier.map((one) => [whole('before'), keyLink(one.key), code(one.type), state(one)]),
+              [whole('this'), code(task.key), code(task.type), state(task)],
+              ...later.map((one) => [whole('behind'), keyLink(one.key), code(one.type), state(one)]),
+            ],
+            '',
+          )}`,
     )}
     <h2>Body</h2>
     ${
@@ -171,6 +178,10 @@ export function why(error: string): Html {
 
 function state(task: ShownTask): Html {
   return html`<span class="state ${task.state}">${task.state}</span>${task.late ? ' late' : null}`;
+}
+
+function whole(text: string): Html {
+  return html`<span class="whole">${text}</span>`;
 }
 
 function exact(at: string): Html {

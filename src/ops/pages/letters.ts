@@ -72,7 +72,7 @@ function jobOf({ id, action: what, state, done, of, moved }: Job, mayChange: boo
 }
 
 function sample({ handler, pattern, error, firstAt, lastAt, key }: DeadGroup): Html {
-  return html`<p>
+  return html`<p class="why">
       ${handler}: ${pattern || 'without words'}; first ${time(firstAt)}, last ${time(lastAt)}, the last arrived:
       ${keyLink(key)}
     </p>

@@ -9,6 +9,7 @@ import { eventFilterOf, taskFilterOf } from '../queries.ts';
 import { eventScreen, eventsScreen } from './events.ts';
 import type { Html } from './html.ts';
 import { lettersScreen } from './letters.ts';
+import { count } from './parts.ts';
 import type { Pages, Visit } from './routes.ts';
 
 const GROUPS = 200;
@@ -66,8 +67,8 @@ export function addRecords(
     const to = form.get('to') ?? '/dead-letters';
     const job = await jobs.start(action, filter, form.get('reason') ?? '');
     if (!job) return { to, message: 'Another job is at work: wait for it, or cancel it.' };
-    const verb = action === 'retry' ? 'run again' : 'are skipped';
-    return { to, message: `${job.of} ${job.of === 1 ? 'task' : 'tasks'} will ${verb}.`.replace('will are', 'are') };
+    const tasks = `${count(job.of)} ${job.of === 1 ? 'task' : 'tasks'}`;
+    return { to, message: `${tasks} will ${action === 'retry' ? 'run again' : 'be skipped'}.` };
   }
 }
 
