@@ -78,6 +78,29 @@ test('neighbours are of the same lane, by cursor', async () => {
   ]);
 });
 
+test('of attempts that fail the last ten are kept, and pruning leaves none', async () => {
+  await deliver(ops, { cursor: '1' });
+  const [handler = 0] = await assign(ops, ['answer']);
+  const turn = { boot: 1, settle: [], assign: null, room: 0, handlers: [handler] };
+  for (let n = 1; n <= 13; n++) {
+    ops.clock.time += 10;
+    const [claim] = (await ops.store.turn({ ...turn, now: now(), room: 1 })).claims;
+    if (!claim) throw new Error('no task is due');
+    const failed = { claim, state: 'ready', error: `E ${n}`, dueAt: now(), holdMs: null } as const;
+    const ended = n < 13 ? failed : ({ claim, state: 'done', error: null } as const);
+    await ops.store.turn({ ...turn, now: now() + 5, settle: [ended] });
+  }
+  const found = await ops.store.event('1', now());
+  expect(found?.attempts.map(({ attempt }) => attempt)).toEqual([4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
+  expect(found?.attempts.at(-1)).toMatchObject({ state: 'done', error: null });
+  await deliver(ops, { cursor: '2' });
+  await assign(ops, []);
+  await ops.store.prune(now() + 1, 0, 10);
+  let left: unknown;
+  await ops.store.setup((tx) => void (left = tx.get('select count(*) as n from attempts')?.['n']));
+  expect(left).toBe(0);
+});
+
 test('who is forgotten leaves nothing in what is kept of attempts, and no sample', async () => {
   await deliver(ops, { cursor: '1' });
   const [handler = 0] = await assign(ops, ['answer']);

@@ -63,7 +63,7 @@ test('ten thousand are one group, whose retry shows its progress and can be canc
   expect(await page.getByRole('button', { name: 'Retry all 10,000' }).count()).toBe(1);
 
   // The store takes its time, so that there is something to see.
-  const { retry } = ops.store;
+  const retry = ops.store.retry.bind(ops.store);
   let go = Promise.withResolvers<void>();
   ops.store.retry = async (ids, now) => {
     await go.promise;

@@ -32,7 +32,7 @@ import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './sele
 const BEAT_MS = 5_000;
 /** Events that one page of a filtered list looks at; where their bodies are searched. */
 const STRETCH = 20_000;
-const SEARCHED = 10_000;
+const SEARCHED = 5_000;
 /** Events on each side, by cursor, among which neighbours are looked for. */
 const NEAR = 1_000;
 /** How far the oldest waiting task must have moved to be worth a write. */
