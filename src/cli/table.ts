@@ -20,7 +20,9 @@ export function printTable(head: string[], rows: Cell[][]): void {
   const widths = head.map((title, i) => Math.max(...[title, ...cells.map((row) => row[i] ?? '')].map(widthOf)));
   const room = (process.stdout.isTTY ? process.stdout.columns : Infinity) - 2 * (head.length - 1);
   for (let over = sum(widths) - room; over > 0; over = sum(widths) - room) {
-    const widest = widths.indexOf(Math.max(...widths));
+    // Half a number is none, and a task's is needed whole.
+    const soft = widths.filter((_, i) => rows.some((row) => typeof row[i] === 'string'));
+    const widest = widths.indexOf(Math.max(...soft));
     const width = widths[widest] ?? 0;
     if (width <= NARROW) break;
     const next = Math.max(NARROW, ...widths.filter((one) => one < width));
