@@ -21,11 +21,11 @@ export function printTable(head: string[], rows: Cell[][]): void {
   const room = (process.stdout.isTTY ? process.stdout.columns : Infinity) - 2 * (head.length - 1);
   for (let over = sum(widths) - room; over > 0; over = sum(widths) - room) {
     // Half a number is none, and a task's is needed whole.
-    const soft = widths.filter((_, i) => rows.some((row) => typeof row[i] === 'string'));
-    const widest = widths.indexOf(Math.max(...soft));
+    const soft = widths.map((width, i) => (rows.some((row) => typeof row[i] === 'string') ? width : 0));
+    const widest = soft.indexOf(Math.max(...soft));
     const width = widths[widest] ?? 0;
     if (width <= NARROW) break;
-    const next = Math.max(NARROW, ...widths.filter((one) => one < width));
+    const next = Math.max(NARROW, ...soft.filter((one) => one < width));
     widths[widest] = Math.max(next, width - Math.max(over, 1));
   }
   const line = (row: string[], tone: (cell: string, fitted: string) => string): string =>
