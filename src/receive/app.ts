@@ -65,6 +65,10 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
     if (signers === 'clock_skew') ledger.answered(401, signers);
     if (typeof signers === 'string') return refuse(ctx, 401, signers);
     const reading = readDelivery(body);
+    if ('event' in reading) {
+      const skewSeconds = Math.round(clock.now() / 1000) - claimed.timestamp;
+      reading.event.signed = { secret: (signers[0] ?? 0) + 1, skewSeconds };
+    }
     const entries = isOurs(reading) ? undefined : ledger;
     entries?.signed(signers, claimed.timestamp);
     await commit(ctx, reading, entries);

@@ -461,7 +461,13 @@ export interface EventFilter {
   session?: string | undefined;
   /** Of any of its tasks. */
   state?: ShownState | undefined;
-  /** An id, key or cursor. */
+  origin?: Origin | undefined;
+  /** One that has a task of it. With `state`: in that state. */
+  handler?: string | undefined;
+  /** Received from then on, and before then; Unix milliseconds. */
+  since?: number | undefined;
+  until?: number | undefined;
+  /** An id, key or cursor; else the `message_id` in the data, looked for among some thousand events a page. */
   q?: string | undefined;
   before?: number | undefined;
   limit: number;
@@ -471,6 +477,8 @@ export interface TaskFilter {
   ids?: number[] | undefined;
   state?: ShownState | undefined;
   handler?: string | undefined;
+  /** Dead of one cause: DeadGroup.id. */
+  group?: number | undefined;
   before?: number | undefined;
   limit?: number | undefined;
 }
@@ -495,6 +503,39 @@ export interface ShownTask {
   startedAt: string | null;
   finishedAt: string | null;
   error: string | null;
+}
+
+/** Kept of tasks that did not end at their first attempt: the last ten. `error` is its beginning. */
+export interface ShownAttempt {
+  task: number;
+  attempt: number;
+  startedAt: string;
+  endedAt: string;
+  /** What the task became; ready: tried again. */
+  state: TaskState;
+  error: string | null;
+}
+
+/** A first delivery or a duplicate. The secret is the position in WEBHOOK_SECRET then; seconds from signing to receipt. */
+export interface ShownDelivery {
+  at: string;
+  secret: number | null;
+  skewSeconds: number | null;
+}
+
+/** Dead letters of one handler whose errors differ in numbers, ids and quotes alone. */
+export interface DeadGroup {
+  id: number;
+  handler: string;
+  dead: number;
+  /** Since the group was last empty. */
+  firstAt: string;
+  lastAt: string;
+  /** A sample: its task, its event's key and its error; and what is common to all. */
+  task: number;
+  key: string;
+  error: string | null;
+  pattern: string;
 }
 
 export interface Gap {
@@ -604,12 +645,23 @@ export interface WatchStore {
         event: ShownEvent;
         /** When each further origin brought it for the first time. */
         sightings: { origin: Origin; at: string }[];
+        /** The first, up to six duplicates, and the last of `copies`. */
+        deliveries: ShownDelivery[];
         aliases: string[];
         conflicts: number;
         tasks: ShownTask[];
+        attempts: ShownAttempt[];
       }
     | undefined
   >;
+  /** Up to three tasks before and behind this one in its lane, by cursor, among the thousand events on each side. */
+  neighbours(task: number, now: number): Promise<{ earlier: ShownTask[]; later: ShownTask[] }>;
+  /** Dead letters by cause, the largest groups first; `dead`: how many match in all. */
+  groups(filter: {
+    handler?: string | undefined;
+    id?: number | undefined;
+    limit: number;
+  }): Promise<{ dead: number; groups: DeadGroup[] }>;
   /** The bytes of an event as they came, by key, id or cursor; null where it is unknown or they were purged. */
   body(name: string): Promise<Uint8Array | null>;
   tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;
@@ -634,7 +686,7 @@ export interface WatchStore {
 }
 
 export interface MendStore {
-  /** The ids of the dead, skipped and waiting tasks that match, for the steps of what follows. */
+  /** The ids of the dead, skipped and waiting tasks that match, by cursor, so that steps keep the order of lanes. */
   matching(filter: TaskFilter, now: number): Promise<number[]>;
   /** Dead, skipped or waiting tasks run again, with a new budget of attempts, in their lane's order. Returns how many. */
   retry(ids: number[], now: number): Promise<number>;

@@ -275,8 +275,9 @@ describe('the page, in a browser', () => {
       readings: [{ unreadable: { origin: 'webhook', cursor: null, body, reason: 'x' } }],
       now: 1,
     });
-    expect((await ops.get('/refused/1', bearer(READ_TOKEN))).text).not.toContain('secret words');
-    expect((await ops.get('/refused/1', bearer(TOKEN))).text).toContain('secret words');
+    expect((await ops.get('/refused/1', bearer(TOKEN))).text).not.toContain('secret words');
+    expect((await ops.post('/refused/1/body', {}, bearer(READ_TOKEN))).text).not.toContain('secret words');
+    expect((await ops.post('/refused/1/body', {}, bearer(TOKEN))).text).toContain('secret words');
   });
 
   test('style and script are kept by browsers until they change', async () => {

@@ -44,7 +44,8 @@ function replaceMain(fresh) {
 
 async function refresh() {
   // Whoever is selecting text to copy it would lose it.
-  if (fetching || document.hidden || !getSelection()?.isCollapsed) return plan();
+  if (fetching || document.hidden || document.querySelector('[data-still]') || !getSelection()?.isCollapsed)
+    return plan();
   fetching = true;
   try {
     const response = await fetch(location.href, {

@@ -109,8 +109,8 @@ function guess({ failures, lastDeliveryAt, secrets }: Status, bad: Refusal[]): s
 
 const SHOWN_BYTES = 16 * 1024;
 
-/** The bytes as they came, as hex and as text. `body` is null for those who may only look. */
-export function quarantined(row: Quarantined, body: Uint8Array | null, mayChange: boolean): Html {
+/** The bytes as they came, as hex and as text; `body` is null where they are not shown. */
+export function quarantined(row: Quarantined, body: Uint8Array | null, may: { change: boolean; reveal: boolean }): Html {
   return html`${figures([
       { name: 'Why', value: row.reason },
       { name: 'Received', value: time(row.receivedAt) },
@@ -120,17 +120,19 @@ export function quarantined(row: Quarantined, body: Uint8Array | null, mayChange
     ])}
     ${
       body === null
-        ? html`<p class="empty">
-            The bytes hold what people wrote, and are shown to who has logged in with <code>OPS_TOKEN</code> (set it in
-            <code>.env</code>), or by <code>npx kit quarantine show ${row.id}</code>.
-          </p>`
+        ? may.reveal
+          ? action(`/refused/${row.id}/body`, 'Reveal the bytes: this is logged', null)
+          : html`<p class="empty">
+              The bytes hold what people wrote, and are shown to who has logged in with <code>OPS_TOKEN</code> (set it in
+              <code>.env</code>), or by <code>npx kit quarantine show ${row.id}</code>.
+            </p>`
         : html`<h2>As text</h2>
             <pre tabindex="0">${new TextDecoder().decode(body.subarray(0, SHOWN_BYTES))}</pre>
             <h2>As bytes</h2>
             <pre class="hex" tabindex="0">${hex(body.subarray(0, SHOWN_BYTES / 4))}</pre>
             ${body.length > SHOWN_BYTES / 4 ? html`<p class="soft">Cut short. All of it: <code>npx kit quarantine show ${row.id}</code></p>` : null}`
     }
-    ${mayChange ? action('/refused/retry', 'Read again', hidden('id', row.id)) : null}
+    ${may.change ? action('/refused/retry', 'Read again', hidden('id', row.id)) : null}
     <p><a href="/refused">All that was refused</a></p>`;
 }
 

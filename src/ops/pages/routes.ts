@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Router } from '@koa/router';
 import type { Context, Next } from 'koa';
+import { ZodError } from 'zod';
 import type { Clock } from '../../clock.ts';
 import { loggable } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
@@ -19,11 +20,13 @@ import {
 } from '../../store/store.ts';
 import { askToVerify, beginningOf, readPoint } from '../../store/stretch.ts';
 import type { Access } from '../access.ts';
+import type { Jobs } from '../jobs.ts';
 import { html, type Html } from './html.ts';
 import { layout, type Shell } from './layout.ts';
 import { login } from './login.ts';
 import { overview, RANGES, type Range } from './overview.ts';
 import { reconciliation } from './reconciliation.ts';
+import { addRecords } from './records.ts';
 import { quarantined, refused, reread } from './refused.ts';
 
 const CSP = [
@@ -48,16 +51,18 @@ export interface PageOptions {
   store: WatchStore & SampleStore & MendStore & Pick<EventStore, 'note'> & Pick<KeepStore, 'verifying' | 'anchors'>;
   clock: Clock;
   log: Logger;
-  /** After tasks were moved by hand. */
+  jobs: Jobs;
+  /** After events or tasks were moved by hand. */
   onChange: () => void;
 }
 
 /** What a screen may ask of the request that it answers. */
-interface Visit {
+export interface Visit {
   ctx: Context;
   now: number;
   status: Status;
   mayChange: boolean;
+  mayReveal: boolean;
 }
 interface Done {
   /** Where to go on; a local path. */
@@ -65,20 +70,49 @@ interface Done {
   message: string;
 }
 
-export function addPages({ router, access, store, clock, log, onChange }: PageOptions): void {
+/** Undefined: there is no such thing. */
+type Show = (visit: Visit) => Promise<Html | undefined>;
+/** What screens are added by. */
+export interface Pages {
+  screen: (path: string, title: string, show: Show) => void;
+  change: (path: string, work: (form: URLSearchParams, ctx: Context) => Promise<Done>) => void;
+  reveal: (path: string, title: string, show: Show) => void;
+  download: (path: string, send: (ctx: Context, bodies: boolean) => void) => void;
+}
+
+export function addPages({ router, access, store, clock, log, jobs, onChange }: PageOptions): void {
   /** A page to look at; undefined is a 404. */
-  function screen(path: string, title: string, show: (visit: Visit) => Promise<Html | undefined>): void {
-    router.get(path, guard, async (ctx) => {
-      const now = clock.now();
-      const status = await store.status(now);
-      const content = await show({ ctx, now, status, mayChange: access.standing(ctx) === 'change' });
-      if (!content) ctx.status = 404;
-      answer(
-        ctx,
-        { title, alarms: status.alarms },
-        content ?? html`<p class="empty">There is no such thing here (any more).</p>`,
-      );
-    });
+  function screen(path: string, title: string, show: Show): void {
+    router.get(path, guard, (ctx) => answerWith(ctx, title, show));
+  }
+
+  async function answerWith(ctx: Context, title: string, show: Show) {
+    const now = clock.now();
+    const status = await store.status(now);
+    const mayChange = access.standing(ctx) === 'change';
+    const content = await show({ ctx, now, status, mayChange, mayReveal: access.mayReveal(ctx) });
+    if (!content) ctx.status = 404;
+    answer(
+      ctx,
+      { title, alarms: status.alarms },
+      content ?? html`<p class="empty">There is no such thing here (any more).</p>`,
+    );
+  }
+
+  /** Bodies need OPS_TOKEN, also where nothing else needs a token; they come by POST alone, and that is logged. */
+  async function tokenOnly(ctx: Context, next: Next): Promise<void> {
+    if (!access.mayReveal(ctx)) return refuse(ctx, 403, 'Bodies are shown with OPS_TOKEN alone: set it, and log in with it.');
+    log.info({ revealed: ctx.path, by: 'OPS_TOKEN', from: ctx.ip }, 'a body was revealed');
+    return next();
+  }
+
+  function reveal(path: string, title: string, show: Show): void {
+    router.post(path, guard, tokenOnly, (ctx) => answerWith(ctx, title, show));
+  }
+
+  function download(path: string, send: (ctx: Context, bodies: boolean) => void): void {
+    router.get(path, guard, (ctx) => send(ctx, false));
+    router.post(path, guard, tokenOnly, (ctx) => send(ctx, true));
   }
 
   /** A change by a form: logged with its reason, and answered with a way back and a message. */
@@ -131,10 +165,12 @@ export function addPages({ router, access, store, clock, log, onChange }: PageOp
     const [counters, refusals] = [await store.counters(), await store.refusals()];
     return refused({ status, counters, refusals, quarantine: await store.quarantine(QUARANTINE), mayChange });
   });
-  screen('/refused/:id', 'Quarantined', async ({ ctx, mayChange }) => {
+  const one = async ({ ctx, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> => {
     const row = await store.quarantined(Number(ctx.params['id']) || 0);
-    return row && quarantined(row, access.mayReveal(ctx) ? row.body : null, mayChange);
-  });
+    return row && quarantined(row, revealed ? row.body : null, { change: mayChange, reveal: mayReveal });
+  };
+  screen('/refused/:id', 'Quarantined', (visit) => one(visit, false));
+  reveal('/refused/:id/body', 'Quarantined', (visit) => one(visit, true));
   change('/refused/retry', async (form) => {
     const id = form.get('id');
     const ids = id === 'all' ? (await store.quarantine(QUARANTINE)).map((row) => row.id) : [Number(id) || 0];
@@ -143,6 +179,8 @@ export function addPages({ router, access, store, clock, log, onChange }: PageOp
     onChange();
     return { to: '/refused', message: reread(outcomes) };
   });
+
+  addRecords({ screen, change, reveal, download }, { store, clock, jobs });
 
   router.get('/login', async (ctx) => {
     if (access.standing(ctx) === 'stranger') askToken(ctx, 200);
@@ -187,6 +225,8 @@ export function addPages({ router, access, store, clock, log, onChange }: PageOp
       const status = (error as { status?: unknown }).status;
       if (error instanceof StoreError)
         return refuse(ctx, 503, `The store cannot be read just now: ${error.message}. Refresh in a moment.`);
+      if (error instanceof ZodError)
+        return refuse(ctx, 400, error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; '));
       if (typeof status === 'number' && status < 500) return refuse(ctx, status, 'The request cannot be read.');
       log.error(loggable(error), 'a page failed');
       refuse(ctx, 500, 'This page failed; the log says why. The receiver goes on.');

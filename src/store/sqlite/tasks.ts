@@ -16,6 +16,7 @@ import type {
   Tx,
 } from '../store.ts';
 import { setSynchronous } from './connection.ts';
+import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from './reruns.ts';
 import { EVENT_COLUMNS, toEvent, type EventRow, type Session, type Sync } from './session.ts';
@@ -37,11 +38,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const insert = db.prepare(`
     insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, rerun, started_at, changed_at)
     values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`);
-  const forgetEnd = db
-    .prepare<unknown[], 'done' | 'skipped' | 'dead'>(
-      `delete from tasks where id = ? and state <> 'ready' returning state`,
-    )
-    .pluck();
+  const forgetEnd = db.prepare<unknown[], { state: 'done' | 'skipped' | 'dead'; cause: number | null }>(
+    `delete from tasks where id = ? and state <> 'ready' returning state, cause`,
+  );
   const take = db.prepare('insert into claims (task, boot, attempt, late, started_at) values (?, ?, ?, ?, ?)');
   const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
   const end = db.prepare(`
@@ -67,6 +66,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     where 'kit.gap:' || id = ? and closed_at is null`);
   const rouse = createRouse(session);
   const reruns = createRerunFeed(session);
+  const history = createHistory(session);
   const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
   let recent = createRecent();
   let erased = session.fact('erased');
@@ -128,6 +128,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const error = settlement.error !== null && isErased.get(claim.event.seq) ? 'erased' : settlement.error;
     const late = claim.late ? 1 : 0;
     const attempts = spent ? claim.attempt : claim.attempt - 1;
+    // What a drain gives back was no attempt.
+    if (spent || settlement.state !== 'ready' || settlement.deferredMs)
+      history.ended(claim, settlement.state, error, now);
     if (settlement.state === 'ready') {
       const { dueAt, holdMs, deferredMs = 0 } = settlement;
       const holdUntil = holdMs === null ? null : now + holdMs;
@@ -157,7 +160,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     let made = 0;
     for (const task of tasks) {
       const was = forgetEnd.get(task.event * HANDLERS + task.handler);
-      if (was) add(`tasks.${was}`, -1);
+      if (was) add(`tasks.${was.state}`, -1);
+      if (was?.cause != null) history.left(was.cause, 1);
       if (make(task, now)) made++;
     }
     add('tasks.ready', made);
