@@ -1,4 +1,4 @@
-// What is stuck, and why? Tasks by state and handler.
+// What is stuck? Tasks by state and handler. Why, explain says: errors and names of lanes may quote what strangers wrote.
 import { EXIT } from '../errors.ts';
 import { clock, number, oneOf, parse, print, printJson, printTable, withStore, type Command } from './command.ts';
 
@@ -23,20 +23,11 @@ const command: Command = {
       limit: number('--limit', values.limit) ?? 20,
     };
     const page = await withStore((store) => store.tasks(filter, clock.now()));
-    if (values.json) printJson(page);
+    if (values.json) printJson({ ...page, tasks: page.tasks.map(({ error: _, lane: __, ...task }) => task) });
     else {
       printTable(
-        ['task', 'handler', 'state', 'tries', 'type', 'key', 'due', 'why'],
-        page.tasks.map((task) => [
-          task.id,
-          task.handler,
-          task.state,
-          task.attempts,
-          task.type,
-          task.key,
-          task.dueAt,
-          task.error,
-        ]),
+        ['task', 'handler', 'state', 'tries', 'type', 'key', 'due'],
+        page.tasks.map((task) => [task.id, task.handler, task.state, task.attempts, task.type, task.key, task.dueAt]),
       );
       if (page.next !== null) print(`more: npx kit tasks --before ${page.next}`);
     }

@@ -2,7 +2,7 @@
 // once, reminded of once a day, and cleared; each says what to do.
 import type { Clock } from '../clock.ts';
 import { loggable } from '../errors.ts';
-import type { Logger } from '../log.ts';
+import { createSeldom, type Logger } from '../log.ts';
 import type { KeepStore, Status, WatchStore } from '../store/store.ts';
 import { explainSilence } from './silence.ts';
 
@@ -14,6 +14,25 @@ const FAILURES_ALLOWED = 15;
 const FAILURE_LEVELS = [3, 10, 13];
 const POST_MS = 10_000;
 const DOWN_MS = 15_000;
+
+/** Each has a rule in src/ops/alerts.yaml and a paragraph in src/ops/runbook.md. */
+export const ALARMS = [
+  'failure_run',
+  'webhook_silent',
+  'secret_mismatch',
+  'clock_skew',
+  'body_limit',
+  'replay_blind',
+  'reconcile_stopped',
+  'reconcile_behind',
+  'gap_open',
+  'conflict',
+  'cursor_regression',
+  'dead_letters',
+  'run_crashing',
+  'lane_fault',
+  'disk_low',
+] as const;
 
 export interface Facts {
   status: Status;
@@ -38,7 +57,7 @@ export function judge({
   blind = [],
 }: Facts): Map<string, string> {
   const alarms = new Map<string, string>();
-  const when = (holds: boolean | undefined, name: string, detail: string): void => {
+  const when = (holds: boolean | undefined, name: (typeof ALARMS)[number], detail: string): void => {
     if (holds) alarms.set(name, detail);
   };
   const { failureRun, failures, gaps, tasks, reconcile } = status;
@@ -155,6 +174,7 @@ export interface Alarms {
 }
 
 export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard }: AlarmsOptions): Alarms {
+  const seldom = createSeldom(clock);
   let runUpAt = clock.now();
   let silence: string | null = null;
   const seen: { at: number; counters: Record<string, number> }[] = [];
@@ -206,9 +226,11 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard }
       });
       await response.body?.cancel();
       if (response.ok) return true;
-      log.warn({ status: response.status }, 'ALERT_URL did not take an alarm; tried again');
+      const more = seldom('refused');
+      if (more) log.warn({ status: response.status, ...more }, 'ALERT_URL did not take an alarm; tried again');
     } catch (error) {
-      log.warn(loggable(error), 'ALERT_URL cannot be reached; tried again');
+      const more = seldom('unreachable');
+      if (more) log.warn({ ...loggable(error), ...more }, 'ALERT_URL cannot be reached; tried again');
     }
     return false;
   }

@@ -8,7 +8,7 @@ import { iso, type Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import { renderMetrics } from '../metrics.ts';
+import { renderMetrics, type Disk } from '../metrics.ts';
 import {
   StoreError,
   type EventStore,
@@ -54,11 +54,12 @@ export interface OpsOptions {
   store: WatchStore & MendStore & Pick<EventStore, 'note'>;
   clock: Clock;
   log: Logger;
+  disk: () => Disk;
   /** After tasks were moved by hand. */
   onChange: () => void;
 }
 
-export function createOpsServer({ config, store, clock, log, onChange }: OpsOptions): Server {
+export function createOpsServer({ config, store, clock, log, disk, onChange }: OpsOptions): Server {
   const access = createAccess({ token: config.OPS_TOKEN, readToken: config.OPS_READ_TOKEN, origin: config.OPS_ORIGIN });
   const look = access('look');
   const change = access('change');
@@ -75,7 +76,11 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
     ctx.body = processes.receive === 'up' ? 'ready\n' : 'deliveries cannot be committed\n';
   });
   router.get('/metrics', look, async (ctx) => {
-    const { type, text } = await renderMetrics(await store.status(clock.now()), await store.counters());
+    const { type, text } = await renderMetrics({
+      status: await store.status(clock.now()),
+      counters: await store.counters(),
+      disk: disk(),
+    });
     ctx.type = type;
     ctx.body = text;
   });

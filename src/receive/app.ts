@@ -127,7 +127,7 @@ function keyOf(reading: Reading): string | null {
 
 /** The prefix of a signature header that is not ours, if a delivery carries one. */
 function alienPrefix(headers: NodeJS.Dict<string | string[]>, prefix: string): string | undefined {
-  const name = Object.keys(headers).find((header) => /^x-[a-z0-9]+(-[a-z0-9]+)*-signature$/.test(header));
+  const name = Object.keys(headers).find((header) => /^x-(?=.{1,40}$)[a-z0-9]+(-[a-z0-9]+)*-signature$/.test(header));
   const found = name?.slice(0, -'signature'.length);
   return found === undefined || found === prefix.toLowerCase() ? undefined : found;
 }

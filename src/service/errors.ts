@@ -50,8 +50,18 @@ export class ServiceError extends Error {
   }
 }
 
+/** Words that are no such thing may quote what was sent, the key included. */
+const word = z.string().regex(/^[A-Z][A-Z0-9_]{0,99}$/);
 const envelope = z.object({
-  error: z.object({ code: z.string(), requestId: z.string().optional(), reason: z.string().optional() }),
+  error: z.object({
+    code: word,
+    requestId: z
+      .string()
+      .regex(/^[\w.:-]{1,100}$/)
+      .optional()
+      .catch(undefined),
+    reason: word.optional().catch(undefined),
+  }),
 });
 
 /** What an answer other than 2xx says, or an `event: error` of a stream (contract 7.1). */

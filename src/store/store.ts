@@ -43,6 +43,8 @@ export type Counter =
   /** New events whose delivery says that earlier attempts failed; an unsigned header, so evidence alone. */
   | 'unseen_failures'
   | `tasks.${TaskState}`
+  /** What became of attempts, by handler; one that was given back is none. */
+  | `attempts.${'done' | 'skipped' | 'dead' | 'retry' | 'deferred'}.${string}`
   | `refused.${string}`;
 export type Counts = Partial<Record<Counter, number>>;
 

@@ -25,6 +25,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
 
   const addHandler = db.prepare('insert into handlers (name) values (?) on conflict (name) do nothing');
   const handlerId = db.prepare<[string], number>('select id from handlers where name = ?').pluck();
+  const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
+  const names = new Map<number, string>();
   const unassigned = db.prepare<unknown[], EventRow>(
     `select ${EVENT_COLUMNS}, e.body from events e where e.seq > +? order by e.seq limit +?`,
   );
@@ -94,6 +96,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
           freeLane(settlement, now);
           add('tasks.running', -1);
           add(`tasks.${settlement.state}`, 1);
+          const verdict = verdictOf(settlement);
+          if (verdict) add(`attempts.${verdict}.${nameOf(settlement.claim.handler)}`, 1);
         }
       }
       add('fenced', fenced);
@@ -105,6 +109,13 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       session.count(counts);
       return { claims, fenced, nextAt: nextAt(handlers), unproven };
     });
+  }
+
+  /** A handler's name never changes. */
+  function nameOf(handler: number): string {
+    const name = names.get(handler) ?? handlerName.get(handler) ?? '';
+    names.set(handler, name);
+    return name;
   }
 
   /** False when the claim no longer holds: another process has been given the task. */
@@ -237,7 +248,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         const settlement: Settlement = { claim: given, state: 'done', error: null };
         const held = session.write(() => {
           if (!settleOne(settlement, now)) return false;
-          session.count({ 'tasks.running': -1, 'tasks.done': 1 });
+          session.count({ 'tasks.running': -1, 'tasks.done': 1, [`attempts.done.${nameOf(given.handler)}`]: 1 });
           inTransaction(session, work);
           return true;
         });
@@ -274,6 +285,13 @@ function createRecent(): { add(event: StoredEvent): void; get(seq: number): Stor
 /** The cursor that has ended; null where the task waits again, or has none. */
 function endOf({ claim, state }: Settlement): bigint | null {
   return state === 'ready' || claim.event.cursor === null ? null : BigInt(claim.event.cursor);
+}
+
+/** Null where it was given back. */
+function verdictOf(settlement: Settlement): 'done' | 'skipped' | 'dead' | 'retry' | 'deferred' | null {
+  if (settlement.state !== 'ready') return settlement.state;
+  if (settlement.spent ?? true) return 'retry';
+  return settlement.deferredMs ? 'deferred' : null;
 }
 
 /** A promise would write after the commit, outside of it. */
