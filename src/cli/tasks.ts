@@ -23,7 +23,8 @@ const command: Command = {
       limit: number('--limit', values.limit) ?? 20,
     };
     const page = await withStore((store) => store.tasks(filter, clock.now()));
-    if (values.json) printJson({ ...page, tasks: page.tasks.map(({ error: _, lane: __, ...task }) => task) });
+    if (values.json)
+      printJson({ ...page, tasks: page.tasks.map((task) => ({ ...task, error: undefined, lane: undefined })) });
     else {
       printTable(
         ['task', 'handler', 'state', 'tries', 'type', 'key', 'due'],

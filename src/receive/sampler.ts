@@ -53,6 +53,8 @@ function wording(cause: string): string {
       return 'the store has been locked for a second: deliveries wait, and are answered 503 after 8 s';
     case 'store_unwritable':
       return 'the store cannot be written: deliveries wait, and are answered 503 after 8 s; see the disk';
+    case 'broken_answer':
+      return 'an answer broke off: the sender went away, or a fault of the kit, which the line names';
     default:
       return 'refused';
   }

@@ -60,7 +60,7 @@ test.each(rules)(
 );
 
 test('the runbook has a paragraph for each rule, and no other', () => {
-  expect([...paragraphs.keys()].toSorted()).toEqual(rules.map(({ runbook }) => runbook).toSorted());
+  expect([...paragraphs.keys()]).toEqual(rules.map(({ runbook }) => runbook));
 });
 
 test("the runbook's metrics are metrics, and its commands are the kit's", () => {

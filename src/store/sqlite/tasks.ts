@@ -26,7 +26,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const addHandler = db.prepare('insert into handlers (name) values (?) on conflict (name) do nothing');
   const handlerId = db.prepare<[string], number>('select id from handlers where name = ?').pluck();
   const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
-  const names = new Map<number, string>();
+  const handlerNames = new Map<number, string>();
   const unassigned = db.prepare<unknown[], EventRow>(
     `select ${EVENT_COLUMNS}, e.body from events e where e.seq > +? order by e.seq limit +?`,
   );
@@ -113,8 +113,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
 
   /** A handler's name never changes. */
   function nameOf(handler: number): string {
-    const name = names.get(handler) ?? handlerName.get(handler) ?? '';
-    names.set(handler, name);
+    const name = handlerNames.get(handler) ?? handlerName.get(handler) ?? '';
+    handlerNames.set(handler, name);
     return name;
   }
 
