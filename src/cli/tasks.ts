@@ -1,4 +1,4 @@
-// What is stuck, and why? Tasks by state and handler.
+// What is stuck? Tasks by state and handler. Why, explain says: errors and names of lanes may quote what strangers wrote.
 import { EXIT } from '../errors.ts';
 import { mendAll } from '../store/mend.ts';
 import {
@@ -74,20 +74,12 @@ const command: Command = {
       return EXIT.done;
     }
     const page = await withStore((store) => store.tasks(filter, clock.now()));
-    if (values.json) printJson(page);
+    if (values.json)
+      printJson({ ...page, tasks: page.tasks.map((task) => ({ ...task, error: undefined, lane: undefined })) });
     else {
       printTable(
-        ['task', 'handler', 'state', 'tries', 'type', 'key', 'due', 'why'],
-        page.tasks.map((task) => [
-          task.id,
-          task.handler,
-          task.state,
-          task.attempts,
-          task.type,
-          task.key,
-          task.dueAt,
-          task.error,
-        ]),
+        ['task', 'handler', 'state', 'tries', 'type', 'key', 'due'],
+        page.tasks.map((task) => [task.id, task.handler, task.state, task.attempts, task.type, task.key, task.dueAt]),
       );
       if (page.next !== null) print(`more: npx kit tasks --before ${page.next}`);
     }

@@ -8,7 +8,7 @@ import { iso, type Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import { renderMetrics } from '../metrics.ts';
+import { renderMetrics, type Disk } from '../metrics.ts';
 import { StoreError, type TaskFilter } from '../store/store.ts';
 import { mendAll } from '../store/mend.ts';
 import { createAccess } from './access.ts';
@@ -22,11 +22,12 @@ export interface OpsOptions {
   store: PageOptions['store'];
   clock: Clock;
   log: Logger;
+  disk: () => Disk;
   /** After tasks were moved by hand. */
   onChange: () => void;
 }
 
-export function createOpsServer({ config, store, clock, log, onChange }: OpsOptions): Server {
+export function createOpsServer({ config, store, clock, log, disk, onChange }: OpsOptions): Server {
   const { OPS_TOKEN: token, OPS_READ_TOKEN: readToken, OPS_ORIGIN: origin } = config;
   const access = createAccess({ clock, token, readToken, origin });
   const look = access.api('look');
@@ -54,7 +55,11 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
     ctx.body = processes.receive === 'up' ? 'ready\n' : 'deliveries cannot be committed\n';
   });
   router.get('/metrics', look, async (ctx) => {
-    const { type, text } = await renderMetrics(await store.status(clock.now()), await store.counters());
+    const { type, text } = await renderMetrics({
+      status: await store.status(clock.now()),
+      counters: await store.counters(),
+      disk: disk(),
+    });
     ctx.type = type;
     ctx.body = text;
   });

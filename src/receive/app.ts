@@ -2,10 +2,10 @@
 // with a 2xx once they are on disk, whatever they hold: a non-2xx counts towards switching the webhook off.
 import { Router } from '@koa/router';
 import Koa, { type Context, type Next } from 'koa';
+import { countsOf } from '../acks.ts';
 import type { Clock } from '../clock.ts';
 import { Unavailable, type Intake } from '../intake.ts';
 import type { Logger } from '../log.ts';
-import { ACK_LE_MS, ACK_NAMES, type Counter } from '../store/store.ts';
 import { readDelivery, type Reading } from '../wire/event.ts';
 import { BodyError, type BodyReader } from './bytes.ts';
 import { isOurs, isRepeated, type Ledger } from './ledger.ts';
@@ -72,7 +72,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
     const entries = isOurs(reading) ? undefined : ledger;
     entries?.signed(signers, claimed.timestamp);
     await commit(ctx, reading, entries);
-    intake.count({ [ackName(performance.now() - began)]: 1 });
+    intake.count(countsOf(performance.now() - began));
   }
 
   async function commit(ctx: Context, reading: Reading, entries: Ledger | undefined): Promise<void> {
@@ -132,11 +132,6 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   return app;
 }
 
-/** The counter of answers that took so long. */
-function ackName(ms: number): Counter {
-  return ACK_NAMES[ACK_LE_MS.findIndex((most) => ms <= most)] ?? 'ack.Infinity';
-}
-
 /** What npx kit explain finds it by. */
 function keyOf(reading: Reading): string | null {
   return 'event' in reading ? reading.event.id : null;
@@ -149,7 +144,7 @@ function happenedSince(time: number, reading: Reading): boolean {
 
 /** The prefix of a signature header that is not ours, if a delivery carries one. */
 function alienPrefix(headers: NodeJS.Dict<string | string[]>, prefix: string): string | undefined {
-  const name = Object.keys(headers).find((header) => /^x-[a-z0-9]+(-[a-z0-9]+)*-signature$/.test(header));
+  const name = Object.keys(headers).find((header) => /^x-(?=.{1,40}$)[a-z0-9]+(-[a-z0-9]+)*-signature$/.test(header));
   const found = name?.slice(0, -'signature'.length);
   return found === undefined || found === prefix.toLowerCase() ? undefined : found;
 }

@@ -46,12 +46,10 @@ export type Counter =
   /** Done tasks that pruning has removed. */
   | 'pruned.done'
   | `ack.${string}`
+  /** What became of attempts, by handler; one that was given back is none. */
+  | `attempts.${'done' | 'skipped' | 'dead' | 'retry' | 'deferred'}.${string}`
   | `refused.${string}`;
 export type Counts = Partial<Record<Counter, number>>;
-
-/** Answered deliveries are counted by the time that the answer took: the first of these milliseconds that it kept to. */
-export const ACK_LE_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, Infinity];
-export const ACK_NAMES = ACK_LE_MS.map((ms): Counter => `ack.${ms}`);
 
 export interface Batch {
   readings: Reading[];

@@ -1,6 +1,7 @@
 // What is kept of deaths, attempts and duplicates: exact counts, nothing of a person, and no more than is promised.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { patternOf } from '../../src/store/pattern.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
 import { assign, createOps, deliver, end, type Ops } from '../ops/rig.ts';
 
 describe('the pattern of an error', () => {
@@ -108,4 +109,33 @@ test('who is forgotten leaves nothing in what is kept of attempts, and no sample
   await ops.store.eraseEvents(() => true, 0, 10, now(), false);
   const found = await ops.store.event('1', now());
   expect(JSON.stringify([found, await groups()])).not.toContain('Ana');
+});
+
+test('a cause follows a task that another handler is given, and loses one that runs again', async () => {
+  await deliver(ops, { cursor: '1' }, { cursor: '2' });
+  const [old = 0] = await assign(ops, ['old']);
+  await end(ops, old, 'dead', 'E 1');
+  await end(ops, old, 'dead', 'E 2');
+  expect(await groups()).toMatchObject([{ handler: 'old', dead: 2 }]);
+  await ops.store.register(['new']);
+  const { tasks } = await ops.store.tasks({ state: 'dead', limit: 10 }, ops.clock.time);
+  await ops.store.giveTo(
+    tasks.slice(0, 1).map(({ id }) => id),
+    'new',
+    ops.clock.time,
+  );
+  expect((await groups()).map(({ handler, dead }) => `${handler} ${dead}`)).toEqual(
+    expect.arrayContaining(['new 1', 'old 1']),
+  );
+  const [from, to] = ['1', null] as [Cursor, null];
+  const range = await ops.store.range(from, to);
+  await ops.store.askRerun({ handler: 'old', type: null, from, to, events: 2, range }, now());
+  const page = await ops.store.rerun([old], 10);
+  if (!page) throw new Error('there is no rerun');
+  const again = { handler: old, lane: null, releaseAt: now(), rerun: page.id };
+  const made = page.events.map(({ seq, cursor }) => ({ event: seq, cursor, ...again }));
+  const nothing = { settle: [], assign: null, room: 0, handlers: [] };
+  await ops.store.turn({ now: now(), boot: 1, ...nothing, rerun: { page, tasks: made } });
+  expect(await groups()).toMatchObject([{ handler: 'new', dead: 1 }]);
+  expect((await ops.store.status(now())).tasks.dead).toBe(1);
 });

@@ -1,5 +1,6 @@
 // Is it well, and if not, what is to do? One sentence, then figures, then how they went.
-import { ACK_LE_MS, type Sample, type Status, type WaitingLane } from '../../store/store.ts';
+import { ACK_LE_MS } from '../../acks.ts';
+import type { Sample, Status, WaitingLane } from '../../store/store.ts';
 import { chart } from './chart.ts';
 import { html, type Html } from './html.ts';
 import { code, count, figures, span, table, time } from './parts.ts';

@@ -110,7 +110,11 @@ function guess({ failures, lastDeliveryAt, secrets }: Status, bad: Refusal[]): s
 const SHOWN_BYTES = 16 * 1024;
 
 /** The bytes as they came, as hex and as text; `body` is null where they are not shown. */
-export function quarantined(row: Quarantined, body: Uint8Array | null, may: { change: boolean; reveal: boolean }): Html {
+export function quarantined(
+  row: Quarantined,
+  body: Uint8Array | null,
+  may: { change: boolean; reveal: boolean },
+): Html {
   return html`${figures([
       { name: 'Why', value: row.reason },
       { name: 'Received', value: time(row.receivedAt) },
@@ -123,8 +127,8 @@ export function quarantined(row: Quarantined, body: Uint8Array | null, may: { ch
         ? may.reveal
           ? action(`/refused/${row.id}/body`, 'Reveal the bytes: this is logged', null)
           : html`<p class="empty">
-              The bytes hold what people wrote, and are shown to who has logged in with <code>OPS_TOKEN</code> (set it in
-              <code>.env</code>), or by <code>npx kit quarantine show ${row.id}</code>.
+              The bytes hold what people wrote, and are shown to who has logged in with <code>OPS_TOKEN</code> (set it
+              in <code>.env</code>), or by <code>npx kit quarantine show ${row.id}</code>.
             </p>`
         : html`<h2>As text</h2>
             <pre tabindex="0">${new TextDecoder().decode(body.subarray(0, SHOWN_BYTES))}</pre>

@@ -101,7 +101,8 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
 
   /** Bodies need OPS_TOKEN, also where nothing else needs a token; they come by POST alone, and that is logged. */
   async function tokenOnly(ctx: Context, next: Next): Promise<void> {
-    if (!access.mayReveal(ctx)) return refuse(ctx, 403, 'Bodies are shown with OPS_TOKEN alone: set it, and log in with it.');
+    if (!access.mayReveal(ctx))
+      return refuse(ctx, 403, 'Bodies are shown with OPS_TOKEN alone: set it, and log in with it.');
     log.info({ revealed: ctx.path, by: 'OPS_TOKEN', from: ctx.ip }, 'a body was revealed');
     return next();
   }
@@ -165,12 +166,12 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
     const [counters, refusals] = [await store.counters(), await store.refusals()];
     return refused({ status, counters, refusals, quarantine: await store.quarantine(QUARANTINE), mayChange });
   });
-  const one = async ({ ctx, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> => {
+  const oneAside = async ({ ctx, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> => {
     const row = await store.quarantined(Number(ctx.params['id']) || 0);
     return row && quarantined(row, revealed ? row.body : null, { change: mayChange, reveal: mayReveal });
   };
-  screen('/refused/:id', 'Quarantined', (visit) => one(visit, false));
-  reveal('/refused/:id/body', 'Quarantined', (visit) => one(visit, true));
+  screen('/refused/:id', 'Quarantined', (visit) => oneAside(visit, false));
+  reveal('/refused/:id/body', 'Quarantined', (visit) => oneAside(visit, true));
   change('/refused/retry', async (form) => {
     const id = form.get('id');
     const ids = id === 'all' ? (await store.quarantine(QUARANTINE)).map((row) => row.id) : [Number(id) || 0];

@@ -31,6 +31,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     'insert into handlers (name, loaded) values (?, 1) on conflict (name) do update set loaded = 1',
   );
   const handlerId = db.prepare<[string], number>('select id from handlers where name = ?').pluck();
+  const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
+  const handlerNames = new Map<number, string>();
   const unassigned = db.prepare<unknown[], EventRow>(
     `select ${EVENT_COLUMNS}, e.body from events e where e.seq > +? order by e.seq limit +?`,
   );
@@ -106,6 +108,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
           freeLane(settlement, now);
           add('tasks.running', -1);
           add(`tasks.${settlement.state}`, 1);
+          const verdict = verdictOf(settlement);
+          if (verdict) add(`attempts.${verdict}.${nameOf(settlement.claim.handler)}`, 1);
         }
       }
       add('fenced', fenced);
@@ -118,6 +122,13 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       session.count(counts);
       return { claims, fenced, nextAt, unproven };
     });
+  }
+
+  /** A handler's name never changes. */
+  function nameOf(handler: number): string {
+    const name = handlerNames.get(handler) ?? handlerName.get(handler) ?? '';
+    handlerNames.set(handler, name);
+    return name;
   }
 
   /** False when the claim no longer holds: another process has been given the task. */
@@ -292,7 +303,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         const settlement: Settlement = { claim: given, state: 'done', error: null };
         const held = session.write(() => {
           if (!settleOne(settlement, now)) return false;
-          session.count({ 'tasks.running': -1, 'tasks.done': 1 });
+          session.count({ 'tasks.running': -1, 'tasks.done': 1, [`attempts.done.${nameOf(given.handler)}`]: 1 });
           inTransaction(session, work);
           return true;
         });
@@ -329,6 +340,13 @@ function createRecent(): { add(event: StoredEvent): void; get(seq: number): Stor
 /** The cursor that has ended; null where the task waits again, or has none. */
 function endOf({ claim, state }: Settlement): bigint | null {
   return state === 'ready' || claim.event.cursor === null ? null : BigInt(claim.event.cursor);
+}
+
+/** Null where it was given back. */
+function verdictOf(settlement: Settlement): 'done' | 'skipped' | 'dead' | 'retry' | 'deferred' | null {
+  if (settlement.state !== 'ready') return settlement.state;
+  if (settlement.spent ?? true) return 'retry';
+  return settlement.deferredMs ? 'deferred' : null;
 }
 
 /** A promise would write after the commit, outside of it. */

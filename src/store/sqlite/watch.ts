@@ -335,9 +335,10 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     },
     refusals: () => JSON.parse(String(session.fact('refusals') ?? '{}')) as Record<string, Refusal[]>,
     waitingLanes: (limit) =>
-      crowded.all(limit).map(({ handler, lane, waiting, key, attempts, error }) => {
+      crowded.all(limit).map(({ handler, lane, waiting, ...head }) => {
         const more = waiting > IN_LANE;
-        return { handler, lane, waiting: Math.min(waiting, IN_LANE), more, head: { key, attempts, error } };
+        const { key, attempts: tries, error } = head;
+        return { handler, lane, waiting: Math.min(waiting, IN_LANE), more, head: { key, attempts: tries, error } };
       }),
     gaps: () =>
       gapList.all().map(({ opened_at, closed_at, upTo, ...gap }) => {
