@@ -20,14 +20,14 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts', 'templates/**/*.test.ts'],
-          exclude: ['test/system/**'],
+          exclude: ['test/system/**', 'test/flow/**'],
           testTimeout: 20_000,
         },
       },
       {
         test: {
           name: 'system',
-          include: ['test/system/**/*.test.ts'],
+          include: ['test/system/**/*.test.ts', 'test/flow/**/*.test.ts'],
           testTimeout: 180_000,
           hookTimeout: 60_000,
           fileParallelism: false,

@@ -42,6 +42,8 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   let vain = 0;
   /** Where to read instead of the watermark, which the service did not know. */
   let older: Cursor | null = null;
+  /** Refused once: one refusal alone ends in no gap. */
+  let doubted: Cursor | null = null;
   let horizon: Horizon | null = null;
   /** What the search is for. */
   let lost: Lost = { after: null, watermark: null, reason: 'reset_required' };
@@ -107,6 +109,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
       await commit(page);
       return horizon.learn(page);
     }
+    doubted = null;
     const watermark = await store.watermark();
     const moves = page.proved !== null && isBehind(watermark, page.proved);
     const results = await commit(page, {
@@ -157,6 +160,12 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     again = false;
   }
 
+  /** The stream has gone past what was refused: nothing is missing, and reading goes on from there. */
+  function passed(): void {
+    rest();
+    endedAt = -Infinity;
+  }
+
   async function stop(
     why: 'stuck' | 'unknown' | 'forgotten',
     from: Cursor | null,
@@ -174,15 +183,17 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     }
     if (from === null)
       return 'the service shows nothing without a cursor: set REPLAY_FROM to first-webhook or to a cursor';
-    if (older === null) older = await olderCursor();
-    else {
-      older = null;
-      // Perhaps it says so of what has expired, too. Of what is known here only: another account's beginning is not ours.
-      return search(await store.watermark(), null, 'cursor_unknown');
+    if (older === null && doubted !== from) {
+      doubted = from;
+      older = await olderCursor();
+      return `the service does not know our cursor: ${older === null ? 'it is asked once more' : 'an older one is tried, once'}`;
     }
-    return older === null
-      ? 'the service does not know our cursor, nor an older one'
-      : 'the service does not know our cursor: an older one is tried, once';
+    older = null;
+    doubted = null;
+    const watermark = await store.watermark();
+    if (watermark === null && desk.from !== 'first-webhook') return 'the service does not know REPLAY_FROM';
+    // Perhaps it says so of what has expired, too. Of what is known here only: another account's beginning is not ours.
+    return search(watermark ?? from, null, 'cursor_unknown');
   }
 
   /** A cursor before the watermark that the service is likely to know. */
@@ -196,11 +207,17 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
 
   /** The service no longer has what comes after this cursor. */
   async function forgotten(expired: Cursor | null, page: Page | null): Promise<string | null> {
+    const watermark = await store.watermark();
+    if (older === null && isBehind(expired, watermark)) {
+      passed();
+      return null;
+    }
+    const last = watermark ?? expired;
     older = null;
-    lost = { after: expired, watermark: await store.watermark(), reason: 'reset_required' };
+    lost = { after: last, watermark, reason: 'reset_required' };
     // What it shows all the same lies behind the gap.
-    if (page?.first && isBehind(expired, page.first)) await goOnBehind({ upTo: page.first, page });
-    else await search(expired, page?.next ?? null, 'reset_required');
+    if (page?.first && isBehind(last, page.first)) await goOnBehind({ upTo: page.first, page });
+    else await search(last, page?.next ?? null, 'reset_required');
     return null;
   }
 
@@ -232,7 +249,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
       );
     }
     const expired = lost.after;
-    if (lost.watermark !== (await store.watermark())) return;
+    if (lost.watermark !== (await store.watermark())) return passed();
     await store.accept({
       readings: [],
       now: clock.now(),
@@ -245,11 +262,9 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   async function goOnBehind({ upTo, page }: { upTo: Cursor; page: Page }): Promise<void> {
     refused = null;
     const expired = lost.after;
-    // The stream has gone past it meanwhile: then nothing is missing.
     if (lost.watermark !== (await store.watermark())) {
-      rest();
       await commit(page);
-      return;
+      return passed();
     }
     const gap = { after: expired ?? ZERO, upTo, reason: lost.reason };
     const watermark = page.proved !== null && isBehind(upTo, page.proved) ? page.proved : upTo;

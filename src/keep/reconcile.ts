@@ -255,9 +255,14 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   return { step, prove: () => forward.prove(), now: () => forward.now(), fresh: () => forward.fresh() };
 }
 
-function isTooMuch({ message, cause }: ServiceError): boolean {
+function isTooMuch({ message, reason, cause }: ServiceError): boolean {
   const { name, message: words } = (cause ?? {}) as { name?: string; message?: string };
-  return message.includes('was answered with more than') || name === 'TimeoutError' || words === 'terminated';
+  return (
+    message.includes('was answered with more than') ||
+    reason === 'RPC_DEADLINE_EXCEEDED' ||
+    name === 'TimeoutError' ||
+    words === 'terminated'
+  );
 }
 
 function isTrouble(state: ReplayState['state']): boolean {

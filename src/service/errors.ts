@@ -64,9 +64,13 @@ export function errorOf(what: string, { status, headers }: Response, text: strin
     code,
     reason: reason ?? null,
     status,
-    requestId: requestId ?? headers.get('x-request-id'),
+    requestId: requestId ?? idOf(headers),
     message: `${what}: ${status} ${code}${reason ? ` (${reason})` : ''}`,
   });
+}
+
+function idOf(headers: Headers): string | null {
+  return ID.safeParse(headers.get('x-request-id')).data ?? null;
 }
 
 /** Contract 7.2, for answers that carry no envelope: a proxy's, say. */
@@ -79,7 +83,7 @@ function codeOf(status: number): Fields['code'] {
 }
 
 export function unreadable({ status, headers }: Response, message: string): ServiceError {
-  return new ServiceError({ code: 'unreadable', status, requestId: headers.get('x-request-id'), message });
+  return new ServiceError({ code: 'unreadable', status, requestId: idOf(headers), message });
 }
 
 export function aborted(what: string, cause?: unknown): ServiceError {

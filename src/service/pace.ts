@@ -26,7 +26,7 @@ const LONGEST_WAIT_MS = 60_000;
 
 /** Milliseconds before a call is made again: 1 s, 2 s, 4 s … up to 60 s (contract 8), less up to half of it by chance. */
 export function repeatWait(failures: number, random = Math.random()): number {
-  return Math.min(LONGEST_WAIT_MS, 1_000 * 2 ** Math.min(failures, 10)) * (1 - random / 2);
+  return Math.round(Math.min(LONGEST_WAIT_MS, 1_000 * 2 ** Math.min(failures, 10)) * (1 - random / 2));
 }
 
 type Sleep = (ms: number, signal: AbortSignal | undefined) => Promise<unknown>;

@@ -1,7 +1,7 @@
 // Alarms: which facts raise which, by a table; and how people are told, by an ALERT_URL that really listens.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createAlarms, judge, type Facts } from '../../src/keep/alarms.ts';
 import type { Status } from '../../src/store/store.ts';
 import { readDelivery, readItem } from '../../src/wire/event.ts';
@@ -158,13 +158,14 @@ describe('how people are told', () => {
     file.remove();
   });
 
-  function begin(url: string | undefined, freeBytes = 100 * GB): () => Promise<void> {
+  function begin(url: string | undefined, freeBytes = 100 * GB, signal?: AbortSignal): () => Promise<void> {
     const alarms = createAlarms({
       store: file.store,
       clock,
       log: testLog.log,
       alertUrl: url,
       freeBytes: () => freeBytes,
+      ...(signal && { signal }),
     });
     return async () => {
       if (runLives) await file.store.beat({ role: 'run', pid: 1, started: '', boot: 1 }, clock.time);
@@ -214,6 +215,42 @@ describe('how people are told', () => {
     answer = 204;
     await steps(60_000);
     expect(posts.map(({ status }) => status)).toEqual([500, 500, 500, 204]);
+  });
+
+  test('while ALERT_URL takes nothing, posts get further and further apart, and never more than five minutes', async () => {
+    answer = 500;
+    await fail(3);
+    const times: number[] = [];
+    for (const end = clock.time + 3_600_000; clock.time < end; clock.time += 2_000) {
+      const before = posts.length;
+      await step();
+      if (posts.length > before) times.push(clock.time);
+    }
+    const apart = times.slice(1).map((at, i) => at - (times[i] ?? 0));
+    expect(apart).toEqual(apart.toSorted((a, b) => a - b));
+    expect(apart.at(-1)).toBe(300_000);
+    expect(posts.length).toBeLessThan(25);
+  });
+
+  test('a post that ALERT_URL leaves hanging ends with the process', async () => {
+    const arrived = Promise.withResolvers<void>();
+    const hanging = createServer(() => arrived.resolve());
+    await new Promise<void>((done) => hanging.listen(0, '127.0.0.1', done));
+    onTestFinished(() => {
+      hanging.closeAllConnections();
+      hanging.close();
+    });
+    const never = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(new AbortController().signal);
+    onTestFinished(() => never.mockRestore());
+    const stopping = new AbortController();
+    const url = `http://127.0.0.1:${(hanging.address() as AddressInfo).port}`;
+    step = begin(url, 100 * GB, stopping.signal);
+    await fail(3);
+    const stepping = step();
+    await arrived.promise;
+    stopping.abort();
+    await stepping;
+    expect(testLog.text()).not.toContain('ALERT_URL');
   });
 
   test('a redirect is not followed, and counts as not taken', async () => {
@@ -308,6 +345,22 @@ describe('how people are told', () => {
     await fail(0);
     await steps(10_000);
     expect(texts().slice(1)).toEqual(['failure_run: all clear']);
+  });
+
+  test('an alarm for what has grown stays over a restart of keep, also for what grew meanwhile', async () => {
+    await step();
+    await file.store.note({ conflicts: 1 });
+    await steps(4_000);
+    step = begin(alertUrl);
+    await steps(4_000);
+    expect(await raised()).toEqual(['conflict']);
+    await file.store.note({ regressions: 1 });
+    step = begin(alertUrl);
+    await steps(4_000);
+    expect((await raised()).toSorted()).toEqual(['conflict', 'cursor_regression']);
+    expect(texts().map((text) => text.split(':')[0])).toEqual(['conflict', 'cursor_regression']);
+    await steps(12 * 60_000, 60_000);
+    expect(await raised()).toEqual([]);
   });
 
   test('what happened keeps its alarm up for ten minutes, then it is over', async () => {

@@ -3,6 +3,8 @@
 // cursor that was not seen, one call a step.
 import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
+import { createAlarms } from '../../src/keep/alarms.ts';
+import { ServiceError } from '../../src/service/errors.ts';
 import { API_KEY, failure, item, page, type Answer, type Item, type Lie } from './replay-server.ts';
 import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig, type RigOptions } from './rig.ts';
 
@@ -192,6 +194,203 @@ describe('a cursor that the service does not know', () => {
     await pass(30 * INTERVAL_MS);
     expect(stored()).toContain('6');
     expect(await watermark()).toBe('6');
+  });
+});
+
+describe('a watermark that has expired, where the service says that it does not know it', () => {
+  const unknown = failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID');
+  /** What lies below has expired; without a cursor, another account's beginning is shown. */
+  const expired =
+    (below: bigint): Lie =>
+    ({ after }, truth) => {
+      if (after === undefined) return page([item(7_000)]);
+      return BigInt(after) < below ? unknown : truth;
+    };
+  const foreign = () => rig.asked().filter((after) => after === undefined);
+
+  test('a gap is told, and reading goes on at the lowest known cursor that is accepted', async () => {
+    const { server, webhook, pass, store, stored, watermark } = await quiet();
+    server.publish(...upTo(200, 6));
+    for (const cursor of [60, 120, 170, 180]) await webhook(cursor);
+    server.lieAlways(expired(150n));
+    await pass(5 * INTERVAL_MS);
+    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: '170', reason: 'cursor_unknown' }]);
+    expect(await watermark()).toBe('200');
+    expect(stored().slice(-31)).toEqual(upTo(200, 170).map(({ cursor }) => cursor));
+    expect(foreign()).toEqual([]);
+  });
+
+  test('where nothing older than it is known, too; and one refusal alone is no gap', async () => {
+    rig = await createRig();
+    rig.server.publish(...upTo(200));
+    await rig.webhook(10);
+    rig.server.lie(unknown);
+    await rig.pass(3 * INTERVAL_MS);
+    expect(await rig.watermark()).toBe('200');
+    expect(await rig.store.gaps()).toEqual([]);
+    await rig.close();
+
+    rig = await createRig();
+    rig.server.publish(...upTo(200));
+    await rig.webhook(10);
+    rig.server.lieAlways(failure(503, 'UNAVAILABLE'));
+    await rig.pass(INTERVAL_MS);
+    await rig.webhook(170);
+    rig.server.lieAlways(expired(150n));
+    await rig.pass(5 * INTERVAL_MS);
+    expect(await rig.store.gaps()).toMatchObject([{ after: '10', upTo: '170' }]);
+    expect(await rig.watermark()).toBe('200');
+  });
+
+  test('with every cursor refused there is no gap, no spinning, and no taking of what is not ours', async () => {
+    const { server, webhook, pass, store, state, watermark } = await quiet();
+    for (const cursor of [60, 120, 170]) await webhook(cursor);
+    server.lieAlways(expired(10_000n));
+    const before = server.requests.length;
+    await pass(30 * INTERVAL_MS);
+    expect(server.requests.length - before).toBeLessThanOrEqual(30 * 6);
+    expect(await store.gaps()).toEqual([]);
+    expect(await watermark()).toBe('5');
+    expect(foreign()).toEqual([]);
+    const words = async () => (await state()).reason ?? '';
+    for (let seconds = 0; seconds < 300 && !(await words()).includes('of this account?'); seconds++) await pass(1_000);
+    expect(await words()).toContain('of this account?');
+  });
+});
+
+describe('what goes on for long', () => {
+  test('a fresh install begins at its first webhook, however long replay fails, and over a restart', async () => {
+    rig = await createRig();
+    rig.server.publish(...upTo(300));
+    rig.server.lieAlways(failure(503, 'UNAVAILABLE'));
+    for (let minute = 0; minute < 12; minute++) {
+      await rig.webhook(minute * 20 + 1);
+      await rig.pass(60_000);
+      if (minute === 8) rig.restart();
+    }
+    rig.server.lieAlways();
+    await rig.pass(5 * INTERVAL_MS);
+    expect(new Set(rig.asked())).toContain('1');
+    expect(rig.stored()).toEqual(upTo(300).map(({ cursor }) => cursor));
+  });
+
+  test('what keeps replay from reading is told with its beginning, which outlasts a restart', async () => {
+    const { server, pass, store, clock, restart } = await quiet();
+    const since = async () => (await store.status(clock.now())).reconcile.since;
+    const alarms = createAlarms({ store, clock, log: rig.log, alertUrl: undefined, freeBytes: () => 1e12 });
+    const raised = async () => (await alarms.step(), (await store.raised()).map(({ name }) => name));
+    server.lieAlways(failure(503, 'UNAVAILABLE'));
+    await pass(100_000);
+    const first = await since();
+    expect(await raised()).not.toContain('reconcile_behind');
+    restart();
+    await pass(100_000);
+    expect(await since()).toBe(first);
+    expect(await raised()).toContain('reconcile_behind');
+    server.lieAlways();
+    await pass(2 * INTERVAL_MS);
+    expect(await raised()).not.toContain('reconcile_behind');
+  });
+
+  test('a clock that was set back hours stops neither the comparing with replay nor its alarm', async () => {
+    const { webhook, pass, clock, store, query } = await quiet();
+    const searched = () => query<{ value: number }>(`select value from facts where name = 'searched'`)[0]?.value;
+    await pass(OVERLAP_MS);
+    clock.time -= 3 * 3_600_000;
+    await webhook(50);
+    const before = searched();
+    await pass(20 * INTERVAL_MS);
+    expect(searched()).not.toBe(before);
+    expect((await store.counters())['unseen']).toBe(1);
+  });
+
+  test('who asks while the last page is on its way gets another reading', async () => {
+    const { server, now, stored, pass, asked } = await quiet({ intervalMs: 3_600_000 });
+    now();
+    server.lie((_, truth) => {
+      server.publish(item(6));
+      now();
+      return truth;
+    });
+    await pass(10_000);
+    expect(stored()).toContain('6');
+    const before = asked().length;
+    await pass(10 * INTERVAL_MS);
+    expect(asked().length - before, 'once').toBeLessThanOrEqual(1);
+  });
+
+  test('a gap without an end is closed when its cursor is accepted again, though nothing follows it', async () => {
+    const { server, pass, store } = await quiet();
+    server.lieAlways(page([], { reset_required: true }));
+    await pass(2 * INTERVAL_MS);
+    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: null, closedAt: null }]);
+    server.lieAlways();
+    await pass(2 * INTERVAL_MS);
+    expect(await store.gaps()).toMatchObject([{ after: '5', closedAt: expect.any(String) }]);
+  });
+});
+
+describe('answers that are too large', () => {
+  const most = 64 * 1024 * 1024;
+  const limits = (from: number) => rig.server.requests.slice(from).map(({ limit }) => limit);
+
+  test('a page above 64 MiB is asked for in halves until it fits, and then in larger ones again', async () => {
+    const { server, pass, watermark } = await quiet();
+    server.publish(...upTo(600, 6));
+    const before = server.requests.length;
+    server.lieAlways(({ limit = 0 }, truth) => (limit > 250 ? { body: Buffer.alloc(most + 1) } : truth));
+    await pass(10_000);
+    expect(limits(before).slice(0, 3)).toEqual([1_000, 500, 250]);
+    server.lieAlways();
+    await pass(2 * INTERVAL_MS);
+    expect(await watermark()).toBe('600');
+    expect(limits(before).at(-1)).toBe(1_000);
+  });
+
+  test('so is one that the service could not collect in time', async () => {
+    const { server, pass } = await quiet();
+    const before = server.requests.length;
+    server.lie(failure(504, 'UNAVAILABLE', 'RPC_DEADLINE_EXCEEDED'), failure(503, 'UNAVAILABLE'));
+    await pass(30_000);
+    expect(limits(before).slice(0, 3), '503 says nothing of its size').toEqual([1_000, 500, 500]);
+  });
+
+  test.each<[string, unknown]>([
+    ['breaks off', new TypeError('terminated')],
+    ['does not come to its end in time', new DOMException('', 'TimeoutError')],
+  ])('so is one that %s', async (_, cause) => {
+    rig = await createRig();
+    const asked: unknown[] = [];
+    rig.restart({
+      service: {
+        call: async (_operation, { limit }) => {
+          asked.push(limit);
+          if (asked.length < 3) throw new ServiceError({ code: 'unreachable', message: 'test', cause });
+          return { events: [], next_cursor: '', has_more: false, reset_required: false };
+        },
+      },
+    });
+    await rig.webhook(1);
+    await rig.pass(3 * INTERVAL_MS);
+    expect(asked.slice(0, 5)).toEqual([1_000, 500, 250, 500, 1_000]);
+  });
+});
+
+describe('words that the contract does not have', () => {
+  test.each([
+    ['the key', API_KEY],
+    ['a hundred kilobytes', 'A'.repeat(100_000)],
+    ['escape characters', 'X\u001b[2J\u0007'],
+  ])('%s, in the fields of an error, is neither shown nor logged', async (_, word) => {
+    const { server, pass, state, text } = await quiet();
+    const requestId = word === API_KEY ? 'r' : word;
+    const error = { code: word, message: word, requestId, reason: word };
+    server.lie({ status: 503, body: { error } }, { status: 503, body: { error: { ...error, code: 'UNAVAILABLE' } } });
+    server.lieAlways({ status: 401, body: { error: { ...error, code: 'UNAUTHENTICATED', requestId: 'r' } } });
+    await pass(INTERVAL_MS);
+    expect(await state()).toMatchObject({ state: 'stopped', reason: 'ReplayEvents: 401 UNAUTHENTICATED' });
+    expect(text().includes(word)).toBe(false);
+    expect(text().length).toBeLessThan(10_000);
   });
 });
 

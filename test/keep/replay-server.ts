@@ -42,6 +42,10 @@ export interface ReplayServer {
   forget: (cursor: string) => void;
   /** The next answers, in this order. */
   lie: (...lies: Lie[]) => void;
+  /** The next request waits for `letGo`, and gets this answer then. */
+  hold: (answer: Answer) => void;
+  held: () => boolean;
+  letGo: () => void;
   /** Every answer, until it is called without one. */
   lieAlways: (lie?: Lie) => void;
   close: () => Promise<void>;
@@ -78,6 +82,8 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
   let horizon = -1n;
   const lies: Lie[] = [];
   let always: Lie | undefined;
+  let holding: Answer | undefined;
+  let letGo: (() => void) | undefined;
   const requests: Request[] = [];
   const shown = new Map<string, Item>();
 
@@ -109,6 +115,12 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
       const operation = (req.url ?? '').replace('/v1/rpc/', '');
       const request = { operation, headers: req.headers, body, after, limit, at: now() };
       requests.push(request);
+      if (holding) {
+        const answer = holding;
+        holding = undefined;
+        letGo = () => send(res, answer);
+        return;
+      }
       const answer = reply(request);
       if (answer === 'destroy') req.socket.destroy();
       else {
@@ -135,6 +147,11 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
       horizon = BigInt(cursor);
     },
     lie: (...more) => void lies.push(...more),
+    hold(answer) {
+      holding = answer;
+    },
+    held: () => letGo !== undefined,
+    letGo: () => letGo?.(),
     lieAlways(lie) {
       always = lie;
     },

@@ -332,7 +332,74 @@ describe('the watermark', () => {
   );
 });
 
+describe('beside a watermark that replay says has expired', () => {
+  const reset = page([], { reset_required: true });
+  test.each(['the call', 'the search'] as const)(
+    'what the stream proves during %s leaves no gap, and reading goes on from there',
+    async (during) => {
+      const { happen, server, stream, rest, start, now, step, mark, store, pass } = await begin();
+      await rest();
+      void start();
+      await until(() => stream.isOpen());
+      happen(11);
+      await until(() => mark() === '11');
+      now();
+      if (during === 'the call') server.hold(reset);
+      else {
+        server.lie(reset);
+        await step();
+        server.hold(failure(400, 'VALIDATION_FAILED'));
+      }
+      const stepping = step();
+      await until(() => server.held());
+      happen(20);
+      await until(() => mark() === '20');
+      server.letGo();
+      await stepping;
+      await pass(10_000);
+      expect(await store.gaps()).toEqual([]);
+      expect(server.requests.at(-1)?.after).not.toBe('11');
+      expect(mark()).toBe('20');
+      expect((await store.status(0)).reconcile).toMatchObject({ state: 'idle', reason: null });
+    },
+  );
+});
+
 describe('what it says, and where it stops', () => {
+  test('a flood of refreshes is one line and one reading, until events come again', async () => {
+    const { rest, start, stream, holes, text, happen, stored } = await begin();
+    await rest();
+    void start();
+    await until(() => stream.isOpen());
+    const flood = 'event: refresh\ndata: {"reason":"buffer_limit"}\n\n'.repeat(2_000);
+    stream.write(flood);
+    happen(11);
+    await until(() => stored().includes('11'));
+    expect(holes).toHaveLength(1);
+    expect(text().match(/cannot bring all/g)).toHaveLength(1);
+    stream.write(flood);
+    happen(12);
+    await until(() => stored().includes('12'));
+    expect(holes).toHaveLength(2);
+  });
+
+  test.each([
+    ['its address was refused', [failure(403, 'FORBIDDEN', 'API_KEY_IP_FORBIDDEN')], 1],
+    ['everything was refused', [failure(403, 'FORBIDDEN'), failure(403, 'FORBIDDEN')], 2],
+  ] as const)(
+    'after a 403 where %s, it asks for campaigns again when it is started again',
+    async (_, refusals, opens) => {
+      const { rest, start, stream, proves } = await begin();
+      await rest();
+      stream.meet(...refusals);
+      await start();
+      expect(stream.opens).toHaveLength(opens);
+      void start();
+      await until(() => proves());
+      expect(stream.opens.at(-1)?.query).toBe('?include_product=true');
+    },
+  );
+
   test('a key that may not read campaigns goes on without them, and proves nothing', async () => {
     const { rest, start, happen, stream, mark, stored, state, proves } = await begin();
     await rest();

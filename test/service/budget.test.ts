@@ -58,3 +58,18 @@ test('F16: a clock that jumps back an hour neither pays out nor stops for an hou
   clock.time += wait;
   expect(budget.take()).toBe(0);
 });
+
+test('calls of an earlier process count, until they are a minute old', () => {
+  const clock = createClock();
+  let calls: number[] = [];
+  const begin = () => createBudget(3, clock, { earlier: calls, onTake: (taken) => (calls = [...taken]) });
+  const first = begin();
+  for (let i = 0; i < 3; i++) {
+    expect(first.take()).toBe(0);
+    clock.time += 1_000;
+  }
+  expect(begin().take()).toBe(57_000);
+  clock.time += 57_000;
+  expect(begin().take()).toBe(0);
+  expect(calls).toHaveLength(3);
+});

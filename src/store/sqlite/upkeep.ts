@@ -32,6 +32,12 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     select seq, case when origin = 'webhook' and cursor > @from and disputed = 0
       and not exists (select 1 from sightings where event = seq and origin in ('replay', 'stream')) then type end as type
     from events where seq > @after and seq <= @last order by seq limit @limit`);
+  // From the newest on down: a clock that was set back leaves times among the older ones that no bisection gets over.
+  const lastReceived = db
+    .prepare<unknown[], number>(
+      'select seq from events where seq > @after and received_at < @before order by seq desc limit 1',
+    )
+    .pluck();
   const above = db
     .prepare<unknown[], Cursor>(`
     select ${text('cursor')} from events where cursor > ? and disputed = 0 order by events.cursor limit 1`)
@@ -118,7 +124,8 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     unseen(after, before, limit) {
       const from = session.cursorFact('proved_from');
       if (from === null) return { types: [], next: after };
-      const rows = unseen.all({ after, last: lastBefore(before), from: BigInt(from), limit });
+      const upTo = lastReceived.get({ after, before }) ?? after;
+      const rows = unseen.all({ after, last: upTo, from: BigInt(from), limit });
       const found = new Map<string, number>();
       for (const { type } of rows) if (type !== null) found.set(type, (found.get(type) ?? 0) + 1);
       return { types: [...found].map(([type, events]) => ({ type, events })), next: rows.at(-1)?.seq ?? after };

@@ -8,7 +8,7 @@ import type { Answer, Fault, FaultName } from '../../src/simulator/faults.ts';
 import { Refusal } from '../../src/simulator/refusal.ts';
 import { createSimulatedService } from '../../src/simulator/service.ts';
 import { readDelivery } from '../../src/wire/event.ts';
-import { createClock, createStoreFile, createTestLog, INTERVAL_MS, OVERLAP_MS } from './rig.ts';
+import { createClock, createStoreFile, createTestLog, INTERVAL_MS, OVERLAP_MS } from '../keep/rig.ts';
 
 const BUDGET = 20;
 const MINUTE_MS = 60_000;
