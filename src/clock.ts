@@ -13,3 +13,10 @@ export function iso(ms: number | null): string | null {
   const date = new Date(ms);
   return Number.isNaN(date.getTime()) ? null : date.toISOString();
 }
+
+/** Unix milliseconds of `2026-01-31` or `2026-01-31T12:00:00Z`; without a zone it is UTC. Undefined where it is none. */
+export function timeOf(text: string): number | undefined {
+  const zoned = /T.*(Z|[+-]\d\d:?\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`;
+  const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(zoned) : NaN;
+  return Number.isNaN(time) ? undefined : time;
+}

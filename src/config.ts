@@ -177,7 +177,8 @@ function readSecretFiles(env: Env): { values: Env; faults: string[] } {
     try {
       values[name] = readFileSync(path, 'utf8').trim();
     } catch {
-      faults.push(`${name}_FILE cannot be read: ${path}`);
+      // Its value is not shown: it may be the secret itself, set under the wrong name.
+      faults.push(`${name}_FILE cannot be read: it must be the path of a file that holds ${name}`);
       values[name] = undefined;
     }
   }

@@ -2,6 +2,7 @@
 // at once when the main process goes.
 import { readFileSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
+import { ConfigError } from './config.ts';
 import { EXIT } from './errors.ts';
 
 /** From the owner to a child. */
@@ -51,7 +52,14 @@ export function joinOwner(): Owner {
           if (message.type === type) resolve(message);
         });
       });
-      await work(orders);
+      try {
+        await work(orders);
+      } catch (error) {
+        // A secret's file may have changed since the main process has read it.
+        if (!(error instanceof ConfigError)) throw error;
+        await say({ type: 'faults', faults: error.faults });
+        process.exit(EXIT.configuration);
+      }
     },
     onWake(work) {
       process.on('message', (message: Orders) => {

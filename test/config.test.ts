@@ -292,12 +292,12 @@ describe('secrets', () => {
     expect(loadConfig({ WEBHOOK_SECRET_FILE: path }).WEBHOOK_SECRET).toEqual([`${SECRET}2`, SECRET]);
   });
 
-  test('a file that cannot be read is a fault that names the file', () => {
+  test('a file that cannot be read is a fault that does not show its name, which may be the secret itself', () => {
     expect(faultsOf({ WEBHOOK_SECRET: SECRET, OPS_TOKEN_FILE: '/nowhere/token' })).toEqual([
-      'OPS_TOKEN_FILE cannot be read: /nowhere/token',
+      'OPS_TOKEN_FILE cannot be read: it must be the path of a file that holds OPS_TOKEN',
     ]);
     expect(faultsOf({ WEBHOOK_SECRET_FILE: '/nowhere/secret' })[0]).toBe(
-      'WEBHOOK_SECRET_FILE cannot be read: /nowhere/secret',
+      'WEBHOOK_SECRET_FILE cannot be read: it must be the path of a file that holds WEBHOOK_SECRET',
     );
   });
 

@@ -22,6 +22,7 @@ const ROOM_OF_FILE: Record<string, string> = {
   'clock.ts': 'ground',
   'loop.ts': 'ground',
   'log.ts': 'ground',
+  'acks.ts': 'ground',
   'metrics.ts': 'ground',
   'errors.ts': 'ground',
   'events.ts': 'ground',

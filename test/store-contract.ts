@@ -41,6 +41,59 @@ export function storeContract(name: string, open: (path: string) => Store): void
       }
     });
 
+    describe('what people look at', () => {
+      const sampled = async (step: number) => (await store.samples(T0, T0 + 86_400_000, step)).map(({ at }) => at - T0);
+
+      test('samples are the counters as they stood, the last of each step', async () => {
+        await store.note({ accepted: 5, 'refused.path': 2, 'refused.method': 1, 'ack.5': 3, 'ack.Infinity': 1 });
+        await store.sample(T0 + 10_300);
+        await store.note({ accepted: 1 });
+        await store.sample(T0 + 20_000);
+        await store.sample(T0 + 60_000);
+        expect(await sampled(10_000)).toEqual([10_000, 20_000, 60_000]);
+        expect(await sampled(60_000)).toEqual([20_000, 60_000]);
+        const [first, second] = await store.samples(T0, T0 + 20_000, 10_000);
+        expect(first).toMatchObject({ accepted: 5, refused: 3, duplicates: 0, handled: 0 });
+        expect(first?.acks).toEqual([0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        expect(second?.accepted).toBe(6);
+        // Rows are counted elsewhere; this was not one.
+        await store.note({ accepted: -6 });
+      });
+
+      test('samples become fewer: one a minute after a day, none after eight', async () => {
+        for (const at of [0, 10_000, 60_000]) await store.sample(T0 + at);
+        await store.sample(T0 + 86_400_000 + 120_000);
+        expect(await sampled(10_000)).toEqual([0, 60_000]);
+        await store.sample(T0 + 9 * 86_400_000);
+        expect(await sampled(10_000)).toEqual([]);
+      });
+
+      test('the lanes in which most tasks wait come first, with what they wait for', async () => {
+        expect(await store.waitingLanes(5)).toEqual([]);
+        await desk.arrive('long', [3, 1, 2]);
+        await desk.arrive('short', [4, 5]);
+        await desk.arrive('alone', [6]);
+        expect(await store.waitingLanes(5)).toMatchObject([
+          { handler: 'first', lane: 'long', waiting: 3, more: false, head: { key: 'c:1', attempts: 0, error: null } },
+          { handler: 'first', lane: 'short', waiting: 2, head: { key: 'c:4' } },
+        ]);
+      });
+
+      test('quarantined bytes are shown as they came, read again, and leave the quarantine once they are an event', async () => {
+        const text = JSON.stringify({ id: 'e1', type: 'X', cursor: '9', data: { X: {} } });
+        await store.accept({ readings: [unreadable('{'), unreadable(text)], now: T0 });
+        const [second, first] = await store.quarantine(10);
+        const ids = [first?.id ?? 0, second?.id ?? 0] as const;
+        expect(Buffer.from((await store.quarantined(ids[1]))?.body ?? []).toString()).toBe(text);
+        expect(await store.retryQuarantined(ids[0], T0)).toEqual({ verdict: 'quarantined' });
+        expect(await store.retryQuarantined(ids[1], T0)).toEqual({ verdict: 'new' });
+        expect(await store.retryQuarantined(ids[1], T0)).toBeUndefined();
+        expect(await store.quarantined(ids[1])).toBeUndefined();
+        expect(await store.status(T0)).toMatchObject({ events: 1, quarantined: 1 });
+        expect((await store.event('e1', T0))?.event.key).toBe('c:9');
+      });
+    });
+
     describe('accepting', () => {
       test('each reading gets its verdict, in the order of the readings', async () => {
         const readings = [event('1'), event('1'), unreadable('{'), unreadable('{'), event('2')];

@@ -1,11 +1,14 @@
 // What every command shares: its arguments, the store, and how it speaks. One file a command stands beside this.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseArgs, styleText, type ParseArgsConfig } from 'node:util';
-import { systemClock } from '../clock.ts';
+import { parseArgs, type ParseArgsConfig } from 'node:util';
+import { systemClock, timeOf } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Point, Store } from '../store/store.ts';
-import { parseCursor } from '../wire/cursor.ts';
+import { readPoint } from '../store/stretch.ts';
+import { clean } from './table.ts';
+
+export { bold, clean, printTable } from './table.ts';
 
 export interface Command {
   /** One line, for the list of commands. */
@@ -35,7 +38,7 @@ export function parse<Options extends NonNullable<ParseArgsConfig['options']>>(a
 
 /** Every ten thousand, for work that takes its time. */
 export function progress(done: number, of: number): void {
-  if (done % 10_000 === 0 || (done === of && of > 10_000)) process.stderr.write(`${done} of ${of}\n`);
+  if ((done > 0 && done % 10_000 === 0) || (done === of && of > 10_000)) process.stderr.write(`${done} of ${of}\n`);
 }
 
 export function count(n: number, noun: string): string {
@@ -52,13 +55,9 @@ export function number(name: string, text: string | undefined): number | undefin
 
 /** A cursor, or a time: in UTC, unless it says where. */
 export function pointOf(name: string, text: string): Point {
-  const cursor = parseCursor(text);
-  if (cursor) return cursor;
-  const [, hours, zone] = /^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d)?)?$/.exec(text) ?? [];
-  const time = Date.parse(hours !== undefined && zone === undefined ? `${text}Z` : text);
-  if (Number.isNaN(time) || !/^\d{4}-/.test(text))
-    throw new UsageError(`${name} must be a cursor, or a time like 2026-01-31T12:00:00Z`);
-  return time;
+  const point = readPoint(text);
+  if (point === undefined) throw new UsageError(`${name} must be a cursor, or a time like 2026-01-31T12:00:00Z`);
+  return point;
 }
 
 export function webAddress(name: string, text: string | undefined): string | undefined {
@@ -75,6 +74,13 @@ export function oneOf<Name extends string>(
   const found = names.find((one) => one === text);
   if (!found) throw new UsageError(`${name} must be one of ${names.join(', ')}`);
   return found;
+}
+
+export function moment(name: string, text: string | undefined): number | undefined {
+  const time = text === undefined ? undefined : timeOf(text);
+  if (text !== undefined && time === undefined)
+    throw new UsageError(`${name} must be a time like 2026-01-31 or 2026-01-31T12:00:00Z`);
+  return time;
 }
 
 /** Works with the receiver running or not: SQLite lets both at the file. */
@@ -106,29 +112,4 @@ export function print(text: string): void {
 
 export function printJson(value: unknown): void {
   print(JSON.stringify(value, null, 2));
-}
-
-/** Aligned columns, cut to the terminal; the last column takes what is left. */
-export function printTable(head: string[], rows: (string | number | null)[][]): void {
-  const cells = rows.map((row) => row.map((cell) => (cell === null ? '-' : clean(String(cell)))));
-  const widths = head.map((title, i) => Math.max(title.length, ...cells.map((row) => row[i]?.length ?? 0)));
-  const width = process.stdout.isTTY ? process.stdout.columns : Infinity;
-  const line = (row: string[]): string =>
-    row
-      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
-      .join('  ')
-      .trimEnd()
-      .slice(0, width);
-  print(bold(line(head)));
-  for (const row of cells) print(line(row));
-}
-
-export function bold(text: string): string {
-  return process.stdout.isTTY ? styleText('bold', text) : text;
-}
-
-/** What strangers wrote can steer a terminal: control, escape and direction characters are shown, not obeyed. */
-export function clean(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- these are the characters to find
-  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '\u{fffd}');
 }

@@ -6,7 +6,8 @@ import { selectTasks } from './selection.ts';
 
 const command: Command = {
   summary: 'give up dead or waiting tasks, with a reason',
-  usage: 'discard <task id …> --reason TEXT | discard --state dead [--handler NAME] --reason TEXT [--json]',
+  usage:
+    'discard <task id …> --reason TEXT | discard --state dead [--handler NAME] [--group ID] --reason TEXT [--json]',
   async run(args) {
     const { filter, reason, json } = selectTasks(args);
     if (!reason) throw new UsageError('--reason is needed: it is kept with the tasks');

@@ -1,50 +1,80 @@
-// Did event X arrive? The newest events, or those that match.
+// Did event X arrive? The newest events, or those that match; as a table, or as lines of JSON.
+import { once } from 'node:events';
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
-import { clock, number, oneOf, parse, print, printJson, printTable, withStore, type Command } from './command.ts';
+import { linesOf, shown } from '../ops/export.ts';
+import {
+  clock,
+  moment,
+  number,
+  oneOf,
+  parse,
+  print,
+  printJson,
+  printTable,
+  withStore,
+  type Command,
+} from './command.ts';
 import { TASK_STATES } from './tasks.ts';
+
+const ORIGINS = ['webhook', 'replay', 'stream', 'kit'] as const;
 
 const command: Command = {
   summary: 'events, newest first',
-  usage: 'events [--type T] [--session S] [--state STATE] [--q KEY|ID|CURSOR] [--before SEQ] [--limit N] [--json]',
+  usage: `events [--type T] [--session S] [--origin ${ORIGINS.join('|')}] [--handler NAME] [--state STATE]
+         [--since TIME] [--until TIME] [--q KEY|ID|CURSOR|MESSAGE ID] [--before SEQ] [--limit N] [--json]
+       npx kit events … --ndjson [--bodies]     all that match, a line each`,
   async run(args) {
     const text = { type: 'string' } as const;
+    const flag = { type: 'boolean' } as const;
+    const options = { type: text, session: text, origin: text, handler: text, state: text, since: text, until: text };
     const { values } = parse(args, {
-      type: text,
-      session: text,
-      state: text,
+      ...options,
       q: text,
       before: text,
       limit: text,
-      json: { type: 'boolean' },
+      json: flag,
+      ndjson: flag,
+      bodies: flag,
     });
-    const page = await withStore((store) =>
-      store.events(
-        {
-          type: values.type,
-          session: values.session,
-          state: oneOf('--state', TASK_STATES, values.state),
-          q: values.q,
-          before: number('--before', values.before),
-          limit: number('--limit', values.limit) ?? 20,
-        },
+    const filter = {
+      type: values.type,
+      session: values.session,
+      origin: oneOf('--origin', ORIGINS, values.origin),
+      handler: values.handler,
+      state: oneOf('--state', TASK_STATES, values.state),
+      since: moment('--since', values.since),
+      until: moment('--until', values.until),
+      q: values.q,
+      before: number('--before', values.before),
+    };
+    return withStore(async (store) => {
+      if (values.ndjson) {
+        for await (const line of linesOf(store, filter, { now: clock.now(), bodies: values.bodies ?? false }))
+          if (!process.stdout.write(line)) await once(process.stdout, 'drain');
+        return EXIT.done;
+      }
+      const { events, next } = await store.events(
+        { ...filter, limit: number('--limit', values.limit) ?? 20 },
         clock.now(),
-      ),
-    );
-    const events = page.events.map((event) => ({
-      ...event,
-      createdAt: iso(event.createdAt),
-      receivedAt: iso(event.receivedAt),
-    }));
-    if (values.json) printJson({ events, next: page.next });
-    else {
-      printTable(
-        ['received', 'key', 'type', 'session', 'origin', 'again'],
-        events.map((event) => [event.receivedAt, event.key, event.type, event.sessionId, event.origin, event.copies]),
       );
-      if (page.next !== null) print(`more: npx kit events --before ${page.next}`);
-    }
-    return EXIT.done;
+      if (values.json) printJson({ events: events.map(shown), next });
+      else {
+        printTable(
+          ['received', 'key', 'type', 'session', 'origin', 'again'],
+          events.map((event) => [
+            iso(event.receivedAt),
+            event.key,
+            event.type,
+            event.sessionId,
+            event.origin,
+            event.copies,
+          ]),
+        );
+        if (next !== null) print(`more: npx kit events --before ${next}`);
+      }
+      return EXIT.done;
+    });
   },
 };
 export default command;

@@ -1,48 +1,71 @@
 // What became of it? The story of one event.
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
+import { copiesOf } from '../ops/copies.ts';
+import type { ShownTask } from '../store/store.ts';
+import { storyOf } from '../store/story.ts';
 import { clean, clock, count, parse, print, printJson, UsageError, withStore, type Command } from './command.ts';
+
+const flag = { type: 'boolean' } as const;
 
 const command: Command = {
   summary: 'the story of one event, by key, id or cursor',
-  usage: 'explain <key, id or cursor> [--json]',
+  usage: 'explain <key, id or cursor> [--body | --curl | --fixture] [--json]     the body is shown on demand only',
   async run(args) {
-    const { values, positionals } = parse(args, { json: { type: 'boolean' } });
+    const { values, positionals } = parse(args, { json: flag, body: flag, curl: flag, fixture: flag });
     const [name] = positionals;
     if (!name || positionals.length > 1) throw new UsageError('one key, id or cursor is needed');
-    const found = await withStore((store) => store.event(name, clock.now()));
+    const reveal = values.body || values.curl || values.fixture;
+    const found = await withStore(async (store) => {
+      const now = clock.now();
+      const one = await store.event(name, now);
+      if (!one) return undefined;
+      const neighbours = one.tasks.map(async (task) => ({ task, ...(await store.neighbours(task.id, now)) }));
+      const body = reveal ? await store.body(one.event.key) : null;
+      return { ...one, neighbours: await Promise.all(neighbours), body };
+    });
     if (!found) {
       process.stderr.write(`no event has the key, id or cursor ${clean(name)}: npx kit events lists the newest\n`);
       return EXIT.failed;
     }
-    const { event, sightings, aliases, conflicts, tasks } = found;
+    const { event, aliases, conflicts, tasks, body } = found;
+    const copies = body && copiesOf(event, body);
     const times = { createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) };
     if (values.json) {
-      printJson({ ...found, event: { ...event, ...times } });
+      printJson({ ...found, event: { ...event, ...times }, body: body ? copies?.text : undefined });
       return EXIT.done;
     }
     print(`${clean(event.type)} ${clean(event.key)}`);
     print(`  id ${clean(event.id ?? '-')}, cursor ${event.cursor ?? '-'}, session ${clean(event.sessionId ?? '-')}`);
     print(`  happened ${times.createdAt ?? 'at an unknown time'}, received ${times.receivedAt} by ${event.origin}`);
-    for (const { origin, at } of sightings) print(`  brought by ${origin} as well, first ${at}`);
     print(
-      `  came again ${count(event.copies, 'time')}; body ${event.bytes === null ? 'purged' : `${event.bytes} bytes`}`,
+      `  body ${event.bytes === null ? 'purged' : `${event.bytes} bytes`}; came again ${count(event.copies, 'time')}`,
     );
     if (event.flags) print(`  odd: ${event.flags}`);
     if (aliases.length > 0) print(`  also known as ${clean(aliases.join(', '))}`);
     if (conflicts > 0) print(`  contradicted by ${count(conflicts, 'arrival')}, kept in the store`);
+    for (const { at, what, detail, error } of storyOf(found)) {
+      print(`  ${at}  ${clean(what)}${detail ? `: ${detail}` : ''}`);
+      if (error) print(`    ${clean(error)}`);
+    }
     if (tasks.length === 0) print('  no task: no handler was there for its type, or run has not read it yet');
-    for (const task of tasks) {
+    for (const { task, earlier, later } of found.neighbours) {
       print(
-        `  task ${task.id} of ${task.handler}: ${task.state}, ${count(task.attempts, 'attempt')}${task.late ? ', late' : ''}`,
+        `  task ${task.id} of ${clean(task.handler)}: ${task.state}, ${count(task.attempts, 'attempt')}${task.late ? ', late' : ''}`,
       );
-      if (task.startedAt) print(`    started ${task.startedAt}${task.finishedAt ? `, ended ${task.finishedAt}` : ''}`);
-      if (task.state === 'ready') print(`    due ${task.dueAt}`);
       if (task.state === 'held')
         print('    held: for earlier events of its lane, or for the proof of replay (npx kit status)');
-      if (task.error) print(`    ${clean(task.error)}`);
+      const names = (list: ShownTask[]): string =>
+        clean(list.map(({ key, state }) => `${key} ${state}`).join(', ')) || 'none near';
+      if (task.lane !== null) print(`    in its lane before it: ${names(earlier)}; behind it: ${names(later)}`);
     }
+    if (copies) print(lines(values.curl ? copies.curl : values.fixture ? copies.fixture : copies.text));
     return EXIT.done;
   },
 };
 export default command;
+
+/** Line by line, since line ends are its own. */
+function lines(text: string): string {
+  return text.split('\n').map(clean).join('\n');
+}

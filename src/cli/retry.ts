@@ -6,7 +6,7 @@ import { selectTasks } from './selection.ts';
 
 const command: Command = {
   summary: 'run dead, skipped or waiting tasks again',
-  usage: 'retry <task id …> | retry --state dead [--handler NAME] [--json]',
+  usage: 'retry <task id …> | retry --state dead [--handler NAME] [--group ID] [--json]',
   async run(args) {
     const { filter, json } = selectTasks(args);
     const retried = await withStore((store) =>

@@ -5,11 +5,18 @@ import { TASK_STATES } from './tasks.ts';
 
 export function selectTasks(args: string[]): { filter: TaskFilter; reason: string | undefined; json: boolean } {
   const text = { type: 'string' } as const;
-  const { values, positionals } = parse(args, { state: text, handler: text, reason: text, json: { type: 'boolean' } });
+  const { values, positionals } = parse(args, {
+    state: text,
+    handler: text,
+    group: text,
+    reason: text,
+    json: { type: 'boolean' },
+  });
   const state = oneOf('--state', TASK_STATES, values.state);
   const ids = positionals.map((id) => number('a task id', id) ?? 0);
-  if (ids.length === 0 && !state && !values.handler)
-    throw new UsageError('name tasks by id, or by --state or --handler');
-  const filter = { ...(ids.length > 0 ? { ids } : {}), state, handler: values.handler };
+  const group = number('--group', values.group);
+  if (ids.length === 0 && !state && !values.handler && group === undefined)
+    throw new UsageError('name tasks by id, or by --state, --handler or --group');
+  const filter = { ...(ids.length > 0 ? { ids } : {}), state, handler: values.handler, group };
   return { filter, reason: values.reason, json: values.json ?? false };
 }

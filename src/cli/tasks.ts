@@ -1,4 +1,4 @@
-// What is stuck, and why? Tasks by state and handler.
+// What is stuck? Tasks by state and handler. Why, explain says: errors and names of lanes may quote what strangers wrote.
 import { EXIT } from '../errors.ts';
 import { mendAll } from '../store/mend.ts';
 import {
@@ -24,13 +24,16 @@ export const TASK_STATES = ['held', 'ready', 'running', 'done', 'skipped', 'dead
 
 const command: Command = {
   summary: 'tasks, newest first',
-  usage: `tasks [--state ${TASK_STATES.join('|')}] [--handler NAME] [--before ID] [--limit N] [--json]
+  usage: `tasks [--state ${TASK_STATES.join('|')}] [--handler NAME] [--group ID] [--before ID] [--limit N] [--json]
+       npx kit tasks --state dead --groups [--handler NAME] [--json]     dead letters by cause, largest first
        npx kit tasks move --from OLD --to NEW     after a handler was renamed: what waits, is dead or skipped`,
   async run(args) {
     const text = { type: 'string' } as const;
     const { values, positionals } = parse(args, {
       state: text,
       handler: text,
+      group: text,
+      groups: { type: 'boolean' },
       before: text,
       limit: text,
       from: text,
@@ -43,24 +46,40 @@ const command: Command = {
     const filter = {
       state: oneOf('--state', TASK_STATES, values.state),
       handler: values.handler,
+      group: number('--group', values.group),
       before: number('--before', values.before),
       limit: number('--limit', values.limit) ?? 20,
     };
+    if (values.groups) {
+      if (filter.state !== 'dead') throw new UsageError('only dead tasks are grouped: --state dead --groups');
+      const found = await withStore((store) => store.groups(filter));
+      if (values.json) printJson(found);
+      else {
+        printTable(
+          ['group', 'dead', 'handler', 'first', 'last', 'sample', 'cause'],
+          found.groups.map((group) => [
+            group.id,
+            group.dead,
+            group.handler,
+            group.firstAt,
+            group.lastAt,
+            group.key,
+            group.pattern,
+          ]),
+        );
+        print(
+          `${count(found.dead, 'dead letter')}; npx kit retry --group <group>, npx kit discard --group <group> --reason TEXT`,
+        );
+      }
+      return EXIT.done;
+    }
     const page = await withStore((store) => store.tasks(filter, clock.now()));
-    if (values.json) printJson(page);
+    if (values.json)
+      printJson({ ...page, tasks: page.tasks.map((task) => ({ ...task, error: undefined, lane: undefined })) });
     else {
       printTable(
-        ['task', 'handler', 'state', 'tries', 'type', 'key', 'due', 'why'],
-        page.tasks.map((task) => [
-          task.id,
-          task.handler,
-          task.state,
-          task.attempts,
-          task.type,
-          task.key,
-          task.dueAt,
-          task.error,
-        ]),
+        ['task', 'handler', 'state', 'tries', 'type', 'key', 'due'],
+        page.tasks.map((task) => [task.id, task.handler, task.state, task.attempts, task.type, task.key, task.dueAt]),
       );
       if (page.next !== null) print(`more: npx kit tasks --before ${page.next}`);
     }

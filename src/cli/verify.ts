@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
 import type { Arrivals, Store, VerifyAccount } from '../store/store.ts';
+import { askToVerify, beginningOf } from '../store/stretch.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import {
   clean,
@@ -52,31 +53,17 @@ const command: Command = {
 };
 export default command;
 
-/** The stretch begins behind a cursor that is known; for a time, behind the newest received before it. */
 async function cursorOf(store: Store, text: string): Promise<Cursor | null> {
   const point = pointOf('--from', text);
-  if (typeof point === 'string') return point;
-  if (point > clock.now()) throw new UsageError('--from lies in the future');
-  const { older, lowest } = await store.anchors(point);
-  if (older === null && lowest !== null)
-    process.stderr.write(`nothing older is known than cursor ${lowest}: it begins there
-`);
-  return older ?? lowest;
+  if (typeof point === 'number' && point > clock.now()) throw new UsageError('--from lies in the future');
+  const { from, short } = await beginningOf(store, point);
+  if (short) process.stderr.write(`nothing older is known than cursor ${from}: it begins there\n`);
+  return from;
 }
 
 async function follow(store: Store, from: Cursor, say: (text: string) => void): Promise<VerifyAccount> {
   const asked = clock.now();
-  const fresh: VerifyAccount = {
-    state: 'running',
-    reason: null,
-    asked,
-    from,
-    at: from,
-    pages: 0,
-    events: 0,
-    types: [],
-  };
-  await store.note({}, { verify: JSON.stringify(fresh) });
+  await askToVerify(store, from, asked);
   for (let shown = ''; ;) {
     await sleep(LOOK_MS);
     const account = await store.verifying();

@@ -20,6 +20,25 @@ const DOWN_MS = 15_000;
 /** Reading that fails for so long is worth a person's while. */
 const TROUBLE_MS = 180_000;
 
+/** Each has a rule in src/ops/alerts.yaml and a paragraph in src/ops/runbook.md. */
+export const ALARMS = [
+  'failure_run',
+  'webhook_silent',
+  'secret_mismatch',
+  'clock_skew',
+  'body_limit',
+  'replay_blind',
+  'reconcile_stopped',
+  'reconcile_behind',
+  'gap_open',
+  'conflict',
+  'cursor_regression',
+  'dead_letters',
+  'run_crashing',
+  'lane_fault',
+  'disk_low',
+] as const;
+
 export interface Facts {
   /** Unix milliseconds. */
   now: number;
@@ -46,7 +65,7 @@ export function judge({
   blind = [],
 }: Facts): Map<string, string> {
   const alarms = new Map<string, string>();
-  const when = (holds: boolean | undefined, name: string, detail: string): void => {
+  const when = (holds: boolean | undefined, name: (typeof ALARMS)[number], detail: string): void => {
     if (holds) alarms.set(name, detail);
   };
   const { failureRun, failures, gaps, tasks, reconcile } = status;

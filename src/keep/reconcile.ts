@@ -179,8 +179,11 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
 
   function note(reading: Reading, page: Page): void {
     if (page.oddities.length > 0) {
-      log.warn({ oddities: page.oddities }, 'a page of ReplayEvents was odd; its items were kept');
-      oddities.set(reading, page.oddities.join(', '));
+      const words = page.oddities.join(', ');
+      // A sweep reads the same page again and again.
+      if (oddities.get(reading) !== words)
+        log.warn({ oddities: page.oddities }, 'a page of ReplayEvents was odd; its items were kept');
+      oddities.set(reading, words);
     } else if (!page.hasMore) oddities.delete(reading);
   }
 

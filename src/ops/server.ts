@@ -1,69 +1,49 @@
-// The ops port: what the store knows as JSON and metrics, and the few changes that people make by hand.
+// The ops port: what the store knows as JSON, metrics and pages, and the few changes that people make by hand.
 import { createServer, type Server } from 'node:http';
 import { Router } from '@koa/router';
-import Koa, { type Context } from 'koa';
+import Koa, { type Context, type Next } from 'koa';
 import { koaBody } from 'koa-body';
 import { z } from 'zod';
 import { iso, type Clock } from '../clock.ts';
 import type { Config } from '../config.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import { renderMetrics } from '../metrics.ts';
-import {
-  StoreError,
-  type EventStore,
-  type MendStore,
-  type ShownEvent,
-  type TaskFilter,
-  type WatchStore,
-} from '../store/store.ts';
+import { renderMetrics, type Disk } from '../metrics.ts';
+import { StoreError, type TaskFilter } from '../store/store.ts';
 import { mendAll } from '../store/mend.ts';
 import { createAccess } from './access.ts';
-
-const LIMIT = { default: 50, most: 500 };
-
-const count = z.coerce.number().int().min(1);
-const taskState = z.enum(['held', 'ready', 'running', 'done', 'skipped', 'dead']);
-const eventQuery = z.object({
-  type: z.string().optional(),
-  session: z.string().optional(),
-  state: taskState.optional(),
-  q: z.string().optional(),
-  before: count.optional(),
-  limit: count.max(LIMIT.most).default(LIMIT.default),
-});
-const taskQuery = z.object({
-  state: taskState.optional(),
-  handler: z.string().optional(),
-  before: count.optional(),
-  limit: count.max(LIMIT.most).default(LIMIT.default),
-});
-const selection = z
-  .strictObject(
-    {
-      ids: z.array(z.int()).min(1).max(10_000).optional(),
-      filter: z.strictObject({ state: taskState.optional(), handler: z.string().optional() }).optional(),
-      reason: z.string().optional(),
-    },
-    'must be { "ids": [...] } or { "filter": {...} }, and a reason to discard',
-  )
-  .refine(({ ids, filter }) => (ids === undefined) !== (filter === undefined), 'give either ids or filter');
+import { shown, streamOf } from './export.ts';
+import { createJobs } from './jobs.ts';
+import { addPages, type PageOptions } from './pages/routes.ts';
+import { eventFilterOf, jobOrder, selection, taskFilterOf } from './queries.ts';
 
 export interface OpsOptions {
   config: Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
-  store: WatchStore & MendStore & Pick<EventStore, 'note'>;
+  store: PageOptions['store'];
   clock: Clock;
   log: Logger;
+  disk: () => Disk;
   /** After tasks were moved by hand. */
   onChange: () => void;
 }
 
-export function createOpsServer({ config, store, clock, log, onChange }: OpsOptions): Server {
-  const access = createAccess({ token: config.OPS_TOKEN, readToken: config.OPS_READ_TOKEN, origin: config.OPS_ORIGIN });
-  const look = access('look');
-  const change = access('change');
+export function createOpsServer({ config, store, clock, log, disk, onChange }: OpsOptions): Server {
+  const { OPS_TOKEN: token, OPS_READ_TOKEN: readToken, OPS_ORIGIN: origin } = config;
+  const access = createAccess({ clock, token, readToken, origin });
+  const look = access.api('look');
+  const change = access.api('change');
   const json = koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: '1mb' });
+  const jobs = createJobs({ store, clock, log, onChange });
   const router = new Router({ sensitive: true });
+
+  /** Bodies need OPS_TOKEN, also where nothing else needs a token. */
+  async function tokenOnly(ctx: Context, next: Next): Promise<void> {
+    if (token === undefined) return refuse(ctx, 403, 'bodies are shown with OPS_TOKEN alone, and none is set');
+    return change(ctx, next);
+  }
+  async function bodiesOnly(ctx: Context, next: Next): Promise<void> {
+    return ctx.query['bodies'] === undefined ? next() : tokenOnly(ctx, next);
+  }
 
   router.get('/livez', (ctx) => {
     ctx.body = 'alive\n';
@@ -75,7 +55,11 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
     ctx.body = processes.receive === 'up' ? 'ready\n' : 'deliveries cannot be committed\n';
   });
   router.get('/metrics', look, async (ctx) => {
-    const { type, text } = await renderMetrics(await store.status(clock.now()), await store.counters());
+    const { type, text } = await renderMetrics({
+      status: await store.status(clock.now()),
+      counters: await store.counters(),
+      disk: disk(),
+    });
     ctx.type = type;
     ctx.body = text;
   });
@@ -83,7 +67,7 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
     ctx.body = await store.status(clock.now());
   });
   router.get('/api/events', look, async (ctx) => {
-    const { events, next } = await store.events(eventQuery.parse(ctx.query), clock.now());
+    const { events, next } = await store.events(eventFilterOf(ctx.query), clock.now());
     ctx.body = { events: events.map(shown), next };
   });
   router.get('/api/events/:key', look, async (ctx) => {
@@ -92,10 +76,44 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
     ctx.body = found ? { ...found, event: shown(found.event) } : { error: 'no event has this key, id or cursor' };
   });
   router.get('/api/tasks', look, async (ctx) => {
-    ctx.body = await store.tasks(taskQuery.parse(ctx.query), clock.now());
+    ctx.body = await store.tasks(taskFilterOf(ctx.query), clock.now());
+  });
+  // As lines, however many; with bodies, for OPS_TOKEN alone.
+  router.get('/api/events.ndjson', look, bodiesOnly, async (ctx) => {
+    const bodies = ctx.query['bodies'] !== undefined;
+    const { limit: _, ...filter } = eventFilterOf(ctx.query);
+    if (bodies) log.info({ bodies: 'exported', by: 'OPS_TOKEN', from: ctx.ip }, 'bodies were revealed');
+    ctx.type = 'application/x-ndjson';
+    ctx.body = streamOf(store, filter, { now: clock.now(), bodies });
+  });
+  router.post('/api/events/:key/body', tokenOnly, async (ctx) => {
+    const found = await store.event(ctx.params['key'] ?? '', clock.now());
+    const body = found && (await store.body(found.event.key));
+    if (!found || !body) return refuse(ctx, 404, 'no event has this key, id or cursor, or its body was purged');
+    log.info({ key: found.event.key, by: 'OPS_TOKEN', from: ctx.ip }, 'a body was revealed');
+    ctx.type = 'application/json';
+    ctx.body = Buffer.from(body);
+  });
+  router.get('/api/dead-letters', look, async (ctx) => {
+    const { handler, group: id, limit } = taskFilterOf(ctx.query);
+    ctx.body = await store.groups({ handler, id, limit });
+  });
+  router.get('/api/jobs', look, (ctx) => {
+    ctx.body = { jobs: jobs.list() };
+  });
+  router.post('/api/jobs', change, json, async (ctx) => {
+    const { action, ids, filter, reason = '' } = jobOrder.parse((ctx.request as { body?: unknown }).body);
+    const job = await jobs.start(action, ids ? { ids } : (filter ?? {}), reason);
+    if (!job) return refuse(ctx, 409, 'another job is at work: wait for it, or cancel it');
+    ctx.status = 202;
+    ctx.body = { job };
+  });
+  router.post('/api/jobs/:id/cancel', change, (ctx) => {
+    if (!jobs.cancel(Number(ctx.params['id']))) return refuse(ctx, 404, 'no job of this number is at work');
+    ctx.body = { cancelled: true };
   });
   router.get('/api/quarantine', look, async (ctx) => {
-    ctx.body = { quarantine: await store.quarantine(LIMIT.most) };
+    ctx.body = { quarantine: await store.quarantine(500) };
   });
   router.post('/api/tasks/retry', change, json, async (ctx) => {
     const chosen = choose(ctx);
@@ -121,6 +139,7 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
     ctx.status = 202;
     ctx.body = { asked: iso(clock.now()) };
   });
+  addPages({ router, access, store, clock, log, jobs, onChange });
 
   const app = new Koa();
   app.use(async (ctx, next) => {
@@ -139,14 +158,14 @@ export function createOpsServer({ config, store, clock, log, onChange }: OpsOpti
   return createServer((req, res) => void handle(req, res));
 }
 
+function refuse(ctx: Context, status: number, error: string): void {
+  ctx.status = status;
+  ctx.body = { error };
+}
+
 function choose(ctx: Context): { filter: TaskFilter; reason: string | undefined } {
   const { ids, filter, reason } = selection.parse((ctx.request as { body?: unknown }).body);
   return { filter: ids ? { ids } : (filter ?? {}), reason };
-}
-
-/** Times as people and programs read them. */
-function shown(event: ShownEvent): Record<string, unknown> {
-  return { ...event, createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) };
 }
 
 function answerError(ctx: Context, error: unknown, log: Logger): void {

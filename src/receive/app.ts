@@ -2,6 +2,7 @@
 // with a 2xx once they are on disk, whatever they hold: a non-2xx counts towards switching the webhook off.
 import { Router } from '@koa/router';
 import Koa, { type Context, type Next } from 'koa';
+import { countsOf } from '../acks.ts';
 import type { Clock } from '../clock.ts';
 import { Unavailable, type Intake } from '../intake.ts';
 import type { Logger } from '../log.ts';
@@ -9,6 +10,7 @@ import { readDelivery, type Reading } from '../wire/event.ts';
 import { BodyError, type BodyReader } from './bytes.ts';
 import { isOurs, isRepeated, type Ledger } from './ledger.ts';
 import { lingerOnClose } from './linger.ts';
+import { createRefusals } from './refusals.ts';
 import type { Sampler } from './sampler.ts';
 import type { Verifier } from './verify.ts';
 
@@ -30,12 +32,14 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   const { path, bodyLimit, verifier, bodies, intake, clock, sampler, ledger, draining } = options;
   const startedAt = clock.now();
   const attemptHeader = `${options.prefix}Attempt`.toLowerCase();
+  const refusals = createRefusals(options);
   const noteAlienPrefix = once((prefix: string) => {
     options.log.warn({ prefix }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${prefix}`);
   });
 
   async function receive(ctx: Context): Promise<void> {
     const { req } = ctx;
+    const began = performance.now();
     if (draining()) ctx.set('Connection', 'close');
     const encoding = req.headers['content-encoding'];
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return refuse(ctx, 415, 'content_encoding');
@@ -61,9 +65,14 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
     if (signers === 'clock_skew') ledger.answered(401, signers);
     if (typeof signers === 'string') return refuse(ctx, 401, signers);
     const reading = readDelivery(body);
+    if ('event' in reading) {
+      const skewSeconds = Math.round(clock.now() / 1000) - claimed.timestamp;
+      reading.event.signed = { secret: (signers[0] ?? 0) + 1, skewSeconds };
+    }
     const entries = isOurs(reading) ? undefined : ledger;
     entries?.signed(signers, claimed.timestamp);
     await commit(ctx, reading, entries);
+    intake.count(countsOf(performance.now() - began));
   }
 
   async function commit(ctx: Context, reading: Reading, entries: Ledger | undefined): Promise<void> {
@@ -86,6 +95,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   function refuse(ctx: Context, status: number, cause: string): void {
     intake.count({ [`refused.${cause}`]: 1 });
     sampler.note(cause, { status });
+    refusals.note(cause, ctx.req);
     // An empty body turns the status into 204, so the status comes second.
     ctx.body = null;
     ctx.status = status;
@@ -134,7 +144,7 @@ function happenedSince(time: number, reading: Reading): boolean {
 
 /** The prefix of a signature header that is not ours, if a delivery carries one. */
 function alienPrefix(headers: NodeJS.Dict<string | string[]>, prefix: string): string | undefined {
-  const name = Object.keys(headers).find((header) => /^x-[a-z0-9]+(-[a-z0-9]+)*-signature$/.test(header));
+  const name = Object.keys(headers).find((header) => /^x-(?=.{1,40}$)[a-z0-9]+(-[a-z0-9]+)*-signature$/.test(header));
   const found = name?.slice(0, -'signature'.length);
   return found === undefined || found === prefix.toLowerCase() ? undefined : found;
 }

@@ -1,27 +1,20 @@
-// Refusals come in floods that strangers control. The first of each cause is logged at once, the rest as a count,
-// at most one line a cause in ten seconds.
+// Refusals come in floods that strangers control: the first of each cause is logged at once, the rest as a count.
 import type { Clock } from '../clock.ts';
 import { loggable } from '../errors.ts';
-import type { Logger } from '../log.ts';
-
-const EVERY_MS = 10_000;
+import { createSeldom, type Logger } from '../log.ts';
 
 export interface Sampler {
   note(cause: string, fields: Record<string, unknown>, error?: unknown): void;
 }
 
 export function createSampler(log: Logger, clock: Clock): Sampler {
-  const causes = new Map<string, { at: number; unsaid: number }>();
+  const seldom = createSeldom(clock);
   return {
     note(cause, fields, error) {
-      const last = causes.get(cause);
-      if (last && clock.now() - last.at < EVERY_MS) {
-        last.unsaid++;
-        return;
-      }
+      const more = seldom(cause);
+      if (!more) return;
       const thrown = error === undefined ? {} : loggable(error);
-      log.warn({ cause, ...fields, ...thrown, ...(last?.unsaid ? { more: last.unsaid } : {}) }, wording(cause));
-      causes.set(cause, { at: clock.now(), unsaid: 0 });
+      log.warn({ cause, ...fields, ...thrown, ...more }, wording(cause));
     },
   };
 }
@@ -60,6 +53,8 @@ function wording(cause: string): string {
       return 'the store has been locked for a second: deliveries wait, and are answered 503 after 8 s';
     case 'store_unwritable':
       return 'the store cannot be written: deliveries wait, and are answered 503 after 8 s; see the disk';
+    case 'broken_answer':
+      return 'an answer broke off: the sender went away, or a fault of the kit, which the line names';
     default:
       return 'refused';
   }

@@ -7,7 +7,7 @@ import { behind, describe, loggable } from '../errors.ts';
 import { eventTypes } from '../events.ts';
 import type { Context, KitEvent } from '../kit.ts';
 import type { Logger } from '../log.ts';
-import { within, type Service } from '../service/service.ts';
+import { endingWith, type Service } from '../service/service.ts';
 import { StoreError, type Claim, type Settlement, type TaskStore, type Tx } from '../store/store.ts';
 import { toKitEvent } from './assign.ts';
 import { backoff } from './backoff.ts';
@@ -166,7 +166,7 @@ class AttemptContext implements Context {
 
   get service(): Service {
     // What an attempt has not sent when it ends is not sent any more.
-    this.#service ??= within(this.#options.service, this.signal);
+    this.#service ??= endingWith(this.#options.service, this.signal);
     return this.#service;
   }
 

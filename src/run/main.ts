@@ -4,7 +4,7 @@ import { open as openInspector } from 'node:inspector';
 import { flushCompileCache } from 'node:module';
 import { loadConfig, readEnv } from '../config.ts';
 import { systemClock as clock } from '../clock.ts';
-import { describe, EXIT, loggable } from '../errors.ts';
+import { describe, EXIT } from '../errors.ts';
 import { createLog } from '../log.ts';
 import { joinOwner, type Orders } from '../process.ts';
 import { createPace } from '../service/pace.ts';
@@ -13,7 +13,7 @@ import { openSqlite } from '../store/sqlite/open.ts';
 import type { Tx } from '../store/store.ts';
 import { patiently } from '../store/patiently.ts';
 import { HandlerFaults, loadHandlers } from './load.ts';
-import { startRunner, STRAY, type Runner } from './runner.ts';
+import { startRunner, traceStray } from './runner.ts';
 import { startSolo } from './solo.ts';
 
 /** Of the 9 s that a stop may take. */
@@ -89,7 +89,7 @@ async function start({ boot }: Orders): Promise<void> {
   }
 
   const runner = await startRunner(options);
-  traceStray(runner, log);
+  traceStray((error) => runner.blame(error), log, clock);
   owner.onWake(() => runner.wake());
   owner.onBeat(async () => {
     await store.beat({ role: 'run', ...owner.self, boot }, clock.now());
@@ -118,16 +118,4 @@ function setUp(name: string, setup: ((tx: Tx) => unknown) | undefined, tx: Tx): 
 async function giveUp(faults: string[]): Promise<never> {
   await owner.say({ type: 'faults', faults });
   process.exit(EXIT.configuration);
-}
-
-/** What a handler left unawaited fails its attempt, where it can be traced to one; otherwise it is only said. */
-function traceStray(runner: Runner, log: ReturnType<typeof createLog>): void {
-  process.on('unhandledRejection', (error) => {
-    if (!runner.blame(error)) log.error(loggable(error), STRAY);
-  });
-  process.on('uncaughtException', (error) => {
-    if (runner.blame(error)) return;
-    log.fatal(loggable(error), 'an exception that no attempt can be blamed for; this process ends');
-    process.exit(EXIT.failed);
-  });
 }

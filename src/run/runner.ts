@@ -3,8 +3,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
-import { loggable } from '../errors.ts';
-import type { Logger } from '../log.ts';
+import { EXIT, loggable } from '../errors.ts';
+import { createSeldom, type Logger, type Seldom } from '../log.ts';
 import { startLoop, type Loop } from '../loop.ts';
 import type { Service } from '../service/service.ts';
 import { patiently } from '../store/patiently.ts';
@@ -34,6 +34,8 @@ const GRACE_MS = 3;
 const BUSY = 8;
 /** Other processes may give tasks back or bring events without a word. */
 const IDLE_MS = 500;
+/** Of a handler's failures, in ten seconds; the metrics count all. */
+const LINES = 10;
 
 export interface RunnerOptions {
   store: TaskStore;
@@ -70,6 +72,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   const rates = new Map(
     [...handlers].flatMap(([id, { rate }]) => (rate ? [[id, createRate(rate, clock.now())] as const] : [])),
   );
+  const seldom = createSeldom(clock, LINES);
   const active = new Map<number, Attempt>();
   /** Claimed, and waiting for a place. */
   let queue: Claim[] = [];
@@ -137,7 +140,8 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     windowMs,
     fetchesHistory,
     onLaneFault(handler: Loaded, error: unknown): void {
-      log.error({ handler: handler.name, ...loggable(error) }, 'lane threw; the session stands in');
+      const more = seldom(`lane ${handler.name}`);
+      if (more) log.error({ handler: handler.name, ...loggable(error), ...more }, 'lane threw; the session stands in');
       options.onLaneFault?.();
     },
   };
@@ -200,7 +204,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     ended++;
     if (claim.rerun > 0) again--;
     if (settlement) settled.push(settlement);
-    logEnd(options, { claim, handler, settlement, attempt, ms: clock.now() - startedAt });
+    logEnd({ ...options, seldom }, { claim, handler, settlement, attempt, ms: clock.now() - startedAt });
     fill();
     loop.wake();
   }
@@ -214,8 +218,10 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
 
   const loop: Loop = startLoop(step, (error) => {
     if (!(error instanceof StoreError)) throw error;
-    if (error.code !== 'busy') log.error({ code: error.code }, 'the store cannot be written; tried again');
-    return error.code === 'busy' ? 5 : 1_000;
+    if (error.code === 'busy') return 5;
+    const more = seldom('store');
+    if (more) log.error({ code: error.code, ...more }, 'the store cannot be written; tried again');
+    return 1_000;
   });
 
   return {
@@ -260,8 +266,19 @@ const VERDICTS = {
   ready: { verdict: 'retry', level: 'warn', words: 'failed, and will be tried again: see npx kit explain' },
 } as const;
 
-/** Of a promise that nobody waited for. */
-export const STRAY = 'a handler left a rejection unhandled, after it had ended';
+/** What a handler left unawaited fails its attempt, where it can be traced to one; otherwise it is only said. */
+export function traceStray(blame: (error: unknown) => boolean, log: Logger, clock: Clock): void {
+  const seldom = createSeldom(clock, LINES);
+  process.on('unhandledRejection', (error) => {
+    const more = blame(error) ? undefined : seldom('stray');
+    if (more) log.error({ ...loggable(error), ...more }, 'a handler left a rejection unhandled, after it had ended');
+  });
+  process.on('uncaughtException', (error) => {
+    if (blame(error)) return;
+    log.fatal(loggable(error), 'an exception that no attempt can be blamed for; this process ends');
+    process.exit(EXIT.failed);
+  });
+}
 
 export interface Ended {
   claim: Claim;
@@ -272,14 +289,23 @@ export interface Ended {
   ms: number;
 }
 
-/** One line an attempt. A lane is told by its number: its name may hold a phone number. */
-export function logEnd({ log, tellsWhy }: Pick<RunnerOptions, 'log' | 'tellsWhy'>, ended: Ended, how = ''): void {
+/** One line an attempt, but in a flood. A lane is told by its number: its name may hold a phone number. */
+export function logEnd(
+  { log, tellsWhy, seldom }: Pick<RunnerOptions, 'log' | 'tellsWhy'> & { seldom?: Seldom },
+  ended: Ended,
+  how = '',
+): void {
   const { claim, handler, settlement, attempt, ms } = ended;
   const { verdict, level, words } = VERDICTS[settlement?.state ?? 'done'];
   if (!log.isLevelEnabled(level)) return;
+  const more = level === 'debug' || !seldom ? {} : seldom(`${verdict} ${handler.name}`);
+  if (!more) return;
   const { key, type, origin } = claim.event;
   const why = tellsWhy && settlement?.error ? { why: settlement.error } : {};
   const task = { handler: handler.name, lane: claim.lane, attempt: claim.attempt, late: claim.late };
   const unproven = claim.unproven ? { unproven: true } : {};
-  log[level]({ key, type, origin, ...task, ...unproven, verdict, ms, ...attempt.thrown(), ...why }, `${how}${words}`);
+  log[level](
+    { key, type, origin, ...task, ...unproven, verdict, ms, ...attempt.thrown(), ...why, ...more },
+    `${how}${words}`,
+  );
 }

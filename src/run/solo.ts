@@ -1,9 +1,8 @@
 // Tasks whose process died under them, one at a time: when this process dies too, it is known which one did it.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { loggable } from '../errors.ts';
 import { patiently } from '../store/patiently.ts';
 import { startAttempt, type Blame } from './attempt.ts';
-import { logEnd, STRAY, type RunnerOptions } from './runner.ts';
+import { logEnd, traceStray, type RunnerOptions } from './runner.ts';
 
 /** For the handler to end after it was told to. */
 const GRACE_MS = 3_000;
@@ -14,9 +13,7 @@ export async function startSolo(options: RunnerOptions, stop: AbortSignal): Prom
   const ids = await patiently(() => store.register(options.handlers.map(({ name }) => name)));
   const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
   const blame = new AsyncLocalStorage<Blame>();
-  process.on('unhandledRejection', (error) => {
-    if (!blame.getStore()?.(error)) log.error(loggable(error), STRAY);
-  });
+  traceStray((error) => blame.getStore()?.(error) ?? false, log, clock);
   while (!stop.aborted) {
     const claim = await patiently(() => store.claimSuspect(clock.now(), boot, [...handlers.keys()]));
     const handler = claim && handlers.get(claim.handler);

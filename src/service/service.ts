@@ -224,7 +224,7 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
 }
 
 /** The same client, whose every call ends with this signal as well. */
-export function within(service: Service, ends: AbortSignal): Service {
+export function endingWith(service: Service, ends: AbortSignal): Service {
   const also = <Options extends WaitOptions>(options?: Options): Options =>
     ({ ...options, signal: options?.signal ? AbortSignal.any([ends, options.signal]) : ends }) as Options;
   const bound: Service = {

@@ -1,24 +1,43 @@
 // Any number of tasks, moved in small transactions with room between them, so that deliveries never wait long.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MendStore, TaskFilter } from './store.ts';
+import { StoreError } from './store.ts';
 
 const STEP = 500;
 const PAUSE_MS = 3;
+const LOCKED_MS = 50;
 
-/** Resolves to how many of the tasks that match were moved. `onStep` is told how many of them have been gone through. */
+/**
+ * Resolves to how many of the tasks that match were moved. `onStep` is told how many of them have been gone through, at
+ * first none, and how many were moved. Ends early, without an error, once `signal` is aborted.
+ */
 export async function mendAll(
   store: Pick<MendStore, 'matching'>,
   filter: TaskFilter,
   now: number,
   mend: (ids: number[]) => Promise<number>,
-  onStep: (done: number, of: number) => void = () => {},
+  onStep: (done: number, of: number, moved: number) => void = () => {},
+  signal?: AbortSignal,
 ): Promise<number> {
   const ids = await store.matching(filter, now);
   let moved = 0;
+  onStep(0, ids.length, 0);
   for (let from = 0; from < ids.length; from += STEP) {
+    if (signal?.aborted) break;
     if (from > 0) await sleep(PAUSE_MS);
-    moved += await mend(ids.slice(from, from + STEP));
-    onStep(Math.min(from + STEP, ids.length), ids.length);
+    moved += await patiently(() => mend(ids.slice(from, from + STEP)));
+    onStep(Math.min(from + STEP, ids.length), ids.length, moved);
   }
   return moved;
+}
+
+/** Half of a group moved and an error instead of the rest would help nobody: a lock passes. */
+async function patiently<Result>(work: () => Promise<Result>, tries = 20): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof StoreError) || error.code !== 'busy' || tries === 0) throw error;
+    await sleep(LOCKED_MS);
+    return patiently(work, tries - 1);
+  }
 }

@@ -43,6 +43,11 @@ export type Counter =
   /** New events whose delivery says that earlier attempts failed; an unsigned header, so evidence alone. */
   | 'unseen_failures'
   | `tasks.${TaskState}`
+  /** Done tasks that pruning has removed. */
+  | 'pruned.done'
+  | `ack.${string}`
+  /** What became of attempts, by handler; one that was given back is none. */
+  | `attempts.${'done' | 'skipped' | 'dead' | 'retry' | 'deferred'}.${string}`
   | `refused.${string}`;
 export type Counts = Partial<Record<Counter, number>>;
 
@@ -244,6 +249,8 @@ export type Fact =
   /** Written by the main process, as JSON: Failures, and Signer[]. */
   | 'failures'
   | 'signers'
+  /** The last refusals, by cause: JSON. */
+  | 'refusals'
   | 'reconcile_asked'
   | 'failure_run'
   | 'held'
@@ -261,6 +268,17 @@ export interface Failures {
   lastBadAt: string | null;
   /** The last delivery of the service that was answered with a 2xx. */
   lastGoodAt: string | null;
+}
+
+/** A delivery that was refused, by what its headers said: cut short, unsigned, a stranger's. Never its body. */
+export interface Refusal {
+  at: string;
+  /** Of the five headers that each delivery carries (contract 6.3), besides its signature. */
+  headers: number;
+  /** How far its timestamp lay from our clock; null where it had none. */
+  skewSeconds: number | null;
+  agent: string | null;
+  bytes: number | null;
 }
 
 /** A secret by what it signed. Times are signing moments (contract 6.3), Unix milliseconds. */
@@ -441,7 +459,13 @@ export interface EventFilter {
   session?: string | undefined;
   /** Of any of its tasks. */
   state?: ShownState | undefined;
-  /** An id, key or cursor. */
+  origin?: Origin | undefined;
+  /** One that has a task of it. With `state`: in that state. */
+  handler?: string | undefined;
+  /** Received from then on, and before then; Unix milliseconds. */
+  since?: number | undefined;
+  until?: number | undefined;
+  /** An id, key or cursor; else the `message_id` in the data, looked for among some thousand events a page. */
   q?: string | undefined;
   before?: number | undefined;
   limit: number;
@@ -451,6 +475,8 @@ export interface TaskFilter {
   ids?: number[] | undefined;
   state?: ShownState | undefined;
   handler?: string | undefined;
+  /** Dead of one cause: DeadGroup.id. */
+  group?: number | undefined;
   before?: number | undefined;
   limit?: number | undefined;
 }
@@ -475,6 +501,39 @@ export interface ShownTask {
   startedAt: string | null;
   finishedAt: string | null;
   error: string | null;
+}
+
+/** Kept of tasks that did not end at their first attempt: the last ten. `error` is its beginning. */
+export interface ShownAttempt {
+  task: number;
+  attempt: number;
+  startedAt: string;
+  endedAt: string;
+  /** What the task became; ready: tried again. */
+  state: TaskState;
+  error: string | null;
+}
+
+/** A first delivery or a duplicate. The secret is the position in WEBHOOK_SECRET then; seconds from signing to receipt. */
+export interface ShownDelivery {
+  at: string;
+  secret: number | null;
+  skewSeconds: number | null;
+}
+
+/** Dead letters of one handler whose errors differ in numbers, ids and quotes alone. */
+export interface DeadGroup {
+  id: number;
+  handler: string;
+  dead: number;
+  /** Since the group was last empty. */
+  firstAt: string;
+  lastAt: string;
+  /** A sample: its task, its event's key and its error; and what is common to all. */
+  task: number;
+  key: string;
+  error: string | null;
+  pattern: string;
 }
 
 export interface Gap {
@@ -539,6 +598,38 @@ export interface Rerun {
   retrying: number;
 }
 
+/** Counters as they stood, Unix milliseconds. */
+export interface Sample {
+  at: number;
+  accepted: number;
+  duplicates: number;
+  refused: number;
+  quarantined: number;
+  handled: number;
+  /** In the order of ACK_LE_MS. */
+  acks: number[];
+}
+
+export interface SampleStore {
+  /** Keeps the counters as they stand, for the page's figures over time. */
+  sample(now: number): Promise<void>;
+  /** From oldest to newest, the last of each step. */
+  samples(from: number, to: number, stepMs: number): Promise<Sample[]>;
+}
+
+/** A lane in which tasks wait for each other. */
+export interface WaitingLane {
+  handler: string;
+  lane: string;
+  /** Counted up to a bound; `more` where there are more. */
+  waiting: number;
+  more: boolean;
+  /** The one that the others wait for. */
+  head: { key: string; attempts: number; error: string | null };
+}
+
+export type Quarantined = Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number };
+
 export interface WatchStore {
   status(now: number): Promise<Status>;
   /** Newest first; `next` is the `before` of the following page, null at the end. */
@@ -552,16 +643,33 @@ export interface WatchStore {
         event: ShownEvent;
         /** When each further origin brought it for the first time. */
         sightings: { origin: Origin; at: string }[];
+        /** The first, up to six duplicates, and the last of `copies`. */
+        deliveries: ShownDelivery[];
         aliases: string[];
         conflicts: number;
         tasks: ShownTask[];
+        attempts: ShownAttempt[];
       }
     | undefined
   >;
+  /** Up to three tasks before and behind this one in its lane, by cursor, among the thousand events on each side. */
+  neighbours(task: number, now: number): Promise<{ earlier: ShownTask[]; later: ShownTask[] }>;
+  /** Dead letters by cause, the largest groups first; `dead`: how many match in all. */
+  groups(filter: {
+    handler?: string | undefined;
+    id?: number | undefined;
+    limit: number;
+  }): Promise<{ dead: number; groups: DeadGroup[] }>;
   /** The bytes of an event as they came, by key, id or cursor; null where it is unknown or they were purged. */
   body(name: string): Promise<Uint8Array | null>;
   tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;
-  quarantine(limit: number): Promise<(Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number })[]>;
+  quarantine(limit: number): Promise<Quarantined[]>;
+  /** With its bytes, as they came. */
+  quarantined(id: number): Promise<(Quarantined & { body: Uint8Array }) | undefined>;
+  /** The last refusals by cause, newest first. */
+  refusals(): Promise<Record<string, Refusal[]>>;
+  /** The lanes with the most waiting tasks, among the first thousand in which any waits. */
+  waitingLanes(limit: number): Promise<WaitingLane[]>;
   gaps(): Promise<Gap[]>;
   /** Newest week first. */
   arrivals(): Promise<Arrivals[]>;
@@ -576,7 +684,7 @@ export interface WatchStore {
 }
 
 export interface MendStore {
-  /** The ids of the dead, skipped and waiting tasks that match, for the steps of what follows. */
+  /** The ids of the dead, skipped and waiting tasks that match, by cursor, so that steps keep the order of lanes. */
   matching(filter: TaskFilter, now: number): Promise<number[]>;
   /** Dead, skipped or waiting tasks run again, with a new budget of attempts, in their lane's order. Returns how many. */
   retry(ids: number[], now: number): Promise<number>;
@@ -595,6 +703,11 @@ export interface MendStore {
   giveTo(ids: number[], handler: string, now: number): Promise<number>;
   /** How far a handler's lanes have finished becomes true of another's, in steps from `after` on. Returns where to go on, or null. */
   giveLanes(from: string, to: string, after: number, limit: number, now: number): Promise<number | null>;
+  /**
+   * Reads quarantined bytes again, as after a change of the kit's: what is an event now is accepted, and leaves the
+   * quarantine. Undefined where there is no such row.
+   */
+  retryQuarantined(id: number, now: number): Promise<Accepted | undefined>;
 }
 
 /** What was removed of a person, in rows. */
@@ -651,6 +764,7 @@ export interface OwnerStore {
   suspectDue(now: number, handlers: string[]): Promise<boolean>;
 }
 
-export interface Store extends EventStore, TaskStore, KeepStore, WatchStore, MendStore, EraseStore, OwnerStore {
+export interface Store
+  extends EventStore, TaskStore, KeepStore, WatchStore, SampleStore, MendStore, EraseStore, OwnerStore {
   close(): void;
 }

@@ -18,6 +18,8 @@ export interface Incoming {
   body: Uint8Array;
   /** What was odd about it, yet readable. */
   flags: Flag[];
+  /** Of a delivery: the secret's position, from 1, and how old the signature was on receipt. */
+  signed?: { secret: number; skewSeconds: number };
 }
 
 export interface Unreadable {

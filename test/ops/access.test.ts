@@ -175,3 +175,117 @@ describe('behind a proxy, with OPS_ORIGIN', () => {
     expect((await change({ host: 'ops.example.com', origin: 'http://ops.example.com:81' })).status).toBe(403);
   });
 });
+
+describe('the page, in a browser', () => {
+  const config = { ...NOTHING_SET, OPS_TOKEN: TOKEN, OPS_READ_TOKEN: READ_TOKEN };
+  const form = { 'content-type': 'application/x-www-form-urlencoded' };
+  const own = () => ({ ...form, origin: `http://127.0.0.1:${ops.port}` });
+  const login = (token: string, headers = own()) => ops.send('POST', '/login', headers, `token=${token}&to=/refused`);
+  const cookieOf = (reply: Reply) => String(reply.headers['set-cookie']).split(';')[0] ?? '';
+
+  test('asks for a token at the address that was wanted, and shows nothing else', async () => {
+    ops = await createOps(config);
+    for (const path of ['/', '/reconciliation', '/refused', '/refused/1']) {
+      const reply = await ops.get(path);
+      expect(reply.status).toBe(401);
+      expect(reply.text).toContain(`name="to" value="${path}"`);
+      expect(reply.text).not.toContain('<nav');
+    }
+  });
+
+  test.each([
+    [TOKEN, 303],
+    [READ_TOKEN, 403],
+  ])('a session of %s may do what its token may', async (token, status) => {
+    ops = await createOps(config);
+    const reply = await login(token);
+    expect([reply.status, reply.headers['location']]).toEqual([303, '/refused']);
+    expect(String(reply.headers['set-cookie'])).toMatch(/HttpOnly; SameSite=Strict/);
+    expect(String(reply.headers['set-cookie'])).not.toContain(token);
+    const cookie = cookieOf(reply);
+    expect((await ops.get('/', { cookie })).status).toBe(200);
+    expect((await ops.send('POST', '/reconciliation/now', { ...own(), cookie })).status).toBe(status);
+    expect((await ops.get('/api/status', { cookie })).status, 'programs bring a token').toBe(401);
+    ops.clock.time += 12 * 3_600_000;
+    expect((await ops.get('/', { cookie })).status, 'it expires').toBe(401);
+  });
+
+  test('a session that was ended is no session', async () => {
+    ops = await createOps(config);
+    const cookie = cookieOf(await login(TOKEN));
+    await ops.send('POST', '/logout', { ...own(), cookie });
+    expect((await ops.get('/', { cookie })).status).toBe(401);
+  });
+
+  test.each([
+    { origin: 'https://evil.example' },
+    { origin: 'null' },
+    { 'sec-fetch-site': 'cross-site' },
+    { 'sec-fetch-site': 'same-site' },
+    {},
+  ])('a form from elsewhere changes nothing, session or not: %o', async (from) => {
+    ops = await createOps(config);
+    const cookie = cookieOf(await login(TOKEN));
+    expect((await ops.send('POST', '/reconciliation/now', { ...form, ...from, cookie })).status).toBe(403);
+    expect((await login(TOKEN, { ...form, ...from } as ReturnType<typeof own>)).status).toBe(403);
+    await ops.close();
+    ops = await createOps();
+    expect((await ops.send('POST', '/reconciliation/now', { ...form, ...from })).status).toBe(403);
+    expect(await ops.store.reconcileAsked()).toBe(0);
+  });
+
+  test('after five wrong tokens within a minute nobody logs in, until it has passed', async () => {
+    ops = await createOps(config);
+    for (let n = 0; n < 5; n++) expect((await login('wrong')).status).toBe(401);
+    expect((await login('wrong')).status).toBe(429);
+    expect((await login(TOKEN)).status).toBe(429);
+    expect((await look(bearer(TOKEN))).status).toBe(200);
+    ops.clock.time += 60_000;
+    expect((await login(TOKEN)).status).toBe(303);
+    expect(ops.text()).not.toContain(TOKEN);
+  });
+
+  test('behind https the cookie stays there; where to go on is a local path', async () => {
+    ops = await createOps({ ...config, OPS_ORIGIN: 'https://ops.example.com' });
+    const headers = { ...form, host: 'ops.example.com', origin: 'https://ops.example.com' };
+    const reply = await ops.send('POST', '/login', headers, `token=${TOKEN}&to=//evil.example/`);
+    expect(String(reply.headers['set-cookie'])).toContain('; Secure');
+    expect(reply.headers['location']).toBe('/');
+  });
+
+  test('without a token by no other name than this machine: after a DNS rebinding there is nothing to see', async () => {
+    ops = await createOps();
+    expect((await ops.get('/', { host: 'evil.example' })).status).toBe(403);
+    expect((await ops.get('/', { host: 'localhost:3001' })).status).toBe(200);
+  });
+
+  test('every page forbids scripts, styles and frames of others; bodies need OPS_TOKEN even here', async () => {
+    ops = await createOps();
+    const body = Buffer.from('{"secret words');
+    await ops.store.accept({
+      readings: [{ unreadable: { origin: 'webhook', cursor: null, body, reason: 'x' } }],
+      now: 1,
+    });
+    const reply = await ops.get('/refused/1');
+    expect(reply.headers['content-security-policy']).toMatch(/^default-src 'none'.*frame-ancestors 'none'/);
+    expect(reply.text).not.toMatch(/secret words| style=|<style|<script>/);
+    await ops.close();
+    ops = await createOps(config);
+    await ops.store.accept({
+      readings: [{ unreadable: { origin: 'webhook', cursor: null, body, reason: 'x' } }],
+      now: 1,
+    });
+    expect((await ops.get('/refused/1', bearer(TOKEN))).text).not.toContain('secret words');
+    expect((await ops.post('/refused/1/body', {}, bearer(READ_TOKEN))).text).not.toContain('secret words');
+    expect((await ops.post('/refused/1/body', {}, bearer(TOKEN))).text).toContain('secret words');
+  });
+
+  test('style and script are kept by browsers until they change', async () => {
+    ops = await createOps(config);
+    for (const path of ['/style.css', '/live.js']) {
+      const { status, headers } = await ops.get(path);
+      expect(status).toBe(200);
+      expect((await ops.get(path, { 'if-none-match': String(headers['etag']) })).status).toBe(304);
+    }
+  });
+});

@@ -1,7 +1,7 @@
 // /metrics: the figures of the store in Prometheus' own format, with labels from our own words only.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { renderMetrics } from '../../src/metrics.ts';
-import { assign, createOps, deliver, end, type Ops } from './rig.ts';
+import { assign, createOps, DISK, deliver, end, type Ops } from './rig.ts';
 
 let ops: Ops;
 beforeEach(async () => {
@@ -61,6 +61,8 @@ test('figures are those of the store', async () => {
     dead: valueOf(all, 'kit_tasks', { state: 'dead' }),
     ready: valueOf(all, 'kit_tasks', { state: 'ready' }),
     refused: valueOf(all, 'kit_refused_total', { cause: 'bad_signature' }),
+    attempts: valueOf(all, 'kit_attempts_total', { handler: 'a', verdict: 'dead' }),
+    free: valueOf(all, 'kit_disk_free_bytes'),
     signed: valueOf(all, 'kit_signed_total', { secret: '1' }),
     unseen: valueOf(all, 'kit_unseen_failures_total'),
     calls: valueOf(all, 'kit_replay_calls_total'),
@@ -74,6 +76,8 @@ test('figures are those of the store', async () => {
     dead: 1,
     ready: 1,
     refused: 4,
+    attempts: 1,
+    free: 1e9,
     signed: 3,
     unseen: 3,
     calls: 2,
@@ -97,7 +101,9 @@ test('no label holds what a stranger wrote, and a thousand strangers add no seri
   const all = await samples();
   expect(all.length).toBe(before);
   const labels = all.flatMap((one) => Object.keys(one.labels));
-  expect(new Set(labels).isSubsetOf(new Set(['state', 'role', 'cause', 'secret', 'name']))).toBe(true);
+  expect(
+    new Set(labels).isSubsetOf(new Set(['state', 'role', 'cause', 'secret', 'name', 'handler', 'verdict', 'le'])),
+  ).toBe(true);
   expect((await ops.get('/metrics')).text).not.toMatch(/Type\d|session-|n\d{2}/);
 });
 
@@ -107,7 +113,11 @@ test('two looks at once do not disturb each other', async () => {
 });
 
 test('what has never happened is no series with a false name', async () => {
-  const { text } = await renderMetrics(await ops.store.status(ops.clock.time), {});
+  const { text } = await renderMetrics({
+    status: await ops.store.status(ops.clock.time),
+    counters: {},
+    disk: DISK,
+  });
   for (const name of ['kit_refused_total', 'kit_signed_total', 'kit_alarm']) {
     expect(text, `${name} has no sample without its label`).not.toMatch(new RegExp(`^${name} `, 'm'));
   }

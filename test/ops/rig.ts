@@ -39,7 +39,14 @@ export async function createOps(config: OpsOptions['config'] = NOTHING_SET): Pro
   const clock = createClock();
   const testLog = createTestLog();
   let changes = 0;
-  const options = { config, store: file.store, clock, log: testLog.log, onChange: () => void changes++ };
+  const options = {
+    config,
+    store: file.store,
+    clock,
+    log: testLog.log,
+    disk: () => DISK,
+    onChange: () => void changes++,
+  };
   const server = createOpsServer(options);
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
   const { port } = server.address() as AddressInfo;
@@ -81,6 +88,8 @@ export async function createOps(config: OpsOptions['config'] = NOTHING_SET): Pro
     },
   };
 }
+
+export const DISK = { storeBytes: 4_096, logBytes: 1_024, freeBytes: 1e9 };
 
 export const NOTHING_SET: OpsOptions['config'] = {
   OPS_TOKEN: undefined,

@@ -243,7 +243,15 @@ describe('GET /api/events/<key>', () => {
       conflicts: 1,
       tasks: [{ handler: 'a', state: 'ready', key: 'c:5', attempts: 0, error: null }],
     });
-    expect(Object.keys(found).toSorted()).toEqual(['aliases', 'conflicts', 'event', 'sightings', 'tasks']);
+    expect(Object.keys(found).toSorted()).toEqual([
+      'aliases',
+      'attempts',
+      'conflicts',
+      'deliveries',
+      'event',
+      'sightings',
+      'tasks',
+    ]);
   });
 
   test('a second webhook’s id is shown as an alias and finds the same event', async () => {
@@ -497,7 +505,7 @@ describe('every answer', () => {
   );
 
   test('an unknown path is 404', async () => {
-    for (const path of ['/', '/api', '/api/event', '/API/status', '/api/secrets', '/api/tasks/retry']) {
+    for (const path of ['/api', '/api/event', '/API/status', '/api/secrets', '/api/tasks/retry']) {
       expect([404, 405]).toContain((await ops.get(path)).status);
     }
   });

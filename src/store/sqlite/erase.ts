@@ -16,6 +16,9 @@ export function createErase(session: Session): Sync<EraseStore> {
       and not exists (select 1 from claims where task = tasks.id)`);
   // Errors of handlers may quote what they were given.
   const quiet = db.prepare(`update tasks set error = 'erased' where id between @from and @to and error is not null`);
+  const quietAttempts = db.prepare(
+    `update attempts set error = 'erased' where task between @from and @to and error is not null`,
+  );
   // Those of the same name too: a rerun or a move has left them without the task.
   const lanesOf = db.prepare<unknown[], { id: number; name: string }>(`
     select id, name from lanes where name in (
@@ -35,6 +38,7 @@ export function createErase(session: Session): Sync<EraseStore> {
     purge.run(seq);
     const skipped = skip.run({ ...range, now }).changes;
     const errors = quiet.run(range).changes;
+    quietAttempts.run(range);
     session.count({ 'tasks.ready': -skipped, 'tasks.skipped': skipped });
     for (const { id, name } of lanesOf.all(range.from, range.to)) {
       // A lane is named after its conversation. It is kept for its order.

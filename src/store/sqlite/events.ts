@@ -26,8 +26,8 @@ export function createEventStore(
 ): Sync<EventStore> & { accept: Accept; inPlace(): boolean } {
   const { db } = session;
   const insert = db.prepare(`
-    insert into events (cursor, disputed, id, type, session_id, created_at, received_at, origin, flags, body)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
+    insert into events (cursor, disputed, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, body)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const known = `select seq, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body from events`;
   const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and disputed = 0`);
   const byId = db.prepare<unknown[], Known>(`${known} where id = ? and id is not null`);
@@ -40,6 +40,9 @@ export function createEventStore(
       created_at = coalesce(created_at, ?) where seq = ?`);
   const sight = db.prepare('insert into sightings values (?, ?, ?) on conflict (event, origin) do nothing');
   const addCopy = db.prepare('update events set copies = copies + 1 where seq = ?');
+  const copied = db.prepare(`
+    insert into copies select seq, min(copies, 8), @now, @secret, @skew from events where seq = @seq
+    on conflict (event, n) do update set received_at = @now, secret = @secret, skew_s = @skew`);
   // Once: what replay shows again and again contradicts no more than the first time.
   const addConflict = db.prepare(`
     insert into conflicts (seq, received_at, origin, cursor, event_id, reason, body)
@@ -97,7 +100,8 @@ export function createEventStore(
       function store(event: Incoming, disputed: boolean): boolean {
         const { cursor, id, type, sessionId, createdAt, origin, flags, body } = event;
         const row = [bind(cursor), disputed ? 1 : 0, id, type, sessionId, createdAt, batch.now, origin];
-        return insert.run(...row, flags.join(','), body).changes === 1;
+        const { secret = null, skewSeconds = null } = event.signed ?? {};
+        return insert.run(...row, flags.join(','), secret, skewSeconds, body).changes === 1;
       }
 
       function named(event: Incoming): boolean {
@@ -138,6 +142,7 @@ export function createEventStore(
         if (event.id === null) return duplicate(same ?? c, same ? undefined : 'its cursor was known with other data');
         if (c.id === null) {
           addId.run(event.id, event.sessionId, event.createdAt, c.seq);
+          copy(c.seq);
           seen(c);
           add('duplicates'); // only a webhook brings an id
           return { verdict: 'duplicate' };
@@ -152,6 +157,11 @@ export function createEventStore(
         tally.first(event, false);
         return { verdict: 'new', conflict: record(c, event, 'its cursor was known with another id and other data') };
 
+        function copy(seq: number): void {
+          const { secret = null, skewSeconds: skew = null } = event.signed ?? {};
+          copied.run({ seq, now: batch.now, secret, skew });
+        }
+
         function seen(of: Known): void {
           if (of.origin !== event.origin) sight.run(of.seq, event.origin, batch.now);
         }
@@ -159,7 +169,10 @@ export function createEventStore(
         function duplicate(of: Known | undefined, conflict?: string): Accepted {
           const delivered = event.origin === 'webhook';
           add(delivered ? 'duplicates' : 'reread');
-          if (of && delivered) addCopy.run(of.seq);
+          if (of && delivered) {
+            addCopy.run(of.seq);
+            copy(of.seq);
+          }
           if (of) seen(of);
           return of && conflict
             ? { verdict: 'duplicate', conflict: record(of, event, conflict) }

@@ -1,5 +1,6 @@
 // Gives a handler's tasks to another, as after it was renamed: with their lanes, and how far these have finished.
 import type { Counts, MendStore } from '../store.ts';
+import { createHistory } from './history.ts';
 import type { Session, Sync } from './session.ts';
 import { createRouse, HANDLERS } from './waiting.ts';
 
@@ -8,18 +9,20 @@ interface GivenRow {
   event: number;
   state: 'ready' | 'dead' | 'skipped';
   lane: number | null;
+  cause: number | null;
 }
 
 export function createMove(session: Session): Sync<Pick<MendStore, 'giveTo' | 'giveLanes'>> {
   const { db } = session;
   const rouse = createRouse(session);
+  const history = createHistory(session);
   const idOf = db.prepare<unknown[], number>('select id from handlers where name = ?').pluck();
   const given = db.prepare<unknown[], GivenRow>(`
-    select id, event, state, lane from tasks where id in (select value from json_each(?)) and state <> 'done'
+    select id, event, state, lane, cause from tasks where id in (select value from json_each(?)) and state <> 'done'
       and not exists (select 1 from claims where task = tasks.id)`);
   const taken = db.prepare<unknown[], number>('select 1 from tasks where id = ?').pluck();
   const give = db.prepare('update tasks set id = @to, handler = @handler, lane = @lane where id = @id');
-  const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ? where id = ?`);
+  const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ?, cause = null where id = ?`);
   const lane = db
     .prepare<unknown[], number>(`
     insert into lanes (handler, name, rerun, finished, unproven, used_at)
@@ -52,13 +55,15 @@ export function createMove(session: Session): Sync<Pick<MendStore, 'giveTo' | 'g
         const handler = handlerOf(name);
         const counts: Counts = {};
         let moved = 0;
-        for (const { id, event, state, lane: old } of given.all(JSON.stringify(ids))) {
+        for (const { id, event, state, lane: old, cause } of given.all(JSON.stringify(ids))) {
           const to = event * HANDLERS + handler;
           if (taken.get(to) === undefined) {
             give.run({ id, to, handler, lane: old === null ? null : laneFor(old, handler, now) });
+            history.given(id, to, handler, cause);
             moved++;
           } else if (state !== 'skipped') {
             skip.run(now, `${name} has its own task of this event`, id);
+            if (cause !== null) history.left(cause, 1);
             if (old !== null) rouse(old);
             counts[`tasks.${state}`] = (counts[`tasks.${state}`] ?? 0) - 1;
             counts['tasks.skipped'] = (counts['tasks.skipped'] ?? 0) + 1;

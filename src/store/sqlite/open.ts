@@ -10,6 +10,7 @@ import { createMend } from './mend.ts';
 import { createMove } from './move.ts';
 import { createOwner } from './owner.ts';
 import { createReruns } from './reruns.ts';
+import { createSamples } from './samples.ts';
 import { createSession, type Sync } from './session.ts';
 import { createTaskStore } from './tasks.ts';
 import { createUpkeep } from './upkeep.ts';
@@ -55,14 +56,16 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function assemble(connection: Connection): Parts {
     const session = createSession(connection, path, synchronous);
+    const events = createEventStore(session, retentionMs);
     return {
-      ...createEventStore(session, retentionMs),
+      ...events,
       ...createTaskStore(session),
       ...createUpkeep(session),
       ...createWatch(session),
-      ...createMend(session),
       ...createReruns(session),
       ...createMove(session),
+      ...createSamples(session),
+      ...createMend(session, events.accept),
       ...createErase(session),
       ...createOwner(session),
     };

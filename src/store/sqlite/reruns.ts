@@ -1,7 +1,8 @@
 // Reruns: what a person asked that a handler be given again, how far that has come, and the walk through history that it
 // takes: in the order of cursors, a page at a time. Making the tasks of a page is for tasks.ts, which keeps the lanes.
 import type { MendStore, Point, Range, Rerun, RerunAt, RerunPage, WatchStore } from '../store.ts';
-import { createLastBefore, EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
+import { createReceipt } from './receipt.ts';
+import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 
 const LAST = 2n ** 63n - 1n;
 
@@ -86,7 +87,7 @@ type Reruns = Pick<WatchStore, 'handlers' | 'range' | 'survey' | 'reruns'> &
 
 export function createReruns(session: Session): Sync<Reruns> {
   const { db } = session;
-  const lastBefore = createLastBefore(session);
+  const { lastBefore } = createReceipt(session.db);
   const walk = createWalk(session, '');
   const handlers = db.prepare<[], { name: string; loaded: number }>('select name, loaded from handlers order by name');
   const ask = db.prepare(`

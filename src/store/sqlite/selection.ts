@@ -21,13 +21,14 @@ export const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @he
 /** For `tasks t left join lanes l`; its parameters are `matchOf`. */
 export const MATCHING = `
     (@state is null or (${IN_STATE})) and (@handler is null or t.handler = (select id from handlers where name = @handler))
-    and (@ids is null or t.id in (select value from json_each(@ids)))`;
+    and (@group is null or t.cause = @group) and (@ids is null or t.id in (select value from json_each(@ids)))`;
 // Each state but done has a partial index of its own; SQLite takes it where the query names its condition.
 export const idsOf = {
   ready: `select id from tasks where state = 'ready' and alone = 0 union all select id from tasks where state = 'ready' and alone = 1`,
   running: 'select task from claims',
   dead: `select id from tasks where state in ('dead', 'skipped') and state = 'dead'`,
   skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
+  group: `select id from tasks where state = 'dead' and cause = @group`,
 };
 
 /** The parameters of IN_STATE. */
@@ -37,11 +38,12 @@ export function inState(state: ShownState | undefined): { state: TaskState | nul
 }
 
 /** The parameters of MATCHING. What people see as ready is what is not held. */
-export function matchOf({ ids, state, handler }: TaskFilter, now: number) {
+export function matchOf({ ids, state, handler, group }: TaskFilter, now: number) {
   return {
     ...inState(state),
     now,
     handler: handler ?? null,
+    group: group ?? null,
     ids: ids ? JSON.stringify(ids) : null,
   };
 }

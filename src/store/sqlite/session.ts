@@ -51,29 +51,6 @@ export function createSession(db: Connection, path: string, synchronous: Session
   };
 }
 
-/** The last event received before a time. Rows are in order of receipt, so a bisection finds it without an index. */
-export function createLastBefore({ db }: Session): (time: number) => number {
-  const bounds = db.prepare<[], { first: number | null; last: number | null }>(
-    'select min(seq) as first, max(seq) as last from events',
-  );
-  const receivedAt = db.prepare<unknown[], { seq: number; received_at: number }>(
-    'select seq, received_at from events where seq >= ? order by seq limit 1',
-  );
-  return (time) => {
-    const { first, last } = bounds.get() ?? { first: null, last: null };
-    if (first === null || last === null) return 0;
-    let low = first - 1;
-    let high = last;
-    while (low < high) {
-      const middle = Math.ceil((low + high) / 2);
-      const row = receivedAt.get(middle);
-      if (row && row.received_at < time) low = middle;
-      else high = middle - 1;
-    }
-    return low;
-  };
-}
-
 /** The columns of StoredEvent, for `events e`. */
 export const EVENT_COLUMNS = `
   e.seq, case when e.cursor is null or e.disputed then 'i:' || e.id else 'c:' || e.cursor end as key,

@@ -16,6 +16,7 @@ import type {
   Tx,
 } from '../store.ts';
 import { setSynchronous } from './connection.ts';
+import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from './reruns.ts';
 import { EVENT_COLUMNS, toEvent, type EventRow, type Session, type Sync } from './session.ts';
@@ -30,6 +31,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     'insert into handlers (name, loaded) values (?, 1) on conflict (name) do update set loaded = 1',
   );
   const handlerId = db.prepare<[string], number>('select id from handlers where name = ?').pluck();
+  const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
+  const handlerNames = new Map<number, string>();
   const unassigned = db.prepare<unknown[], EventRow>(
     `select ${EVENT_COLUMNS}, e.body from events e where e.seq > +? order by e.seq limit +?`,
   );
@@ -37,11 +40,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const insert = db.prepare(`
     insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, rerun, started_at, changed_at)
     values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`);
-  const forgetEnd = db
-    .prepare<unknown[], 'done' | 'skipped' | 'dead'>(
-      `delete from tasks where id = ? and state <> 'ready' returning state`,
-    )
-    .pluck();
+  const forgetEnd = db.prepare<unknown[], { state: 'done' | 'skipped' | 'dead'; cause: number | null }>(
+    `delete from tasks where id = ? and state <> 'ready' returning state, cause`,
+  );
   const take = db.prepare('insert into claims (task, boot, attempt, late, started_at) values (?, ?, ?, ?, ?)');
   const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
   const end = db.prepare(`
@@ -68,6 +69,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const rouse = createRouse(session);
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
+  const history = createHistory(session);
   const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
   let recent = createRecent();
   let erased = session.fact('erased');
@@ -107,6 +109,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
           freeLane(settlement, now);
           add('tasks.running', -1);
           add(`tasks.${settlement.state}`, 1);
+          const verdict = verdictOf(settlement);
+          if (verdict) add(`attempts.${verdict}.${nameOf(settlement.claim.handler)}`, 1);
         }
       }
       add('fenced', fenced);
@@ -121,6 +125,13 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     });
   }
 
+  /** A handler's name never changes. */
+  function nameOf(handler: number): string {
+    const name = handlerNames.get(handler) ?? handlerName.get(handler) ?? '';
+    handlerNames.set(handler, name);
+    return name;
+  }
+
   /** False when the claim no longer holds: another process has been given the task. */
   function settleOne(settlement: Settlement, now: number): boolean {
     const { claim, spent = true } = settlement;
@@ -129,6 +140,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const error = settlement.error !== null && isErased.get(claim.event.seq) ? 'erased' : settlement.error;
     const late = claim.late ? 1 : 0;
     const attempts = spent ? claim.attempt : claim.attempt - 1;
+    // What a drain gives back was no attempt.
+    if (spent || settlement.state !== 'ready' || settlement.deferredMs)
+      history.ended(claim, settlement.state, error, now);
     if (settlement.state === 'ready') {
       const { dueAt, holdMs, deferredMs = 0 } = settlement;
       const holdUntil = holdMs === null ? null : now + holdMs;
@@ -164,7 +178,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         continue;
       }
       const was = forgetEnd.get(task.event * HANDLERS + task.handler);
-      if (was) add(`tasks.${was}`, -1);
+      if (was) add(`tasks.${was.state}`, -1);
+      if (was?.cause != null) history.left(was.cause, 1);
       if (make(task, now)) made++;
     }
     add('tasks.ready', made);
@@ -295,7 +310,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         const settlement: Settlement = { claim: given, state: 'done', error: null };
         const held = session.write(() => {
           if (!settleOne(settlement, now)) return false;
-          session.count({ 'tasks.running': -1, 'tasks.done': 1 });
+          session.count({ 'tasks.running': -1, 'tasks.done': 1, [`attempts.done.${nameOf(given.handler)}`]: 1 });
           inTransaction(session, work);
           return true;
         });
@@ -334,6 +349,13 @@ function endOf({ claim, state }: Settlement): bigint | null {
   return state === 'ready' || claim.event.cursor === null ? null : BigInt(claim.event.cursor);
 }
 
+/** Null where it was given back. */
+function verdictOf(settlement: Settlement): 'done' | 'skipped' | 'dead' | 'retry' | 'deferred' | null {
+  if (settlement.state !== 'ready') return settlement.state;
+  if (settlement.spent ?? true) return 'retry';
+  return settlement.deferredMs ? 'deferred' : null;
+}
+
 /** A promise would write after the commit, outside of it. */
 function inTransaction(session: Session, work: (tx: Tx) => unknown): void {
   const open = { yes: true };
@@ -348,7 +370,7 @@ function inTransaction(session: Session, work: (tx: Tx) => unknown): void {
 
 /** As the migrations make them. */
 const TABLES =
-  'events|aliases|sightings|types|arrivals|conflicts|quarantine|gaps|handlers|lanes|roused|tasks|claims|reruns|processes|alarms|counters|facts';
+  'events|aliases|sightings|types|arrivals|conflicts|copies|quarantine|gaps|handlers|lanes|roused|tasks|claims|causes|attempts|reruns|processes|alarms|samples|counters|facts';
 const STEERING =
   /^(\s|--[^\n]*\n|\/\*.*?\*\/)*(begin|commit|end|rollback|savepoint|release|pragma\s[^;]*[=(]|attach|detach|vacuum|reindex)/is;
 /** Against slips, not against malice: a handler has the file in its hands anyway. */

@@ -1,7 +1,8 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Counter, DeliveredType, KeepStore, RaisedAlarm, ReplayState, Stretch, VerifyAccount } from '../store.ts';
-import { createLastBefore, type Session, type Sync } from './session.ts';
+import { createReceipt } from './receipt.ts';
+import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
 
 /** A page and its header. The log's file keeps the size that it once had, so that only its frames tell its length. */
@@ -25,8 +26,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     select ${text('max(cursor)')} from
       (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100) where cursor >= ?`)
     .pluck();
-  const last = db.prepare<[], number | null>('select max(seq) from events').pluck();
-  const lastBefore = createLastBefore(session);
+  const { bounds, lastBefore } = createReceipt(db);
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
   const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`
     select seq, case when origin = 'webhook' and cursor > @from and disputed = 0
@@ -70,6 +70,10 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   );
   const removeAliases = db.prepare<unknown[], { name: string }>('delete from aliases where seq = ? returning name');
   const removeSightings = db.prepare('delete from sightings where event = ?');
+  const removeCopies = db.prepare('delete from copies where event = ?');
+  const removeAttempts = db.prepare(
+    `delete from attempts where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1}`,
+  );
   const removeArrivals = db.prepare('delete from arrivals where day < ?');
   const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
@@ -89,7 +93,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
 
   /** A step over finished events from `after` on; the newest row stays, so that its number is not given again. */
   function step(before: number, after: number, limit: number, work: (seqs: number[]) => void): number | null {
-    const newestSeq = last.get() ?? 0;
+    const newestSeq = bounds().last ?? 0;
     // What goes is overwritten, whole pages too.
     db.pragma('secure_delete = on');
     return session.write(() => {
@@ -114,7 +118,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
       return {
         lowest: lowest.get(from) ?? null,
         older: older.get(upTo, from) ?? null,
-        young: (last.get() ?? 0) > upTo,
+        young: (bounds().last ?? 0) > upTo,
       };
     },
     unseen(after, before, limit) {
@@ -154,8 +158,13 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
         let floor = BigInt(session.cursorFact('floor') ?? -1);
         const add = (name: Counter): void => session.count({ [name]: -1 });
         for (const seq of seqs) {
-          for (const { state } of removeTasks.all({ seq })) add(`tasks.${state}`);
+          for (const { state } of removeTasks.all({ seq })) {
+            add(`tasks.${state}`);
+            if (state === 'done') session.count({ 'pruned.done': 1 });
+          }
           removeSightings.run(seq);
+          removeCopies.run(seq);
+          removeAttempts.run({ seq });
           const cursors = removeAliases
             .all(seq)
             .flatMap(({ name }) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));

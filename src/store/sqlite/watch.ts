@@ -3,31 +3,46 @@
 import { iso } from '../../clock.ts';
 import { parseCursor } from '../../wire/cursor.ts';
 import type { Origin } from '../../wire/event.ts';
+import { patternOf } from '../pattern.ts';
 import type {
   Alarm,
   Arrivals,
   Books,
+  DeadGroup,
   EventFilter,
   Fact,
   Failures,
   Gap,
+  Quarantined,
+  Refusal,
   ReplayState,
+  ShownAttempt,
   ShownEvent,
   StreamState,
   ShownState,
   ShownTask,
   Signer,
   TaskState,
+  WaitingLane,
   WatchStore,
 } from '../store.ts';
+import { createReceipt } from './receipt.ts';
 import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
 import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './selection.ts';
 
 /** A process that has not written for this long is shown as down. */
 const BEAT_MS = 5_000;
-/** Events that one page of a filtered list looks at. */
-const STRETCH = 50_000;
+/** Events that one page of a filtered list looks at; where their bodies are searched. */
+const STRETCH = 20_000;
+const SEARCHED = 5_000;
+/** Events on each side, by cursor, among which neighbours are looked for. */
+const NEAR = 1_000;
+/** Waiting tasks among which the oldest that waits for no proof is looked for. */
+const WAITING = 50_000;
+/** Lanes that are looked at for the longest, and how far each is counted. */
+const LANES = 1_000;
+const IN_LANE = 200;
 /** How far the oldest waiting task must have moved to be worth a write. */
 const FAR = 10_000 * HANDLERS;
 
@@ -48,6 +63,7 @@ interface TaskRow extends EventRow {
 
 export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' | 'range' | 'survey' | 'reruns'>> {
   const { db } = session;
+  const receipt = createReceipt(db);
   const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
   const newest = db.prepare<[], { seq: number | null; cursor: string | null }>(`
     select (select max(seq) from events) as seq,
@@ -57,7 +73,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     where t.id >= +? and t.state = 'ready' and t.rerun = 0 order by t.id limit 1`);
   const oldestProved = db
     .prepare<unknown[], number>(`
-    select e.received_at from (select * from tasks where id >= +? and state = 'ready' and rerun = 0 order by id limit ${STRETCH}) t
+    select e.received_at from (select * from tasks where id >= +? and state = 'ready' and rerun = 0 order by id limit ${WAITING}) t
       join events e on e.seq = t.event where t.strict = 0 or t.cursor <= +? order by t.id limit 1`)
     .pluck();
   const gaps = db.prepare<[], number>('select count(*) from gaps where closed_at is null').pluck();
@@ -76,10 +92,12 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   type ShownRow = EventRow & { copies: number; flags: string; bytes: number | null };
   const eventList = db.prepare<unknown[], ShownRow>(`
     ${shown} where e.seq < @before and e.seq > @from and (@type is null or e.type = @type)
-      and (@session is null or e.session_id = @session)
-      and (@state is null or exists (
+      and (@session is null or e.session_id = @session) and (@origin is null or e.origin = @origin)
+      and (@state is null and @handler is null or exists (
         select 1 from tasks t left join lanes l on l.id = t.lane
-        where t.id between e.seq * ${HANDLERS} and e.seq * ${HANDLERS} + ${HANDLERS - 1} and ${IN_STATE}))
+        where t.id between e.seq * ${HANDLERS} and e.seq * ${HANDLERS} + ${HANDLERS - 1} and (@state is null or ${IN_STATE})
+          and (@handler is null or t.handler = (select id from handlers where name = @handler))))
+      and (@compact is null or instr(e.body, @compact) or instr(e.body, @spaced))
     order by e.seq desc limit @limit`);
   const named = db.prepare<unknown[], ShownRow>(`
     ${shown} where (e.cursor = @cursor and e.cursor is not null and e.disputed = 0) or (e.id = @id and e.id is not null)
@@ -95,6 +113,12 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       case when sum(aged) > 0 then sum(late_ms) / sum(aged) end as lateMs,
       case when sum(aged) > 0 then max(latest_ms) end as latestMs
     from arrivals group by 1, type, origin order by 1 desc, type, origin`);
+  const deliveries = db.prepare<unknown[], { at: number; secret: number | null; skewSeconds: number | null }>(`
+    select 0 as n, received_at as at, secret, skew_s as skewSeconds from events where seq = @seq and origin = 'webhook'
+    union all select n, received_at, secret, skew_s from copies where event = @seq order by n`);
+  const attempts = db.prepare<unknown[], Omit<ShownAttempt, 'startedAt' | 'endedAt'> & { from: number; to: number }>(`
+    select task, attempt, started_at as "from", ended_at as "to", state, error from attempts
+    where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by started_at, attempt`);
   const conflicts = db.prepare<unknown[], number>('select count(*) from conflicts where seq = ?').pluck();
   const task = `
     select t.id as task, h.name as handler, l.name as lane, t.alone, ${STATE} as state, coalesce(c.attempt, t.attempts) as attempts,
@@ -118,20 +142,58 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     running: listOf('running'),
     dead: listOf('dead'),
     skipped: listOf('skipped'),
+    group: listOf('group'),
   };
-  const quarantine = db.prepare<
+  /** Done tasks have no index by lane: that would cost every event something. */
+  const near = (side: '<' | '>', order: 'desc' | 'asc') =>
+    db.prepare<unknown[], TaskRow>(`
+    select * from (${task} where t.lane = @lane and t.id in (
+      select seq * ${HANDLERS} + @handler from (
+        select seq from events where cursor ${side} @cursor and disputed = 0 order by cursor ${order} limit ${NEAR})))
+    order by cast(cursor as integer) ${order} limit 3`);
+  const [earlier, later] = [near('<', 'desc'), near('>', 'asc')];
+  const place = db
+    .prepare<unknown[], { lane: bigint | null; handler: bigint; cursor: bigint | null }>(
+      'select lane, handler, cursor from tasks where id = ?',
+    )
+    .safeIntegers();
+  const groups = db.prepare<
     unknown[],
-    {
-      id: number;
-      received_at: number;
-      origin: 'webhook';
-      cursor: ReturnType<typeof session.cursorFact>;
-      reason: string;
-      bytes: number;
-    }
+    Omit<DeadGroup, 'firstAt' | 'lastAt' | 'pattern'> & { first: number; last: number }
   >(`
-    select id, received_at, origin, cast(cursor as text) as cursor, reason, length(body) as bytes
-    from quarantine order by id desc limit ?`);
+    select c.id, h.name as handler, c.dead, c.first_at as "first", c.last_at as "last", t.id as task,
+      case when e.cursor is null or e.disputed then 'i:' || e.id else 'c:' || e.cursor end as key, t.error
+    from causes c join handlers h on h.id = c.handler
+      join tasks t on t.id = (select max(id) from tasks where cause = c.id and state = 'dead') join events e on e.seq = t.event
+    where (@handler is null or h.name = @handler) and (@id is null or c.id = @id) order by c.dead desc limit @limit`);
+  const deadOf = db
+    .prepare<unknown[], number>(`
+    select coalesce(sum(dead), 0) from causes
+    where (@handler is null or handler = (select id from handlers where name = @handler)) and (@id is null or id = @id)`)
+    .pluck();
+  type AsideRow = Omit<Quarantined, 'receivedAt'> & { received_at: number };
+  const aside = 'select id, received_at, origin, cast(cursor as text) as cursor, reason, length(body) as bytes';
+  const quarantine = db.prepare<unknown[], AsideRow>(`${aside} from quarantine order by id desc limit ?`);
+  const quarantined = db.prepare<unknown[], AsideRow & { body: Uint8Array }>(
+    `${aside}, body from quarantine where id = ?`,
+  );
+  const waits = `lane = hop.lane and state = 'ready' and alone = 0`;
+  // From lane to lane by the index, so that a long backlog costs no more than a short one.
+  const crowded = db.prepare<unknown[], Omit<WaitingLane, 'head' | 'more'> & WaitingLane['head']>(`
+    with recursive hop (lane) as (
+      select min(lane) from tasks where state = 'ready' and alone = 0
+      union all
+      select (select min(lane) from tasks where lane > hop.lane and state = 'ready' and alone = 0) from hop
+      where hop.lane is not null limit ${LANES}
+    ), counted as materialized (
+      select lane, (select count(*) from (select 1 from tasks where ${waits} limit ${IN_LANE + 1})) as waiting,
+        (select id from tasks where ${waits} order by cursor limit 1) as head
+      from hop where lane is not null order by 2 desc limit ?
+    )
+    select h.name as handler, l.name as lane, waiting, coalesce(c.attempt, t.attempts) as attempts, t.error, ${EVENT_COLUMNS}
+    from counted k join lanes l on l.id = k.lane join handlers h on h.id = l.handler join tasks t on t.id = k.head
+      join events e on e.seq = t.event left join claims c on c.task = t.id
+    where waiting > 1 order by waiting desc`);
 
   const counterMap = (): Record<string, number> =>
     Object.fromEntries(counters.all().map(({ name, value }) => [name, value]));
@@ -206,17 +268,23 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
         processes: { receive: isUp('receive'), run: isUp('run'), keep: isUp('keep') },
       };
     },
-    events({ type, session: sessionId, state, q, before, limit }: EventFilter, now) {
-      if (q !== undefined) {
-        const row = named.get(nameOf(q));
-        return { events: row ? [toShown(row)] : [], next: null };
-      }
-      const top = before ?? (newest.get()?.seq ?? 0) + 1;
-      const from = Math.max(0, top - STRETCH);
-      const match = { ...inState(state), type: type ?? null, session: sessionId ?? null, now };
+    events({ type, session: sessionId, state, origin, handler, since, until, q, before, limit }: EventFilter, now) {
+      const row = q === undefined || before !== undefined ? undefined : named.get(nameOf(q));
+      if (row) return { events: [toShown(row)], next: null };
+      const last = until === undefined ? (newest.get()?.seq ?? 0) : receipt.lastBefore(until);
+      const top = Math.min(before ?? Infinity, last + 1);
+      const floor = since === undefined ? 0 : receipt.lastBefore(since);
+      const from = Math.max(floor, top - 1 - (q === undefined ? STRETCH : SEARCHED));
+      const given = {
+        type: type ?? null,
+        session: sessionId ?? null,
+        origin: origin ?? null,
+        handler: handler ?? null,
+      };
+      const match = { ...inState(state), ...given, ...messageId(q), now };
       const events = eventList.all({ ...match, before: top, from, limit }).map(toShown);
       const full = events.length === limit;
-      return { events, next: full ? (events.at(-1)?.seq ?? null) : from > 0 ? from + 1 : null };
+      return { events, next: full ? (events.at(-1)?.seq ?? null) : from > floor ? from + 1 : null };
     },
     event(name, now) {
       const row = named.get(nameOf(name));
@@ -224,21 +292,53 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       return {
         event: toShown(row),
         sightings: sightings.all(row.seq).map(({ origin, at }) => ({ origin, at: isoOf(at) })),
+        deliveries: deliveries.all({ seq: row.seq }).map(({ at, secret, skewSeconds }) => {
+          return { at: isoOf(at), secret, skewSeconds };
+        }),
         aliases: aliases.all(row.seq),
         conflicts: conflicts.get(row.seq) ?? 0,
         tasks: ofEvent.all({ seq: row.seq, now }).map(toTask),
+        attempts: attempts.all({ seq: row.seq }).map(({ from, to, ...attempt }) => {
+          return { ...attempt, startedAt: isoOf(from), endedAt: isoOf(to) };
+        }),
       };
     },
     body: (name) => body.get(named.get(nameOf(name))?.seq ?? null) ?? null,
-    tasks({ ids, state, handler, before, limit = 50 }, now) {
-      const match = matchOf({ ids, state, handler }, now);
-      const list = match.state !== null && match.state !== 'done' ? lists[match.state] : taskList;
+    neighbours(id, now) {
+      const at = place.get(id);
+      if (!at || at.lane === null || at.cursor === null) return { earlier: [], later: [] };
+      const match = { ...at, now };
+      return { earlier: earlier.all(match).map(toTask).toReversed(), later: later.all(match).map(toTask) };
+    },
+    groups({ handler, id, limit }) {
+      const match = { handler: handler ?? null, id: id ?? null, limit };
+      const rows = groups.all(match).map(({ first, last, ...group }) => {
+        return { ...group, firstAt: isoOf(first), lastAt: isoOf(last), pattern: patternOf(group.error ?? '') };
+      });
+      return { dead: deadOf.get(match) ?? 0, groups: rows };
+    },
+    tasks({ ids, state, handler, group, before, limit = 50 }, now) {
+      const match = matchOf({ ids, state, handler, group }, now);
+      const list =
+        group !== undefined
+          ? lists.group
+          : match.state !== null && match.state !== 'done'
+            ? lists[match.state]
+            : taskList;
       const rows = list.all({ ...match, limit, before: before ?? Number.MAX_SAFE_INTEGER });
       return { tasks: rows.map(toTask), next: rows.length === limit ? (rows.at(-1)?.task ?? null) : null };
     },
-    quarantine: (limit) =>
-      quarantine.all(limit).map(({ id, received_at, origin, cursor, reason, bytes }) => {
-        return { id, receivedAt: isoOf(received_at), origin, cursor, reason, bytes };
+    quarantine: (limit) => quarantine.all(limit).map(toQuarantined),
+    quarantined(id) {
+      const row = quarantined.get(id);
+      return row && { ...toQuarantined(row), body: row.body };
+    },
+    refusals: () => JSON.parse(String(session.fact('refusals') ?? '{}')) as Record<string, Refusal[]>,
+    waitingLanes: (limit) =>
+      crowded.all(limit).map(({ handler, lane, waiting, ...head }) => {
+        const more = waiting > IN_LANE;
+        const { key, attempts: tries, error } = head;
+        return { handler, lane, waiting: Math.min(waiting, IN_LANE), more, head: { key, attempts: tries, error } };
       }),
     gaps: () =>
       gapList.all().map(({ opened_at, closed_at, upTo, ...gap }) => {
@@ -272,9 +372,27 @@ function nameOf(text: string): { cursor: bigint | null; id: string | null } {
   return { cursor: cursor === undefined ? null : BigInt(cursor), id };
 }
 
+/** As a body holds it, with and without a space: two of the ways to write the same JSON. */
+function messageId(q: string | undefined): { compact: Uint8Array | null; spaced: Uint8Array | null } {
+  if (q === undefined) return { compact: null, spaced: null };
+  const [compact, spaced] = ['', ' '].map((space) => Buffer.from(`"message_id":${space}${JSON.stringify(q)}`));
+  return { compact: compact ?? null, spaced: spaced ?? null };
+}
+
 function toShown(row: EventRow & { copies: number; flags: string; bytes: number | null }): ShownEvent {
   const { body: _, ...event } = toEvent(row);
   return { ...event, copies: row.copies, flags: row.flags, bytes: row.bytes };
+}
+
+function toQuarantined({
+  id,
+  received_at,
+  origin,
+  cursor,
+  reason,
+  bytes,
+}: Omit<Quarantined, 'receivedAt'> & { received_at: number }): Quarantined {
+  return { id, receivedAt: isoOf(received_at), origin, cursor, reason, bytes };
 }
 
 function toTask(row: TaskRow): ShownTask {

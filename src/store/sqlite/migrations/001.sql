@@ -13,6 +13,8 @@ create table events (
   received_at integer not null,
   origin      text not null check (origin in ('webhook', 'replay', 'stream', 'kit')),  -- what brought it first, and so what `body` looks like
   copies      integer not null default 0,  -- how often it came again
+  secret      integer,              -- which signed its first delivery: the position in WEBHOOK_SECRET then, from 1
+  skew_s      integer,              -- how old that signature was on receipt, seconds; negative: from the future
   flags       text not null default '',    -- what was odd about it, comma-separated
   body        blob,                 -- bytes as received; null once purged
   check (cursor is not null or id is not null)
@@ -28,6 +30,16 @@ create table aliases (
   seq  integer not null
 ) strict, without rowid;
 create index aliases_by_event on aliases (seq);
+
+-- Deliveries of what was there before: the first seven of an event, and the last as the eighth.
+create table copies (
+  event       integer not null,     -- events.seq
+  n           integer not null,
+  received_at integer not null,
+  secret      integer,              -- as in events
+  skew_s      integer,
+  primary key (event, n)
+) strict, without rowid;
 
 -- When a further origin brought an event for the first time; the first of all stands in the event.
 create table sightings (
@@ -133,7 +145,8 @@ create table tasks (
   -- Both are set from the beginning: a row that grows when it ends would split the page that it was packed into.
   started_at  integer not null,     -- the last attempt; before the first: when the task was made
   changed_at  integer not null,     -- the last change of state
-  error       text                  -- why the last attempt failed, or why it was skipped or is dead
+  error       text,                 -- why the last attempt failed, or why it was skipped or is dead
+  cause       integer               -- of a dead one: causes.id
 ) strict;
 create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alone = 0;
 create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1;
@@ -141,6 +154,30 @@ create index tasks_strict on tasks (cursor, lane) where state = 'ready' and stri
 create index tasks_suspect on tasks (due_at) where state = 'ready' and suspect = 1;
 create index tasks_rerun on tasks (rerun, attempts) where state = 'ready' and rerun > 0;
 create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped');
+create index tasks_dead on tasks (cause, id) where state = 'dead';
+
+-- Why tasks are dead: one row for each handler and kind of error, as long as a task is dead of it.
+create table causes (
+  id          integer primary key autoincrement,  -- never given twice: people name groups by it
+  handler     integer not null,
+  fingerprint text not null,        -- digest of the error without what differs from event to event
+  dead        integer not null,     -- how many are
+  first_at    integer not null,
+  last_at     integer not null,
+  unique (handler, fingerprint)
+) strict;
+create index causes_by_dead on causes (dead);
+
+-- The last ten attempts of tasks that did not end at the first.
+create table attempts (
+  task       integer not null,
+  started_at integer not null,
+  attempt    integer not null,
+  ended_at   integer not null,
+  state      text not null,         -- what the task became: ready is a failure that is tried again
+  error      text,                  -- its beginning
+  primary key (task, started_at, attempt)
+) strict, without rowid;
 
 -- Events that a handler is given again, because a person asked: in the order of their cursors, then those that have no
 -- place of their own there. What has no cursor counts as -1.
@@ -198,6 +235,12 @@ create table counters (
   name  text primary key,
   value integer not null
 ) strict, without rowid;
+
+-- Counters as they stood, for the page: every ten seconds for a day, every minute for eight.
+create table samples (
+  at      integer primary key,
+  figures text not null             -- JSON
+) strict;
 
 -- Single values: watermark, floor, assigned (the last event that tasks were made of), runner (who keeps the lanes in
 -- memory), born (when this store was), boot, …

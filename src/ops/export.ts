@@ -1,0 +1,36 @@
+// Events as lines of JSON, page by page: however many there are, neither memory nor the store is held by them.
+import { Readable } from 'node:stream';
+import { iso } from '../clock.ts';
+import type { EventFilter, ShownEvent, WatchStore } from '../store/store.ts';
+
+const PAGE = 500;
+const utf8 = new TextDecoder();
+
+/** Times as people and programs read them. */
+export function shown(event: ShownEvent): Record<string, unknown> {
+  return { ...event, createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) };
+}
+
+/** Newest first, down to the last that matches; a body as the text that was received, null once purged. */
+export async function* linesOf(
+  store: Pick<WatchStore, 'events' | 'body'>,
+  filter: Omit<EventFilter, 'limit'>,
+  { now, bodies }: { now: number; bodies: boolean },
+): AsyncGenerator<string> {
+  for (let before = filter.before; ;) {
+    const { events, next } = await store.events({ ...filter, before, limit: PAGE }, now);
+    for (const event of events) {
+      const body = bodies ? await store.body(event.key) : null;
+      const line = bodies ? { ...shown(event), body: body && utf8.decode(body) } : shown(event);
+      yield `${JSON.stringify(line)}\n`;
+    }
+    if (next === null) return;
+    before = next;
+    // Stretches in which nothing matches must not keep others waiting.
+    await new Promise(setImmediate);
+  }
+}
+
+export function streamOf(...given: Parameters<typeof linesOf>): Readable {
+  return Readable.from(linesOf(...given));
+}

@@ -1,0 +1,94 @@
+// Fetches the page again every few seconds and puts its <main> in place of the old one. What a person is at survives:
+// focus, scrolling, open details, what was typed or ticked. Hidden pages rest. Without this file all works by hand.
+const every = /** @type {HTMLSelectElement} */ (document.getElementById('every'));
+const live = document.getElementById('live');
+const KEY = 'refresh';
+let timer;
+let fetching = false;
+
+/** What names an element in the old and in the new content. */
+function nameOf(element, index) {
+  const { id, name, value, type } = element;
+  if (element.localName === 'summary') return `summary ${nameOf(element.parentElement, index)}`;
+  if (element.localName === 'details') return `details ${id || element.querySelector('summary')?.textContent}`;
+  if (id) return `#${id}`;
+  const form = element.form?.getAttribute('action') ?? '';
+  if (name) return `${form} ${name} ${['checkbox', 'radio', 'hidden'].includes(type) ? value : index}`;
+  return `${element.localName} ${element.getAttribute('href') ?? form} ${element.textContent}`;
+}
+
+const byName = (root, selector) => new Map([...root.querySelectorAll(selector)].map((one, i) => [nameOf(one, i), one]));
+const FOCUSABLE = 'a, button, input, select, textarea, summary, [tabindex]';
+
+function replaceMain(fresh) {
+  const old = document.querySelector('main');
+  const focused = [...byName(old, FOCUSABLE)].find(([, one]) => one === document.activeElement);
+  const fields = byName(old, 'input, select, textarea');
+  const caret = focused?.[1].selectionStart;
+  const details = byName(old, 'details');
+  const scrolled = [...old.querySelectorAll('.scroll')].map(({ scrollLeft, scrollTop }) => [scrollLeft, scrollTop]);
+
+  for (const [name, one] of byName(fresh, 'details')) if (details.has(name)) one.open = details.get(name).open;
+  for (const [name, one] of byName(fresh, 'input, select, textarea')) {
+    const before = fields.get(name);
+    if (!before || one.type === 'hidden') continue;
+    if (['checkbox', 'radio'].includes(one.type)) one.checked = before.checked;
+    else one.value = before.value;
+  }
+  old.replaceWith(fresh);
+  for (const [i, one] of [...fresh.querySelectorAll('.scroll')].entries()) one.scrollTo(...(scrolled[i] ?? [0, 0]));
+  const target = focused && byName(fresh, FOCUSABLE).get(focused[0]);
+  target?.focus({ preventScroll: true });
+  if (typeof caret === 'number') target?.setSelectionRange?.(caret, caret);
+}
+
+async function refresh() {
+  // Whoever is selecting text to copy it would lose it.
+  if (fetching || document.hidden || document.querySelector('[data-still]') || !getSelection()?.isCollapsed)
+    return plan();
+  fetching = true;
+  try {
+    const response = await fetch(location.href, {
+      headers: { accept: 'text/html' },
+      signal: AbortSignal.timeout(10_000),
+    });
+    const text = await response.text();
+    const fresh = new DOMParser().parseFromString(text, 'text/html').querySelector('main');
+    if (response.status === 401) say('Logged out: refresh to log in');
+    else if (!response.ok || !fresh) say(`Could not refresh (${response.status}); shown is what was`);
+    else {
+      replaceMain(document.adoptNode(fresh));
+      say('');
+    }
+  } catch {
+    say('Could not refresh: no answer. Shown is what was');
+  }
+  fetching = false;
+  plan();
+}
+
+function say(text) {
+  if (live.textContent !== text) live.textContent = text;
+  document.body.classList.toggle('stale', text !== '');
+}
+
+function plan() {
+  clearTimeout(timer);
+  const seconds = Number(every.value);
+  if (seconds > 0 && !document.hidden) timer = setTimeout(refresh, seconds * 1000);
+}
+
+if (every) {
+  every.hidden = false;
+  every.value = localStorage.getItem(KEY) ?? '5';
+  if (every.selectedIndex === -1) every.value = '5';
+  every.addEventListener('change', () => {
+    localStorage.setItem(KEY, every.value);
+    plan();
+  });
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) clearTimeout(timer);
+    else void refresh();
+  });
+  plan();
+}

@@ -1,0 +1,87 @@
+// The few pieces that screens are made of: tables, figures, times, forms. Pure functions; no screen knows HTTP.
+import { html, type Html } from './html.ts';
+
+type Cell = Html | string | number | null;
+
+/** Columns are named; a name that begins with `#` holds figures. Scrolls within itself; says what to do where it is empty. */
+export function table(caption: string, columns: string[], rows: Cell[][], whenEmpty: Cell): Html {
+  if (rows.length === 0) return html`<p class="empty">${whenEmpty}</p>`;
+  const numeric = columns.map((name) => (name.startsWith('#') ? html` class="figure"` : null));
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
+    <table>
+      <caption>
+        ${caption}
+      </caption>
+      <thead>
+        <tr>
+          ${columns.map((name, i) => html`<th scope="col" ${numeric[i]}>${name.replace('#', '')}</th>`)}
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map(
+          (row) =>
+            html`<tr>
+              ${row.map((cell, i) => html`<td${numeric[i]}>${shown(cell)}</td>`)}
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+/** Named figures in a row that wraps; `tone` colours those that want attention. */
+export function figures(list: { name: string; value: Cell; note?: Cell; tone?: 'bad' | 'warn' | undefined }[]): Html {
+  return html`<dl class="figures">
+    ${list.map(
+      ({ name, value, note = null, tone }) =>
+        html`<div class="${tone ?? 'fine'}">
+          <dt>${name}</dt>
+          <dd>${shown(value)}${note === null ? null : html` <small>${note}</small>`}</dd>
+        </div>`,
+    )}
+  </dl>`;
+}
+
+function shown(cell: Cell): Cell {
+  if (typeof cell === 'number') return count(cell);
+  return cell ?? html`<span class="none">–</span>`;
+}
+
+export function count(n: number): string {
+  return n.toLocaleString('en');
+}
+
+/** An ISO 8601 time, in UTC as everywhere; `-` where there is none. */
+export function time(at: string | null): Html {
+  if (at === null) return html`<span class="none">–</span>`;
+  return html`<time datetime="${at}" title="${at}">${at.slice(0, 19).replace('T', ' ')}</time>`;
+}
+
+/** How long, in the two units that matter: `42 s`, `3 min`, `5 h 12 min`, `9 d 4 h`. */
+export function span(seconds: number): string {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 120) return `${s} s`;
+  if (s < 7_200) return `${Math.floor(s / 60)} min`;
+  if (s < 172_800) return `${Math.floor(s / 3_600)} h ${Math.floor((s % 3_600) / 60)} min`;
+  return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3_600)} h`;
+}
+
+/** A long name in one piece: it breaks anywhere, and is selected by one click. */
+export function code(text: string | null): Html {
+  return text === null ? html`<span class="none">–</span>` : html`<code>${text}</code>`;
+}
+
+/** A change. Its fields travel in the body, never in the address; the answer leads back with a message. */
+export function action(to: string, button: string, fields: Html | null, tone: 'quiet' | 'bad' = 'quiet'): Html {
+  return html`<form method="post" action="${to}">${fields} <button class="${tone}">${button}</button></form>`;
+}
+
+export function hidden(name: string, value: string | number): Html {
+  return html`<input type="hidden" name="${name}" value="${value}" />`;
+}
+
+/** What a person must say with a change; it is kept, and logged. */
+export function reason(id: string, label = 'Reason'): Html {
+  return html`<label for="${id}">${label}</label>
+    <input id="${id}" name="reason" required minlength="3" maxlength="500" autocomplete="off" />`;
+}

@@ -1,0 +1,82 @@
+// The addresses of Events, one event, and Dead letters.
+import type { Context } from 'koa';
+import type { Clock } from '../../clock.ts';
+import type { MendStore, TaskFilter, WatchStore } from '../../store/store.ts';
+import { copiesOf, maskedOf } from '../copies.ts';
+import { streamOf } from '../export.ts';
+import type { Jobs } from '../jobs.ts';
+import { eventFilterOf, taskFilterOf } from '../queries.ts';
+import { eventScreen, eventsScreen } from './events.ts';
+import type { Html } from './html.ts';
+import { lettersScreen } from './letters.ts';
+import { count } from './parts.ts';
+import type { Pages, Visit } from './routes.ts';
+
+const GROUPS = 200;
+
+export function addRecords(
+  { screen, change, reveal, download }: Pages,
+  { store, clock, jobs }: { store: WatchStore & MendStore; clock: Clock; jobs: Jobs },
+): void {
+  screen('/events', 'Events', async ({ ctx, now, mayReveal }) => {
+    const filter = eventFilterOf(ctx.query);
+    return eventsScreen({ filter, ...(await store.events(filter, now)) }, mayReveal);
+  });
+  screen('/events/:key', 'Event', (visit) => oneEvent(visit, false));
+  reveal('/events/:key/body', 'Event', (visit) => oneEvent(visit, true));
+  const lines = (ctx: Context, bodies: boolean): void => {
+    const { limit: _, ...filter } = eventFilterOf(ctx.query);
+    ctx.attachment('events.ndjson');
+    ctx.type = 'application/x-ndjson';
+    ctx.body = streamOf(store, filter, { now: clock.now(), bodies });
+  };
+  download('/events.ndjson', lines);
+
+  screen('/dead-letters', 'Dead letters', async ({ ctx, now, mayChange }) => {
+    const { handler, group, before, limit } = taskFilterOf(ctx.query);
+    const found = await store.groups({ handler, id: group, limit: GROUPS });
+    const page = group === undefined ? undefined : await store.tasks({ group, before, limit }, now);
+    const rest = { handler, tasks: page?.tasks, next: page?.next ?? null, jobs: jobs.list().slice(0, 3) };
+    return lettersScreen({ ...found, ...rest }, mayChange);
+  });
+  change('/dead-letters/retry', (form) => begin('retry', form));
+  change('/dead-letters/discard', (form, ctx) => {
+    if (!form.get('reason')?.trim()) ctx.throw(400);
+    return begin('discard', form);
+  });
+  change('/dead-letters/cancel', async (form) => {
+    const cancelled = jobs.cancel(Number(form.get('job')));
+    return { to: '/dead-letters', message: cancelled ? 'Cancelled: what was moved stays moved.' : 'It had ended.' };
+  });
+
+  async function oneEvent({ ctx, now, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> {
+    const found = await store.event(ctx.params['key'] ?? '', now);
+    if (!found) return undefined;
+    const body = await store.body(found.event.key);
+    const inLanes = found.tasks.filter(({ lane }) => lane !== null);
+    const neighbours = await Promise.all(
+      inLanes.map(async (task) => ({ task, ...(await store.neighbours(task.id, now)) })),
+    );
+    const copies = revealed && body ? copiesOf(found.event, body) : undefined;
+    const page = { found, neighbours, masked: body && maskedOf(body), revealed: copies };
+    return eventScreen(page, { change: mayChange, reveal: mayReveal });
+  }
+
+  async function begin(action: 'retry' | 'discard', form: URLSearchParams): Promise<{ to: string; message: string }> {
+    const filter = chosen(form);
+    const to = form.get('to') ?? '/dead-letters';
+    const job = await jobs.start(action, filter, form.get('reason') ?? '');
+    if (!job) return { to, message: 'Another job is at work: wait for it, or cancel it.' };
+    const tasks = `${count(job.of)} ${job.of === 1 ? 'task' : 'tasks'}`;
+    return { to, message: `${tasks} will ${action === 'retry' ? 'run again' : 'be skipped'}.` };
+  }
+}
+
+/** Nothing is chosen by an empty form. */
+function chosen(form: URLSearchParams): TaskFilter {
+  const [id, group, handler] = [form.get('id'), form.get('group'), form.get('handler')];
+  if (id !== null) return { ids: [Number(id)] };
+  if (group !== null) return { state: 'dead', group: Number(group) };
+  if (handler !== null) return { state: 'dead', handler };
+  return form.get('state') === 'dead' ? { state: 'dead' } : { ids: [] };
+}

@@ -1,0 +1,17 @@
+// What the errors of one cause have in common.
+
+/**
+ * An error without what differs from one event to the next, and may be of a person: quoted parts, addresses, and words
+ * that hold a digit. At most 160 characters.
+ */
+export function patternOf(error: string): string {
+  return error
+    .slice(0, 500)
+    .replaceAll(/(["`]).{0,200}?\1|(?<!\w)'.{0,200}?'(?!\w)|[“«„].{0,200}?[”»“]/gsu, '…')
+    .replaceAll(/[a-z]{2,10}:\/\/\S+|[^\s@]{1,64}@[^\s@]+/giu, '…')
+    .replaceAll(/(?<![\p{L}\p{N}])(?=[\p{L}_-]{0,99}\p{N})[\p{L}\p{N}_+-]+/gu, '#')
+    .replaceAll(/\+?#(?:[\s.,:()+-]*#)+/g, '#')
+    .replaceAll(/[\s\p{C}]+/gu, ' ')
+    .trim()
+    .slice(0, 160);
+}

@@ -1,0 +1,131 @@
+// Under pressure: a store of so many events and dead letters, and what each question that people ask costs on it. Prints
+// milliseconds and the plan's full scans; exits with 1 where a question scans a table that grows, or takes over 100 ms.
+// Usage: npm run pressure -- [events] [dead letters] [path of a store to make, or to use again]
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import Database from 'better-sqlite3';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { Store } from '../../src/store/store.ts';
+import { readDelivery } from '../../src/wire/event.ts';
+
+const [events = 300_000, dead = 100_000] = process.argv.slice(2, 4).map(Number);
+const folder = mkdtempSync(join(tmpdir(), 'kit-pressure-'));
+const path = process.argv[4] ?? join(folder, 'events.db');
+const CAUSES = ['connection refused', 'no such conversation "a b"', 'ServiceError: 503', 'template missing'];
+const LIMIT_MS = 100;
+const START = Date.UTC(2026, 0, 1);
+const now = START + events * 10 + 60_000;
+
+const statements: string[] = [];
+// oxlint-disable-next-line typescript/unbound-method -- it is called with its own `this`
+const { prepare } = Database.prototype;
+Database.prototype.prepare = function (this: Database.Database, sql: string) {
+  statements.push(sql);
+  return prepare.call(this, sql) as never;
+};
+const fresh = !existsSync(path);
+const store = openSqlite(path, { owner: true, synchronous: 'NORMAL' });
+if (fresh) await fill(store);
+const slow: string[] = [];
+
+async function fill(into: Store): Promise<void> {
+  const handlers = [...(await into.register(['answer', 'project'])).values()];
+  const [first = 0] = handlers;
+  for (let made = 0, killed = 0; made < events;) {
+    const size = Math.min(1_000, events - made);
+    const at = START + made * 10;
+    const readings = Array.from({ length: size }, (_, n) => readDelivery(bodyOf(made + n + 1, at)));
+    await into.accept({ readings, now: at });
+    const { from, events: found } = await into.unassigned(size);
+    const tasks = found.flatMap(({ seq, cursor, sessionId }) =>
+      handlers.map((handler) => ({ event: seq, handler, lane: `${sessionId}/${seq % 1_000}`, cursor, releaseAt: at })),
+    );
+    const turn = { now: at, boot: 1, settle: [], assign: null, room: 0, handlers };
+    await into.turn({ ...turn, assign: { from, upTo: found.at(-1)?.seq ?? from, tasks } });
+    made += size;
+    const share = Math.round((dead * made) / events) - killed;
+    let left = share;
+    for (;;) {
+      const { claims } = await into.turn({ ...turn, room: 2_000 });
+      if (claims.length === 0) break;
+      const settle = claims.map((claim) => {
+        if (claim.handler !== first || left <= 0) return { claim, state: 'done', error: null } as const;
+        left--;
+        const error = `Error: ${claim.event.seq % 40 === 0 ? 'timed out' : CAUSES[claim.event.seq % CAUSES.length]} after ${claim.task} ms`;
+        return { claim, state: 'dead', error } as const;
+      });
+      await into.turn({ ...turn, settle });
+    }
+    killed += share - left;
+    if (made % 50_000 === 0) {
+      process.stderr.write(`${made} of ${events} events\n`);
+      await into.checkpoint(true);
+    }
+  }
+}
+
+function bodyOf(cursor: number, at: number): Buffer {
+  const session = `00000000-0000-4000-8000-00000000000${cursor % 5}`;
+  const data = { session_id: session, from: '15550100', body: 'x'.repeat(600), message_id: `m-${cursor}` };
+  const type = cursor % 50_000 === 0 ? 'Rare' : 'MessageReceived';
+  const held = { [type]: { ...data, is_group: false, timestamp_unix_ms: at, message_type: 'text', push_name: 'Ann' } };
+  const moment = { created_at: new Date(at).toISOString(), cursor: String(cursor), session_id: session };
+  return Buffer.from(JSON.stringify({ id: `e${cursor}`, type, ...moment, webhook_id: 'w', data: held }));
+}
+
+async function ask(name: string, question: () => Promise<unknown>): Promise<void> {
+  await question();
+  const begun = performance.now();
+  const answer = await question();
+  const ms = performance.now() - begun;
+  if (ms > LIMIT_MS) slow.push(name);
+  const { length } = JSON.stringify(answer) ?? '';
+  process.stdout.write(`${name.padEnd(44)} ${ms.toFixed(1).padStart(7)} ms  ${length} bytes\n`);
+}
+
+const limit = 50;
+const middle = START + events * 5;
+const { groups } = await store.groups({ limit });
+const [group] = groups;
+await ask('status', () => store.status(now));
+await ask('events', () => store.events({ limit }, now));
+await ask('events of a rare type', () => store.events({ type: 'Rare', limit }, now));
+await ask('events of a type that is not there', () => store.events({ type: 'None', limit }, now));
+await ask('events of a session', () => store.events({ session: '00000000-0000-4000-8000-000000000003', limit }, now));
+await ask('events of an origin that is not there', () => store.events({ origin: 'stream', limit }, now));
+await ask('events with a held task: none', () => store.events({ state: 'held', limit }, now));
+await ask('events with a dead task', () => store.events({ state: 'dead', limit }, now));
+await ask('events of a handler in a state: none', () =>
+  store.events({ handler: 'project', state: 'dead', limit }, now),
+);
+await ask('events of an hour', () => store.events({ since: middle, until: middle + 3_600_000, limit }, now));
+await ask('events by cursor', () => store.events({ q: String(events >> 1), limit }, now));
+await ask('events by message id: not there', () => store.events({ q: 'not-there', limit }, now));
+await ask('an event', () => store.event(String(events >> 1), now));
+await ask('neighbours', () => store.neighbours(group?.task ?? 0, now));
+await ask('dead letters by cause', () => store.groups({ limit }));
+await ask('dead letters of a handler by cause', () => store.groups({ handler: 'answer', limit }));
+await ask('tasks', () => store.tasks({ limit }, now));
+await ask('tasks that are dead', () => store.tasks({ state: 'dead', limit }, now));
+await ask('tasks of a group', () => store.tasks({ group: group?.id, limit }, now));
+await ask('tasks that are held: none', () => store.tasks({ state: 'held', limit }, now));
+await ask('ids of all dead', () => store.matching({ state: 'dead' }, now));
+await ask('ids of a group', () => store.matching({ group: group?.id }, now));
+await ask('500 retried', () => store.retry([], now));
+
+store.close();
+const raw = new Database(path);
+const scans = statements.filter((sql) => {
+  if (!/^\s*(select|with)/.test(sql)) return false;
+  const plan = raw
+    .prepare<unknown[], { detail: string }>(`explain query plan ${sql.replaceAll(/@\w+|\?/g, '1')}`)
+    .all();
+  return plan.some(({ detail }) => /^SCAN (e|events|t|tasks|sightings|copies|attempts)$/.test(detail));
+});
+raw.close();
+for (const sql of scans) process.stdout.write(`reads a whole table: ${sql.replaceAll(/\s+/g, ' ')}\n`);
+rmSync(folder, { recursive: true, force: true });
+if (slow.length > 0) process.stdout.write(`over ${LIMIT_MS} ms: ${slow.join(', ')}\n`);
+process.exitCode = slow.length + scans.length > 0 ? 1 : 0;

@@ -1,0 +1,204 @@
+// Events, one event and dead letters over the ops port: what pages and programs ask, reveal, export and mend.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { assign, createOps, deliver, end, NOTHING_SET, OTHER_SESSION, SESSION, type Ops, type Reply } from './rig.ts';
+
+const TOKENS = { ...NOTHING_SET, OPS_TOKEN: 'changes-0123456789', OPS_READ_TOKEN: 'looks-0123456789' };
+const CHANGE = { authorization: `Bearer ${TOKENS.OPS_TOKEN}` };
+const LOOK = { authorization: `Bearer ${TOKENS.OPS_READ_TOKEN}` };
+/** As a browser sends its own forms. */
+const FORM = { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': 'same-origin' };
+const HOSTILE = `<script>alert(1)</script>"' \u202eevil\u0007 ${'x'.repeat(10_000)}`;
+
+let ops: Ops;
+beforeEach(async () => {
+  ops = await createOps(TOKENS);
+});
+afterEach(() => ops.close());
+
+const keysOf = (reply: Reply) => (reply.json() as { events: { key: string }[] }).events.map(({ key }) => key);
+const jobOf = async () =>
+  ((await ops.get('/api/jobs', LOOK)).json() as { jobs: { id: number; state: string; moved: number }[] }).jobs[0];
+const submit = (path: string, fields: Record<string, string>, headers: Record<string, string> = CHANGE) =>
+  ops.post(path, new URLSearchParams(fields).toString(), { ...FORM, ...headers });
+
+/** So many dead letters of one handler, one cause each for odd and even cursors. */
+async function kill(many: number): Promise<void> {
+  await deliver(ops, ...Array.from({ length: many }, (_, n) => ({ cursor: String(n + 1) })));
+  const [handler = 0] = await assign(ops, ['answer'], { lane: 'one' });
+  for (let n = 1; n <= many; n++)
+    await end(
+      ops,
+      handler,
+      'dead',
+      n % 2 ? `Error: no answer to "${n}" after ${n} ms` : 'TypeError: x is not a function',
+    );
+}
+
+describe('events', () => {
+  test('origin, handler, state, session and time narrow the list, together', async () => {
+    await deliver(ops, { cursor: '1' }, { cursor: '2', session: OTHER_SESSION }, { cursor: '3' });
+    const [handler = 0] = await assign(ops, ['answer', 'project']);
+    await end(ops, handler, 'done');
+    const since = new Date(ops.clock.time - 1_000).toISOString();
+    const ask = async (query: string) => keysOf(await ops.get(`/api/events?${query}`, LOOK));
+    expect(await ask('origin=webhook')).toEqual(['c:3', 'c:2', 'c:1']);
+    expect(await ask('origin=stream')).toEqual([]);
+    expect(await ask(`since=${since}`)).toEqual(['c:3', 'c:2']);
+    expect(await ask(`until=${since}`)).toEqual(['c:1']);
+    expect(await ask('handler=answer&state=done')).toEqual(['c:1']);
+    expect(await ask('handler=project&state=done')).toEqual([]);
+    expect(await ask('handler=nobody')).toEqual([]);
+    expect(await ask(`session=${SESSION}&type=&q=`)).toEqual(['c:3', 'c:1']);
+    expect((await ops.get('/api/events?since=yesterday', LOOK)).text).toContain('must be a time');
+  });
+
+  test('a message id is found in the data, and other values of it are not', async () => {
+    await deliver(ops, { cursor: '1', data: { message_id: 'wa "1"', from: 'm-2' } }, { cursor: '2' });
+    expect(keysOf(await ops.get(`/api/events?q=${encodeURIComponent('wa "1"')}`, LOOK))).toEqual(['c:1']);
+    expect(keysOf(await ops.get('/api/events?q=m-2', LOOK))).toEqual([]);
+  });
+
+  test('all that match are exported, a line each, page by page; bodies for OPS_TOKEN alone, and that is logged', async () => {
+    await deliver(ops, ...Array.from({ length: 1_100 }, (_, n) => ({ cursor: String(n + 1) })));
+    const plain = await ops.get('/api/events.ndjson?origin=webhook', LOOK);
+    const lines = plain.text.trimEnd().split('\n');
+    expect(lines).toHaveLength(1_100);
+    expect(new Set(lines.map((line) => (JSON.parse(line) as { key: string }).key)).size).toBe(1_100);
+    expect(plain.text).not.toContain('5511999990000');
+    expect((await ops.get('/api/events.ndjson?bodies', LOOK)).status).toBe(401);
+    const whole = await ops.get('/api/events.ndjson?bodies&q=7', CHANGE);
+    expect((JSON.parse(whole.text) as { body: string }).body).toContain('5511999990000');
+    expect(ops.text()).toContain('bodies were revealed');
+  });
+});
+
+describe('one event', () => {
+  test('its page tells the way from the first delivery to the end, and masks the body', async () => {
+    await deliver(ops, { cursor: '5' }, { cursor: '5' }, { cursor: '6' });
+    const [handler = 0] = await assign(ops, ['answer'], { lane: 'one' });
+    await end(ops, handler, 'dead', 'Error: it broke');
+    const { text, status } = await ops.get('/events/c%3A5', LOOK);
+    expect(status).toBe(200);
+    for (const words of ['first delivery', 'duplicate 1', 'answer: attempt 1', 'Error: it broke', 'text of 21', 'c:6'])
+      expect(text).toContain(words);
+    expect(text).not.toContain('5511999990000');
+    expect(text).not.toContain('Reveal the body');
+  });
+
+  test('a body is revealed to OPS_TOKEN by POST, with curl and fixture without a secret, and logged with its key', async () => {
+    await deliver(ops, { cursor: '5' });
+    expect((await submit('/events/c%3A5/body', {}, LOOK)).status).toBe(403);
+    expect((await ops.post('/api/events/5/body', {}, LOOK)).status).toBe(401);
+    expect((await ops.get('/events/c%3A5/body', CHANGE)).status).toBe(405);
+    const { text } = await submit('/events/c%3A5/body', {});
+    for (const words of ['5511999990000', 'openssl dgst', '$WEBHOOK_SECRET', 'fixture(']) expect(text).toContain(words);
+    expect(text).toContain('data-still');
+    expect((await ops.post('/api/events/5/body', {}, CHANGE)).text).toContain('5511999990000');
+    const logged = ops
+      .text()
+      .split('\n')
+      .filter((line) => line.includes('a body was revealed'));
+    expect(logged).toHaveLength(2);
+    for (const line of logged) expect(line).toMatch(/c(:|%3A)5/);
+    expect(ops.text()).not.toContain('5511999990000');
+  });
+
+  test('where no OPS_TOKEN is set, nobody sees a body', async () => {
+    const open = await createOps();
+    await deliver(open, { cursor: '5' });
+    expect((await open.post('/events/c%3A5/body', '', FORM)).status).toBe(403);
+    expect((await open.post('/api/events/5/body')).status).toBe(403);
+    await open.close();
+  });
+
+  test('an unknown one is a page that says so', async () => {
+    expect((await ops.get('/events/c%3A404', LOOK)).status).toBe(404);
+  });
+});
+
+describe('dead letters', () => {
+  test('are grouped by handler and by what their errors have in common', async () => {
+    await kill(5);
+    const { dead, groups } = (await ops.get('/api/dead-letters', LOOK)).json() as {
+      dead: number;
+      groups: { id: number; dead: number; pattern: string; key: string; handler: string }[];
+    };
+    expect(dead).toBe(5);
+    expect(groups).toMatchObject([
+      { dead: 3, handler: 'answer', pattern: 'Error: no answer to … after # ms', key: 'c:5' },
+      { dead: 2, handler: 'answer', pattern: 'TypeError: x is not a function', key: 'c:4' },
+    ]);
+    const page = await ops.get('/dead-letters', LOOK);
+    expect(page.text).toContain('Error: no answer to … after # ms');
+    expect(page.text).not.toContain('Retry all');
+    const one = await ops.get(`/dead-letters?group=${groups[1]?.id}`, CHANGE);
+    expect(one.text).toContain('Retry all 2');
+    expect(one.text).toContain('href="/events/c%3A4"');
+    expect(one.text).not.toContain('href="/events/c%3A5"');
+  });
+
+  test('a group is retried from the page; what is left is counted, and the answer leads back', async () => {
+    await kill(5);
+    const { groups } = await ops.store.groups({ limit: 10 });
+    const reply = await submit('/dead-letters/retry', { group: String(groups[0]?.id) });
+    expect(reply).toMatchObject({ status: 303, headers: { location: '/dead-letters' } });
+    await expect.poll(async () => (await jobOf())?.state).toBe('done');
+    expect(await ops.store.groups({ limit: 10 })).toMatchObject({ dead: 2, groups: [{ dead: 2 }] });
+    expect((await ops.store.status(ops.clock.time)).tasks).toMatchObject({ dead: 2, ready: 3 });
+    expect(ops.changes()).toBeGreaterThan(0);
+  });
+
+  test('all that match are discarded with a reason, and not without one', async () => {
+    await kill(4);
+    expect((await submit('/dead-letters/discard', { handler: 'answer' })).status).toBe(400);
+    await submit('/dead-letters/discard', { handler: 'answer', reason: 'too old' });
+    await expect.poll(async () => (await jobOf())?.moved).toBe(4);
+    expect(await ops.store.groups({ limit: 10 })).toEqual({ dead: 0, groups: [] });
+  });
+
+  test('who may only look changes nothing, and an empty form chooses nothing', async () => {
+    await kill(2);
+    expect((await submit('/dead-letters/retry', { state: 'dead' }, LOOK)).status).toBe(403);
+    await submit('/dead-letters/retry', {});
+    expect((await ops.store.status(ops.clock.time)).tasks.dead).toBe(2);
+  });
+
+  test('a job of programs tells its progress; one at a time', async () => {
+    await kill(3);
+    const reply = await ops.post('/api/jobs', { action: 'retry', filter: { state: 'dead' } }, CHANGE);
+    expect(reply).toMatchObject({ status: 202 });
+    expect(reply.json()).toMatchObject({ job: { id: 1, action: 'retry', of: 3 } });
+    await expect.poll(async () => (await jobOf())?.state).toBe('done');
+    expect((await ops.post('/api/jobs/1/cancel', {}, CHANGE)).status).toBe(404);
+    expect((await ops.post('/api/jobs', { action: 'discard', filter: {} }, CHANGE)).status).toBe(400);
+  });
+});
+
+test('what strangers wrote is shown as text, on every screen', async () => {
+  await deliver(ops, {
+    id: '<script>',
+    type: '<img/src=x>',
+    session: HOSTILE.slice(0, 150),
+    data: { [HOSTILE]: HOSTILE },
+  });
+  const [handler = 0] = await assign(ops, ['answer']);
+  await end(ops, handler, 'dead', HOSTILE);
+  const { groups } = await ops.store.groups({ limit: 1 });
+  const key = encodeURIComponent('i:<script>');
+  const pages = [
+    '/events',
+    `/events/${key}`,
+    '/dead-letters',
+    `/dead-letters?group=${groups[0]?.id}`,
+    '/events?type=<script>',
+  ];
+  const replies = [
+    ...(await Promise.all(pages.map((path) => ops.get(path, CHANGE)))),
+    await submit(`/events/${key}/body`, {}),
+  ];
+  for (const { status, text } of replies) {
+    expect(status).toBe(200);
+    expect(text).not.toMatch(/<script>|<img\/src|\u202e/);
+    expect(text).not.toContain('\u0007');
+  }
+});

@@ -1,0 +1,141 @@
+// What is kept of deaths, attempts and duplicates: exact counts, nothing of a person, and no more than is promised.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { patternOf } from '../../src/store/pattern.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { assign, createOps, deliver, end, type Ops } from '../ops/rig.ts';
+
+describe('the pattern of an error', () => {
+  test.each([
+    ['Error: no answer within 1500 ms', 'Error: no answer within # ms'],
+    ['no message 3f2a-99 of 5511999990000@s.example', 'no message # of …'],
+    ['cannot write to +55 11 99999-0000', 'cannot write to #'],
+    [`no contact "Ana 'x' Silva", nor 'Rui'`, 'no contact …, nor …'],
+    ["can't do it, won't do it", "can't do it, won't do it"],
+    ['GET https://example.org/a?b=c failed', 'GET … failed'],
+    ['\u202ebad\u0007\n\tnews', 'bad news'],
+    ['', ''],
+  ])('%j is %j', (error, pattern) => {
+    expect(patternOf(error)).toBe(pattern);
+  });
+
+  test('however long and odd an error, its pattern is short', () => {
+    for (const odd of ['-a'.repeat(5_000), '"'.repeat(10_000), '9 '.repeat(5_000), 'é@'.repeat(5_000)])
+      expect(patternOf(odd).length).toBeLessThanOrEqual(160);
+  });
+});
+
+let ops: Ops;
+beforeEach(async () => {
+  ops = await createOps();
+});
+afterEach(() => ops.close());
+
+const groups = async () => (await ops.store.groups({ limit: 10 })).groups;
+const now = () => ops.clock.time;
+
+test('causes count exactly who is dead of them, through deaths, retries, discards and deaths again', async () => {
+  await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' });
+  const [handler = 0] = await assign(ops, ['answer'], { lane: 'one' });
+  const dead = [await end(ops, handler, 'dead', 'E 1'), await end(ops, handler, 'dead', 'E 2')];
+  await end(ops, handler, 'dead', 'another');
+  expect(await groups()).toMatchObject([{ dead: 2, pattern: 'E #' }, { dead: 1 }]);
+  await ops.store.retry(dead.slice(0, 1), now());
+  await ops.store.discard(dead.slice(1), 'why not', now());
+  expect(await groups()).toMatchObject([{ dead: 1, pattern: 'another' }]);
+  await end(ops, handler, 'dead', 'E 3');
+  expect(await groups()).toMatchObject([{ dead: 1 }, { dead: 1 }]);
+  expect((await ops.store.status(now())).tasks.dead).toBe(2);
+});
+
+test('tasks to mend are named by cursor, so that steps keep the order of lanes', async () => {
+  await deliver(ops, { cursor: '9' }, { cursor: '3' }, { cursor: '6' });
+  const [handler = 0] = await assign(ops, ['answer']);
+  for (let n = 0; n < 3; n++) await end(ops, handler, 'dead', 'E');
+  const [group] = await groups();
+  for (const filter of [{ state: 'dead' as const }, { group: group?.id }]) {
+    const ids = await ops.store.matching(filter, now());
+    const { tasks } = await ops.store.tasks({ state: 'dead' }, now());
+    expect(ids.map((id) => tasks.find((task) => task.id === id)?.key)).toEqual(['c:3', 'c:6', 'c:9']);
+  }
+});
+
+test('of duplicates the first seven and the last are kept, and all are counted', async () => {
+  for (let n = 0; n < 12; n++) await deliver(ops, { cursor: '1', data: { message_id: 'm' } });
+  const found = await ops.store.event('1', now());
+  expect(found?.event.copies).toBe(11);
+  expect(found?.deliveries).toHaveLength(9);
+  expect(found?.deliveries.at(-1)?.at).toBe(new Date(now()).toISOString());
+});
+
+test('neighbours are of the same lane, by cursor', async () => {
+  await deliver(ops, ...['1', '2', '3', '4', '5'].map((cursor) => ({ cursor })));
+  const [handler = 0] = await assign(ops, ['answer'], { lane: 'one' });
+  await end(ops, handler, 'done');
+  const { tasks } = await ops.store.tasks({}, now());
+  const { earlier, later } = await ops.store.neighbours(tasks.find(({ key }) => key === 'c:3')?.id ?? 0, now());
+  expect([earlier, later].map((side) => side.map(({ key }) => key))).toEqual([
+    ['c:1', 'c:2'],
+    ['c:4', 'c:5'],
+  ]);
+});
+
+test('of attempts that fail the last ten are kept, and pruning leaves none', async () => {
+  await deliver(ops, { cursor: '1' });
+  const [handler = 0] = await assign(ops, ['answer']);
+  const turn = { boot: 1, settle: [], assign: null, room: 0, handlers: [handler] };
+  for (let n = 1; n <= 13; n++) {
+    ops.clock.time += 10;
+    const [claim] = (await ops.store.turn({ ...turn, now: now(), room: 1 })).claims;
+    if (!claim) throw new Error('no task is due');
+    const failed = { claim, state: 'ready', error: `E ${n}`, dueAt: now(), holdMs: null } as const;
+    const ended = n < 13 ? failed : ({ claim, state: 'done', error: null } as const);
+    await ops.store.turn({ ...turn, now: now() + 5, settle: [ended] });
+  }
+  const found = await ops.store.event('1', now());
+  expect(found?.attempts.map(({ attempt }) => attempt)).toEqual([4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
+  expect(found?.attempts.at(-1)).toMatchObject({ state: 'done', error: null });
+  await deliver(ops, { cursor: '2' });
+  await assign(ops, []);
+  await ops.store.prune(now() + 1, 0, 10);
+  let left: unknown;
+  await ops.store.setup((tx) => void (left = tx.get('select count(*) as n from attempts')?.['n']));
+  expect(left).toBe(0);
+});
+
+test('who is forgotten leaves nothing in what is kept of attempts, and no sample', async () => {
+  await deliver(ops, { cursor: '1' });
+  const [handler = 0] = await assign(ops, ['answer']);
+  await end(ops, handler, 'dead', 'Error: Ana is not there');
+  await ops.store.eraseEvents(() => true, 0, 10, now(), false);
+  const found = await ops.store.event('1', now());
+  expect(JSON.stringify([found, await groups()])).not.toContain('Ana');
+});
+
+test('a cause follows a task that another handler is given, and loses one that runs again', async () => {
+  await deliver(ops, { cursor: '1' }, { cursor: '2' });
+  const [old = 0] = await assign(ops, ['old']);
+  await end(ops, old, 'dead', 'E 1');
+  await end(ops, old, 'dead', 'E 2');
+  expect(await groups()).toMatchObject([{ handler: 'old', dead: 2 }]);
+  await ops.store.register(['new']);
+  const { tasks } = await ops.store.tasks({ state: 'dead', limit: 10 }, ops.clock.time);
+  await ops.store.giveTo(
+    tasks.slice(0, 1).map(({ id }) => id),
+    'new',
+    ops.clock.time,
+  );
+  expect((await groups()).map(({ handler, dead }) => `${handler} ${dead}`)).toEqual(
+    expect.arrayContaining(['new 1', 'old 1']),
+  );
+  const [from, to] = ['1', null] as [Cursor, null];
+  const range = await ops.store.range(from, to);
+  await ops.store.askRerun({ handler: 'old', type: null, from, to, events: 2, range }, now());
+  const page = await ops.store.rerun([old], 10);
+  if (!page) throw new Error('there is no rerun');
+  const again = { handler: old, lane: null, releaseAt: now(), rerun: page.id };
+  const made = page.events.map(({ seq, cursor }) => ({ event: seq, cursor, ...again }));
+  const nothing = { settle: [], assign: null, room: 0, handlers: [] };
+  await ops.store.turn({ now: now(), boot: 1, ...nothing, rerun: { page, tasks: made } });
+  expect(await groups()).toMatchObject([{ handler: 'new', dead: 1 }]);
+  expect((await ops.store.status(now())).tasks.dead).toBe(1);
+});

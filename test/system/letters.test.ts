@@ -1,0 +1,106 @@
+// Dead letters in a browser: a group of ten thousand is retried with its progress, and cancelled; lanes keep their order.
+import { chromium, type Browser, type Page } from 'playwright-core';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { readDelivery } from '../../src/wire/event.ts';
+import { createOps, deliver, NOTHING_SET, type Ops } from '../ops/rig.ts';
+
+const MANY = 10_000;
+const TOKEN = 'changes-0123456789';
+let ops: Ops;
+let browser: Browser;
+let page: Page;
+
+beforeEach(async () => {
+  ops = await createOps({ ...NOTHING_SET, OPS_TOKEN: TOKEN });
+  browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
+  page = await browser.newPage({ viewport: { width: 340, height: 800 }, colorScheme: 'dark' });
+});
+afterEach(async () => {
+  await browser.close();
+  await ops.close();
+});
+
+/** So many dead letters, in a hundred lanes. */
+async function kill(): Promise<void> {
+  const { store, clock } = ops;
+  const readings = Array.from({ length: MANY }, (_, n) => {
+    const [id, cursor, type] = [`e${n + 1}`, String(n + 1), 'MessageReceived'];
+    return readDelivery(Buffer.from(JSON.stringify({ id, type, cursor, data: { [type]: { message_id: id } } })));
+  });
+  await store.accept({ readings, now: clock.time });
+  const [handler = 0] = (await store.register(['answer'])).values();
+  const turn = { now: clock.time, boot: 1, settle: [], assign: null, room: 0, handlers: [handler] };
+  for (let from = 0; from < MANY;) {
+    const { events } = await store.unassigned(1_000);
+    const upTo = events.at(-1)?.seq ?? from;
+    const tasks = events.map(({ seq, cursor }) => {
+      return { event: seq, handler, lane: `lane ${seq % 100}`, cursor, releaseAt: clock.time };
+    });
+    await store.turn({ ...turn, assign: { from, upTo, tasks } });
+    from = upTo;
+  }
+  for (let dead = 0; dead < MANY;) {
+    const { claims } = await store.turn({ ...turn, room: 100 });
+    const settle = claims.map(
+      (claim) => ({ claim, state: 'dead', error: `Error: no answer to ${claim.task}` }) as const,
+    );
+    await store.turn({ ...turn, settle });
+    dead += claims.length;
+  }
+}
+
+async function open(path: string): Promise<void> {
+  await page.goto(`http://127.0.0.1:${ops.port}${path}`);
+  if ((await page.locator('#token').count()) === 0) return;
+  await page.fill('#token', TOKEN);
+  await page.click('main button');
+}
+
+test('ten thousand are one group, whose retry shows its progress and can be cancelled', async () => {
+  await kill();
+  await open('/dead-letters');
+  await page.getByRole('link', { name: 'Error: no answer to #' }).click();
+  expect(await page.getByRole('button', { name: 'Retry all 10,000' }).count()).toBe(1);
+
+  // The store takes its time, so that there is something to see.
+  const retry = ops.store.retry.bind(ops.store);
+  let go = Promise.withResolvers<void>();
+  ops.store.retry = async (ids, now) => {
+    await go.promise;
+    return retry(ids, now);
+  };
+  await page.getByRole('button', { name: 'Retry all 10,000' }).click();
+  await page.getByText('10,000 tasks will run again').waitFor();
+  await page.getByText('Retry 1: 0 of 10,000').waitFor();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await page.getByText('Cancelled: what was moved stays moved').waitFor();
+  go.resolve();
+  await expect.poll(async () => (await ops.store.status(ops.clock.time)).tasks.dead).toBe(MANY - 500);
+  await open('/dead-letters');
+  await page.getByText('Retry 1: 500 of 10,000 moved; cancelled').waitFor();
+  expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
+
+  // The rest; it refreshes itself until nothing is left.
+  await page.getByRole('button', { name: 'Retry all 9,500' }).click();
+  await page.getByText('Retry 2: 9,500 of 9,500 moved; done').waitFor({ timeout: 30_000 });
+  await page.getByText('No dead letters.').waitFor();
+  expect((await ops.store.status(ops.clock.time)).tasks).toMatchObject({ dead: 0, ready: MANY });
+});
+
+test('from the list to an event, its body masked, revealed, and masked again', async () => {
+  await deliver(ops, { cursor: '7', type: 'Odd<script>', data: { note: '<img src=x onerror=alert(1)>' } });
+  const odd: string[] = [];
+  page.on('pageerror', (error) => odd.push(String(error)));
+  page.on('dialog', (dialog) => odd.push(dialog.message()));
+  await open('/events');
+  await page.fill('input[name=q]', '7');
+  await page.getByRole('button', { name: 'Show' }).click();
+  await page.getByRole('link', { name: 'c:7' }).click();
+  expect(await page.locator('main').textContent()).not.toContain('onerror');
+  await page.getByRole('button', { name: 'Reveal the body' }).click();
+  await page.getByText('onerror=alert').first().waitFor();
+  await page.getByRole('link', { name: 'Mask it again' }).click();
+  await page.getByRole('button', { name: 'Reveal the body' }).waitFor();
+  expect(await page.locator('main').textContent()).not.toContain('onerror');
+  expect(odd).toEqual([]);
+});

@@ -1,0 +1,290 @@
+// The page in a real browser: what an operator sees when all is empty, well, or in trouble, and what strangers who write
+// into it, or lure its operator elsewhere, can do. Needs a chromium; set PAGE_SHOTS to a folder to keep what it looked like.
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { assign, createOps, deliver, end, NOTHING_SET, SESSION, type Ops } from '../ops/rig.ts';
+
+const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) =>
+  existsSync(path),
+);
+const SHOTS = process.env['PAGE_SHOTS'];
+const TOKEN = 'the-token-that-may-change-things';
+const SCREENS = ['/', '/reconciliation', '/refused'];
+const WIDE = { width: 1280, height: 900 };
+const PHONE = { width: 320, height: 640 };
+const HOSTILE = `<script>window.owned=1</script><img src=x onerror="window.owned=1">' onfocus='window.owned=1' \u202e\u0007 ${'w'.repeat(300)}`;
+
+if (!CHROMIUM) process.stderr.write('no chromium: the page is not tested in a browser (apt-get install chromium)\n');
+
+describe.skipIf(!CHROMIUM)('the page in a browser', () => {
+  let browser: Browser;
+  let ops: Ops;
+  beforeAll(async () => {
+    browser = await chromium.launch({ executablePath: CHROMIUM ?? '', args: ['--no-sandbox'] });
+  });
+  afterAll(() => browser.close());
+  const faults: string[] = [];
+  afterEach(async () => {
+    for (const context of browser.contexts()) await context.close();
+    await ops.close();
+    expect(faults.splice(0)).toEqual([]);
+  });
+
+  /** A page of its own; whatever a browser complains of fails the test. */
+  async function open(path: string, options: BrowserContextOptions = {}): Promise<Page> {
+    const context = await browser.newContext({ viewport: WIDE, ...options });
+    const page = await context.newPage();
+    page.on('console', (message) => {
+      if (message.type() === 'error' && !/status of 4\d\d/.test(message.text())) faults.push(message.text());
+    });
+    page.on('pageerror', (error) => faults.push(error.message));
+    await page.goto(`http://127.0.0.1:${ops.port}${path}`);
+    return page;
+  }
+
+  async function shoot(page: Page, name: string): Promise<void> {
+    if (SHOTS) await page.screenshot({ path: join(SHOTS, `${name}.png`), fullPage: true });
+  }
+
+  /** Nothing is wider than the window; tables scroll within themselves. */
+  async function expectNoSpill(page: Page): Promise<void> {
+    const spill = await page.evaluate('document.documentElement.scrollWidth - document.documentElement.clientWidth');
+    expect(spill, page.url()).toBe(0);
+  }
+
+  for (const [state, make] of Object.entries({ empty, healthy, trouble })) {
+    test.each(SCREENS)(`%s shows ${state} things: wide, narrow, light and dark`, async (path) => {
+      ops = await createOps();
+      await make(ops);
+      for (const [name, options] of Object.entries({
+        wide: {},
+        dark: { colorScheme: 'dark' as const },
+        phone: { viewport: PHONE },
+        'phone-dark': { viewport: PHONE, colorScheme: 'dark' as const },
+      })) {
+        const page = await open(path, options);
+        await expectNoSpill(page);
+        expect(await page.evaluate('window.owned')).toBeUndefined();
+        expect(await page.locator('main h1').count()).toBe(1);
+        await shoot(page, `${state}-${path.slice(1) || 'overview'}-${name}`);
+        await page.context().close();
+      }
+    });
+  }
+
+  test('works with JavaScript off: navigation, refresh, and a change with its message', async () => {
+    ops = await createOps();
+    await trouble(ops);
+    const page = await open('/', { javaScriptEnabled: false });
+    await page.click('nav >> text=Reconciliation');
+    await page.click('text=Run now');
+    expect(await page.textContent('.message')).toContain('asked for');
+    expect(await ops.store.reconcileAsked()).toBe(ops.clock.time);
+    await page.click('summary:has-text("Close")');
+    await page.fill('#reason-1', 'fetched by hand');
+    await page.click('button:has-text("Close the gap")');
+    expect(await page.textContent('.message')).toContain('Gap 1 is closed');
+    expect(ops.text()).toContain('fetched by hand');
+    await page.click('.again');
+    expect(await page.locator('.message').count()).toBe(0);
+  });
+
+  test('refreshes by itself, and leaves a person at what they were at', async () => {
+    ops = await createOps();
+    await trouble(ops);
+    const page = await open('/reconciliation');
+    await page.selectOption('#every', '2');
+    await page.click('summary >> nth=0');
+    await page.fill('#reason-1', 'half a sen');
+    await ops.store.note({ recovered: 4_711 });
+    await page.waitForSelector('text=4,725');
+    expect(await page.inputValue('#reason-1')).toBe('half a sen');
+    expect(await page.evaluate('document.activeElement.id')).toBe('reason-1');
+    await page.reload();
+    expect(await page.inputValue('#every')).toBe('2');
+  });
+
+  test('says that it could not refresh, and goes on when it can', async () => {
+    ops = await createOps();
+    const page = await open('/');
+    await page.selectOption('#every', '2');
+    await page.route('**/', (route) => route.abort());
+    await page.waitForSelector('#live:has-text("Could not refresh")');
+    await page.unroute('**/');
+    await page.waitForSelector('#live:empty', { state: 'attached' });
+    faults.splice(0);
+  });
+
+  test('a page elsewhere cannot post, in the name of an operator who is logged in or needs no token', async () => {
+    ops = await createOps();
+    await trouble(ops);
+    const target = `http://127.0.0.1:${ops.port}/reconciliation/close`;
+    const elsewhere = createServer((_, res) => {
+      res.setHeader('Content-Type', 'text/html');
+      res.end(
+        `<form method="post" action="${target}"><input name="gap" value="1"><input name="reason" value="forged"></form><button onclick="document.forms[0].submit()">go</button>`,
+      );
+    });
+    await new Promise<void>((done) => elsewhere.listen(0, '127.0.0.1', done));
+    const page = await open('/');
+    await page.goto(`http://localhost:${(elsewhere.address() as AddressInfo).port}/`);
+    await page.click('button');
+    await page.waitForURL(target);
+    expect(await page.textContent('h1')).toBe('Not from here');
+    expect((await ops.store.gaps())[0]?.closedAt).toBeNull();
+    elsewhere.close();
+  });
+
+  test('a token is asked for, in a form and never in an address; the session is not the token', async () => {
+    ops = await createOps({ ...NOTHING_SET, OPS_TOKEN: TOKEN });
+    const page = await open('/refused');
+    await shoot(page, 'login');
+    await page.fill('#token', 'wrong');
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('.fault');
+    await page.fill('#token', TOKEN);
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('nav');
+    const cookies = await page.context().cookies();
+    expect(cookies).toMatchObject([{ name: 'kit_session', httpOnly: true, sameSite: 'Strict' }]);
+    expect(JSON.stringify(cookies)).not.toContain(TOKEN);
+    expect(page.url()).not.toContain(TOKEN);
+    await page.click('text=Log out');
+    await page.goto(`http://127.0.0.1:${ops.port}/`);
+    expect(await page.textContent('h1')).toBe('Log in');
+  });
+
+  test('by keyboard alone: past the navigation, through the screens', async () => {
+    ops = await createOps();
+    const page = await open('/');
+    await page.keyboard.press('Tab');
+    expect(await page.evaluate('document.activeElement.textContent')).toContain('Skip');
+    await page.keyboard.press('Enter');
+    expect(await page.evaluate('document.activeElement.id')).toBe('main');
+  });
+});
+
+async function empty(ops: Ops): Promise<void> {
+  for (const role of ['receive', 'run', 'keep'])
+    await ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
+}
+
+async function healthy(ops: Ops): Promise<void> {
+  await deliver(ops, ...Array.from({ length: 40 }, (_, n) => ({ cursor: `90071992547409${n + 10}` })));
+  const [handler = 0] = await assign(ops, ['answer']);
+  for (let n = 0; n < 40; n++) await end(ops, handler, 'done');
+  const from = ops.clock.time;
+  for (let n = 0; n < 120; n++) {
+    ops.clock.time = from + n * 30_000;
+    const wave = Math.round(40 + 30 * Math.sin(n / 9));
+    const acks = {
+      'ack.2': wave,
+      'ack.5': Math.round(wave / 2),
+      'ack.20': 1,
+      ...(n % 40 === 7 ? { 'ack.200': 2 } : {}),
+    };
+    await ops.store.note({ accepted: wave, 'tasks.done': wave, duplicates: n % 5, 'refused.path': n % 7, ...acks });
+    await ops.store.sample(ops.clock.time);
+  }
+  await up(ops, 'idle', '9007199254740949');
+}
+
+/** Every alarm, and hostile words wherever strangers can put them. */
+async function trouble(ops: Ops): Promise<void> {
+  await healthy(ops);
+  const id = `evt_${HOSTILE.replaceAll(/[^!-~]/g, '').slice(0, 190)}`;
+  await deliver(
+    ops,
+    { cursor: '9223372036854775807', id },
+    { cursor: '9223372036854775806', id: 'other' },
+    { cursor: '9223372036854775805', id: 'third' },
+  );
+  const ids = await ops.store.register(['hand-over']);
+  const handler = ids.get('hand-over') ?? 0;
+  const { from, events } = await ops.store.unassigned(100);
+  const tasks = events.map(({ seq, cursor }) => ({
+    event: seq,
+    handler,
+    lane: `${SESSION}/${HOSTILE}`,
+    cursor,
+    releaseAt: ops.clock.time,
+  }));
+  const now = ops.clock.time;
+  await ops.store.turn({
+    now,
+    boot: 1,
+    settle: [],
+    assign: { from, upTo: events.at(-1)?.seq ?? from, tasks },
+    room: 0,
+    handlers: [],
+  });
+  const readings = [HOSTILE, '{"id":"evt_1"}', '[]'].map((text) => ({
+    unreadable: { origin: 'webhook' as const, cursor: null, body: Buffer.from(text), reason: 'not an object' },
+  }));
+  const gap = { after: '9007199254740000' as Cursor, upTo: null, reason: `the cursor has expired ${HOSTILE}` };
+  await ops.store.accept({ readings, now, gap });
+  const refusal = {
+    at: new Date(now).toISOString(),
+    headers: 5,
+    skewSeconds: -412,
+    agent: HOSTILE.slice(0, 80),
+    bytes: 1234,
+  };
+  await ops.store.note(
+    { 'refused.bad_signature': 12, 'refused.clock_skew': 3, 'tasks.dead': 3 },
+    {
+      failure_run: 11,
+      failures: JSON.stringify({
+        causes: { store: 9, clock_skew: 2 },
+        badSignatures: 12,
+        badSince: refusal.at,
+        lastBadAt: refusal.at,
+        lastGoodAt: null,
+      }),
+      refusals: JSON.stringify({
+        bad_signature: [refusal, refusal],
+        clock_skew: [refusal],
+        path: [{ ...refusal, headers: 0, skewSeconds: null }],
+      }),
+      verify: JSON.stringify({
+        state: 'failed',
+        reason: HOSTILE,
+        asked: now,
+        from: '1',
+        at: '9007199254740949',
+        pages: 3,
+        events: 2_112,
+        types: [{ type: 'w'.repeat(200), present: 2_000, missing: 100, onlyHere: 12, handled: 1_990, dead: 3 }],
+      }),
+    },
+  );
+  await ops.store.raise(
+    'failure_run',
+    '11 authentic deliveries in a row were not answered with 2xx (9 × store, 2 × clock_skew); at 15 the service switches the webhook off: see the log',
+    now,
+  );
+  await ops.store.raise('gap_open', '1 stretches of history can no longer be fetched: see npx kit gaps', now);
+  await ops.store.raise('reconcile_stopped', `reconciliation stopped (${HOSTILE}): mend API_KEY`, now);
+  await up(ops, 'stopped', '9007199254740949', HOSTILE);
+}
+
+async function up(ops: Ops, state: string, watermark: string, reason: string | null = null): Promise<void> {
+  for (const role of ['receive', 'run', 'keep'])
+    await ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
+  const at = new Date(ops.clock.time - 14_000).toISOString();
+  const failures = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt: at };
+  const more = reason === null ? { failures: JSON.stringify(failures) } : {};
+  await ops.store.note(
+    { recovered: 7, replay_calls: 212 },
+    {
+      replay: JSON.stringify({ state, since: at, lastAt: at, reason, progress: null }),
+      watermark: BigInt(watermark),
+      ...more,
+    },
+  );
+}
