@@ -50,7 +50,7 @@ export function addRecords(
   });
 
   async function oneEvent({ ctx, now, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> {
-    const found = await store.event(ctx.params['key'] ?? '', now);
+    const found = await store.event(ctx['params']['key'] ?? '', now);
     if (!found) return undefined;
     const body = await store.body(found.event.key);
     const inLanes = found.tasks.filter(({ lane }) => lane !== null);

@@ -167,7 +167,7 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
     return refused({ status, counters, refusals, quarantine: await store.quarantine(QUARANTINE), mayChange });
   });
   const oneAside = async ({ ctx, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> => {
-    const row = await store.quarantined(Number(ctx.params['id']) || 0);
+    const row = await store.quarantined(Number(ctx['params']['id']) || 0);
     return row && quarantined(row, revealed ? row.body : null, { change: mayChange, reveal: mayReveal });
   };
   screen('/refused/:id', 'Quarantined', (visit) => oneAside(visit, false));
