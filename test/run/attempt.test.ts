@@ -1,6 +1,6 @@
 // One attempt: what a handler may do, and what is settled then. The store is real; only the clock is set.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { Context, KitEvent } from '../../src/kit.ts';
 import { mismatchOf, staleness, startAttempt, type Attempt } from '../../src/run/attempt.ts';
 import type { Loaded } from '../../src/run/load.ts';
@@ -479,4 +479,55 @@ describe('what a handler is given', () => {
     expect(() => ((event as { id: string | null }).id = 'x')).toThrow(TypeError);
     expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
   });
+});
+
+test.each([
+  'commit',
+  ' -- a word\n rollback',
+  'savepoint one',
+  'pragma synchronous = off',
+  "attach database 'x' as y",
+  'delete from tasks',
+  'insert into events (seq) values (1)',
+  'update facts set value = 0',
+  'drop table if exists lanes',
+])('%j is refused to handlers, and nothing of the same work is written', async (sql) => {
+  const store = createStore();
+  const work = store.setup((tx) => {
+    tx.run('create table mine (id text)');
+    tx.run(sql);
+  });
+  await expect(work).rejects.toThrow('handler');
+  await store.setup((tx) => {
+    expect(tx.all(`select name from sqlite_schema where name = 'mine'`)).toEqual([]);
+  });
+});
+
+test('what a handler calls after its time is over is not sent any more', async () => {
+  const asked: (boolean | undefined)[] = [];
+  const over = Promise.withResolvers<void>();
+  const service = {
+    ...noService,
+    call: async (_operation: string, _request: object, options?: { signal?: AbortSignal }) => {
+      asked.push(options?.signal?.aborted);
+      return {};
+    },
+  } as typeof noService;
+  const handle: Loaded['handle'] = async (_, ctx) => {
+    await ctx.service.call('ListSessions', {});
+    await over.promise;
+    await ctx.service.call('ListSessions', {});
+  };
+  const handler = handlerOf({ timeoutMs: 1, handle });
+  const { log } = createLines();
+  const attempt = startAttempt(claimed(), handler, {
+    store: never,
+    service,
+    clock: createClock(),
+    log,
+    blame: new AsyncLocalStorage(),
+  });
+  await attempt.settled;
+  over.resolve();
+  await vi.waitFor(() => expect(asked).toEqual([false, true]));
 });

@@ -48,3 +48,10 @@ describe('a handler of its own rate', () => {
     expect(rate.nextAt(T0 + 1_500)).toBe(T0 + 2_500);
   });
 });
+
+test('F16: a clock that is set back an hour does not stop a rate for that hour', () => {
+  const rate = createRate({ perMinute: 60 }, T0);
+  rate.begin(T0 + 1_000);
+  expect(rate.free(T0 - 3_600_000 + 2_000)).toBeGreaterThanOrEqual(0);
+  expect(rate.free(T0 - 3_600_000 + 4_000)).toBe(1);
+});

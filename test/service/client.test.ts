@@ -276,3 +276,28 @@ test('answers are typed by the name of their operation', () => {
   expectTypeOf<ResponseOf<'SomethingNew'>>().toEqualTypeOf<Record<string, unknown>>();
   expectTypeOf<ServiceError['reason']>().toEqualTypeOf<string | null>();
 });
+
+test.each([
+  [504, 'DEADLINE_EXCEEDED', undefined, true],
+  [409, 'CONFLICT', 'OUTCOME_UNCERTAIN', true],
+  [422, 'SOMETHING_NEW', undefined, false],
+])('7.3: a send that is answered %i %s %s is uncertain: %s', async (status, code, reason, uncertain) => {
+  const error = { code, message: 'x', ...(reason && { reason }) };
+  const { service } = await answering((response) => response.writeHead(status).end(JSON.stringify({ error })));
+  expect(await errorOf(service.send({ body: 'once' }, { quoteId: 'q' }))).toMatchObject({ code, uncertain });
+});
+
+test('a list whose next_cursor is no text is an error, and not taken for its end', async () => {
+  const { service } = await answering(json({ messages: [], next_cursor: 12 }));
+  expect(await errorOf(Array.fromAsync(service.items('ListMessages', {})))).toMatchObject({ code: 'unreadable' });
+});
+
+test('media that are given up before anything of them was read let their connection go', async () => {
+  const closed = Promise.withResolvers<void>();
+  const { service } = await answering((response) => {
+    response.once('close', closed.resolve);
+    response.write('a beginning');
+  });
+  await (await service.media('a')).body.cancel();
+  await closed.promise;
+});

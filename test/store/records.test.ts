@@ -139,3 +139,29 @@ test('a cause follows a task that another handler is given, and loses one that r
   expect(await groups()).toMatchObject([{ handler: 'new', dead: 1 }]);
   expect((await ops.store.status(now())).tasks.dead).toBe(1);
 });
+
+test('a rerun leaves out what was pruned between the look at a page and its tasks', async () => {
+  await deliver(ops, { cursor: '1' }, { cursor: '2' });
+  const [handler = 0] = await assign(ops, ['a']);
+  await end(ops, handler, 'done');
+  await end(ops, handler, 'done');
+  const [from, to] = ['0', null] as [Cursor, null];
+  const range = await ops.store.range(from, to);
+  await ops.store.askRerun({ handler: 'a', type: null, from, to, events: 2, range }, now());
+  const page = await ops.store.rerun([handler], 10);
+  if (!page) throw new Error('there is no rerun');
+  await ops.store.prune(now() + 1, 0, 100);
+  const tasks = page.events.map(({ seq, cursor }) => ({
+    event: seq,
+    cursor,
+    handler,
+    lane: null,
+    releaseAt: now(),
+    rerun: page.id,
+  }));
+  const nothing = { settle: [], assign: null, room: 0, handlers: [] };
+  await ops.store.turn({ now: now(), boot: 1, ...nothing, rerun: { page, tasks } });
+  expect(await ops.store.reruns(1)).toMatchObject([{ seen: 2, made: 1, purged: 1 }]);
+  const claimed = await ops.store.turn({ now: now(), boot: 1, ...nothing, room: 5, handlers: [handler] });
+  expect(claimed.claims.map(({ event }) => event.cursor)).toEqual(['2']);
+});
