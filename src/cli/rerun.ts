@@ -181,7 +181,7 @@ async function list(store: Store, json: boolean): Promise<number> {
 async function cancel(store: Store, id: number | undefined): Promise<number> {
   if (id === undefined) throw new UsageError('which rerun? npx kit rerun lists them');
   const waiting = await store.cancelRerun(id, clock.now());
-  if (waiting === null) return fail(`there is no rerun ${id}: npx kit rerun lists them`);
+  if (waiting === null) return fail(`there is no open rerun ${id}: npx kit rerun lists them`);
   const discard = (ids: number[]): Promise<number> => store.discard(ids, `rerun ${id} was cancelled`, clock.now());
   const skipped = await mendAll({ matching: async () => waiting }, {}, clock.now(), discard, progress);
   print(`rerun ${id} is cancelled: ${count(skipped, 'task')} that waited skipped`);
