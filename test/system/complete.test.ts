@@ -9,7 +9,7 @@ import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 
 /** COMPLETE_KILLS=500 for a release. */
-const KILLS = Number(process.env['COMPLETE_KILLS'] ?? 20);
+const KILLS = Number(process.env['COMPLETE_KILLS'] ?? 10);
 const EVENTS_A_KILL = 6;
 
 function deliveryOf(n: number) {

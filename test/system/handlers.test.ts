@@ -46,7 +46,9 @@ test('a rejection that a handler left unawaited fails its own attempt', async ()
   await kit.start();
   await deliver(kit, { ...makeEvent(1), body: 'poison' });
   await until(() => kit.query<{ state: string }>('select state from tasks')[0]?.state === 'dead');
-  expect(kit.query('select error from tasks')).toEqual([{ error: expect.stringMatching(/^Error: astray \(.*culprit/) }]);
+  expect(kit.query('select error from tasks')).toEqual([
+    { error: expect.stringMatching(/^Error: astray \(.*culprit/) },
+  ]);
 });
 
 test('a handler that spins inside ctx.complete holds the lock, and yet no delivery is refused', async () => {

@@ -11,7 +11,7 @@ import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { BEGINS, reconcile } from './reconciling.ts';
 
-const EVERY = Number(process.env['KILL_EVERY'] ?? 12);
+const EVERY = Number(process.env['KILL_EVERY'] ?? 24);
 const EVENTS = 70;
 const CALLS = 'write,writev,pwrite64,pwritev,fsync,fdatasync,ftruncate,unlink,rename,sendto,sendmsg';
 const SCRIPT = join(import.meta.dirname, 'reconciling.ts');
