@@ -14,6 +14,8 @@ export const resolve = {
 
 export default defineConfig({
   test: {
+    // Every core: most tests wait for disks and sockets.
+    maxWorkers: '100%',
     projects: [
       {
         resolve,
