@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs, type ParseArgsConfig } from 'node:util';
 import { systemClock, timeOf } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
+import { EXIT } from '../errors.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Point, Store } from '../store/store.ts';
 import { readPoint } from '../store/stretch.ts';
@@ -39,6 +40,12 @@ export function parse<Options extends NonNullable<ParseArgsConfig['options']>>(a
 /** Every ten thousand, for work that takes its time. */
 export function progress(done: number, of: number): void {
   if ((done > 0 && done % 10_000 === 0) || (done === of && of > 10_000)) process.stderr.write(`${done} of ${of}\n`);
+}
+
+/** Says why, and resolves to the exit code. */
+export function fail(message: string, code: number = EXIT.failed): number {
+  process.stderr.write(`${message}\n`);
+  return code;
 }
 
 export function count(n: number, noun: string): string {

@@ -4,7 +4,7 @@ import { EXIT } from '../errors.ts';
 import { copiesOf } from '../ops/copies.ts';
 import type { ShownTask } from '../store/store.ts';
 import { storyOf } from '../store/story.ts';
-import { clean, clock, count, parse, print, printJson, UsageError, withStore, type Command } from './command.ts';
+import { clean, clock, count, fail, parse, print, printJson, UsageError, withStore, type Command } from './command.ts';
 
 const flag = { type: 'boolean' } as const;
 
@@ -25,8 +25,7 @@ const command: Command = {
       return { ...one, neighbours: await Promise.all(neighbours), body };
     });
     if (!found) {
-      process.stderr.write(`no event has the key, id or cursor ${clean(name)}: npx kit events lists the newest\n`);
-      return EXIT.failed;
+      return fail(`no event has the key, id or cursor ${clean(name)}: npx kit events lists the newest`);
     }
     const { event, aliases, conflicts, tasks, body } = found;
     const copies = body && copiesOf(event, body);

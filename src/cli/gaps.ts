@@ -3,6 +3,7 @@ import { EXIT } from '../errors.ts';
 import {
   clean,
   clock,
+  fail,
   number,
   parse,
   print,
@@ -42,6 +43,5 @@ async function close(id: number | undefined, reason: string | undefined): Promis
     print(`gap ${id} is closed: ${clean(reason)}`);
     return EXIT.done;
   }
-  process.stderr.write(`there is no open gap ${id}: npx kit gaps lists them\n`);
-  return EXIT.failed;
+  return fail(`there is no open gap ${id}: npx kit gaps lists them`);
 }

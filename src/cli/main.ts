@@ -3,7 +3,7 @@ import '../checked.js';
 import { ConfigError } from '../config.ts';
 import { describe, EXIT } from '../errors.ts';
 import { StoreError } from '../store/store.ts';
-import { bold, print, UsageError, type Command } from './command.ts';
+import { bold, fail, print, UsageError, type Command } from './command.ts';
 
 const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   status: () => import('./status.ts'),
@@ -64,9 +64,4 @@ function explainFailure(error: unknown, command: Command): number {
   if (error instanceof StoreError) return fail(error.message, EXIT.unreachable);
   const { name: kind, message, at } = describe(error);
   return fail(`${kind}: ${message}${at ? ` (${at})` : ''}`, EXIT.failed);
-}
-
-function fail(message: string, code: number): number {
-  process.stderr.write(`${message}\n`);
-  return code;
 }

@@ -4,7 +4,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
-import { parse, print, printJson, printTable, UsageError, type Command } from './command.ts';
+import { fail, parse, print, printJson, printTable, UsageError, type Command } from './command.ts';
 
 const TEMPLATES = fileURLToPath(new URL('../../templates/', import.meta.url));
 
@@ -63,8 +63,7 @@ function write(template: string, name: string): number {
   const test = resolve('test', 'handlers', `${name}.test.ts`);
   const there = [handler, test].find((path) => existsSync(path));
   if (there) {
-    process.stderr.write(`${there} is there already: choose another name\n`);
-    return EXIT.failed;
+    return fail(`${there} is there already: choose another name`);
   }
   const path = relative(dirname(test), handler);
   const source = (file: string): string => readFileSync(join(TEMPLATES, file), 'utf8');

@@ -5,6 +5,7 @@ import {
   clean,
   clock,
   count,
+  fail,
   number,
   parse,
   print,
@@ -71,6 +72,5 @@ async function retry(store: Store, id: number | undefined): Promise<number> {
 }
 
 function missing(id: number): number {
-  process.stderr.write(`nothing is quarantined under ${id}: npx kit quarantine lists it\n`);
-  return EXIT.failed;
+  return fail(`nothing is quarantined under ${id}: npx kit quarantine lists it`);
 }

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT } from '../errors.ts';
 import type { Status, Store } from '../store/store.ts';
-import { clean, clock, keepIsUp, parse, print, printJson, withStore, type Command } from './command.ts';
+import { clean, clock, fail, keepIsUp, parse, print, printJson, withStore, type Command } from './command.ts';
 
 const LOOK_MS = 250;
 
@@ -44,9 +44,4 @@ async function follow(store: Store, say: (text: string) => void): Promise<Status
     if (ended || (heard && (state === 'stopped' || state === 'backing-off'))) return status;
     if (status.processes.keep === 'down') return status;
   }
-}
-
-function fail(message: string, code: number): number {
-  process.stderr.write(`${message}\n`);
-  return code;
 }

@@ -7,6 +7,7 @@ import type { Range, Rerun, Store, Survey } from '../store/store.ts';
 import {
   clock,
   count,
+  fail,
   number,
   parse,
   pointOf,
@@ -186,9 +187,4 @@ async function cancel(store: Store, id: number | undefined): Promise<number> {
   const skipped = await mendAll({ matching: async () => waiting }, {}, clock.now(), discard, progress);
   print(`rerun ${id} is cancelled: ${count(skipped, 'task')} that waited skipped`);
   return EXIT.done;
-}
-
-function fail(message: string, code: number = EXIT.failed): number {
-  process.stderr.write(`${message}\n`);
-  return code;
 }

@@ -5,6 +5,7 @@ import {
   clean,
   clock,
   count,
+  fail,
   number,
   oneOf,
   parse,
@@ -94,8 +95,7 @@ async function move(from = '', to = '', json = false): Promise<number> {
     const known = (await store.handlers()).map(({ name }) => name);
     for (const name of [from, to]) {
       if (known.includes(name)) continue;
-      process.stderr.write(`no handler was ever named ${clean(name)}; known are: ${known.join(', ') || 'none'}\n`);
-      return EXIT.failed;
+      return fail(`no handler was ever named ${clean(name)}; known are: ${known.join(', ') || 'none'}`);
     }
     const give = (ids: number[]): Promise<number> => store.giveTo(ids, to, clock.now());
     const moved = await mendAll(store, { handler: from }, clock.now(), give, progress);

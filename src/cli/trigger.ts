@@ -10,6 +10,7 @@ import {
   clean,
   clock,
   count,
+  fail,
   number,
   parse,
   print,
@@ -72,8 +73,7 @@ const command: Command = {
         const remedy = isTls(failure ?? '')
           ? 'trust its certificate with NODE_EXTRA_CA_CERTS'
           : 'start the receiver with npm start, or name another with --url';
-        process.stderr.write(`nothing answers at ${new URL(url).origin} (${failure}): ${remedy}\n`);
-        return EXIT.unreachable;
+        return fail(`nothing answers at ${new URL(url).origin} (${failure}): ${remedy}`, EXIT.unreachable);
       }
       const key = event.cursor === null ? `i:${event.id}` : `c:${event.cursor}`;
       deliveries.push({ id: event.id, key, status });

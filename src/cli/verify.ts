@@ -10,6 +10,7 @@ import {
   clean,
   clock,
   count,
+  fail,
   keepIsUp,
   parse,
   pointOf,
@@ -99,9 +100,4 @@ function showWeeks(weeks: Arrivals[]): void {
 
 function seconds(ms: number | null): string | null {
   return ms === null ? null : `${(ms / 1000).toFixed(1)} s`;
-}
-
-function fail(message: string, code: number): number {
-  process.stderr.write(`${message}\n`);
-  return code;
 }
