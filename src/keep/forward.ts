@@ -1,8 +1,8 @@
 // Reading forward from the watermark: at start, at every interval, when something waits for proof, when somebody asks.
-// Where the service has forgotten the watermark there is a gap, and reading goes on behind it.
-import { compareCursors, type Cursor } from '../wire/cursor.ts';
+// What happens where the service does not know the watermark is in loss.ts.
+import type { Cursor } from '../wire/cursor.ts';
 import { createBlindness } from './blindness.ts';
-import { createHorizon, type Horizon } from './horizon.ts';
+import { createLoss, isBehind, ZERO } from './loss.ts';
 import type { Page } from './page.ts';
 import { createCatchUp, wordsOf } from './progress.ts';
 import type { Desk, Reading } from './reconcile.ts';
@@ -25,7 +25,7 @@ export interface Forward extends Reading {
 }
 
 export function createForward(desk: Desk, sweep: Sweep): Forward {
-  const { store, clock, log, budget, commit, say, intervalMs, overlapMs, silent, streaming } = desk;
+  const { store, clock, budget, commit, say, intervalMs, overlapMs, silent, streaming } = desk;
   const blindness = createBlindness(desk);
   const catchUp = createCatchUp(clock);
   /** The last reading that went to its end, and when the one at work began. */
@@ -40,15 +40,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   /** When to read before the interval is over, for the sake of what waits for proof. */
   let proveAt = Infinity;
   let vain = 0;
-  /** Where to read instead of the watermark, which the service did not know. */
-  let older: Cursor | null = null;
-  /** Refused once: one refusal alone ends in no gap. */
-  let doubted: Cursor | null = null;
-  let horizon: Horizon | null = null;
-  /** What the search is for. */
-  let lost: Lost = { after: null, watermark: null, reason: 'reset_required' };
-  /** In an earlier search, everything known up to here was refused. */
-  let refused: Cursor | null = null;
+  const loss = createLoss({ desk, rest, caughtUp });
 
   function interval(): number {
     return silent?.() ? Math.min(intervalMs, SILENT_INTERVAL_MS) : intervalMs;
@@ -65,17 +57,14 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   }
 
   async function after(): Promise<Cursor | null | undefined> {
-    if (horizon) {
-      const next = await horizon.next();
-      if (next === undefined) await leaveHorizon(horizon);
-      return next;
-    }
+    const search = loss.search();
+    if (search) return search.next();
     const early = clock.now() >= endedAt && clock.now() < endedAt + interval();
     if (early && begunAt === null && !(await somethingWaits())) {
       proveAt = Infinity;
       return undefined;
     }
-    const from = older ?? (await store.watermark()) ?? (await beginning());
+    const from = loss.instead() ?? (await store.watermark()) ?? (await beginning());
     if (from !== undefined) begunAt ??= clock.now();
     else {
       endedAt = clock.now() - interval() + WAIT_FOR_WEBHOOK_MS;
@@ -104,12 +93,12 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   }
 
   async function take(page: Page, from: Cursor | null): Promise<void> {
-    if (horizon) {
+    const search = loss.search();
+    if (search) {
       // Kept, whatever becomes of the search.
       await commit(page);
-      return horizon.learn(page);
+      return search.learn(page);
     }
-    doubted = null;
     const watermark = await store.watermark();
     const moves = page.proved !== null && isBehind(watermark, page.proved);
     const results = await commit(page, {
@@ -121,8 +110,8 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     if (moves && !results.some(({ verdict }) => verdict === 'new')) desk.onEvents();
     if (moves) vain = 0;
     // From an older cursor, nothing new was found: the next reading meets the same refusal.
-    const unknown = older !== null && !moves;
-    if (older !== null) older = page.hasMore && unknown ? page.proved : null;
+    const unknown = loss.instead() !== null && !moves;
+    loss.known(page, moves);
     catchUp.page(page.readings.length + page.otherTypes, page.youngest);
     if (page.hasMore) return goOn();
     catchUp.end();
@@ -154,16 +143,10 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     await say(sweeps ? 'running' : 'idle', sweeps ? SWEEPING : null, { done: true, progress: null });
   }
 
-  function rest(): void {
-    endedAt = again ? -Infinity : clock.now();
+  function rest(goOn = again): void {
+    endedAt = goOn ? -Infinity : clock.now();
     begunAt = null;
     again = false;
-  }
-
-  /** The stream has gone past what was refused: nothing is missing, and reading goes on from there. */
-  function passed(): void {
-    rest();
-    endedAt = -Infinity;
   }
 
   async function stop(
@@ -171,106 +154,14 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     from: Cursor | null,
     page: Page | null,
   ): Promise<string | null> {
-    if (horizon) {
-      await horizon.learn(why === 'stuck' ? page : null);
-      return null;
-    }
-    catchUp.end();
-    if (why === 'forgotten') return forgotten(from, page);
-    if (why === 'stuck') {
-      rest();
-      return null;
-    }
-    if (from === null)
-      return 'the service shows nothing without a cursor: set REPLAY_FROM to first-webhook or to a cursor';
-    if (older === null && doubted !== from) {
-      doubted = from;
-      older = await olderCursor();
-      return `the service does not know our cursor: ${older === null ? 'it is asked once more' : 'an older one is tried, once'}`;
-    }
-    older = null;
-    doubted = null;
-    const watermark = await store.watermark();
-    if (watermark === null && desk.from !== 'first-webhook') return 'the service does not know REPLAY_FROM';
-    // Perhaps it says so of what has expired, too. Of what is known here only: another account's beginning is not ours.
-    return search(watermark ?? from, null, 'cursor_unknown');
-  }
-
-  /** A cursor before the watermark that the service is likely to know. */
-  async function olderCursor(): Promise<Cursor | null> {
-    const watermark = await store.watermark();
-    const { older: past, lowest } = await store.anchors(clock.now() - overlapMs);
-    return (
-      [past, lowest].find((cursor) => cursor !== null && watermark !== null && isBehind(cursor, watermark)) ?? null
-    );
-  }
-
-  /** The service no longer has what comes after this cursor. */
-  async function forgotten(expired: Cursor | null, page: Page | null): Promise<string | null> {
-    const watermark = await store.watermark();
-    if (older === null && isBehind(expired, watermark)) {
-      passed();
-      return null;
-    }
-    const last = watermark ?? expired;
-    older = null;
-    lost = { after: last, watermark, reason: 'reset_required' };
-    // What it shows all the same lies behind the gap.
-    if (page?.first && isBehind(last, page.first)) await goOnBehind({ upTo: page.first, page });
-    else await search(last, page?.next ?? null, 'reset_required');
+    const search = loss.search();
+    if (!search) catchUp.end();
+    if (search) await search.learn(why === 'stuck' ? page : null);
+    else if (why === 'forgotten') await loss.forgotten(from, page);
+    else if (why === 'stuck') rest();
+    else if (from !== null) return loss.unknown(from);
+    else return 'the service shows nothing without a cursor: set REPLAY_FROM to first-webhook or to a cursor';
     return null;
-  }
-
-  async function search(expired: Cursor | null, hint: Cursor | null, reason: Lost['reason']): Promise<null> {
-    lost = { after: expired, watermark: await store.watermark(), reason };
-    const above = [expired, refused].reduce((a, b) => (isBehind(a, b) ? b : a));
-    horizon = createHorizon({
-      expired: above,
-      hint: isBehind(above, hint) ? hint : null,
-      beginning: reason === 'reset_required',
-      known: (bound) => store.cursorAbove(bound),
-      below: (bound) => store.cursorBelow(bound),
-    });
-    await say('running', 'the watermark has expired: looking for the oldest event that the service still has');
-    return null;
-  }
-
-  async function leaveHorizon(searched: Horizon): Promise<void> {
-    horizon = null;
-    const found = searched.found();
-    if (found) return goOnBehind(found);
-    refused = searched.refused();
-    rest();
-    if (lost.reason === 'cursor_unknown') {
-      refused = null;
-      return say(
-        'backing-off',
-        'EVENT_CURSOR_INVALID: the service knows neither our cursor nor any other that is known here: is API_KEY of this account?',
-      );
-    }
-    const expired = lost.after;
-    if (lost.watermark !== (await store.watermark())) return passed();
-    await store.accept({
-      readings: [],
-      now: clock.now(),
-      gap: { after: expired ?? ZERO, upTo: null, reason: 'reset_required' },
-    });
-    log.error({ after: expired, upTo: null }, GAP);
-    await say('backing-off', 'the cursor has expired, and no newer one is known yet that the service accepts');
-  }
-
-  async function goOnBehind({ upTo, page }: { upTo: Cursor; page: Page }): Promise<void> {
-    refused = null;
-    const expired = lost.after;
-    if (lost.watermark !== (await store.watermark())) {
-      await commit(page);
-      return passed();
-    }
-    const gap = { after: expired ?? ZERO, upTo, reason: lost.reason };
-    const watermark = page.proved !== null && isBehind(upTo, page.proved) ? page.proved : upTo;
-    log.error({ after: expired, upTo }, GAP);
-    await commit(page, { gap, from: upTo, watermark });
-    if (!page.hasMore) await caughtUp();
   }
 
   return {
@@ -281,7 +172,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     },
     fresh,
     dueAt() {
-      if (horizon || begunAt !== null) return 0;
+      if (loss.search() || begunAt !== null) return 0;
       // The clock was set back: nobody knows how long ago it was.
       if (endedAt > clock.now()) return 0;
       return Math.min(endedAt + interval(), proveAt);
@@ -290,20 +181,4 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     take,
     stop,
   };
-}
-
-interface Lost {
-  /** The cursor that the service has forgotten, or does not know. */
-  after: Cursor | null;
-  /** Where the watermark stood then. */
-  watermark: Cursor | null;
-  reason: 'reset_required' | 'cursor_unknown';
-}
-
-const ZERO = '0' as Cursor;
-const GAP = 'the service can no longer replay what comes after the watermark: a gap, see npx kit gaps';
-
-/** Null comes before everything. */
-function isBehind(a: Cursor | null, b: Cursor | null): boolean {
-  return b !== null && (a === null || compareCursors(a, b) < 0);
 }
