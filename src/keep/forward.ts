@@ -113,13 +113,13 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     const unknown = loss.instead() !== null && !moves;
     loss.known(page, moves);
     catchUp.page(page.readings.length + page.otherTypes, page.youngest);
-    if (page.hasMore) return goOn();
+    if (page.hasMore) return readOn();
     catchUp.end();
     await caughtUp();
     if (unknown) await say('backing-off', 'the service does not know the watermark, nor anything newer');
   }
 
-  async function goOn(): Promise<void> {
+  async function readOn(): Promise<void> {
     const progress = catchUp.show();
     await say('running', progress && wordsOf(progress), { progress });
   }
