@@ -1135,11 +1135,30 @@ export function storeContract(name: string, open: (path: string) => Store): void
         expect(second.next).toBeNull();
       });
 
+      test('what matches rarely is found page after page, each of which looks at a stretch alone', async () => {
+        await desk.accept(null, [1]);
+        const { from, events } = await store.unassigned(10);
+        const rare = (await store.register(['first', 'rare'])).get('rare') ?? 0;
+        await desk.turn({ assign: { from, upTo: from + 1, tasks: tasksOf(events, rare, T0) } });
+        await desk.arrive(null, range(2, 12_000));
+        const pages: string[][] = [];
+        for (let before: number | undefined; ;) {
+          const { tasks, next } = await store.tasks({ handler: 'rare', before }, T0);
+          pages.push(tasks.map(({ key }) => key));
+          if (next === null) break;
+          before = next;
+        }
+        expect(pages).toEqual([[], ['c:1']]);
+      });
+
       test('the age of the oldest waiting task is that of its event', async () => {
         await desk.arrive('a', [1, 2]);
         expect((await store.status(T0 + 9_000)).oldestReadySeconds).toBe(9);
         await desk.workOff();
         expect((await store.status(T0 + 9_000)).oldestReadySeconds).toBeNull();
+        desk.now = T0 + 5_000;
+        await desk.arrive('a', [3]);
+        expect((await store.status(T0 + 9_000)).oldestReadySeconds).toBe(4);
       });
 
       test('anchors are the lowest and newest cursor, and the newest received before a time', async () => {

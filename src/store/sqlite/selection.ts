@@ -22,10 +22,11 @@ export const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @he
 export const MATCHING = `
     (@state is null or (${IN_STATE})) and (@handler is null or t.handler = (select id from handlers where name = @handler))
     and (@group is null or t.cause = @group) and (@ids is null or t.id in (select value from json_each(@ids)))`;
-// Each state but done has a partial index of its own; SQLite takes it where the query names its condition.
+// Each state but done has a partial index of its own; SQLite takes it where the query names its condition, or is told to.
 export const idsOf = {
-  ready: `select id from tasks where state = 'ready' and alone = 0 union all select id from tasks where state = 'ready' and alone = 1`,
-  running: 'select task from claims',
+  ready: `select id from tasks indexed by tasks_in_lane where state = 'ready' and alone = 0
+    union all select id from tasks indexed by tasks_alone where state = 'ready' and alone = 1`,
+  running: 'select task as id from claims',
   dead: `select id from tasks where state in ('dead', 'skipped') and state = 'dead'`,
   skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
   group: `select id from tasks where state = 'dead' and cause = @group`,

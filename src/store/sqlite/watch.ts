@@ -33,11 +33,13 @@ import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './sele
 
 /** A process that has not written for this long is shown as down. */
 const BEAT_MS = 5_000;
-/** Events that one page of a filtered list looks at; where their bodies are searched. */
-const STRETCH = 20_000;
+/** Events, or tasks, that one page of a filtered list looks at; events whose bodies it searches. */
+const STRETCH = 10_000;
 const SEARCHED = 5_000;
 /** Events on each side, by cursor, among which neighbours are looked for. */
 const NEAR = 1_000;
+/** Below this, waiting tasks are few. */
+const FEW = 10_000;
 /** Waiting tasks among which the oldest that waits for no proof is looked for. */
 const WAITING = 50_000;
 /** Lanes that are looked at for the longest, and how far each is counted. */
@@ -68,14 +70,18 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   const newest = db.prepare<[], { seq: number | null; cursor: string | null }>(`
     select (select max(seq) from events) as seq,
       cast((select max(cursor) from events where cursor is not null and disputed = 0) as text) as cursor`);
-  const oldest = db.prepare<unknown[], { id: number; received_at: number }>(`
-    select t.id, e.received_at from tasks t join events e on e.seq = t.event
-    where t.id >= +? and t.state = 'ready' and t.rerun = 0 order by t.id limit 1`);
-  const oldestProved = db
-    .prepare<unknown[], number>(`
-    select e.received_at from (select * from tasks where id >= +? and state = 'ready' and rerun = 0 order by id limit ${WAITING}) t
-      join events e on e.seq = t.event where t.strict = 0 or t.cursor <= +? order by t.id limit 1`)
-    .pluck();
+  const oldestOf = (which: string) => {
+    const waiting = `from tasks where id >= +? and ${which} and rerun = 0 order by id`;
+    return {
+      any: db.prepare<unknown[], number>(`select id ${waiting} limit 1`).pluck(),
+      proved: db
+        .prepare<unknown[], number>(`
+        select e.received_at from (select * ${waiting} limit ${WAITING}) w join events e on e.seq = w.event
+        where w.strict = 0 or w.cursor <= +? order by w.id limit 1`)
+        .pluck(),
+    };
+  };
+  const oldest = { few: oldestOf(`id in (${idsOf.ready})`), many: oldestOf(`state = 'ready'`) };
   const gaps = db.prepare<[], number>('select count(*) from gaps where closed_at is null').pluck();
   type GapRow = Pick<Gap, 'id' | 'after' | 'upTo' | 'reason' | 'closedBy'> & {
     opened_at: number;
@@ -130,19 +136,23 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   const ofEvent = db.prepare<unknown[], TaskRow>(
     `${task} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`,
   );
-  const taskList = db.prepare<unknown[], TaskRow>(
-    `${task} where t.id < @before and ${MATCHING} order by t.id desc limit @limit`,
-  );
-  const listOf = (state: keyof typeof idsOf) =>
-    db.prepare<unknown[], TaskRow>(
-      `${task} where t.id in (${idsOf[state]}) and t.id < @before and ${MATCHING} order by t.id desc limit @limit`,
-    );
+  /** The newest ids of a kind, as many as one page looks at. */
+  const lookedAt = (ids: string): string =>
+    `select id from (${ids}) where id < @before order by id desc limit ${STRETCH}`;
+  const listOf = (ids: string) => ({
+    page: db.prepare<unknown[], TaskRow>(
+      `${task} where t.id in (${lookedAt(ids)}) and ${MATCHING} order by t.id desc limit @limit`,
+    ),
+    /** The last that was looked at, where there may be more. */
+    last: db.prepare<unknown[], number>(`${lookedAt(ids)} offset ${STRETCH - 1}`).pluck(),
+  });
   const lists = {
-    ready: listOf('ready'),
-    running: listOf('running'),
-    dead: listOf('dead'),
-    skipped: listOf('skipped'),
-    group: listOf('group'),
+    ready: listOf(idsOf.ready),
+    running: listOf(idsOf.running),
+    dead: listOf(idsOf.dead),
+    skipped: listOf(idsOf.skipped),
+    group: listOf(idsOf.group),
+    any: listOf('select id from tasks'),
   };
   /** Done tasks have no index by lane: that would cost every event something. */
   const near = (side: '<' | '>', order: 'desc' | 'asc') =>
@@ -198,13 +208,15 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   const counterMap = (): Record<string, number> =>
     Object.fromEntries(counters.all().map(({ name, value }) => [name, value]));
 
-  /** Looks on from where it was found the last time: everything before that has ended. */
-  function oldestReady(): number | null {
+  /** All before where it was found the last time has ended; few are found by their indexes, wherever they are. */
+  function oldestReady(ready: number): number | null {
     const from = Number(session.fact('oldest'));
-    const found = oldest.get(from);
-    if (found && found.id > from + FAR) remember(from, found.id);
+    const { any, proved } = ready < FEW ? oldest.few : oldest.many;
+    const found = any.get(from);
+    if (found === undefined) return null;
+    if (found > from + FAR) remember(from, found);
     // What waits for proof is held.
-    return found ? (oldestProved.get(found.id, BigInt(session.cursorFact('watermark') ?? -1)) ?? null) : null;
+    return proved.get(found, BigInt(session.cursorFact('watermark') ?? -1)) ?? null;
   }
 
   function remember(before: number, id: number): void {
@@ -225,7 +237,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       const { seq, cursor } = newest.get() ?? { seq: null, cursor: null };
       const ready = at('tasks.ready');
       const held = Math.min(ready, Number(session.fact('held')));
-      const waiting = ready > held ? oldestReady() : null;
+      const waiting = ready > held ? oldestReady(ready) : null;
       const up = new Set(processes.all().flatMap(({ role, beat_at }) => (now - beat_at < BEAT_MS ? [role] : [])));
       const isUp = (role: string): 'up' | 'down' => (up.has(role) ? 'up' : 'down');
       const replay = JSON.parse(
@@ -319,14 +331,12 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     },
     tasks({ ids, state, handler, group, before, limit = 50 }, now) {
       const match = matchOf({ ids, state, handler, group }, now);
-      const list =
-        group !== undefined
-          ? lists.group
-          : match.state !== null && match.state !== 'done'
-            ? lists[match.state]
-            : taskList;
-      const rows = list.all({ ...match, limit, before: before ?? Number.MAX_SAFE_INTEGER });
-      return { tasks: rows.map(toTask), next: rows.length === limit ? (rows.at(-1)?.task ?? null) : null };
+      const kind = match.state === null || match.state === 'done' ? 'any' : match.state;
+      const { page, last } = lists[group === undefined ? kind : 'group'];
+      const from = { ...match, before: before ?? Number.MAX_SAFE_INTEGER };
+      const rows = page.all({ ...from, limit });
+      const full = rows.length === limit;
+      return { tasks: rows.map(toTask), next: (full ? rows.at(-1)?.task : last.get(from)) ?? null };
     },
     quarantine: (limit) => quarantine.all(limit).map(toQuarantined),
     quarantined(id) {
