@@ -51,7 +51,7 @@ export function eventsScreen({ filter, events, next }: EventsPage, revealing: bo
     </p>
     ${revealing ? action(`/events.ndjson${query}`, 'Export with bodies: this is logged', null) : null}
     <p class="note">
-      A page looks through 20,000 events at the most, 5,000 where the data is searched for a message id; “Older” goes
+      A page looks through 10,000 events at the most, 5,000 where the data is searched for a message id; “Older” goes
       on.
     </p>`;
 }
