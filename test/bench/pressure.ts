@@ -1,5 +1,6 @@
-// Under pressure: a store of so many events and dead letters, and what each question that people ask costs on it. Prints
-// milliseconds and the plan's full scans; exits with 1 where a question scans a table that grows, or takes over 100 ms.
+// Under pressure: a store of so many events and dead letters, what each question that people ask costs on it, each page of
+// the kit that serves it, and what pages cost accepting. Prints milliseconds and the plans' full scans; exits with 1 where
+// a question scans a table that grows, or a question or a page takes over 100 ms.
 // Usage: npm run pressure -- [events] [dead letters] [path of a store to make, or to use again]
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -9,6 +10,7 @@ import Database from 'better-sqlite3';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
+import { pagesOf } from './pages.ts';
 
 const [events = 300_000, dead = 100_000] = process.argv.slice(2, 4).map(Number);
 const folder = mkdtempSync(join(tmpdir(), 'kit-pressure-'));
@@ -28,6 +30,8 @@ Database.prototype.prepare = function (this: Database.Database, sql: string) {
 const fresh = !existsSync(path);
 const store = openSqlite(path, { owner: true, synchronous: 'NORMAL' });
 if (fresh) await fill(store);
+await store.accept({ readings: Array.from({ length: 1_000 }, () => readDelivery(bodyOf(7, START))), now });
+await sampleWeek(Date.now());
 const slow: string[] = [];
 
 async function fill(into: Store): Promise<void> {
@@ -64,6 +68,13 @@ async function fill(into: Store): Promise<void> {
       await into.checkpoint(true);
     }
   }
+}
+
+/** As the kit would have sampled, had it run for a week until now. */
+async function sampleWeek(until: number): Promise<void> {
+  const [day, week] = [until - 86_400_000, until - 7 * 86_400_000];
+  if ((await store.samples(week, day, 60_000)).length > 0) return;
+  for (let at = week; at < until; at += at < day ? 60_000 : 10_000) await store.sample(at);
 }
 
 function bodyOf(cursor: number, at: number): Buffer {
@@ -110,6 +121,10 @@ await ask('dead letters of a handler by cause', () => store.groups({ handler: 'a
 await ask('tasks', () => store.tasks({ limit }, now));
 await ask('tasks that are dead', () => store.tasks({ state: 'dead', limit }, now));
 await ask('tasks of a group', () => store.tasks({ group: group?.id, limit }, now));
+await ask('tasks of a handler that is not there', () => store.tasks({ handler: 'nobody', limit }, now));
+await ask('tasks that are dead of a handler: none', () =>
+  store.tasks({ state: 'dead', handler: 'project', limit }, now),
+);
 await ask('tasks that are held: none', () => store.tasks({ state: 'held', limit }, now));
 await ask('ids of all dead', () => store.matching({ state: 'dead' }, now));
 await ask('ids of a group', () => store.matching({ group: group?.id }, now));
@@ -125,6 +140,7 @@ const scans = statements.filter((sql) => {
   return plan.some(({ detail }) => /^SCAN (e|events|t|tasks|sightings|copies|attempts)$/.test(detail));
 });
 raw.close();
+slow.push(...(await pagesOf(path, { events, group: group?.id ?? 0, limitMs: LIMIT_MS })));
 for (const sql of scans) process.stdout.write(`reads a whole table: ${sql.replaceAll(/\s+/g, ' ')}\n`);
 rmSync(folder, { recursive: true, force: true });
 if (slow.length > 0) process.stdout.write(`over ${LIMIT_MS} ms: ${slow.join(', ')}\n`);
