@@ -4,6 +4,8 @@ import { iso } from '../clock.ts';
 import type { EventFilter, ShownEvent, WatchStore } from '../store/store.ts';
 
 const PAGE = 500;
+/** So many characters go out at once: a write for each line would take longer than the lines. */
+const CHUNK = 65_536;
 const utf8 = new TextDecoder();
 
 /** Times as people and programs read them. */
@@ -19,11 +21,16 @@ export async function* linesOf(
 ): AsyncGenerator<string> {
   for (let before = filter.before; ;) {
     const { events, next } = await store.events({ ...filter, before, limit: PAGE }, now);
+    let lines = '';
     for (const event of events) {
       const body = bodies ? await store.body(event.key) : null;
       const line = bodies ? { ...shown(event), body: body && utf8.decode(body) } : shown(event);
-      yield `${JSON.stringify(line)}\n`;
+      lines += `${JSON.stringify(line)}\n`;
+      if (lines.length < CHUNK) continue;
+      yield lines;
+      lines = '';
     }
+    if (lines !== '') yield lines;
     if (next === null) return;
     before = next;
     // Stretches in which nothing matches must not keep others waiting.
