@@ -40,6 +40,13 @@ export function chart({ title, times, series, show, logUpTo }: ChartOptions): Ht
   const x = (at: number): number => round(PLOT.left + ((at - first) / (last - first)) * (PLOT.right - PLOT.left));
   const y = (value: number): number => round(PLOT.bottom - Math.min(1, share(value)) * (PLOT.bottom - PLOT.top));
   const marks = logUpTo === undefined ? [0, top / 2, top] : [1, 10, 100, 1_000, 10_000].filter((mark) => mark <= top);
+  const line = (i: number, stretch: number[], values: (number | null)[]): Html => {
+    const points = stretch.map((at) => [x(times[at] ?? 0), y(values[at] ?? 0)] as const);
+    // One alone is a short line, so that it can be seen.
+    const [alone] = points.length === 1 ? points : [];
+    if (alone) points.push([alone[0] - 3, alone[1]]);
+    return html`<polyline class="s${i + 1}" points="${points.join(' ')}" />`;
+  };
   const id = title.toLowerCase().replaceAll(/[^a-z]+/g, '-');
   const words = series.map(({ name, sum }) => `${name} ${sum}`).join(', ');
   return html`<figure>
@@ -63,15 +70,7 @@ export function chart({ title, times, series, show, logUpTo }: ChartOptions): Ht
       )}
       <text x="${PLOT.left}" y="${HEIGHT - 4}">${clockTime(first)}</text>
       <text x="${PLOT.right}" y="${HEIGHT - 4}" text-anchor="end">${clockTime(last)}</text>
-      ${series.map(({ values }, i) =>
-        stretches(values).map(
-          (stretch) =>
-            html`<polyline
-              class="s${i + 1}"
-              points="${stretch.map((at) => `${x(times[at] ?? 0)},${y(values[at] ?? 0)}`).join(' ')}"
-            />`,
-        ),
-      )}
+      ${series.map(({ values }, i) => stretches(values).map((stretch) => line(i, stretch, values)))}
     </svg>
     <details>
       <summary>${title} as a table</summary>
@@ -91,14 +90,14 @@ function figuresOf(title: string, times: number[], series: Series[], show: (valu
   return table(title, ['at, UTC', ...series.map(({ name }) => `#${name}`)], rows, 'no figures');
 }
 
-/** Positions of neighbours that have a value; one alone is drawn as a short line. */
+/** Positions of neighbours that have a value. */
 function stretches(values: (number | null)[]): number[][] {
   const found: number[][] = [];
   for (const [at, value] of values.entries()) {
     if (value === null) continue;
     const open = found.at(-1);
     if (open?.at(-1) === at - 1) open.push(at);
-    else found.push(at > 0 ? [at, at] : [at]);
+    else found.push([at]);
   }
   return found;
 }
