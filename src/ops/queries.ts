@@ -60,6 +60,11 @@ function given(query: Query): Query {
   return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== ''));
 }
 
+/** What is wrong with a request, for who sent it. */
+export function faultsOf({ issues }: z.ZodError): string {
+  return issues.map(({ path, message }) => `${path.join('.') || 'body'}: ${message}`).join('; ');
+}
+
 /** Throws ZodError. */
 export const eventFilterOf = (query: Query): EventFilter => eventQuery.parse(given(query));
 export const taskFilterOf = (query: Query): z.infer<typeof taskQuery> => taskQuery.parse(given(query));

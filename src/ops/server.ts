@@ -15,7 +15,7 @@ import { createAccess } from './access.ts';
 import { shown, streamOf } from './export.ts';
 import { createJobs } from './jobs.ts';
 import { addPages, type PageOptions } from './pages/routes.ts';
-import { eventFilterOf, jobOrder, selection, taskFilterOf } from './queries.ts';
+import { eventFilterOf, faultsOf, jobOrder, selection, taskFilterOf } from './queries.ts';
 
 export interface OpsOptions {
   config: Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
@@ -139,7 +139,7 @@ export function createOpsServer({ config, store, clock, log, disk, onChange }: O
     ctx.status = 202;
     ctx.body = { asked: iso(clock.now()) };
   });
-  addPages({ router, access, store, clock, log, jobs, onChange });
+  const lost = addPages({ router, access, store, clock, log, jobs, onChange });
 
   const app = new Koa();
   app.use(async (ctx, next) => {
@@ -147,6 +147,7 @@ export function createOpsServer({ config, store, clock, log, disk, onChange }: O
     ctx.set('Cache-Control', 'no-store');
     try {
       await next();
+      if (ctx.method === 'GET' && ctx.status >= 404 && !ctx.body && !ctx.path.startsWith('/api/')) await lost(ctx);
     } catch (error) {
       answerError(ctx, error, log);
     }
@@ -171,7 +172,7 @@ function choose(ctx: Context): { filter: TaskFilter; reason: string | undefined 
 function answerError(ctx: Context, error: unknown, log: Logger): void {
   if (error instanceof z.ZodError) {
     ctx.status = 400;
-    ctx.body = { error: error.issues.map(({ path, message }) => `${path.join('.') || 'body'}: ${message}`).join('; ') };
+    ctx.body = { error: faultsOf(error) };
   } else if (error instanceof StoreError) {
     ctx.status = 503;
     ctx.body = { error: error.message };

@@ -1,6 +1,17 @@
 // Every route of the ops port: what it shows, how it pages, what it changes, and how it refuses.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { OTHER_SESSION, SESSION, assign, claim, createOps, deliver, end, type Ops, type Reply } from './rig.ts';
+import {
+  NOTHING_SET,
+  OTHER_SESSION,
+  SESSION,
+  assign,
+  claim,
+  createOps,
+  deliver,
+  end,
+  type Ops,
+  type Reply,
+} from './rig.ts';
 
 let ops: Ops;
 beforeEach(async () => {
@@ -508,6 +519,21 @@ describe('every answer', () => {
     for (const path of ['/api', '/api/event', '/API/status', '/api/secrets', '/api/tasks/retry']) {
       expect([404, 405]).toContain((await ops.get(path)).status);
     }
+  });
+
+  test('an unknown address of the page leads back; to strangers it says no more than any other', async () => {
+    for (const path of ['/nowhere', '/events/c%3A1/more', '/refused/17', '/dead-letters/retry']) {
+      const { status, text } = await ops.get(path);
+      expect(status, path).toBe(path.endsWith('retry') ? 405 : 404);
+      expect(text).toContain('<a href="/">Overview</a>');
+    }
+    expect((await ops.get('/api/nowhere')).text).toBe('Not Found');
+    const closed = await createOps({ ...NOTHING_SET, OPS_TOKEN: 'changes-0123456789' });
+    expect((await closed.get('/nowhere')).text).toBe(
+      (await closed.get('/nothing')).text.replace('/nothing', '/nowhere'),
+    );
+    expect((await closed.get('/nowhere')).status).toBe(401);
+    await closed.close();
   });
 
   test('another method is 405, and changes nothing', async () => {

@@ -99,6 +99,15 @@ test('from the list to an event, its body masked, revealed, and masked again', a
   expect(await page.locator('main').textContent()).not.toContain('onerror');
   await page.getByRole('button', { name: 'Reveal the body' }).click();
   await page.getByText('onerror=alert').first().waitFor();
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  await page.getByRole('button', { name: 'Copy: As a fixture' }).click();
+  await page.getByText('Copied').waitFor();
+  expect(await page.evaluate('navigator.clipboard.readText()')).toMatch(/^fixture\("Odd<script>", \{[^]*onerror/);
+  await page.context().clearPermissions();
+  await page.evaluate('delete Navigator.prototype.clipboard');
+  await page.getByRole('button', { name: 'Copy: As curl' }).click();
+  expect(await page.evaluate('getSelection().toString()')).toContain('curl -sS');
+  await page.evaluate('getSelection().empty()');
   await page.getByRole('link', { name: 'Mask it again' }).click();
   await page.getByRole('button', { name: 'Reveal the body' }).waitFor();
   expect(await page.locator('main').textContent()).not.toContain('onerror');

@@ -14,8 +14,20 @@ const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/go
 );
 const SHOTS = process.env['PAGE_SHOTS'];
 const TOKEN = 'the-token-that-may-change-things';
-const SCREENS = ['/', '/reconciliation', '/refused'];
-const WIDE = { width: 1280, height: 900 };
+const SCREENS = {
+  overview: '/',
+  events: '/events',
+  'events-none': '/events?type=None&session=5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11',
+  event: `/events/c%3A9223372036854775805`,
+  letters: '/dead-letters',
+  group: '/dead-letters?group=1',
+  reconciliation: '/reconciliation',
+  refused: '/refused',
+  quarantined: '/refused/1',
+  unknown: '/nowhere',
+  fault: '/events?since=yesterday',
+};
+const WIDE = { width: 1600, height: 900 };
 const PHONE = { width: 320, height: 640 };
 const HOSTILE = `<script>window.owned=1</script><img src=x onerror="window.owned=1">' onfocus='window.owned=1' \u202e\u0007 ${'w'.repeat(300)}`;
 
@@ -58,23 +70,24 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
   }
 
   for (const [state, make] of Object.entries({ empty, healthy, trouble })) {
-    test.each(SCREENS)(`%s shows ${state} things: wide, narrow, light and dark`, async (path) => {
-      ops = await createOps();
-      await make(ops);
-      for (const [name, options] of Object.entries({
-        wide: {},
-        dark: { colorScheme: 'dark' as const },
-        phone: { viewport: PHONE },
-        'phone-dark': { viewport: PHONE, colorScheme: 'dark' as const },
-      })) {
-        const page = await open(path, options);
-        await expectNoSpill(page);
-        expect(await page.evaluate('window.owned')).toBeUndefined();
-        expect(await page.locator('main h1').count()).toBe(1);
-        await shoot(page, `${state}-${path.slice(1) || 'overview'}-${name}`);
-        await page.context().close();
-      }
-    });
+    test.each(Object.entries(SCREENS))(
+      `%s shows ${state} things: wide and light, narrow and dark`,
+      async (screen, path) => {
+        ops = await createOps();
+        await make(ops);
+        for (const [name, options] of Object.entries({
+          wide: {},
+          phone: { viewport: PHONE, colorScheme: 'dark' as const },
+        })) {
+          const page = await open(path, options);
+          await expectNoSpill(page);
+          expect(await page.evaluate('window.owned')).toBeUndefined();
+          expect(await page.locator('main h1').count()).toBe(1);
+          await shoot(page, `${state}-${screen}-${name}`);
+          await page.context().close();
+        }
+      },
+    );
   }
 
   test('works with JavaScript off: navigation, refresh, and a change with its message', async () => {
@@ -194,9 +207,20 @@ async function healthy(ops: Ops): Promise<void> {
   await up(ops, 'idle', '9007199254740949');
 }
 
-/** Every alarm, and hostile words wherever strangers can put them. */
+/** Every alarm, dead letters, and hostile words wherever strangers can put them. */
 async function trouble(ops: Ops): Promise<void> {
   await healthy(ops);
+  const session = HOSTILE.replaceAll(/[^!-~]/g, '').slice(0, 200);
+  await deliver(
+    ops,
+    { cursor: '77', type: session.slice(0, 150), session: `${session}👩‍💻שלום`, data: { [HOSTILE]: HOSTILE } },
+    { cursor: '78', session: '🧨'.repeat(250) },
+    { cursor: '79' },
+  );
+  const [fragile = 0] = await assign(ops, [`hand-${'o'.repeat(120)}`]);
+  await end(ops, fragile, 'dead', HOSTILE);
+  await end(ops, fragile, 'dead', `TypeError: ${'cannot read properties of undefined '.repeat(12)}`);
+  await end(ops, fragile, 'skipped', 'too old');
   const id = `evt_${HOSTILE.replaceAll(/[^!-~]/g, '').slice(0, 190)}`;
   await deliver(
     ops,

@@ -19,15 +19,17 @@ export function eventsScreen({ filter, events, next }: EventsPage, revealing: bo
   const { limit: _, before, ...asked } = filter;
   const query = queryOf(asked);
   const empty =
-    next === null
-      ? html`No event matches. <a href="/events">All events</a>`
-      : 'None among these; older ones may match: look further.';
+    next !== null
+      ? 'None among these; older ones may match: look further.'
+      : query || before
+        ? html`No event matches. <a href="/events">All events</a>`
+        : 'No event has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
   return html`<form method="get" action="/events" class="filters" role="search">
-      ${field('q', 'Id, key, cursor or message id', asked.q)} ${field('type', 'Type', asked.type)}
+      ${field('q', 'Search', asked.q, 'key, id, message id')} ${field('type', 'Type', asked.type)}
       ${field('session', 'Session', asked.session)} ${choice('origin', 'Origin', ORIGINS, asked.origin)}
       ${field('handler', 'Handler', asked.handler)} ${choice('state', 'Task', STATES, asked.state)}
       ${moment('since', 'From (UTC)', asked.since)} ${moment('until', 'Before (UTC)', asked.until)}
-      <button>Show</button> <a href="/events">Clear</a>
+      <span class="row"><button>Show</button> <a href="/events">Clear</a></span>
     </form>
     ${table(
       'Events, newest first',
@@ -76,7 +78,7 @@ export function eventScreen(
       { name: 'Happened', value: time(iso(event.createdAt)) },
       { name: 'Received', value: time(iso(event.receivedAt)), note: `by ${event.origin}` },
       { name: 'Came again', value: event.copies },
-      { name: 'Contradicted', value: conflicts, tone: conflicts > 0 ? 'warn' : undefined },
+      ...(conflicts > 0 ? [{ name: 'Contradicted', value: conflicts, tone: 'warn' as const }] : []),
     ])}
     <p>
       Id ${code(event.id)}, cursor ${code(event.cursor)}, session ${code(event.sessionId)}
@@ -119,7 +121,7 @@ export function eventScreen(
             [
               ...earlier.map((one) => [whole('before'), keyLink(one.key), code(one.type), state(one)]),
               [whole('this'), code(task.key), code(task.type), state(task)],
-              ...later.map((one) => [whole('behind'), keyLink(one.key), code(one.type), state(one)]),
+              ...later.map((one) => [whole('after'), keyLink(one.key), code(one.type), state(one)]),
             ],
             '',
           )}`,
@@ -189,13 +191,13 @@ function exact(at: string): Html {
 }
 
 function block(title: string, text: string): Html {
-  return html`<h3>${title}</h3>
-    <pre class="block" tabindex="0">${text}</pre>`;
+  return html`<h3>${title} <button type="button" class="copy" aria-label="Copy: ${title}">Copy</button></h3>
+    <pre tabindex="0">${text}</pre>`;
 }
 
-function field(name: string, label: string, value: string | undefined): Html {
+function field(name: string, label: string, value: string | undefined, hint = ''): Html {
   return html`<label
-    >${label} <input name="${name}" value="${value ?? ''}" maxlength="200" autocomplete="off"
+    >${label} <input name="${name}" value="${value ?? ''}" placeholder="${hint}" maxlength="200" autocomplete="off"
   /></label>`;
 }
 

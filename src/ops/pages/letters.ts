@@ -3,7 +3,7 @@ import type { DeadGroup, ShownTask } from '../../store/store.ts';
 import type { Job } from '../jobs.ts';
 import { keyLink, why } from './events.ts';
 import { html, type Html } from './html.ts';
-import { action, count, hidden, reason, table, time } from './parts.ts';
+import { action, code, count, figures, hidden, reason, table, time } from './parts.ts';
 
 export interface LettersPage {
   /** How many are dead: of the handler, or of the group, where one is asked for. */
@@ -24,12 +24,10 @@ export function lettersScreen({ dead, groups, handler, tasks, next, jobs }: Lett
     : handler === undefined
       ? hidden('state', 'dead')
       : hidden('handler', handler);
-  const whose = one ? `of this cause` : handler === undefined ? 'in all' : `of ${handler}`;
+  const whose = handler === undefined ? 'in all' : `of ${handler}`;
   return html`${jobs.map((job) => jobOf(job, mayChange))}
-    <p>
-      <strong>${count(dead)}</strong> ${dead === 1 ? 'dead letter' : 'dead letters'} ${whose}.
-      ${one || handler !== undefined ? html`<a href="/dead-letters">All causes</a>` : null}
-    </p>
+    ${one || handler !== undefined ? html`<p><a href="/dead-letters">All causes</a></p>` : null}
+    ${dead === 0 || one ? null : html`<p><strong>${count(dead)}</strong> ${dead === 1 ? 'dead letter' : 'dead letters'} ${whose}.</p>`}
     ${one ? sample(one) : null} ${mayChange && dead > 0 ? mend(which, dead, 'all') : null}
     ${
       one
@@ -71,12 +69,16 @@ function jobOf({ id, action: what, state, done, of, moved }: Job, mayChange: boo
   </div>`;
 }
 
-function sample({ handler, pattern, error, firstAt, lastAt, key }: DeadGroup): Html {
-  return html`<p class="why">
-      ${handler}: ${pattern || 'without words'}; first ${time(firstAt)}, last ${time(lastAt)}, the last arrived:
-      ${keyLink(key)}
-    </p>
-    ${error === null ? null : why(error)}`;
+function sample({ handler, dead, pattern, error, firstAt, lastAt, key }: DeadGroup): Html {
+  return html`<h2 class="why">${pattern || 'without words'}</h2>
+    ${figures([
+      { name: 'Handler', value: handler },
+      { name: 'Dead of it', value: dead },
+      { name: 'First', value: time(firstAt) },
+      { name: 'Last', value: time(lastAt) },
+      { name: 'The newest event', value: keyLink(key) },
+    ])}
+    ${error === null ? null : html`<p>Its error: ${why(error)}</p>`}`;
 }
 
 function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, mayChange: boolean): Html {
@@ -86,7 +88,7 @@ function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, may
     tasks.map((task) => [
       time(task.finishedAt),
       keyLink(task.key),
-      task.type,
+      code(task.type),
       task.attempts,
       why(task.error ?? ''),
       mayChange

@@ -78,6 +78,19 @@ function plan() {
   if (seconds > 0 && !document.hidden) timer = setTimeout(refresh, seconds * 1000);
 }
 
+// Where the clipboard is not ours (plain HTTP from elsewhere), what was chosen is there to be copied by hand.
+document.documentElement.classList.add('script');
+document.addEventListener('click', async ({ target }) => {
+  if (!target.matches('.copy')) return;
+  const text = target.parentElement.nextElementSibling;
+  const copied = await navigator.clipboard?.writeText(text.textContent).then(
+    () => true,
+    () => false,
+  );
+  if (!copied) getSelection().selectAllChildren(text);
+  target.textContent = copied ? 'Copied' : 'Selected: copy it';
+});
+
 if (every) {
   every.hidden = false;
   every.value = localStorage.getItem(KEY) ?? '5';

@@ -6,7 +6,8 @@ type Cell = Html | string | number | null;
 /** Columns are named; a name that begins with `#` holds figures. Scrolls within itself; says what to do where it is empty. */
 export function table(caption: string, columns: string[], rows: Cell[][], whenEmpty: Cell): Html {
   if (rows.length === 0) return html`<p class="empty">${whenEmpty}</p>`;
-  const numeric = columns.map((name) => (name.startsWith('#') ? html` class="figure"` : null));
+  const numeric = columns.map((name) => (name.startsWith('#') ? html`class="figure"` : null));
+  const names = columns.map((name) => name.replace('#', ''));
   return html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
     <table>
       <caption>
@@ -14,14 +15,14 @@ export function table(caption: string, columns: string[], rows: Cell[][], whenEm
       </caption>
       <thead>
         <tr>
-          ${columns.map((name, i) => html`<th scope="col" ${numeric[i]}>${name.replace('#', '')}</th>`)}
+          ${names.map((name, i) => html`<th scope="col" ${numeric[i]}>${name}</th>`)}
         </tr>
       </thead>
       <tbody>
         ${rows.map(
           (row) =>
             html`<tr>
-              ${row.map((cell, i) => html`<td${numeric[i]}>${shown(cell)}</td>`)}
+              ${row.map((cell, i) => html`<td data-name="${names[i]}" ${numeric[i]}>${shown(cell)}</td>`)}
             </tr>`,
         )}
       </tbody>

@@ -40,9 +40,9 @@ export function addRecords(
     return lettersScreen({ ...found, ...rest }, mayChange);
   });
   change('/dead-letters/retry', (form) => begin('retry', form));
-  change('/dead-letters/discard', (form, ctx) => {
-    if (!form.get('reason')?.trim()) ctx.throw(400);
-    return begin('discard', form);
+  change('/dead-letters/discard', async (form) => {
+    if (form.get('reason')?.trim()) return begin('discard', form);
+    return { to: wayBack(form), message: 'Tasks are discarded with a reason: say why they need not run.' };
   });
   change('/dead-letters/cancel', async (form) => {
     const cancelled = jobs.cancel(Number(form.get('job')));
@@ -64,12 +64,16 @@ export function addRecords(
 
   async function begin(action: 'retry' | 'discard', form: URLSearchParams): Promise<{ to: string; message: string }> {
     const filter = chosen(form);
-    const to = form.get('to') ?? '/dead-letters';
+    const to = wayBack(form);
     const job = await jobs.start(action, filter, form.get('reason') ?? '');
     if (!job) return { to, message: 'Another job is at work: wait for it, or cancel it.' };
     const tasks = `${count(job.of)} ${job.of === 1 ? 'task' : 'tasks'}`;
     return { to, message: `${tasks} will ${action === 'retry' ? 'run again' : 'be skipped'}.` };
   }
+}
+
+function wayBack(form: URLSearchParams): string {
+  return form.get('to') ?? '/dead-letters';
 }
 
 /** Nothing is chosen by an empty form. */

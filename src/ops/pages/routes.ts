@@ -21,6 +21,7 @@ import {
 import { askToVerify, beginningOf, readPoint } from '../../store/stretch.ts';
 import type { Access } from '../access.ts';
 import type { Jobs } from '../jobs.ts';
+import { faultsOf } from '../queries.ts';
 import { html, type Html } from './html.ts';
 import { layout, type Shell } from './layout.ts';
 import { login } from './login.ts';
@@ -80,7 +81,16 @@ export interface Pages {
   download: (path: string, send: (ctx: Context, bodies: boolean) => void) => void;
 }
 
-export function addPages({ router, access, store, clock, log, jobs, onChange }: PageOptions): void {
+/** Answers the addresses that nothing answers. */
+export function addPages({
+  router,
+  access,
+  store,
+  clock,
+  log,
+  jobs,
+  onChange,
+}: PageOptions): (ctx: Context) => Promise<void> {
   /** A page to look at; undefined is a 404. */
   function screen(path: string, title: string, show: Show): void {
     router.get(path, guard, (ctx) => answerWith(ctx, title, show));
@@ -91,18 +101,14 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
     const status = await store.status(now);
     const mayChange = access.standing(ctx) === 'change';
     const content = await show({ ctx, now, status, mayChange, mayReveal: access.mayReveal(ctx) });
-    if (!content) ctx.status = 404;
-    answer(
-      ctx,
-      { title, alarms: status.alarms },
-      content ?? html`<p class="empty">There is no such thing here (any more).</p>`,
-    );
+    if (content) answer(ctx, { title, alarms: status.alarms }, content);
+    else lost(ctx, 404);
   }
 
   /** Bodies need OPS_TOKEN, also where nothing else needs a token; they come by POST alone, and that is logged. */
   async function tokenOnly(ctx: Context, next: Next): Promise<void> {
     if (!access.mayReveal(ctx))
-      return refuse(ctx, 403, 'Bodies are shown with OPS_TOKEN alone: set it, and log in with it.');
+      return refuse(ctx, 403, 'Not allowed', 'Bodies are shown with OPS_TOKEN alone: set it, and log in with it.');
     log.info({ revealed: ctx.path, by: 'OPS_TOKEN', from: ctx.ip }, 'a body was revealed');
     return next();
   }
@@ -119,7 +125,8 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
   /** A change by a form: logged with its reason, and answered with a way back and a message. */
   function change(path: string, work: (form: URLSearchParams, ctx: Context) => Promise<Done>): void {
     router.post(path, guard, async (ctx) => {
-      if (access.standing(ctx) !== 'change') return refuse(ctx, 403, 'OPS_READ_TOKEN may look; changes need OPS_TOKEN');
+      if (access.standing(ctx) !== 'change')
+        return refuse(ctx, 403, 'Not allowed', 'OPS_READ_TOKEN may look; changes need OPS_TOKEN.');
       const form = await formOf(ctx);
       const { to, message } = await work(form, ctx);
       log.info({ change: ctx.path, reason: form.get('reason') ?? undefined }, message);
@@ -225,26 +232,37 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
     } catch (error) {
       const status = (error as { status?: unknown }).status;
       if (error instanceof StoreError)
-        return refuse(ctx, 503, `The store cannot be read just now: ${error.message}. Refresh in a moment.`);
-      if (error instanceof ZodError)
-        return refuse(ctx, 400, error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('; '));
-      if (typeof status === 'number' && status < 500) return refuse(ctx, status, 'The request cannot be read.');
+        return refuse(ctx, 503, 'Not just now', `${error.message}. Refresh in a moment.`);
+      if (error instanceof ZodError) return refuse(ctx, 400, 'This cannot be asked', faultsOf(error));
+      if (typeof status === 'number' && status < 500)
+        return refuse(ctx, status, 'This cannot be read', 'The request has no form that this page sends.');
       log.error(loggable(error), 'a page failed');
-      refuse(ctx, 500, 'This page failed; the log says why. The receiver goes on.');
+      refuse(ctx, 500, 'This page failed', 'The log says why. The receiver goes on.');
     }
   }
 
-  function refuseStranger(ctx: Context): void {
-    refuse(ctx, 403, 'Host or Origin is not this machine. Behind a proxy, set OPS_ORIGIN to the address of this page.');
-  }
-
-  function refuse(ctx: Context, status: number, text: string): void {
+  function lost(ctx: Context, status: number): void {
     ctx.status = status;
+    const ways = html`<a href="/">Overview</a> or <a href="/events">look for an event</a>`;
     answer(
       ctx,
-      { title: status === 403 ? 'Not from here' : 'Not just now', alarms: [] },
-      html`<p class="empty">${text}</p>`,
+      { title: 'Nothing here', alarms: [] },
+      html`<p class="empty">Nothing is at this address, or no longer: ${ways}.</p>`,
     );
+  }
+
+  function refuseStranger(ctx: Context): void {
+    refuse(
+      ctx,
+      403,
+      'Not from here',
+      'Host or Origin is not this machine. Behind a proxy, set OPS_ORIGIN to the address of this page.',
+    );
+  }
+
+  function refuse(ctx: Context, status: number, title: string, text: string): void {
+    ctx.status = status;
+    answer(ctx, { title, alarms: [] }, html`<p class="empty">${text}</p>`);
   }
 
   function askToken(ctx: Context, status: number, fault?: string): void {
@@ -270,6 +288,8 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
     const rest = { path: ctx.path, now: clock.now(), session: access.session(ctx), message: message ?? undefined };
     ctx.body = layout({ ...rest, ...shell }, content);
   }
+
+  return (ctx) => guard(ctx, async () => lost(ctx, ctx.status));
 }
 
 /** 303, so that reloading repeats no change. */
