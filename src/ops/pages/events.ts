@@ -52,7 +52,7 @@ export function eventsScreen({ filter, events, next }: EventsPage, revealing: bo
       <a href="/events.ndjson${query}">Export all that match (NDJSON)</a>
     </p>
     ${revealing ? action(`/events.ndjson${query}`, 'Export with bodies: this is logged', null) : null}
-    <p class="note">
+    <p class="soft">
       A page looks through 10,000 events at the most, 5,000 where the data is searched for a message id; “Older” goes
       on.
     </p>`;
@@ -97,7 +97,7 @@ export function eventScreen(
       ]),
       '',
     )}
-    <p class="note">${NOT_KEPT}</p>
+    <p class="soft">${NOT_KEPT}</p>
     <h2>Tasks</h2>
     ${table(
       'Tasks',
@@ -132,7 +132,7 @@ export function eventScreen(
         ? html`<p class="empty">Purged: only what is said above is left.</p>`
         : revealed
           ? html`<div data-still>
-              <p class="note">
+              <p class="soft">
                 Revealed, and logged. This page is not refreshed meanwhile.
                 <a href="${linkOf(event.key)}">Mask it again</a>
               </p>
@@ -143,7 +143,7 @@ export function eventScreen(
             ${
               may.reveal
                 ? action(`${linkOf(event.key)}/body`, 'Reveal the body: this is logged', null)
-                : html`<p class="note">Revealing it, and copying it as curl or as a fixture, needs OPS_TOKEN.</p>`
+                : html`<p class="soft">Revealing it, and copying it as curl or as a fixture, needs OPS_TOKEN.</p>`
             }`
     }`;
 }

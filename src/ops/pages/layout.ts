@@ -66,7 +66,7 @@ function header(at: string | undefined, session: boolean): Html {
       </select>
       <a class="again" href="">Refresh</a>
       <span id="live" role="status"></span>
-      ${session ? html`<form method="post" action="/logout"><button class="quiet">Log out</button></form>` : null}
+      ${session ? html`<form method="post" action="/logout"><button>Log out</button></form>` : null}
     </div>
   </header>`;
 }

@@ -46,7 +46,7 @@ export function lettersScreen({ dead, groups, handler, tasks, next, jobs }: Lett
             'No dead letters. What a handler gives up, or has no attempts left for, waits here.',
           )
     }
-    <p class="note">
+    <p class="soft">
       Causes are errors without their numbers, ids and quotes; the 200 largest are shown, their first time is since they
       were last empty. Retried tasks run in the order of their lanes, with a new budget of attempts.
     </p>`;

@@ -13,7 +13,7 @@ function nameOf(element, index) {
   if (element.localName === 'details') return `details ${id || element.querySelector('summary')?.textContent}`;
   if (id) return `#${id}`;
   const form = element.form?.getAttribute('action') ?? '';
-  if (name) return `${form} ${name} ${['checkbox', 'radio', 'hidden'].includes(type) ? value : index}`;
+  if (name) return `${form} ${name} ${type === 'hidden' ? value : index}`;
   return `${element.localName} ${element.getAttribute('href') ?? form} ${element.textContent}`;
 }
 
@@ -31,9 +31,7 @@ function replaceMain(fresh) {
   for (const [name, one] of byName(fresh, 'details')) if (details.has(name)) one.open = details.get(name).open;
   for (const [name, one] of byName(fresh, 'input, select, textarea')) {
     const before = fields.get(name);
-    if (!before || one.type === 'hidden') continue;
-    if (['checkbox', 'radio'].includes(one.type)) one.checked = before.checked;
-    else one.value = before.value;
+    if (before && one.type !== 'hidden') one.value = before.value;
   }
   old.replaceWith(fresh);
   for (const [i, one] of [...fresh.querySelectorAll('.scroll')].entries()) one.scrollTo(...(scrolled[i] ?? [0, 0]));

@@ -7,7 +7,7 @@ export function login(to: string, fault: string | undefined): Html {
     ${hidden('to', to)} ${fault === undefined ? null : html`<p class="fault" role="alert">${fault}</p>`}
     <label for="token">Token</label>
     <input id="token" name="token" type="password" required autocomplete="current-password" autofocus />
-    <p class="note">
+    <p class="soft">
       <code>OPS_READ_TOKEN</code> may look, <code>OPS_TOKEN</code> may change things. Both stand in <code>.env</code>.
     </p>
     <button>Log in</button>

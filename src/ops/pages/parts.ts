@@ -35,7 +35,7 @@ export function figures(list: { name: string; value: Cell; note?: Cell; tone?: '
   return html`<dl class="figures">
     ${list.map(
       ({ name, value, note = null, tone }) =>
-        html`<div class="${tone ?? 'fine'}">
+        html`<div class="${tone}">
           <dt>${name}</dt>
           <dd>${shown(value)}${note === null ? null : html` <small>${note}</small>`}</dd>
         </div>`,
@@ -73,7 +73,7 @@ export function code(text: string | null): Html {
 }
 
 /** A change. Its fields travel in the body, never in the address; the answer leads back with a message. */
-export function action(to: string, button: string, fields: Html | null, tone: 'quiet' | 'bad' = 'quiet'): Html {
+export function action(to: string, button: string, fields: Html | null, tone = ''): Html {
   return html`<form method="post" action="${to}">${fields} <button class="${tone}">${button}</button></form>`;
 }
 

@@ -133,7 +133,7 @@ export function quarantined(
         : html`<h2>As text</h2>
             <pre tabindex="0">${new TextDecoder().decode(body.subarray(0, SHOWN_BYTES))}</pre>
             <h2>As bytes</h2>
-            <pre class="hex" tabindex="0">${hex(body.subarray(0, SHOWN_BYTES / 4))}</pre>
+            <pre tabindex="0">${hex(body.subarray(0, SHOWN_BYTES / 4))}</pre>
             ${body.length > SHOWN_BYTES / 4 ? html`<p class="soft">Cut short. All of it: <code>npx kit quarantine show ${row.id}</code></p>` : null}`
     }
     ${may.change ? action('/refused/retry', 'Read again', hidden('id', row.id)) : null}
