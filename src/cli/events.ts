@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
 import { linesOf, shown } from '../ops/export.ts';
+import { origin, taskState } from '../ops/queries.ts';
 import {
   clock,
   moment,
@@ -15,13 +16,10 @@ import {
   withStore,
   type Command,
 } from './command.ts';
-import { TASK_STATES } from './tasks.ts';
-
-const ORIGINS = ['webhook', 'replay', 'stream', 'kit'] as const;
 
 const command: Command = {
   summary: 'events, newest first',
-  usage: `events [--type T] [--session S] [--origin ${ORIGINS.join('|')}] [--handler NAME] [--state STATE]
+  usage: `events [--type T] [--session S] [--origin ${origin.options.join('|')}] [--handler NAME] [--state STATE]
          [--since TIME] [--until TIME] [--q KEY|ID|CURSOR|MESSAGE ID] [--before SEQ] [--limit N] [--json]
        npx kit events … --ndjson [--bodies]     all that match, a line each`,
   async run(args) {
@@ -40,9 +38,9 @@ const command: Command = {
     const filter = {
       type: values.type,
       session: values.session,
-      origin: oneOf('--origin', ORIGINS, values.origin),
+      origin: oneOf('--origin', origin.options, values.origin),
       handler: values.handler,
-      state: oneOf('--state', TASK_STATES, values.state),
+      state: oneOf('--state', taskState.options, values.state),
       since: moment('--since', values.since),
       until: moment('--until', values.until),
       q: values.q,

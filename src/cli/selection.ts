@@ -1,7 +1,7 @@
 // Which tasks a change is for: by id, or by state and handler; never all by an empty line.
+import { taskState } from '../ops/queries.ts';
 import type { TaskFilter } from '../store/store.ts';
 import { number, oneOf, parse, UsageError } from './command.ts';
-import { TASK_STATES } from './tasks.ts';
 
 export function selectTasks(args: string[]): { filter: TaskFilter; reason: string | undefined; json: boolean } {
   const text = { type: 'string' } as const;
@@ -12,7 +12,7 @@ export function selectTasks(args: string[]): { filter: TaskFilter; reason: strin
     reason: text,
     json: { type: 'boolean' },
   });
-  const state = oneOf('--state', TASK_STATES, values.state);
+  const state = oneOf('--state', taskState.options, values.state);
   const ids = positionals.map((id) => number('a task id', id) ?? 0);
   const group = number('--group', values.group);
   if (ids.length === 0 && !state && !values.handler && group === undefined)

@@ -1,5 +1,6 @@
 // What is stuck? Tasks by state and handler. Why, explain says: errors and names of lanes may quote what strangers wrote.
 import { EXIT } from '../errors.ts';
+import { taskState } from '../ops/queries.ts';
 import { mendAll } from '../store/mend.ts';
 import {
   clean,
@@ -21,11 +22,9 @@ import {
 /** Lanes that one step takes over. */
 const LANES = 500;
 
-export const TASK_STATES = ['held', 'ready', 'running', 'done', 'skipped', 'dead'] as const;
-
 const command: Command = {
   summary: 'tasks, newest first',
-  usage: `tasks [--state ${TASK_STATES.join('|')}] [--handler NAME] [--group ID] [--before ID] [--limit N] [--json]
+  usage: `tasks [--state ${taskState.options.join('|')}] [--handler NAME] [--group ID] [--before ID] [--limit N] [--json]
        npx kit tasks --state dead --groups [--handler NAME] [--json]     dead letters by cause, largest first
        npx kit tasks move --from OLD --to NEW     after a handler was renamed: what waits, is dead or skipped`,
   async run(args) {
@@ -45,7 +44,7 @@ const command: Command = {
     if (more.length > 0 || (verb !== undefined && verb !== 'move')) throw new UsageError('tasks, or tasks move');
     if (verb === 'move') return move(values.from, values.to, values.json);
     const filter = {
-      state: oneOf('--state', TASK_STATES, values.state),
+      state: oneOf('--state', taskState.options, values.state),
       handler: values.handler,
       group: number('--group', values.group),
       before: number('--before', values.before),

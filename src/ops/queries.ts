@@ -7,6 +7,7 @@ const LIMIT = { default: 50, most: 500 };
 export const count = z.coerce.number().int().min(1);
 const limit = count.max(LIMIT.most).default(LIMIT.default);
 export const taskState = z.enum(['held', 'ready', 'running', 'done', 'skipped', 'dead']);
+export const origin = z.enum(['webhook', 'replay', 'stream', 'kit']);
 const time = z
   .string()
   .transform((text) => timeOf(text))
@@ -15,7 +16,7 @@ const time = z
 const eventQuery = z.object({
   type: z.string().optional(),
   session: z.string().optional(),
-  origin: z.enum(['webhook', 'replay', 'stream', 'kit']).optional(),
+  origin: origin.optional(),
   handler: z.string().optional(),
   state: taskState.optional(),
   since: time.optional(),

@@ -3,11 +3,9 @@ import { iso } from '../../clock.ts';
 import type { EventFilter, ShownEvent, ShownTask } from '../../store/store.ts';
 import { NOT_KEPT, storyOf, type Found } from '../../store/story.ts';
 import type { Copies } from '../copies.ts';
+import { origin, taskState } from '../queries.ts';
 import { html, type Html } from './html.ts';
 import { action, code, figures, hidden, reason, table, time } from './parts.ts';
-
-const STATES = ['held', 'ready', 'running', 'done', 'skipped', 'dead'];
-const ORIGINS = ['webhook', 'replay', 'stream', 'kit'];
 
 export interface EventsPage {
   filter: EventFilter;
@@ -26,8 +24,8 @@ export function eventsScreen({ filter, events, next }: EventsPage, revealing: bo
         : 'No event has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
   return html`<form method="get" action="/events" class="filters" role="search">
       ${field('q', 'Search', asked.q, 'key, id, message id')} ${field('type', 'Type', asked.type)}
-      ${field('session', 'Session', asked.session)} ${choice('origin', 'Origin', ORIGINS, asked.origin)}
-      ${field('handler', 'Handler', asked.handler)} ${choice('state', 'Task', STATES, asked.state)}
+      ${field('session', 'Session', asked.session)} ${choice('origin', 'Origin', origin.options, asked.origin)}
+      ${field('handler', 'Handler', asked.handler)} ${choice('state', 'Task', taskState.options, asked.state)}
       ${moment('since', 'From (UTC)', asked.since)} ${moment('until', 'Before (UTC)', asked.until)}
       <span class="row"><button>Show</button> <a href="/events">Clear</a></span>
     </form>

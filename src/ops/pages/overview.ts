@@ -2,6 +2,7 @@
 import { ACK_LE_MS } from '../../acks.ts';
 import type { Sample, Status, WaitingLane } from '../../store/store.ts';
 import { chart } from './chart.ts';
+import { keyLink, why } from './events.ts';
 import { html, type Html } from './html.ts';
 import { code, count, figures, span, table, time } from './parts.ts';
 
@@ -48,9 +49,9 @@ export function overview({ status, samples, lanes, range }: Overview): Html {
         handler,
         code(lane),
         more ? `${count(waiting)} or more` : waiting,
-        html`<a href="/events/${encodeURIComponent(head.key)}">${code(head.key)}</a>`,
+        keyLink(head.key),
         head.attempts,
-        head.error,
+        head.error === null ? null : why(head.error),
       ]),
       'No task waits for another.',
     )}`;
@@ -160,9 +161,9 @@ function key(status: Status, samples: Sample[]): Html {
     { name: 'Events stored', value: status.events, note: `${count(status.duplicates)} duplicates in all` },
     {
       name: 'Processes',
-      value: Object.entries(status.processes).map(
+      value: html`${Object.entries(status.processes).map(
         ([role, state]) => html`<span class="state ${state === 'up' ? 'good' : 'bad'}">${role}</span> `,
-      ) as unknown as Html,
+      )}`,
     },
   ]);
 }

@@ -2,6 +2,7 @@
 import { html, type Html } from './html.ts';
 
 type Cell = Html | string | number | null;
+const NOTHING = html`<span class="none">–</span>`;
 
 /** Columns are named; a name that begins with `#` holds figures. Scrolls within itself; says what to do where it is empty. */
 export function table(caption: string, columns: string[], rows: Cell[][], whenEmpty: Cell): Html {
@@ -45,7 +46,7 @@ export function figures(list: { name: string; value: Cell; note?: Cell; tone?: '
 
 function shown(cell: Cell): Cell {
   if (typeof cell === 'number') return count(cell);
-  return cell ?? html`<span class="none">–</span>`;
+  return cell ?? NOTHING;
 }
 
 export function count(n: number): string {
@@ -54,7 +55,7 @@ export function count(n: number): string {
 
 /** An ISO 8601 time, in UTC as everywhere; `-` where there is none. */
 export function time(at: string | null): Html {
-  if (at === null) return html`<span class="none">–</span>`;
+  if (at === null) return NOTHING;
   return html`<time datetime="${at}" title="${at}">${at.slice(0, 19).replace('T', ' ')}</time>`;
 }
 
@@ -69,7 +70,7 @@ export function span(seconds: number): string {
 
 /** A long name in one piece: it breaks anywhere, and is selected by one click. */
 export function code(text: string | null): Html {
-  return text === null ? html`<span class="none">–</span>` : html`<code>${text}</code>`;
+  return text === null ? NOTHING : html`<code>${text}</code>`;
 }
 
 /** A change. Its fields travel in the body, never in the address; the answer leads back with a message. */
