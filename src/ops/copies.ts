@@ -32,7 +32,7 @@ export interface Copies {
   fixture: string;
 }
 
-export function copiesOf(event: ShownEvent, body: Uint8Array, { prefix = 'X-Svc-' } = {}): Copies {
+export function copiesOf(event: ShownEvent, body: Uint8Array): Copies {
   if (body.length > LARGEST) {
     const tooLarge = `${body.length} bytes: too large to show; npx kit events --q ${event.key} --ndjson --bodies writes it`;
     return { text: tooLarge, curl: tooLarge, fixture: tooLarge };
@@ -47,12 +47,13 @@ export function copiesOf(event: ShownEvent, body: Uint8Array, { prefix = 'X-Svc-
   const overrides = { ...(id ? { id } : {}), cursor, sessionId, ...(createdAt ? { createdAt } : {}), data };
   return {
     text: pretty(received),
-    curl: `# WEBHOOK_SECRET=whsec_… in the environment
+    curl: `# WEBHOOK_SECRET=whsec_… in the environment, and WEBHOOK_HEADER_PREFIX where it is set
+prefix="\${WEBHOOK_HEADER_PREFIX:-X-Svc-}"
 body=${quoted(sent)}
 at=$(date +%s)
 signature=$(printf '%s.%s' "$at" "$body" | openssl dgst -sha256 -hmac "$WEBHOOK_SECRET" -hex | sed 's/^.* //')
 curl -sS -X POST "\${URL:-http://localhost:3000/webhooks}" -H 'Content-Type: application/json' \\
-  -H "${prefix}Timestamp: $at" -H "${prefix}Signature: v1=$signature" --data-binary "$body"`,
+  -H "\${prefix}Timestamp: $at" -H "\${prefix}Signature: v1=$signature" --data-binary "$body"`,
     fixture: `fixture(${JSON.stringify(type)}, ${JSON.stringify(overrides, null, 2)})`,
   };
 }
