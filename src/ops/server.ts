@@ -9,7 +9,7 @@ import type { Config } from '../config.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { renderMetrics, type Disk } from '../metrics.ts';
-import { StoreError, type TaskFilter } from '../store/store.ts';
+import { StoreError } from '../store/store.ts';
 import { mendAll } from '../store/mend.ts';
 import { createAccess } from './access.ts';
 import { shown, streamOf } from './export.ts';
@@ -105,37 +105,36 @@ export function createOpsServer({ config, store, clock, log, disk, onChange }: O
     const { action, ids, filter, reason = '' } = jobOrder.parse((ctx.request as { body?: unknown }).body);
     const job = await jobs.start(action, ids ? { ids } : (filter ?? {}), reason);
     if (!job) return refuse(ctx, 409, 'another job is at work: wait for it, or cancel it');
+    log.info({ job: job.id, action, of: job.of, reason }, 'a job was begun');
     ctx.status = 202;
     ctx.body = { job };
   });
   router.post('/api/jobs/:id/cancel', change, (ctx) => {
     if (!jobs.cancel(Number(ctx.params['id']))) return refuse(ctx, 404, 'no job of this number is at work');
+    log.info({ change: ctx.path }, 'a job was cancelled');
     ctx.body = { cancelled: true };
   });
   router.get('/api/quarantine', look, async (ctx) => {
     ctx.body = { quarantine: await store.quarantine(500) };
   });
-  router.post('/api/tasks/retry', change, json, async (ctx) => {
-    const chosen = choose(ctx);
-    const retried = await mendAll(store, chosen.filter, clock.now(), (ids) => store.retry(ids, clock.now()));
-    log.info({ retried }, 'tasks retried by hand');
-    onChange();
-    ctx.body = { retried };
-  });
-  router.post('/api/tasks/discard', change, json, async (ctx) => {
-    const { filter, reason } = choose(ctx);
-    if (!reason) {
-      ctx.status = 400;
-      ctx.body = { error: 'a reason is required: { "ids": [...], "reason": "…" }' };
-      return;
-    }
-    const discarded = await mendAll(store, filter, clock.now(), (ids) => store.discard(ids, reason, clock.now()));
-    log.info({ discarded }, 'tasks discarded by hand');
-    onChange();
-    ctx.body = { discarded };
-  });
+  for (const [action, done] of [
+    ['retry', 'retried'],
+    ['discard', 'discarded'],
+  ] as const)
+    router.post(`/api/tasks/${action}`, change, json, async (ctx) => {
+      const { ids, filter, reason } = selection.parse((ctx.request as { body?: unknown }).body);
+      if (action === 'discard' && !reason)
+        return refuse(ctx, 400, 'a reason is required: { "ids": [...], "reason": "…" }');
+      const moved = await mendAll(store, ids ? { ids } : (filter ?? {}), clock.now(), (some) =>
+        action === 'retry' ? store.retry(some, clock.now()) : store.discard(some, reason ?? '', clock.now()),
+      );
+      log.info({ [done]: moved, reason }, `tasks ${done} by hand`);
+      onChange();
+      ctx.body = { [done]: moved };
+    });
   router.post('/api/reconcile', change, async (ctx) => {
     await store.note({}, { reconcile_asked: clock.now() });
+    log.info({ change: ctx.path }, 'reconciliation was asked for');
     ctx.status = 202;
     ctx.body = { asked: iso(clock.now()) };
   });
@@ -162,11 +161,6 @@ export function createOpsServer({ config, store, clock, log, disk, onChange }: O
 function refuse(ctx: Context, status: number, error: string): void {
   ctx.status = status;
   ctx.body = { error };
-}
-
-function choose(ctx: Context): { filter: TaskFilter; reason: string | undefined } {
-  const { ids, filter, reason } = selection.parse((ctx.request as { body?: unknown }).body);
-  return { filter: ids ? { ids } : (filter ?? {}), reason };
 }
 
 function answerError(ctx: Context, error: unknown, log: Logger): void {

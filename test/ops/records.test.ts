@@ -91,7 +91,14 @@ describe('one event', () => {
     expect((await ops.post('/api/events/5/body', {}, LOOK)).status).toBe(401);
     expect((await ops.get('/events/c%3A5/body', CHANGE)).status).toBe(405);
     const { text } = await submit('/events/c%3A5/body', {});
-    for (const words of ['5511999990000', 'openssl dgst', '$WEBHOOK_SECRET', 'fixture(']) expect(text).toContain(words);
+    for (const words of [
+      '5511999990000',
+      'openssl dgst',
+      '$WEBHOOK_SECRET',
+      '{WEBHOOK_HEADER_PREFIX:-X-Svc-}',
+      'fixture(',
+    ])
+      expect(text).toContain(words);
     expect(text).toContain('data-still');
     expect((await ops.post('/api/events/5/body', {}, CHANGE)).text).toContain('5511999990000');
     const logged = ops
@@ -164,6 +171,20 @@ describe('dead letters', () => {
     expect((await submit('/dead-letters/retry', { state: 'dead' }, LOOK)).status).toBe(403);
     await submit('/dead-letters/retry', {});
     expect((await ops.store.status(ops.clock.time)).tasks.dead).toBe(2);
+  });
+
+  test('what programs change is logged, with its reason', async () => {
+    await kill(3);
+    await ops.post(
+      '/api/tasks/discard',
+      { filter: { state: 'dead', handler: 'answer' }, reason: 'told by Ann' },
+      CHANGE,
+    );
+    expect(ops.text()).toMatch(/"discarded":3,"reason":"told by Ann"/);
+    await ops.post('/api/jobs', { action: 'discard', filter: { state: 'dead' }, reason: 'told by Rui' }, CHANGE);
+    expect(ops.text()).toMatch(/"action":"discard",.*"reason":"told by Rui"/);
+    await ops.post('/api/reconcile', {}, CHANGE);
+    expect(ops.text()).toContain('reconciliation was asked for');
   });
 
   test('a job of programs tells its progress; one at a time', async () => {
