@@ -81,10 +81,9 @@ export function createOpsServer({ config, store, clock, log, disk, onChange }: O
   // As lines, however many; with bodies, for OPS_TOKEN alone.
   router.get('/api/events.ndjson', look, bodiesOnly, async (ctx) => {
     const bodies = ctx.query['bodies'] !== undefined;
-    const { limit: _, ...filter } = eventFilterOf(ctx.query);
     if (bodies) log.info({ bodies: 'exported', by: 'OPS_TOKEN', from: ctx.ip }, 'bodies were revealed');
     ctx.type = 'application/x-ndjson';
-    ctx.body = streamOf(store, filter, { now: clock.now(), bodies });
+    ctx.body = streamOf(store, eventFilterOf(ctx.query), { now: clock.now(), bodies });
   });
   router.post('/api/events/:key/body', tokenOnly, async (ctx) => {
     const found = await store.event(ctx.params['key'] ?? '', clock.now());

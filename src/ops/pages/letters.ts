@@ -78,7 +78,12 @@ function sample({ handler, dead, pattern, error, firstAt, lastAt, key }: DeadGro
       { name: 'Last', value: time(lastAt) },
       { name: 'The newest event', value: keyLink(key) },
     ])}
-    ${error === null ? null : html`<p>Its error: ${why(error)}</p>`}`;
+    ${
+      error === null
+        ? null
+        : html`<h3>The error of the newest</h3>
+            ${why(error)}`
+    }`;
 }
 
 function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, mayChange: boolean): Html {

@@ -76,17 +76,21 @@ function plan() {
   if (seconds > 0 && !document.hidden) timer = setTimeout(refresh, seconds * 1000);
 }
 
-// Where the clipboard is not ours (plain HTTP from elsewhere), what was chosen is there to be copied by hand.
+/** Where the clipboard is not ours (plain HTTP from elsewhere), what was chosen is there to be copied by hand. */
+async function copy(button) {
+  const text = button.parentElement.nextElementSibling;
+  let said = 'Copied';
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+  } catch {
+    getSelection().selectAllChildren(text);
+    said = 'Selected: copy it';
+  }
+  button.textContent = said;
+}
 document.documentElement.classList.add('script');
-document.addEventListener('click', async ({ target }) => {
-  if (!target.matches('.copy')) return;
-  const text = target.parentElement.nextElementSibling;
-  const copied = await navigator.clipboard?.writeText(text.textContent).then(
-    () => true,
-    () => false,
-  );
-  if (!copied) getSelection().selectAllChildren(text);
-  target.textContent = copied ? 'Copied' : 'Selected: copy it';
+document.addEventListener('click', ({ target }) => {
+  if (target.matches('.copy')) void copy(target);
 });
 
 if (every) {

@@ -1,5 +1,4 @@
 // The addresses of Events, one event, and Dead letters.
-import type { Context } from 'koa';
 import type { Clock } from '../../clock.ts';
 import type { MendStore, TaskFilter, WatchStore } from '../../store/store.ts';
 import { copiesOf, maskedOf } from '../copies.ts';
@@ -7,15 +6,15 @@ import { streamOf } from '../export.ts';
 import type { Jobs } from '../jobs.ts';
 import { eventFilterOf, taskFilterOf } from '../queries.ts';
 import { eventScreen, eventsScreen } from './events.ts';
+import type { Frame, Visit } from './frame.ts';
 import type { Html } from './html.ts';
 import { lettersScreen } from './letters.ts';
 import { count } from './parts.ts';
-import type { Pages, Visit } from './routes.ts';
 
 const GROUPS = 200;
 
 export function addRecords(
-  { screen, change, reveal, download }: Pages,
+  { screen, change, reveal, download }: Frame,
   { store, clock, jobs }: { store: WatchStore & MendStore; clock: Clock; jobs: Jobs },
 ): void {
   screen('/events', 'Events', async ({ ctx, now, mayReveal }) => {
@@ -24,13 +23,11 @@ export function addRecords(
   });
   screen('/events/:key', 'Event', (visit) => oneEvent(visit, false));
   reveal('/events/:key/body', 'Event', (visit) => oneEvent(visit, true));
-  const lines = (ctx: Context, bodies: boolean): void => {
-    const { limit: _, ...filter } = eventFilterOf(ctx.query);
+  download('/events.ndjson', (ctx, bodies) => {
     ctx.attachment('events.ndjson');
     ctx.type = 'application/x-ndjson';
-    ctx.body = streamOf(store, filter, { now: clock.now(), bodies });
-  };
-  download('/events.ndjson', lines);
+    ctx.body = streamOf(store, eventFilterOf(ctx.query), { now: clock.now(), bodies });
+  });
 
   screen('/dead-letters', 'Dead letters', async ({ ctx, now, mayChange }) => {
     const { handler, group, before, limit } = taskFilterOf(ctx.query);
