@@ -1,22 +1,16 @@
 // The pages and answers of the ops port over HTTP, served by the kit on a store that is there, and what acknowledging
 // costs without and with somebody who looks at them without a pause. Times are a client's, so above those of the server.
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { drive, type Measured } from './drive.ts';
+import { OPS_PORT, startKit, type Server } from './servers.ts';
 
-const PORTS = { PORT: '5501', OPS_PORT: '5502' };
-const TOKEN = 'looks-and-changes';
 const ROUNDS = 3;
 const PER_SECOND = 200;
 const SECONDS = 15;
 const TRIES = 5;
-const handler = `export default { on: '*', handle() {} };\n`;
-const secret = 'whsec_of_the_pressed_kit';
 
 export interface Pressed {
+  /** Holds the store, events.db. */
+  folder: string;
   /** How many events there are, of cursors from 1 on. */
   events: number;
   /** A large group of dead letters. */
@@ -25,23 +19,9 @@ export interface Pressed {
 }
 
 /** The paths that took longer than the limit. */
-export async function pagesOf(store: string, { events, group, limitMs }: Pressed): Promise<string[]> {
-  const folder = mkdtempSync(join(tmpdir(), 'kit-pages-'));
-  for (const name of ['answer', 'project']) writeFileSync(join(folder, `${name}.js`), handler);
-  const settings = { RETENTION_DAYS: '36500', PAYLOAD_RETENTION_DAYS: '36500', LOG_LEVEL: 'error', OPS_TOKEN: TOKEN };
-  const kit = spawn(process.execPath, ['src/main.ts'], {
-    env: {
-      PATH: process.env['PATH'],
-      WEBHOOK_SECRET: secret,
-      DATABASE_URL: `sqlite:${store}`,
-      HANDLERS_DIR: folder,
-      ...PORTS,
-      ...settings,
-    },
-    stdio: 'inherit',
-  });
+export async function pagesOf({ folder, events, group, limitMs }: Pressed): Promise<string[]> {
+  const kit = await startKit({ folder, env: { RETENTION_DAYS: '36500', PAYLOAD_RETENTION_DAYS: '36500' } });
   try {
-    await reachable('/livez');
     const paths = pathsOf(events, group);
     const slow: string[] = [];
     for (const path of paths) {
@@ -52,17 +32,15 @@ export async function pagesOf(store: string, { events, group, limitMs }: Pressed
         bytes = await read(path);
         times.push(performance.now() - begun);
       }
-      const [best, worst] = [Math.min(...times), Math.max(...times)];
       if (median(times) > limitMs) slow.push(path);
-      process.stdout.write(`${path.padEnd(60)} ${ms(median(times))} (${ms(best)} to ${ms(worst)})  ${bytes} bytes\n`);
+      const range = `${ms(Math.min(...times))} to ${ms(Math.max(...times))}`;
+      process.stdout.write(`${path.padEnd(60)} ${ms(median(times))} (${range})  ${bytes} bytes\n`);
     }
     if ((await besideExport()) > limitMs) slow.push('/ beside an export');
-    await accepting(paths);
+    await accepting(kit, paths);
     return slow;
   } finally {
-    kit.kill();
-    await once(kit, 'exit');
-    rmSync(folder, { recursive: true });
+    await kit.stop();
   }
 }
 
@@ -99,9 +77,7 @@ function pathsOf(events: number, group: number): string[] {
 
 /** How many bytes came; throws what is no answer of the page. */
 async function read(path: string): Promise<number> {
-  const response = await fetch(`http://127.0.0.1:${PORTS.OPS_PORT}${path}`, {
-    headers: { authorization: `Bearer ${TOKEN}` },
-  });
+  const response = await fetch(`http://127.0.0.1:${OPS_PORT}${path}`);
   if (response.status >= 500) throw new Error(`${path}: ${response.status}`);
   let bytes = 0;
   for await (const chunk of response.body ?? []) bytes += (chunk as Uint8Array).length;
@@ -132,14 +108,14 @@ async function besideExport(): Promise<number> {
 }
 
 /** Side by side, in rounds, because machines are rarely quiet. */
-async function accepting(paths: string[]): Promise<void> {
+async function accepting(kit: Server, paths: string[]): Promise<void> {
   for (let round = 1; round <= ROUNDS; round++) {
-    const without = await send();
+    const without = await send(kit);
     const looker = { at: true, seen: 0 };
     const looking = (async () => {
       for (; looker.at; looker.seen++) await read(paths[looker.seen % paths.length] ?? '/');
     })();
-    const beside = await send();
+    const beside = await send(kit);
     looker.at = false;
     await looking;
     process.stdout.write(
@@ -148,33 +124,10 @@ async function accepting(paths: string[]): Promise<void> {
   }
 }
 
-/** From when a delivery was due to its answer, milliseconds. */
-async function send(): Promise<{ p50: number; p99: number }> {
-  const count = PER_SECOND * SECONDS;
-  const args = [PORTS.PORT, count, 16, 1_000, PER_SECOND, Date.now() * 1_000].map(String);
-  const sender: ChildProcess = spawn(process.execPath, ['test/bench/load.ts', ...args], {
-    env: { PATH: process.env['PATH'], WEBHOOK_SECRET: secret },
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
-  if (!sender.stdout || !sender.stdin) throw new Error('the sender has no pipes');
-  await once(sender.stdout, 'data');
-  sender.stdin.write('go');
-  const [line] = (await once(sender.stdout, 'data')) as [Buffer];
-  const { statuses, ...times } = JSON.parse(line.toString()) as { p50: number; p99: number; statuses: object };
-  if (JSON.stringify(statuses) !== `{"204":${count}}`) throw new Error(`refused: ${JSON.stringify(statuses)}`);
-  return times;
-}
-
-async function reachable(path: string): Promise<void> {
-  for (let tries = 0; ; tries++) {
-    try {
-      await read(path);
-      return;
-    } catch (error) {
-      if (tries > 400) throw error;
-      await sleep(50);
-    }
-  }
+/** Acknowledgements, from when a delivery was due. */
+function send(kit: Server): Promise<Measured> {
+  const steady = { count: PER_SECOND * SECONDS, rate: PER_SECOND, warm: 200, connections: 16 };
+  return drive(kit, { ...steady, first: Date.now() * 1_000 });
 }
 
 function median(numbers: number[]): number {

@@ -1,7 +1,7 @@
 // Under pressure: a store of so many events and dead letters, what each question that people ask costs on it, each page of
 // the kit that serves it, and what pages cost accepting. Prints milliseconds and the plans' full scans; exits with 1 where
 // a question scans a table that grows, or a question or a page takes over 100 ms.
-// Usage: npm run pressure -- [events] [dead letters] [path of a store to make, or to use again]
+// Usage: npm run pressure -- [events] [dead letters] [folder of a store to make, or to use again]
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,8 +13,9 @@ import { readDelivery } from '../../src/wire/event.ts';
 import { pagesOf } from './pages.ts';
 
 const [events = 300_000, dead = 100_000] = process.argv.slice(2, 4).map(Number);
-const folder = mkdtempSync(join(tmpdir(), 'kit-pressure-'));
-const path = process.argv[4] ?? join(folder, 'events.db');
+const kept = process.argv[4];
+const folder = kept ?? mkdtempSync(join(tmpdir(), 'kit-pressure-'));
+const path = join(folder, 'events.db');
 const CAUSES = ['connection refused', 'no such conversation "a b"', 'ServiceError: 503', 'template missing'];
 const LIMIT_MS = 100;
 const START = Date.UTC(2026, 0, 1);
@@ -140,8 +141,8 @@ const scans = statements.filter((sql) => {
   return plan.some(({ detail }) => /^SCAN (e|events|t|tasks|sightings|copies|attempts)$/.test(detail));
 });
 raw.close();
-slow.push(...(await pagesOf(path, { events, group: group?.id ?? 0, limitMs: LIMIT_MS })));
+slow.push(...(await pagesOf({ folder, events, group: group?.id ?? 0, limitMs: LIMIT_MS })));
 for (const sql of scans) process.stdout.write(`reads a whole table: ${sql.replaceAll(/\s+/g, ' ')}\n`);
-rmSync(folder, { recursive: true, force: true });
+if (kept === undefined) rmSync(folder, { recursive: true, force: true });
 if (slow.length > 0) process.stdout.write(`over ${LIMIT_MS} ms: ${slow.join(', ')}\n`);
 process.exitCode = slow.length + scans.length > 0 ? 1 : 0;
