@@ -88,7 +88,7 @@ export function eventScreen(
       'What happened',
       ['at (UTC)', 'what', 'detail', 'why'],
       storyOf(found).map(({ at, what, detail, error }) => [
-        exact(at),
+        html`<time datetime="${at}">${at.slice(0, 23).replace('T', ' ')}</time>`,
         whole(what),
         detail,
         error === null ? '' : why(error),
@@ -182,10 +182,6 @@ function state(task: ShownTask): Html {
 
 function whole(text: string): Html {
   return html`<span class="whole">${text}</span>`;
-}
-
-function exact(at: string): Html {
-  return html`<time datetime="${at}">${at.slice(0, 23).replace('T', ' ')}</time>`;
 }
 
 function block(title: string, text: string): Html {

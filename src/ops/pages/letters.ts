@@ -26,9 +26,9 @@ export function lettersScreen({ dead, groups, handler, tasks, next, jobs }: Lett
       : hidden('handler', handler);
   const whose = handler === undefined ? 'in all' : `of ${handler}`;
   return html`${jobs.map((job) => jobOf(job, mayChange))}
-    ${one || handler !== undefined ? html`<p><a href="/dead-letters">All causes</a></p>` : null}
+    ${tasks || handler !== undefined ? html`<p><a href="/dead-letters">All causes</a></p>` : null}
     ${dead === 0 || one ? null : html`<p><strong>${count(dead)}</strong> ${dead === 1 ? 'dead letter' : 'dead letters'} ${whose}.</p>`}
-    ${one ? sample(one) : null} ${mayChange && dead > 0 ? mend(which, dead, 'all') : null}
+    ${one ? sample(one) : null} ${mayChange && dead > 0 ? mend(which, dead) : null}
     ${
       one
         ? letters(tasks ?? [], one, next, mayChange)
@@ -43,7 +43,9 @@ export function lettersScreen({ dead, groups, handler, tasks, next, jobs }: Lett
               time(lastAt),
               keyLink(key),
             ]),
-            'No dead letters. What a handler gives up, or has no attempts left for, waits here.',
+            tasks
+              ? 'Nothing is dead of this cause any more.'
+              : 'No dead letters. What a handler gives up, or has no attempts left for, waits here.',
           )
     }
     <p class="soft">
@@ -109,13 +111,13 @@ function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, may
   ${next === null ? null : html`<p class="pager"><a href="/dead-letters?group=${id}&before=${next}">Older</a></p>`}`;
 }
 
-function mend(which: Html, dead: number, id: string): Html {
+function mend(which: Html, dead: number): Html {
   const all = dead === 1 ? 'it' : `all ${count(dead)}`;
   return html`<div class="mend">
     ${action('/dead-letters/retry', `Retry ${all}`, which)}
-    <details id="discard-${id}">
+    <details id="discard-all">
       <summary>Discard ${all}</summary>
-      ${action('/dead-letters/discard', `Discard ${all} for good`, html`${which} ${reason(`reason-${id}`)}`, 'bad')}
+      ${action('/dead-letters/discard', `Discard ${all} for good`, html`${which} ${reason('reason-all')}`, 'bad')}
     </details>
   </div>`;
 }
