@@ -1,5 +1,6 @@
 // The pages and answers of the ops port over HTTP, served by the kit on a store that is there, and what acknowledging
 // costs without and with somebody who looks at them without a pause. Times are a client's, so above those of the server.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { drive, type Measured } from './drive.ts';
 import { OPS_PORT, startKit, type Server } from './servers.ts';
 
@@ -23,6 +24,8 @@ export async function pagesOf({ folder, events, group, limitMs }: Pressed): Prom
   const kit = await startKit({ folder, env: { RETENTION_DAYS: '36500', PAYLOAD_RETENTION_DAYS: '36500' } });
   try {
     const paths = pathsOf(events, group);
+    // Deliveries are taken before the ops port is open.
+    while ((await kit.handled()) === 0) await sleep(20);
     const slow: string[] = [];
     for (const path of paths) {
       const times: number[] = [];
