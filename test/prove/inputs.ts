@@ -1,0 +1,26 @@
+// The campaign of bad inputs: every row of the catalogue, and what no catalogue lists, as properties over random cases.
+// A hundred thousand in all: 40,000 bodies, 40,000 changes, 20,000 interleavings; a fiftieth of each in the short form.
+import { anyBytes } from './inputs/bodies.ts';
+import { catalogue } from './inputs/catalogue.ts';
+import { anyChange } from './inputs/changes.ts';
+import { interleavings } from './inputs/interleavings.ts';
+import type { Report } from './report.ts';
+
+const CASES = { bytes: 40_000, changes: 40_000, interleavings: 20_000 };
+const SHORT = 50;
+
+export async function campaign(options: {
+  seed: number;
+  short: boolean;
+  progress: (line: string) => void;
+}): Promise<Report> {
+  const { seed, short, progress } = options;
+  const ask = (cases: number) => ({ seed, cases: short ? cases / SHORT : cases, progress });
+  const rows = [
+    ...(await catalogue(progress)),
+    await anyBytes(ask(CASES.bytes)),
+    await anyChange(ask(CASES.changes)),
+    await interleavings(ask(CASES.interleavings)),
+  ];
+  return { title: 'inputs', rows };
+}

@@ -1,0 +1,4 @@
+export interface Report {
+  title: string;
+  rows: { what: string; seen: string; violations: string[] }[];
+}
