@@ -35,15 +35,17 @@ export function createOrder() {
   const hasSteppedAside = ({ order, holdUntil }: Task, now: number): boolean =>
     order !== 'strict' && holdUntil !== null && holdUntil <= now;
 
-  /** By itself, or because a later one of its lane is; `byTime`: leaving out what replay has proved of a window. */
-  function isReleased(task: Task, now: number, byTime = false): boolean {
-    const proves = task.order === 'strict' || !byTime;
-    if (task.order === 'arrival' || task.cursor === null) return true;
-    return [task, ...mates(task)].some((other) => {
-      if (other.state === 'unassigned' || below(other, task)) return false;
-      if (other.state === 'done' || (proves && (other.cursor ?? -1n) <= watermark)) return true;
-      return task.order === 'window' && other.receivedAt + WINDOW_MS <= now;
-    });
+  /** By itself, or because a later one of its lane is. */
+  function isReleased(task: Task, now: number): boolean {
+    return isFree(task) || [task, ...mates(task)].some((other) => releases(other, task, now, true));
+  }
+
+  const isFree = ({ order, cursor }: Task): boolean => order === 'arrival' || cursor === null;
+
+  function releases(other: Task, task: Task, now: number, byProof: boolean): boolean {
+    if (other.state === 'unassigned' || below(other, task)) return false;
+    if (other.state === 'done' || (byProof && (other.cursor ?? -1n) <= watermark)) return true;
+    return task.order === 'window' && other.receivedAt + WINDOW_MS <= now;
   }
 
   function claimed(task: Task, claim: Claim, now: number): void {
@@ -68,9 +70,12 @@ export function createOrder() {
     Object.assign(task, { state: 'running', boot: claim.boot });
   }
 
-  /** Nothing keeps it waiting: it must not be left, where there is room. */
+  /** Nothing keeps it waiting: it must not be left, where there is room. What replay has proved of a window may wait for
+   * its end, and what has stepped aside need not release others. */
   function isDue(task: Task, now: number): boolean {
-    if (task.state !== 'waiting' || task.suspect || task.dueAt > now || !isReleased(task, now, true)) return false;
+    if (task.state !== 'waiting' || task.suspect || task.dueAt > now) return false;
+    const lane = mates(task).filter((other) => other === task || !hasSteppedAside(other, now));
+    if (!isFree(task) && !lane.some((other) => releases(other, task, now, task.order === 'strict'))) return false;
     return mates(task).every(
       (other) => other === task || other.state === 'done' || (other.state === 'waiting' && below(task, other)),
     );
