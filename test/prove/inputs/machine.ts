@@ -1,60 +1,36 @@
 // The store at work and the models beside it: every step is taken by both, and the store may do only what they allow. A
 // process that dies is a part of the store whose memory is gone; the next one reads the same file.
-import Database from 'better-sqlite3';
 import { tasksOf } from '../../../src/run/assign.ts';
-import type { Loaded } from '../../../src/run/load.ts';
-import { connect, migrate } from '../../../src/store/sqlite/connection.ts';
-import { createEventStore } from '../../../src/store/sqlite/events.ts';
-import { createOwner } from '../../../src/store/sqlite/owner.ts';
-import { createSession } from '../../../src/store/sqlite/session.ts';
-import { createTaskStore } from '../../../src/store/sqlite/tasks.ts';
 import type { Claim, Settlement, TurnResult } from '../../../src/store/store.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
-import { readDelivery, readItem, type Reading } from '../../../src/wire/event.ts';
-import { handlerOf } from '../../run/fixture.ts';
 import { hold } from './check.ts';
-import { createIdentity, type Arrival, type Row } from './model.ts';
+import { openKit, readingOf, T0, type Process, type Sent } from './kit.ts';
+import { createIdentity, type Row } from './model.ts';
 import { createOrder, HOLD_MS, WINDOW_MS, type Order, type Task } from './order.ts';
 
-const T0 = Date.UTC(2026, 0, 1);
-const ORDERS: Order[] = ['arrival', 'window', 'strict'];
-const HANDLERS: Loaded[] = ORDERS.map((order) => handlerOf({ name: order, order, lane: 'session' }));
+/** Room for every task that there can be. */
+export const PLENTY = 64;
 
-export interface Sent extends Arrival {
-  origin: 'webhook' | 'replay' | 'stream';
-  session: string;
+export type How = 'done' | 'completed' | 'failed';
+export interface Turned {
+  ends: number;
+  how: How;
+  reads: number;
+  room: number;
 }
-
-/** An empty store, migrated once. */
-const empty = (() => {
-  const db = connect(':memory:', { create: true });
-  migrate(db, ':memory:');
-  return db.serialize();
-})();
 
 export type Machine = ReturnType<typeof createMachine>;
 
 export function createMachine() {
-  const db = new Database(empty);
-  const session = createSession(db, ':memory:', 'NORMAL');
-  const events = createEventStore(session, 30 * 86_400_000);
-  const owner = createOwner(session);
+  const { db, events, owner, start } = openKit();
   const identity = createIdentity();
   const order = createOrder();
   const atWork = new Map<Task, Claim>();
   /** Of processes that are dead. */
   const ghosts: Claim[] = [];
-  const rows: Row[] = [];
   let now = T0;
   let run = start();
-  let solo: ReturnType<typeof start> | undefined;
-
-  function start() {
-    const store = createTaskStore(session);
-    const ids = store.register(ORDERS);
-    const handlers = new Map(HANDLERS.map((handler) => [ids.get(handler.name) ?? 0, handler]));
-    return { store, boot: owner.nextBoot(), handlers, ids: [...handlers.keys()] };
-  }
+  let solo: Process | undefined;
 
   function commit(sent: Sent[], watermark: string | null): void {
     const readings = sent.map(readingOf);
@@ -75,7 +51,6 @@ export function createMachine() {
   }
 
   function expectTasks(row: Row, { cursor, session: lane }: Sent): void {
-    rows.push(row);
     for (const [handler, { name }] of run.handlers)
       order.tasks.push({
         name: `${row.key} of ${name}`,
@@ -92,27 +67,19 @@ export function createMachine() {
       });
   }
 
-  /** What `run` does in a turn: settles the first `ends` of those at work, makes tasks of `reads` events, claims. */
-  function turn({
-    ends,
-    fails,
-    reads,
-    room,
-  }: {
-    ends: number;
-    fails: boolean;
-    reads: number;
-    room: number;
-  }): TurnResult {
+  /** What `run` does in a turn: ends the first `ends` of those at work, makes tasks of `reads` events, claims. */
+  function turn({ ends, how, reads, room }: Turned): TurnResult {
     const mine = [...atWork].filter(([, { boot }]) => boot === run.boot).slice(0, ends);
-    const settle = mine.map(([, claim]) => settlementOf(claim, fails));
-    const assign = plan(reads);
-    const turned = run.store.turn({ now, boot: run.boot, settle, assign, room, handlers: run.ids });
+    if (how === 'completed')
+      for (const [, claim] of mine) hold(complete(claim), () => `${claim.event.key} could not be completed`);
+    const settle = how === 'completed' ? [] : mine.map(([, claim]) => settlementOf(claim, how));
+    const turned = run.store.turn({ now, boot: run.boot, settle, assign: plan(reads), room, handlers: run.ids });
     hold(turned.fenced === 0, 'the verdict of a claim that holds was refused');
-    for (const [task] of mine) end(task, fails);
+    for (const [task] of mine) end(task, how);
     hold(turned.claims.length <= room, 'more was claimed than there is room');
     for (const claim of turned.claims) claimed(claim);
-    const left = room >= 60 && isAssigned() ? order.tasks.find((task) => order.isDue(task, now)) : undefined;
+    const isAssigned = order.tasks.every(({ state }) => state !== 'unassigned');
+    const left = room >= PLENTY && isAssigned ? order.tasks.find((task) => order.isDue(task, now)) : undefined;
     hold(!left, () => `${left?.name} was due, and left waiting`);
     return turned;
   }
@@ -132,10 +99,6 @@ export function createMachine() {
     return order.tasks.filter(({ name }) => name.startsWith(`${key} of `));
   }
 
-  function isAssigned(): boolean {
-    return order.tasks.every(({ state }) => state !== 'unassigned');
-  }
-
   function claimed(claim: Claim): void {
     const task = tasksNamed(claim.event.key).find(({ handler }) => handler === claim.handler);
     hold(task !== undefined, () => `a task of ${claim.event.key} was claimed, which is none`);
@@ -143,15 +106,20 @@ export function createMachine() {
     atWork.set(task, claim);
   }
 
-  function settlementOf(claim: Claim, fails: boolean): Settlement {
-    return fails
+  function settlementOf(claim: Claim, how: How): Settlement {
+    return how === 'failed'
       ? { claim, state: 'ready', error: 'failed', dueAt: now + 1_000, holdMs: HOLD_MS }
       : { claim, state: 'done', error: null };
   }
 
-  function end(task: Task, fails: boolean): void {
+  /** By `ctx.complete`. */
+  function complete(claim: Claim): boolean {
+    return run.store.complete(claim, now, () => {});
+  }
+
+  function end(task: Task, how: How): void {
     atWork.delete(task);
-    if (fails) order.failed(task, now, now + 1_000);
+    if (how === 'failed') order.failed(task, now, now + 1_000);
     else order.done(task);
   }
 
@@ -161,9 +129,9 @@ export function createMachine() {
     solo ??= start();
     const own = [...atWork].find(([, { boot }]) => boot === solo?.boot);
     if (own) {
-      const settle = [settlementOf(own[1], false)];
+      const settle = [settlementOf(own[1], 'done')];
       solo.store.turn({ now, boot: solo.boot, settle, assign: null, room: 0, handlers: [] });
-      end(own[0], false);
+      end(own[0], 'done');
       return true;
     }
     const claim = solo.store.claimSuspect(now, solo.boot, solo.ids);
@@ -189,16 +157,16 @@ export function createMachine() {
   function haunt(): void {
     const claim = ghosts.pop();
     if (!claim) return;
-    const settle = [settlementOf(claim, false)];
+    const settle = [settlementOf(claim, 'done')];
     const { fenced } = run.store.turn({ now, boot: claim.boot, settle, assign: null, room: 0, handlers: [] });
-    hold(fenced === 1, () => `a dead process ended ${claim.event.key}`);
+    hold(fenced === 1 && !complete(claim), () => `a dead process ended ${claim.event.key}`);
   }
 
   /** Lets everything come to its end. The clock jumps only to where the store says that something is due. */
   function finish(newest: string): void {
     commit([], newest);
     for (let turns = 0; turns < 1_000; turns++) {
-      const { claims, nextAt } = turn({ ends: Infinity, fails: false, reads: 100, room: 64 });
+      const { claims, nextAt } = turn({ ends: Infinity, how: 'done', reads: 100, room: PLENTY });
       if (alone() || claims.length > 0 || atWork.size > 0) continue;
       const dues = order.tasks.flatMap(({ suspect, dueAt }) => (suspect ? dueAt : []));
       const at = Math.min(nextAt ?? Infinity, ...dues);
@@ -210,7 +178,10 @@ export function createMachine() {
     const keys = db.prepare<[], string>(
       `select case when cursor is null or disputed then 'i:' || id else 'c:' || cursor end from events order by seq`,
     );
-    hold(String(keys.pluck().all()) === String(rows.map(({ key }) => key)), () => `the rows are ${keys.all().join()}`);
+    hold(
+      String(keys.pluck().all()) === String(identity.rows.map(({ key }) => key)),
+      () => `the rows are ${keys.all().join()}`,
+    );
     const done = db.prepare<[], number>(`select count(*) from tasks where state = 'done'`).pluck().get();
     hold(done === order.tasks.length, () => `${done} tasks are done instead of ${order.tasks.length}`);
     const counted = db.prepare<[], number>(`select value from counters where name = 'tasks.done'`).pluck().get() ?? 0;
@@ -227,10 +198,4 @@ export function createMachine() {
     tick: (ms: number) => void (now += ms),
     close: () => db.close(),
   };
-}
-
-function readingOf({ origin, id, cursor, data, session }: Sent): Reading {
-  const held = { Thing: { session_id: session, timestamp_unix_ms: T0, text: data } };
-  if (origin !== 'webhook') return readItem(origin, cursor as Cursor, JSON.stringify(held));
-  return readDelivery(Buffer.from(JSON.stringify({ id, type: 'Thing', cursor, session_id: session, data: held })));
 }
