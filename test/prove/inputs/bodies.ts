@@ -2,7 +2,8 @@
 // headers say that nobody signed.
 import * as fc from 'fast-check';
 import { bodyOf, envelope, message } from '../../receive/harness.ts';
-import { check, hold, type Asked, type Row } from './check.ts';
+import type { Row } from '../report.ts';
+import { check, hold, type Asked } from './check.ts';
 import { bodyIn, request, splice, withReceiver, type Kept } from './receiver.ts';
 
 const visible = fc.integer({ min: 0x21, max: 0x7e }).map((code) => String.fromCharCode(code));

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
-import type { Report } from '../report.ts';
+import type { Row } from '../report.ts';
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const NUMBERS = Array.from({ length: 80 }, (_, n) => `I${n + 1}`);
@@ -24,7 +24,7 @@ const results = z.object({
 });
 type Result = z.infer<typeof results>['testResults'][number]['assertionResults'][number];
 
-export async function catalogue(progress: (line: string) => void): Promise<Report['rows']> {
+export async function catalogue(progress: (line: string) => void): Promise<Row[]> {
   progress('the catalogue, I1 to I80, by its tests');
   const told = await runTests();
   return NUMBERS.map((number) => {
@@ -34,13 +34,21 @@ export async function catalogue(progress: (line: string) => void): Promise<Repor
       ({ fullName, failureMessages }) => `${fullName}: ${firstLine(failureMessages?.[0] ?? 'did not run')}`,
     );
     if (its.length === 0) violations.push(`${number}: no test is named after it`);
-    const others = its.length > 1 ? `, and ${its.length - 1} more` : '';
     return {
-      what: `${number}: ${its[0]?.fullName.replaceAll(new RegExp(`${NAMED}[:,]? ?|\\(${NAMED}\\) ?`, 'g'), '') ?? ''}${others}`,
+      what: [number, ...namesOf(its)].join(': '),
       seen: `${its.length - failed.length} of ${its.length} as it should be`,
       violations,
     };
   });
+}
+
+/** The first by its name; of the others, how many there are. */
+function namesOf([first, ...more]: Result[]): string[] {
+  if (!first) return [];
+  const name = first.fullName
+    .replaceAll(new RegExp(`${NAMED}[:,] `, 'g'), '')
+    .replace(new RegExp(` \\(${NAMED}\\)`), '');
+  return [more.length > 0 ? `${name}; and ${more.length} more` : name];
 }
 
 async function runTests(): Promise<Result[]> {

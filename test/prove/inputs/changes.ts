@@ -3,7 +3,8 @@
 import * as fc from 'fast-check';
 import { hmac, SECONDS } from '../../receive/harness.ts';
 import { headerText, readable } from './bodies.ts';
-import { check, hold, type Asked, type Row } from './check.ts';
+import type { Row } from '../report.ts';
+import { check, hold, type Asked } from './check.ts';
 import { request, splice, withReceiver } from './receiver.ts';
 
 interface Edit {

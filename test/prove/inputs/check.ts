@@ -1,8 +1,6 @@
 // One property over many cases: told as a row, with the smallest example that breaks it.
 import * as fc from 'fast-check';
-import type { Report } from '../report.ts';
-
-export type Row = Report['rows'][number];
+import type { Row } from '../report.ts';
 
 export interface Asked {
   seed: number;
@@ -33,7 +31,11 @@ export async function check<Case>(
   const { counterexample, numShrinks, errorInstance } = details;
   const why = errorInstance instanceof Error ? errorInstance.message : String(errorInstance);
   const example = fc.stringify(counterexample);
-  return { what, seen, violations: [`${why}\n--seed ${seed}, shrunk ${numShrinks} times to ${example}`] };
+  return {
+    what,
+    seen,
+    violations: [`${why}: shrunk ${numShrinks} times to ${example}: npm run prove -- inputs --seed ${seed}`],
+  };
 }
 
 /** A value that an example shows in these words. */

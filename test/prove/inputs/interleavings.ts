@@ -2,7 +2,8 @@
 // while `run` works, fails, dies and comes back from the dead. Whatever happens: one row an event, one completion for each
 // handler, and lanes in their order.
 import * as fc from 'fast-check';
-import { check, told, type Asked, type Row } from './check.ts';
+import type { Row } from '../report.ts';
+import { check, told, type Asked } from './check.ts';
 import type { Sent } from './kit.ts';
 import { createMachine, PLENTY, type Machine } from './machine.ts';
 

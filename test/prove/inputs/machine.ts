@@ -61,6 +61,7 @@ export function createMachine() {
         receivedAt: now,
         state: 'unassigned',
         boot: 0,
+        alone: false,
         dueAt: 0,
         holdUntil: null,
         suspect: false,

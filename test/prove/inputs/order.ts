@@ -18,7 +18,9 @@ export interface Task {
   cursor: bigint | null;
   receivedAt: number;
   state: 'unassigned' | 'waiting' | 'running' | 'done';
+  /** The process that it is at work in; and whether it is so beside its lane. */
   boot: number;
+  alone: boolean;
   dueAt: number;
   /** While it fails it holds its lane until then. */
   holdUntil: number | null;
@@ -55,7 +57,7 @@ export function createOrder() {
     const others = mates(task).filter((other) => other !== task);
     if (claim.alone) hold(task.lane === null || hasSteppedAside(task, now), () => `${name} left its lane too early`);
     else {
-      const working = others.find((other) => other.state === 'running' && !hasSteppedAside(other, now));
+      const working = others.find((other) => other.state === 'running' && !other.alone);
       hold(!working, () => `${name} was claimed while ${working?.name} was at work in its lane`);
       const first = others.find((o) => o.state === 'waiting' && below(o, task) && !hasSteppedAside(o, now));
       hold(task.suspect || !first, () => `${name} was claimed before ${first?.name}, which waited in its lane`);
@@ -67,7 +69,7 @@ export function createOrder() {
     hold(claim.late === late, () => `${name} was claimed with late ${claim.late}`);
     const unproven = task.order === 'strict' && task.cursor !== null && task.cursor > watermark;
     hold(claim.unproven || !unproven, () => `${name} was claimed as proven`);
-    Object.assign(task, { state: 'running', boot: claim.boot });
+    Object.assign(task, { state: 'running', boot: claim.boot, alone: claim.alone });
   }
 
   /** Nothing keeps it waiting: it must not be left, where there is room. What replay has proved of a window may wait for

@@ -2,7 +2,8 @@
 // and a look at what it has written.
 import Database from 'better-sqlite3';
 import { hmac, openReceiver, PATH, SECONDS } from '../../receive/harness.ts';
-import { told, type Row } from './check.ts';
+import type { Row } from '../report.ts';
+import { told } from './check.ts';
 import { createWire, type Wire } from './wire.ts';
 
 export type Header = [name: string, value: string];
