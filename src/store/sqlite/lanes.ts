@@ -252,8 +252,8 @@ export function createLanes(session: Session): Lanes {
 
   /** What the watermark has passed need not wait for its time. */
   function releaseProved(now: number): void {
-    const isProved = (head: Waiting | null): boolean =>
-      head?.cursor != null && head.cursor <= proof.watermark() && head.dueAt <= now;
+    const isProved = (task: Waiting | null): boolean =>
+      task?.cursor != null && task.cursor <= proof.watermark() && task.dueAt <= now;
     for (const queue of queues.values()) {
       const held = queue.data.filter(({ at, lane }) => at > now && at === lane.at && isProved(lane.head));
       for (const { lane } of held) schedule(lane, now);
