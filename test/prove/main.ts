@@ -11,7 +11,8 @@ type Campaign = (options: Options) => Promise<Report>;
 const CAMPAIGNS = ['crash', 'faults', 'inputs'];
 const USAGE = `Usage: npm run prove -- <${CAMPAIGNS.join(' | ')}> [--seed <number>] [--short] [--json]`;
 
-process.exitCode = await main();
+// What a campaign that failed has left open must not keep this from ending.
+process.exit(await main());
 
 async function main(): Promise<number> {
   const asked = read();

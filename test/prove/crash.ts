@@ -1,0 +1,12 @@
+// The campaign `crash`: processes that are killed, and power that fails.
+import { kills } from './crash/kills.ts';
+import { moments } from './crash/moments.ts';
+import { power } from './crash/power.ts';
+import { requireStrace } from './crash/strace.ts';
+import type { Options, Report } from './report.ts';
+
+export async function campaign(options: Options): Promise<Report> {
+  await requireStrace();
+  const rows = [await power(options), ...(await kills(options)), await moments(options)];
+  return { title: 'Killed, and without power', rows };
+}

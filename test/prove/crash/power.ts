@@ -1,0 +1,94 @@
+// Power loss: one run is recorded with every byte that it writes, and its disk put together again as it may have been
+// at many moments. Each image is opened by the kit's own store.
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createRandom } from '../../../src/simulator/random.ts';
+import { openSqlite } from '../../../src/store/sqlite/open.ts';
+import { describe } from '../../../src/errors.ts';
+import type { Options, Row } from '../report.ts';
+import { createDisk, type Luck } from './disk.ts';
+import { violationsIn } from './look.ts';
+import { readRecording, type Step } from './recording.ts';
+import { createStory, type Story } from './story.ts';
+import { recorder } from './strace.ts';
+
+/** How often what happens is recorded anew, and how many moments of it are tried. */
+const SIZE = { short: { rounds: 1, moments: 60 }, long: { rounds: 6, moments: Infinity } };
+const LUCKS: Luck[] = ['none', 'some', 'some', 'all'];
+const ENOUGH = 20;
+
+export async function power({ seed, short, progress }: Options): Promise<Row> {
+  const { rounds, moments } = short ? SIZE.short : SIZE.long;
+  const random = createRandom(seed);
+  const folder = mkdtempSync(join(tmpdir(), 'kit-power-'));
+  try {
+    const { steps, story } = await record(seed, rounds, join(folder, 'calls.txt'));
+    const happened = story.happened();
+    progress(`power: recorded ${steps.length} steps`);
+    const [acknowledged, completed] = [new Set<string>(), new Set<string>()];
+    const violations: string[] = [];
+    const disk = createDisk();
+    let [tried, images] = [0, 0];
+    for (const [n, step] of steps.entries()) {
+      disk.take(step);
+      if (step.kind === 'acknowledged') acknowledged.add(step.id);
+      if (step.kind === 'completed') completed.add(step.key);
+      if (random.next() > moments / steps.length || violations.length >= ENOUGH) continue;
+      tried++;
+      for (const luck of disk.unsynced() > 0 ? LUCKS : LUCKS.slice(0, 1)) {
+        const path = lay(join(folder, 'image'), disk.image(luck, random));
+        images++;
+        const found = await violationsAfter(path, { acknowledged, completed, happened });
+        violations.push(...found.map((one) => `step ${n} (${step.kind}), of what was not synced ${luck}: ${one}`));
+      }
+      if (tried % 500 === 0)
+        progress(`power: step ${n} of ${steps.length}, ${images} images, ${violations.length} violations`);
+    }
+    const count = (kind: Step['kind']): number => steps.filter((step) => step.kind === kind).length;
+    return {
+      what: 'power lost, with unsynced writes dropped, whole or by sector',
+      seen: `${count('write')} writes and ${count('sync ends')} syncs recorded, ${acknowledged.size} acknowledgements, ${completed.size} completions; ${images} images of ${tried} moments`,
+      violations,
+    };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** From the first start on an empty disk to a stop. */
+async function record(seed: number, rounds: number, lines: string): Promise<{ steps: Step[]; story: Story }> {
+  const story = await createStory(seed, recorder(lines));
+  const { kit } = story;
+  try {
+    await kit.start();
+    await story.deliver(1);
+    for (let round = 0; round < rounds; round++) {
+      await story.deliver();
+      story.miss();
+    }
+    await story.settled();
+    process.kill(kit.pid('receive') ?? 0, 'SIGTERM');
+    await kit.exited();
+    return { steps: await readRecording(lines, story.path), story };
+  } finally {
+    await story.close();
+  }
+}
+
+/** The files of an image, alone in a folder. */
+function lay(folder: string, image: Map<string, Buffer>): string {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder);
+  for (const [end, bytes] of image) writeFileSync(join(folder, `events.db${end}`), bytes);
+  return join(folder, 'events.db');
+}
+
+async function violationsAfter(path: string, known: Parameters<typeof violationsIn>[1]): Promise<string[]> {
+  try {
+    openSqlite(path, { owner: true }).close();
+    return violationsIn(path, known);
+  } catch (error) {
+    return [`the store does not open: ${describe(error).message}`];
+  }
+}
