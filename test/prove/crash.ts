@@ -1,4 +1,5 @@
-// The campaign `crash`: processes that are killed, and power that fails.
+// The campaign `crash`: processes that are killed or kill themselves, and power that fails.
+import { fatal } from './crash/fatal.ts';
 import { kills } from './crash/kills.ts';
 import { moments } from './crash/moments.ts';
 import { power } from './crash/power.ts';
@@ -7,6 +8,6 @@ import type { Options, Report } from './report.ts';
 
 export async function campaign(options: Options): Promise<Report> {
   await requireStrace();
-  const rows = [await power(options), ...(await kills(options)), await moments(options)];
+  const rows = [await power(options), ...(await kills(options)), await moments(options), await fatal()];
   return { title: 'Killed, and without power', rows };
 }

@@ -1,6 +1,6 @@
 // Power loss: one run is recorded with every byte that it writes, and its disk put together again as it may have been
 // at many moments. Each image is opened by the kit's own store.
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createRandom } from '../../../src/simulator/random.ts';
@@ -13,17 +13,21 @@ import { readRecording, type Step } from './recording.ts';
 import { createStory, type Story } from './story.ts';
 import { recorder } from './strace.ts';
 
-/** How often what happens is recorded anew, and how many moments of it are tried. */
-const SIZE = { short: { rounds: 1, moments: 60 }, long: { rounds: 6, moments: Infinity } };
+/** An image needs no disk. */
+const MEMORY = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+/** How much happens in the run that is recorded. */
+const ROUNDS = { short: 1, long: 6 };
+/** The short form tries each moment at which something has just become certain, and so many others. */
+const CERTAIN = new Set<Step['kind']>(['sync ends', 'acknowledged', 'completed']);
+const OTHERS = 20;
 const LUCKS: Luck[] = ['none', 'some', 'some', 'all'];
 const ENOUGH = 20;
 
 export async function power({ seed, short, progress }: Options): Promise<Row> {
-  const { rounds, moments } = short ? SIZE.short : SIZE.long;
   const random = createRandom(seed);
-  const folder = mkdtempSync(join(tmpdir(), 'kit-power-'));
+  const folder = mkdtempSync(join(MEMORY, 'kit-power-'));
   try {
-    const { steps, story } = await record(seed, rounds, join(folder, 'calls.txt'));
+    const { steps, story } = await record(seed, short ? ROUNDS.short : ROUNDS.long, join(folder, 'calls.txt'));
     const happened = story.happened();
     progress(`power: recorded ${steps.length} steps`);
     const [acknowledged, completed] = [new Set<string>(), new Set<string>()];
@@ -34,7 +38,8 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
       disk.take(step);
       if (step.kind === 'acknowledged') acknowledged.add(step.id);
       if (step.kind === 'completed') completed.add(step.key);
-      if (random.next() > moments / steps.length || violations.length >= ENOUGH) continue;
+      const chosen = !short || CERTAIN.has(step.kind) || random.below(steps.length) < OTHERS;
+      if (!chosen || violations.length >= ENOUGH) continue;
       tried++;
       for (const luck of disk.unsynced() > 0 ? LUCKS : LUCKS.slice(0, 1)) {
         const path = lay(join(folder, 'image'), disk.image(luck, random));
