@@ -3,6 +3,7 @@
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate as turnOfTheLoop } from 'node:timers/promises';
 import { createRandom } from '../../../src/simulator/random.ts';
 import { openSqlite } from '../../../src/store/sqlite/open.ts';
 import { describe } from '../../../src/errors.ts';
@@ -44,6 +45,8 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
       for (const luck of disk.unsynced() > 0 ? LUCKS : LUCKS.slice(0, 1)) {
         const path = lay(join(folder, 'image'), disk.image(luck, random));
         images++;
+        // What SQLite held is freed between two turns only.
+        await turnOfTheLoop();
         const found = await violationsAfter(path, { acknowledged, completed, happened });
         violations.push(...found.map((one) => `step ${n} (${step.kind}), of what was not synced ${luck}: ${one}`));
       }
