@@ -15,7 +15,7 @@ import type {
   TurnResult,
   Tx,
 } from '../store.ts';
-import { setSynchronous } from './connection.ts';
+import { withSynchronous } from './connection.ts';
 import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from './reruns.ts';
@@ -304,9 +304,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         if (suspect.lane !== null) rouse(suspect.lane);
         return claimOne(toWaiting(suspect), now, boot, BigInt(session.cursorFact('watermark') ?? -1));
       }),
-    complete(given, now, work) {
-      setSynchronous(db, 'FULL');
-      try {
+    complete: (given, now, work) =>
+      withSynchronous(session, 'FULL', () => {
         const settlement: Settlement = { claim: given, state: 'done', error: null };
         const held = session.write(() => {
           if (!settleOne(settlement, now)) return false;
@@ -317,10 +316,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         // Once it is certain: the work may have thrown.
         if (held) freeLane(settlement, now);
         return held;
-      } finally {
-        setSynchronous(db, session.synchronous);
-      }
-    },
+      }),
   };
 }
 

@@ -29,7 +29,10 @@ export interface Tracer {
   calls: () => Point[];
 }
 
-/** Traces the main thread of a process that runs already, and kills it as it enters the call at that point. */
+/**
+ * Traces the main thread of a process that runs already, and kills it as it enters the call at that point. What is synced
+ * by a thread of its own is left to power.ts: to who is killed, a sync makes no difference.
+ */
 export async function attach(pid: number, point?: Point): Promise<Tracer> {
   const lines = join(tmpdir(), `kit-strace-${process.pid}-${pid}.txt`);
   const inject = point ? ['-e', `inject=${point.call}:signal=KILL:when=${point.nth}`] : [];
