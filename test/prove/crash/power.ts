@@ -34,12 +34,15 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
     const [acknowledged, completed] = [new Set<string>(), new Set<string>()];
     const violations: string[] = [];
     const disk = createDisk();
-    let [tried, images] = [0, 0];
+    let [tried, images, commits] = [0, 0, false];
     for (const [n, step] of steps.entries()) {
       disk.take(step);
       if (step.kind === 'acknowledged') acknowledged.add(step.id);
       if (step.kind === 'completed') completed.add(step.key);
-      const chosen = !short || CERTAIN.has(step.kind) || random.below(steps.length) < OTHERS;
+      // A commit is whole with the page that follows its last frame's head.
+      const committed = commits && step.kind === 'write';
+      if (step.kind === 'write') commits = isLastHead(step);
+      const chosen = !short || committed || CERTAIN.has(step.kind) || random.below(steps.length) < OTHERS;
       if (!chosen || violations.length >= ENOUGH) continue;
       tried++;
       for (const luck of disk.unsynced() > 0 ? LUCKS : LUCKS.slice(0, 1)) {
@@ -62,6 +65,11 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** SQLite's format of the log: 24 bytes before each page; in the last of a commit they name the size of the file. */
+function isLastHead({ file, bytes }: Extract<Step, { kind: 'write' }>): boolean {
+  return file === '-wal' && bytes.length === 24 && bytes.readUInt32BE(4) > 0;
 }
 
 /** From the first start on an empty disk to a stop. */
