@@ -98,9 +98,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     // A wake-up comes right after a commit, when the lock is free for a while: a turn that is due waits a little for one.
     const since = performance.now() - turnedAt;
     if (busy && since < PACE_MS && !draining) return PACE_MS - since + GRACE_MS;
-    const setBack = seenAt - clock.now();
-    if (setBack > SET_BACK_MS) await store.setBack(setBack, clock.now());
-    seenAt = clock.now();
+    await followClock();
     const assign = draining ? null : await plan();
     const rerun = draining || isFull(assign) ? null : await planRerun();
     const places = Math.max(concurrency, Math.min(AHEAD, 2 * ended));
@@ -141,6 +139,16 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
       settled = [...settle, ...settled];
       throw error;
     }
+  }
+
+  /** What waits by a clock that was set back would wait for as much longer. */
+  async function followClock(): Promise<void> {
+    const ms = seenAt - clock.now();
+    if (ms > SET_BACK_MS) {
+      await store.setBack(ms, clock.now());
+      for (const one of settled) if (one.state === 'ready' && one.dueAt > seenAt) one.dueAt -= ms;
+    }
+    seenAt = clock.now();
   }
 
   const assigning = {

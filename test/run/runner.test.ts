@@ -383,6 +383,25 @@ describe('failure', () => {
     expect(clock.at).toBeLessThan(T0);
   });
 
+  test('F16: nor does an attempt that ended just before', async () => {
+    const gate = Promise.withResolvers<void>();
+    let tries = 0;
+    const handle = (): Promise<void> | void => (++tries === 1 ? gate.promise : undefined);
+    const retry = { attempts: 5, firstMs: 1_000, maxMs: 1_000 };
+    const { accept, pass, clock } = await stage([{ order: 'arrival', retry, handle }]);
+    await accept({ cursor: 1 });
+    await until(() => tries === 1, 'the first attempt');
+    gate.reject(new Error('the first time'));
+    // Its end is known, and the runner has not taken its turn yet.
+    for (let ticks = 0; ticks < 50; ticks++) await null;
+    clock.at -= 3_600_000;
+    await until(() => {
+      pass(10);
+      return tries === 2;
+    }, 'the second attempt');
+    expect(clock.at).toBeLessThan(T0);
+  });
+
   test('F22: a handler that hangs frees its place when its time is over', async () => {
     const handled: string[] = [];
     const handle = (event: KitEvent): Promise<void> | void => {
