@@ -15,7 +15,7 @@ export default {
 export interface Deed {
   deed: string;
   /** How its task ends; a dead letter, unless told otherwise. */
-  state?: 'done';
+  state?: 'done' | 'done or dead';
   short?: true;
 }
 
@@ -52,9 +52,7 @@ export const DEEDS: Record<string, Deed> = {
     state: 'done',
   },
   'F27: changes the event': { deed: `event.data.body = 'changed'` },
-  'F27: replaces JSON.parse and Date.now': {
-    deed: `JSON.parse = () => ({}), Date.now = () => NaN`,
-    state: 'done',
-  },
+  'F27: replaces JSON.parse': { deed: `JSON.parse = () => ({})`, state: 'done or dead' },
+  'F27: replaces Date.now': { deed: `Date.now = () => NaN` },
   'F29: kills its process every time': { deed: `process.kill(process.pid, 'SIGKILL')` },
 };

@@ -60,7 +60,7 @@ const damaged = (what: string, damage: (path: string) => void): Fault => ({
   numbers: [10],
   what: `${what}, found at the start; then the operator puts the file aside`,
   produce: (seed) =>
-    withAccount(seed, { handlers: HISTORY, env: { REPLAY_FROM: 'start' } }, async (scene, account) => {
+    withAccount(seed, { handlers: HISTORY, env: { REPLAY_FROM: 'start' }, allowed: [503] }, async (scene, account) => {
       account.happen(100);
       await account.whole();
       const { kit } = scene;
@@ -68,22 +68,27 @@ const damaged = (what: string, damage: (path: string) => void): Fault => ({
       damage(pathOf(scene));
       const refused = await kit.start().then(
         () => undefined,
-        () => kit.output().trim(),
+        () => kit.output().trim().replaceAll(kit.folder, '…'),
       );
-      const code = await Promise.race([kit.exited(), Promise.resolve(undefined)]);
-      scene.holds(refused !== undefined, 'it started');
-      if (refused === undefined) await kit.stop();
-      scene.holds(
-        code === 78 && !/\n\s+at |"level"/.test(refused ?? ''),
-        `the refusal is ${code}: ${refused?.slice(-200)}`,
-      );
+      const found = refused === undefined ? await notTaken(scene) : `refused: "${refused.slice(0, 120)}"`;
+      const code = await kit.exited();
+      scene.holds(refused === undefined || (code === 78 && !/\n\s+at |"level"/.test(refused)), `${code}: ${refused}`);
       renameSync(pathOf(scene), `${pathOf(scene)}.aside`);
       for (const end of ['-wal', '-shm']) rmSync(`${pathOf(scene)}${end}`, { force: true });
       await kit.start();
       scene.holds(await account.whole(), 'replay does not fill the new store');
-      return `refused with ${code}: "${(refused ?? '').replaceAll(kit.folder, '…').slice(0, 120)}"; the new store is filled by replay`;
+      return `${found}; the new store is filled by replay`;
     }),
 });
+
+/** What is only found when it is looked at: no delivery is acknowledged. */
+async function notTaken(scene: Scene): Promise<string> {
+  const status = await scene.send();
+  const ready = await scene.probe();
+  scene.holds(status === 503 && ready === 503, `a delivery got ${status}, readiness is ${ready}`);
+  scene.kit.signal('SIGKILL');
+  return `it started, and answered ${status}, readiness ${ready}`;
+}
 
 export const file: Fault[] = [
   logDamaged(
