@@ -393,7 +393,7 @@ describe('failure', () => {
     await until(() => tries === 1, 'the first attempt');
     gate.reject(new Error('the first time'));
     // Its end is known, and the runner has not taken its turn yet.
-    for (let ticks = 0; ticks < 50; ticks++) await null;
+    for (let ticks = 0; ticks < 50; ticks++) await Promise.resolve();
     clock.at -= 3_600_000;
     await until(() => {
       pass(10);

@@ -9,9 +9,9 @@ export interface Account {
   double: SimulatedService;
   webhook: Webhook;
   /** So many events happen and are delivered, unless the webhook is off. */
-  happen(count: number): void;
+  happen: (count: number) => void;
   /** Resolves once all that happened is stored; false where it takes too long. */
-  whole(limitMs?: number): Promise<boolean>;
+  whole: (limitMs?: number) => Promise<boolean>;
 }
 
 const QUICK = { RECONCILE_INTERVAL_SECONDS: '1', RECONCILE_CALLS_PER_MINUTE: '120' };

@@ -119,7 +119,11 @@ export const service: Fault[] = [
         await scene.setClock(240_000);
         const silent = async (): Promise<boolean> =>
           (await scene.status()).alarms.some(({ name }) => name === 'webhook_silent');
-        scene.holds(await eventually(silent), 'the alarm webhook_silent is not raised');
+        const raised = await eventually(async () => {
+          happen(1);
+          return silent();
+        });
+        scene.holds(raised, 'the alarm webhook_silent is not raised');
         webhook.enable();
         await scene.setClock(0);
         happen(20);
