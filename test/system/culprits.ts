@@ -27,7 +27,7 @@ export const DEEDS: Record<string, Deed> = {
   },
   'F22: never resolves': { deed: 'await new Promise(() => {})' },
   'F23: spins for ever': { deed: 'for (;;);' },
-  'F24: calls process.exit': { deed: 'process.exit(0)', short: true },
+  'F24: calls process.exit': { deed: 'process.exit(0)' },
   'F24: aborts its process': { deed: 'process.abort()' },
   'F24: dies of SIGSEGV': { deed: `process.kill(process.pid, 'SIGSEGV')` },
   'F25: fills the heap until its process dies': {

@@ -9,7 +9,6 @@ const HOUR_MS = 60 * MINUTE_MS;
 const skewed = (number: number, minutes: number): Fault => ({
   numbers: [number],
   what: `the machine's clock is ${minutes > 0 ? '+' : ''}${minutes} min off, and then right again`,
-  ...(number === 14 && { short: true }),
   produce: () =>
     stage({ allowed: [401] }, async (scene) => {
       const { kit } = scene;

@@ -34,7 +34,8 @@ export const disk: Fault[] = [
     what: 'a tmpfs of 24 MB is filled under load, and emptied again',
     short: true,
     async produce() {
-      const { folder, remove } = smallDisk(24);
+      const small = smallDisk(24);
+      const { folder } = small;
       const env = { DATABASE_URL: `sqlite:${join(folder, 'events.db')}` };
       try {
         return await stage({ env, allowed: [503] }, (scene) =>
@@ -45,7 +46,7 @@ export const disk: Fault[] = [
           }),
         );
       } finally {
-        remove();
+        small.remove();
       }
     },
   },

@@ -129,7 +129,6 @@ export const file: Fault[] = [
   {
     numbers: [11],
     what: 'the file is unlinked while open, and put back later',
-    short: true,
     produce: () =>
       stage({ allowed: [503] }, async (scene) => {
         const path = pathOf(scene);

@@ -95,7 +95,7 @@ export async function stage(options: SceneOptions, play: (scene: Scene) => Promi
       running = undefined;
       return next;
     },
-    async send(target = kit, body, secrets = undefined) {
+    async send(target = kit, body?: string, secrets?: string[]) {
       const event = { ...makeEvent(single++), ...ALONE, ...(body === undefined ? {} : { body }) };
       const status = await deliver(target, event, secrets);
       count(status);
