@@ -9,7 +9,7 @@ import { handlers } from './faults/handlers.ts';
 import { locks } from './faults/locks.ts';
 import { Lacking, type Fault, type Found } from './faults/scene.ts';
 import { service } from './faults/service.ts';
-import type { Report } from './report.ts';
+import type { Options, Report } from './report.ts';
 
 const LAST = 50;
 const FAULTS: Fault[] = [...disk, ...locks, ...file, ...clock, ...ends, ...handlers, ...service, ...crowd];
@@ -19,12 +19,6 @@ const ELSEWHERE: Record<number, string> = {
   13: 'npm run prove -- crash: unsynced writes dropped, whole and in part',
   50: 'not there: SQLite is the only store',
 };
-
-interface Options {
-  seed: number;
-  short: boolean;
-  progress: (line: string) => void;
-}
 
 export async function campaign({ seed, short, progress }: Options): Promise<Report> {
   const rows: Report['rows'] = [];
