@@ -90,8 +90,9 @@ export const handlers: Fault[] = [
         const { kit } = scene;
         const count = (state: string): number =>
           kit.query<{ value: number }>('select value from counters where name = ?', `tasks.${state}`)[0]?.value ?? 0;
-        const many = 2_000;
-        for (let n = 0; n < many / 100; n++) await Promise.all([...Array(100)].map(() => scene.send()));
+        scene.load(200);
+        await scene.acknowledge(2_000);
+        const many = await scene.rest();
         scene.holds(await eventually(() => count('dead') === many, 60_000), `${count('dead')} dead letters`);
         writeFileSync(join(kit.folder, 'mended'), '');
         scene.load(50);

@@ -26,7 +26,8 @@ const locked = (seconds: number, rate: number, allowed: number[]): Fault => ({
       const stood = scene.stood();
       await scene.acknowledge(20);
       await scene.rest();
-      scene.holds(ready === (seconds > 3 ? 503 : 200), `readiness was ${ready} half-way`);
+      // A store that has failed for a second is not ready.
+      scene.holds(seconds < 3 || ready === 503, `readiness was ${ready} half-way`);
       scene.holds((await scene.probe()) === 200, 'readiness did not come back');
       scene.holds(seconds < 20 || scene.statuses.has(503), 'nobody was answered in time with 503');
       return `readiness ${ready} half-way; ${stood}`;
