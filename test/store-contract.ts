@@ -441,6 +441,21 @@ export function storeContract(name: string, open: (path: string) => Store): void
         expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, attempt: 3, alone: true, late: true }]);
       });
 
+      test('F16: waits no longer than before where the clock is set back, in its lane and aside', async () => {
+        for (const [lane, cursor] of [
+          ['a', 10],
+          [null, 20],
+        ] as const) {
+          await desk.arrive(lane, [cursor]);
+          await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 2_000, holdMs: 5_000 })));
+        }
+        await store.setBack(3_600_000, T0 - 3_600_000);
+        desk.now = T0 - 3_600_000 + 1_999;
+        expect(await desk.claim()).toEqual([]);
+        desk.now++;
+        expect((await desk.claim()).map(cursorOf).toSorted()).toEqual(['10', '20']);
+      });
+
       test('in no lane keeps nobody waiting', async () => {
         await desk.arrive(null, [1, 2]);
         const [one, two] = await desk.claim();

@@ -215,6 +215,8 @@ export interface TaskStore {
   rerun(handlers: number[], limit: number): Promise<RerunPage | null>;
   /** What ended is settled, what arrived becomes tasks, what is due is claimed: lanes in cursor order, one at a time. */
   turn(turn: Turn): Promise<TurnResult>;
+  /** The clock was set back by so many milliseconds: what waits for a time waits for it no longer than before. */
+  setBack(ms: number, now: number): Promise<void>;
   /** The next task whose process died under it, for a process of its own. */
   claimSuspect(now: number, boot: number, handlers: number[]): Promise<Claim | undefined>;
   /** Commits the user's writes together with the task's completion, synced, or neither. False: the claim is gone. */
