@@ -38,7 +38,7 @@ export type Counter =
   | 'replay_calls'
   | 'fenced'
   | 'run_crashes'
-  | 'lane_faults'
+  | `lane_faults.${string}`
   | 'failure_runs'
   /** New events whose delivery says that earlier attempts failed; an unsigned header, so evidence alone. */
   | 'unseen_failures'
