@@ -73,7 +73,7 @@ export function judge({
   when(
     failureRun >= 3,
     'failure_run',
-    `${failureRun} authentic deliveries in a row were not answered with 2xx (${causes}). ${remedyOf(failures.causes)}${switchingOff(failureRun, reconcile)}`,
+    `${failureRun} authentic deliveries in a row were not answered with 2xx (${causes}): ${remedyOf(failures.causes)}${switchingOff(failureRun, reconcile)}`,
   );
   when(
     failureRun < 3 && grew('failure_runs') > 0,
@@ -185,7 +185,7 @@ export function judge({
 
 function remedyOf(causes: Record<string, number>): string {
   const known = Object.keys(causes).flatMap((cause) => REMEDIES[cause] ?? []);
-  return known.length > 0 ? known.join('; ') : 'The log has the cause';
+  return known.length > 0 ? known.join('; ') : 'the log has the cause';
 }
 
 /** What so many failures in a row mean at the service, and what then is to do there. */

@@ -506,11 +506,12 @@ export interface ShownTask {
 /** Kept of tasks that did not end at their first attempt: the last ten. `error` is its beginning. */
 export interface ShownAttempt {
   task: number;
+  /** 0 where a person retried it. */
   attempt: number;
   startedAt: string;
   endedAt: string;
   /** What the task became; ready: tried again. */
-  state: TaskState;
+  state: TaskState | 'retried';
   error: string | null;
 }
 
