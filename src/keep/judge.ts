@@ -150,7 +150,7 @@ export function judge({
     'handler_failing',
     failing.length === 0 && before !== undefined
       ? before
-      : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --state ready shows them, npx kit explain <key> the error. Mend it, and send SIGHUP; they are tried again by themselves, at once with npx kit retry --state ready --handler NAME or on the page, Dead letters`,
+      : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --lanes shows what they wait for, npx kit explain <key> the error. Mend it, and send SIGHUP; they are tried again by themselves, at once with npx kit retry --state ready --handler ${failing[0]} or on the page, Dead letters`,
   );
   when(
     tasks.dead > 0,
