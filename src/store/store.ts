@@ -230,6 +230,8 @@ export type Fact =
   | 'runner'
   | 'boot'
   | 'replay'
+  /** The last runs of reconciliation: JSON. */
+  | 'replay_runs'
   /** Unix milliseconds: what was received before then, two complete reads of replay have looked for. */
   | 'searched'
   /** The cursor behind which replay has shown all that it can show. */
@@ -313,6 +315,18 @@ export interface ReplayState {
   progress: Progress | null;
 }
 
+/** Runs of reconciliation in a row that ended alike: the last, or one that brought something. */
+export interface ReplayRun {
+  from: string;
+  to: string;
+  runs: number;
+  pages: number;
+  /** Events that only replay brought. */
+  recovered: number;
+  state: ReplayState['state'];
+  reason: string | null;
+}
+
 export interface Progress {
   pages: number;
   events: number;
@@ -359,6 +373,8 @@ export interface KeepStore extends EventStore {
   calls(): Promise<number[] | null>;
   /** As it was noted last; null: never. */
   replayState(): Promise<ReplayState | null>;
+  /** The last runs, newest first. */
+  replayRuns(): Promise<ReplayRun[]>;
   newestCursor(): Promise<Cursor | null>;
   /** The lowest cursor known above this one; the highest below it. Null bounds nothing. */
   cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
