@@ -14,7 +14,7 @@ const RECENT_MS = 600_000;
 /** A longer run of failures is told again. */
 const FAILURE_LEVELS = [3, 10, 13];
 /** Replay is asked at most this often whether what was refused was the service's. */
-const DOUBT_MS = 60_000;
+const DOUBT_MS = 20_000;
 const POST_MS = 10_000;
 /** After one that was not taken; it doubles. */
 const POST_PAUSE_MS = { first: 1_000, most: 300_000 };

@@ -247,17 +247,15 @@ describe('how people are told', () => {
 
   test('a disk that takes nothing any more is told once all the same, and its end as well', async () => {
     let full = true;
-    const whileThereIsRoom =
-      <Given extends unknown[]>(verb: (...given: Given) => Promise<void>) =>
-      (...given: Given): Promise<void> =>
-        full ? Promise.reject(new StoreError('unwritable', 'the disk is full')) : verb(...given);
-    const { raise, told, note, clear } = file.store;
+    const real = file.store;
+    const ifRoom = (work: () => Promise<void>): Promise<void> =>
+      full ? Promise.reject(new StoreError('unwritable', 'the disk is full')) : work();
     const store = {
-      ...file.store,
-      raise: whileThereIsRoom(raise),
-      told: whileThereIsRoom(told),
-      note: whileThereIsRoom(note),
-      clear: whileThereIsRoom(clear),
+      ...real,
+      raise: (...given: Parameters<typeof real.raise>) => ifRoom(() => real.raise(...given)),
+      told: (...given: Parameters<typeof real.told>) => ifRoom(() => real.told(...given)),
+      note: (...given: Parameters<typeof real.note>) => ifRoom(() => real.note(...given)),
+      clear: (...given: Parameters<typeof real.clear>) => ifRoom(() => real.clear(...given)),
     };
     let freeBytes = 0;
     const alarms = createAlarms({ store, clock, log: testLog.log, alertUrl, freeBytes: () => freeBytes });
@@ -270,7 +268,7 @@ describe('how people are told', () => {
     expect(texts().slice(1)).toEqual(['disk_low: all clear']);
   });
 
-  test('refusals for their signature ask replay once a minute, and are told as soon as it shows what no delivery brought', async () => {
+  test('refusals for their signature ask replay every 20 s, and are told as soon as it shows what no delivery brought', async () => {
     let asked = 0;
     const alarms = createAlarms({
       store: file.store,
@@ -284,13 +282,13 @@ describe('how people are told', () => {
     await file.store.accept({ readings: [delivered()], now: clock.time });
     await signatures({ badSignatures: 3, badSince: iso(clock.time), lastGoodAt: iso(clock.time) });
     for (let n = 0; n < 25; n++, clock.time += 2_000) await alarms.step();
-    expect([asked, texts()]).toEqual([1, []]);
+    expect([asked, texts()]).toEqual([3, []]);
     await file.store.accept({ readings: [missed(9)], now: clock.time, fresh: true });
     await alarms.step();
     expect(texts(), 'it may still be on its way').toEqual([]);
     clock.time += 12_000;
     await alarms.step();
-    expect([asked, texts()]).toEqual([2, [expect.stringMatching(/^secret_mismatch: 3 .*WEBHOOK_SECRET=new,old/)]]);
+    expect([asked, texts()]).toEqual([4, [expect.stringMatching(/^secret_mismatch: 3 .*WEBHOOK_SECRET=new,old/)]]);
   });
 
   test('in calm nobody is told anything', async () => {
