@@ -135,7 +135,8 @@ export function createChild(options: ChildOptions): Child {
     boot = await options.boot();
     send({ type: 'go', boot });
     const faults = await ready;
-    return faults;
+    // One that was stopped meanwhile has not failed.
+    return wanted ? faults : [];
   }
 
   function send(orders: Orders): void {

@@ -1316,7 +1316,7 @@ function unreadable(text: string): Reading {
 }
 
 function bodyOf(stored: StoredEvent | undefined): unknown {
-  return JSON.parse(Buffer.from(stored?.body ?? []).toString());
+  return JSON.parse(stored?.text ?? '');
 }
 
 function done(claim: Claim | undefined): Settlement {

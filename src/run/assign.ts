@@ -4,7 +4,7 @@ import { iso } from '../clock.ts';
 import type { KitEvent } from '../kit.ts';
 import type { NewTask, StoredEvent, Unassigned } from '../store/store.ts';
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import { conversationOf, dataOfBody, sessionOf } from '../wire/event.ts';
+import { conversationOf, dataOfText, sessionOf } from '../wire/event.ts';
 import type { JsonObject } from '../wire/json.ts';
 import type { Loaded } from './load.ts';
 
@@ -83,7 +83,7 @@ export function isHistory(
 export function toKitEvent(stored: StoredEvent): KitEvent {
   const known = kitEvents.get(stored);
   if (known) return known;
-  if (stored.body === null) throw new Error('its body was purged after PAYLOAD_RETENTION_DAYS');
+  if (stored.text === null) throw new Error('its body was purged after PAYLOAD_RETENTION_DAYS');
   const event: KitEvent = Object.freeze({
     key: stored.key,
     id: stored.id,
@@ -93,7 +93,7 @@ export function toKitEvent(stored: StoredEvent): KitEvent {
     createdAt: iso(stored.createdAt),
     receivedAt: iso(stored.receivedAt) ?? '',
     origin: stored.origin,
-    data: freeze(dataOfBody(stored.origin, stored.type, stored.body)),
+    data: freeze(dataOfText(stored.origin, stored.type, stored.text)),
   });
   kitEvents.set(stored, event);
   return event;

@@ -87,8 +87,8 @@ export interface StoredEvent {
   createdAt: number | null;
   receivedAt: number;
   origin: Origin;
-  /** Null once purged. */
-  body: Uint8Array | null;
+  /** The body as it was read; null once purged. */
+  text: string | null;
 }
 
 export interface NewTask {
@@ -497,7 +497,7 @@ export interface TaskFilter {
   limit?: number | undefined;
 }
 
-export interface ShownEvent extends Omit<StoredEvent, 'body'> {
+export interface ShownEvent extends Omit<StoredEvent, 'text'> {
   copies: number;
   flags: string;
   bytes: number | null;

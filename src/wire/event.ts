@@ -39,6 +39,7 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Without the mark at its beginning, which JSON.parse refuses. */
 const utf8 = new TextDecoder();
+const BOM = '\uFEFF';
 
 /** The longest time that a Date can hold. */
 const LATEST_MS = 8.64e15;
@@ -92,7 +93,12 @@ export function readItem(origin: 'replay' | 'stream', cursor: Cursor, payload: s
 
 /** The event's own fields out of a stored body. Throws only where the bytes are no longer those that were read. */
 export function dataOfBody(origin: Origin, type: string, body: Uint8Array): JsonObject {
-  const parsed = JSON.parse(utf8.decode(body)) as JsonObject;
+  return dataOfText(origin, type, utf8.decode(body));
+}
+
+/** The same, where the bytes have become text already; a byte order mark is left out. */
+export function dataOfText(origin: Origin, type: string, text: string): JsonObject {
+  const parsed = JSON.parse(text.startsWith(BOM) ? text.slice(1) : text) as JsonObject;
   const data = dataOf(origin === 'webhook' ? parsed['data'] : parsed, type, []);
   if (!data) throw new Error(`the stored body of a ${type} event holds no ${type}`);
   return data;

@@ -1,44 +1,100 @@
-// Sends signed deliveries as fast as they are answered, over kept connections, one at a time on each. Everything is
-// signed before the first is sent, so that the sender costs as little as it can.
+// Sends signed deliveries over kept connections, one at a time on each: as fast as they are answered, or so many a second.
+// Everything is signed before the first is sent, so that the sender costs as little as it can. It prints a line when it is
+// prepared, one when the first of them have warmed the server up, and one with what it saw.
 import { createHmac } from 'node:crypto';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
+import { once } from 'node:events';
 
-const [port = 0, count = 0, connections = 0, lanes = 1] = process.argv.slice(2).map(Number);
-const secret = process.env['WEBHOOK_SECRET'] ?? '';
+export interface Load {
+  port: number;
+  /** How the server wants to be addressed: as the service does, or as standardwebhooks does. */
+  scheme: 'service' | 'standard';
+  secret: string;
+  /** Sent before the clock starts, as fast as they are answered. */
+  warm: number;
+  count: number;
+  /** A second; null: as fast as they are answered. */
+  rate: number | null;
+  connections: number;
+  /** Conversations that the events are spread over. */
+  lanes: number;
+  /** The number of the first event: others with a lower one are there already. */
+  first: number;
+}
+
+export interface Seen {
+  ms: number;
+  /** Of the answers, milliseconds after the request was due. */
+  p50: number;
+  p99: number;
+}
+
+const load = JSON.parse(process.argv[2] ?? '') as Load;
 const timestamp = Math.floor(Date.now() / 1000);
-const requests = Array.from({ length: count }, (_, n) => request(n));
-const statuses: Record<string, number> = {};
-let next = 0;
-let answered = 0;
+const requests = Array.from({ length: load.warm + load.count }, (_, n) => requestOf(load.first + n));
+console.log('prepared');
+await once(process.stdin, 'data');
+await send(0, load.warm, null);
+console.log('warm');
+await once(process.stdin, 'data');
+console.log(JSON.stringify(await send(load.warm, requests.length, load.rate)));
+process.exit(0);
 
-process.stdout.write('prepared\n');
-process.stdin.once('data', () => {
+function send(from: number, upTo: number, rate: number | null): Promise<Seen> {
   const started = performance.now();
-  for (let i = 0; i < connections; i++) {
-    const socket = connect(port, '127.0.0.1', () => send());
-    const send = (): void => {
-      const one = requests[next++];
-      if (one) socket.write(one);
-      else socket.end();
-    };
-    socket.setNoDelay(true);
+  const took: number[] = [];
+  const idle: (() => void)[] = [];
+  const sockets: Socket[] = [];
+  let next = from;
+  const { promise, resolve, reject } = Promise.withResolvers<Seen>();
+  if (from === upTo) resolve({ ms: 0, p50: 0, p99: 0 });
+
+  /** When it was to be sent, whether or not a connection was free then. */
+  function dueAt(n: number): number {
+    return rate === null ? performance.now() : started + ((n - from) * 1000) / rate;
+  }
+
+  function open(): void {
+    const socket = connect(load.port, '127.0.0.1', () => go(socket));
+    socket.setNoDelay(true).on('error', reject);
+    sockets.push(socket);
+    let due = 0;
+    function go(on: Socket): void {
+      if (next >= upTo) return;
+      due = dueAt(next);
+      if (due > performance.now()) idle.push(() => go(on));
+      else on.write(requests[next++] ?? '');
+    }
     socket.on('data', (chunk) => {
-      const status = chunk.toString('latin1', 9, 12);
-      statuses[status] = (statuses[status] ?? 0) + 1;
-      send();
-      if (++answered < count) return;
-      process.stdout.write(`${JSON.stringify({ ms: performance.now() - started, statuses })}\n`);
-      process.exit(0);
+      took.push(performance.now() - due);
+      if (chunk.toString('latin1', 9, 12) !== '204')
+        reject(new Error(`answered with ${chunk.toString('latin1', 0, 40)}`));
+      if (took.length < upTo - from) return go(socket);
+      const sorted = took.toSorted((a, b) => a - b);
+      resolve({ ms: performance.now() - started, p50: at(sorted, 0.5), p99: at(sorted, 0.99) });
     });
   }
-});
+  for (let i = 0; i < load.connections; i++) open();
+  const timer = setInterval(() => {
+    for (const go of idle.splice(0)) go();
+  }, 1);
+  return promise.finally(() => {
+    clearInterval(timer);
+    for (const socket of sockets) socket.destroy();
+  });
+}
+
+function at(sorted: number[], share: number): number {
+  return sorted[Math.floor(sorted.length * share)] ?? 0;
+}
 
 /** About 1 KB; ids are random, as their index is then at its dearest. */
-function request(n: number): Buffer {
+function requestOf(n: number): Buffer {
   const session = `00000000-0000-4000-8000-${String(n % 16).padStart(12, '0')}`;
+  const id = createHmac('sha1', 'id').update(String(n)).digest('hex').slice(0, 36);
   const message = {
     session_id: session,
-    from: `person-${(n * 7919) % lanes}`,
+    from: `person-${(n * 7919) % load.lanes}`,
     body: 'x'.repeat(560),
     message_id: `m-${n}`,
     is_group: false,
@@ -47,7 +103,7 @@ function request(n: number): Buffer {
     push_name: 'Ana',
   };
   const body = JSON.stringify({
-    id: createHmac('sha1', 'id').update(String(n)).digest('hex').slice(0, 36),
+    id,
     type: 'MessageReceived',
     created_at: new Date().toISOString(),
     cursor: String(1_000_000 + n),
@@ -55,14 +111,22 @@ function request(n: number): Buffer {
     webhook_id: 'w',
     data: { MessageReceived: message },
   });
-  const signature = createHmac('sha256', secret).update(`${timestamp}.${body}`).digest('hex');
   const head = [
     'POST /webhooks HTTP/1.1',
     'Host: localhost',
     'Content-Type: application/json',
-    `X-Svc-Timestamp: ${timestamp}`,
-    `X-Svc-Signature: v1=${signature}`,
     `Content-Length: ${Buffer.byteLength(body)}`,
+    ...signatureOf(id, body),
   ];
   return Buffer.from(`${head.join('\r\n')}\r\n\r\n${body}`);
+}
+
+function signatureOf(id: string, body: string): string[] {
+  if (load.scheme === 'service') {
+    const mac = createHmac('sha256', load.secret).update(`${timestamp}.${body}`).digest('hex');
+    return [`X-Svc-Timestamp: ${timestamp}`, `X-Svc-Signature: v1=${mac}`];
+  }
+  const key = Buffer.from(load.secret.slice('whsec_'.length), 'base64');
+  const mac = createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64');
+  return [`webhook-id: ${id}`, `webhook-timestamp: ${timestamp}`, `webhook-signature: v1,${mac}`];
 }

@@ -1,4 +1,4 @@
-// Who may look at the ops port and who may change things (I80): tokens, and without any, this machine alone.
+// Who may look at the ops port and who may change things: tokens, and without any, this machine alone.
 import { afterEach, describe, expect, test } from 'vitest';
 import { NOTHING_SET, createOps, type Ops, type Reply } from './rig.ts';
 
@@ -24,7 +24,7 @@ function assertRefused(reply: Reply, status: number, word: string): void {
   expect(reply.json()).toEqual({ error: expect.stringContaining(word) });
 }
 
-describe('with both tokens', () => {
+describe('I80: with both tokens', () => {
   const config = { ...NOTHING_SET, OPS_TOKEN: TOKEN, OPS_READ_TOKEN: READ_TOKEN };
 
   test.each(LOOKS)('GET %s takes either token, and nothing else', async (path) => {
@@ -77,14 +77,14 @@ describe('with both tokens', () => {
   });
 });
 
-test('with OPS_TOKEN alone, looking needs it too', async () => {
+test('I80: with OPS_TOKEN alone, looking needs it too', async () => {
   ops = await createOps({ ...NOTHING_SET, OPS_TOKEN: TOKEN });
   expect((await look({})).status).toBe(401);
   expect((await look(bearer(TOKEN))).status).toBe(200);
   expect((await change(bearer(TOKEN))).status).toBe(202);
 });
 
-test('with OPS_READ_TOKEN alone, nobody may change anything', async () => {
+test('I80: with OPS_READ_TOKEN alone, nobody may change anything', async () => {
   ops = await createOps({ ...NOTHING_SET, OPS_READ_TOKEN: READ_TOKEN });
   expect((await look(bearer(READ_TOKEN))).status).toBe(200);
   expect((await look({})).status).toBe(401);
@@ -93,7 +93,7 @@ test('with OPS_READ_TOKEN alone, nobody may change anything', async () => {
   expect((await change(bearer('undefined'))).status).toBe(401);
 });
 
-describe('without a token, this machine alone', () => {
+describe('I80: without a token, this machine alone', () => {
   test.each(['127.0.0.1:3001', 'localhost:3001', 'localhost', 'LOCALHOST:80', '[::1]:3001'])(
     'Host %s may look and change',
     async (host) => {
@@ -157,7 +157,7 @@ describe('without a token, this machine alone', () => {
   });
 });
 
-describe('behind a proxy, with OPS_ORIGIN', () => {
+describe('I80: behind a proxy, with OPS_ORIGIN', () => {
   const config = { ...NOTHING_SET, OPS_ORIGIN: 'https://ops.example.com' };
 
   test('its address may, and so may this machine', async () => {
@@ -176,7 +176,7 @@ describe('behind a proxy, with OPS_ORIGIN', () => {
   });
 });
 
-describe('the page, in a browser', () => {
+describe('I80: the page, in a browser', () => {
   const config = { ...NOTHING_SET, OPS_TOKEN: TOKEN, OPS_READ_TOKEN: READ_TOKEN };
   const form = { 'content-type': 'application/x-www-form-urlencoded' };
   const own = () => ({ ...form, origin: `http://127.0.0.1:${ops.port}` });

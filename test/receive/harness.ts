@@ -49,8 +49,11 @@ export interface StoreFile {
   remove(): void;
 }
 
-export function createStoreFile(path = join(mkdtempSync(join(tmpdir(), 'kit-receive-')), 'events.db')): StoreFile {
-  const store = openSqlite(path, { owner: true, busyMs: 0 });
+export function createStoreFile(
+  path = join(mkdtempSync(join(tmpdir(), 'kit-receive-')), 'events.db'),
+  synchronous: 'FULL' | 'NORMAL' = 'FULL',
+): StoreFile {
+  const store = openSqlite(path, { owner: true, busyMs: 0, synchronous });
   const others: Database.Database[] = [];
   function another(): Database.Database {
     const db = new Database(path, { timeout: 0 });
@@ -78,6 +81,8 @@ export function createStoreFile(path = join(mkdtempSync(join(tmpdir(), 'kit-rece
 export interface Options {
   /** An earlier receiver's, which is closed: this one is its next boot. */
   path?: string;
+  /** NORMAL where no power can be lost and many deliveries are to be proved. */
+  synchronous?: 'FULL' | 'NORMAL';
   secrets?: string[];
   bodyLimit?: number;
   bodies?: BodyReader;
@@ -114,12 +119,13 @@ export async function startReceiver(options: Options = {}): Promise<Receiver> {
 /** For tests that share one; the caller closes it. */
 export async function openReceiver({
   path,
+  synchronous,
   secrets = [SECRET],
   bodyLimit = BODY_LIMIT,
   bodies = createBodyReader(),
   wrap = (store) => store,
 }: Options = {}): Promise<Receiver> {
-  const file = createStoreFile(path);
+  const file = createStoreFile(path, synchronous);
   const clock = createClock();
   const lines: Record<string, unknown>[] = [];
   const answered: Receiver['answered'] = [];

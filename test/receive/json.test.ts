@@ -281,8 +281,8 @@ describe('what is read from an authentic body', () => {
     ['I32: an escaped NUL', 'a\\u0000b', 'a\u0000b'],
     ['an escaped slash', '\\/', '/'],
   ])('%s in the text comes out as it went in', async (_, source, value) => {
-    const { body } = await received(withText(source));
-    const parsed = JSON.parse(Buffer.from(body ?? []).toString()) as { data: { MessageReceived: { body: string } } };
+    const stored = await received(withText(source));
+    const parsed = JSON.parse(stored.text ?? '') as { data: { MessageReceived: { body: string } } };
     expect(parsed.data.MessageReceived.body).toBe(value);
   });
 

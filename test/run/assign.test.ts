@@ -39,7 +39,7 @@ function laneOf(event: StoredEvent, lane: Loaded['lane'], faults: unknown[] = []
 const message = (data: Record<string, unknown>, fields: Partial<StoredEvent> = {}): StoredEvent =>
   storedEvent({
     type: 'MessageReceived',
-    body: Buffer.from(JSON.stringify({ type: 'MessageReceived', data: { MessageReceived: data } })),
+    text: JSON.stringify({ type: 'MessageReceived', data: { MessageReceived: data } }),
     ...fields,
   });
 
@@ -171,7 +171,7 @@ test.each<[string, Partial<StoredEvent>, Partial<Unassigned>, boolean]>([
 });
 
 test('history makes tasks only for handlers that ask for it, and only where it is fetched on purpose', () => {
-  const old = storedEvent({ origin: 'replay', createdAt: T0 - 1, body: Buffer.from('{"Thing":{}}') });
+  const old = storedEvent({ origin: 'replay', createdAt: T0 - 1, text: '{"Thing":{}}' });
   const both = [{ history: false }, { history: true }];
   expect(assign(old, both, { fetchesHistory: true }).map(({ handler }) => handler)).toEqual([2]);
   expect(assign(old, both, { fetchesHistory: false }).map(({ handler }) => handler)).toEqual([1, 2]);
@@ -196,6 +196,12 @@ test('handlers see plain JSON, frozen all the way down, the same object for all'
   expect(toKitEvent(stored)).toBe(event);
 });
 
+test('I22: a byte order mark is no part of what a handler is given', () => {
+  expect(
+    toKitEvent(message({ body: 'hi' }, { text: `\uFEFF${JSON.stringify({ data: { MessageReceived: {} } })}` })).data,
+  ).toEqual({});
+});
+
 test('an event whose body was purged says so', () => {
-  expect(() => toKitEvent(storedEvent({ body: null }))).toThrow(/purged after PAYLOAD_RETENTION_DAYS/);
+  expect(() => toKitEvent(storedEvent({ text: null }))).toThrow(/purged after PAYLOAD_RETENTION_DAYS/);
 });

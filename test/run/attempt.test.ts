@@ -266,7 +266,7 @@ describe('data that do not fit their type', () => {
   });
 
   test('a body that was purged makes a dead letter that says so', async () => {
-    const settlement = await settle(() => {}, claimed({ event: storedEvent({ body: null }) }));
+    const settlement = await settle(() => {}, claimed({ event: storedEvent({ text: null }) }));
     expect(settlement).toMatchObject({ state: 'dead' });
     expect(settlement.error).toContain('purged');
   });

@@ -89,7 +89,6 @@ export function handlerOf(fields: Partial<Loaded> = {}): Loaded {
 }
 
 export function storedEvent(fields: Partial<StoredEvent> = {}): StoredEvent {
-  const body = Buffer.from(JSON.stringify({ type: 'Thing', data: { Thing: {} } }));
   return {
     seq: 1,
     key: 'c:1',
@@ -100,7 +99,7 @@ export function storedEvent(fields: Partial<StoredEvent> = {}): StoredEvent {
     createdAt: T0,
     receivedAt: T0,
     origin: 'webhook',
-    body,
+    text: JSON.stringify({ type: 'Thing', data: { Thing: {} } }),
     ...fields,
   };
 }

@@ -115,7 +115,7 @@ describe('erasing a person', () => {
     expect((await store.tasks({ state: 'dead', ids: [claim.task] }, NOW)).tasks[0]?.error).toBe('erased');
     await store.retry([claim.task], NOW);
     const again = (await store.turn({ ...turn, assign: null })).claims.find(({ task: id }) => id === claim.task);
-    expect(again?.event.body).toBeNull();
+    expect(again?.event.text).toBeNull();
   });
 
   test('as a dry run counts, and changes nothing', async () => {

@@ -46,6 +46,13 @@ test('an ops port that is taken is a fault of the configuration, before any deli
   taken.close();
 });
 
+test('a stop right after the start, before all processes are there, is no failure and logs none', async () => {
+  const kit = await newKit({ record: RECORD });
+  await kit.start();
+  expect(await kit.stop()).toBe(0);
+  expect(kit.output()).not.toContain('"level":50');
+});
+
 test('F18: SIGTERM under load answers what is in flight, and ends with 0', async () => {
   const kit = await newKit({ record: RECORD });
   await kit.start();

@@ -1,11 +1,19 @@
 // The SQLite store: its parts on one connection, every method awaited and guarded alike. After a failed write or sync
-// the connection is not trusted again; the next call opens a new one.
+// the connection is not trusted again; the next call opens a new one. What it accepts is synced after its commit.
 import { statSync } from 'node:fs';
-import type { Store } from '../store.ts';
-import { StoreError } from '../store.ts';
-import { connect, guarded, migrate, setSynchronous, requireVersion, type Connection } from './connection.ts';
+import { StoreError, type Store } from '../store.ts';
+import {
+  connect,
+  guarded,
+  migrate,
+  requireVersion,
+  setSynchronous,
+  withSynchronous,
+  type Connection,
+} from './connection.ts';
 import { createErase } from './erase.ts';
 import { createEventStore } from './events.ts';
+import { createLog } from './log.ts';
 import { createMend } from './mend.ts';
 import { createMove } from './move.ts';
 import { createOwner } from './owner.ts';
@@ -38,6 +46,7 @@ type Parts = Sync<Omit<Store, 'close'>> & { inPlace(): boolean };
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { owner = false, synchronous = 'FULL', retentionMs = 30 * DAY_MS, busyMs = 30 } = options;
   const { onReplaced = () => {} } = options;
+  const log = createLog(path);
   let db = open(owner);
   let parts = assemble(db);
   let ours = inodeOf(path);
@@ -59,6 +68,10 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     const events = createEventStore(session, retentionMs);
     return {
       ...events,
+      accept(batch) {
+        log.settle(connection);
+        return withSynchronous(session, 'NORMAL', () => events.accept(batch));
+      },
       ...createTaskStore(session),
       ...createUpkeep(session),
       ...createWatch(session),
@@ -71,14 +84,19 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     };
   }
 
+  function change(to: Connection): void {
+    db = to;
+    log.close();
+    parts = assemble(db);
+    broken = false;
+  }
+
   function use(name: string, args: unknown[]): unknown {
     if (PLACED.has(name) && !inPlace())
       throw new StoreError('unwritable', 'the store file was replaced or deleted while open');
     if (broken) {
       guarded(() => db.close(), path);
-      db = open(false);
-      parts = assemble(db);
-      broken = false;
+      change(open(false));
     }
     try {
       const method = parts[name as keyof typeof parts] as (...values: unknown[]) => unknown;
@@ -97,21 +115,31 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     if (inode === undefined || inode === ours) return false;
     try {
       // The old connection is left open: closing it would remove the log of the file that is there now.
-      db = open(false);
+      change(open(false));
     } catch (error) {
       if (error instanceof StoreError) return false;
       throw error;
     }
-    parts = assemble(db);
     ours = inode;
-    broken = false;
     onReplaced();
     return true;
   }
 
   const verbs = Object.keys(parts).filter((name) => name !== 'inPlace');
   const methods = verbs.map((name) => [name, async (...args: unknown[]) => use(name, args)]);
-  return { ...(Object.fromEntries(methods) as Omit<Store, 'close'>), close: () => db.close() };
+  const store = Object.fromEntries(methods) as Omit<Store, 'close'>;
+  return {
+    ...store,
+    async accept(batch) {
+      const results = await store.accept(batch);
+      if (synchronous === 'FULL') await log.sync();
+      return results;
+    },
+    close() {
+      log.close();
+      db.close();
+    },
+  };
 }
 
 function inodeOf(path: string): number | undefined {

@@ -2,7 +2,7 @@
 // takes: in the order of cursors, a page at a time. Making the tasks of a page is for tasks.ts, which keeps the lanes.
 import type { MendStore, Point, Range, Rerun, RerunAt, RerunPage, WatchStore } from '../store.ts';
 import { createReceipt } from './receipt.ts';
-import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
+import { EVENT_COLUMNS, EVENT_TEXT, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 
 const LAST = 2n ** 63n - 1n;
 
@@ -45,7 +45,7 @@ type RerunRow = { [Name in keyof Range | 'id' | 'handler' | 'at_cursor' | 'at_ev
 /** For the process that makes the tasks. */
 export function createRerunFeed(session: Session) {
   const { db } = session;
-  const walk = createWalk(session, 'e.body, ');
+  const walk = createWalk(session, `${EVENT_TEXT}, `);
   const next = db
     .prepare<unknown[], RerunRow>(`
     select id, handler, type, ${RANGE}, at_cursor, at_event from reruns

@@ -51,10 +51,13 @@ export function createSession(db: Connection, path: string, synchronous: Session
   };
 }
 
-/** The columns of StoredEvent, for `events e`. */
+/** The columns of StoredEvent, for `events e`, but for its text. */
 export const EVENT_COLUMNS = `
   e.seq, case when e.cursor is null or e.disputed then 'i:' || e.id else 'c:' || e.cursor end as key,
   e.id, cast(e.cursor as text) as cursor, e.type, e.session_id, e.created_at, e.received_at, e.origin`;
+
+/** As a string, which is cheaper to hand over than bytes, and what is parsed in the end. */
+export const EVENT_TEXT = 'cast(e.body as text) as text';
 
 export interface EventRow {
   seq: number;
@@ -66,7 +69,7 @@ export interface EventRow {
   created_at: number | null;
   received_at: number;
   origin: Origin;
-  body?: Uint8Array | null;
+  text?: string | null;
 }
 
 export function toEvent(row: EventRow): StoredEvent {
@@ -80,7 +83,7 @@ export function toEvent(row: EventRow): StoredEvent {
     createdAt: row.created_at,
     receivedAt: row.received_at,
     origin: row.origin,
-    body: row.body ?? null,
+    text: row.text ?? null,
   };
 }
 

@@ -15,11 +15,11 @@ import type {
   TurnResult,
   Tx,
 } from '../store.ts';
-import { setSynchronous } from './connection.ts';
+import { withSynchronous } from './connection.ts';
 import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from './reruns.ts';
-import { EVENT_COLUMNS, toEvent, type EventRow, type Session, type Sync } from './session.ts';
+import { EVENT_COLUMNS, EVENT_TEXT, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 import { createRouse, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
 export function createTaskStore(session: Session): Sync<TaskStore> {
@@ -34,7 +34,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
   const handlerNames = new Map<number, string>();
   const unassigned = db.prepare<unknown[], EventRow>(
-    `select ${EVENT_COLUMNS}, e.body from events e where e.seq > +? order by e.seq limit +?`,
+    `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq > +? order by e.seq limit +?`,
   );
   const moveOn = db.prepare(`update facts set value = ? where name = 'assigned' and value = ?`);
   const insert = db.prepare(`
@@ -50,7 +50,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const postpone = db.prepare(`
     update tasks set error = ?, due_at = ?, hold_until = coalesce(hold_until, ?), attempts = ?, deferred = deferred + ?,
       started_at = ?, suspect = 0 where id = ?`);
-  const eventOf = db.prepare<unknown[], EventRow>(`select ${EVENT_COLUMNS}, e.body from events e where e.seq = ?`);
+  const eventOf = db.prepare<unknown[], EventRow>(
+    `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq = ?`,
+  );
   const alone = db.prepare<unknown[], WaitingRow>(`
     select ${WAITING} from tasks where handler = +? and due_at <= +? and state = 'ready' and alone = 1 and suspect = 0
       and not exists (select 1 from claims where task = id) order by due_at limit +?`);
@@ -304,9 +306,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         if (suspect.lane !== null) rouse(suspect.lane);
         return claimOne(toWaiting(suspect), now, boot, BigInt(session.cursorFact('watermark') ?? -1));
       }),
-    complete(given, now, work) {
-      setSynchronous(db, 'FULL');
-      try {
+    complete: (given, now, work) =>
+      withSynchronous(session, 'FULL', () => {
         const settlement: Settlement = { claim: given, state: 'done', error: null };
         const held = session.write(() => {
           if (!settleOne(settlement, now)) return false;
@@ -317,10 +318,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         // Once it is certain: the work may have thrown.
         if (held) freeLane(settlement, now);
         return held;
-      } finally {
-        setSynchronous(db, session.synchronous);
-      }
-    },
+      }),
   };
 }
 
@@ -332,7 +330,7 @@ function createRecent(): { add(event: StoredEvent): void; get(seq: number): Stor
   const events = new Map<number, StoredEvent>();
   return {
     add(event) {
-      if ((event.body?.length ?? 0) > 4_096) return;
+      if ((event.text?.length ?? 0) > 4_096) return;
       events.set(event.seq, event);
       if (events.size <= 4_096) return;
       for (const oldest of events.keys()) {

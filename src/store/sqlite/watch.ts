@@ -380,7 +380,7 @@ function messageId(q: string | undefined): { compact: Uint8Array | null; spaced:
 }
 
 function toShown(row: EventRow & { copies: number; flags: string; bytes: number | null }): ShownEvent {
-  const { body: _, ...event } = toEvent(row);
+  const { text: _, ...event } = toEvent(row);
   return { ...event, copies: row.copies, flags: row.flags, bytes: row.bytes };
 }
 

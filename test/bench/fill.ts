@@ -1,0 +1,69 @@
+// Makes a store with a past: so many events, all handled but for those that wait in lanes whose head has failed. Writes the
+// tables directly, as ten million through the front door would take an hour.
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import Database from 'better-sqlite3';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+
+const CHUNK = 100_000;
+/** As the kit numbers tasks. */
+const HANDLERS = 4_096;
+const DAY_MS = 86_400_000;
+
+export interface Past {
+  events: number;
+  waiting?: number;
+  /** Lanes that the waiting tasks are spread over. */
+  lanes?: number;
+}
+
+export async function fill(
+  folder: string,
+  { events, waiting = 0, lanes = 1 }: Past,
+  progress: (line: string) => void,
+): Promise<void> {
+  mkdirSync(folder, { recursive: true });
+  const path = join(folder, 'events.db');
+  const store = openSqlite(path, { owner: true });
+  await store.register(['noting']);
+  store.close();
+  const db = new Database(path);
+  db.pragma('synchronous = off');
+  db.pragma('cache_size = -200000');
+  const index = db.prepare(`select sql from sqlite_schema where name = 'events_by_id'`).pluck().get() as string;
+  db.exec('drop index events_by_id');
+  const addEvents = db.prepare(`
+    with recursive n (n) as (select @from union all select n + 1 from n where n < @to)
+    insert into events (seq, cursor, id, type, session_id, created_at, received_at, origin, body)
+    select n, 1000000 + n, lower(hex(randomblob(18))), 'MessageReceived', '00000000-0000-4000-8000-000000000000',
+      @now - @events + n, @now - @events + n, 'webhook', cast(@body as blob) from n`);
+  const addTasks = db.prepare(`
+    insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, hold_until, attempts, started_at, changed_at)
+    select seq * ${HANDLERS} + 1, seq, 1, 1 + seq % @lanes, 0, cursor,
+      case when seq <= @waiting then 'ready' else 'done' end, 0, received_at,
+      case when seq <= @lanes then @now + ${DAY_MS} else received_at end,
+      case when seq <= @lanes then @now + ${DAY_MS} end, seq <= @lanes, received_at, received_at
+    from events where seq between @from and @to`);
+  const body = JSON.stringify({ data: { MessageReceived: { body: 'x'.repeat(300) } } });
+  const now = Date.now();
+  for (let from = 1; from <= events; from += CHUNK) {
+    const to = Math.min(events, from + CHUNK - 1);
+    db.transaction(() => {
+      addEvents.run({ from, to, now, events, body });
+      addTasks.run({ from, to, now, waiting, lanes });
+    })();
+    if (to % 1_000_000 === 0) progress(`  ${to / 1e6} of ${events / 1e6} million events written`);
+  }
+  db.exec(index);
+  db.prepare(`
+    with recursive n (n) as (select 1 union all select n + 1 from n where n < ?)
+    insert into lanes (id, handler, name, used_at) select n, 1, 'past/' || n, ? from n`).run(lanes, now);
+  const count = db.prepare(
+    'insert into counters values (?, ?) on conflict (name) do update set value = value + excluded.value',
+  );
+  count.run('events', events);
+  count.run('tasks.done', events - waiting);
+  count.run('tasks.ready', waiting);
+  db.prepare(`update facts set value = ? where name = 'assigned'`).run(BigInt(events));
+  db.close();
+}

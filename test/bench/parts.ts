@@ -1,0 +1,158 @@
+// What is measured, each part with its own servers, one at a time.
+import { closeSync, fdatasyncSync, openSync, rmSync, writeSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { drive } from './drive.ts';
+import { fill, type Past } from './fill.ts';
+import { lagsOf, startKit, startRival, type Server } from './servers.ts';
+
+export type Row = Record<string, string | number | null>;
+export interface Part {
+  title: string;
+  rows: Row[];
+}
+
+export interface PartOptions {
+  folder: string;
+  rounds: number;
+  events: number;
+  /** Stored before, for growth. */
+  stored: number[];
+  progress: (line: string) => void;
+}
+
+const WARM = 4_000;
+
+/** Rates and processor time side by side; rounds alternate, because machines are rarely quiet. */
+export async function rates({ folder, rounds, events, progress }: PartOptions): Promise<Part> {
+  const servers = [
+    { name: 'Koa: reads, verifies, parses, stores nothing', start: () => startRival('koa', place()), share: 1 },
+    { name: 'the kit: durable, task, handler, done', start: () => startKit({ folder: place() }), share: 1 },
+    { name: 'node:http, one synced row each', start: () => startRival('rows', place()), share: 0.2 },
+    { name: 'express, standardwebhooks, one synced row each', start: () => startRival('express', place()), share: 0.2 },
+  ];
+  let places = 0;
+  const place = (): string => join(folder, `rates-${places++}`);
+  const seen = servers.map(() => [] as { rate: number; cpuUs: number }[]);
+  for (let round = 1; round <= rounds; round++) {
+    for (const [index, { name, start, share }] of servers.entries()) {
+      const server = await start();
+      const scheme = name.includes('standardwebhooks') ? 'standard' : 'service';
+      const measured = await drive(server, { count: Math.round(events * share), scheme });
+      await server.stop();
+      seen[index]?.push(measured);
+      progress(`round ${round}: ${name}: ${Math.round(measured.rate)}/s, ${Math.round(measured.cpuUs)} µs each`);
+    }
+  }
+  const medians = seen.map((all) => ({
+    rate: median(all.map(({ rate }) => rate)),
+    cpuUs: median(all.map(({ cpuUs }) => cpuUs)),
+  }));
+  const kit = medians[1]?.rate ?? NaN;
+  return {
+    title: 'Accepted and handled',
+    rows: medians.map(({ rate, cpuUs }, index) => ({
+      server: servers[index]?.name ?? '',
+      'kit ÷ this': round2(kit / rate),
+      'a second': Math.round(rate),
+      'CPU µs each': Math.round(cpuUs),
+    })),
+  };
+}
+
+/** How long an answer takes, and how long a handler waits after its task's release, beside what a sync costs here. */
+export async function latency({ folder, events, progress }: PartOptions): Promise<Part> {
+  const rows: Row[] = [];
+  const slow = ['strace', '-f', '-qq', '--seccomp-bpf', '-o', '/dev/null', '-e', 'trace=fsync,fdatasync'];
+  const delayed = [...slow, '-e', 'inject=fsync,fdatasync:delay_exit=3000'];
+  const disks = [{ disk: `sync ${round2(syncMs(folder))} ms`, prefix: [] as string[] }];
+  if (spawnSync('strace', ['-V']).error) progress('strace is missing: the slower disk is left out');
+  else disks.push({ disk: 'each sync 3 ms longer', prefix: delayed });
+  for (const { disk, prefix } of disks) {
+    for (const rate of [100, 1_000, 5_000, null]) {
+      const place = join(folder, `latency-${rows.length}`);
+      const server = await startKit({ folder: place, prefix });
+      const measured = await drive(server, { count: rate === null ? events : rate * 10, rate });
+      await server.stop();
+      const lags = lagsOf(place, WARM);
+      const row = {
+        disk,
+        'sent a second': rate ?? 'as fast as answered',
+        'handled a second': Math.round(measured.rate),
+        'answer p50 ms': round1(measured.p50),
+        'answer p99 ms': round1(measured.p99),
+        'release to handler p50 ms': lags.p50,
+        'release to handler p99 ms': lags.p99,
+      };
+      rows.push(row);
+      progress(Object.values(row).join(' · '));
+    }
+  }
+  return { title: 'Latency', rows };
+}
+
+/** The same load on stores with a past. */
+export async function growth({ folder, events, stored, progress }: PartOptions): Promise<Part> {
+  const pasts: { name: string; past: Past; lanes?: number }[] = [
+    ...stored.map((count) => ({ name: `${count / 1e6} million events`, past: { events: count } })),
+    { name: 'a million waiting tasks', past: { events: 1_000_000, waiting: 1_000_000, lanes: 100_000 } },
+    { name: '100,000 lanes', past: { events: 0 }, lanes: 100_000 },
+  ];
+  const rows: Row[] = [];
+  let empty = NaN;
+  for (const { name, past, lanes = 10_000 } of pasts) {
+    const place = join(folder, `growth-${rows.length}`);
+    if (past.events > 0) await fill(place, past, progress);
+    const { server, startMs } = await startTwice(place);
+    const measured = await drive(server, { count: events, lanes, first: past.events });
+    const memory = server.memoryMb();
+    await server.stop();
+    if (rows.length === 0) empty = measured.rate;
+    const row = {
+      store: name,
+      'of the empty rate': round2(measured.rate / empty),
+      'a second': Math.round(measured.rate),
+      'answer p99 ms': round1(measured.p99),
+      'release to handler p99 ms': lagsOf(place, WARM).p99,
+      'ready after ms': Math.round(startMs),
+      'memory MB': Math.round(memory),
+    };
+    rows.push(row);
+    progress(Object.values(row).join(' · '));
+    rmSync(place, { recursive: true });
+  }
+  return { title: 'Growth', rows };
+}
+
+/** The first start finds a file that nothing has been read of yet; the second is what a restart takes. */
+async function startTwice(folder: string): Promise<{ server: Server; startMs: number }> {
+  await (await startKit({ folder })).stop();
+  const server = await startKit({ folder });
+  return { server, startMs: server.startMs };
+}
+
+function syncMs(folder: string): number {
+  const file = join(folder, 'sync');
+  const opened = openSync(file, 'w');
+  const took = Array.from({ length: 100 }, () => {
+    writeSync(opened, Buffer.alloc(64 * 1024));
+    const began = performance.now();
+    fdatasyncSync(opened);
+    return performance.now() - began;
+  });
+  closeSync(opened);
+  rmSync(file);
+  return median(took);
+}
+
+function median(numbers: number[]): number {
+  return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? NaN;
+}
+
+function round1(number: number): number {
+  return Math.round(number * 10) / 10;
+}
+
+function round2(number: number): number {
+  return Math.round(number * 100) / 100;
+}

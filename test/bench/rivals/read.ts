@@ -1,0 +1,23 @@
+// What the rivals that read by hand have in common: the bytes of a request, and whether our secret signed them.
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+
+const secret = process.env['WEBHOOK_SECRET'] ?? '';
+
+export function read(request: IncomingMessage): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks)));
+    request.on('error', reject);
+  });
+}
+
+export function isSigned({ headers }: IncomingMessage, body: Buffer): boolean {
+  const mac = createHmac('sha256', secret)
+    .update(`${String(headers['x-svc-timestamp'])}.`)
+    .update(body)
+    .digest();
+  const given = Buffer.from(String(headers['x-svc-signature']).slice(3), 'hex');
+  return given.length === mac.length && timingSafeEqual(given, mac);
+}

@@ -1,0 +1,154 @@
+// The servers that are measured, each in processes of its own, and what they cost: processor time and memory of the whole
+// family, as the kernel counts them.
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export const SECRET = `whsec_${Buffer.from('the secret of the benchmark').toString('base64')}`;
+const PORT = 4101;
+const OPS_PORT = 4102;
+/** The kernel counts in hundredths of a second. */
+const TICK_MS = 10;
+
+export interface Server {
+  port: number;
+  /** From being started to being ready. */
+  startMs: number;
+  /** Processor time so far, milliseconds. */
+  cpuMs(): number;
+  /** Memory in proportion to how it is shared, MB. */
+  memoryMb(): number;
+  /** How many events were handled so far; those that only store have handled what they answered. */
+  handled(): Promise<number>;
+  pid: number;
+  stop(): Promise<void>;
+}
+
+export async function startRival(name: 'koa' | 'rows' | 'express', folder: string): Promise<Server> {
+  mkdirSync(folder, { recursive: true });
+  const server = launch([`test/bench/rivals/${name}.ts`], { DATABASE: join(folder, 'rows.db') });
+  return { ...(await whenReady(server, `http://127.0.0.1:${PORT}/`)), handled: () => Promise.resolve(Infinity) };
+}
+
+export interface KitOptions {
+  folder: string;
+  order?: 'arrival' | 'window';
+  /** Put before the command, as in `strace …`. */
+  prefix?: string[];
+}
+
+/** With one handler that notes how long after its release each task began; see lagsOf. */
+export async function startKit({ folder, order = 'window', prefix = [] }: KitOptions): Promise<Server> {
+  const handlers = join(folder, 'handlers');
+  mkdirSync(handlers, { recursive: true });
+  writeFileSync(join(handlers, 'noting.js'), handlerOf(order, join(folder, 'lags.json')));
+  const server = launch(
+    ['src/main.ts'],
+    {
+      OPS_PORT: String(OPS_PORT),
+      HANDLERS_DIR: handlers,
+      DATABASE_URL: `sqlite:${folder}/events.db`,
+      ORDER_WINDOW_MS: String(WINDOW_MS),
+    },
+    prefix,
+  );
+  const ready = await whenReady(server, `http://127.0.0.1:${PORT}/readyz`);
+  return {
+    ...ready,
+    async handled() {
+      const status = await fetch(`http://127.0.0.1:${OPS_PORT}/api/status`).catch(() => undefined);
+      if (!status) return 0;
+      const { tasks } = (await status.json()) as { tasks: { done: number } };
+      return tasks.done;
+    },
+  };
+}
+
+const WINDOW_MS = 250;
+
+function handlerOf(order: 'arrival' | 'window', file: string): string {
+  const held = order === 'window' ? WINDOW_MS : 0;
+  return `import { writeFileSync } from 'node:fs';
+const lags = [];
+process.on('exit', () => lags.length && writeFileSync(${JSON.stringify(file)}, JSON.stringify(lags)));
+export default { on: '*', order: '${order}', lane: 'conversation', handle({ receivedAt }) {
+  lags.push(Date.now() - Date.parse(receivedAt) - ${held});
+} };
+`;
+}
+
+/** Milliseconds from release to the start of the handler, of each task since the first \`skip\`; once the kit has stopped. */
+export function lagsOf(folder: string, skip: number): { p50: number; p99: number } {
+  const file = join(folder, 'lags.json');
+  const lags = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as number[]).slice(skip) : [];
+  lags.sort((a, b) => a - b);
+  return { p50: lags[Math.floor(lags.length / 2)] ?? NaN, p99: lags[Math.floor(lags.length * 0.99)] ?? NaN };
+}
+
+function launch(args: string[], env: Record<string, string>, prefix: string[] = []): ChildProcess {
+  const [command = '', ...rest] = [...prefix, process.execPath, ...args];
+  const common = { PATH: process.env['PATH'], PORT: String(PORT), WEBHOOK_SECRET: SECRET, LOG_LEVEL: 'error' };
+  return spawn(command, rest, { env: { ...common, ...env }, stdio: ['ignore', 'inherit', 'inherit'] });
+}
+
+async function whenReady(server: ChildProcess, url: string): Promise<Omit<Server, 'handled'>> {
+  const started = performance.now();
+  while (
+    !(await fetch(url).then(
+      ({ status }) => status !== 503,
+      () => false,
+    ))
+  ) {
+    if (server.exitCode !== null) throw new Error(`${server.spawnargs.join(' ')} ended with ${server.exitCode}`);
+    await sleep(5);
+  }
+  const pid = server.pid ?? 0;
+  return {
+    port: PORT,
+    pid,
+    startMs: performance.now() - started,
+    cpuMs: () => sum(family(pid), cpuOf),
+    memoryMb: () => sum(family(pid), memoryOf),
+    async stop() {
+      server.kill();
+      if (server.exitCode === null) await once(server, 'exit');
+    },
+  };
+}
+
+function sum(pids: number[], of: (pid: number) => number): number {
+  return pids.reduce((total, pid) => total + of(pid), 0);
+}
+
+/** A process and its children, to the last. */
+function family(root: number): number[] {
+  const all = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  const children = all.map(Number).filter((pid) => Number(statOf(pid)[1]) === root);
+  return [root, ...children.flatMap(family)];
+}
+
+/** What follows the name of the command: state, parent, … (proc_pid_stat(5)). */
+function statOf(pid: number): string[] {
+  const stat = readOf(pid, 'stat');
+  return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+}
+
+function cpuOf(pid: number): number {
+  const stat = statOf(pid);
+  return (Number(stat[11] ?? 0) + Number(stat[12] ?? 0)) * TICK_MS;
+}
+
+function memoryOf(pid: number): number {
+  return Number(/^Pss:\s+(\d+)/m.exec(readOf(pid, 'smaps_rollup'))?.[1] ?? 0) / 1024;
+}
+
+/** Empty where it has ended meanwhile. */
+function readOf(pid: number, file: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, 'utf8');
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,90 @@
+// The catalogue of bad inputs, I1 to I80: each has its tests, named after its number. They are run as they are, and told
+// number by number; a number that no test names is a violation like one whose test fails.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import type { Row } from '../report.ts';
+
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const NUMBERS = Array.from({ length: 80 }, (_, n) => `I${n + 1}`);
+const NAMED = String.raw`\bI\d{1,2}\b`;
+
+const results = z.object({
+  testResults: z.array(
+    z.object({
+      assertionResults: z.array(
+        z.object({ fullName: z.string(), status: z.string(), failureMessages: z.array(z.string()).nullish() }),
+      ),
+    }),
+  ),
+});
+type Result = z.infer<typeof results>['testResults'][number]['assertionResults'][number];
+
+export async function catalogue(progress: (line: string) => void): Promise<Row[]> {
+  progress('the catalogue, I1 to I80, by its tests');
+  const told = await runTests();
+  return NUMBERS.map((number) => {
+    const its = told.filter(({ fullName }) => new RegExp(`\\b${number}\\b`).test(fullName));
+    const failed = its.filter(({ status }) => status !== 'passed');
+    const violations = failed.map(
+      ({ fullName, failureMessages }) => `${fullName}: ${firstLine(failureMessages?.[0] ?? 'did not run')}`,
+    );
+    if (its.length === 0) violations.push(`${number}: no test is named after it`);
+    return {
+      what: [number, ...namesOf(its)].join(': '),
+      seen: `${its.length - failed.length} of ${its.length} as it should be`,
+      violations,
+    };
+  });
+}
+
+/** The first by its name; of the others, how many there are. */
+function namesOf([first, ...more]: Result[]): string[] {
+  if (!first) return [];
+  const name = first.fullName
+    .replaceAll(new RegExp(`${NAMED}[:,] `, 'g'), '')
+    .replace(new RegExp(` \\(${NAMED}\\)`), '');
+  return [more.length > 0 ? `${name}; and ${more.length} more` : name];
+}
+
+async function runTests(): Promise<Result[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-inputs-'));
+  try {
+    const file = join(folder, 'results.json');
+    const args = ['run', '--project', 'unit', '-t', NAMED, '--reporter=json', `--outputFile=${file}`, ...testFiles()];
+    const child = spawn(process.execPath, ['node_modules/vitest/vitest.mjs', ...args], {
+      cwd: ROOT,
+      env: environment(),
+      stdio: ['ignore', 'ignore', 'inherit'],
+    });
+    await once(child, 'exit');
+    const { testResults } = results.parse(JSON.parse(readFileSync(file, 'utf8')));
+    // What the name of a test did not ask for was passed over.
+    return testResults.flatMap(({ assertionResults }) =>
+      assertionResults.filter(({ status }) => status === 'passed' || status === 'failed'),
+    );
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Those of the unit tests that name a number. */
+function testFiles(): string[] {
+  return readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.test.ts') && !/^(system|flow)\b/.test(path))
+    .map((path) => join('test', path))
+    .filter((path) => new RegExp(NAMED).test(readFileSync(join(ROOT, path), 'utf8')));
+}
+
+/** Its own, also where this runs within tests. */
+function environment(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(VITEST|NODE_ENV)/.test(name)));
+}
+
+function firstLine(text: string): string {
+  return text.split('\n', 1)[0] ?? '';
+}

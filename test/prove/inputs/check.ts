@@ -1,0 +1,49 @@
+// One property over many cases: told as a row, with the smallest example that breaks it.
+import * as fc from 'fast-check';
+import type { Row } from '../report.ts';
+
+export interface Asked {
+  seed: number;
+  cases: number;
+  progress: (line: string) => void;
+}
+
+const TELL_EVERY_MS = 5_000;
+
+/** `property` is given what to call once a case. */
+export async function check<Case>(
+  what: string,
+  { seed, cases, progress }: Asked,
+  property: (onCase: () => void) => fc.IAsyncProperty<Case> | fc.IProperty<Case>,
+): Promise<Row> {
+  let done = 0;
+  let toldAt = performance.now();
+  function onCase(): void {
+    done++;
+    if (performance.now() - toldAt < TELL_EVERY_MS) return;
+    toldAt = performance.now();
+    progress(`${what}: ${done} of ${cases}`);
+  }
+  progress(`${what}: ${cases} cases, seed ${seed}`);
+  const details = await fc.check(property(onCase) as fc.IRawProperty<Case>, { seed, numRuns: cases });
+  const seen = `${details.numRuns} cases, seed ${seed}`;
+  if (!details.failed) return { what, seen, violations: [] };
+  const { counterexample, numShrinks, errorInstance } = details;
+  const why = errorInstance instanceof Error ? errorInstance.message : String(errorInstance);
+  const example = fc.stringify(counterexample);
+  return {
+    what,
+    seen,
+    violations: [`${why}: shrunk ${numShrinks} times to ${example}: npm run prove -- inputs --seed ${seed}`],
+  };
+}
+
+/** A value that an example shows in these words. */
+export function told<Value extends object>(words: string, value: Value): Value {
+  return Object.assign(value, { [fc.toStringMethod]: () => words });
+}
+
+/** What a property found; the message says what was and what should be. */
+export function hold(holds: boolean, why: string | (() => string)): asserts holds {
+  if (!holds) throw new Error(typeof why === 'string' ? why : why());
+}

@@ -1,0 +1,54 @@
+// The kit's parts that the interleavings are about, on a store in memory, without the processes around them: one after
+// another they work as the real ones would beside each other.
+import Database from 'better-sqlite3';
+import type { Loaded } from '../../../src/run/load.ts';
+import { connect, migrate } from '../../../src/store/sqlite/connection.ts';
+import { createEventStore } from '../../../src/store/sqlite/events.ts';
+import { createOwner } from '../../../src/store/sqlite/owner.ts';
+import { createSession } from '../../../src/store/sqlite/session.ts';
+import { createTaskStore } from '../../../src/store/sqlite/tasks.ts';
+import type { Cursor } from '../../../src/wire/cursor.ts';
+import { readDelivery, readItem, type Reading } from '../../../src/wire/event.ts';
+import { handlerOf } from '../../run/fixture.ts';
+import type { Arrival } from './model.ts';
+
+export const T0 = Date.UTC(2026, 0, 1);
+const ORDERS = ['arrival', 'window', 'strict'] as const;
+const HANDLERS: Loaded[] = ORDERS.map((order) => handlerOf({ name: order, order, lane: 'session' }));
+const RETENTION_MS = 30 * 86_400_000;
+
+export interface Sent extends Arrival {
+  origin: 'webhook' | 'replay' | 'stream';
+  session: string;
+}
+
+/** An empty store, migrated once. */
+const empty = (() => {
+  const db = connect(':memory:', { create: true });
+  migrate(db, ':memory:');
+  return db.serialize();
+})();
+
+export type Process = ReturnType<ReturnType<typeof openKit>['start']>;
+
+export function openKit() {
+  const db = new Database(empty);
+  const session = createSession(db, ':memory:', 'NORMAL');
+  const owner = createOwner(session);
+
+  /** What `run` knows of the store when it begins: nothing. */
+  function start() {
+    const store = createTaskStore(session);
+    const ids = store.register([...ORDERS]);
+    const handlers = new Map(HANDLERS.map((handler) => [ids.get(handler.name) ?? 0, handler]));
+    return { store, boot: owner.nextBoot(), handlers, ids: [...handlers.keys()] };
+  }
+
+  return { db, owner, events: createEventStore(session, RETENTION_MS), start };
+}
+
+export function readingOf({ origin, id, cursor, data, session }: Sent): Reading {
+  const held = { Thing: { session_id: session, timestamp_unix_ms: T0, text: data } };
+  if (origin !== 'webhook') return readItem(origin, cursor as Cursor, JSON.stringify(held));
+  return readDelivery(Buffer.from(JSON.stringify({ id, type: 'Thing', cursor, session_id: session, data: held })));
+}

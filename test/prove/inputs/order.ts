@@ -1,0 +1,106 @@
+// When a task may be claimed, said again from "Order" and "Attempts" of the design, over a plain list: each claim that the
+// store makes is held to it, and so is what it leaves waiting.
+import type { Claim } from '../../../src/store/store.ts';
+import { hold } from './check.ts';
+
+export const WINDOW_MS = 250;
+export const HOLD_MS = 120_000;
+
+export type Order = 'arrival' | 'window' | 'strict';
+
+export interface Task {
+  /** Of its event, and its handler. */
+  name: string;
+  handler: number;
+  order: Order;
+  /** Null: in no lane. */
+  lane: string | null;
+  cursor: bigint | null;
+  receivedAt: number;
+  state: 'unassigned' | 'waiting' | 'running' | 'done';
+  /** The process that it is at work in; and whether it is so beside its lane. */
+  boot: number;
+  alone: boolean;
+  dueAt: number;
+  /** While it fails it holds its lane until then. */
+  holdUntil: number | null;
+  /** Its process died under it: it runs in one of its own. */
+  suspect: boolean;
+}
+
+export function createOrder() {
+  const tasks: Task[] = [];
+  let watermark = -1n;
+
+  const mates = (task: Task): Task[] => (task.lane === null ? [] : tasks.filter(({ lane }) => lane === task.lane));
+  const below = (a: Task, b: Task): boolean => a.cursor !== null && b.cursor !== null && a.cursor < b.cursor;
+  const hasSteppedAside = ({ order, holdUntil }: Task, now: number): boolean =>
+    order !== 'strict' && holdUntil !== null && holdUntil <= now;
+
+  /** By itself, or because a later one of its lane is. */
+  function isReleased(task: Task, now: number): boolean {
+    return isFree(task) || [task, ...mates(task)].some((other) => releases(other, task, now, true));
+  }
+
+  const isFree = ({ order, cursor }: Task): boolean => order === 'arrival' || cursor === null;
+
+  function releases(other: Task, task: Task, now: number, byProof: boolean): boolean {
+    if (other.state === 'unassigned' || below(other, task)) return false;
+    if (other.state === 'done' || (byProof && (other.cursor ?? -1n) <= watermark)) return true;
+    return task.order === 'window' && other.receivedAt + WINDOW_MS <= now;
+  }
+
+  function claimed(task: Task, claim: Claim, now: number): void {
+    const { name } = task;
+    hold(task.state === 'waiting', () => `${name} was claimed while it was ${task.state}`);
+    hold(task.dueAt <= now, () => `${name} was claimed before it was due`);
+    const others = mates(task).filter((other) => other !== task);
+    if (claim.alone) hold(task.lane === null || hasSteppedAside(task, now), () => `${name} left its lane too early`);
+    else {
+      const working = others.find((other) => other.state === 'running' && !other.alone);
+      hold(!working, () => `${name} was claimed while ${working?.name} was at work in its lane`);
+      const first = others.find((o) => o.state === 'waiting' && below(o, task) && !hasSteppedAside(o, now));
+      hold(task.suspect || !first, () => `${name} was claimed before ${first?.name}, which waited in its lane`);
+    }
+    hold(isReleased(task, now), () => `${name} was claimed before its release`);
+    const late = others.some(
+      (other) => below(task, other) && (other.state === 'done' || (claim.alone && other.state === 'running')),
+    );
+    hold(claim.late === late, () => `${name} was claimed with late ${claim.late}`);
+    const unproven = task.order === 'strict' && task.cursor !== null && task.cursor > watermark;
+    hold(claim.unproven || !unproven, () => `${name} was claimed as proven`);
+    Object.assign(task, { state: 'running', boot: claim.boot, alone: claim.alone });
+  }
+
+  /** Nothing keeps it waiting: it must not be left, where there is room. What replay has proved of a window may wait for
+   * its end, and what has stepped aside need not release others. */
+  function isDue(task: Task, now: number): boolean {
+    if (task.state !== 'waiting' || task.suspect || task.dueAt > now) return false;
+    const lane = mates(task).filter((other) => other === task || !hasSteppedAside(other, now));
+    if (!isFree(task) && !lane.some((other) => releases(other, task, now, task.order === 'strict'))) return false;
+    return mates(task).every(
+      (other) => other === task || other.state === 'done' || (other.state === 'waiting' && below(task, other)),
+    );
+  }
+
+  function failed(task: Task, now: number, dueAt: number): void {
+    Object.assign(task, { state: 'waiting', dueAt, holdUntil: task.holdUntil ?? now + HOLD_MS, suspect: false });
+  }
+
+  return {
+    tasks,
+    claimed,
+    failed,
+    isDue,
+    done: (task: Task): void => void Object.assign(task, { state: 'done', suspect: false }),
+    /** Those at work in it are given back; one that was alone has spent its attempt. */
+    died(boot: number, now: number, attemptOf: (task: Task) => number): void {
+      const its = tasks.filter((task) => task.state === 'running' && task.boot === boot);
+      for (const task of its) {
+        if (its.length === 1) failed(task, now, now + 1_000 * 2 ** (attemptOf(task) - 1));
+        Object.assign(task, { state: 'waiting', suspect: true, ...(its.length > 1 && { dueAt: now }) });
+      }
+    },
+    proved: (cursor: bigint): void => void (watermark = cursor > watermark ? cursor : watermark),
+  };
+}

@@ -1,0 +1,93 @@
+// What the properties of deliveries share: the real receiver on a real file, asked over one kept connection in raw bytes,
+// and a look at what it has written.
+import Database from 'better-sqlite3';
+import { hmac, openReceiver, PATH, SECONDS } from '../../receive/harness.ts';
+import type { Row } from '../report.ts';
+import { told } from './check.ts';
+import { createWire, type Wire } from './wire.ts';
+
+export type Header = [name: string, value: string];
+
+/** A body; an example shows it as text, a character a byte. */
+export interface Written {
+  body: Buffer;
+  /** And not merely bytes. */
+  isEvent: boolean;
+}
+
+export function bodyIn(body: Buffer, isEvent: boolean): Written {
+  return told(`bytes ${JSON.stringify(body.toString('latin1'))}`, { body, isEvent });
+}
+
+export interface Kept {
+  kind: 'event' | 'quarantine';
+  id: string | null;
+  cursor: string | null;
+  body: Buffer;
+}
+
+export interface Proving {
+  wire: Wire;
+  /** Forgets all deliveries. */
+  wipe: () => void;
+  /** Rows in any table but those of counters and facts. */
+  countRows: () => number;
+  kept: () => Kept[];
+}
+
+export async function withReceiver(work: (proving: Proving) => Promise<Row>): Promise<Row> {
+  const receiver = await openReceiver({ synchronous: 'NORMAL' });
+  const wire = createWire(receiver.port);
+  const db = new Database(receiver.path);
+  try {
+    const row = await work({ wire, ...watch(db) });
+    const pending = receiver.intake.waiting();
+    if (pending > 0) row.violations.push(`${pending} deliveries wait for ever`);
+    return row;
+  } finally {
+    wire.close();
+    db.close();
+    await receiver.close();
+  }
+}
+
+function watch(db: Database.Database): Omit<Proving, 'wire'> {
+  const tables = db
+    .prepare<[], string>(
+      `select name from sqlite_schema where type = 'table' and name not in ('counters', 'facts', 'sqlite_sequence')`,
+    )
+    .pluck()
+    .all();
+  db.pragma('synchronous = off');
+  const deletes = tables.map((table) => db.prepare(`delete from ${table}`));
+  const wipe = db.transaction(() => {
+    for (const one of deletes) one.run();
+  });
+  const count = db
+    .prepare<[], number>(`select ${tables.map((t) => `(select count(*) from ${t})`).join(' + ')}`)
+    .pluck();
+  const kept = db.prepare<[], Kept>(`
+    select 'event' as kind, id, cast(cursor as text) as cursor, body from events
+    union all select 'quarantine', null, null, body from quarantine`);
+  return { wipe: () => wipe.immediate(), countRows: () => count.get() ?? 0, kept: () => kept.all() };
+}
+
+/** A delivery's bytes, rightly signed where nothing else is given. */
+export function request(
+  body: Buffer,
+  headers: Header[] = [],
+  { timestamp = String(SECONDS), signature = `v1=${hmac(body)}`, length = String(body.length) } = {},
+): Buffer {
+  const signed: Header[] = [
+    ['X-Svc-Timestamp', timestamp],
+    ['X-Svc-Signature', signature],
+    ['Content-Length', length],
+  ];
+  const lines = [...headers, ...signed].map(([name, value]) => `${name}: ${value}\r\n`);
+  const head = `POST ${PATH} HTTP/1.1\r\nHost: receiver\r\n${lines.join('')}\r\n`;
+  return Buffer.concat([Buffer.from(head, 'latin1'), body]);
+}
+
+export function splice(bytes: Buffer, at: number, length: number, between: Iterable<number>): Buffer {
+  return Buffer.concat([bytes.subarray(0, at), Buffer.from([...between]), bytes.subarray(at + length)]);
+}
