@@ -106,6 +106,10 @@ describe('which facts raise which alarm', () => {
     expect(judge(facts({ failureRun, failures })).get('failure_run')).toMatch(words);
   });
 
+  test('a run of failures that is over says to look whether the webhook is on: what was under way can end it', () => {
+    expect(judge(facts({}, { failure_runs: 1 })).get('failure_run')).toContain('see at the service that it is on');
+  });
+
   test('lane_fault names the handlers, disk_low says what to do', () => {
     expect(judge(facts({}, { 'lane_faults.answer': 2, 'lane_faults.log': 0 })).get('lane_fault')).toMatch(
       /^lane of answer throws/,
