@@ -28,10 +28,17 @@ export interface Kit {
   remove(): Promise<void>;
   query<Row>(sql: string, ...values: unknown[]): Row[];
   pid(role: string): number | undefined;
+  /** Of the process that `start` made, from its first moment. */
+  main(): number | undefined;
   addHandler(name: string, source: string): void;
 }
 
-export async function createKit(handlers: Record<string, string> = {}, env: Record<string, string> = {}): Promise<Kit> {
+/** `under` are the words of a command that runs the kit, a tracer say. */
+export async function createKit(
+  handlers: Record<string, string> = {},
+  env: Record<string, string> = {},
+  under: string[] = [],
+): Promise<Kit> {
   const folder = mkdtempSync(join(tmpdir(), 'kit-system-'));
   mkdirSync(join(folder, 'handlers'));
   const port = await freePort();
@@ -46,7 +53,8 @@ export async function createKit(handlers: Record<string, string> = {}, env: Reco
     output: () => output,
     async start() {
       output = '';
-      child = spawn(process.execPath, [MAIN], {
+      const [command, ...args] = [...under, process.execPath, MAIN];
+      child = spawn(command, args, {
         cwd: folder,
         stdio: ['ignore', 'pipe', 'pipe'],
         env: {
@@ -88,13 +96,15 @@ export async function createKit(handlers: Record<string, string> = {}, env: Reco
       rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     },
     query<Row>(sql: string, ...values: unknown[]) {
-      const db = new Database(join(folder, 'events.db'), { timeout: 5_000 });
+      // Read-only: a look at a store that nobody else has open must not tidy up what a crash has left.
+      const db = new Database(join(folder, 'events.db'), { readonly: true, timeout: 5_000 });
       try {
         return db.prepare<unknown[], Row>(sql).all(...values);
       } finally {
         db.close();
       }
     },
+    main: () => child?.pid,
     pid: (role) => kit.query<{ pid: number }>('select pid from processes where role = ?', role)[0]?.pid,
     addHandler: (name, source) => writeFileSync(join(folder, 'handlers', `${name}.ts`), source),
   };
