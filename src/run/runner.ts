@@ -49,7 +49,7 @@ export interface RunnerOptions {
   concurrency: number;
   windowMs: number;
   fetchesHistory: boolean;
-  onLaneFault?: () => void;
+  onLaneFault?: (handler: Loaded) => void;
   /** Tasks were made that wait for proof: replay had better look. */
   onUnproven?: () => void;
   /** Logs why an attempt failed as well, which may quote what strangers wrote: for `npm run dev`. */
@@ -157,7 +157,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     onLaneFault(handler: Loaded, error: unknown): void {
       const more = seldom(`lane ${handler.name}`);
       if (more) log.error({ handler: handler.name, ...loggable(error), ...more }, 'lane threw; the session stands in');
-      options.onLaneFault?.();
+      options.onLaneFault?.(handler);
     },
   };
 

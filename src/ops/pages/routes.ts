@@ -48,7 +48,11 @@ const FORM_BYTES = 1024 * 1024;
 export interface PageOptions {
   router: Router;
   access: Access;
-  store: WatchStore & SampleStore & MendStore & Pick<EventStore, 'note'> & Pick<KeepStore, 'verifying' | 'anchors'>;
+  store: WatchStore &
+    SampleStore &
+    MendStore &
+    Pick<EventStore, 'note'> &
+    Pick<KeepStore, 'verifying' | 'anchors' | 'replayRuns'>;
   clock: Clock;
   log: Logger;
   jobs: Jobs;
@@ -139,7 +143,7 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
   screen('/reconciliation', 'Reconciliation', async ({ status, now, mayChange }) => {
     const [gaps, weeks, verify] = [await store.gaps(), await store.arrivals(), await store.verifying()];
     const calls = (await store.counters())['replay_calls'] ?? 0;
-    return reconciliation({ status, gaps, weeks, verify, calls, mayChange, now });
+    return reconciliation({ status, runs: await store.replayRuns(), gaps, weeks, verify, calls, mayChange, now });
   });
   change('/reconciliation/now', async () => {
     await store.note({}, { reconcile_asked: clock.now() });
