@@ -42,6 +42,10 @@ export function startLoop(
     if (working || stopped) return;
     again = false;
     working = work();
+    working.catch((error: unknown) => {
+      // Who stops the loop is told. As a rejection it could be taken for one that a handler has left unawaited.
+      if (!stopped) setImmediate(() => rethrow(error));
+    });
   }
 
   run();

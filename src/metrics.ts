@@ -81,7 +81,7 @@ export const METRICS: Metric[] = [
     under('attempts', 2),
   ],
   ['kit_fenced_total', 'Attempts that came back after their claim was gone.', [], counted('fenced')],
-  ['kit_lane_faults_total', 'Events for which a lane function threw.', [], counted('lane_faults')],
+  ['kit_lane_faults_total', 'Events for which a lane function threw.', ['handler'], under('lane_faults', 1)],
   ['kit_run_crashes_total', 'Unexpected ends of the process that runs handlers.', [], counted('run_crashes')],
   [
     'kit_reconcile_state',

@@ -7,8 +7,8 @@ import type { Env } from './config.ts';
 import type { Logger } from './log.ts';
 import type { Orders, Report } from './process.ts';
 
-/** A loop that has not turned for this long is killed. */
-const STILL_MS = 10_000;
+/** A loop that has not turned for this long is killed; one that loads yet may take longer, on a machine that is busy. */
+const STILL_MS = { loading: 60_000, working: 10_000 };
 /** A debugger holds its loop, and a process that it is attached to does not end by itself. */
 const DEBUGGED_STOP_MS = 1_000;
 const PAUSE_MS = { first: 100, most: 30_000 };
@@ -76,17 +76,19 @@ export function createChild(options: ChildOptions): Child {
     const startedAt = performance.now();
     beatAt = startedAt;
     let lookedAt = startedAt;
+    let limitMs = STILL_MS.loading;
     const watch = setInterval(() => {
       // Where we stood still ourselves, what it said waits to be read.
       const late = performance.now() - lookedAt > 2_000;
       lookedAt = performance.now();
       if (late) beatAt = lookedAt;
-      if (debugged || performance.now() - beatAt < STILL_MS) return;
-      log.error({ role, pid: spawned.pid }, `${role} stood still for ${STILL_MS / 1000} s and is killed`);
+      if (debugged || performance.now() - beatAt < limitMs) return;
+      log.error({ role, pid: spawned.pid }, `${role} stood still for ${limitMs / 1000} s and is killed`);
       spawned.kill('SIGKILL');
     }, 500);
     spawned.on('message', (message: Report) => {
       beatAt = performance.now();
+      limitMs = STILL_MS.working;
       if (message.type === 'wake') options.onWake?.();
       if (message.type === 'faults') report(message.faults, 'ready');
       if (message.type === 'loaded') handlers = message.handlers;

@@ -129,7 +129,25 @@ test('an error that is expected is waited out', async () => {
   expect(steps).toBe(2);
 });
 
-test('an error that nobody expects is not swallowed', async () => {
+test('F27: an error that nobody expects ends its process, also where that takes rejections for those of handlers', async () => {
+  const met: unknown[] = [];
+  const events: NodeJS.EventEmitter = process;
+  for (const name of ['uncaughtException', 'unhandledRejection']) {
+    const others = events.rawListeners(name);
+    events.removeAllListeners(name).on(name, (error) => void met.push(name, error));
+    onTestFinished(() => {
+      events.removeAllListeners(name);
+      for (const other of others) events.on(name, other as () => void);
+    });
+  }
+  startLoop(() => {
+    throw new Error('bug');
+  });
+  await settle();
+  expect(met).toEqual(['uncaughtException', new Error('bug')]);
+});
+
+test('an error that nobody expects is not swallowed by a stop', async () => {
   const gate = Promise.withResolvers<number>();
   const loop = startLoop(() => gate.promise);
   const stopping = loop.stop();

@@ -282,6 +282,17 @@ export function storeContract(name: string, open: (path: string) => Store): void
         expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
       });
 
+      test('a held task goes as soon as the watermark has passed it, and those below it with it', async () => {
+        await desk.arrive('a', [1, 2, 4], T0 + 60_000);
+        await desk.arrive('b', [3], T0 + 60_000);
+        expect(await desk.claim()).toEqual([]);
+        await store.accept({ readings: [], now: T0, watermark: '2' as Cursor });
+        expect(await desk.workOff()).toEqual([['1'], ['2']]);
+        await store.accept({ readings: [], now: T0, watermark: '3' as Cursor });
+        expect(await desk.workOff()).toEqual([['3']]);
+        expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 60_000 });
+      });
+
       test('a held task in no lane waits as well', async () => {
         await desk.arrive(null, [1], T0 + 250);
         expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 250 });
@@ -428,6 +439,21 @@ export function storeContract(name: string, open: (path: string) => Store): void
         expect((await desk.claim()).map(cursorOf)).toEqual(['30']);
         desk.now = T0 + 60_000;
         expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, attempt: 3, alone: true, late: true }]);
+      });
+
+      test('F16: waits no longer than before where the clock is set back, in its lane and aside', async () => {
+        for (const [lane, cursor] of [
+          ['a', 10],
+          [null, 20],
+        ] as const) {
+          await desk.arrive(lane, [cursor]);
+          await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 2_000, holdMs: 5_000 })));
+        }
+        await store.setBack(3_600_000, T0 - 3_600_000);
+        desk.now = T0 - 3_600_000 + 1_999;
+        expect(await desk.claim()).toEqual([]);
+        desk.now++;
+        expect((await desk.claim()).map(cursorOf).toSorted()).toEqual(['10', '20']);
       });
 
       test('in no lane keeps nobody waiting', async () => {

@@ -2,15 +2,27 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT } from '../errors.ts';
 import type { Status, Store } from '../store/store.ts';
-import { clean, clock, fail, keepIsUp, parse, print, printJson, withStore, type Command } from './command.ts';
+import {
+  clean,
+  clock,
+  fail,
+  keepIsUp,
+  parse,
+  print,
+  printJson,
+  printTable,
+  withStore,
+  type Command,
+} from './command.ts';
 
 const LOOK_MS = 250;
 
 const command: Command = {
   summary: 'fetch now what webhooks missed',
-  usage: 'reconcile [--json]',
+  usage: 'reconcile [--json]\n       npx kit reconcile --runs [--json]     the last runs, and how they ended',
   async run(args) {
-    const { values } = parse(args, { json: { type: 'boolean' } });
+    const { values } = parse(args, { json: { type: 'boolean' }, runs: { type: 'boolean' } });
+    if (values.runs) return showRuns(values.json);
     return withStore(async (store) => {
       if (!(await keepIsUp(store))) return fail('the receiver is not running: npm start', EXIT.unreachable);
       const before = await store.status(clock.now());
@@ -26,6 +38,17 @@ const command: Command = {
   },
 };
 export default command;
+
+async function showRuns(json = false): Promise<number> {
+  const runs = await withStore((store) => store.replayRuns());
+  if (json) printJson({ runs });
+  else
+    printTable(
+      ['from', 'to', 'runs', 'pages', 'recovered', 'ended'],
+      runs.map((run) => [run.from, run.to, run.runs, run.pages, run.recovered, run.reason ?? run.state]),
+    );
+  return EXIT.done;
+}
 
 /** Until a reconciliation that began after the question has ended, or says why it cannot. */
 async function follow(store: Store, say: (text: string) => void): Promise<Status> {

@@ -16,7 +16,7 @@ const command: Command = {
       const status = await store.status(clock.now());
       const missed = (await store.types()).reduce((sum, type) => sum + type.missed, 0);
       if (values.json) printJson(status);
-      else show(status, missed);
+      else await show(status, missed);
     });
     return EXIT.done;
   },
@@ -24,18 +24,22 @@ const command: Command = {
 export default command;
 
 async function isReady(): Promise<number> {
+  const { words, ready } = await readiness();
+  print(words);
+  return ready ? EXIT.done : EXIT.failed;
+}
+
+async function readiness(): Promise<{ words: string; ready: boolean }> {
   const { PORT } = loadConfig(readEnv(), { only: ['PORT'] });
   try {
     const response = await fetch(`http://127.0.0.1:${PORT}/readyz`, { signal: AbortSignal.timeout(3_000) });
-    print((await response.text()).trim());
-    return response.ok ? EXIT.done : EXIT.failed;
+    return { words: (await response.text()).trim(), ready: response.ok };
   } catch {
-    print(`nothing listens on port ${PORT}`);
-    return EXIT.failed;
+    return { words: `nothing listens on port ${PORT}`, ready: false };
   }
 }
 
-function show(status: Status, missed: number): void {
+async function show(status: Status, missed: number): Promise<void> {
   const { tasks, reconcile, processes } = status;
   const line = (name: string, value: string | number | null): void => print(`${name.padEnd(13)}${value ?? '-'}`);
   line(
@@ -44,6 +48,8 @@ function show(status: Status, missed: number): void {
       .map(([role, state]) => `${role} ${state}`)
       .join(', '),
   );
+  // Signs of life are written to the store: where it cannot be written, all seem to be down.
+  if (processes.receive === 'down') line('', `by its own account: ${(await readiness()).words}`);
   line(
     'events',
     `${status.events} stored, ${status.unassigned} not yet tasks, ${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`,
@@ -71,7 +77,10 @@ function show(status: Status, missed: number): void {
   line('gaps', status.gaps === 0 ? 0 : `${status.gaps} open: npx kit gaps`);
   const { causes, badSignatures } = status.failures;
   const why = Object.entries(causes).map(([cause, count]) => `${count} ${cause}`);
-  line('failure run', `${status.failureRun} of 15${why.length > 0 ? ` (${why.join(', ')})` : ''}`);
+  line(
+    'failure run',
+    `${status.failureRun} ${status.failureRun > 15 ? 'past' : 'of'} 15${why.length > 0 ? ` (${why.join(', ')})` : ''}`,
+  );
   const noise =
     badSignatures > 0
       ? `; ${status.lastDeliveryAt ? 'since then ' : ''}${badSignatures} that no secret of ours signed`

@@ -21,11 +21,13 @@ import {
 
 /** Lanes that one step takes over. */
 const LANES = 500;
+const SHOWN_LANES = 20;
 
 const command: Command = {
   summary: 'tasks, newest first',
   usage: `tasks [--state ${taskState.options.join('|')}] [--handler NAME] [--group ID] [--before ID] [--limit N] [--json]
        npx kit tasks --state dead --groups [--handler NAME] [--json]     dead letters by cause, largest first
+       npx kit tasks --lanes [--json]     what most tasks wait for: the head of each lane
        npx kit tasks move --from OLD --to NEW     after a handler was renamed: what waits, is dead or skipped`,
   async run(args) {
     const text = { type: 'string' } as const;
@@ -34,6 +36,7 @@ const command: Command = {
       handler: text,
       group: text,
       groups: { type: 'boolean' },
+      lanes: { type: 'boolean' },
       before: text,
       limit: text,
       from: text,
@@ -43,6 +46,7 @@ const command: Command = {
     const [verb, ...more] = positionals;
     if (more.length > 0 || (verb !== undefined && verb !== 'move')) throw new UsageError('tasks, or tasks move');
     if (verb === 'move') return move(values.from, values.to, values.json);
+    if (values.lanes) return showLanes(values.json);
     const filter = {
       state: oneOf('--state', taskState.options, values.state),
       handler: values.handler,
@@ -87,6 +91,31 @@ const command: Command = {
   },
 };
 export default command;
+
+async function showLanes(json = false): Promise<number> {
+  const found = await withStore((store) => store.waitingLanes(SHOWN_LANES));
+  const lanes = found.map(({ handler, waiting, more, head }) => ({
+    handler,
+    waiting,
+    more,
+    key: head.key,
+    attempts: head.attempts,
+  }));
+  if (json) printJson({ lanes });
+  else {
+    printTable(
+      ['handler', 'waiting', 'for', 'its tries'],
+      lanes.map(({ handler, waiting, more, key, attempts }) => [
+        handler,
+        more ? `${waiting} or more` : waiting,
+        key,
+        attempts,
+      ]),
+    );
+    print('why it does not go on: npx kit explain <key>');
+  }
+  return EXIT.done;
+}
 
 async function move(from = '', to = '', json = false): Promise<number> {
   if (!from || !to || from === to) throw new UsageError('two handlers are needed: --from OLD --to NEW');

@@ -1,173 +1,23 @@
-// What a person should hear about, found in the store alone, so that it does not depend on `run`. Each alarm is raised
-// once, reminded of once a day, and cleared; each says what to do.
+// Tells people what they should hear about, as the store alone shows it, so that it does not depend on `run`. Each alarm
+// is raised once, reminded of once a day, and cleared.
 import type { Clock } from '../clock.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import type { KeepStore, Status, WatchStore } from '../store/store.ts';
-import { explainSilence } from './silence.ts';
+import { StoreError, type KeepStore, type Status, type WatchStore } from '../store/store.ts';
+import { judge } from './judge.ts';
+import { explainSilence, isUnheard, NOT_NOISE } from './silence.ts';
 
 const REMIND_MS = 86_400_000;
 const SNAPSHOT_MS = 60_000;
 /** What happened keeps its alarm up for this long. */
 const RECENT_MS = 600_000;
-const FAILURES_ALLOWED = 15;
 /** A longer run of failures is told again. */
 const FAILURE_LEVELS = [3, 10, 13];
+/** Replay is asked at most this often whether what was refused was the service's. */
+const DOUBT_MS = 20_000;
 const POST_MS = 10_000;
 /** After one that was not taken; it doubles. */
 const POST_PAUSE_MS = { first: 1_000, most: 300_000 };
-const DOWN_MS = 15_000;
-/** Reading that fails for so long is worth a person's while. */
-const TROUBLE_MS = 180_000;
-
-/** Each has a rule in src/ops/alerts.yaml and a paragraph in src/ops/runbook.md. */
-export const ALARMS = [
-  'failure_run',
-  'webhook_silent',
-  'secret_mismatch',
-  'clock_skew',
-  'body_limit',
-  'replay_blind',
-  'reconcile_stopped',
-  'reconcile_behind',
-  'gap_open',
-  'conflict',
-  'cursor_regression',
-  'dead_letters',
-  'run_crashing',
-  'lane_fault',
-  'disk_low',
-] as const;
-
-export interface Facts {
-  /** Unix milliseconds. */
-  now: number;
-  status: Status;
-  /** Counters that have grown in the last minutes, and by how much. */
-  grown: Record<string, number>;
-  freeBytes: number;
-  /** How long the process that runs handlers has shown no life. */
-  runDownMs?: number;
-  /** Why webhooks are silent, as `explainSilence` has it. */
-  silence?: string | null;
-  /** The types that replay does not show, as they were found last. */
-  blind?: string[];
-}
-
-/** The alarms that hold now, with what to do. */
-export function judge({
-  now,
-  status,
-  grown,
-  freeBytes,
-  runDownMs = 0,
-  silence = null,
-  blind = [],
-}: Facts): Map<string, string> {
-  const alarms = new Map<string, string>();
-  const when = (holds: boolean | undefined, name: (typeof ALARMS)[number], detail: string): void => {
-    if (holds) alarms.set(name, detail);
-  };
-  const { failureRun, failures, gaps, tasks, reconcile } = status;
-  const causes = wordsOf(failures.causes);
-  const grew = (name: string): number => grown[name] ?? 0;
-  when(
-    failureRun >= 3,
-    'failure_run',
-    `${failureRun} authentic deliveries in a row were not answered with 2xx (${causes}); at ${FAILURES_ALLOWED} the service switches the webhook off: see the log`,
-  );
-  when(
-    failureRun < 3 && grew('failure_runs') > 0,
-    'failure_run',
-    'lately, 3 or more authentic deliveries in a row were not answered with 2xx: see the log for the causes',
-  );
-  when(
-    failureRun < 3 && grew('unseen_failures') >= 3 && grew('failure_runs') === 0,
-    'failure_run',
-    `${grew('unseen_failures')} events lately came with an attempt number above 1: earlier attempts failed before they reached us. See the proxy, the certificate and the network in front: npx kit doctor`,
-  );
-  when(silence !== null, 'webhook_silent', `webhooks are silent. ${silence}`);
-  when(
-    failures.badSignatures >= 3 &&
-      (silence !== null || !status.lastDeliveryAt || ['off', 'stopped'].includes(reconcile.state)),
-    'secret_mismatch',
-    `${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours, and none by one of ours since. Guess: WEBHOOK_SECRET is not the secret of the webhook (any more): set it, and send SIGHUP; else strangers try the address. At ${FAILURES_ALLOWED} refusals in a row the service switches the webhook off: then enable it there as well`,
-  );
-  when(
-    grew('unseen') > 0,
-    'replay_blind',
-    `webhooks brought ${grew('unseen')} events that two complete reads of replay did not show (${blind.join(', ')}): API_KEY sees less than the webhook, so give it the same numbers and scopes; what webhooks miss of these is not fetched`,
-  );
-  const troubleMs = reconcile.state === 'backing-off' && reconcile.since ? now - Date.parse(reconcile.since) : 0;
-  when(
-    troubleMs > TROUBLE_MS,
-    'reconcile_behind',
-    `nothing could be read from the service since ${reconcile.since} (${reconcile.reason}): what webhooks miss stays missing, and strict handlers wait (${tasks.held} held)`,
-  );
-  when(
-    reconcile.progress?.behind,
-    'reconcile_behind',
-    'reading the history does not come nearer to now: raise RECONCILE_CALLS_PER_MINUTE (1,000 events a call, 120 calls a minute for the whole account)',
-  );
-  when(
-    grew('refused.clock_skew') >= 3,
-    'clock_skew',
-    'rightly signed deliveries lie outside the time window: check the clock of this machine',
-  );
-  when(grew('refused.body_limit') > 0, 'body_limit', 'a body was refused for its size: raise BODY_LIMIT_BYTES');
-  when(
-    grew('conflicts') > 0,
-    'conflict',
-    `arrivals contradicted events that were there (${grew('conflicts')} lately): the log names them, npx kit explain tells more`,
-  );
-  when(
-    grew('regressions') > 0,
-    'cursor_regression',
-    'young events came with cursors that were pruned long ago: is this the account that the store belongs to?',
-  );
-  when(
-    runDownMs > DOWN_MS,
-    'run_crashing',
-    'the process that runs handlers does not run: see the log for why it cannot start',
-  );
-  when(
-    grew('run_crashes') >= 3,
-    'run_crashing',
-    'the process that runs handlers died three times: see the log, then npx kit tasks --state dead',
-  );
-  when(
-    grew('lane_faults') > 0,
-    'lane_fault',
-    'the lane function of a handler throws, and its session stands in: see the log',
-  );
-  when(
-    tasks.dead > 0,
-    'dead_letters',
-    `${tasks.dead} tasks are dead letters: see npx kit tasks --state dead, then retry or discard them`,
-  );
-  when(
-    gaps > 0,
-    'gap_open',
-    `${gaps === 1 ? 'a stretch' : `${gaps} stretches`} of history can no longer be fetched: see npx kit gaps`,
-  );
-  when(
-    reconcile.state === 'stopped',
-    'reconcile_stopped',
-    `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then send SIGHUP; until then strict handlers wait (${tasks.held} held)`,
-  );
-  when(
-    freeBytes < 512 * 1024 * 1024,
-    'disk_low',
-    `${Math.round(freeBytes / 1024 / 1024)} MB are left on the disk of the store`,
-  );
-  return alarms;
-}
-
-function wordsOf(causes: Record<string, number>): string {
-  return Object.entries(causes)
-    .map(([cause, count]) => `${count} × ${cause}`)
-    .join(', ');
-}
 
 export interface AlarmsOptions {
   store: KeepStore & WatchStore;
@@ -177,6 +27,8 @@ export interface AlarmsOptions {
   freeBytes: () => number;
   /** Deliveries come again after a silence. */
   onHeard?: () => void;
+  /** What nobody of ours signed may be the service's: replay can tell. */
+  onDoubt?: () => void;
   /** Ends the post that is under way. */
   signal?: AbortSignal;
 }
@@ -193,15 +45,33 @@ export interface Alarms {
   silent(): boolean;
 }
 
-export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard, signal }: AlarmsOptions): Alarms {
+export function createAlarms({
+  store,
+  clock,
+  log,
+  alertUrl,
+  freeBytes,
+  onHeard,
+  onDoubt,
+  signal,
+}: AlarmsOptions): Alarms {
   let runUpAt = clock.now();
   let silence: string | null = null;
   let loaded = false;
+  let doubtedAt = -Infinity;
+  /** When people were told of what the store could not take. */
+  const unkept = new Map<string, number>();
   let failures = 0;
   let postAfter = 0;
   const seen: { at: number; counters: Record<string, number> }[] = [];
 
   async function step(): Promise<void> {
+    let fault: StoreError | undefined;
+    /** People are told, whether it can be written down or not: a full disk is what they should hear of. */
+    const kept = async (work: () => Promise<void>): Promise<boolean> => {
+      if (!fault) await work().catch((error: unknown) => (fault = asFault(error)));
+      return fault === undefined;
+    };
     const now = clock.now();
     const status = await store.status(now);
     const counters = await store.counters();
@@ -211,27 +81,41 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard, 
     // One a minute outlasts a restart, which would else look like an all-clear.
     if (now - (seen.at(-1)?.at ?? 0) >= SNAPSHOT_MS) {
       seen.push({ at: now, counters });
-      await store.note({}, { snapshots: JSON.stringify(seen) });
+      await kept(() => store.note({}, { snapshots: JSON.stringify(seen) }));
     }
     const past = seen[0]?.counters ?? {};
     const grown = Object.fromEntries(
       Object.entries(counters).map(([name, value]) => [name, value - (past[name] ?? 0)]),
     );
 
-    if (status.processes.run === 'up') runUpAt = now;
+    // Where this process cannot write either, run is not to blame.
+    if (status.processes.run === 'up' || status.processes.keep === 'down') runUpAt = now;
     const wasSilent = silence !== null;
-    silence = explainSilence({ now, status, types: await store.types() });
+    const types = await store.types();
+    silence = explainSilence({ now, status, types });
     if (wasSilent && silence === null) onHeard?.();
+    if (status.failures.badSignatures >= NOT_NOISE && now - doubtedAt >= DOUBT_MS) {
+      doubtedAt = now;
+      onDoubt?.();
+    }
+    const unheard = isUnheard({ now, status, types });
     const blind = (await store.blind()) ?? [];
-    const holding = judge({ now, status, grown, freeBytes: freeBytes(), runDownMs: now - runUpAt, silence, blind });
+    const runDownMs = now - runUpAt;
+    const holding = judge({ now, status, grown, freeBytes: freeBytes(), runDownMs, silence, unheard, blind });
     const raised = new Map((await store.raised()).map((alarm) => [alarm.name, alarm]));
     for (const [name, detail] of holding) {
       const before = raised.get(name);
-      if (before?.detail !== detail || before.cleared) await store.raise(name, detail, now);
       if (!before || before.cleared) log.warn({ alarm: name }, detail);
+      if (before?.detail !== detail || before.cleared) await kept(() => store.raise(name, detail, now));
       const level = levelOf(name, status);
-      const news = !before || before.toldAt === null || now - before.toldAt >= REMIND_MS || level > before.level;
-      if (news && (await post(`${name}: ${detail}`))) await store.told(name, level, now);
+      const toldAt = before?.toldAt ?? unkept.get(name) ?? null;
+      const graver = before !== undefined && level > before.level;
+      if (toldAt === null || now - toldAt >= REMIND_MS || graver) {
+        if (!(await post(`${name}: ${detail}`))) continue;
+        unkept.set(name, now);
+      }
+      const news = unkept.get(name);
+      if (news !== undefined && (await kept(() => store.told(name, level, news)))) unkept.delete(name);
     }
     for (const { name, toldAt, cleared } of raised.values()) {
       if (holding.has(name)) continue;
@@ -239,6 +123,7 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard, 
       if (!cleared) await store.clear(name);
       if (toldAt === null || (await post(`${name}: all clear`))) await store.forget(name);
     }
+    if (fault) throw fault;
   }
 
   /** False where nobody was told; it is tried again with the next step. */
@@ -267,4 +152,9 @@ export function createAlarms({ store, clock, log, alertUrl, freeBytes, onHeard, 
   }
 
   return { step, silent: () => silence !== null };
+}
+
+function asFault(error: unknown): StoreError {
+  if (error instanceof StoreError) return error;
+  throw error;
 }

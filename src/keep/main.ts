@@ -58,6 +58,7 @@ async function start({ boot }: Orders): Promise<void> {
     freeBytes,
     signal: stopping.signal,
     onHeard: () => recovery?.now(),
+    onDoubt: () => recovery?.now(),
   });
   const recovery = await startRecovery({
     config,

@@ -11,6 +11,7 @@ import { REPLAY_LIMIT } from '../wire/replay.ts';
 import { createForward } from './forward.ts';
 import { PageError, readPage, type Page } from './page.ts';
 import { wordsOf } from './progress.ts';
+import { createRuns } from './runs.ts';
 import { createSweep, SWEEPING } from './sweep.ts';
 import { createVerify } from './verify.ts';
 
@@ -98,6 +99,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   /** What was wrong with the last pages of each, though they could be used. */
   const oddities = new Map<Reading, string>();
 
+  const runs = createRuns(clock, () => store.replayRuns());
   const desk: Desk = { ...options, commit, say };
   const sweep = createSweep(desk);
   const forward = createForward(desk, sweep);
@@ -106,6 +108,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
 
   async function step(): Promise<number> {
     troubleSince ??= await earlierTrouble();
+    await runs.load();
     await hear();
     await verify.look();
     const now = clock.now();
@@ -194,7 +197,9 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       ...more,
       counts: { replay_calls: 1, ...more.counts },
     });
-    if (more.gap || results.some(({ verdict }) => verdict === 'new')) onEvents();
+    const recovered = results.filter(({ verdict }) => verdict === 'new').length;
+    runs.page(recovered);
+    if (more.gap || recovered > 0) onEvents();
     return results;
   }
 
@@ -249,7 +254,8 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     const said = { state: now, since: since ?? null, lastAt, reason, progress };
     if (JSON.stringify(said) === JSON.stringify(state)) return;
     state = said;
-    await store.note({}, { replay: JSON.stringify(state) });
+    const list = now === 'running' ? undefined : runs.end(now, reason);
+    await store.note({}, { replay: JSON.stringify(state), ...(list && { replay_runs: JSON.stringify(list) }) });
   }
 
   return { step, prove: () => forward.prove(), now: () => forward.now(), fresh: () => forward.fresh() };

@@ -10,7 +10,9 @@ const MISSED_ALONE = 2;
 const NAMED = 10;
 const SWITCHED_OFF = 15;
 /** Fewer bad signatures may be a stranger's. */
-const NOT_NOISE = 3;
+export const NOT_NOISE = 3;
+/** What a delivery may come after replay has shown its event. */
+const ON_ITS_WAY_MS = 10_000;
 
 export interface Evidence {
   now: number;
@@ -32,6 +34,15 @@ export function explainSilence({ now, status, types }: Evidence): string | null 
   return lastAt === 0 ? null : refusedToo(status, Math.max(lastAt, Date.parse(status.lastDeliveryAt ?? '') || 0), now);
 }
 
+/** Since deliveries were refused for their signature, something has happened that no delivery brought. */
+export function isUnheard({ now, status, types }: Evidence): boolean {
+  const badSince = Date.parse(status.failures.badSince ?? '');
+  return types.some(
+    ({ deliveredAt, missedSince }) =>
+      deliveredAt !== null && missedSince !== null && missedSince >= badSince && now - missedSince > ON_ITS_WAY_MS,
+  );
+}
+
 function allMissing(overdue: DeliveredType[], { failureRun, failures }: Evidence['status']): string {
   const seen = `Known: replay or stream brought ${list(overdue)}, and no delivery came in the time of the first repeats.`;
   if (failureRun >= SWITCHED_OFF)
@@ -40,10 +51,10 @@ function allMissing(overdue: DeliveredType[], { failureRun, failures }: Evidence
   if (skewed > 0)
     return `${seen} Known: ${skewed} rightly signed deliveries in a row were refused, because their time lies outside the window. The clock of this machine is wrong: synchronise it`;
   if (failures.badSignatures >= NOT_NOISE)
-    return `${seen} Known: ${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours. Guess: they are the service's, and WEBHOOK_SECRET is not its secret (any more): set it, and send SIGHUP`;
+    return `${seen} Known: ${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours. Guess: they are the service's, and WEBHOOK_SECRET is not its secret (any more): put the new one before the old (WEBHOOK_SECRET=new,old), and send SIGHUP${failures.badSignatures >= SWITCHED_OFF ? '; the service has switched the webhook off by now: enable it there as well' : ''}`;
   const refused =
     failures.badSignatures === 0 ? 'nothing was' : `only ${failures.badSignatures} with a bad signature were`;
-  return `${seen} Known: ${refused} refused here. Guess: the webhook is switched off, was removed, or its address does not lead here: see it at the service, then npx kit doctor`;
+  return `${seen} Known: ${refused} refused here. Guess: the webhook is switched off, was removed, or its address does not lead here: see it at the service, and enable it where it is off; replay brings what it misses meanwhile. Else npx kit doctor finds what is in the way`;
 }
 
 function someMissing(alone: DeliveredType[]): string {

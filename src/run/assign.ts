@@ -59,9 +59,11 @@ export function releaseAt(
   windowMs: number,
   now: number,
 ): number {
-  if (order === 'strict' && cursor !== null) return receivedAt;
+  // Later than now only where the clock was set back since.
+  const arrivedAt = Math.min(receivedAt, now);
+  if (order === 'strict' && cursor !== null) return arrivedAt;
   const proven = cursor === null || (watermark !== null && compareCursors(cursor, watermark) <= 0);
-  return order === 'arrival' || proven ? now : receivedAt + windowMs;
+  return order === 'arrival' || proven ? now : arrivedAt + windowMs;
 }
 
 /** It waits for the watermark. */

@@ -12,7 +12,7 @@ import { createService, noService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Tx } from '../store/store.ts';
 import { patiently } from '../store/patiently.ts';
-import { HandlerFaults, loadHandlers } from './load.ts';
+import { HandlerFaults, loadHandlers, type Loaded } from './load.ts';
 import { startRunner, traceStray } from './runner.ts';
 import { startSolo } from './solo.ts';
 
@@ -77,7 +77,7 @@ async function start({ boot }: Orders): Promise<void> {
     windowMs: config.ORDER_WINDOW_MS,
     fetchesHistory: config.REPLAY_FROM !== 'first-webhook',
     tellsWhy: throwaway,
-    onLaneFault: () => void patiently(() => store.note({ lane_faults: 1 })),
+    onLaneFault: ({ name }: Loaded) => void patiently(() => store.note({ [`lane_faults.${name}`]: 1 })),
     onUnproven: () => void owner.say({ type: 'wake' }),
   };
   if (solo) {

@@ -34,6 +34,8 @@ const GRACE_MS = 3;
 const BUSY = 8;
 /** Other processes may give tasks back or bring events without a word. */
 const IDLE_MS = 500;
+/** A clock that was set back by less costs less than looking for what waits by it. */
+const SET_BACK_MS = 1_000;
 /** Of a handler's failures, in ten seconds; the metrics count all. */
 const LINES = 10;
 
@@ -47,7 +49,7 @@ export interface RunnerOptions {
   concurrency: number;
   windowMs: number;
   fetchesHistory: boolean;
-  onLaneFault?: () => void;
+  onLaneFault?: (handler: Loaded) => void;
   /** Tasks were made that wait for proof: replay had better look. */
   onUnproven?: () => void;
   /** Logs why an attempt failed as well, which may quote what strangers wrote: for `npm run dev`. */
@@ -80,6 +82,8 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   let again = 0;
   let ended = 0;
   let turnedAt = 0;
+  /** By the clock, when it was last looked at. */
+  let seenAt = clock.now();
   let busy = false;
   const blame = new AsyncLocalStorage<Blame>();
   let settled: Settlement[] = [];
@@ -94,6 +98,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     // A wake-up comes right after a commit, when the lock is free for a while: a turn that is due waits a little for one.
     const since = performance.now() - turnedAt;
     if (busy && since < PACE_MS && !draining) return PACE_MS - since + GRACE_MS;
+    await followClock();
     const assign = draining ? null : await plan();
     const rerun = draining || isFull(assign) ? null : await planRerun();
     const places = Math.max(concurrency, Math.min(AHEAD, 2 * ended));
@@ -136,13 +141,23 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     }
   }
 
+  /** What waits by a clock that was set back would wait for as much longer. */
+  async function followClock(): Promise<void> {
+    const ms = seenAt - clock.now();
+    if (ms > SET_BACK_MS) {
+      await store.setBack(ms, clock.now());
+      for (const one of settled) if (one.state === 'ready' && one.dueAt > seenAt) one.dueAt -= ms;
+    }
+    seenAt = clock.now();
+  }
+
   const assigning = {
     windowMs,
     fetchesHistory,
     onLaneFault(handler: Loaded, error: unknown): void {
       const more = seldom(`lane ${handler.name}`);
       if (more) log.error({ handler: handler.name, ...loggable(error), ...more }, 'lane threw; the session stands in');
-      options.onLaneFault?.();
+      options.onLaneFault?.(handler);
     },
   };
 

@@ -38,7 +38,7 @@ export type Counter =
   | 'replay_calls'
   | 'fenced'
   | 'run_crashes'
-  | 'lane_faults'
+  | `lane_faults.${string}`
   | 'failure_runs'
   /** New events whose delivery says that earlier attempts failed; an unsigned header, so evidence alone. */
   | 'unseen_failures'
@@ -215,6 +215,8 @@ export interface TaskStore {
   rerun(handlers: number[], limit: number): Promise<RerunPage | null>;
   /** What ended is settled, what arrived becomes tasks, what is due is claimed: lanes in cursor order, one at a time. */
   turn(turn: Turn): Promise<TurnResult>;
+  /** The clock was set back by so many milliseconds: what waits for a time waits for it no longer than before. */
+  setBack(ms: number, now: number): Promise<void>;
   /** The next task whose process died under it, for a process of its own. */
   claimSuspect(now: number, boot: number, handlers: number[]): Promise<Claim | undefined>;
   /** Commits the user's writes together with the task's completion, synced, or neither. False: the claim is gone. */
@@ -230,6 +232,8 @@ export type Fact =
   | 'runner'
   | 'boot'
   | 'replay'
+  /** The last runs of reconciliation: JSON. */
+  | 'replay_runs'
   /** Unix milliseconds: what was received before then, two complete reads of replay have looked for. */
   | 'searched'
   /** The cursor behind which replay has shown all that it can show. */
@@ -313,6 +317,18 @@ export interface ReplayState {
   progress: Progress | null;
 }
 
+/** Runs of reconciliation in a row that ended alike: the last, or one that brought something. */
+export interface ReplayRun {
+  from: string;
+  to: string;
+  runs: number;
+  pages: number;
+  /** Events that only replay brought. */
+  recovered: number;
+  state: ReplayState['state'];
+  reason: string | null;
+}
+
 export interface Progress {
   pages: number;
   events: number;
@@ -359,6 +375,8 @@ export interface KeepStore extends EventStore {
   calls(): Promise<number[] | null>;
   /** As it was noted last; null: never. */
   replayState(): Promise<ReplayState | null>;
+  /** The last runs, newest first. */
+  replayRuns(): Promise<ReplayRun[]>;
   newestCursor(): Promise<Cursor | null>;
   /** The lowest cursor known above this one; the highest below it. Null bounds nothing. */
   cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
@@ -506,11 +524,12 @@ export interface ShownTask {
 /** Kept of tasks that did not end at their first attempt: the last ten. `error` is its beginning. */
 export interface ShownAttempt {
   task: number;
+  /** 0 where a person retried it. */
   attempt: number;
   startedAt: string;
   endedAt: string;
   /** What the task became; ready: tried again. */
-  state: TaskState;
+  state: TaskState | 'retried';
   error: string | null;
 }
 

@@ -13,7 +13,7 @@ export interface Moment {
 }
 
 export const NOT_KEPT =
-  'Kept are the first delivery, six duplicates and the last; the last ten attempts of tasks that did not end at the first, with the beginning of their errors. What a restart interrupted, and what a person retried, is not kept.';
+  'Kept are the first delivery, six duplicates and the last; the last ten attempts of tasks that did not end at the first, and retries by hand among them, with the beginning of their errors. What a restart interrupted is not kept.';
 
 export function storyOf({ event, sightings, deliveries, tasks, attempts }: Found): Moment[] {
   const handlers = new Map(tasks.map(({ id, handler }) => [id, handler]));
@@ -25,7 +25,9 @@ export function storyOf({ event, sightings, deliveries, tasks, attempts }: Found
     ...copies.map((copy, n) => moment(copy.at, nameOf(n + 1, event.copies, copies.length), signedBy(copy))),
     ...sightings.flatMap(({ origin, at }) => (origin === 'webhook' ? [] : [moment(at, `shown by ${origin} as well`)])),
     ...attempts.map((one) =>
-      moment(one.startedAt, attemptOf(handlers.get(one.task), one.attempt), outcome(one), one.error),
+      one.state === 'retried'
+        ? moment(one.startedAt, `${handlers.get(one.task)}: retried by hand`)
+        : moment(one.startedAt, attemptOf(handlers.get(one.task), one.attempt), outcome(one), one.error),
     ),
     ...tasks.flatMap((task) => lastOf(task, attempts)),
   ];
@@ -64,6 +66,7 @@ function lastOf(task: ShownTask, attempts: ShownAttempt[]): Moment[] {
   if (state === 'running') return [moment(startedAt ?? task.dueAt, name, 'at work')];
   if (state === 'ready' || state === 'held') return [moment(task.dueAt, `${handler}: due`, state)];
   if (finishedAt === null || last?.state === state) return [];
-  if (startedAt === null || last) return [moment(finishedAt, `${handler}: ${state}`, '', error)];
+  if (startedAt === null || (last && last.startedAt >= startedAt))
+    return [moment(finishedAt, `${handler}: ${state}`, '', error)];
   return [moment(startedAt, name, `${Date.parse(finishedAt) - Date.parse(startedAt)} ms, ${state}`, error)];
 }

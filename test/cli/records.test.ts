@@ -33,6 +33,14 @@ test('events are narrowed as on the page, and exported as lines', async () => {
   expect((await kit('events', '--since', 'yesterday')).code).toBe(2);
 });
 
+test('what most tasks wait for is named, and not by whom: explain tells that', async () => {
+  await deliver(ops, { cursor: '7' }, { cursor: '8' });
+  await assign(ops, ['answer'], { lane: 'a person' });
+  const { out } = await kit('tasks', '--lanes');
+  expect(out).toMatch(/answer +\d+ +c:\d+ +0\n/);
+  expect(out).not.toContain('a person');
+});
+
 test('a table is aligned, without colour where there is no terminal', async () => {
   const { out } = await kit('events');
   const lines = out.trimEnd().split('\n');

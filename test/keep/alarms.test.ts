@@ -2,8 +2,10 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { createAlarms, judge, type Facts } from '../../src/keep/alarms.ts';
-import type { Status } from '../../src/store/store.ts';
+import { createAlarms } from '../../src/keep/alarms.ts';
+import { judge, type Facts } from '../../src/keep/judge.ts';
+import { iso } from '../../src/clock.ts';
+import { StoreError, type Status } from '../../src/store/store.ts';
 import { readDelivery, readItem } from '../../src/wire/event.ts';
 import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock, type TestLog } from './rig.ts';
 
@@ -39,6 +41,7 @@ describe('which facts raise which alarm', () => {
     grown,
     freeBytes,
   });
+  const retries = (retry: number, done: number) => ({ 'attempts.retry.answer': retry, 'attempts.done.answer': done });
   const stopped = {
     state: 'stopped',
     since: null,
@@ -60,18 +63,58 @@ describe('which facts raise which alarm', () => {
     ['cursor_regression', facts({}, { regressions: 1 }), ['cursor_regression']],
     ['nothing, when run died twice', facts({}, { run_crashes: 2 }), []],
     ['run_crashing, when it died three times', facts({}, { run_crashes: 3 }), ['run_crashing']],
-    ['lane_fault', facts({}, { lane_faults: 1 }), ['lane_fault']],
+    ['lane_fault', facts({}, { 'lane_faults.answer': 1 }), ['lane_fault']],
     ['dead_letters', facts({ tasks: { ...calm.tasks, dead: 1 } }), ['dead_letters']],
     ['gap_open', facts({ gaps: 1 }), ['gap_open']],
     ['reconcile_stopped', facts({ reconcile: stopped }), ['reconcile_stopped']],
     ['nothing, where recovery is off on purpose', facts({ reconcile: { ...stopped, state: 'off' } }), []],
     ['nothing, with 513 MB left', facts({}, {}, 513 * 1024 ** 2), []],
     ['disk_low, with 511 MB left', facts({}, {}, 511 * 1024 ** 2), ['disk_low']],
+    ['nothing, while a task waits long and none fails', facts({ oldestReadySeconds: 4_000 }), []],
+    ['nothing, where attempts fail and none waits long', facts({ oldestReadySeconds: 60 }, retries(40, 2)), []],
+    ['nothing, where most go well', facts({ oldestReadySeconds: 4_000 }, retries(40, 900)), []],
+    ['handler_failing, as tasks wait', facts({ oldestReadySeconds: 301 }, retries(40, 2)), ['handler_failing']],
     ['several at once', facts({ gaps: 2, failureRun: 14 }, {}, 0), ['disk_low', 'failure_run', 'gap_open']],
   ])('%s', (_, given, names) => {
     const alarms = judge(given);
     expect([...alarms.keys()].toSorted()).toEqual(names);
     for (const detail of alarms.values()) expect(detail, 'it says what is the matter').toMatch(/\w+ \w+/);
+  });
+
+  test('handler_failing stays, and names the handler, until its tasks have gone on', () => {
+    const raised = judge(facts({ oldestReadySeconds: 301 }, retries(9, 0)));
+    const detail = raised.get('handler_failing') ?? '';
+    expect(detail).toContain('attempts of answer fail');
+    const alarms = [{ name: 'handler_failing', since: '', detail }];
+    expect(judge(facts({ oldestReadySeconds: 9_000, alarms })).get('handler_failing')).toBe(detail);
+    expect(judge(facts({ oldestReadySeconds: 1, alarms })).size).toBe(0);
+  });
+
+  test.each([
+    [
+      'before 15, what to mend, and what is at stake',
+      3,
+      /3 authentic .* \(df -h\).*; at 15 in a row the service switches/,
+    ],
+    [
+      'from 15 on, that the webhook is off, and what to do there',
+      31,
+      /31 authentic .*has switched the webhook off: enable it there as well; replay/,
+    ],
+  ])('failure_run says, %s', (_, failureRun, words) => {
+    const failures = { ...calm.failures, causes: { store: failureRun } };
+    expect(judge(facts({ failureRun, failures })).get('failure_run')).toMatch(words);
+  });
+
+  test('a run of failures that is over says to look whether the webhook is on: what was under way can end it', () => {
+    expect(judge(facts({}, { failure_runs: 1 })).get('failure_run')).toContain('see at the service that it is on');
+  });
+
+  test('lane_fault names the handlers, disk_low says what to do', () => {
+    expect(judge(facts({}, { 'lane_faults.answer': 2, 'lane_faults.log': 0 })).get('lane_fault')).toMatch(
+      /^lane of answer throws/,
+    );
+    expect(judge(facts({}, {}, 1_000)).get('disk_low')).toMatch(/^nothing is left .* make room/);
   });
 
   test('the detail counts, and says why replay stopped', () => {
@@ -99,6 +142,11 @@ describe('which facts raise which alarm', () => {
       ['secret_mismatch', 'webhook_silent'],
     ],
     ['secret_mismatch, before the first good delivery', facts(forged(3)), ['secret_mismatch']],
+    [
+      'secret_mismatch, as soon as something has happened that no delivery brought',
+      { ...facts({ ...forged(3), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }), unheard: true },
+      ['secret_mismatch'],
+    ],
     ['nothing, at two forged ones', facts(forged(2)), []],
     [
       'nothing, when strangers send forged deliveries and nothing is missing',
@@ -124,6 +172,7 @@ describe('how people are told', () => {
   let closeEndpoint: () => Promise<void>;
   /** What ALERT_URL took or refused, in order. */
   let runLives = true;
+  let keepLives = true;
   let posts: { text: string; status: number }[];
   let answer: number;
   let step: () => Promise<void>;
@@ -135,6 +184,7 @@ describe('how people are told', () => {
     posts = [];
     answer = 200;
     runLives = true;
+    keepLives = true;
     const endpoint = createServer((req, res) => {
       let body = '';
       req.on('data', (chunk: Buffer) => (body += chunk.toString()));
@@ -168,6 +218,7 @@ describe('how people are told', () => {
       ...(signal && { signal }),
     });
     return async () => {
+      if (keepLives) await file.store.beat({ role: 'keep', pid: 2, started: '', boot: 1 }, clock.time);
       if (runLives) await file.store.beat({ role: 'run', pid: 1, started: '', boot: 1 }, clock.time);
       await alarms.step();
     };
@@ -188,6 +239,60 @@ describe('how people are told', () => {
     runLives = false;
     await steps(60_000);
     expect(texts()).toEqual([expect.stringMatching(/^run_crashing: .* does not run/)]);
+  });
+
+  test('run is not blamed while the store takes no signs of life from anybody', async () => {
+    await steps(10_000);
+    runLives = false;
+    keepLives = false;
+    await steps(60_000);
+    expect(await raised()).toEqual([]);
+  });
+
+  test('a disk that takes nothing any more is told once all the same, and its end as well', async () => {
+    let full = true;
+    const real = file.store;
+    const ifRoom = (work: () => Promise<void>): Promise<void> =>
+      full ? Promise.reject(new StoreError('unwritable', 'the disk is full')) : work();
+    const store = {
+      ...real,
+      raise: (...given: Parameters<typeof real.raise>) => ifRoom(() => real.raise(...given)),
+      told: (...given: Parameters<typeof real.told>) => ifRoom(() => real.told(...given)),
+      note: (...given: Parameters<typeof real.note>) => ifRoom(() => real.note(...given)),
+      clear: (...given: Parameters<typeof real.clear>) => ifRoom(() => real.clear(...given)),
+    };
+    let freeBytes = 0;
+    const alarms = createAlarms({ store, clock, log: testLog.log, alertUrl, freeBytes: () => freeBytes });
+    for (let n = 0; n < 5; n++, clock.time += 2_000) await expect(alarms.step()).rejects.toThrow('the disk is full');
+    expect(texts()).toEqual([expect.stringMatching(/^disk_low: nothing is left/)]);
+    full = false;
+    await alarms.step();
+    freeBytes = 100 * GB;
+    await alarms.step();
+    expect(texts().slice(1)).toEqual(['disk_low: all clear']);
+  });
+
+  test('refusals for their signature ask replay every 20 s, and are told as soon as it shows what no delivery brought', async () => {
+    let asked = 0;
+    const alarms = createAlarms({
+      store: file.store,
+      clock,
+      log: testLog.log,
+      alertUrl,
+      freeBytes: () => 100 * GB,
+      onDoubt: () => void asked++,
+    });
+    await replay(9, false);
+    await file.store.accept({ readings: [delivered()], now: clock.time });
+    await signatures({ badSignatures: 3, badSince: iso(clock.time), lastGoodAt: iso(clock.time) });
+    for (let n = 0; n < 25; n++, clock.time += 2_000) await alarms.step();
+    expect([asked, texts()]).toEqual([3, []]);
+    await file.store.accept({ readings: [missed(9)], now: clock.time, fresh: true });
+    await alarms.step();
+    expect(texts(), 'it may still be on its way').toEqual([]);
+    clock.time += 12_000;
+    await alarms.step();
+    expect([asked, texts()]).toEqual([4, [expect.stringMatching(/^secret_mismatch: 3 .*WEBHOOK_SECRET=new,old/)]]);
   });
 
   test('in calm nobody is told anything', async () => {

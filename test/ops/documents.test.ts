@@ -1,7 +1,7 @@
 // Metrics, alarms, alert rules, runbook and log fields: what is documented is what there is, and the other way round.
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { ALARMS } from '../../src/keep/alarms.ts';
+import { ALARMS } from '../../src/keep/judge.ts';
 import { ACKS, METRICS } from '../../src/metrics.ts';
 
 const list = readFileSync('src/ops/README.md', 'utf8');

@@ -155,6 +155,14 @@ describe('dead letters', () => {
     expect(ops.changes()).toBeGreaterThan(0);
   });
 
+  test('what waits for another try can be tried at once', async () => {
+    await deliver(ops, { cursor: '1' });
+    await assign(ops, ['answer']);
+    expect((await ops.get('/dead-letters', CHANGE)).text).toMatch(/<strong>1<\/strong> task waits/);
+    await submit('/dead-letters/retry', { state: 'ready' });
+    await expect.poll(jobOf).toMatchObject({ state: 'done', moved: 1 });
+  });
+
   test('all that match are discarded with a reason, and not without one', async () => {
     await kill(4);
     const refused = await submit('/dead-letters/discard', { handler: 'answer', reason: '  ' });

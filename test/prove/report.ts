@@ -18,3 +18,6 @@ export interface Report {
   title: string;
   rows: Row[];
 }
+
+/** A campaign throws it where it cannot run here; the message names the tool and how to get it. */
+export class MissingTool extends Error {}

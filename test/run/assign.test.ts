@@ -59,6 +59,11 @@ test.each<[string, Cursor | null, Loaded['order'], string | null, number]>([
   expect(releaseAt({ cursor, receivedAt: T0 }, { order }, watermark as Cursor | null, 250, NOW)).toBe(expected);
 });
 
+test('F16: what was received before the clock was set back waits for the window, and no longer', () => {
+  const event = { cursor: '10' as Cursor, receivedAt: NOW + 3_600_000 };
+  expect(releaseAt(event, { order: 'window' }, null, 250, NOW)).toBe(NOW + 250);
+});
+
 test.each<[Loaded['on'], string, boolean]>([
   ['*', 'MessageReceived', true],
   ['*', 'NeverHeardOf', true],

@@ -354,6 +354,54 @@ describe('failure', () => {
     expect(tries).toBe(2);
   });
 
+  test('F16: a clock that is set back an hour keeps nothing waiting for that hour', async () => {
+    let tries = 0;
+    const failing = { retry: { attempts: 5, firstMs: 1_000, maxMs: 1_000 }, on: new Set(['Failing']) };
+    const handled: string[] = [];
+    const { accept, pass, rest, clock } = await stage([
+      {
+        ...failing,
+        name: 'failing',
+        handle() {
+          if (++tries === 1) throw new Error('the first time');
+        },
+      },
+      { name: 'waiting', on: new Set(['Thing']), handle: (event) => void handled.push(event.key) },
+    ]);
+    await accept({ cursor: 1, type: 'Failing' });
+    pass(250);
+    await until(() => tries === 1, 'the first attempt');
+    await rest();
+    await accept({ cursor: 2 });
+    await rest();
+    expect(handled).toEqual([]);
+    clock.at -= 3_600_000;
+    await until(() => {
+      pass(10);
+      return tries === 2 && handled.length === 1;
+    }, 'the second attempt, and the window');
+    expect(clock.at).toBeLessThan(T0);
+  });
+
+  test('F16: nor does an attempt that ended just before', async () => {
+    const gate = Promise.withResolvers<void>();
+    let tries = 0;
+    const handle = (): Promise<void> | void => (++tries === 1 ? gate.promise : undefined);
+    const retry = { attempts: 5, firstMs: 1_000, maxMs: 1_000 };
+    const { accept, pass, clock } = await stage([{ order: 'arrival', retry, handle }]);
+    await accept({ cursor: 1 });
+    await until(() => tries === 1, 'the first attempt');
+    gate.reject(new Error('the first time'));
+    // Its end is known, and the runner has not taken its turn yet.
+    for (let ticks = 0; ticks < 50; ticks++) await Promise.resolve();
+    clock.at -= 3_600_000;
+    await until(() => {
+      pass(10);
+      return tries === 2;
+    }, 'the second attempt');
+    expect(clock.at).toBeLessThan(T0);
+  });
+
   test('F22: a handler that hangs frees its place when its time is over', async () => {
     const handled: string[] = [];
     const handle = (event: KitEvent): Promise<void> | void => {

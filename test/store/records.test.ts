@@ -1,6 +1,7 @@
 // What is kept of deaths, attempts and duplicates: exact counts, nothing of a person, and no more than is promised.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { patternOf } from '../../src/store/pattern.ts';
+import { storyOf } from '../../src/store/story.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { assign, createOps, deliver, end, type Ops } from '../ops/rig.ts';
 
@@ -45,6 +46,23 @@ test('causes count exactly who is dead of them, through deaths, retries, discard
   await end(ops, handler, 'dead', 'E 3');
   expect(await groups()).toMatchObject([{ dead: 1 }, { dead: 1 }]);
   expect((await ops.store.status(now())).tasks.dead).toBe(2);
+});
+
+test('a retry by hand stands in the story, and what came of it', async () => {
+  await deliver(ops, { cursor: '1' });
+  const [handler = 0] = await assign(ops, ['answer']);
+  const id = await end(ops, handler, 'dead', 'E');
+  ops.clock.time += 5_000;
+  await ops.store.retry([id], now());
+  ops.clock.time += 5_000;
+  await end(ops, handler, 'done');
+  const found = await ops.store.event('1', now());
+  const story = found ? storyOf(found) : [];
+  expect(story.slice(1).map(({ what, detail }) => `${what}, ${detail.replace(/^.*, /, '')}`)).toEqual([
+    'answer: attempt 1, dead',
+    'answer: retried by hand, ',
+    'answer: attempt 1, done',
+  ]);
 });
 
 test('tasks to mend are named by cursor, so that steps keep the order of lanes', async () => {

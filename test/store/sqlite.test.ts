@@ -227,6 +227,11 @@ describe('SQLite', () => {
       path = join(folder, 'file', 'events.db');
       expect(codeOf(() => open({ owner: true }))).toBe('unwritable');
     });
+
+    test('F4: a file that cannot be opened for writing', () => {
+      mkdirSync(path);
+      expect(codeOf(() => open({ owner: true }))).toBe('unwritable');
+    });
   });
 
   test('a lock held elsewhere is a busy store, and the store goes on once it is free', async () => {

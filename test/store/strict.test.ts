@@ -278,15 +278,6 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await claim()).toMatchObject([{ event: { cursor: '10' }, unproven: true }]);
     });
 
-    test('a window task is released by the watermark as well, and not woken for it', async () => {
-      await arrive('a', [10], windowTask);
-      await prove(10);
-      expect(await held()).toEqual([]);
-      expect(await turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 250 });
-      await arrive('a', [5], windowTask);
-      expect(await workOff()).toEqual(['5', '10']);
-    });
-
     test('a lane keeps what its handler made before it became strict', async () => {
       await arrive('a', [10], windowTask);
       await arrive('a', [20, 30]);

@@ -12,9 +12,17 @@ import Database from 'better-sqlite3';
 export const SECRET = 'whsec_of_the_system_tests';
 const MAIN = resolve('src/main.ts');
 
-export interface Kit {
-  folder: string;
+/** Where deliveries go. */
+export interface Target {
   port: number;
+  /** The sender's clock, which signs. */
+  now?: () => number;
+  /** How long it waits for an answer; without it, for ever. */
+  patienceMs?: number;
+}
+
+export interface Kit extends Target {
+  folder: string;
   opsPort: number;
   output: () => string;
   /** Resolves once deliveries are taken; rejects with the output when the kit ends instead. */
@@ -28,12 +36,20 @@ export interface Kit {
   remove(): Promise<void>;
   query<Row>(sql: string, ...values: unknown[]): Row[];
   pid(role: string): number | undefined;
+  /** Of the process that `start` made, from its first moment. */
+  main(): number | undefined;
   addHandler(name: string, source: string): void;
 }
 
-export async function createKit(handlers: Record<string, string> = {}, env: Record<string, string> = {}): Promise<Kit> {
+/** `under` are the words of a command that runs the kit, a tracer say. */
+export async function createKit(
+  handlers: Record<string, string> = {},
+  env: Record<string, string> = {},
+  under: string[] = [],
+): Promise<Kit> {
   const folder = mkdtempSync(join(tmpdir(), 'kit-system-'));
   mkdirSync(join(folder, 'handlers'));
+  const database = env['DATABASE_URL']?.slice('sqlite:'.length) ?? join(folder, 'events.db');
   const port = await freePort();
   const opsPort = await freePort();
   let child: ChildProcess | undefined;
@@ -46,7 +62,8 @@ export async function createKit(handlers: Record<string, string> = {}, env: Reco
     output: () => output,
     async start() {
       output = '';
-      child = spawn(process.execPath, [MAIN], {
+      const [command, ...args] = [...under, process.execPath, MAIN];
+      child = spawn(command, args, {
         cwd: folder,
         stdio: ['ignore', 'pipe', 'pipe'],
         env: {
@@ -55,7 +72,7 @@ export async function createKit(handlers: Record<string, string> = {}, env: Reco
           PORT: String(port),
           OPS_PORT: String(opsPort),
           HANDLERS_DIR: join(folder, 'handlers'),
-          DATABASE_URL: `sqlite:${join(folder, 'events.db')}`,
+          DATABASE_URL: `sqlite:${database}`,
           ...env,
         },
       });
@@ -88,13 +105,15 @@ export async function createKit(handlers: Record<string, string> = {}, env: Reco
       rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     },
     query<Row>(sql: string, ...values: unknown[]) {
-      const db = new Database(join(folder, 'events.db'), { timeout: 5_000 });
+      // Read-only: a look at a store that nobody else has open must not tidy up what a crash has left.
+      const db = new Database(database, { readonly: true, timeout: 5_000 });
       try {
         return db.prepare<unknown[], Row>(sql).all(...values);
       } finally {
         db.close();
       }
     },
+    main: () => child?.pid,
     pid: (role) => kit.query<{ pid: number }>('select pid from processes where role = ?', role)[0]?.pid,
     addHandler: (name, source) => writeFileSync(join(folder, 'handlers', `${name}.ts`), source),
   };
@@ -134,18 +153,19 @@ export function dataOf(event: TestEvent): object {
 const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
 /** The status, or 0 where there was no answer. */
-export function deliver(kit: Pick<Kit, 'port'>, event: TestEvent, secrets = [SECRET]): Promise<number> {
+export function deliver(kit: Target, event: TestEvent, secrets = [SECRET]): Promise<number> {
+  const now = kit.now?.() ?? Date.now();
   const { id, cursor, session } = event;
   const envelope = {
     id,
     type: 'MessageReceived',
-    created_at: new Date().toISOString(),
+    created_at: new Date(now).toISOString(),
     cursor,
     session_id: session,
     webhook_id: 'w',
   };
   const body = JSON.stringify({ ...envelope, data: dataOf(event) });
-  const timestamp = Math.floor(Date.now() / 1000);
+  const timestamp = Math.floor(now / 1000);
   const sign = (secret: string): string =>
     `v1=${createHmac('sha256', secret).update(`${timestamp}.${body}`).digest('hex')}`;
   const headers = {
@@ -163,13 +183,14 @@ export function deliver(kit: Pick<Kit, 'port'>, event: TestEvent, secrets = [SEC
       },
     );
     sent.on('error', () => done(0));
+    if (kit.patienceMs !== undefined) sent.setTimeout(kit.patienceMs, () => sent.destroy());
     sent.end(body);
   });
 }
 
 /** Deliveries at a steady rate until it is stopped; what was acknowledged. `secrets` are those that sign just now. */
 export function load(
-  kit: Pick<Kit, 'port'>,
+  kit: Target,
   perSecond: number,
   from = 0,
   secrets = (): string[] => [SECRET],
@@ -238,7 +259,7 @@ export default defineHandler({
   setup(tx) { tx.run('create table if not exists seen (n integer primary key, key text, cursor integer, lane text, late integer)'); },
   async handle(event, ctx) {
     await ctx.complete((tx) => {
-      tx.run('insert into seen (key, cursor, lane, late) values (?, ?, ?, ?)', event.key, event.cursor, event.data.from, ctx.late ? 1 : 0);
+      tx.run('insert into seen (key, cursor, lane, late) values (?, ?, ?, ?)', event.key, event.cursor, event.sessionId + '/' + event.data.from, ctx.late ? 1 : 0);
     });
   },
 });

@@ -14,9 +14,14 @@ export interface LettersPage {
   tasks: ShownTask[] | undefined;
   next: number | null;
   jobs: Job[];
+  /** Tasks that wait for their turn, or for another try. */
+  waiting: number;
 }
 
-export function lettersScreen({ dead, groups, handler, tasks, next, jobs }: LettersPage, mayChange: boolean): Html {
+export function lettersScreen(
+  { dead, groups, handler, tasks, next, jobs, waiting }: LettersPage,
+  mayChange: boolean,
+): Html {
   const [group] = groups;
   const one = tasks !== undefined && group ? group : undefined;
   const which = one
@@ -48,6 +53,7 @@ export function lettersScreen({ dead, groups, handler, tasks, next, jobs }: Lett
               : 'No dead letters. What a handler gives up, or has no attempts left for, waits here.',
           )
     }
+    ${one || handler !== undefined || waiting === 0 ? null : awaiting(waiting, mayChange)}
     <p class="soft">
       Causes are errors without their numbers, ids and quotes; the 200 largest are shown, their first time is since they
       were last empty. Retried tasks run in the order of their lanes, with a new budget of attempts.
@@ -109,6 +115,16 @@ function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, may
     'None is left.',
   )}
   ${next === null ? null : html`<p class="pager"><a href="/dead-letters?group=${id}&before=${next}">Older</a></p>`}`;
+}
+
+/** After a mend nobody should have to wait for the pause of the last attempt. */
+function awaiting(waiting: number, mayChange: boolean): Html {
+  return html`<h2>Not dead yet</h2>
+    <p>
+      <strong>${count(waiting)}</strong> ${waiting === 1 ? 'task waits' : 'tasks wait'} for their turn or for another
+      try, in up to an hour. Once their handler is mended, they can be tried at once, with a new budget of attempts.
+    </p>
+    ${mayChange ? action('/dead-letters/retry', 'Try what waits now', hidden('state', 'ready')) : null}`;
 }
 
 function mend(which: Html, dead: number): Html {

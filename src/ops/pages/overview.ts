@@ -20,6 +20,9 @@ const OLD_SECONDS = 300;
 /** While one of these is up, events are lost, late or about to be. */
 const GRAVE = /^(failure_run|webhook_silent|secret_mismatch|disk_low|run_crashing|reconcile_stopped)$/;
 
+/** While one of these is up, deliveries do not come through. */
+const MISSING = /^(webhook_silent|secret_mismatch)$/;
+
 export interface Overview {
   status: Status;
   samples: Sample[];
@@ -61,6 +64,14 @@ export function overview({ status, samples, lanes, range }: Overview): Html {
 export function health(status: Status): { words: string; tone: 'good' | 'warn' | 'bad' } {
   const { processes, alarms: up, reconcile, tasks } = status;
   const down = Object.entries(processes).flatMap(([role, state]) => (state === 'down' ? [role] : []));
+  // Who shows this is keep.
+  if (down.includes('keep')) {
+    return {
+      words:
+        'The store cannot be written: deliveries get 503, and no handler works. See its disk (df -h), and what locks the file (DATABASE_URL); what is missed meanwhile comes again.',
+      tone: 'bad',
+    };
+  }
   if (down.includes('receive'))
     return { words: 'Deliveries are not taken: the receiver does not run. Start it (npm start).', tone: 'bad' };
   if (down.length > 0)
@@ -68,7 +79,12 @@ export function health(status: Status): { words: string; tone: 'good' | 'warn' |
   if (up.length > 0) {
     const grave = up.some(({ name }) => GRAVE.test(name));
     const much = up.length === 1 ? 'one thing needs' : `${up.length} things need`;
-    return { words: `Deliveries are taken, but ${much} a person.`, tone: grave ? 'bad' : 'warn' };
+    const come = up.some(({ name }) => MISSING.test(name))
+      ? 'Deliveries are missing:'
+      : status.failureRun >= 3
+        ? 'Deliveries are refused:'
+        : 'Deliveries are taken, but';
+    return { words: `${come} ${much} a person.`, tone: grave ? 'bad' : 'warn' };
   }
   if (status.events === 0) {
     return {
@@ -101,11 +117,17 @@ function alarms({ alarms: up }: Status): Html | null {
 
 function key(status: Status, samples: Sample[]): Html {
   const { reconcile, watermark, newestCursor, oldestReadySeconds, failureRun, tasks } = status;
+  const { badSignatures } = status.failures;
   const acks = difference(samples);
   const p99 = quantile(acks, 0.99);
   const behind = watermark !== null && newestCursor !== null ? BigInt(newestCursor) - BigInt(watermark) : null;
   return figures([
-    { name: 'Last delivery', value: time(status.lastDeliveryAt) },
+    {
+      name: 'Last delivery',
+      value: time(status.lastDeliveryAt),
+      note: badSignatures > 0 ? `${count(badSignatures)} since, signed by no secret of ours` : null,
+      tone: badSignatures >= 3 ? 'warn' : undefined,
+    },
     {
       name: 'Acknowledged within',
       value: p99 === null ? null : shownMs(p99),
@@ -117,7 +139,10 @@ function key(status: Status, samples: Sample[]): Html {
     },
     {
       name: 'Failure run',
-      value: `${failureRun} of ${FAILURES_ALLOWED}`,
+      value:
+        failureRun > FAILURES_ALLOWED
+          ? `${failureRun}, past ${FAILURES_ALLOWED}`
+          : `${failureRun} of ${FAILURES_ALLOWED}`,
       note:
         failureRun === 0
           ? 'at 15 the service switches the webhook off'

@@ -1,11 +1,12 @@
 // How what webhooks missed is found: where reading stands, the gaps and what to do about them, what each way brought.
 import { iso } from '../../clock.ts';
-import type { Arrivals, Gap, Status, VerifyAccount } from '../../store/store.ts';
+import type { Arrivals, Gap, ReplayRun, Status, VerifyAccount } from '../../store/store.ts';
 import { html, type Html } from './html.ts';
 import { action, code, count, figures, hidden, reason, span, table, time } from './parts.ts';
 
 export interface Reconciliation {
   status: Status;
+  runs: ReplayRun[];
   gaps: Gap[];
   weeks: Arrivals[];
   verify: VerifyAccount | null;
@@ -15,7 +16,7 @@ export interface Reconciliation {
   mayChange: boolean;
 }
 
-export function reconciliation({ status, gaps, weeks, verify, calls, mayChange, now }: Reconciliation): Html {
+export function reconciliation({ status, runs, gaps, weeks, verify, calls, mayChange, now }: Reconciliation): Html {
   const { reconcile, stream, watermark, newestCursor } = status;
   const { progress } = reconcile;
   return html`${
@@ -52,6 +53,20 @@ export function reconciliation({ status, gaps, weeks, verify, calls, mayChange, 
         : []),
     ])}
     ${mayChange && reconcile.state !== 'off' ? action('/reconciliation/now', 'Run now', null) : null}
+    <h2>Last runs</h2>
+    ${table(
+      'Last runs; those in a row that brought nothing are one line',
+      ['from', 'to', '#runs', '#pages', '#recovered', 'ended'],
+      runs.map((run) => [
+        time(run.from),
+        time(run.to),
+        run.runs,
+        run.pages,
+        run.recovered,
+        `${run.state}${run.reason === null ? '' : `: ${run.reason}`}`,
+      ]),
+      'No run has ended yet.',
+    )}
     <h2>Gaps</h2>
     <p class="soft">
       Stretches that the service can no longer replay. Fetch what matters of them by other means (a handler on

@@ -29,12 +29,12 @@ export function addRecords(
     ctx.body = streamOf(store, eventFilterOf(ctx.query), { now: clock.now(), bodies });
   });
 
-  screen('/dead-letters', 'Dead letters', async ({ ctx, now, mayChange }) => {
+  screen('/dead-letters', 'Dead letters', async ({ ctx, now, status, mayChange }) => {
     const { handler, group, before, limit } = taskFilterOf(ctx.query);
     const found = await store.groups({ handler, id: group, limit: GROUPS });
     const page = group === undefined ? undefined : await store.tasks({ group, before, limit }, now);
     const rest = { handler, tasks: page?.tasks, next: page?.next ?? null, jobs: jobs.list().slice(0, 3) };
-    return lettersScreen({ ...found, ...rest }, mayChange);
+    return lettersScreen({ ...found, ...rest, waiting: status.tasks.ready }, mayChange);
   });
   change('/dead-letters/retry', (form) => begin('retry', form));
   change('/dead-letters/discard', async (form) => {
@@ -79,5 +79,6 @@ function chosen(form: URLSearchParams): TaskFilter {
   if (id !== null) return { ids: [Number(id)] };
   if (group !== null) return { state: 'dead', group: Number(group) };
   if (handler !== null) return { state: 'dead', handler };
-  return form.get('state') === 'dead' ? { state: 'dead' } : { ids: [] };
+  const state = form.get('state');
+  return state === 'dead' || state === 'ready' ? { state } : { ids: [] };
 }

@@ -14,7 +14,11 @@ const QUARANTINE = 200;
 const LANES = 8;
 
 export interface PageOptions extends FrameOptions {
-  store: WatchStore & SampleStore & MendStore & Pick<EventStore, 'note'> & Pick<KeepStore, 'verifying' | 'anchors'>;
+  store: WatchStore &
+    SampleStore &
+    MendStore &
+    Pick<EventStore, 'note'> &
+    Pick<KeepStore, 'verifying' | 'anchors' | 'replayRuns'>;
   jobs: Jobs;
   /** After events or tasks were moved by hand. */
   onChange: () => void;
@@ -36,7 +40,7 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
   screen('/reconciliation', 'Reconciliation', async ({ status, now, mayChange }) => {
     const [gaps, weeks, verify] = [await store.gaps(), await store.arrivals(), await store.verifying()];
     const calls = (await store.counters())['replay_calls'] ?? 0;
-    return reconciliation({ status, gaps, weeks, verify, calls, mayChange, now });
+    return reconciliation({ status, runs: await store.replayRuns(), gaps, weeks, verify, calls, mayChange, now });
   });
   change('/reconciliation/now', async () => {
     await store.note({}, { reconcile_asked: clock.now() });

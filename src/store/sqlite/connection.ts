@@ -30,8 +30,7 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
   if (!create && !existsSync(path)) {
     throw new StoreError('missing', `there is no store at ${path}: start the receiver once, or set DATABASE_URL`);
   }
-  // It holds what people wrote: for its user alone.
-  if (create && path !== ':memory:') guarded(() => closeSync(openSync(path, 'a', 0o600)), path);
+  if (create && path !== ':memory:') prepareFile(path);
   return guarded(() => {
     const opened = new Database(path, { timeout: busyMs, fileMustExist: !create });
     refuseForeign(opened, path);
@@ -146,6 +145,19 @@ export function prepareFolder(path: string): void {
     throw new StoreError(
       'unwritable',
       `${folder} lies on ${network}: SQLite needs a local disk, set DATABASE_URL to one`,
+    );
+  }
+}
+
+/** It holds what people wrote: for its user alone. */
+function prepareFile(path: string): void {
+  try {
+    closeSync(openSync(path, 'a', 0o600));
+  } catch (error) {
+    throw new StoreError(
+      'unwritable',
+      `${path} cannot be opened for writing: see the disk and the file's owner`,
+      error,
     );
   }
 }

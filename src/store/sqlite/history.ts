@@ -11,6 +11,8 @@ const ERROR_LENGTH = 200;
 export interface History {
   /** Within the transaction that settles it. What ends at its first attempt stands in its task, and needs no row. */
   ended(claim: Claim, state: TaskState, error: string | null, now: number): void;
+  /** A person lets it run again. */
+  retried(task: number, now: number): void;
   /** A task is now another handler's, under another number: its attempts and its cause go with it. */
   given(from: number, to: number, handler: number, cause: number | null): void;
   /** So many tasks are dead of this cause no more. */
@@ -46,13 +48,22 @@ export function createHistory({ db }: Session): History {
     drop.run(cause);
   }
 
+  function keep(
+    task: number,
+    startedAt: number,
+    attempt: number,
+    now: number,
+    state: string,
+    error: string | null,
+  ): void {
+    add.run(task, startedAt, attempt, now, state, error?.slice(0, ERROR_LENGTH) ?? null);
+    forget.run({ task });
+  }
+
   return {
     ended(claim, state, error, now) {
       const { task, attempt, startedAt, handler } = claim;
-      if (state === 'ready' || state === 'dead' || attempt > 1) {
-        add.run(task, startedAt, attempt, now, state, error?.slice(0, ERROR_LENGTH) ?? null);
-        forget.run({ task });
-      }
+      if (state === 'ready' || state === 'dead' || attempt > 1) keep(task, startedAt, attempt, now, state, error);
       if (state !== 'dead') return;
       const fingerprint = createHash('sha256')
         .update(patternOf(error ?? ''))
@@ -60,6 +71,7 @@ export function createHistory({ db }: Session): History {
         .slice(0, 16);
       blame.run(die.get({ handler, fingerprint, now }), task);
     },
+    retried: (task, now) => keep(task, now, 0, now, 'retried', null),
     given(from, to, handler, cause) {
       give.run({ from, to });
       if (cause === null) return;

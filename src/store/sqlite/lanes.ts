@@ -250,6 +250,16 @@ export function createLanes(session: Session): Lanes {
     return now;
   }
 
+  /** What the watermark has passed need not wait for its time. */
+  function releaseProved(now: number): void {
+    const isProved = (task: Waiting | null): boolean =>
+      task?.cursor != null && task.cursor <= proof.watermark() && task.dueAt <= now;
+    for (const queue of queues.values()) {
+      const held = queue.data.filter(({ at, lane }) => at > now && at === lane.at && isProved(lane.head));
+      for (const { lane } of held) schedule(lane, now);
+    }
+  }
+
   return {
     load(now) {
       if (loaded && session.fact('runner') === me) return;
@@ -348,10 +358,14 @@ export function createLanes(session: Session): Lanes {
       return overtaken.get({ lane: id, cursor, alone: alone ? 1 : 0 }) !== undefined;
     },
     nextAt: (handler, reruns) => (proof.unfinished() ? 0 : (first(queueOf(handler, reruns))?.at ?? null)),
-    prove: (now) =>
-      proof.advance((lane) => {
+    prove(now) {
+      const before = proof.watermark();
+      const unproven = proof.advance((lane) => {
         if (lane.at === null || lane.at > now) schedule(lane, now);
-      }),
+      });
+      if (proof.watermark() > before) releaseProved(now);
+      return unproven;
+    },
     watermark: () => proof.watermark(),
     forget,
   };

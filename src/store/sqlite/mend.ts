@@ -93,6 +93,7 @@ export function createMend(session: Session, accept: (batch: Batch) => Accepted[
         // Back in its lane, where its cursor decides whose turn it is. Its lane may have been swept meanwhile.
         const inLane = lane !== null && name !== null;
         revive.run(inLane ? 0 : 1, now, now, now, id);
+        history.retried(id, now);
         if (!inLane) return;
         waive.run(id);
         rouse(lane);

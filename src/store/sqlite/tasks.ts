@@ -65,6 +65,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     select ${WAITING} from tasks where state = 'ready' and suspect = 1 and due_at <= ?
       and handler in (select value from json_each(?)) and ${UNCLAIMED}
     order by due_at limit 1`);
+  const sooner = db.prepare(`
+    update tasks set release_at = release_at - @ms, due_at = due_at - @ms, hold_until = hold_until - @ms
+    where state = 'ready' and max(release_at, due_at) > @now`);
   const closeGap = db.prepare(`
     update gaps set closed_at = ?, closed_by = (select name from handlers where id = ?)
     where 'kit.gap:' || id = ? and closed_at is null`);
@@ -297,6 +300,10 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       return page;
     },
     turn,
+    setBack(ms, now) {
+      session.write(() => sooner.run({ ms, now }));
+      lanes.forget();
+    },
     claimSuspect: (now, boot, handlers) =>
       session.write(() => {
         const suspect = suspects.get(now, JSON.stringify(handlers));

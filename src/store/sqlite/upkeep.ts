@@ -1,6 +1,15 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Counter, DeliveredType, KeepStore, RaisedAlarm, ReplayState, Stretch, VerifyAccount } from '../store.ts';
+import type {
+  Counter,
+  DeliveredType,
+  KeepStore,
+  RaisedAlarm,
+  ReplayRun,
+  ReplayState,
+  Stretch,
+  VerifyAccount,
+} from '../store.ts';
 import { createReceipt } from './receipt.ts';
 import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
@@ -108,6 +117,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     beginsAt: () => session.cursorFact('begins_at'),
     calls: () => JSON.parse(String(session.fact('calls'))) as number[] | null,
     replayState: () => JSON.parse(String(session.fact('replay'))) as ReplayState | null,
+    replayRuns: () => JSON.parse(String(session.fact('replay_runs') ?? '[]')) as ReplayRun[],
     newestCursor: () => newest.get() ?? null,
     cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
     cursorBelow: (bound) => (bound === null ? newest.get() : below.get(BigInt(bound))) ?? null,

@@ -39,14 +39,14 @@ export function createOrder() {
 
   /** By itself, or because a later one of its lane is. */
   function isReleased(task: Task, now: number): boolean {
-    return isFree(task) || [task, ...mates(task)].some((other) => releases(other, task, now, true));
+    return isFree(task) || [task, ...mates(task)].some((other) => releases(other, task, now));
   }
 
   const isFree = ({ order, cursor }: Task): boolean => order === 'arrival' || cursor === null;
 
-  function releases(other: Task, task: Task, now: number, byProof: boolean): boolean {
+  function releases(other: Task, task: Task, now: number): boolean {
     if (other.state === 'unassigned' || below(other, task)) return false;
-    if (other.state === 'done' || (byProof && (other.cursor ?? -1n) <= watermark)) return true;
+    if (other.state === 'done' || (other.cursor ?? -1n) <= watermark) return true;
     return task.order === 'window' && other.receivedAt + WINDOW_MS <= now;
   }
 
@@ -72,12 +72,11 @@ export function createOrder() {
     Object.assign(task, { state: 'running', boot: claim.boot, alone: claim.alone });
   }
 
-  /** Nothing keeps it waiting: it must not be left, where there is room. What replay has proved of a window may wait for
-   * its end, and what has stepped aside need not release others. */
+  /** Nothing keeps it waiting: it must not be left, where there is room. What has stepped aside need not release others. */
   function isDue(task: Task, now: number): boolean {
     if (task.state !== 'waiting' || task.suspect || task.dueAt > now) return false;
     const lane = mates(task).filter((other) => other === task || !hasSteppedAside(other, now));
-    if (!isFree(task) && !lane.some((other) => releases(other, task, now, task.order === 'strict'))) return false;
+    if (!isFree(task) && !lane.some((other) => releases(other, task, now))) return false;
     return mates(task).every(
       (other) => other === task || other.state === 'done' || (other.state === 'waiting' && below(task, other)),
     );

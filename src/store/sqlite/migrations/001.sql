@@ -168,13 +168,13 @@ create table causes (
 ) strict;
 create index causes_by_dead on causes (dead);
 
--- The last ten attempts of tasks that did not end at the first.
+-- The last ten attempts of tasks that did not end at the first, and when a person retried them: as attempt 0.
 create table attempts (
   task       integer not null,
   started_at integer not null,
   attempt    integer not null,
   ended_at   integer not null,
-  state      text not null,         -- what the task became: ready is a failure that is tried again
+  state      text not null,         -- what the task became: ready is a failure that is tried again; or retried
   error      text,                  -- its beginning
   primary key (task, started_at, attempt)
 ) strict, without rowid;

@@ -1,0 +1,202 @@
+// Which alarms hold, from facts alone, and in which words: what happened, to what, and what to do.
+import type { Status } from '../store/store.ts';
+
+const FAILURES_ALLOWED = 15;
+/** A process that shows no life for so long is worth a person's while, as is reading that fails for so long. */
+const DOWN_MS = 15_000;
+const TROUBLE_MS = 180_000;
+/** A task that waits for so long, while its handler's attempts fail. */
+const STUCK_SECONDS = 300;
+const MB = 1024 * 1024;
+const DISK_LOW_MB = 512;
+/** What to do about the causes of a failure run. */
+const REMEDIES: Record<string, string> = {
+  store: 'the store could not be written: the disk is full or failing (df -h), or something locks the file',
+  clock_skew: 'the clock of this machine is wrong: synchronise it',
+};
+
+/** Each has a rule in src/ops/alerts.yaml and a paragraph in src/ops/runbook.md. */
+export const ALARMS = [
+  'failure_run',
+  'webhook_silent',
+  'secret_mismatch',
+  'clock_skew',
+  'body_limit',
+  'replay_blind',
+  'reconcile_stopped',
+  'reconcile_behind',
+  'gap_open',
+  'conflict',
+  'cursor_regression',
+  'dead_letters',
+  'run_crashing',
+  'handler_failing',
+  'lane_fault',
+  'disk_low',
+] as const;
+
+export interface Facts {
+  /** Unix milliseconds. */
+  now: number;
+  status: Status;
+  /** Counters that have grown in the last minutes, and by how much. */
+  grown: Record<string, number>;
+  freeBytes: number;
+  /** How long the process that runs handlers has shown no life. */
+  runDownMs?: number;
+  /** Why webhooks are silent, as `explainSilence` has it. */
+  silence?: string | null;
+  /** Since webhooks were refused for their signature, replay brought what no delivery did. */
+  unheard?: boolean;
+  /** The types that replay does not show, as they were found last. */
+  blind?: string[];
+}
+
+/** The alarms that hold now, with what to do. */
+export function judge({
+  now,
+  status,
+  grown,
+  freeBytes,
+  runDownMs = 0,
+  silence = null,
+  unheard = false,
+  blind = [],
+}: Facts): Map<string, string> {
+  const alarms = new Map<string, string>();
+  const when = (holds: boolean | undefined, name: (typeof ALARMS)[number], detail: string): void => {
+    if (holds) alarms.set(name, detail);
+  };
+  const { failureRun, failures, gaps, tasks, reconcile } = status;
+  const causes = wordsOf(failures.causes);
+  const grew = (name: string): number => grown[name] ?? 0;
+  when(
+    failureRun >= 3,
+    'failure_run',
+    `${failureRun} authentic deliveries in a row were not answered with 2xx (${causes}): ${remedyOf(failures.causes)}${switchingOff(failureRun, reconcile)}`,
+  );
+  when(
+    failureRun < 3 && grew('failure_runs') > 0,
+    'failure_run',
+    'lately, 3 or more authentic deliveries in a row were not answered with 2xx; one has been since. If there were 15, the webhook may be off all the same: see at the service that it is on. The log has the causes (refused, answered 503); this alarm ends 10 minutes after the last',
+  );
+  when(
+    failureRun < 3 && grew('unseen_failures') >= 3 && grew('failure_runs') === 0,
+    'failure_run',
+    `${grew('unseen_failures')} events lately came with an attempt number above 1: earlier attempts failed before they reached us. See the proxy, the certificate and the network in front: npx kit doctor`,
+  );
+  when(silence !== null, 'webhook_silent', `webhooks are silent. ${silence}`);
+  when(
+    failures.badSignatures >= 3 &&
+      (silence !== null || unheard || !status.lastDeliveryAt || ['off', 'stopped'].includes(reconcile.state)),
+    'secret_mismatch',
+    `${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours, and none by one of ours since. Guess: the secret of the webhook has changed, or was never ours: put it before the old one (WEBHOOK_SECRET=new,old), and send SIGHUP${switchingOff(failures.badSignatures, reconcile)}. If they are a stranger's, the next good delivery ends this`,
+  );
+  when(
+    grew('unseen') > 0,
+    'replay_blind',
+    `webhooks brought ${grew('unseen')} events that two complete reads of replay did not show (${blind.join(', ')}): API_KEY sees less than the webhook, so give it the same numbers and scopes; what webhooks miss of these is not fetched`,
+  );
+  const troubleMs = reconcile.state === 'backing-off' && reconcile.since ? now - Date.parse(reconcile.since) : 0;
+  when(
+    troubleMs > TROUBLE_MS,
+    'reconcile_behind',
+    `nothing could be read from the service since ${reconcile.since} (${reconcile.reason}): what webhooks miss stays missing, and strict handlers wait (${tasks.held} held)`,
+  );
+  when(
+    reconcile.progress?.behind,
+    'reconcile_behind',
+    'reading the history does not come nearer to now: raise RECONCILE_CALLS_PER_MINUTE (1,000 events a call, 120 calls a minute for the whole account)',
+  );
+  when(
+    grew('refused.clock_skew') >= 3,
+    'clock_skew',
+    'rightly signed deliveries lie outside the time window: check the clock of this machine',
+  );
+  when(grew('refused.body_limit') > 0, 'body_limit', 'a body was refused for its size: raise BODY_LIMIT_BYTES');
+  when(
+    grew('conflicts') > 0,
+    'conflict',
+    `arrivals contradicted events that were there (${grew('conflicts')} lately): the log names them, npx kit explain tells more`,
+  );
+  when(
+    grew('regressions') > 0,
+    'cursor_regression',
+    'young events came with cursors that were pruned long ago: is this the account that the store belongs to?',
+  );
+  when(
+    runDownMs > DOWN_MS,
+    'run_crashing',
+    'the process that runs handlers does not run: see the log for why it cannot start',
+  );
+  when(
+    grew('run_crashes') >= 3,
+    'run_crashing',
+    'the process that runs handlers died three times: see the log, then npx kit tasks --state dead',
+  );
+  when(
+    under('lane_faults').length > 0,
+    'lane_fault',
+    `lane of ${under('lane_faults').join(', ')} throws, and the session stands in: mend it, and send SIGHUP; the log has the place`,
+  );
+  // Once up, it stays until they have gone on: attempts get rarer, the tasks are as stuck as before.
+  const stuck = (status.oldestReadySeconds ?? 0) > STUCK_SECONDS;
+  const failing = under('attempts.retry').filter(
+    (name) => grew(`attempts.retry.${name}`) > grew(`attempts.done.${name}`),
+  );
+  const before = status.alarms.find(({ name }) => name === 'handler_failing')?.detail;
+  when(
+    stuck && (failing.length > 0 || before !== undefined),
+    'handler_failing',
+    failing.length === 0 && before !== undefined
+      ? before
+      : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --lanes shows what they wait for, npx kit explain <key> the error. Mend it, and send SIGHUP; they are tried again by themselves, at once with npx kit retry --state ready --handler ${failing[0]} or on the page, Dead letters`,
+  );
+  when(
+    tasks.dead > 0,
+    'dead_letters',
+    `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}: see why (npx kit tasks --state dead --groups, or the page, Dead letters), mend the handler and send SIGHUP, then retry them (npx kit retry --state dead) or discard them there`,
+  );
+  when(
+    gaps > 0,
+    'gap_open',
+    `${gaps === 1 ? 'a stretch' : `${gaps} stretches`} of history can no longer be fetched: see npx kit gaps`,
+  );
+  when(
+    reconcile.state === 'stopped',
+    'reconcile_stopped',
+    `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then send SIGHUP; until then strict handlers wait (${tasks.held} held)`,
+  );
+  const freeMb = Math.floor(freeBytes / MB);
+  when(
+    freeMb < DISK_LOW_MB,
+    'disk_low',
+    `${freeMb === 0 ? 'nothing is' : `${freeMb} MB are`} left on the disk of the store (DATABASE_URL): make room until ${DISK_LOW_MB} MB are free, see df -h. Without room deliveries get 503, and at ${FAILURES_ALLOWED} in a row the service switches the webhook off; what is delivered meanwhile comes again`,
+  );
+  return alarms;
+
+  /** What has grown of this name, by the words behind it. */
+  function under(name: string): string[] {
+    return Object.keys(grown).flatMap((one) =>
+      one.startsWith(`${name}.`) && grew(one) > 0 ? [one.slice(name.length + 1)] : [],
+    );
+  }
+}
+
+function remedyOf(causes: Record<string, number>): string {
+  const known = Object.keys(causes).flatMap((cause) => REMEDIES[cause] ?? []);
+  return known.length > 0 ? known.join('; ') : 'the log has the cause';
+}
+
+/** What so many failures in a row mean at the service, and what then is to do there. */
+function switchingOff(failures: number, { state }: Status['reconcile']): string {
+  if (failures < FAILURES_ALLOWED) return `; at ${FAILURES_ALLOWED} in a row the service switches the webhook off`;
+  const back = state === 'off' ? 'what it missed stays missing' : 'replay brings what it missed';
+  return `. At ${FAILURES_ALLOWED} in a row the service has switched the webhook off: enable it there as well; ${back}`;
+}
+
+function wordsOf(causes: Record<string, number>): string {
+  return Object.entries(causes)
+    .map(([cause, count]) => `${count} × ${cause}`)
+    .join(', ');
+}

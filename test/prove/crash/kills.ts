@@ -1,0 +1,107 @@
+// SIGKILL at every system call of each process by which it changes something: one round of the story for each point.
+import { createRandom } from '../../../src/simulator/random.ts';
+import { until } from '../../system/kit.ts';
+import type { Options, Row } from '../report.ts';
+import { timedStart, tooSlow } from './ready.ts';
+import { beginStory, type Story } from './story.ts';
+import { attach, childOf, type Point, type Tracer } from './strace.ts';
+
+type Role = 'receive' | 'run' | 'keep';
+const ROLES: Role[] = ['receive', 'run', 'keep'];
+/** Points of each process, in the short form. */
+const SAMPLE = 2;
+/** Of one story; the next has a fresh store, and a fresh account, whose calls a minute are counted. */
+const ROUNDS = 25;
+/** More of them say nothing new, and each may cost half a minute. */
+const ENOUGH = 20;
+
+export async function kills({ seed, short, progress }: Options): Promise<Row[]> {
+  const random = createRandom(seed);
+  let story = await beginStory(seed);
+  let rounds = 0;
+  try {
+    const { tracers } = await play(story, ROLES);
+    const rows: Row[] = [];
+    for (const [n, role] of ROLES.entries()) rows.push(await killsOf(role, tracers[n]?.calls() ?? []));
+    return rows;
+  } finally {
+    await story.close();
+  }
+
+  async function killsOf(role: Role, points: Point[]): Promise<Row> {
+    const chosen = short
+      ? early(points)
+          .toSorted(() => random.next() - 0.5)
+          .slice(0, SAMPLE)
+      : points;
+    const violations: string[] = [];
+    let [tried, killed, slowest] = [0, 0, 0];
+    for (const point of chosen) {
+      if (violations.length >= ENOUGH) break;
+      const found: string[] = [];
+      try {
+        const round = await play(story, [role], point);
+        if (round.killed) killed++;
+        slowest = Math.max(slowest, round.readyMs);
+      } catch (error) {
+        found.push(String(error));
+      }
+      found.push(...story.violations());
+      violations.push(...found.map((one) => `at its ${point.nth}. ${point.call}: ${one}`));
+      // What is broken stays so: the next point deserves a store that is whole.
+      if (found.length > 0 || ++rounds % ROUNDS === 0) await anew();
+      if (++tried % ROUNDS === 0)
+        progress(`${role}: ${tried} of ${chosen.length} points, ${killed} kills, ${violations.length} violations`);
+    }
+    violations.push(...tooSlow(slowest, short));
+    // Not every round makes the same calls: some points are passed by.
+    if (killed < tried / 2) violations.push(`only ${killed} of ${tried} points were met`);
+    return {
+      what: `SIGKILL in ${role} as it writes, syncs, truncates, sends`,
+      seen: `${tried} of ${points.length} points, ${killed} kills, ready after ${Math.round(slowest)} ms at most`,
+      violations,
+    };
+  }
+
+  async function anew(): Promise<void> {
+    await story.close();
+    story = await beginStory(seed + rounds);
+  }
+}
+
+/** Of each kind of call the first half: no round makes so few that it never comes to them. */
+function early(points: Point[]): Point[] {
+  const most = new Map(points.map(({ call, nth }) => [call, nth]));
+  return points.filter(({ call, nth }) => nth <= (most.get(call) ?? 0) / 2);
+}
+
+/** A start, a kill, and, unless all died with it, everything handled in the end; what was left is the next round's. */
+async function play(
+  story: Story,
+  roles: Role[],
+  point?: Point,
+): Promise<{ killed: boolean; readyMs: number; tracers: Tracer[] }> {
+  const { kit } = story;
+  let over = false;
+  story.miss();
+  const started = timedStart(kit).catch((error: unknown) => String(error));
+  void kit.exited().then(() => (over = true));
+  const main = kit.main() ?? 0;
+  const trace = async (role: Role): Promise<Tracer> =>
+    attach(role === 'receive' ? main : await childOf(main, `${role}/main.ts`), point);
+  const tracers = await Promise.all(roles.map(trace));
+  const dead = (): boolean => tracers.some((tracer) => tracer.ended());
+  const ready = await started;
+  if (typeof ready === 'number') {
+    await story.deliver();
+    await until(() => over || dead() || story.isSettled());
+  } else await until(dead);
+  const killed = tracers.some((tracer) => tracer.killed());
+  if (typeof ready === 'string' && !killed) throw new Error(ready);
+  // The main process starts the other two again.
+  if (!over) await story.settled(() => over);
+  if (!over) await kit.killAll();
+  await kit.exited();
+  await until(() => tracers.every((tracer) => tracer.ended()));
+  return { killed, readyMs: typeof ready === 'number' ? ready : 0, tracers };
+}

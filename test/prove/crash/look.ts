@@ -1,0 +1,78 @@
+// What holds of a store's file at any moment, whatever happened to those that wrote it. It looks read-only, so that what
+// a crash left is still there for the kit to mend.
+import Database from 'better-sqlite3';
+import type { SimulatedEvent } from '../../../src/simulator/history.ts';
+
+export interface Known {
+  /** Ids whose delivery was answered with a 2xx. */
+  acknowledged: Iterable<string>;
+  /** Keys whose `ctx.complete` had returned. */
+  completed?: Iterable<string>;
+  /** In cursor order, from the first that a webhook brought. */
+  happened?: SimulatedEvent[];
+}
+
+/** Each thing that does not hold, as a sentence. The handler is that of story.ts. */
+export function violationsIn(path: string, { acknowledged, completed = [], happened = [] }: Known): string[] {
+  const db = new Database(path, { readonly: true, timeout: 5_000 });
+  try {
+    const list = (sql: string): string[] => db.prepare<[], string>(sql).pluck().all();
+    const found: string[] = [];
+    const report = (what: string, keys: string[]): void => {
+      if (keys.length > 0) found.push(`${what}: ${keys.slice(0, 5).join(', ')}${keys.length > 5 ? ' …' : ''}`);
+    };
+    const whole = list('pragma integrity_check');
+    if (whole[0] !== 'ok') report('integrity_check', whole);
+
+    const ids = new Set(list('select id from events where id is not null'));
+    report(
+      'acknowledged and lost',
+      [...acknowledged].filter((id) => !ids.has(id)),
+    );
+    const cursors = new Set(list('select cast(cursor as text) from events where cursor is not null'));
+    const [watermark] = list(`select cast(value as text) from facts where name = 'watermark' and value is not null`);
+    const passed = happened.flatMap(({ cursor }) => (cursor !== null && isUpTo(cursor, watermark) ? [cursor] : []));
+    report(
+      'behind the watermark and not stored',
+      passed.filter((cursor) => !cursors.has(cursor)),
+    );
+
+    const handles = list(`select name from sqlite_schema where name = 'seen'`).length > 0;
+    const seen = handles ? list('select key from seen') : [];
+    const effects = new Set(seen);
+    if (handles) report('completed twice', list('select key from seen group by key having count(*) > 1'));
+    report(
+      'completed and undone',
+      [...completed].filter((key) => !effects.has(key)),
+    );
+    const done = list(`select 'c:' || e.cursor from tasks t join events e on e.seq = t.event where t.state = 'done'`);
+    const tasks = new Set(done);
+    report(
+      'done without its effect',
+      done.filter((key) => !effects.has(key)),
+    );
+    report(
+      'an effect whose task is not done',
+      [...effects].filter((key) => !tasks.has(key)),
+    );
+    report('given up', list(`select cast(event as text) from tasks where state in ('dead', 'skipped')`));
+    return found;
+  } finally {
+    db.close();
+  }
+}
+
+/** How many events have had their effect, and how many are stored. */
+export function countsIn(path: string): { effects: number; events: number } {
+  const db = new Database(path, { readonly: true, timeout: 5_000 });
+  try {
+    const count = (table: string): number => db.prepare<[], number>(`select count(*) from ${table}`).pluck().get() ?? 0;
+    return { effects: count('seen'), events: count('events') };
+  } finally {
+    db.close();
+  }
+}
+
+function isUpTo(cursor: string, watermark: string | undefined): boolean {
+  return watermark !== undefined && BigInt(cursor) <= BigInt(watermark);
+}

@@ -1,0 +1,110 @@
+// Power loss: one run is recorded with every byte that it writes, and its disk put together again as it may have been
+// at many moments. Each image is opened by the kit's own store.
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate as turnOfTheLoop } from 'node:timers/promises';
+import { createRandom } from '../../../src/simulator/random.ts';
+import { openSqlite } from '../../../src/store/sqlite/open.ts';
+import { describe } from '../../../src/errors.ts';
+import type { Options, Row } from '../report.ts';
+import { createDisk, type Luck } from './disk.ts';
+import { violationsIn } from './look.ts';
+import { readRecording, type Step } from './recording.ts';
+import { createStory, type Story } from './story.ts';
+import { recorder } from './strace.ts';
+
+/** An image needs no disk. */
+const MEMORY = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+/** How much happens in the run that is recorded. */
+const ROUNDS = { short: 1, long: 6 };
+/** The short form tries each moment at which something has just become certain, and so many others. */
+const CERTAIN = new Set<Step['kind']>(['sync ends', 'acknowledged', 'completed']);
+const OTHERS = 20;
+const LUCKS: Luck[] = ['none', 'some', 'some', 'all'];
+const ENOUGH = 20;
+
+export async function power({ seed, short, progress }: Options): Promise<Row> {
+  const random = createRandom(seed);
+  const folder = mkdtempSync(join(MEMORY, 'kit-power-'));
+  try {
+    const { steps, story } = await record(seed, short ? ROUNDS.short : ROUNDS.long, join(folder, 'calls.txt'));
+    const happened = story.happened();
+    progress(`power: recorded ${steps.length} steps`);
+    const [acknowledged, completed] = [new Set<string>(), new Set<string>()];
+    const violations: string[] = [];
+    const disk = createDisk();
+    let [tried, images, commits] = [0, 0, false];
+    for (const [n, step] of steps.entries()) {
+      disk.take(step);
+      if (step.kind === 'acknowledged') acknowledged.add(step.id);
+      if (step.kind === 'completed') completed.add(step.key);
+      // A commit is whole with the page that follows its last frame's head.
+      const committed = commits && step.kind === 'write';
+      if (step.kind === 'write') commits = isLastHead(step);
+      const chosen = !short || committed || CERTAIN.has(step.kind) || random.below(steps.length) < OTHERS;
+      if (!chosen || violations.length >= ENOUGH) continue;
+      tried++;
+      for (const luck of disk.unsynced() > 0 ? LUCKS : LUCKS.slice(0, 1)) {
+        const path = lay(join(folder, 'image'), disk.image(luck, random));
+        images++;
+        // What SQLite held is freed between two turns only.
+        await turnOfTheLoop();
+        const found = await violationsAfter(path, { acknowledged, completed, happened });
+        violations.push(...found.map((one) => `step ${n} (${step.kind}), of what was not synced ${luck}: ${one}`));
+      }
+      if (tried % 500 === 0)
+        progress(`power: step ${n} of ${steps.length}, ${images} images, ${violations.length} violations`);
+    }
+    const count = (kind: Step['kind']): number => steps.filter((step) => step.kind === kind).length;
+    return {
+      what: 'power lost, with unsynced writes dropped, whole or by sector',
+      seen: `${count('write')} writes and ${count('sync ends')} syncs recorded, ${acknowledged.size} acknowledgements, ${completed.size} completions; ${images} images of ${tried} moments`,
+      violations,
+    };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** SQLite's format of the log: 24 bytes before each page; in the last of a commit they name the size of the file. */
+function isLastHead({ file, bytes }: Extract<Step, { kind: 'write' }>): boolean {
+  return file === '-wal' && bytes.length === 24 && bytes.readUInt32BE(4) > 0;
+}
+
+/** From the first start on an empty disk to a stop. */
+async function record(seed: number, rounds: number, lines: string): Promise<{ steps: Step[]; story: Story }> {
+  const story = await createStory(seed, recorder(lines));
+  const { kit } = story;
+  try {
+    await kit.start();
+    await story.deliver(1);
+    for (let round = 0; round < rounds; round++) {
+      await story.deliver();
+      story.miss();
+    }
+    await story.settled();
+    process.kill(kit.pid('receive') ?? 0, 'SIGTERM');
+    await kit.exited();
+    return { steps: await readRecording(lines, story.path), story };
+  } finally {
+    await story.close();
+  }
+}
+
+/** The files of an image, alone in a folder. */
+function lay(folder: string, image: Map<string, Buffer>): string {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder);
+  for (const [end, bytes] of image) writeFileSync(join(folder, `events.db${end}`), bytes);
+  return join(folder, 'events.db');
+}
+
+async function violationsAfter(path: string, known: Parameters<typeof violationsIn>[1]): Promise<string[]> {
+  try {
+    openSqlite(path, { owner: true }).close();
+    return violationsIn(path, known);
+  } catch (error) {
+    return [`the store does not open: ${describe(error).message}`];
+  }
+}

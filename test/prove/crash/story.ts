@@ -1,0 +1,104 @@
+// The run that gets killed: a seeded service that delivers some events, delivers some twice and leaves some to replay,
+// and the kit as processes with a handler that completes with its effect. Goes on over as many starts as it takes.
+import { join } from 'node:path';
+import { createRandom } from '../../../src/simulator/random.ts';
+import { createSimulatedService } from '../../../src/simulator/service.ts';
+import { createKit, SECRET, until, type Kit } from '../../system/kit.ts';
+import { countsIn, violationsIn } from './look.ts';
+
+/** No constraint on `seen`: what is written twice shows. No limit of attempts: the processes die, not the handler. */
+export const COUNT = `
+import { defineHandler } from '#kit';
+export default defineHandler({
+  on: 'MessageReceived',
+  retry: { attempts: 1_000, firstMs: 10, maxMs: 50 },
+  setup(tx) { tx.run('create table if not exists seen (n integer primary key, key text)'); },
+  async handle(event, ctx) {
+    await ctx.complete((tx) => tx.run('insert into seen (key) values (?)', event.key));
+    process.stdout.write('completed ' + event.key + '\\n');
+  },
+});
+`;
+
+const EVENTS = { missed: 3, delivered: 9, again: 3 };
+/** Those of one round are delivered by so many at once. */
+const AT_ONCE = 3;
+const SETTLED_MS = 30_000;
+
+export interface Story {
+  kit: Kit;
+  path: string;
+  /** Events that no webhook brings: a start finds them by replay. */
+  miss(): void;
+  /** Deliveries of new events, some of them twice; resolves when each has its answer, or will have none. */
+  deliver(events?: number): Promise<void>;
+  /** Everything that happened has had its effect. */
+  isSettled(): boolean;
+  /** Resolves when it is, or when the kit has died. */
+  settled(died?: () => boolean): Promise<void>;
+  violations(): string[];
+  happened(): ReturnType<ReturnType<typeof createSimulatedService>['history']['all']>;
+  close(): Promise<void>;
+}
+
+/** With one event delivered and handled, from which on replay counts; and stopped. */
+export async function beginStory(seed: number): Promise<Story> {
+  const story = await createStory(seed);
+  await story.kit.start();
+  await story.deliver(1);
+  await story.settled();
+  await story.kit.killAll();
+  return story;
+}
+
+export async function createStory(seed: number, under: string[] = []): Promise<Story> {
+  const random = createRandom(seed);
+  // No waits between attempts: a kit that is dead is found so eight times at once.
+  const service = createSimulatedService({ seed, speed: Infinity, addresses: { loopback: true } });
+  const { key, secret: apiKey } = service.keys.create({ name: 'crash', scopes: ['events:read'], validDays: null });
+  const env = {
+    API_BASE_URL: await service.listen(),
+    API_KEY: apiKey,
+    RECONCILE_INTERVAL_SECONDS: '2',
+    RECONCILE_CALLS_PER_MINUTE: '120',
+    ORDER_WINDOW_MS: '20',
+  };
+  const kit = await createKit({ count: COUNT }, env, under);
+  const path = join(kit.folder, 'events.db');
+  const url = `http://127.0.0.1:${kit.port}/webhooks`;
+  const { webhook } = await service.webhooks.register(key, { url, secret: SECRET });
+  const acknowledged = new Set<string>();
+
+  async function deliverOne(copies: number): Promise<void> {
+    const event = service.history.next();
+    const { statuses } = await webhook.deliver(event, { copies });
+    if (statuses.includes(204)) acknowledged.add(event.id);
+  }
+
+  const story: Story = {
+    kit,
+    path,
+    miss: () => void Array.from({ length: EVENTS.missed }, () => service.history.next()),
+    async deliver(events = EVENTS.delivered) {
+      // The last deaths have made it fail too often.
+      webhook.enable();
+      const copies = Array.from({ length: events }, (_, n) => (n < EVENTS.again ? 2 : 1));
+      const some = async (): Promise<void> => {
+        for (let left = copies.length; left > 0; left = copies.length) {
+          const [one = 1] = copies.splice(random.below(left), 1);
+          await deliverOne(one);
+        }
+      };
+      await Promise.all(Array.from({ length: AT_ONCE }, some));
+    },
+    isSettled: () => countsIn(path).effects >= service.history.all().length,
+    settled: (died = () => false) => until(() => died() || story.isSettled(), SETTLED_MS),
+    violations: () => violationsIn(path, { acknowledged, happened: service.history.all() }),
+    happened: () => service.history.all(),
+    async close() {
+      await kit.remove();
+      await service.close();
+    },
+  };
+  return story;
+}

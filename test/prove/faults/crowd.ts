@@ -1,0 +1,187 @@
+// F48 and F49, and what comes over the network without a number: clients by the thousand that are slow, and a proxy that
+// delays, cuts, drips and opens connections by half.
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createRandom } from '../../../src/simulator/random.ts';
+import { deliver, makeEvent } from '../../system/kit.ts';
+import { eventually, stage, type Fault } from './scene.ts';
+import { tested } from './tools.ts';
+
+/** How each of them is slow; nobody reads what comes back. */
+const SLOW = {
+  'slow headers': 'POST /webhooks HTTP/1.1\r\nHost: x\r\nX-Slow: ',
+  'slow bodies': `POST /webhooks HTTP/1.1\r\nHost: x\r\nX-Svc-Timestamp: ${Math.floor(Date.now() / 1000)}\r\nX-Svc-Signature: v1=${'0'.repeat(64)}\r\nContent-Length: 5000\r\n\r\n`,
+  'slow readers': 'GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(500),
+};
+
+type Manner = (from: Socket, to: Socket, random: () => number) => void;
+
+/** What the proxy makes of a connection. */
+const MANNERS: Record<string, Manner> = {
+  whole: (from, to) => void from.pipe(to).pipe(from),
+  delays(from, to, random) {
+    const ms = 50 + random() * 500;
+    from.on('data', (chunk) => void setTimeout(() => to.destroyed || to.write(chunk), ms));
+    to.on('data', (chunk) => void setTimeout(() => from.destroyed || from.write(chunk), ms));
+  },
+  drips(from, to) {
+    to.pipe(from);
+    let last = Promise.resolve();
+    from.on('data', (chunk: Buffer) => {
+      for (let at = 0; at < chunk.length; at += 64)
+        last = last.then(() => sleep(5)).then(() => void (to.destroyed || to.write(chunk.subarray(at, at + 64))));
+    });
+  },
+  'cuts the request': (from, to, random) =>
+    void from.once('data', (chunk: Buffer) => {
+      to.write(chunk.subarray(0, Math.floor(random() * chunk.length)));
+      setTimeout(() => [from, to].map((socket) => socket.resetAndDestroy()), 20);
+    }),
+  'cuts the answer'(from, to) {
+    from.pipe(to);
+    to.once('data', () => [from, to].map((socket) => socket.resetAndDestroy()));
+  },
+  'swallows the request': (from) => void from.resume(),
+  'swallows the answer'(from, to) {
+    from.pipe(to, { end: false });
+    to.resume();
+  },
+};
+
+async function startProxy(
+  port: number,
+  random: () => number,
+): Promise<{ port: number; tally: Map<string, number>; close(): void }> {
+  const tally = new Map<string, number>();
+  const sockets = new Set<Socket>();
+  const names = Object.keys(MANNERS);
+  const server = createServer((from) => {
+    const name = names[Math.floor(random() * names.length)] ?? 'whole';
+    tally.set(name, (tally.get(name) ?? 0) + 1);
+    const to = connect(port, '127.0.0.1');
+    for (const [socket, other] of [
+      [from, to],
+      [to, from],
+    ] as const) {
+      sockets.add(socket);
+      socket.on('error', () => {});
+      socket.on('close', () => {
+        sockets.delete(socket);
+        if (name !== 'swallows the answer') other.destroy();
+      });
+    }
+    MANNERS[name]?.(from, to, random);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    port: (server.address() as AddressInfo).port,
+    tally,
+    close() {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+export const crowd: Fault[] = [
+  {
+    numbers: [48],
+    what: '1,000 copies of one event at once',
+    short: true,
+    produce: () =>
+      stage({}, async (scene) => {
+        const { kit } = scene;
+        const answers = await Promise.all(Array.from({ length: 1_000 }, () => deliver(kit, makeEvent(0))));
+        const others = answers.filter((status) => status !== 204);
+        scene.holds(others.length === 0, `${others.length} others than 204`);
+        scene.acknowledged.add('evt_0');
+        await eventually(() => kit.query('select * from seen').length > 0);
+        const rows = kit.query<{ copies: number }>('select copies from events');
+        scene.holds(rows.length === 1 && rows[0]?.copies === 999, `${rows.length} rows, ${rows[0]?.copies} copies`);
+        return '1,000 × 204, one row, 999 copies counted';
+      }),
+  },
+  {
+    numbers: [49],
+    what: 'a storm of 100,000 events, 30 % dropped, 20 % doubled, shuffled, with outages and resets (test/flow/storm.test.ts)',
+    async produce() {
+      const { passed, failed } = tested('test/flow/storm.test.ts', 'system', 'with replay alone', {
+        STORM_EVENTS: '100000',
+      });
+      return {
+        seen: `${passed} passed: each handled once, strict and window lanes in order, gaps exact`,
+        violations: failed > 0 || passed === 0 ? [`${failed} failed`] : [],
+      };
+    },
+  },
+  {
+    numbers: [],
+    what: 'I75: 3,000 slow connections: headers, bodies and readers by the thousand, beside 100 deliveries a second',
+    produce: () =>
+      stage({}, async (scene) => {
+        const { kit } = scene;
+        const memory = (): number =>
+          Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${kit.pid('receive')}/status`, 'utf8'))?.[1]) >> 10;
+        const before = memory();
+        scene.load(100);
+        await scene.acknowledge(50);
+        const began = performance.now();
+        let open = 0;
+        let last = 0;
+        const sockets: Socket[] = [];
+        for (const words of Object.values(SLOW))
+          for (let n = 0; n < 1_000; n++) {
+            const socket = connect(kit.port, '127.0.0.1');
+            open++;
+            socket.on('error', () => {});
+            socket.on('close', () => void (open--, (last = performance.now())));
+            socket.write(words);
+            if (!words.startsWith('GET')) socket.resume();
+            sockets.push(socket);
+            if (n % 50 === 0) await sleep(10);
+          }
+        const opened = performance.now();
+        const most = memory();
+        const readers = 1_000;
+        const gone = await eventually(() => open <= readers, 25_000);
+        scene.holds(gone, `${open - readers} are still open`);
+        scene.holds(last - opened < 16_000, `the last was evicted after ${Math.round(last - opened)} ms`);
+        const left = open;
+        for (const socket of sockets) socket.destroy();
+        await scene.acknowledge(50);
+        return `opened within ${Math.round(opened - began)} ms, slow headers and bodies evicted ${Math.round(last - opened)} ms later, ${left} readers idle; memory ${before} to ${most} MB; ${scene.stood()}`;
+      }),
+  },
+  {
+    numbers: [],
+    what: '500 events through a proxy that delays, drips, cuts requests and answers, swallows either, each sent again until its 204',
+    produce: (seed) =>
+      stage({ allowed: [0, 400, 408] }, async (scene) => {
+        const { kit } = scene;
+        const random = createRandom(seed);
+        const proxy = await startProxy(kit.port, () => random.next());
+        const target = { port: proxy.port, patienceMs: 1_500 };
+        let tries = 0;
+        let lost = 0;
+        const sendOn = async (n: number): Promise<void> => {
+          for (let attempt = 0; attempt < 20; attempt++) {
+            tries++;
+            const status = await deliver(target, makeEvent(n));
+            if (status === 204) return void scene.acknowledged.add(`evt_${n}`);
+            if (status !== 0) scene.statuses.set(status, (scene.statuses.get(status) ?? 0) + 1);
+          }
+          lost++;
+        };
+        await Promise.all(Array.from({ length: 500 }, (_, n) => sendOn(n)));
+        proxy.close();
+        scene.holds(lost === 0, `${lost} never got a 204`);
+        const rows = kit.query<{ n: number }>('select count(*) as n from events')[0]?.n;
+        scene.holds(rows === 500, `${rows} rows`);
+        const copies = kit.query<{ n: number }>('select sum(copies) as n from events')[0]?.n;
+        return `${tries} tries, ${[...proxy.tally].map(([name, n]) => `${n} ${name}`).join(', ')}; 500 rows, ${copies} copies`;
+      }),
+  },
+];

@@ -1,0 +1,67 @@
+// F18 to F20: the kit stops, starts again and again, and is killed, under load.
+import { spawnSync } from 'node:child_process';
+import { until } from '../../system/kit.ts';
+import { Lacking, stage, type Fault } from './scene.ts';
+import { tested } from './tools.ts';
+
+export const ends: Fault[] = [
+  {
+    numbers: [18],
+    what: 'SIGTERM at 200 deliveries a second',
+    short: true,
+    produce: () =>
+      stage({ allowed: [0] }, async (scene) => {
+        const { kit } = scene;
+        scene.load(200);
+        await scene.acknowledge(100);
+        const began = performance.now();
+        kit.signal('SIGTERM');
+        await until(() => kit.output().includes('stopping'));
+        const ready = await scene.probe();
+        const code = await kit.exited();
+        const ms = Math.round(performance.now() - began);
+        await scene.rest();
+        scene.holds(code === 0, `it ended with ${code}`);
+        scene.holds(ms < 9_000, `it took ${ms} ms`);
+        scene.holds([0, 503].includes(ready), `readiness was ${ready} while stopping`);
+        await kit.start();
+        return `readiness ${ready} at once, ended after ${ms} ms; what was refused came when nobody listened`;
+      }),
+  },
+  {
+    numbers: [19],
+    what: '30 restarts under 50 deliveries a second behind the proxy of compose.yaml (test/system/proxy.test.ts)',
+    async produce() {
+      if (spawnSync('caddy', ['version']).status !== 0) throw new Lacking('caddy (Debian: caddy)');
+      const { passed, failed } = tested('test/system/proxy.test.ts', 'system', 'stopped and started', {
+        PROXY_RESTARTS: '30',
+      });
+      return {
+        seen: `${passed} passed: each delivery got its 204, and is one event`,
+        violations: failed > 0 || passed === 0 ? [`${failed} failed`] : [],
+      };
+    },
+  },
+  ...(['receive', 'run', 'keep'] as const).map((role): Fault => ({
+    numbers: [20],
+    what: `${role} is killed as the kernel does when memory is short (SIGKILL), under load`,
+    produce: () =>
+      stage({ allowed: role === 'receive' ? [0] : [] }, async (scene) => {
+        const { kit } = scene;
+        await until(() => kit.pid(role) !== undefined);
+        scene.load(200);
+        await scene.acknowledge(100);
+        const before = kit.pid(role);
+        process.kill(before ?? 0, 'SIGKILL');
+        if (role === 'receive') {
+          await kit.exited();
+          await scene.rest();
+          await kit.start();
+          return 'started again by hand, as a service manager does';
+        }
+        await until(() => ![undefined, before].includes(kit.pid(role)));
+        await scene.acknowledge(50);
+        return 'started again by the main process';
+      }),
+  })),
+];

@@ -1,0 +1,117 @@
+// F21 to F30: handlers that throw, hang, spin, leak, die, break and poison, beside one that does its work.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { culprit, DEEDS } from '../../system/culprits.ts';
+import { RECORD, until } from '../../system/kit.ts';
+import { ask, eventually, stage, type Fault, type Scene } from './scene.ts';
+
+const POISONED = `select t.state, t.attempts from tasks t join events e on e.seq = t.event join handlers h on h.id = t.handler
+  where cast(e.body as text) like '%poison%' and h.name = 'culprit'`;
+
+/** One poisoned event among 100 a second; a dead letter in the end, and its neighbours lose no attempt. */
+async function poison(scene: Scene, state: string): Promise<string> {
+  const { kit } = scene;
+  scene.load(100);
+  await scene.acknowledge(20);
+  scene.stood();
+  await scene.rest();
+  scene.load(100);
+  await sleep(200);
+  await scene.send(kit, 'poison');
+  const poisoned = (): { state: string; attempts: number } | undefined =>
+    kit.query<{ state: string; attempts: number }>(POISONED)[0];
+  const began = performance.now();
+  const ended = await eventually(() => state.split(' or ').includes(poisoned()?.state ?? ''), 90_000);
+  const seconds = ((performance.now() - began) / 1000).toFixed(1);
+  scene.holds(ended, `the poisoned task is ${poisoned()?.state} after ${poisoned()?.attempts} attempts, not ${state}`);
+  await scene.rest();
+  const others = `select count(*) as n from tasks t join events e on e.seq = t.event where cast(e.body as text) not like '%poison%' and t.attempts > 1`;
+  const cost = kit.query<{ n: number }>(others)[0]?.n ?? 0;
+  scene.holds(cost === 0, `${cost} neighbours have lost an attempt`);
+  const runs = kit.output().split('run died and is started again').length - 1;
+  return `${poisoned()?.state} after ${seconds} s and ${poisoned()?.attempts} attempts; run died ${runs} times; ${scene.stood()}`;
+}
+
+const faulty = Object.entries(DEEDS).map(([name, { deed, state = 'dead', short }]): Fault => ({
+  numbers: [Number(/^F(\d+)/.exec(name)?.[1])],
+  what: `a handler ${name.slice(5)}`,
+  ...(short && { short: true }),
+  produce: () => stage({ handlers: { culprit: culprit(deed), record: RECORD } }, (scene) => poison(scene, state)),
+}));
+
+/** Fails until the file `mended` is there. */
+const FAILING = `
+  import { existsSync } from 'node:fs';
+  import record from './_record.ts';
+  export default { ...record, name: 'record', retry: { attempts: 1 }, laneHoldMs: 0,
+    handle(event, ctx) { if (!existsSync('mended')) throw new Error('not mended'); return record.handle(event, ctx); } };`;
+
+export const handlers: Fault[] = [
+  ...faulty,
+  {
+    numbers: [28],
+    what: 'a handler file is half written when SIGHUP comes, run is killed, and the file is mended later',
+    produce: () =>
+      stage({}, async (scene) => {
+        const { kit } = scene;
+        scene.load(50);
+        await scene.acknowledge(20);
+        kit.addHandler('record', RECORD.slice(0, 200));
+        kit.signal('SIGHUP');
+        await until(() => kit.output().includes('the old ones go on'));
+        process.kill(kit.pid('run') ?? 0, 'SIGKILL');
+        await until(() => kit.output().includes('cannot start'));
+        await scene.acknowledge(20);
+        kit.addHandler('record', RECORD);
+        return 'the old ones went on; without run, deliveries were stored; once mended, it started again';
+      }),
+  },
+  {
+    numbers: [28],
+    what: 'a handler file that cannot be loaded at the first start',
+    produce: () =>
+      stage({ handlers: { record: RECORD, broken: 'export default {' }, starts: false }, async (scene) => {
+        const { kit } = scene;
+        await kit.start().catch(() => {});
+        const code = await kit.exited();
+        scene.holds(code === 78 && kit.output().includes('broken.ts'), `it ended with ${code}`);
+        kit.addHandler('broken', RECORD);
+        await kit.start();
+        await scene.send();
+        return `refused with ${code}, which names the file`;
+      }),
+  },
+  {
+    numbers: [30],
+    what: '2,000 dead letters are retried by the page while deliveries come and run is killed',
+    produce: () =>
+      stage({ handlers: { _record: RECORD, record: FAILING } }, async (scene) => {
+        const { kit } = scene;
+        const count = (state: string): number =>
+          kit.query<{ value: number }>('select value from counters where name = ?', `tasks.${state}`)[0]?.value ?? 0;
+        scene.load(200);
+        await scene.acknowledge(2_000);
+        const many = await scene.rest();
+        scene.holds(await eventually(() => count('dead') === many, 60_000), `${count('dead')} dead letters`);
+        writeFileSync(join(kit.folder, 'mended'), '');
+        scene.load(50);
+        const began = performance.now();
+        const { status } = await ask(
+          kit.opsPort,
+          '/api/jobs',
+          'POST',
+          JSON.stringify({ action: 'retry', filter: { state: 'dead' } }),
+        );
+        scene.holds(status < 300, `the job is refused with ${status}`);
+        await eventually(() => count('done') > many / 10);
+        process.kill(kit.pid('run') ?? 0, 'SIGKILL');
+        scene.holds(
+          await eventually(() => count('dead') === 0 && count('done') >= many, 90_000),
+          `${count('dead')} are left dead`,
+        );
+        await scene.rest();
+        return `${many} done again after ${((performance.now() - began) / 1000).toFixed(1)} s, a kill of run between; ${scene.stood()}`;
+      }),
+  },
+];

@@ -1,0 +1,213 @@
+// A kit as processes, a load on it, and a fault: afterwards every acknowledged event has to be there once, completed
+// once, in order, and every answer has to be one that the fault allows.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { get } from 'node:http';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createKit, load, makeEvent, deliver, RECORD, until, type Kit, type Target } from '../../system/kit.ts';
+
+const INSIDE = new URL('inside.ts', import.meta.url).href;
+/** For what a fault has held up to be done. */
+const DONE_MS = 60_000;
+/** A lane of its own for what is sent beside a load. */
+const ALONE = { session: '00000000-0000-4000-8000-00000000ffff', from: 'alone' };
+/** As much as a lock may cost the loop of receive. */
+const STAND_MS = 100;
+
+export interface Found {
+  seen: string;
+  violations: string[];
+}
+
+/** One fault of hazards.md, or several that are produced as one. */
+export interface Fault {
+  numbers: number[];
+  what: string;
+  /** Belongs to the short form as well. */
+  short?: true;
+  produce(seed: number): Promise<Found>;
+}
+
+/** Something that the machine lacks, so that a fault cannot be produced. */
+export class Lacking extends Error {}
+
+export interface Scene {
+  kit: Kit;
+  statuses: Map<number, number>;
+  acknowledged: Set<string>;
+  /** Deliveries at this rate from now on. */
+  load(perSecond: number, target?: Target): void;
+  /** Ends the load; how many were sent in all. */
+  rest(): Promise<number>;
+  /** One delivery; it counts as one of the load. */
+  send(target?: Target, body?: string, secrets?: string[]): Promise<number>;
+  /** Resolves once so many more are acknowledged. */
+  acknowledge(more: number): Promise<void>;
+  /** Sets the wall clock of every process of the kit so many milliseconds ahead. */
+  setClock(aheadMs: number): Promise<void>;
+  /** The status of a probe; 0 where nobody answers. */
+  probe(path?: string): Promise<number>;
+  /** The longest that the loop of receive stood still since the last call, in words. What waiting for a core explains is
+   * taken off before it is judged. */
+  stood(): string;
+  status(): Promise<{ alarms: { name: string }[]; failureRun: number; [name: string]: unknown }>;
+  holds(holds: boolean, otherwise: string): void;
+}
+
+export interface SceneOptions {
+  handlers?: Record<string, string>;
+  env?: Record<string, string>;
+  /** Answers that the fault may cost; 0 is a connection that was refused or cut. */
+  allowed?: number[];
+  /** Its events are to be completed; the handler `record`, unless told otherwise. */
+  completes?: boolean;
+  starts?: boolean;
+}
+
+export async function stage(options: SceneOptions, play: (scene: Scene) => Promise<string>): Promise<Found> {
+  const { handlers = { record: RECORD }, env = {}, allowed = [], completes = true, starts = true } = options;
+  const violations: string[] = [];
+  const settings: Record<string, string> = { NODE_OPTIONS: `--import ${INSIDE}`, ...env };
+  const kit = await createKit(handlers, settings);
+  const [clockFile, loopFile] = [join(kit.folder, 'clock'), join(kit.folder, 'loop')];
+  writeFileSync(clockFile, '0');
+  Object.assign(settings, { KIT_CLOCK: clockFile, KIT_LOOP: loopFile });
+  const acknowledged = new Set<string>();
+  const statuses = new Map<number, number>();
+  let running: ReturnType<typeof load> | undefined;
+  let next = 0;
+  let single = 10_000_000;
+  let looked = 0;
+
+  const count = (status: number, by = 1): void => void statuses.set(status, (statuses.get(status) ?? 0) + by);
+  const scene: Scene = {
+    kit,
+    statuses,
+    acknowledged,
+    load(perSecond, target = kit) {
+      running = load(target, perSecond, next);
+    },
+    async rest() {
+      if (!running) return next;
+      next = await running.stop();
+      for (const id of running.acknowledged) acknowledged.add(id);
+      for (const [status, n] of running.statuses) count(status, n);
+      running = undefined;
+      return next;
+    },
+    async send(target = kit, body?: string, secrets?: string[]) {
+      const event = { ...makeEvent(single++), ...ALONE, ...(body === undefined ? {} : { body }) };
+      const status = await deliver(target, event, secrets);
+      count(status);
+      if (status === 204) acknowledged.add(event.id);
+      return status;
+    },
+    async acknowledge(more) {
+      const of = (running ?? { acknowledged }).acknowledged;
+      const enough = of.size + more;
+      await until(() => of.size >= enough);
+    },
+    async setClock(aheadMs) {
+      writeFileSync(clockFile, String(aheadMs));
+      // Each process looks every 20 ms.
+      await sleep(500);
+    },
+    probe: (path = '/readyz') => ask(kit.port, path).then(({ status }) => status),
+    stood() {
+      const lines = existsSync(loopFile) ? readFileSync(loopFile, 'utf8').trim().split('\n') : [];
+      const fresh = lines.slice(looked).map((line) => line.split(' ').map(Number) as [number, number]);
+      looked = lines.length;
+      const longest = Math.max(0, ...fresh.map(([ms]) => ms));
+      const own = fresh.filter(([ms, waited]) => ms - waited > STAND_MS).length;
+      // Once is a slow disk or the collector; a lock that is waited for in the loop stands in the way again and again.
+      scene.holds(
+        own < 2 || own < fresh.length / 10,
+        `the loop of receive stood still in ${own} of ${fresh.length} looks`,
+      );
+      return `longest stand of receive's loop ${Math.round(longest)} ms, by itself above ${STAND_MS} ms in ${own} of ${fresh.length} looks`;
+    },
+    async status() {
+      let text = '';
+      await eventually(async () => ({ text } = await ask(kit.opsPort, '/api/status')).status === 200);
+      return JSON.parse(text) as Awaited<ReturnType<Scene['status']>>;
+    },
+    holds: (holds, otherwise) => void (holds || violations.push(otherwise)),
+  };
+
+  try {
+    if (starts) await kit.start();
+    const seen = await play(scene);
+    await scene.rest();
+    const odd = [...statuses].filter(([status]) => status !== 204 && !allowed.includes(status));
+    for (const [status, n] of odd) violations.push(`${n} × ${status === 0 ? 'no answer' : status}`);
+    violations.push(...(await judge(kit, acknowledged, completes)));
+    const code = await kit.stop();
+    scene.holds(code === 0, `ended with ${code}`);
+    return { seen: `${seen}; ${answers(statuses)}`, violations };
+  } finally {
+    await running?.stop();
+    await kit.remove();
+  }
+}
+
+function answers(statuses: Map<number, number>): string {
+  const words = [...statuses].map(([status, n]) => `${n} × ${status === 0 ? 'no answer' : status}`);
+  return words.length > 0 ? words.join(', ') : 'nothing sent';
+}
+
+/** What holds after every fault. */
+export async function judge(kit: Kit, acknowledged: Set<string>, completes = true): Promise<string[]> {
+  const violations: string[] = [];
+  const one = (sql: string): number => kit.query<{ n: number }>(sql)[0]?.n ?? 0;
+  const stored = new Set(kit.query<{ id: string }>('select id from events').map(({ id }) => id));
+  const lost = [...acknowledged].filter((id) => !stored.has(id));
+  if (lost.length > 0) violations.push(`${lost.length} acknowledged events are lost, ${lost[0]} first`);
+  const whole = kit.query<{ integrity_check: string }>('pragma integrity_check')[0]?.integrity_check;
+  if (whole !== 'ok') violations.push(`integrity_check: ${whole}`);
+  if (!completes) return violations;
+  const open = `select (select count(*) from events where type = 'MessageReceived') - count(*) as n from tasks t
+    join handlers h on h.id = t.handler join events e on e.seq = t.event
+    where h.name = 'record' and t.state = 'done' and e.type = 'MessageReceived'`;
+  await until(() => one(open) === 0, DONE_MS).catch(() => violations.push(`${one(open)} events are not completed`));
+  const events = one(`select count(*) as n from events where type = 'MessageReceived'`);
+  if (one('select count(distinct key) as n from seen') < events && violations.length === 0)
+    violations.push('events are completed that their handler has not written');
+  const twice = one('select count(*) as n from (select key from seen group by key having count(*) > 1)');
+  if (twice > 0) violations.push(`${twice} events are completed twice`);
+  const back = one(`select count(*) as n from (select late, cursor < max(cursor) over
+    (partition by lane order by n rows between unbounded preceding and 1 preceding) as back from seen) where back and not late`);
+  if (back > 0) violations.push(`${back} events out of order, and not marked late`);
+  return violations;
+}
+
+export function ask(port: number, path: string, method = 'GET', body = ''): Promise<{ status: number; text: string }> {
+  return new Promise((done) => {
+    const asked = get(
+      { port, host: '127.0.0.1', path, method, agent: false, headers: json(port, body) },
+      (response) => {
+        let text = '';
+        response.on('data', (chunk: Buffer) => void (text += chunk.toString()));
+        response.on('end', () => done({ status: response.statusCode ?? 0, text }));
+        response.on('error', () => done({ status: 0, text }));
+      },
+    );
+    asked.setTimeout(20_000, () => asked.destroy());
+    asked.on('error', () => done({ status: 0, text: '' }));
+    asked.end(body);
+  });
+}
+
+function json(port: number, body: string): Record<string, string> {
+  if (body === '') return {};
+  return {
+    'content-type': 'application/json',
+    'content-length': String(Buffer.byteLength(body)),
+    origin: `http://127.0.0.1:${port}`,
+  };
+}
+
+/** Polls what has to be asked. */
+export async function eventually(asked: () => Promise<boolean> | boolean, limitMs = 30_000): Promise<boolean> {
+  for (const end = Date.now() + limitMs; Date.now() < end; await sleep(50)) if (await asked()) return true;
+  return false;
+}

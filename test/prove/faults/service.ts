@@ -1,0 +1,170 @@
+// F31 to F47: a service that refuses, lies, forgets and falls silent. Its answers are those of its double; the 35 that lie
+// for ten minutes live by a clock that is set, the others beside a whole kit.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Fault as Lie, FaultName } from '../../../src/simulator/faults.ts';
+import { BUDGET, LIARS, live, pageOf, refused } from '../../flow/lying.ts';
+import { SECRET, until } from '../../system/kit.ts';
+import { watermarkOf, withAccount } from './account.ts';
+import { eventually, stage, type Fault, type Found } from './scene.ts';
+
+interface Expected {
+  words: RegExp;
+  /** It goes on by itself once the service tells the truth. */
+  unaided?: boolean;
+  /** Behind the watermark, and not yet there, for a while. */
+  passes?: boolean;
+  gaps?: number;
+}
+
+async function tell(lie: FaultName | Lie | 'late', expected: Expected): Promise<Found> {
+  const { words, unaided = true, passes = false, gaps = 0 } = expected;
+  const told = await live(lie);
+  const violations: string[] = [];
+  const holds = (all: boolean, otherwise: string): void => void (all || violations.push(otherwise));
+  holds(words.test(told.words.join('\n')), 'status does not name it');
+  holds(told.unaided === unaided, unaided ? 'it does not go on by itself' : 'it goes on unasked');
+  holds(passes || told.passed.length === 0, `${told.passed.length} events are behind the watermark, and nowhere`);
+  holds(told.missing.length === 0, `${told.missing.length} events are missing in the end`);
+  holds(told.most <= BUDGET, `${told.most} calls in a minute`);
+  holds(told.gaps.length === gaps, `${told.gaps.length} gaps, not ${gaps}`);
+  holds(told.status.reconcile.state === 'idle', `it is ${told.status.reconcile.state} in the end`);
+  const said = told.words.find((word) => words.test(word)) ?? told.words[0] ?? '';
+  return {
+    seen: `"${said.slice(0, 110)}"; at most ${told.most} calls a minute, nothing missing in the end`,
+    violations,
+  };
+}
+
+const NUMBERS: Record<string, number> = { '429': 32, '500': 33, '503': 33, '504': 33 };
+const numberOf = (name: string): number => NUMBERS[name] ?? Number(/^F(\d+)/.exec(name)?.[1]);
+
+const lies = Object.entries(LIARS).map(([name, words]): Fault => ({
+  numbers: [numberOf(name)],
+  what: `ReplayEvents answers ${name.replace(/^F\d+ ?/, '') || 'EVENT_CURSOR_INVALID'} for ten minutes`,
+  ...((name === '429' || name === 'F37 stuck') && { short: true }),
+  produce: () => tell(name as FaultName, { words }),
+}));
+
+export const service: Fault[] = [
+  ...(
+    [
+      [401, 'API_AUTH_REVOKED'],
+      [403, 'API_KEY_IP_FORBIDDEN'],
+    ] as const
+  ).map(([status, reason]): Fault => ({
+    numbers: [31],
+    what: `ReplayEvents answers ${status} ${reason} for ten minutes`,
+    produce: () => tell(refused(status, reason), { words: new RegExp(`^stopped.*${status}`, 'm'), unaided: false }),
+  })),
+  ...lies.toSorted((a, b) => (a.numbers[0] ?? 0) - (b.numbers[0] ?? 0)),
+  {
+    numbers: [42],
+    what: 'reset_required without items for ten minutes, then the cursor is known again',
+    produce: () =>
+      tell((truth) => pageOf(truth, { events: [], reset_required: true }), {
+        words: /the cursor has expired/,
+        gaps: 1,
+      }),
+  },
+  {
+    numbers: [43, 44],
+    what: 'EVENT_TYPES=MessageReceived; half of the events come by replay first, their webhooks later',
+    produce: (seed) =>
+      withAccount(
+        seed,
+        { env: { EVENT_TYPES: 'MessageReceived' } },
+        async (scene, { double, webhook, happen, whole }) => {
+          happen(1);
+          await watermarkOf(scene);
+          webhook.disable();
+          happen(50);
+          scene.holds(await whole(), 'replay does not bring them');
+          webhook.enable();
+          await Promise.all(
+            double.history
+              .all()
+              .slice(-50)
+              .map((event) => webhook.deliver(event)),
+          );
+          happen(50);
+          await whole();
+          const [row] = scene.kit.query<{ rows: number; ids: number }>(
+            'select count(*) as rows, count(id) as ids from events',
+          );
+          scene.holds(row?.rows === 101 && row.ids === 101, `${row?.rows} rows, ${row?.ids} with an id`);
+          const counts = scene.kit.query<{ value: number }>(`select value from counters where name = 'recovered'`);
+          return `${counts[0]?.value} recovered; ${row?.rows} rows, all with their id`;
+        },
+      ),
+  },
+  {
+    numbers: [45],
+    what: 'events whose cursor ends in 0 or 5 become visible two minutes late',
+    produce: () => tell('late', { words: /became visible late/, passes: true }),
+  },
+  {
+    numbers: [46],
+    what: 'the webhook is disabled at the service, and events go on',
+    produce: (seed) =>
+      withAccount(seed, {}, async (scene, { webhook, happen, whole }) => {
+        happen(20);
+        await watermarkOf(scene);
+        await whole();
+        webhook.disable();
+        happen(20);
+        scene.holds(await whole(), 'replay does not bring them');
+        // Three minutes are the time of the first repeats; here they are over at once.
+        await scene.setClock(240_000);
+        const silent = async (): Promise<boolean> =>
+          (await scene.status()).alarms.some(({ name }) => name === 'webhook_silent');
+        const raised = await eventually(async () => {
+          happen(1);
+          return silent();
+        });
+        scene.holds(raised, 'the alarm webhook_silent is not raised');
+        webhook.enable();
+        await scene.setClock(0);
+        happen(20);
+        return `webhook_silent raised, all fetched by replay, all clear after: ${await eventually(async () => !(await silent()))}`;
+      }),
+  },
+  {
+    numbers: [47],
+    what: 'the secret is rotated with grace (both configured), then at once without the kit knowing it',
+    produce: () => {
+      const [next, last] = ['whsec_of_the_next_secret_0000', 'whsec_of_the_last_secret_0000'];
+      const env = { WEBHOOK_SECRET: '', WEBHOOK_SECRET_FILE: 'secret' };
+      return stage({ env, starts: false, allowed: [401] }, async (scene) => {
+        const { kit } = scene;
+        const secrets = async (...list: string[]): Promise<void> => {
+          writeFileSync(join(kit.folder, 'secret'), list.join(','));
+          if (kit.output() === '') return kit.start();
+          const before = kit.output().split('secrets and handlers read again').length;
+          kit.signal('SIGHUP');
+          await until(() => kit.output().split('secrets and handlers read again').length > before);
+        };
+        const signed = async (by: string[], count: number): Promise<Set<number>> =>
+          new Set(await Promise.all(Array.from({ length: count }, () => scene.send(kit, undefined, by))));
+        await secrets(SECRET);
+        await signed([SECRET], 20);
+        await secrets(next, SECRET);
+        await signed([next, SECRET], 20);
+        await secrets(next);
+        scene.holds((await signed([next], 20)).has(204), 'refused under the new secret');
+        scene.holds(!scene.statuses.has(401), 'a rotation with grace has cost a delivery');
+        const lost = await signed([last], 4);
+        scene.holds(lost.has(401), 'taken under a secret that is not ours');
+        const raised = await eventually(async () =>
+          (await scene.status()).alarms.some(({ name }) => name === 'secret_mismatch'),
+        );
+        scene.holds(raised, 'the alarm secret_mismatch is not raised');
+        await secrets(last);
+        await sleep(100);
+        scene.holds((await signed([last], 4)).has(204), 'refused after the secret is set');
+        return 'with grace no loss; without: 4 refused, alarm secret_mismatch; taken once it is set';
+      });
+    },
+  },
+];

@@ -1,0 +1,91 @@
+// What produces faults beside the kit: strace, which lets system calls fail; a small disk; limits of a process; another
+// program at the same file. Each says what is lacking where it cannot be had.
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import Database from 'better-sqlite3';
+import { until } from '../../system/kit.ts';
+import { Lacking } from './scene.ts';
+
+/** Lets calls of a running process fail, as `pwrite64:error=EIO` says, until it is called again. */
+export async function failing(pid: number | undefined, ...rules: string[]): Promise<() => Promise<void>> {
+  if (spawnSync('strace', ['-qq', '-o', '/dev/null', 'true']).status !== 0)
+    throw new Lacking('strace (Debian: strace)');
+  const names = rules.map((rule) => rule.split(':')[0]).join();
+  const inject = rules.flatMap((rule) => ['-e', `inject=${rule}`]);
+  const options = ['-qq', '-f', '-o', '/dev/null', '-e', `trace=${names}`, ...inject, '-p', String(pid)];
+  const strace = spawn('strace', options, { stdio: 'ignore' });
+  await until(() => tracerOf(pid) !== 0);
+  return async () => {
+    if (strace.exitCode !== null || strace.signalCode !== null) return;
+    strace.kill('SIGTERM');
+    await once(strace, 'close');
+  };
+}
+
+function tracerOf(pid: number | undefined): number {
+  return Number(/TracerPid:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
+}
+
+export interface Disk {
+  folder: string;
+  remount(how: 'ro' | 'rw'): void;
+  /** Throws Lacking where it is not there. */
+  remove(): void;
+}
+
+/** A tmpfs of that size. */
+export function smallDisk(megabytes: number): Disk {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-disk-'));
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', folder], { stdio: 'ignore' });
+  } catch {
+    rmSync(folder, { recursive: true });
+    throw new Lacking('the right to mount a tmpfs (root)');
+  }
+  return {
+    folder,
+    remount: (how) => void execFileSync('mount', ['-o', `remount,${how}`, folder], { stdio: 'ignore' }),
+    remove() {
+      execFileSync('umount', ['-l', folder], { stdio: 'ignore' });
+      rmSync(folder, { recursive: true });
+    },
+  };
+}
+
+/** Holds the write lock of a store until it is called again. */
+export function lockOf(path: string): () => void {
+  const db = new Database(path, { timeout: 5_000 });
+  db.exec('begin immediate');
+  return () => {
+    db.exec('commit');
+    db.close();
+  };
+}
+
+/** The most files that a process may have open, from now on. */
+export function limitFiles(pid: number | undefined, most: number): void {
+  const { status, error, stderr } = spawnSync('prlimit', ['--pid', String(pid), `--nofile=${most}:`]);
+  if (error) throw new Lacking('prlimit (Debian: util-linux)');
+  if (status !== 0) throw new Error(`prlimit: ${stderr.toString()}`);
+}
+
+/** Runs tests that produce a fault already; what they say. */
+export function tested(file: string, project: 'unit' | 'system', name = '', env: Record<string, string> = {}) {
+  const args = ['node_modules/vitest/vitest.mjs', 'run', '--project', project, file, '--reporter=json'];
+  const { PATH, HOME } = process.env;
+  const { stdout } = spawnSync(process.execPath, [...args, ...(name ? ['-t', name] : [])], {
+    env: { PATH, HOME, ...env },
+    encoding: 'utf8',
+    maxBuffer: 2 ** 26,
+  });
+  const told = JSON.parse(stdout.slice(stdout.indexOf('{"numTotal'))) as {
+    numPassedTests: number;
+    numFailedTests: number;
+    numPendingTests: number;
+  };
+  const { numPassedTests: passed, numFailedTests: failed, numPendingTests: left } = told;
+  return { passed, failed, left };
+}

@@ -1,0 +1,67 @@
+// `npm run prove -- <campaign>`: tries to break what the README promises, and says what was done, what was seen, and
+// what did not hold. The seed that it prints repeats the run as far as processes let themselves be repeated.
+import '../../src/checked.js';
+import { parseArgs } from 'node:util';
+import { printTable } from '../../src/cli/table.ts';
+import { describe, EXIT } from '../../src/errors.ts';
+import { MissingTool, type Options, type Report } from './report.ts';
+
+type Campaign = (options: Options) => Promise<Report>;
+
+const CAMPAIGNS = ['crash', 'faults', 'inputs'];
+const USAGE = `Usage: npm run prove -- <${CAMPAIGNS.join(' | ')}> [--seed <number>] [--short] [--json]`;
+
+// What a campaign that failed has left open must not keep this from ending.
+process.exit(await main());
+
+async function main(): Promise<number> {
+  const asked = read();
+  if (!asked) return fail(USAGE, EXIT.usage);
+  const { name, json, options } = asked;
+  const { campaign } = (await import(`./${name}.ts`)) as { campaign: Campaign };
+  try {
+    const report = await campaign(options);
+    if (json) process.stdout.write(`${JSON.stringify({ ...report, seed: options.seed }, null, 2)}\n`);
+    else show(report, options.seed);
+    return report.rows.some(({ violations }) => violations.length > 0) ? EXIT.failed : EXIT.done;
+  } catch (error) {
+    if (error instanceof MissingTool) return fail(error.message, EXIT.unreachable);
+    const { name: kind, message, at } = describe(error);
+    return fail(`${kind}: ${message}${at ? ` (${at})` : ''}, seed ${options.seed}`, EXIT.failed);
+  }
+}
+
+function read(): { name: string; json: boolean; options: Options } | undefined {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: {
+        seed: { type: 'string', default: String(Date.now() % 1_000_000) },
+        short: { type: 'boolean', default: false },
+        json: { type: 'boolean', default: false },
+      },
+    });
+    const [name = '', ...others] = positionals;
+    const seed = Number(values.seed);
+    if (!CAMPAIGNS.includes(name) || others.length > 0 || !Number.isSafeInteger(seed)) return undefined;
+    const progress = (line: string): void => void process.stderr.write(`${line}\n`);
+    return { name, json: values.json, options: { seed, short: values.short, progress } };
+  } catch {
+    return undefined;
+  }
+}
+
+function show({ title, rows }: Report, seed: number): void {
+  process.stdout.write(`${title}, seed ${seed}\n\n`);
+  printTable(
+    ['what', 'seen', 'violations'],
+    rows.map(({ what, seen, violations }) => [what, seen, violations.length]),
+  );
+  for (const { what, violations } of rows)
+    for (const violation of violations) process.stdout.write(`\n${what}: ${violation}\n`);
+}
+
+function fail(message: string, code: number): number {
+  process.stderr.write(`${message}\n`);
+  return code;
+}
