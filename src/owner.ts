@@ -16,7 +16,7 @@ export interface Ownership {
 /** Throws StoreError `owned` where another process has it. Ends what an older owner left running. */
 export async function own(path: string, retentionMs: number, onReplaced: () => void): Promise<Ownership> {
   const lock = lockStore(path);
-  const store = openSqlite(path, { owner: true, retentionMs, busyMs: 0, onReplaced });
+  const store = openSqlite(path, { owner: true, synchronous: 'NORMAL', retentionMs, busyMs: 0, onReplaced });
   for (const { pid, started, role } of await patiently(() => store.processes(), START_MS)) {
     if (started !== '' && pid !== process.pid && startOf(pid) === started) process.kill(pid, 'SIGKILL');
     await patiently(() => store.gone(role), START_MS);

@@ -15,6 +15,8 @@ const PAUSE_MS = { first: 100, most: 30_000 };
 /** A child that lived this long starts again without a pause. */
 const HEALTHY_MS = 10_000;
 
+/** Between two words to the same child: one costs as much as some deliveries. */
+const WAKE_MS = 5;
 const NICE = 10;
 /** Events live for ORDER_WINDOW_MS: long enough to be promoted, and collected at a price, by a small young generation. */
 const YOUNG = '--max-semi-space-size=64';
@@ -61,6 +63,8 @@ export function createChild(options: ChildOptions): Child {
   let wanted = false;
   let pauseMs = PAUSE_MS.first;
   let beatAt = 0;
+  let wokenAt = -Infinity;
+  let waking = false;
   let handlers: string[] = [];
   let exited = Promise.resolve();
   let report: (faults: string[], stage: 'loaded' | 'ready') => void = () => {};
@@ -151,7 +155,18 @@ export function createChild(options: ChildOptions): Child {
       return stage('loaded');
     },
     start,
-    wake: () => send({ type: 'wake', boot: boot ?? 0 }),
+    wake() {
+      if (waking) return;
+      waking = true;
+      const since = performance.now() - wokenAt;
+      const tell = (): void => {
+        waking = false;
+        wokenAt = performance.now();
+        send({ type: 'wake', boot: boot ?? 0 });
+      };
+      if (since >= WAKE_MS) tell();
+      else setTimeout(tell, WAKE_MS - since);
+    },
     async stop(limitMs) {
       wanted = false;
       const stopping = child;

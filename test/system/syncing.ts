@@ -5,7 +5,7 @@ import { StoreError } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 
 const [path = ''] = process.argv.slice(2);
-const store = openSqlite(path, { owner: true });
+const store = openSqlite(path, { owner: true, synchronous: 'NORMAL' });
 const seen: string[] = [];
 for (const cursor of ['1', '2', '3']) {
   const body = { id: `evt_${cursor}`, type: 'T', created_at: null, cursor, session_id: null, data: { T: {} } };

@@ -14,7 +14,7 @@ export interface Log {
 }
 
 export function createLog(path: string): Log {
-  let file: FileHandle | undefined;
+  let file: Promise<FileHandle> | undefined;
   /** After a failed sync the kernel takes for clean what it could not write: another sync would prove nothing. */
   let doubted = false;
 
@@ -22,8 +22,8 @@ export function createLog(path: string): Log {
     async sync() {
       if (path === ':memory:') return;
       try {
-        file ??= await open(`${path}-wal`, 'r');
-        await file.datasync();
+        file ??= open(`${path}-wal`, 'r');
+        await (await file).datasync();
       } catch (error) {
         doubted = true;
         throw new StoreError('unwritable', `${path} cannot be synced: see the disk`, error);
@@ -38,7 +38,7 @@ export function createLog(path: string): Log {
       doubted = false;
     },
     close() {
-      void file?.close();
+      void file?.then((opened) => opened.close());
       file = undefined;
     },
   };

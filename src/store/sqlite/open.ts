@@ -2,15 +2,7 @@
 // the connection is not trusted again; the next call opens a new one. What it accepts is synced after its commit.
 import { statSync } from 'node:fs';
 import { StoreError, type Store } from '../store.ts';
-import {
-  connect,
-  guarded,
-  migrate,
-  requireVersion,
-  setSynchronous,
-  withSynchronous,
-  type Connection,
-} from './connection.ts';
+import { connect, guarded, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
 import { createErase } from './erase.ts';
 import { createEventStore } from './events.ts';
 import { createLog } from './log.ts';
@@ -27,7 +19,10 @@ import { createWatch } from './watch.ts';
 export interface OpenOptions {
   /** The owner creates and migrates the file; everyone else finds it ready. */
   owner?: boolean;
-  /** NORMAL is for `run`: after a power loss its work is done again, never lost. */
+  /**
+   * What SQLite syncs within the commit: everything, or with NORMAL only what ctx.complete writes. Either way what is
+   * accepted is on disk before `accept` resolves. `run`'s claims and verdicts are done again after a power loss, never lost.
+   */
   synchronous?: 'FULL' | 'NORMAL';
   /** How young an event may be and still have been pruned, milliseconds. */
   retentionMs?: number;
@@ -70,7 +65,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       ...events,
       accept(batch) {
         log.settle(connection);
-        return withSynchronous(session, 'NORMAL', () => events.accept(batch));
+        return events.accept(batch);
       },
       ...createTaskStore(session),
       ...createUpkeep(session),
@@ -132,7 +127,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     ...store,
     async accept(batch) {
       const results = await store.accept(batch);
-      if (synchronous === 'FULL') await log.sync();
+      // Otherwise SQLite has synced it, within the commit.
+      if (synchronous === 'NORMAL') await log.sync();
       return results;
     },
     close() {
