@@ -59,7 +59,8 @@ async function tell(): Promise<Sum[]> {
   const events = history.all().length;
   await kit.until('replay to bring what was lost', async () => (await status()).reconcile.recovered >= lost.length);
   await kit.until('every event to be handled', async () => (await status()).tasks.done >= events);
-  line('replay', `${lost.length} events fetched in ${service.api.calls() - replayed} calls`);
+  const calls = service.api.calls() - replayed;
+  line('replay', `${lost.length} events fetched in ${calls === 1 ? 'one call' : `${calls} calls`}`);
   const seen = kit.handled();
   line('the handler', `${seen.completions} completions, ${seen.late} marked late`);
 

@@ -662,7 +662,7 @@ export interface WatchStore {
         event: ShownEvent;
         /** When each further origin brought it for the first time. */
         sightings: { origin: Origin; at: string }[];
-        /** The first, up to six duplicates, and the last of `copies`. */
+        /** The first, up to seven duplicates, and the last of `copies`. */
         deliveries: ShownDelivery[];
         aliases: string[];
         conflicts: number;

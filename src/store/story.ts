@@ -13,7 +13,7 @@ export interface Moment {
 }
 
 export const NOT_KEPT =
-  'Kept are the first delivery, six duplicates and the last; the last ten attempts of tasks that did not end at the first, and retries by hand among them, with the beginning of their errors. What a restart interrupted is not kept.';
+  'Kept are the first delivery, the first seven duplicates and the last; the last ten attempts of tasks that did not end at the first, and retries by hand among them, with the beginning of their errors. What a restart interrupted is not kept.';
 
 export function storyOf({ event, sightings, deliveries, tasks, attempts }: Found): Moment[] {
   const handlers = new Map(tasks.map(({ id, handler }) => [id, handler]));
