@@ -136,10 +136,14 @@ export function createChild(options: ChildOptions): Child {
 
   async function start(): Promise<string[]> {
     wanted = true;
-    child ??= spawnIt();
+    const mine = (child ??= spawnIt());
     const ready = stage('ready');
-    boot = await options.boot();
-    send({ type: 'go', boot });
+    const number = await options.boot();
+    // One that was started in its place has another number, and a dead one none.
+    if (child === mine) {
+      boot = number;
+      send({ type: 'go', boot });
+    }
     const faults = await ready;
     // One that was stopped meanwhile has not failed.
     return wanted ? faults : [];
