@@ -12,21 +12,21 @@ test('one that is started anew while its number is waited for works under the nu
     boots.push(Promise.withResolvers());
     return boots.at(-1)?.promise ?? Promise.reject(new Error('no number'));
   };
-  child = createChild({
+  const one = createChild({
     role: 'run',
     entry: '../test/obedient.ts',
     env: () => process.env,
     boot,
     log: createTestLog().log,
   });
-  const { start, pid, handlers, boot: known } = child;
-  void start();
-  const before = pid();
+  child = one;
+  void one.start();
+  const before = one.pid();
   expect(before).toBeDefined();
   process.kill(before ?? 0, 'SIGKILL');
   await expect.poll(() => boots.length, { timeout: 10_000 }).toBe(2);
   boots[0]?.resolve(1);
   boots[1]?.resolve(2);
-  await expect.poll(() => handlers(), { timeout: 10_000 }).toEqual(['2']);
-  expect(known()).toBe(2);
+  await expect.poll(() => one.handlers(), { timeout: 10_000 }).toEqual(['2']);
+  expect(one.boot()).toBe(2);
 });
