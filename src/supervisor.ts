@@ -92,10 +92,12 @@ export function createChild(options: ChildOptions): Child {
     }, 500);
     spawned.on('message', (message: Report) => {
       beatAt = performance.now();
-      limitMs = STILL_MS.working;
       if (message.type === 'wake') options.onWake?.();
       if (message.type === 'faults') report(message.faults, 'ready');
-      if (message.type === 'loaded') handlers = message.handlers;
+      if (message.type === 'loaded') {
+        handlers = message.handlers;
+        limitMs = STILL_MS.working;
+      }
       if (message.type === 'loaded' || message.type === 'ready') report([], message.type);
     });
     const gone = Promise.withResolvers<void>();
