@@ -37,7 +37,7 @@ export async function campaign({ seed, short, progress }: Options): Promise<Repo
     const seen = ELSEWHERE[number] ?? (known ? 'left to the long form' : 'produced by nobody');
     rows.push({ what: `F${number}`, seen, violations: ELSEWHERE[number] || known ? [] : [seen] });
   }
-  return { title: `faults (seed ${seed}${short ? ', the short form' : ''})`, rows: rows.toSorted(byNumber) };
+  return { title: short ? 'Faults, the short form' : 'Faults', rows: rows.toSorted(byNumber) };
 }
 
 async function produced(fault: Fault, seed: number): Promise<Found> {
