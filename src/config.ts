@@ -117,6 +117,9 @@ function faultsBetween(env: Env): string[] {
   if (!LOOPBACK.has(opsHost) && !env['OPS_TOKEN']) {
     faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address may do without`);
   }
+  if (env['OPS_TOKEN'] && env['OPS_TOKEN'].trim() === env['OPS_READ_TOKEN']?.trim()) {
+    faults.push('OPS_READ_TOKEN must differ from OPS_TOKEN: who may only look could change everything');
+  }
   const rows = Number(env['RETENTION_DAYS'] ?? 30);
   if (Number(env['PAYLOAD_RETENTION_DAYS'] ?? 0) > rows) {
     faults.push(`PAYLOAD_RETENTION_DAYS must not be above RETENTION_DAYS (${rows}): bodies go with their rows`);

@@ -92,10 +92,12 @@ export function createChild(options: ChildOptions): Child {
     }, 500);
     spawned.on('message', (message: Report) => {
       beatAt = performance.now();
-      limitMs = STILL_MS.working;
       if (message.type === 'wake') options.onWake?.();
       if (message.type === 'faults') report(message.faults, 'ready');
-      if (message.type === 'loaded') handlers = message.handlers;
+      if (message.type === 'loaded') {
+        handlers = message.handlers;
+        limitMs = STILL_MS.working;
+      }
       if (message.type === 'loaded' || message.type === 'ready') report([], message.type);
     });
     const gone = Promise.withResolvers<void>();
@@ -136,10 +138,14 @@ export function createChild(options: ChildOptions): Child {
 
   async function start(): Promise<string[]> {
     wanted = true;
-    child ??= spawnIt();
+    const mine = (child ??= spawnIt());
     const ready = stage('ready');
-    boot = await options.boot();
-    send({ type: 'go', boot });
+    const number = await options.boot();
+    // One that was started in its place has another number, and a dead one none.
+    if (child === mine) {
+      boot = number;
+      send({ type: 'go', boot });
+    }
     const faults = await ready;
     // One that was stopped meanwhile has not failed.
     return wanted ? faults : [];

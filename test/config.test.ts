@@ -208,6 +208,7 @@ describe('faults', () => {
     ['PAYLOAD_RETENTION_DAYS', { RETENTION_DAYS: '7', PAYLOAD_RETENTION_DAYS: '8' }],
     ['OPS_PORT', { PORT: '4000', OPS_PORT: '4000' }],
     ['OPS_TOKEN', { OPS_HOST: '0.0.0.0' }],
+    ['OPS_READ_TOKEN', { OPS_TOKEN: TOKEN, OPS_READ_TOKEN: TOKEN }],
     ['OPS_TOKEN', { OPS_HOST: '0.0.0.0', OPS_READ_TOKEN: TOKEN }],
     ['LOG_FORMAT', { LOG_FORMAT: 'xml' }],
   ])('%s is refused in %o', (name, env) => {

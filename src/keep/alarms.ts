@@ -94,7 +94,10 @@ export function createAlarms({
     const types = await store.types();
     silence = explainSilence({ now, status, types });
     if (wasSilent && silence === null) onHeard?.();
-    if (status.failures.badSignatures >= NOT_NOISE && now - doubtedAt >= DOUBT_MS) {
+    const { badSignatures, lastBadAt } = status.failures;
+    // Strangers who came once must not cost calls for as long as no good delivery comes.
+    const lately = lastBadAt !== null && now - Date.parse(lastBadAt) <= RECENT_MS;
+    if (badSignatures >= NOT_NOISE && lately && now - doubtedAt >= DOUBT_MS) {
       doubtedAt = now;
       onDoubt?.();
     }

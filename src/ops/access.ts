@@ -68,11 +68,15 @@ export function createAccess({ clock, token, readToken, origin }: AccessOptions)
     return page !== null && (page.origin === outside?.origin || page.host === hostOf(ctx)?.host);
   }
 
+  /** By what a browser says; programs say nothing. */
+  function fromElsewhere(ctx: Context): boolean {
+    return !['', 'same-origin', 'none'].includes(ctx.get('sec-fetch-site'));
+  }
+
   /** A form of ours: browsers say where a POST comes from, in one header or the other. */
   function fromOurPage(ctx: Context): boolean {
-    const site = ctx.get('sec-fetch-site');
-    if (!['', 'same-origin', 'none'].includes(site)) return false;
-    return ctx.get('origin') === '' ? site === 'same-origin' : ownOrigin(ctx);
+    if (fromElsewhere(ctx)) return false;
+    return ctx.get('origin') === '' ? ctx.get('sec-fetch-site') === 'same-origin' : ownOrigin(ctx);
   }
 
   function sessionOf(ctx: Context): { may: May } | undefined {
@@ -103,7 +107,11 @@ export function createAccess({ clock, token, readToken, origin }: AccessOptions)
         const tokens = may === 'look' ? 'OPS_READ_TOKEN or OPS_TOKEN' : 'OPS_TOKEN';
         ctx.status = 401;
         ctx.body = { error: `needs ${tokens} as a bearer token` };
-      } else if (!knownHost(ctx) || (ctx.get('origin') !== '' && !ownOrigin(ctx))) {
+      } else if (
+        !knownHost(ctx) ||
+        (ctx.get('origin') !== '' && !ownOrigin(ctx)) ||
+        (may === 'change' && fromElsewhere(ctx))
+      ) {
         ctx.status = 403;
         ctx.body = { error: 'Host or Origin is not this machine; behind a proxy, set OPS_ORIGIN' };
       } else await next();

@@ -15,6 +15,7 @@ import { createAccess } from './access.ts';
 import { shown, streamOf } from './export.ts';
 import { createJobs } from './jobs.ts';
 import { addPages, type PageOptions } from './pages/routes.ts';
+import { shelteredEvent, shelteredGroup, shelteredTask } from './sheltered.ts';
 import { eventFilterOf, faultsOf, jobOrder, selection, taskFilterOf } from './queries.ts';
 
 export interface OpsOptions {
@@ -32,6 +33,7 @@ export function createOpsServer({ config, store, clock, log, disk, onChange }: O
   const access = createAccess({ clock, token, readToken, origin });
   const look = access.api('look');
   const change = access.api('change');
+  const mayChange = (ctx: Context): boolean => access.standing(ctx) === 'change';
   const json = koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: '1mb' });
   const jobs = createJobs({ store, clock, log, onChange });
   const router = new Router({ sensitive: true });
@@ -71,12 +73,14 @@ export function createOpsServer({ config, store, clock, log, disk, onChange }: O
     ctx.body = { events: events.map(shown), next };
   });
   router.get('/api/events/:key', look, async (ctx) => {
-    const found = await store.event(ctx.params['key'] ?? '', clock.now());
+    const whole = await store.event(ctx.params['key'] ?? '', clock.now());
+    const found = whole && (mayChange(ctx) ? whole : shelteredEvent(whole));
     ctx.status = found ? 200 : 404;
     ctx.body = found ? { ...found, event: shown(found.event) } : { error: 'no event has this key, id or cursor' };
   });
   router.get('/api/tasks', look, async (ctx) => {
-    ctx.body = await store.tasks(taskFilterOf(ctx.query), clock.now());
+    const { tasks, next } = await store.tasks(taskFilterOf(ctx.query), clock.now());
+    ctx.body = { tasks: mayChange(ctx) ? tasks : tasks.map(shelteredTask), next };
   });
   // As lines, however many; with bodies, for OPS_TOKEN alone.
   router.get('/api/events.ndjson', look, bodiesOnly, async (ctx) => {
@@ -95,7 +99,8 @@ export function createOpsServer({ config, store, clock, log, disk, onChange }: O
   });
   router.get('/api/dead-letters', look, async (ctx) => {
     const { handler, group: id, limit } = taskFilterOf(ctx.query);
-    ctx.body = await store.groups({ handler, id, limit });
+    const { dead, groups } = await store.groups({ handler, id, limit });
+    ctx.body = { dead, groups: mayChange(ctx) ? groups : groups.map(shelteredGroup) };
   });
   router.get('/api/jobs', look, (ctx) => {
     ctx.body = { jobs: jobs.list() };

@@ -284,7 +284,8 @@ describe('how people are told', () => {
     });
     await replay(9, false);
     await file.store.accept({ readings: [delivered()], now: clock.time });
-    await signatures({ badSignatures: 3, badSince: iso(clock.time), lastGoodAt: iso(clock.time) });
+    const at = iso(clock.time);
+    await signatures({ badSignatures: 3, badSince: at, lastBadAt: at, lastGoodAt: at });
     for (let n = 0; n < 25; n++, clock.time += 2_000) await alarms.step();
     expect([asked, texts()]).toEqual([3, []]);
     await file.store.accept({ readings: [missed(9)], now: clock.time, fresh: true });
@@ -293,6 +294,28 @@ describe('how people are told', () => {
     clock.time += 12_000;
     await alarms.step();
     expect([asked, texts()]).toEqual([4, [expect.stringMatching(/^secret_mismatch: 3 .*WEBHOOK_SECRET=new,old/)]]);
+  });
+
+  test('refusals that no more have followed for ten minutes cost no calls', async () => {
+    let asked = 0;
+    const onDoubt = (): void => void asked++;
+    const alarms = createAlarms({
+      store: file.store,
+      clock,
+      log: testLog.log,
+      alertUrl,
+      freeBytes: () => 100 * GB,
+      onDoubt,
+    });
+    const at = iso(clock.time);
+    await signatures({ badSignatures: 3, badSince: at, lastBadAt: at, lastGoodAt: at });
+    clock.time += 600_000;
+    await alarms.step();
+    for (let n = 0; n < 25; n++) {
+      clock.time += 60_000;
+      await alarms.step();
+    }
+    expect(asked).toBe(1);
   });
 
   test('in calm nobody is told anything', async () => {

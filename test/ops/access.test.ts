@@ -139,6 +139,13 @@ describe('I80: without a token, this machine alone', () => {
     },
   );
 
+  test.each(['cross-site', 'same-site'])('a page that is %s changes nothing', async (site) => {
+    ops = await createOps();
+    assertRefused(await change({ 'sec-fetch-site': site }), 403, 'OPS_ORIGIN');
+    expect(await ops.store.reconcileAsked()).toBe(0);
+    expect((await change({ 'sec-fetch-site': 'same-origin' })).status).toBe(202);
+  });
+
   test('the page of this port may', async () => {
     ops = await createOps();
     const origin = `http://127.0.0.1:${ops.port}`;

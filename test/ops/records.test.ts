@@ -206,6 +206,23 @@ describe('dead letters', () => {
   });
 });
 
+test('who may only look sees no number of a person: not of a lane, nor in an error', async () => {
+  const lane = `${SESSION}/15550100`;
+  await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' });
+  const [handler = 0] = await assign(ops, ['answer'], { lane });
+  await end(ops, handler, 'dead', 'Error: 15550100 is not a customer');
+  const [group] = (await ops.store.groups({ limit: 1 })).groups;
+  const addresses = ['/', '/events', '/events/c:1', '/events/c:2', '/dead-letters', `/dead-letters?group=${group?.id}`];
+  const programs = ['events', 'events/c:1', 'tasks', 'dead-letters', 'events.ndjson', 'status', 'quarantine'];
+  for (const path of [...addresses, ...programs.map((name) => `/api/${name}`), '/metrics']) {
+    const { status, text } = await ops.get(path, LOOK);
+    expect([path, status, text.includes('15550100')]).toEqual([path, 200, false]);
+  }
+  expect((await ops.get('/events/c:1', LOOK)).text).toContain(`${SESSION}/…`);
+  for (const path of ['/', '/events/c:1', '/dead-letters?group=1', '/api/tasks', '/api/dead-letters'])
+    expect((await ops.get(path, CHANGE)).text, path).toContain('15550100');
+});
+
 test('what strangers wrote is shown as text, on every screen', async () => {
   await deliver(ops, {
     id: '<script>',

@@ -1,21 +1,42 @@
-// Accepts three events, each a second time where the first did not succeed, and prints what became of them.
-import { copyFileSync } from 'node:fs';
+// Accepts three events, each again where it did not succeed, and prints what became of them. Somebody reads during the
+// second try. Beside the store, it leaves what a power loss would then leave of it.
+import { closeSync, copyFileSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
+import Database from 'better-sqlite3';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { StoreError } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 
 const [path = ''] = process.argv.slice(2);
 const store = openSqlite(path, { owner: true, synchronous: 'NORMAL' });
+const reader = new Database(path);
 const seen: string[] = [];
+const log = (): Buffer => readFileSync(`${path}-wal`);
+let unsynced: { from: number; bytes: Buffer } = { from: 0, bytes: Buffer.alloc(0) };
 for (const cursor of ['1', '2', '3']) {
   const body = { id: `evt_${cursor}`, type: 'T', created_at: null, cursor, session_id: null, data: { T: {} } };
   const batch = { readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: 0 };
-  const accept = (): Promise<void> => store.accept(batch).then(([one]) => void seen.push(one?.verdict ?? ''));
-  await accept().catch((error: unknown) => {
-    seen.push(error instanceof StoreError ? error.code : String(error));
-    return accept();
-  });
-  // What is in the file alone, if the log were lost.
-  if (cursor === '2') copyFileSync(path, `${path}.alone`);
+  const from = log().length;
+  for (let done = false; !done;) {
+    try {
+      const [one] = await store.accept(batch);
+      seen.push(one?.verdict ?? '');
+      done = true;
+    } catch (error) {
+      seen.push(error instanceof StoreError ? error.code : String(error));
+      if (seen.at(-1) === 'unwritable') unsynced = { from, bytes: log().subarray(from) };
+    }
+    if (reader.inTransaction) reader.exec('commit');
+    else if (!done) reader.exec('begin; select * from events');
+  }
+}
+// What the failed sync should have written, and nobody wrote again, never came to the disk.
+const left = log();
+copyFileSync(path, `${path}.left`);
+writeFileSync(`${path}.left-wal`, left);
+const { from, bytes } = unsynced;
+if (left.subarray(from, from + bytes.length).equals(bytes)) {
+  const file = openSync(`${path}.left-wal`, 'r+');
+  writeSync(file, Buffer.alloc(bytes.length), 0, bytes.length, from);
+  closeSync(file);
 }
 console.log(JSON.stringify(seen));

@@ -5,6 +5,7 @@ import { copiesOf, maskedOf } from '../copies.ts';
 import { streamOf } from '../export.ts';
 import type { Jobs } from '../jobs.ts';
 import { eventFilterOf, taskFilterOf } from '../queries.ts';
+import { shelteredEvent, shelteredGroup, shelteredTask } from '../sheltered.ts';
 import { eventScreen, eventsScreen } from './events.ts';
 import type { Frame, Visit } from './frame.ts';
 import type { Html } from './html.ts';
@@ -31,9 +32,14 @@ export function addRecords(
 
   screen('/dead-letters', 'Dead letters', async ({ ctx, now, status, mayChange }) => {
     const { handler, group, before, limit } = taskFilterOf(ctx.query);
-    const found = await store.groups({ handler, id: group, limit: GROUPS });
+    const { dead, groups } = await store.groups({ handler, id: group, limit: GROUPS });
     const page = group === undefined ? undefined : await store.tasks({ group, before, limit }, now);
-    const rest = { handler, tasks: page?.tasks, next: page?.next ?? null, jobs: jobs.list().slice(0, 3) };
+    const found = {
+      dead,
+      groups: mayChange ? groups : groups.map(shelteredGroup),
+      tasks: mayChange ? page?.tasks : page?.tasks.map(shelteredTask),
+    };
+    const rest = { handler, next: page?.next ?? null, jobs: jobs.list().slice(0, 3) };
     return lettersScreen({ ...found, ...rest, waiting: status.tasks.ready }, mayChange);
   });
   change('/dead-letters/retry', (form) => begin('retry', form));
@@ -47,8 +53,9 @@ export function addRecords(
   });
 
   async function oneEvent({ ctx, now, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> {
-    const found = await store.event(ctx['params']['key'] ?? '', now);
-    if (!found) return undefined;
+    const whole = await store.event(ctx['params']['key'] ?? '', now);
+    if (!whole) return undefined;
+    const found = mayChange ? whole : shelteredEvent(whole);
     const body = await store.body(found.event.key);
     const inLanes = found.tasks.filter(({ lane }) => lane !== null);
     const neighbours = await Promise.all(

@@ -2,6 +2,7 @@
 import type { Accepted, EventStore, KeepStore, MendStore, SampleStore, WatchStore } from '../../store/store.ts';
 import { askToVerify, beginningOf, readPoint } from '../../store/stretch.ts';
 import type { Jobs } from '../jobs.ts';
+import { shelteredLane } from '../sheltered.ts';
 import { createFrame, type Frame, type FrameOptions, type Visit } from './frame.ts';
 import type { Html } from './html.ts';
 import { overview, RANGES, type Range } from './overview.ts';
@@ -29,11 +30,12 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
   const frame = createFrame({ router, access, store, clock, log });
   const { screen, change, reveal } = frame;
 
-  screen('/', 'Overview', async ({ ctx, status, now }) => {
+  screen('/', 'Overview', async ({ ctx, status, now, mayChange }) => {
     const asked = ctx.query['range'];
     const range = typeof asked === 'string' && Object.hasOwn(RANGES, asked) ? (asked as Range) : '1h';
     const { ms, stepMs } = RANGES[range];
-    const [samples, lanes] = [await store.samples(now - ms, now, stepMs), await store.waitingLanes(LANES)];
+    const [samples, waiting] = [await store.samples(now - ms, now, stepMs), await store.waitingLanes(LANES)];
+    const lanes = mayChange ? waiting : waiting.map(shelteredLane);
     return overview({ status, samples, lanes, range });
   });
 

@@ -5,6 +5,8 @@ import { StoreError } from '../store.ts';
 import type { Connection } from './connection.ts';
 
 export interface Log {
+  /** Before the commit: what fails is told to those alone who had the log open. Throws StoreError `unwritable`. */
+  open(): Promise<void>;
   /** Resolves when all that was committed before is on disk. Throws StoreError `unwritable`. */
   sync(): Promise<void>;
   /** Before the next commit. Throws while it is not certain that what a failed sync left is on disk. */
@@ -17,34 +19,61 @@ export function createLog(path: string): Log {
   let file: Promise<FileHandle> | undefined;
   /** After a failed sync the kernel takes for clean what it could not write: another sync would prove nothing. */
   let doubted = false;
+  /** One after the other: of two at once, the kernel tells only one of them that the disk has failed. */
+  let last = Promise.resolve();
+
+  async function ready(): Promise<FileHandle> {
+    try {
+      file ??= open(`${path}-wal`, 'r');
+      return await file;
+    } catch (error) {
+      file = undefined;
+      throw unsyncable(error);
+    }
+  }
+
+  async function syncNow(): Promise<void> {
+    const opened = await ready();
+    try {
+      if (doubted) throw new Error('a sync before it has failed');
+      await opened.datasync();
+    } catch (error) {
+      throw unsyncable(error);
+    }
+  }
+
+  function unsyncable(cause: unknown): StoreError {
+    return new StoreError('unwritable', `${path} cannot be synced: see the disk`, cause);
+  }
 
   return {
-    async sync() {
-      if (path === ':memory:') return;
-      try {
-        file ??= open(`${path}-wal`, 'r');
-        await (await file).datasync();
-      } catch (error) {
+    async open() {
+      if (path !== ':memory:') await ready();
+    },
+    sync() {
+      if (path === ':memory:') return last;
+      const mine = last.then(syncNow).catch((error: unknown) => {
         doubted = true;
-        throw new StoreError('unwritable', `${path} cannot be synced: see the disk`, error);
-      }
+        throw error;
+      });
+      last = mine.catch(() => {});
+      return mine;
     },
     settle(db) {
       if (!doubted) return;
-      // What the log holds is written to the file, and the file is synced.
-      const [{ log, checkpointed } = { log: 0, checkpointed: 0 }] = db.pragma('wal_checkpoint') as Checkpoint[];
-      if (log !== checkpointed)
+      // What the log holds is written to the file and synced, and the log begins anew: a log with a hole would end there
+      // when it is read after a power loss, and hide what came behind it as well as what the file holds.
+      const [result] = db.pragma('wal_checkpoint(truncate)') as { busy: number }[];
+      if (result?.busy !== 0)
         throw new StoreError('busy', `${path} is being read: a failed sync cannot be made good yet`);
       doubted = false;
     },
     close() {
-      void file?.then((opened) => opened.close());
+      void file?.then(
+        (opened) => opened.close(),
+        () => {},
+      );
       file = undefined;
     },
   };
-}
-
-interface Checkpoint {
-  log: number;
-  checkpointed: number;
 }

@@ -126,9 +126,11 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   return {
     ...store,
     async accept(batch) {
+      // SQLite syncs it within the commit.
+      if (synchronous === 'FULL') return store.accept(batch);
+      await log.open();
       const results = await store.accept(batch);
-      // Otherwise SQLite has synced it, within the commit.
-      if (synchronous === 'NORMAL') await log.sync();
+      await log.sync();
       return results;
     },
     close() {
