@@ -113,7 +113,11 @@ export function judge({
     'clock_skew',
     'rightly signed deliveries lie outside the time window: check the clock of this machine',
   );
-  when(grew('refused.body_limit') > 0, 'body_limit', 'a body was refused for its size: raise BODY_LIMIT_BYTES');
+  when(
+    grew('refused.body_limit') > 0,
+    'body_limit',
+    'a body was refused for its size, unread: if it was the service, raise BODY_LIMIT_BYTES; if a stranger, nothing is lost',
+  );
   when(
     grew('conflicts') > 0,
     'conflict',
