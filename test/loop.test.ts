@@ -53,6 +53,7 @@ test('a loop that is never done lets timers and sockets have their turn', async 
     return 0;
   });
   await new Promise((resolve) => setTimeout(resolve, 1));
+  await settle();
   expect(steps).toBeGreaterThan(1);
 });
 
