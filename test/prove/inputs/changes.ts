@@ -35,7 +35,8 @@ export function anyChange(asked: Asked): Promise<Row> {
         onCase();
         wipe();
         const { bytes, allowed } = changed(body, one);
-        const status = await wire.ask(bytes, one.of === 'length');
+        // What is cut short shows so by its end alone.
+        const status = await wire.ask(bytes, one.of === 'length' && !allowed.includes(204));
         hold(allowed.includes(status), `answered with ${status}, allowed: ${allowed.join(', ')}`);
         if (status === 204) hold(kept().length === 1, 'not kept, after a 204');
         else hold(countRows() === 0, `${countRows()} rows written, after a ${status}`);
