@@ -2,7 +2,8 @@
 // follows the commit. It waits out a store that is locked or failing for as long as a delivery can wait, and no longer.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from './clock.ts';
-import { StoreError, type Accepted, type Counts, type EventStore, type Fact, type FactValue } from './store/store.ts';
+import type { Accepted, Counts, EventStore, Fact, FactValue } from './store/events-store.ts';
+import { StoreError } from './store/store.ts';
 import type { Reading } from './wire/event.ts';
 
 /** The service waits 10 s for an answer (contract 6.3). */

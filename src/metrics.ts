@@ -2,7 +2,8 @@
 // src/ops/README.md lists them; a test holds list and code together.
 import { Counter, Gauge, Registry } from 'prom-client';
 import { ACK_LE_MS, ACK_NAMES } from './acks.ts';
-import type { Counter as CounterName, Status } from './store/store.ts';
+import type { Counter as CounterName } from './store/events-store.ts';
+import type { Status } from './store/watch-store.ts';
 
 /** Bytes. */
 export interface Disk {

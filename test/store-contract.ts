@@ -5,7 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { mendAll } from '../src/store/mend.ts';
-import type { Claim, NewTask, Settlement, Store, StoredEvent, TaskFilter, TurnResult } from '../src/store/store.ts';
+import type { Store } from '../src/store/store.ts';
+import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../src/store/tasks-store.ts';
+import type { TaskFilter } from '../src/store/watch-store.ts';
 import type { Cursor } from '../src/wire/cursor.ts';
 import type { Incoming, Reading } from '../src/wire/event.ts';
 

@@ -5,7 +5,8 @@ import { systemClock, timeOf } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
-import type { Point, Store } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
+import type { Point } from '../store/watch-store.ts';
 import { readPoint } from '../store/stretch.ts';
 import { clean } from './table.ts';
 

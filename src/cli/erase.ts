@@ -1,6 +1,7 @@
 // Forgets a person: their messages go, from events, dead letters, quarantine and conflicts; identity stays.
 import { EXIT } from '../errors.ts';
-import type { Erased, Store } from '../store/store.ts';
+import type { Erased } from '../store/mend-store.ts';
+import type { Store } from '../store/store.ts';
 import { isOf } from '../wire/person.ts';
 import { clock, count, parse, print, printJson, UsageError, withStore, type Command } from './command.ts';
 

@@ -2,7 +2,7 @@
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
 import { copiesOf } from '../ops/copies.ts';
-import type { ShownTask } from '../store/store.ts';
+import type { ShownTask } from '../store/watch-store.ts';
 import { storyOf } from '../store/story.ts';
 import { clean, clock, count, fail, parse, print, printJson, UsageError, withStore, type Command } from './command.ts';
 

@@ -1,7 +1,8 @@
 // Asks `keep` to reconcile now, and follows it to the end.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT } from '../errors.ts';
-import type { Status, Store } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
+import type { Status } from '../store/watch-store.ts';
 import {
   clean,
   clock,

@@ -3,7 +3,8 @@ import { createInterface } from 'node:readline/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT } from '../errors.ts';
 import { mendAll } from '../store/mend.ts';
-import type { Range, Rerun, Store, Survey } from '../store/store.ts';
+import type { Store } from '../store/store.ts';
+import type { Range, Rerun, Survey } from '../store/watch-store.ts';
 import {
   clock,
   count,

@@ -1,6 +1,6 @@
 // Which tasks a change is for: by id, or by state and handler; never all by an empty line.
 import { taskState } from '../ops/queries.ts';
-import type { TaskFilter } from '../store/store.ts';
+import type { TaskFilter } from '../store/watch-store.ts';
 import { number, oneOf, parse, UsageError } from './command.ts';
 
 export function selectTasks(args: string[]): { filter: TaskFilter; reason: string | undefined; json: boolean } {

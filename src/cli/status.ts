@@ -1,7 +1,7 @@
 // Is it healthy? The figures of the store, and whether the processes live.
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
-import type { Status } from '../store/store.ts';
+import type { Status } from '../store/watch-store.ts';
 import { clean, clock, parse, print, printJson, withStore, type Command } from './command.ts';
 
 const QUIET_MS = 180_000;

@@ -3,7 +3,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
-import type { Arrivals, Store, VerifyAccount } from '../store/store.ts';
+import type { VerifyAccount } from '../store/keep-store.ts';
+import type { Store } from '../store/store.ts';
+import type { Arrivals } from '../store/watch-store.ts';
 import { askToVerify, beginningOf } from '../store/stretch.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import {

@@ -8,7 +8,7 @@ import { EXIT } from '../errors.ts';
 import type { SimulatedEvent } from '../simulator/history.ts';
 import { createSimulatedService } from '../simulator/service.ts';
 import type { Delivered } from '../simulator/webhook.ts';
-import type { Status } from '../store/store.ts';
+import type { Status } from '../store/watch-store.ts';
 import { startReceiver } from './receiver.ts';
 
 const PATIENCE_MS = 60_000;

@@ -3,7 +3,9 @@
 import type { Clock } from '../clock.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
-import { StoreError, type KeepStore, type Status, type WatchStore } from '../store/store.ts';
+import type { KeepStore } from '../store/keep-store.ts';
+import { StoreError } from '../store/store.ts';
+import type { Status, WatchStore } from '../store/watch-store.ts';
 import { judge } from './judge.ts';
 import { explainSilence, isUnheard, NOT_NOISE } from './silence.ts';
 

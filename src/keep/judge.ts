@@ -1,5 +1,5 @@
 // Which alarms hold, from facts alone, and in which words: what happened, to what, and what to do.
-import type { Status } from '../store/store.ts';
+import type { Status } from '../store/watch-store.ts';
 
 const FAILURES_ALLOWED = 15;
 /** A process that shows no life for so long is worth a person's while, as is reading that fails for so long. */

@@ -1,7 +1,7 @@
 // How a long catch-up goes: pages, events, their rate, and when it will be at its end, told by how much history is read in
 // how much time. Cursors say nothing of that.
 import { iso, type Clock } from '../clock.ts';
-import type { Progress } from '../store/store.ts';
+import type { Progress } from '../store/keep-store.ts';
 
 const MINUTE_MS = 60_000;
 /** After so long without coming nearer to now, the budget does not suffice. */

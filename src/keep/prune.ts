@@ -1,6 +1,6 @@
 // Removes what is older than its retention, in steps so small that no delivery waits for one.
 import type { Clock } from '../clock.ts';
-import type { KeepStore } from '../store/store.ts';
+import type { KeepStore } from '../store/keep-store.ts';
 
 const DAY_MS = 86_400_000;
 const STEP = 200;

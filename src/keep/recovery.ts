@@ -6,7 +6,7 @@ import { startLoop } from '../loop.ts';
 import { createBudget } from '../service/budget.ts';
 import { createService } from '../service/service.ts';
 import { patiently } from '../store/patiently.ts';
-import type { KeepStore } from '../store/store.ts';
+import type { KeepStore } from '../store/keep-store.ts';
 import { createReconciler } from './reconcile.ts';
 import { createFollower } from './stream.ts';
 

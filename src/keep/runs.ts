@@ -1,7 +1,7 @@
 // The last runs of reconciliation and how each ended. Runs that follow each other and bring nothing count as one row, so
 // that a quiet day does not push out the hour that people ask about.
 import { iso, type Clock } from '../clock.ts';
-import type { ReplayRun } from '../store/store.ts';
+import type { ReplayRun } from '../store/keep-store.ts';
 
 const KEPT = 30;
 

@@ -1,6 +1,7 @@
 // Are webhooks silent, and why? Told from what replay and stream bring and no delivery did. What is known is said as
 // known, and what is guessed as a guess: the service does not tell whether a webhook is on (contract 3.2).
-import type { DeliveredType, Status } from '../store/store.ts';
+import type { DeliveredType } from '../store/keep-store.ts';
+import type { Status } from '../store/watch-store.ts';
 
 /** The first attempt and two repeats, 30 s and 2 min later, each with its 10 s (contract 3.3, 6.3). */
 export const FIRST_RETRIES_MS = 180_000;

@@ -7,7 +7,7 @@ import type { Logger } from '../log.ts';
 import { ServiceError } from '../service/errors.ts';
 import { readStream, type StreamItem, type StreamNews } from '../service/stream.ts';
 import { patiently } from '../store/patiently.ts';
-import type { KeepStore, StreamState } from '../store/store.ts';
+import type { KeepStore, StreamState } from '../store/keep-store.ts';
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
 import { readItem } from '../wire/event.ts';
 

@@ -2,7 +2,7 @@
 // missing, and compares it with what is stored. Its account lies in the store, where the command follows it and a
 // restart of `keep` finds it.
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import type { VerifyAccount } from '../store/store.ts';
+import type { VerifyAccount } from '../store/keep-store.ts';
 import type { Desk, Reading } from './reconcile.ts';
 
 const STEP = 5_000;

@@ -1,7 +1,7 @@
 // A stored body to look at and to take along: masked, as a curl line, as a fixture. A secret is never in it: curl takes
 // it from the environment of whoever runs it.
 import { iso } from '../clock.ts';
-import type { ShownEvent } from '../store/store.ts';
+import type { ShownEvent } from '../store/watch-store.ts';
 import { dataOfBody } from '../wire/event.ts';
 import { isObject, type Json } from '../wire/json.ts';
 

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../clock.ts';
-import type { EventFilter, ShownEvent, WatchStore } from '../store/store.ts';
+import type { EventFilter, ShownEvent, WatchStore } from '../store/watch-store.ts';
 
 const PAGE = 500;
 /** So many characters go out at once: a write for each line would take longer than the lines. */

@@ -4,7 +4,8 @@ import { iso, type Clock } from '../clock.ts';
 import { loggable } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { mendAll } from '../store/mend.ts';
-import type { MendStore, TaskFilter } from '../store/store.ts';
+import type { MendStore } from '../store/mend-store.ts';
+import type { TaskFilter } from '../store/watch-store.ts';
 
 export interface Job {
   id: number;

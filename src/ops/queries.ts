@@ -1,7 +1,7 @@
 // What may be asked of events and tasks, in an address or a form: the same for pages and programs.
 import { z } from 'zod';
 import { timeOf } from '../clock.ts';
-import type { EventFilter } from '../store/store.ts';
+import type { EventFilter } from '../store/watch-store.ts';
 
 const LIMIT = { default: 50, most: 500 };
 export const count = z.coerce.number().int().min(1);

@@ -1,6 +1,6 @@
 // What may name a person though it is no body: a lane is called after a conversation, an error may quote what was written.
 // Who may only look sees neither.
-import type { DeadGroup, ShownTask, WaitingLane } from '../store/store.ts';
+import type { DeadGroup, ShownTask, WaitingLane } from '../store/watch-store.ts';
 import { patternOf } from '../store/pattern.ts';
 import type { Found } from '../store/story.ts';
 

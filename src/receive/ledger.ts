@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { iso, type Clock } from '../clock.ts';
 import type { Intake } from '../intake.ts';
-import type { Books, Signer } from '../store/store.ts';
+import type { Books, Signer } from '../store/keep-store.ts';
 import type { Reading } from '../wire/event.ts';
 
 /** Good deliveries and strangers' noise are written at most this often, by the time of day; failures at once. */

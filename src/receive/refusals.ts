@@ -3,7 +3,7 @@
 import type { IncomingMessage } from 'node:http';
 import { iso, type Clock } from '../clock.ts';
 import type { Intake } from '../intake.ts';
-import type { Refusal } from '../store/store.ts';
+import type { Refusal } from '../store/keep-store.ts';
 import { readTimestamp } from '../wire/signature.ts';
 
 /** Of each cause. The causes are our own words, and few. */

@@ -2,7 +2,7 @@
 // as long as the handler's order asks.
 import { iso } from '../clock.ts';
 import type { KitEvent } from '../kit.ts';
-import type { NewTask, StoredEvent, Unassigned } from '../store/store.ts';
+import type { NewTask, StoredEvent, Unassigned } from '../store/tasks-store.ts';
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
 import { conversationOf, dataOfText, sessionOf } from '../wire/event.ts';
 import type { JsonObject } from '../wire/json.ts';

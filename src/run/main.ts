@@ -10,7 +10,7 @@ import { joinOwner, type Orders } from '../process.ts';
 import { createPace } from '../service/pace.ts';
 import { createService, noService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
-import type { Tx } from '../store/store.ts';
+import type { Tx } from '../store/tasks-store.ts';
 import { patiently } from '../store/patiently.ts';
 import { HandlerFaults, loadHandlers, type Loaded } from './load.ts';
 import { startRunner, traceStray } from './runner.ts';

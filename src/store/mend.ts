@@ -1,6 +1,7 @@
 // Any number of tasks, moved in small transactions with room between them, so that deliveries never wait long.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { MendStore, TaskFilter } from './store.ts';
+import type { MendStore } from './mend-store.ts';
+import type { TaskFilter } from './watch-store.ts';
 import { StoreError } from './store.ts';
 
 const STEP = 500;

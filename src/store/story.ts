@@ -1,7 +1,7 @@
 // The story of one event, from its first delivery to its completion, in the order of time: for the page and for npx kit
 // explain alike.
 import { iso } from '../clock.ts';
-import type { ShownAttempt, ShownDelivery, ShownTask, WatchStore } from './store.ts';
+import type { ShownAttempt, ShownDelivery, ShownTask, WatchStore } from './watch-store.ts';
 
 export type Found = NonNullable<Awaited<ReturnType<WatchStore['event']>>>;
 export interface Moment {

@@ -1,7 +1,9 @@
 // How a stretch of history is named and asked for, by the command line and by the page; `keep` does the reading.
 import { timeOf } from '../clock.ts';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
-import type { EventStore, KeepStore, Point, VerifyAccount } from './store.ts';
+import type { EventStore } from './events-store.ts';
+import type { KeepStore, VerifyAccount } from './keep-store.ts';
+import type { Point } from './watch-store.ts';
 
 /** A cursor, or a time: in UTC, unless it says where. Undefined where the text is neither. */
 export function readPoint(text: string): Point | undefined {

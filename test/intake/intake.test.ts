@@ -5,7 +5,8 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createIntake, PATIENCE_MS, Unavailable, type Intake } from '../../src/intake.ts';
-import { StoreError, type Accepted, type Batch, type Store } from '../../src/store/store.ts';
+import type { Accepted, Batch } from '../../src/store/events-store.ts';
+import { StoreError, type Store } from '../../src/store/store.ts';
 import { readDelivery, type Reading } from '../../src/wire/event.ts';
 import {
   bodyOf,

@@ -5,7 +5,8 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } fro
 import { createAlarms } from '../../src/keep/alarms.ts';
 import { judge, type Facts } from '../../src/keep/judge.ts';
 import { iso } from '../../src/clock.ts';
-import { StoreError, type Status } from '../../src/store/store.ts';
+import { StoreError } from '../../src/store/store.ts';
+import type { Status } from '../../src/store/watch-store.ts';
 import { readDelivery, readItem } from '../../src/wire/event.ts';
 import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock, type TestLog } from './rig.ts';
 

@@ -6,7 +6,7 @@ import { createBudget } from '../../src/service/budget.ts';
 import { createReconciler } from '../../src/keep/reconcile.ts';
 import { explainSilence, FIRST_RETRIES_MS, type Evidence } from '../../src/keep/silence.ts';
 import { createService } from '../../src/service/service.ts';
-import type { DeliveredType } from '../../src/store/store.ts';
+import type { DeliveredType } from '../../src/store/keep-store.ts';
 import { bodyOf, deliver, SECRET, signed, startReceiver } from '../receive/harness.ts';
 import { API_KEY, failure, fields, item, startReplayServer } from './replay-server.ts';
 import { createTestLog, INTERVAL_MS, OVERLAP_MS } from './rig.ts';

@@ -1,6 +1,6 @@
 // `npx kit verify`'s reading: what it counts, that it goes on after a restart, and how it ends.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { VerifyAccount } from '../../src/store/store.ts';
+import type { VerifyAccount } from '../../src/store/keep-store.ts';
 import { readItem } from '../../src/wire/event.ts';
 import { failure, item, page, type Item } from './replay-server.ts';
 import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig } from './rig.ts';

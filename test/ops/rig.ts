@@ -2,7 +2,8 @@
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createOpsServer, type OpsOptions } from '../../src/ops/server.ts';
-import type { NewTask, Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
+import type { NewTask } from '../../src/store/tasks-store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { fields } from '../keep/replay-server.ts';
 import {

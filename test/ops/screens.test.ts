@@ -5,7 +5,8 @@ import { chart } from '../../src/ops/pages/chart.ts';
 import { health, quantile } from '../../src/ops/pages/overview.ts';
 import { hex, refused, reread } from '../../src/ops/pages/refused.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import type { Refusal, Status } from '../../src/store/store.ts';
+import type { Refusal } from '../../src/store/keep-store.ts';
+import type { Status } from '../../src/store/watch-store.ts';
 import { START } from '../keep/rig.ts';
 import { createOps, type Ops } from './rig.ts';
 

@@ -20,7 +20,8 @@ import { createSampler } from '../../src/receive/sampler.ts';
 import { createReceiveServer } from '../../src/receive/server.ts';
 import { createVerifier, type Verifier } from '../../src/receive/verify.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import type { Status, Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
+import type { Status } from '../../src/store/watch-store.ts';
 
 export const T0 = Date.UTC(2026, 0, 1, 12);
 export const SECONDS = T0 / 1000;

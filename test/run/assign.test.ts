@@ -10,7 +10,7 @@ import {
   type AssignOptions,
 } from '../../src/run/assign.ts';
 import type { Loaded } from '../../src/run/load.ts';
-import type { StoredEvent, Unassigned } from '../../src/store/store.ts';
+import type { StoredEvent, Unassigned } from '../../src/store/tasks-store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { handlerOf, storedEvent, T0 } from './fixture.ts';
 

@@ -6,7 +6,8 @@ import { mismatchOf, staleness, startAttempt, type Attempt } from '../../src/run
 import type { Loaded } from '../../src/run/load.ts';
 import { Dead, RetryAfter, Skip } from '../../src/run/verdicts.ts';
 import { noService } from '../../src/service/service.ts';
-import type { Claim, Settlement, Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
+import type { Claim, Settlement } from '../../src/store/tasks-store.ts';
 import {
   claimOf,
   createClock,

@@ -9,7 +9,8 @@ import type { Logger } from '../../src/log.ts';
 import type { Loaded } from '../../src/run/load.ts';
 import { DEFAULT_RETRY } from '../../src/run/backoff.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import type { Claim, Store, StoredEvent } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
+import type { Claim, StoredEvent } from '../../src/store/tasks-store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, type Reading } from '../../src/wire/event.ts';
 

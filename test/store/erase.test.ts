@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import type { Claim, Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
+import type { Claim } from '../../src/store/tasks-store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { isOf } from '../../src/wire/person.ts';
 

@@ -1,6 +1,6 @@
 // Events and one event: did X arrive, and what became of it? Functions of data; nothing here knows HTTP.
 import { iso } from '../../clock.ts';
-import type { EventFilter, ShownEvent, ShownTask } from '../../store/store.ts';
+import type { EventFilter, ShownEvent, ShownTask } from '../../store/watch-store.ts';
 import { NOT_KEPT, storyOf, type Found } from '../../store/story.ts';
 import type { Copies } from '../copies.ts';
 import { origin, taskState } from '../queries.ts';

@@ -1,7 +1,7 @@
 // The one shell of every page: navigation, what was just done, alarms, the refresh control. All that changes by itself
 // lies in <main>, which live.js replaces.
 import { iso } from '../../clock.ts';
-import type { Alarm } from '../../store/store.ts';
+import type { Alarm } from '../../store/watch-store.ts';
 import { html, type Html } from './html.ts';
 import { time } from './parts.ts';
 

@@ -1,5 +1,5 @@
 // Dead letters by cause: what is stuck, why, and what to do about it: one, a group, or all of them.
-import type { DeadGroup, ShownTask } from '../../store/store.ts';
+import type { DeadGroup, ShownTask } from '../../store/watch-store.ts';
 import type { Job } from '../jobs.ts';
 import { keyLink, why } from './events.ts';
 import { html, type Html } from './html.ts';

@@ -1,6 +1,6 @@
 // Is it well, and if not, what is to do? One sentence, then figures, then how they went.
 import { ACK_LE_MS } from '../../acks.ts';
-import type { Sample, Status, WaitingLane } from '../../store/store.ts';
+import type { Sample, Status, WaitingLane } from '../../store/watch-store.ts';
 import { chart } from './chart.ts';
 import { keyLink, why } from './events.ts';
 import { html, type Html } from './html.ts';

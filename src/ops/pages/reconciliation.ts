@@ -1,6 +1,7 @@
 // How what webhooks missed is found: where reading stands, the gaps and what to do about them, what each way brought.
 import { iso } from '../../clock.ts';
-import type { Arrivals, Gap, ReplayRun, Status, VerifyAccount } from '../../store/store.ts';
+import type { ReplayRun, VerifyAccount } from '../../store/keep-store.ts';
+import type { Arrivals, Gap, Status } from '../../store/watch-store.ts';
 import { html, type Html } from './html.ts';
 import { action, code, count, figures, hidden, reason, span, table, time } from './parts.ts';
 

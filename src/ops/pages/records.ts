@@ -1,6 +1,7 @@
 // The addresses of Events, one event, and Dead letters.
 import type { Clock } from '../../clock.ts';
-import type { MendStore, TaskFilter, WatchStore } from '../../store/store.ts';
+import type { MendStore } from '../../store/mend-store.ts';
+import type { TaskFilter, WatchStore } from '../../store/watch-store.ts';
 import { copiesOf, maskedOf } from '../copies.ts';
 import { streamOf } from '../export.ts';
 import type { Jobs } from '../jobs.ts';

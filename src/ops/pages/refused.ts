@@ -1,5 +1,7 @@
 // What was turned away and what was kept aside: enough to tell the service under a wrong secret from strangers' noise.
-import type { Accepted, Quarantined, Refusal, Status } from '../../store/store.ts';
+import type { Accepted } from '../../store/events-store.ts';
+import type { Refusal } from '../../store/keep-store.ts';
+import type { Quarantined, Status } from '../../store/watch-store.ts';
 import { html, type Html } from './html.ts';
 import { action, code, count, figures, hidden, span, table, time } from './parts.ts';
 

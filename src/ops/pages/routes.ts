@@ -1,5 +1,8 @@
 // The page's addresses: which screen shows what, and which form changes what. Screens are functions of data.
-import type { Accepted, EventStore, KeepStore, MendStore, SampleStore, WatchStore } from '../../store/store.ts';
+import type { Accepted, EventStore } from '../../store/events-store.ts';
+import type { KeepStore } from '../../store/keep-store.ts';
+import type { MendStore } from '../../store/mend-store.ts';
+import type { SampleStore, WatchStore } from '../../store/watch-store.ts';
 import { askToVerify, beginningOf, readPoint } from '../../store/stretch.ts';
 import type { Jobs } from '../jobs.ts';
 import { shelteredLane } from '../sheltered.ts';

@@ -1,5 +1,5 @@
 // Forgets a person: what they wrote goes, in steps; that something came, and what became of it, stays.
-import type { EraseStore, Erased, IsTheirs } from '../store.ts';
+import type { EraseStore, Erased, IsTheirs } from '../mend-store.ts';
 import { HANDLERS, createRouse } from './waiting.ts';
 import type { Session, Sync } from './session.ts';
 

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { dataOfBody, type Incoming, type Unreadable } from '../../wire/event.ts';
 import { sameJson } from '../../wire/json.ts';
-import type { Accepted, Batch, Counts, EventStore, Fact } from '../store.ts';
+import type { Accepted, Batch, Counts, EventStore, Fact } from '../events-store.ts';
 import type { Session, Sync } from './session.ts';
 import { createTally } from './tally.ts';
 

@@ -1,7 +1,7 @@
 // What tasks have been through, as far as it is kept: the last attempts of those that failed, and what the dead died of.
 import { createHash } from 'node:crypto';
 import { patternOf } from '../pattern.ts';
-import type { Claim, TaskState } from '../store.ts';
+import type { Claim, TaskState } from '../tasks-store.ts';
 import type { Session } from './session.ts';
 
 /** Attempts kept of a task, and how much of each error: a hundred thousand dead letters must fit on a disk. */

@@ -3,7 +3,7 @@
 // has finished. What others change they note in `roused`, and what this process knows of those lanes it reads again.
 import { randomUUID } from 'node:crypto';
 import TinyQueue from 'tinyqueue';
-import type { NewTask } from '../store.ts';
+import type { NewTask } from '../tasks-store.ts';
 import { createProof, LOOKS, type Proving } from './proof.ts';
 import type { Session } from './session.ts';
 import { createRouse, toWaiting, WAITING, type Waiting, type WaitingRow } from './waiting.ts';

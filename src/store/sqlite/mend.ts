@@ -1,7 +1,8 @@
 // How people mend: dead, skipped or waiting tasks run again, or never; in the order of their lanes.
 import { readDelivery, readItem, type Origin } from '../../wire/event.ts';
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Accepted, Batch, Counts, MendStore } from '../store.ts';
+import type { Accepted, Batch, Counts } from '../events-store.ts';
+import type { MendStore } from '../mend-store.ts';
 import { createHistory } from './history.ts';
 import { createRouse } from './waiting.ts';
 import { idsOf, MATCHING, matchOf } from './selection.ts';

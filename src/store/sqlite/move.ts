@@ -1,5 +1,6 @@
 // Gives a handler's tasks to another, as after it was renamed: with their lanes, and how far these have finished.
-import type { Counts, MendStore } from '../store.ts';
+import type { Counts } from '../events-store.ts';
+import type { MendStore } from '../mend-store.ts';
 import { createHistory } from './history.ts';
 import type { Session, Sync } from './session.ts';
 import { createRouse, HANDLERS } from './waiting.ts';

@@ -1,5 +1,5 @@
 // The side of the store that the main process works with: who runs, and what a dead process leaves behind.
-import type { OwnerStore, Process } from '../store.ts';
+import type { OwnerStore, Process } from '../owner-store.ts';
 import type { Session, Sync } from './session.ts';
 import { booksOf } from './watch.ts';
 import { createRouse, UNCLAIMED } from './waiting.ts';

@@ -1,6 +1,8 @@
 // Reruns: what a person asked that a handler be given again, how far that has come, and the walk through history that it
 // takes: in the order of cursors, a page at a time. Making the tasks of a page is for tasks.ts, which keeps the lanes.
-import type { MendStore, Point, Range, Rerun, RerunAt, RerunPage, WatchStore } from '../store.ts';
+import type { MendStore } from '../mend-store.ts';
+import type { RerunAt, RerunPage } from '../tasks-store.ts';
+import type { Point, Range, Rerun, WatchStore } from '../watch-store.ts';
 import { createReceipt } from './receipt.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 

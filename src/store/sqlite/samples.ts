@@ -1,7 +1,7 @@
 // The figures of the page over time: counters as they stood, a row every ten seconds, thinned to a minute's after a day
 // and gone after eight. Written by `keep` alone, read in a bounded number of steps.
 import { ACK_NAMES } from '../../acks.ts';
-import type { Sample, SampleStore } from '../store.ts';
+import type { Sample, SampleStore } from '../watch-store.ts';
 import type { Session, Sync } from './session.ts';
 
 const TEN_SECONDS_MS = 10_000;

@@ -1,5 +1,6 @@
 // Which tasks a person means: by state as people see it, by handler, by id. Used by what shows tasks and what moves them.
-import type { ShownState, TaskFilter, TaskState } from '../store.ts';
+import type { ShownState, TaskState } from '../tasks-store.ts';
+import type { TaskFilter } from '../watch-store.ts';
 
 /** A ready task with a claim is running. */
 export const STATE = `case when t.state = 'ready' and exists (select 1 from claims where task = t.id) then 'running' else t.state end`;

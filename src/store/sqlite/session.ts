@@ -2,7 +2,8 @@
 import { iso } from '../../clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Origin } from '../../wire/event.ts';
-import type { Counts, Fact, FactValue, StoredEvent } from '../store.ts';
+import type { Counts, Fact, FactValue } from '../events-store.ts';
+import type { StoredEvent } from '../tasks-store.ts';
 import type { Connection } from './connection.ts';
 
 /** The synchronous form of a part of the store; `openSqlite` awaits and guards every method alike. */

@@ -2,9 +2,9 @@
 // however long the history is.
 // SQLite prepares a statement again, at ten times its cost, when a value is bound that its plan might depend on; `+?`
 // says that this one cannot.
+import type { Counts } from '../events-store.ts';
 import type {
   Claim,
-  Counts,
   NewTask,
   Settlement,
   SqlRow,
@@ -14,7 +14,7 @@ import type {
   Turn,
   TurnResult,
   Tx,
-} from '../store.ts';
+} from '../tasks-store.ts';
 import { withSynchronous } from './connection.ts';
 import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';

@@ -1,7 +1,7 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
+import type { Counter } from '../events-store.ts';
 import type {
-  Counter,
   DeliveredType,
   KeepStore,
   RaisedAlarm,
@@ -9,7 +9,7 @@ import type {
   ReplayState,
   Stretch,
   VerifyAccount,
-} from '../store.ts';
+} from '../keep-store.ts';
 import { createReceipt } from './receipt.ts';
 import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';

@@ -4,28 +4,22 @@ import { iso } from '../../clock.ts';
 import { parseCursor } from '../../wire/cursor.ts';
 import type { Origin } from '../../wire/event.ts';
 import { patternOf } from '../pattern.ts';
+import type { Fact } from '../events-store.ts';
+import type { Books, Failures, Refusal, ReplayState, StreamState, Signer } from '../keep-store.ts';
+import type { ShownState, TaskState } from '../tasks-store.ts';
 import type {
   Alarm,
   Arrivals,
-  Books,
   DeadGroup,
   EventFilter,
-  Fact,
-  Failures,
   Gap,
   Quarantined,
-  Refusal,
-  ReplayState,
   ShownAttempt,
   ShownEvent,
-  StreamState,
-  ShownState,
   ShownTask,
-  Signer,
-  TaskState,
   WaitingLane,
   WatchStore,
-} from '../store.ts';
+} from '../watch-store.ts';
 import { createReceipt } from './receipt.ts';
 import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';

@@ -1,0 +1,107 @@
+// What the one door needs of a store, and what is counted and noted along with it.
+import type { Cursor } from '../wire/cursor.ts';
+import type { Reading } from '../wire/event.ts';
+import type { TaskState } from './tasks-store.ts';
+
+export type Verdict = 'new' | 'duplicate' | 'quarantined';
+
+export interface Accepted {
+  verdict: Verdict;
+  /** What contradicts an event that was there before; recorded. */
+  conflict?: string;
+}
+
+/**
+ * Added up over the life of the store, but for `events`, `quarantined` and `tasks.*`, which count rows. `duplicates` are
+ * deliveries; `reread` are items of replay or stream that were known, which is most of them.
+ */
+export type Counter =
+  | 'events'
+  | 'accepted'
+  | 'duplicates'
+  | 'reread'
+  | 'quarantined'
+  | 'conflicts'
+  | 'recovered'
+  | 'unseen'
+  | 'regressions'
+  | 'other_types'
+  | 'replay_calls'
+  | 'fenced'
+  | 'run_crashes'
+  | `lane_faults.${string}`
+  | 'failure_runs'
+  /** New events whose delivery says that earlier attempts failed; an unsigned header, so evidence alone. */
+  | 'unseen_failures'
+  | `tasks.${TaskState}`
+  /** Done tasks that pruning has removed. */
+  | 'pruned.done'
+  | `ack.${string}`
+  /** What became of attempts, by handler; one that was given back is none. */
+  | `attempts.${'done' | 'skipped' | 'dead' | 'retry' | 'deferred'}.${string}`
+  | `refused.${string}`;
+
+export type Counts = Partial<Record<Counter, number>>;
+
+export interface Batch {
+  readings: Reading[];
+  /** Unix milliseconds. */
+  now: number;
+  /** Replay has proved that nothing is missing up to here; committed with the events of its page. It never goes back. */
+  watermark?: Cursor;
+  /** Where that proof begins: at the first page, and behind a gap. */
+  from?: Cursor;
+  /** What replay and stream bring happened while deliveries could be taken: a webhook should have brought it before. */
+  fresh?: boolean;
+  /** A stretch that replay can no longer show; raised as a `kit.gap` event in the same transaction. */
+  gap?: { after: Cursor; upTo: Cursor | null; reason: string };
+  counts?: Counts;
+  facts?: Partial<Record<Fact, FactValue>>;
+}
+
+export interface EventStore {
+  /** Commits all, synced, before it resolves: one row an event, by the identity rules of the design. */
+  accept(batch: Batch): Promise<Accepted[]>;
+  /** Adds to counters and sets facts; also the probe of whether the store can be written. */
+  note(counts: Counts, facts?: Partial<Record<Fact, FactValue>>): Promise<void>;
+}
+
+export type Fact =
+  | 'watermark'
+  | 'born'
+  | 'history'
+  | 'floor'
+  | 'assigned'
+  | 'runner'
+  | 'boot'
+  | 'replay'
+  /** The last runs of reconciliation: JSON. */
+  | 'replay_runs'
+  /** Unix milliseconds: what was received before then, two complete reads of replay have looked for. */
+  | 'searched'
+  /** The cursor behind which replay has shown all that it can show. */
+  | 'proved_from'
+  /** The last event, by its number, that was looked up among what replay has shown. */
+  | 'compared'
+  /** What replay does not show: JSON. */
+  | 'blind'
+  | 'snapshots'
+  | 'begins_at'
+  | 'calls'
+  /** The account of `npx kit verify`: JSON. */
+  | 'verify'
+  /** The stream, and why webhooks are silent: JSON. */
+  | 'stream'
+  | 'silence'
+  /** Written by the main process, as JSON: Failures, and Signer[]. */
+  | 'failures'
+  | 'signers'
+  /** The last refusals, by cause: JSON. */
+  | 'refusals'
+  | 'reconcile_asked'
+  | 'failure_run'
+  | 'held'
+  | 'oldest'
+  | 'erased';
+
+export type FactValue = string | number | bigint | null;

@@ -1,0 +1,184 @@
+// What `keep` needs of a store: where replay stands, which alarms are raised, what is pruned.
+import type { Cursor } from '../wire/cursor.ts';
+import type { EventStore } from './events-store.ts';
+
+export interface Failures {
+  /** Of the present failure run. */
+  causes: Record<string, number>;
+  /** Deliveries with well-formed headers that no secret of ours signed, since the last good one. */
+  badSignatures: number;
+  /** The first and the last of them; the last stays when a good one has come. ISO 8601. */
+  badSince: string | null;
+  lastBadAt: string | null;
+  /** The last delivery of the service that was answered with a 2xx. */
+  lastGoodAt: string | null;
+}
+
+/** A delivery that was refused, by what its headers said: cut short, unsigned, a stranger's. Never its body. */
+export interface Refusal {
+  at: string;
+  /** Of the five headers that each delivery carries (contract 6.3), besides its signature. */
+  headers: number;
+  /** How far its timestamp lay from our clock; null where it had none. */
+  skewSeconds: number | null;
+  agent: string | null;
+  bytes: number | null;
+}
+
+/** A secret by what it signed. Times are signing moments (contract 6.3), Unix milliseconds. */
+export interface Signer {
+  fingerprint: string;
+  /** Its position in WEBHOOK_SECRET, from 1; null where it is configured no more. */
+  number: number | null;
+  hits: number;
+  firstAt: number | null;
+  lastAt: number | null;
+  /** When no other secret of ours signed the same delivery. */
+  aloneAt: number | null;
+  mayGo: boolean;
+  /** Since when it is configured no more. */
+  goneAt: number | null;
+}
+
+/** What the main process keeps over restarts, in the facts failure_run, failures and signers. */
+export interface Books {
+  failureRun: number;
+  failures: Failures;
+  signers: Signer[];
+}
+
+export interface ReplayState {
+  state: 'off' | 'idle' | 'running' | 'backing-off' | 'stopped';
+  /** Since when it is in this state. */
+  since: string | null;
+  lastAt: string | null;
+  reason: string | null;
+  /** Of a catch-up that takes more than a page. */
+  progress: Progress | null;
+}
+
+/** Runs of reconciliation in a row that ended alike: the last, or one that brought something. */
+export interface ReplayRun {
+  from: string;
+  to: string;
+  runs: number;
+  pages: number;
+  /** Events that only replay brought. */
+  recovered: number;
+  state: ReplayState['state'];
+  reason: string | null;
+}
+
+export interface Progress {
+  pages: number;
+  events: number;
+  perMinute: number;
+  /** Estimated; null where that cannot be told. */
+  endsAt: string | null;
+  /** It does not come nearer to now. */
+  behind: boolean;
+}
+
+/** `stopped`: the service refuses it. */
+export interface StreamState {
+  state: 'off' | 'open' | 'lost' | 'stopped';
+  since: string | null;
+  reason: string | null;
+}
+
+/** What `npx kit verify` has found so far. */
+export interface VerifyAccount {
+  state: 'running' | 'done' | 'failed';
+  reason: string | null;
+  /** Unix milliseconds: what was received later is not compared. */
+  asked: number;
+  from: Cursor;
+  /** How far it has read. */
+  at: Cursor;
+  pages: number;
+  events: number;
+  /** `missing`: recovered by it. `onlyHere`: the service did not show it. */
+  types: { type: string; present: number; missing: number; onlyHere: number; handled: number; dead: number }[];
+}
+
+export interface Stretch {
+  types: { type: string; stored: number; handled: number; dead: number }[];
+  /** Where to go on; null at the end. */
+  next: Cursor | null;
+}
+
+export interface KeepStore extends EventStore {
+  watermark(): Promise<Cursor | null>;
+  /** Where a store without a watermark begins to read, once that is known. */
+  beginsAt(): Promise<Cursor | null>;
+  /** When the last calls were made, Unix milliseconds. */
+  calls(): Promise<number[] | null>;
+  /** As it was noted last; null: never. */
+  replayState(): Promise<ReplayState | null>;
+  /** The last runs, newest first. */
+  replayRuns(): Promise<ReplayRun[]>;
+  newestCursor(): Promise<Cursor | null>;
+  /** The lowest cursor known above this one; the highest below it. Null bounds nothing. */
+  cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
+  cursorBelow(bound: Cursor | null): Promise<Cursor | null>;
+  /** The lowest cursor known, the newest older than `before` by receipt; whether any event is younger. */
+  anchors(before: number): Promise<{ lowest: Cursor | null; older: Cursor | null; young: boolean }>;
+  /**
+   * Events behind `proved_from` that webhooks brought before `before`, and neither replay nor stream has shown: how many
+   * by type, among up to `limit` from the event numbered `after` on. `next`: where to go on; the same as `after` at the end.
+   */
+  unseen(
+    after: number,
+    before: number,
+    limit: number,
+  ): Promise<{ types: { type: string; events: number }[]; next: number }>;
+  /** The last event, by its number, that was looked up so; and the types that were found lately. */
+  compared(): Promise<number>;
+  blind(): Promise<string[] | null>;
+  /** Counters of the last minutes, as `keep` has noted them. */
+  snapshots(): Promise<{ at: number; counters: Record<string, number> }[] | null>;
+  /** The account of `npx kit verify`, if there ever was one. */
+  verifying(): Promise<VerifyAccount | null>;
+  /** Events behind `after` up to `upTo`, and above it those received before `before`: by type, and what became of them. */
+  stretch(after: Cursor, upTo: Cursor, before: number, limit: number): Promise<Stretch>;
+  /** What webhooks bring, and what they lately missed. */
+  types(): Promise<DeliveredType[]>;
+  /** Replay has caught up for the first time: what it brought up to here was there before this store. Set once. */
+  endHistory(upTo: Cursor): Promise<void>;
+  /** The last time, Unix milliseconds, that somebody asked for a reconciliation; 0 if never. */
+  reconcileAsked(): Promise<number>;
+  /** Removes up to `limit` finished events received before `before`, from `after` on. Returns where to go on, or null. */
+  prune(before: number, after: number, limit: number): Promise<number | null>;
+  /** Removes the bodies of finished events received before `before`, in steps like prune. */
+  purge(before: number, after: number, limit: number): Promise<number | null>;
+  /** Removes quarantine, conflicts and idle lanes older than `before`, which lies hours back at least. */
+  sweep(before: number): Promise<void>;
+  /** Copies the log into the file; with `restart`, lets the log begin anew. Returns the log's size in bytes. */
+  checkpoint(restart: boolean): Promise<number>;
+  /** All that are up, and those whose all-clear nobody was told yet. */
+  raised(): Promise<RaisedAlarm[]>;
+  raise(name: string, detail: string, now: number): Promise<void>;
+  /** It holds no more; it stays in `raised` until it is forgotten. */
+  clear(name: string): Promise<void>;
+  /** People were told of it, at this level of gravity. */
+  told(name: string, level: number, now: number): Promise<void>;
+  forget(name: string): Promise<void>;
+}
+
+export interface DeliveredType {
+  type: string;
+  /** The last delivery, Unix milliseconds; null: never. */
+  deliveredAt: number | null;
+  /** Since then brought by replay or stream alone, though deliveries could be taken; and since when. */
+  missed: number;
+  missedSince: number | null;
+}
+
+export interface RaisedAlarm {
+  name: string;
+  detail: string;
+  /** When people were last told, Unix milliseconds; null: never. */
+  toldAt: number | null;
+  level: number;
+  cleared: boolean;
+}
