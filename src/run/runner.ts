@@ -76,7 +76,8 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     [...handlers].flatMap(([id, { rate }]) => (rate ? [[id, createRate(rate, clock.now())] as const] : [])),
   );
   const seldom = createSeldom(clock, LINES);
-  const active = new Map<number, Attempt>();
+  /** No Map: its outgrown tables, one behind the other, would keep every event alive until the old generation is collected. */
+  const active: Attempt[] = [];
   /** Claimed, and waiting for a place. */
   let queue: Claim[] = [];
   /** How many of those at work or in the queue are of reruns. */
@@ -103,7 +104,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     const assign = draining ? null : await plan();
     const rerun = draining || isFull(assign) ? null : await planRerun();
     const places = Math.max(concurrency, Math.min(AHEAD, 2 * ended));
-    const room = draining ? 0 : Math.max(0, places - active.size - queue.length);
+    const room = draining ? 0 : Math.max(0, places - active.length - queue.length);
     ended = 0;
     const settle = settled;
     settled = [];
@@ -129,7 +130,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
       again += claims.filter((claim) => claim.rerun > 0).length;
       if (again > 0) queue.sort((a, b) => Math.sign(a.rerun) - Math.sign(b.rerun));
       fill();
-      if (claims.length === room && room > 0 && active.size < concurrency) return 0;
+      if (claims.length === room && room > 0 && active.length < concurrency) return 0;
       if (isFull(assign) || rerun) return 0;
       // All places are taken: a handler that ends, or an event that comes, wakes this.
       if (room === 0) return IDLE_MS;
@@ -202,7 +203,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   }
 
   function next(): Claim | undefined {
-    return draining || active.size >= concurrency ? undefined : queue.shift();
+    return draining || active.length >= concurrency ? undefined : queue.shift();
   }
 
   function start(claim: Claim): void {
@@ -210,13 +211,13 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
     const attempt = startAttempt(claim, handler, { store, service, clock, log, blame });
     rates.get(claim.handler)?.begin(clock.now());
-    active.set(claim.task, attempt);
+    active.push(attempt);
     void finish(claim, handler, attempt, clock.now());
   }
 
   async function finish(claim: Claim, handler: Loaded, attempt: Attempt, startedAt: number): Promise<void> {
     const settlement = await attempt.settled;
-    active.delete(claim.task);
+    active.splice(active.indexOf(attempt), 1);
     ended++;
     if (claim.rerun > 0) again--;
     if (settlement) settled.push(settlement);
@@ -245,11 +246,11 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     async drain(limitMs) {
       draining = true;
       giveQueueBack();
-      for (const attempt of active.values()) attempt.drain();
-      const end = Promise.all([...active.values()].map((attempt) => attempt.settled));
+      for (const attempt of active) attempt.drain();
+      const end = Promise.all(active.map((attempt) => attempt.settled));
       await Promise.race([end, sleep(limitMs, undefined, { ref: false })]);
-      for (const attempt of active.values()) attempt.abandon();
-      await Promise.all([...active.values()].map((attempt) => attempt.settled));
+      for (const attempt of active) attempt.abandon();
+      await Promise.all(active.map((attempt) => attempt.settled));
       await loop.stop();
       // A turn that was under way may have claimed more.
       giveQueueBack();

@@ -38,7 +38,7 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
     // SQLite is compiled here to fall back to NORMAL whenever an existing WAL file is opened.
     setSynchronous(opened, 'FULL');
     opened.pragma('wal_autocheckpoint = 0');
-    opened.pragma('cache_size = -32000');
+    opened.pragma('cache_size = -8000');
     // What moves within a page leaves no copy behind, so that what is erased is gone.
     opened.pragma('secure_delete = fast');
     return opened;

@@ -48,6 +48,8 @@ type RerunRow = { [Name in keyof Range | 'id' | 'handler' | 'at_cursor' | 'at_ev
 export function createRerunFeed(session: Session) {
   const { db } = session;
   const walk = createWalk(session, `${EVENT_TEXT}, `);
+  // Most of the time there is none, and this is asked at each turn.
+  const any = db.prepare('select 1 from reruns where ended_at is null limit 1').pluck();
   const next = db
     .prepare<unknown[], RerunRow>(`
     select id, handler, type, ${RANGE}, at_cursor, at_event from reruns
@@ -64,7 +66,7 @@ export function createRerunFeed(session: Session) {
 
   return {
     next(handlers: number[], limit: number): RerunPage | null {
-      const row = next.get({ handlers: JSON.stringify(handlers), limit });
+      const row = any.get() === undefined ? undefined : next.get({ handlers: JSON.stringify(handlers), limit });
       if (!row) return null;
       const { fromCursor, toCursor } = row;
       const range = { fromCursor, toCursor, fromEvent: Number(row.fromEvent), toEvent: Number(row.toEvent) };

@@ -201,6 +201,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const id = event * HANDLERS + handler;
     const row = [id, event, handler, lane, free ? 1 : 0, cursor, strict ? 1 : 0, releaseAt, dueAt, rerun, now, now];
     if (insert.run(...row).changes === 0) return false;
+    recent.await(event);
     const fresh = { holdUntil: null, rerun, suspect: false, attempts: 0, deferred: 0, error: null };
     if (!free) lanes.add({ id, event, handler, lane, alone: false, cursor, strict, releaseAt, dueAt, ...fresh });
     return true;
@@ -241,7 +242,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const late = lanes.isLate(task);
     const attempt = task.attempts + 1;
     take.run(id, boot, attempt, late ? 1 : 0, now);
-    const event = recent.get(task.event) ?? toEventOrThrow(task.event);
+    const event = recent.take(task.event) ?? toEventOrThrow(task.event);
     return {
       task: id,
       handler,
@@ -331,21 +332,30 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
 
 /**
  * Events that tasks were just made of are about to be claimed: they need not be read twice. Large ones are left to the
- * file, so that this holds a few thousand of the usual size at the most.
+ * file, so that this holds a few thousand of the usual size at the most; each only until the last of its tasks is claimed,
+ * as what lives on for no reason is copied again and again by the collector.
  */
-function createRecent(): { add(event: StoredEvent): void; get(seq: number): StoredEvent | undefined } {
-  const events = new Map<number, StoredEvent>();
+function createRecent() {
+  const slots: ({ event: StoredEvent; tasks: number } | undefined)[] = Array.from({ length: 4_096 }, () => undefined);
+  const find = (seq: number) => {
+    const known = slots[seq % slots.length];
+    return known?.event.seq === seq ? known : undefined;
+  };
   return {
-    add(event) {
+    add(event: StoredEvent): void {
       if ((event.text?.length ?? 0) > 4_096) return;
-      events.set(event.seq, event);
-      if (events.size <= 4_096) return;
-      for (const oldest of events.keys()) {
-        events.delete(oldest);
-        break;
-      }
+      slots[event.seq % slots.length] = { event, tasks: 0 };
     },
-    get: (seq) => events.get(seq),
+    /** A task was made of it. */
+    await(seq: number): void {
+      const known = find(seq);
+      if (known) known.tasks++;
+    },
+    take(seq: number): StoredEvent | undefined {
+      const known = find(seq);
+      if (known && --known.tasks <= 0) slots[seq % slots.length] = undefined;
+      return known?.event;
+    },
   };
 }
 

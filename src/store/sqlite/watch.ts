@@ -30,6 +30,9 @@ const BEAT_MS = 5_000;
 /** Events, or tasks, that one page of a filtered list looks at; events whose bodies it searches. */
 const STRETCH = 10_000;
 const SEARCHED = 5_000;
+/** A page looks at so many events at once, and at no more when it has taken so long: on a cold disk few are read. */
+const LOOK = 500;
+const LOOK_MS = 50;
 /** Events on each side, by cursor, among which neighbours are looked for. */
 const NEAR = 1_000;
 /** Below this, waiting tasks are few. */
@@ -288,9 +291,17 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
         handler: handler ?? null,
       };
       const match = { ...inState(state), ...given, ...messageId(q), now };
-      const events = eventList.all({ ...match, before: top, from, limit }).map(toShown);
-      const full = events.length === limit;
-      return { events, next: full ? (events.at(-1)?.seq ?? null) : from > floor ? from + 1 : null };
+      const begun = performance.now();
+      const events: ShownEvent[] = [];
+      for (let at = top; ;) {
+        const down = Math.max(from, at - 1 - LOOK);
+        const found = eventList.all({ ...match, before: at, from: down, limit: limit - events.length });
+        events.push(...found.map(toShown));
+        if (events.length === limit) return { events, next: events.at(-1)?.seq ?? null };
+        at = down + 1;
+        if (down <= floor) return { events, next: null };
+        if (down <= from || performance.now() - begun > LOOK_MS) return { events, next: at };
+      }
     },
     event(name, now) {
       const row = named.get(nameOf(name));
