@@ -95,6 +95,18 @@ function noting(fields: Partial<Loaded> = {}): { handler: Partial<Loaded>; handl
   return { handler: { handle: (event) => void handled.push(event.key), ...fields }, handled };
 }
 
+test("what was erased before it became a task is nobody's work, and holds up no other", async () => {
+  const store = createStore();
+  const readings = [delivery({ cursor: 1 }), delivery({ cursor: 2, data: { of: 'theirs' } }), delivery({ cursor: 3 })];
+  await store.accept({ readings, now: T0 });
+  await store.eraseEvents((body) => Buffer.from(body).includes('theirs'), 0, 10, T0, false);
+  const { handler, handled } = noting({ order: 'arrival' });
+  const { rest, tasks } = await stage([handler], {}, store);
+  await rest();
+  expect(handled).toEqual(['c:1', 'c:3']);
+  expect(await tasks()).toMatchObject({ done: 2, dead: 0 });
+});
+
 describe('order', () => {
   test('within the window it is perfect, however the events arrived', async () => {
     const { handler, handled } = noting();
