@@ -59,20 +59,6 @@ export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
   if (set !== (level === 'FULL' ? 2 : 1)) throw new StoreError('unwritable', `SQLite refused synchronous = ${level}`);
 }
 
-/** For one transaction another level than the session's own. */
-export function withSynchronous<Result>(
-  { db, synchronous }: { db: Connection; synchronous: 'FULL' | 'NORMAL' },
-  level: 'FULL' | 'NORMAL',
-  work: () => Result,
-): Result {
-  setSynchronous(db, level);
-  try {
-    return work();
-  } finally {
-    setSynchronous(db, synchronous);
-  }
-}
-
 /** Applies what is missing, each in a transaction of its own; the file is copied before, unless it is new. */
 export function migrate(db: Connection, path: string, folder = MIGRATIONS): void {
   const steps = stepsIn(folder);

@@ -7,7 +7,7 @@ import type { Connection } from './connection.ts';
 export interface Log {
   /** Before the commit: what fails is told to those alone who had the log open. Throws StoreError `unwritable`. */
   open(): Promise<void>;
-  /** Resolves when all that was committed before is on disk. Throws StoreError `unwritable`. */
+  /** Resolves when all that was committed before is on disk; one serves all who ask before it begins. Throws StoreError `unwritable`. */
   sync(): Promise<void>;
   /** Before the next commit. Throws while it is not certain that what a failed sync left is on disk. */
   settle(db: Connection): void;
@@ -21,6 +21,7 @@ export function createLog(path: string): Log {
   let doubted = false;
   /** One after the other: of two at once, the kernel tells only one of them that the disk has failed. */
   let last = Promise.resolve();
+  let next: Promise<void> | undefined;
 
   async function ready(): Promise<FileHandle> {
     try {
@@ -32,7 +33,8 @@ export function createLog(path: string): Log {
     }
   }
 
-  async function syncNow(): Promise<void> {
+  async function begin(): Promise<void> {
+    next = undefined;
     const opened = await ready();
     try {
       if (doubted) throw new Error('a sync before it has failed');
@@ -52,12 +54,13 @@ export function createLog(path: string): Log {
     },
     sync() {
       if (path === ':memory:') return last;
-      const mine = last.then(syncNow).catch((error: unknown) => {
+      if (next) return next;
+      next = last.then(begin).catch((error: unknown) => {
         doubted = true;
         throw error;
       });
-      last = mine.catch(() => {});
-      return mine;
+      last = next.catch(() => {});
+      return next;
     },
     settle(db) {
       if (!doubted) return;

@@ -1,5 +1,5 @@
 // The SQLite store: its parts on one connection, every method awaited and guarded alike. After a failed write or sync
-// the connection is not trusted again; the next call opens a new one. What it accepts is synced after its commit.
+// the connection is not trusted again; the next call opens a new one. Deliveries and completions are synced after their commit.
 import { statSync } from 'node:fs';
 import { StoreError, type Store } from '../store.ts';
 import { connect, guarded, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
@@ -20,8 +20,9 @@ export interface OpenOptions {
   /** The owner creates and migrates the file; everyone else finds it ready. */
   owner?: boolean;
   /**
-   * What SQLite syncs within the commit: everything, or with NORMAL only what ctx.complete writes. Either way what is
-   * accepted is on disk before `accept` resolves. `run`'s claims and verdicts are done again after a power loss, never lost.
+   * What SQLite syncs within the commit: everything, or with NORMAL nothing. Either way what is accepted, or completed with
+   * a handler's writes, is on disk before `accept` or `complete` resolves. `run`'s claims and verdicts are done again after a
+   * power loss, never lost.
    */
   synchronous?: 'FULL' | 'NORMAL';
   /** How young an event may be and still have been pruned, milliseconds. */
@@ -61,13 +62,18 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   function assemble(connection: Connection): Parts {
     const session = createSession(connection, path, synchronous);
     const events = createEventStore(session, retentionMs);
+    const tasks = createTaskStore(session);
     return {
       ...events,
       accept(batch) {
         log.settle(connection);
         return events.accept(batch);
       },
-      ...createTaskStore(session),
+      ...tasks,
+      complete(...given) {
+        log.settle(connection);
+        return tasks.complete(...given);
+      },
       ...createUpkeep(session),
       ...createWatch(session),
       ...createReruns(session),
@@ -123,16 +129,20 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const verbs = Object.keys(parts).filter((name) => name !== 'inPlace');
   const methods = verbs.map((name) => [name, async (...args: unknown[]) => use(name, args)]);
   const store = Object.fromEntries(methods) as Omit<Store, 'close'>;
+
+  async function synced<Result>(work: () => Promise<Result>): Promise<Result> {
+    // SQLite syncs it within the commit.
+    if (synchronous === 'FULL') return work();
+    await log.open();
+    const result = await work();
+    await log.sync();
+    return result;
+  }
+
   return {
     ...store,
-    async accept(batch) {
-      // SQLite syncs it within the commit.
-      if (synchronous === 'FULL') return store.accept(batch);
-      await log.open();
-      const results = await store.accept(batch);
-      await log.sync();
-      return results;
-    },
+    accept: (batch) => synced(() => store.accept(batch)),
+    complete: (...given) => synced(() => store.complete(...given)),
     close() {
       log.close();
       db.close();

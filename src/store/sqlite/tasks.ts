@@ -15,7 +15,6 @@ import type {
   TurnResult,
   Tx,
 } from '../tasks-store.ts';
-import { withSynchronous } from './connection.ts';
 import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from './reruns.ts';
@@ -315,19 +314,18 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         if (suspect.lane !== null) rouse(suspect.lane);
         return claimOne(toWaiting(suspect), now, boot, BigInt(session.cursorFact('watermark') ?? -1));
       }),
-    complete: (given, now, work) =>
-      withSynchronous(session, 'FULL', () => {
-        const settlement: Settlement = { claim: given, state: 'done', error: null };
-        const held = session.write(() => {
-          if (!settleOne(settlement, now)) return false;
-          session.count({ 'tasks.running': -1, 'tasks.done': 1, [`attempts.done.${nameOf(given.handler)}`]: 1 });
-          inTransaction(session, work);
-          return true;
-        });
-        // Once it is certain: the work may have thrown.
-        if (held) freeLane(settlement, now);
-        return held;
-      }),
+    complete(given, now, work) {
+      const settlement: Settlement = { claim: given, state: 'done', error: null };
+      const held = session.write(() => {
+        if (!settleOne(settlement, now)) return false;
+        session.count({ 'tasks.running': -1, 'tasks.done': 1, [`attempts.done.${nameOf(given.handler)}`]: 1 });
+        inTransaction(session, work);
+        return true;
+      });
+      // Once it is certain: the work may have thrown.
+      if (held) freeLane(settlement, now);
+      return held;
+    },
   };
 }
 
