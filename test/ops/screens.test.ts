@@ -138,7 +138,7 @@ describe('what was refused', () => {
     ['nothing is wrongly signed', 0, 5, 'No sign of a wrong secret'],
     ['a few are', 2, 5, 'noise, so far'],
     ['many are, undressed', 12, 0, 'Noise: what is wrongly signed'],
-    ['many are, dressed as deliveries', 12, 5, 'Probably a wrong secret: 1 of the last 1'],
+    ['many are, dressed as deliveries', 12, 5, 'carries all headers of a delivery (1 of 1 below)'],
   ])('tells a wrong secret from noise: %s', (_, bad, headers, words) => expect(show(bad, headers)).toContain(words));
 
   test('counts by cause, the most frequent first, each with what to do; samples by what they looked like', () => {
