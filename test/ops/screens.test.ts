@@ -124,6 +124,18 @@ describe('a chart', () => {
   });
 });
 
+test.each([
+  ['running', /"handled" class="figure"><span class="none">/],
+  ['done', /"handled" class="figure">0</],
+])('what a verified stretch sums up at its end is not shown as nothing before: %s', async (state, words) => {
+  const sum = { type: 'A', present: 1_000, missing: 0, onlyHere: 0, handled: 0, dead: 0 };
+  const account = { state, reason: null, asked: START, from: '1', at: '2', pages: 1, events: 1_000, types: [sum] };
+  await ops.store.note({}, { verify: JSON.stringify(account) });
+  const { text } = await ops.get('/reconciliation');
+  expect(text).toMatch(words);
+  expect(text).toMatch(/1,000 events on 1\s+page,/);
+});
+
 describe('what was refused', () => {
   const one: Refusal = { at: '2026-01-01T00:00:00.000Z', headers: 5, skewSeconds: -412, agent: '<b>', bytes: 12 };
   const show = (badSignatures: number, headers: number): string => {
