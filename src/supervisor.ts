@@ -19,7 +19,7 @@ const HEALTHY_MS = 10_000;
 const WAKE_MS = 5;
 const NICE = 10;
 /** Events live for ORDER_WINDOW_MS: long enough to be promoted, and collected at a price, by a small young generation. */
-const YOUNG = '--max-semi-space-size=64';
+const YOUNG = '--max-semi-space-size=32';
 
 export interface ChildOptions {
   role: string;

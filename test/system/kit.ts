@@ -1,6 +1,6 @@
 // Starts the kit as people do, as processes, on a store of its own; sends signed deliveries; kills what a test asks for.
 import { spawn, type ChildProcess } from 'node:child_process';
-import { createHmac } from 'node:crypto';
+import { createHmac, randomInt } from 'node:crypto';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { createServer } from 'node:net';
@@ -79,7 +79,7 @@ export async function createKit(
       child.stdout?.on('data', (chunk: Buffer) => (output += chunk.toString()));
       child.stderr?.on('data', (chunk: Buffer) => (output += chunk.toString()));
       const ended = kit.exited().then((code) => {
-        throw new Error(`the kit ended with ${code}:\n${output}`);
+        throw new Error(`the kit ended with ${code ?? child?.signalCode}:\n${output}`);
       });
       await Promise.race([until(() => output.includes('ready for deliveries')), ended]);
       ended.catch(() => {});
@@ -231,14 +231,13 @@ export async function until(holds: () => boolean, limitMs = 30_000): Promise<voi
   }
 }
 
+/** Below the range that clients are given ports of: one of those could be taken while the kit is down between two starts. */
 export function freePort(): Promise<number> {
-  return new Promise((done, fail) => {
+  const port = randomInt(10_000, 32_768);
+  return new Promise((done) => {
     const server = createServer();
-    server.once('error', fail);
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      server.close(() => done(typeof address === 'object' && address ? address.port : 0));
-    });
+    server.once('error', () => done(freePort()));
+    server.listen(port, '127.0.0.1', () => void server.close(() => done(port)));
   });
 }
 
