@@ -13,6 +13,8 @@ const REMIND_MS = 86_400_000;
 const SNAPSHOT_MS = 60_000;
 /** What happened keeps its alarm up for this long. */
 const RECENT_MS = 600_000;
+/** What attempts came to before does not tell how a handler is now. */
+const ATTEMPTS_MS = 180_000;
 /** A longer run of failures is told again. */
 const FAILURE_LEVELS = [3, 10, 13];
 /** Replay is asked at most this often whether what was refused was the service's. */
@@ -86,8 +88,12 @@ export function createAlarms({
       await kept(() => store.note({}, { snapshots: JSON.stringify(seen) }));
     }
     const past = seen[0]?.counters ?? {};
+    const shortly = seen.findLast(({ at }) => now - at >= ATTEMPTS_MS)?.counters ?? past;
     const grown = Object.fromEntries(
-      Object.entries(counters).map(([name, value]) => [name, value - (past[name] ?? 0)]),
+      Object.entries(counters).map(([name, value]) => [
+        name,
+        value - ((name.startsWith('attempts.') ? shortly : past)[name] ?? 0),
+      ]),
     );
 
     // Where this process cannot write either, run is not to blame.

@@ -78,7 +78,7 @@ export function judge({
   when(
     failureRun < 3 && grew('failure_runs') > 0,
     'failure_run',
-    'lately, 3 or more authentic deliveries in a row were not answered with 2xx; one has been since. If there were 15, the webhook may be off all the same: see at the service that it is on. The log has the causes (refused, answered 503); this alarm ends 10 minutes after the last',
+    'lately, 3 or more authentic deliveries in a row were not answered with 2xx; one has been since. If there were 15, the webhook may be off all the same: see at the service that it is on. The page, Refused, and the log have the causes; this alarm ends 10 minutes after the last',
   );
   when(
     failureRun < 3 && grew('unseen_failures') >= 3 && grew('failure_runs') === 0,

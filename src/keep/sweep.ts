@@ -2,6 +2,7 @@
 // their cursors, and reading forward has gone past what came late.
 import type { Cursor } from '../wire/cursor.ts';
 import { compareCursors } from '../wire/cursor.ts';
+import type { Reading as Item } from '../wire/event.ts';
 import type { Desk, Reading } from './reconcile.ts';
 
 export interface Sweep extends Reading {
@@ -13,6 +14,8 @@ export const SWEEPING = 'reading the last minutes once more, for what became vis
 
 export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk): Sweep {
   let at: Cursor | null = null;
+  /** Where reading forward had come as it began: what lies above has happened since, and is not late. */
+  let below: Cursor | null = null;
   /** What only this sweep has found. */
   let found = 0;
   /** Where the watermark stood, and when, since about one overlap ago. */
@@ -25,6 +28,11 @@ export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk)
     if (stood[0] && stood[0].at <= before) return stood[0].cursor;
     const { older, lowest, young } = await store.anchors(before);
     return young || stood.length > 1 ? (older ?? lowest) : null;
+  }
+
+  function isLate(item: Item | undefined): boolean {
+    if (!item || !('event' in item) || item.event.cursor === null || below === null) return false;
+    return compareCursors(item.event.cursor, below) <= 0;
   }
 
   async function end(): Promise<void> {
@@ -42,10 +50,12 @@ export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk)
       if (at !== null) return true;
       const from = await beforeOverlap();
       if (from !== null && compareCursors(from, watermark) < 0) at = from;
+      below = watermark;
       return at !== null;
     },
     async take(page) {
-      found += (await commit(page)).filter(({ verdict }) => verdict === 'new').length;
+      const results = await commit(page);
+      found += results.filter(({ verdict }, i) => verdict === 'new' && isLate(page.readings[i])).length;
       at = page.hasMore ? page.proved : null;
       if (at === null) await end();
     },

@@ -38,7 +38,8 @@ export function createRefusals({
       const refusal: Refusal = {
         at: iso(now) ?? '',
         headers: names.filter((name) => headers[name] !== undefined).length,
-        skewSeconds: timestamp === undefined ? null : timestamp - Math.floor(now / 1000),
+        // One that waited for the store has grown old here.
+        skewSeconds: timestamp === undefined || cause === 'store' ? null : timestamp - Math.floor(now / 1000),
         agent: headers['user-agent']?.slice(0, 80) ?? null,
         bytes: Number.isSafeInteger(bytes) ? bytes : null,
       };

@@ -235,6 +235,24 @@ describe('how people are told', () => {
     }
   }
 
+  test('handler_failing is told of a busy handler that broke: what went well before does not hide it', async () => {
+    let oldestReadySeconds = 0;
+    const status = async (now: number) => ({ ...(await file.store.status(now)), oldestReadySeconds });
+    const store = { ...file.store, status };
+    const alarms = createAlarms({ store, clock, log: testLog.log, alertUrl: undefined, freeBytes: () => 100 * GB });
+    step = () => alarms.step();
+    for (let minute = 0; minute < 10; minute++) {
+      await file.store.note({ 'attempts.done.answer': 600 });
+      await steps(60_000, 20_000);
+    }
+    for (let minute = 1; minute <= 5; minute++) {
+      await file.store.note({ 'attempts.retry.answer': 20 });
+      oldestReadySeconds = minute * 60 + 1;
+      await steps(60_000, 20_000);
+    }
+    expect(await raised()).toContain('handler_failing');
+  });
+
   test('a run that shows no life for long is told, though nothing died', async () => {
     await steps(10_000);
     runLives = false;

@@ -202,6 +202,20 @@ describe('what is read', () => {
     expect(await watermark()).toBe('5');
   });
 
+  test('what happens between reading forward and the sweep has not become visible late', async () => {
+    const { server, webhook, settle, pass, state } = await begin();
+    server.publish(item(1), item(2), item(5));
+    await webhook(1);
+    await settle();
+    server.publish(item(3));
+    server.lie((_, truth) => {
+      server.publish(item(6));
+      return truth;
+    });
+    await pass(INTERVAL_MS + 5_000);
+    expect(await state()).toMatchObject({ state: 'idle', reason: expect.stringMatching(/visible late: 1$/) });
+  });
+
   test('F45: one that becomes visible late behind an event of a type that is left out is found as well', async () => {
     const { server, webhook, settle, pass, clock, stored, watermark } = await begin({ types: ['MessageReceived'] });
     server.publish(item(1), item(2));

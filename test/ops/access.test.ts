@@ -217,6 +217,16 @@ describe('I80: the page, in a browser', () => {
     expect((await ops.get('/', { cookie })).status, 'it expires').toBe(401);
   });
 
+  test('a form after the end of its session changes nothing, says so, and leads back to where it stands', async () => {
+    ops = await createOps(config);
+    const referer = `http://127.0.0.1:${ops.port}/dead-letters?group=1`;
+    const reply = await ops.send('POST', '/reconciliation/now', { ...own(), referer });
+    expect(reply.status).toBe(401);
+    expect(reply.text).toContain('Nothing was done: log in, then do it again.');
+    expect(reply.text).toContain('name="to" value="/dead-letters?group=1"');
+    expect(await ops.store.reconcileAsked()).toBe(0);
+  });
+
   test('a session that was ended is no session', async () => {
     ops = await createOps(config);
     const cookie = cookieOf(await login(TOKEN));

@@ -17,6 +17,13 @@ test('where the page itself cannot write a sign of life, the store is to blame, 
   const words = await sentence(await opened());
   expect(words).toMatch(/^The store cannot be written: .*df -h/);
   expect(words).not.toContain('Start');
+  expect(words).toContain('figures below are from before');
+});
+
+test('a process that is down is called so, not merely coloured', async () => {
+  const { text } = await (await opened('receive', 'keep')).get('/');
+  expect(text).toMatch(/>run is down</);
+  expect(text).toMatch(/>receive</);
 });
 
 test('a receiver that is gone is to be started', async () => {

@@ -551,6 +551,21 @@ describe('every answer', () => {
     ops.exec('rollback');
   });
 
+  test('F6: a form that the store does not take leads back to where it stands, and says that it was not done', async () => {
+    const origin = `http://127.0.0.1:${ops.port}`;
+    const headers = {
+      origin,
+      referer: `${origin}/dead-letters?group=1`,
+      'content-type': 'application/x-www-form-urlencoded',
+    };
+    ops.exec('begin immediate');
+    const reply = await ops.send('POST', '/reconciliation/now', headers);
+    ops.exec('rollback');
+    expect([reply.status, reply.headers['location']]).toEqual([303, '/dead-letters?group=1']);
+    const cookie = String(reply.headers['set-cookie']).split(';')[0] ?? '';
+    expect((await ops.get('/dead-letters', { cookie })).text).toMatch(/role="status">Not done.* Try again in a moment/);
+  });
+
   test('a bug is 500 without a stack, and the log has no words of strangers', async () => {
     ops.exec('drop table quarantine');
     const reply = await ops.get('/api/quarantine');

@@ -124,6 +124,18 @@ describe('a chart', () => {
   });
 });
 
+test.each([
+  ['running', /"handled" class="figure"><span class="none">/],
+  ['done', /"handled" class="figure">0</],
+])('what a verified stretch sums up at its end is not shown as nothing before: %s', async (state, words) => {
+  const sum = { type: 'A', present: 1_000, missing: 0, onlyHere: 0, handled: 0, dead: 0 };
+  const account = { state, reason: null, asked: START, from: '1', at: '2', pages: 1, events: 1_000, types: [sum] };
+  await ops.store.note({}, { verify: JSON.stringify(account) });
+  const { text } = await ops.get('/reconciliation');
+  expect(text).toMatch(words);
+  expect(text).toMatch(/1,000 events on 1\s+page,/);
+});
+
 describe('what was refused', () => {
   const one: Refusal = { at: '2026-01-01T00:00:00.000Z', headers: 5, skewSeconds: -412, agent: '<b>', bytes: 12 };
   const show = (badSignatures: number, headers: number): string => {
@@ -138,7 +150,7 @@ describe('what was refused', () => {
     ['nothing is wrongly signed', 0, 5, 'No sign of a wrong secret'],
     ['a few are', 2, 5, 'noise, so far'],
     ['many are, undressed', 12, 0, 'Noise: what is wrongly signed'],
-    ['many are, dressed as deliveries', 12, 5, 'Probably a wrong secret: 1 of the last 1'],
+    ['many are, dressed as deliveries', 12, 5, 'carries all headers of a delivery (1 of 1 below)'],
   ])('tells a wrong secret from noise: %s', (_, bad, headers, words) => expect(show(bad, headers)).toContain(words));
 
   test('counts by cause, the most frequent first, each with what to do; samples by what they looked like', () => {

@@ -69,6 +69,14 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
     expect(spill, page.url()).toBe(0);
   }
 
+  /** What is drawn is not cut off at the edge of its drawing. */
+  async function expectWholeWords(page: Page): Promise<void> {
+    const cut = await page.evaluate(
+      "[...document.querySelectorAll('svg text')].filter((text) => text.getBBox().x < 0).map((text) => text.textContent)",
+    );
+    expect(cut, page.url()).toEqual([]);
+  }
+
   for (const [state, make] of Object.entries({ empty, healthy, trouble })) {
     test.each(Object.entries(SCREENS))(
       `%s shows ${state} things: wide and light, narrow and dark`,
@@ -81,6 +89,7 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
         })) {
           const page = await open(path, options);
           await expectNoSpill(page);
+          await expectWholeWords(page);
           expect(await page.evaluate('window.owned')).toBeUndefined();
           expect(await page.locator('main h1').count()).toBe(1);
           await shoot(page, `${state}-${screen}-${name}`);

@@ -22,7 +22,7 @@ export interface ChartOptions {
 
 const WIDTH = 380;
 const HEIGHT = 128;
-const PLOT = { left: 44, right: 376, top: 8, bottom: 108 };
+const PLOT = { left: 52, right: 376, top: 8, bottom: 108 };
 const ROWS = 12;
 
 export function chart({ title, times, series, show, logUpTo }: ChartOptions): Html {

@@ -143,11 +143,14 @@ export function createFrame({ router, access, store, clock, log }: FrameOptions)
   async function guard(ctx: Context, next: Next): Promise<void> {
     const standing = access.standing(ctx);
     if (standing === 'elsewhere') return refuseStranger(ctx);
-    if (standing === 'stranger') return askToken(ctx, 401);
+    if (standing === 'stranger')
+      return askToken(ctx, 401, ctx.method === 'POST' ? 'Nothing was done: log in, then do it again.' : undefined);
     try {
       await next();
     } catch (error) {
       const status = (error as { status?: unknown }).status;
+      if (error instanceof StoreError && ctx.method === 'POST')
+        return goOn(ctx, cameFrom(ctx), `Not done, or not to its end: ${error.message}. Try again in a moment.`);
       if (error instanceof StoreError)
         return refuse(ctx, 503, 'Not just now', `${error.message}. Refresh in a moment.`);
       if (error instanceof ZodError) return refuse(ctx, 400, 'This cannot be asked', faultsOf(error));
@@ -187,7 +190,7 @@ export function createFrame({ router, access, store, clock, log }: FrameOptions)
     answer(
       ctx,
       { title: 'Log in', path: undefined, alarms: [] },
-      login(ctx.method === 'GET' && ctx.path !== '/login' ? ctx.url : '/', fault),
+      login(ctx.path === '/login' ? '/' : ctx.method === 'POST' ? cameFrom(ctx) : ctx.url, fault),
     );
   }
 
@@ -207,6 +210,12 @@ export function createFrame({ router, access, store, clock, log }: FrameOptions)
   }
 
   return { screen, change, reveal, download, lost: (ctx) => guard(ctx, async () => lost(ctx, ctx.status)) };
+}
+
+/** The page whose form this is: the addresses of forms show nothing. */
+function cameFrom(ctx: Context): string {
+  const page = URL.parse(ctx.get('referer'));
+  return page === null ? '/' : `${page.pathname}${page.search}`;
 }
 
 /** 303, so that reloading repeats no change. */

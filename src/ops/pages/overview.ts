@@ -68,7 +68,7 @@ export function health(status: Status): { words: string; tone: 'good' | 'warn' |
   if (down.includes('keep')) {
     return {
       words:
-        'The store cannot be written: deliveries get 503, and no handler works. See its disk (df -h), and what locks the file (DATABASE_URL); what is missed meanwhile comes again.',
+        'The store cannot be written: deliveries get 503, and no handler works. See its disk (df -h), and what locks the file (DATABASE_URL); what is missed meanwhile comes again. The figures below are from before.',
       tone: 'bad',
     };
   }
@@ -187,7 +187,10 @@ function key(status: Status, samples: Sample[]): Html {
     {
       name: 'Processes',
       value: html`${Object.entries(status.processes).map(
-        ([role, state]) => html`<span class="state ${state === 'up' ? 'good' : 'bad'}">${role}</span> `,
+        ([role, state]) =>
+          html`<span class="state ${state === 'up' ? 'good' : 'bad'}"
+            >${state === 'up' ? role : `${role} is down`}</span
+          > `,
       )}`,
     },
   ]);
@@ -209,7 +212,12 @@ function charts(samples: Sample[]): Html[] {
   });
   const rate = (n: number): string => count(Math.round(n * 10) / 10);
   return [
-    chart({ title: 'Events a minute', times, series: [series('accepted'), series('handled')], show: rate }),
+    chart({
+      title: 'Events accepted, tasks handled, a minute',
+      times,
+      series: [series('accepted'), series('handled')],
+      show: rate,
+    }),
     chart({
       title: 'Acknowledgement, limit 10 s',
       times,

@@ -135,8 +135,9 @@ function verifying(verify: VerifyAccount | null, mayAsk: boolean): Html {
               <span class="state ${verify.state === 'done' ? 'good' : verify.state === 'failed' ? 'bad' : 'running'}"
                 >${verify.state}</span
               >
-              ${verify.reason} ${count(verify.events)} events on ${count(verify.pages)} pages, after
-              ${code(verify.from)} up to ${code(verify.at)}, asked for ${time(iso(verify.asked))}
+              ${verify.reason} ${count(verify.events)} events on ${count(verify.pages)}
+              ${verify.pages === 1 ? 'page' : 'pages'}, after ${code(verify.from)} up to ${code(verify.at)}, asked for
+              ${time(iso(verify.asked))}
             </p>
             ${table(
               'What was found',
@@ -145,9 +146,8 @@ function verifying(verify: VerifyAccount | null, mayAsk: boolean): Html {
                 code(sum.type),
                 sum.present,
                 sum.missing,
-                sum.onlyHere,
-                sum.handled,
-                sum.dead,
+                // Counted at the end.
+                ...[sum.onlyHere, sum.handled, sum.dead].map((n) => (verify.state === 'done' ? n : null)),
               ]),
               verify.state === 'running'
                 ? 'Reading; this takes calls that reconciliation leaves.'

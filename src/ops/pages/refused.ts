@@ -106,7 +106,7 @@ function guess({ failures, lastDeliveryAt, secrets }: Status, bad: Refusal[]): s
   const dressed = bad.filter(({ headers }) => headers === 5).length;
   if (failures.badSignatures < 3) return 'A few were signed by no secret of ours: noise, so far.';
   if (dressed === 0) return 'Noise: what is wrongly signed does not carry the headers of a delivery.';
-  return `Probably a wrong secret: ${dressed} of the last ${bad.length} wrongly signed carry all headers of a delivery, and none was rightly signed since. Compare WEBHOOK_SECRET (${secrets.length} configured) with the webhook's at the service.`;
+  return `Probably a wrong secret: what is wrongly signed carries all headers of a delivery (${dressed} of ${bad.length} below), and nothing was rightly signed since. Compare WEBHOOK_SECRET (${secrets.length} configured) with the webhook's at the service.`;
 }
 
 const SHOWN_BYTES = 16 * 1024;
