@@ -2,6 +2,7 @@
 // their cursors, and reading forward has gone past what came late.
 import type { Cursor } from '../wire/cursor.ts';
 import { compareCursors } from '../wire/cursor.ts';
+import type { Reading as Item } from '../wire/event.ts';
 import type { Desk, Reading } from './reconcile.ts';
 
 export interface Sweep extends Reading {
@@ -13,8 +14,9 @@ export const SWEEPING = 'reading the last minutes once more, for what became vis
 
 export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk): Sweep {
   let at: Cursor | null = null;
-  /** What only this sweep has found. */
+  /** What only this sweep has found, up to where reading forward had come: what lies behind is merely new. */
   let found = 0;
+  let upTo: Cursor | null = null;
   /** Where the watermark stood, and when, since about one overlap ago. */
   const stood: { at: number; cursor: Cursor }[] = [];
 
@@ -38,6 +40,7 @@ export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk)
     dueAt: () => (at === null ? Infinity : 0),
     after: async () => at ?? undefined,
     async begin(watermark) {
+      upTo = watermark;
       if (stood.at(-1)?.cursor !== watermark) stood.push({ at: clock.now(), cursor: watermark });
       if (at !== null) return true;
       const from = await beforeOverlap();
@@ -45,7 +48,8 @@ export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk)
       return at !== null;
     },
     async take(page) {
-      found += (await commit(page)).filter(({ verdict }) => verdict === 'new').length;
+      const results = await commit(page);
+      found += page.readings.filter((reading, i) => results[i]?.verdict === 'new' && !isAhead(reading, upTo)).length;
       at = page.hasMore ? page.proved : null;
       if (at === null) await end();
     },
@@ -57,4 +61,9 @@ export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk)
       return null;
     },
   };
+}
+
+function isAhead(reading: Item, upTo: Cursor | null): boolean {
+  const cursor = 'event' in reading ? reading.event.cursor : reading.unreadable.cursor;
+  return cursor !== null && upTo !== null && compareCursors(cursor, upTo) > 0;
 }

@@ -217,6 +217,21 @@ describe('what is read', () => {
     expect(stored()).toEqual(['1', '2', '3']);
   });
 
+  test('what has only happened since reading forward ended is not told as visible late', async () => {
+    const { server, webhook, stored, state, pass, settle } = await begin();
+    server.publish(item(1), item(2));
+    await webhook(1);
+    await settle();
+    // Forward finds nothing; before the sweep asks, it has happened.
+    server.lie((_, truth) => {
+      server.publish(item(3));
+      return truth;
+    });
+    await pass(INTERVAL_MS + 1_000);
+    expect(stored()).toEqual(cursors(3));
+    expect((await state()).reason).toBeNull();
+  });
+
   test('F45: the sweep reads on over more than one page', async () => {
     const { server, settle, pass, stored } = await begin({ from: '1' });
     server.publish(...upTo(2_200).filter(({ cursor }) => cursor !== '2100'));
