@@ -7,6 +7,7 @@ import {
   clean,
   clock,
   fail,
+  failDown,
   keepIsUp,
   parse,
   print,
@@ -22,10 +23,10 @@ const command: Command = {
   summary: 'fetch now what webhooks missed',
   usage: 'reconcile [--json]\n       npx kit reconcile --runs [--json]     the last runs, and how they ended',
   async run(args) {
-    const { values } = parse(args, { json: { type: 'boolean' }, runs: { type: 'boolean' } });
+    const { values } = parse(args, { json: { type: 'boolean' }, runs: { type: 'boolean' } }, { names: false });
     if (values.runs) return showRuns(values.json);
     return withStore(async (store) => {
-      if (!(await keepIsUp(store))) return fail('the receiver is not running: npm start', EXIT.unreachable);
+      if (!(await keepIsUp(store))) return failDown();
       const before = await store.status(clock.now());
       if (before.reconcile.state === 'off')
         return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);

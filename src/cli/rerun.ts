@@ -9,6 +9,7 @@ import {
   clock,
   count,
   fail,
+  failDown,
   number,
   parse,
   pointOf,
@@ -70,7 +71,7 @@ The handler's own fields stay in force: it sees the types of its \`on\`, and max
       if (!yes && !(await agrees(`give ${count(events - purged, 'event')} to ${handler} again?`)))
         return fail('not done');
       const { processes } = await store.status(clock.now());
-      if (processes.receive === 'down') return fail('the receiver is not running: npm start', EXIT.unreachable);
+      if (processes.receive === 'down') return failDown();
       const asked = await store.askRerun({ handler, type, from, to, events, range }, clock.now());
       return follow(store, asked, json);
     });
@@ -117,7 +118,7 @@ async function agrees(question: string): Promise<boolean> {
 /** Until each event was tried; what failed goes on by itself. Ctrl-C leaves it running. */
 async function follow(store: Store, id: number, json: boolean): Promise<number> {
   const left = new AbortController();
-  process.once('SIGINT', () => left.abort());
+  process.on('SIGINT', () => left.abort());
   for (let shown = ''; ;) {
     const rerun = (await store.reruns(LISTED)).find((one) => one.id === id);
     if (!rerun) throw new Error(`rerun ${id} is gone`);

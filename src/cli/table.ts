@@ -1,5 +1,6 @@
 // Tables that fit the terminal, and colour where there is one to see it.
 import { styleText } from 'node:util';
+import { UNSEEN } from '../ops/pages/html.ts';
 
 type Cell = string | number | null;
 
@@ -72,8 +73,14 @@ function sum(numbers: number[]): number {
   return numbers.reduce((a, b) => a + b, 0);
 }
 
-/** What strangers wrote can steer a terminal: control, escape and direction characters are shown, not obeyed. */
+/** What strangers wrote can steer a terminal: what is not to be seen is shown as marks, not obeyed. */
 export function clean(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- these are the characters to find
-  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, '\u{fffd}');
+  return text.replaceAll(UNSEEN, '\u{fffd}').replaceAll(/[\t\n]/g, '\u{fffd}');
+}
+
+/** JSON that says the same, and steers nothing. Outside of its strings only a carriage return is such a character. */
+export function inert(json: string): string {
+  return json.replaceAll(UNSEEN, (sign) =>
+    sign === '\r' ? '' : `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }

@@ -13,6 +13,7 @@ import {
   clock,
   count,
   fail,
+  failDown,
   keepIsUp,
   parse,
   pointOf,
@@ -40,7 +41,7 @@ const command: Command = {
         else showWeeks(weeks);
         return EXIT.done;
       }
-      if (!(await keepIsUp(store))) return fail('the receiver is not running: npm start', EXIT.unreachable);
+      if (!(await keepIsUp(store))) return failDown();
       const { reconcile } = await store.status(clock.now());
       if (reconcile.state === 'off')
         return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
