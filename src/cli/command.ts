@@ -120,12 +120,12 @@ export async function readiness(): Promise<{ words: string; ready: boolean; list
   }
 }
 
-/** Why nobody does what was asked for, with what to do. Resolves to the exit code. */
-export async function failDown(): Promise<number> {
+/** Why nobody does what was asked for, with what to do. */
+export async function whyDown(): Promise<string> {
   const { words, ready, listens } = await readiness();
-  if (!listens) return fail('the receiver is not running: npm start', EXIT.unreachable);
+  if (!listens) return 'the receiver is not running: npm start';
   const why = ready ? 'a process of it does not: npx kit status' : `it says that ${words}: npx kit doctor`;
-  return fail(`the receiver runs, but ${why}`, EXIT.unreachable);
+  return `the receiver runs, but ${why}`;
 }
 
 /** The process that fetches starts a moment after deliveries are taken. */

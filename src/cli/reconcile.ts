@@ -7,12 +7,12 @@ import {
   clean,
   clock,
   fail,
-  failDown,
   keepIsUp,
   parse,
   print,
   printJson,
   printTable,
+  whyDown,
   withStore,
   type Command,
 } from './command.ts';
@@ -26,7 +26,7 @@ const command: Command = {
     const { values } = parse(args, { json: { type: 'boolean' }, runs: { type: 'boolean' } }, { names: false });
     if (values.runs) return showRuns(values.json);
     return withStore(async (store) => {
-      if (!(await keepIsUp(store))) return failDown();
+      if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
       const before = await store.status(clock.now());
       if (before.reconcile.state === 'off')
         return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);

@@ -13,7 +13,6 @@ import {
   clock,
   count,
   fail,
-  failDown,
   keepIsUp,
   parse,
   pointOf,
@@ -21,6 +20,7 @@ import {
   printJson,
   printTable,
   UsageError,
+  whyDown,
   withStore,
   type Command,
 } from './command.ts';
@@ -41,7 +41,7 @@ const command: Command = {
         else showWeeks(weeks);
         return EXIT.done;
       }
-      if (!(await keepIsUp(store))) return failDown();
+      if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
       const { reconcile } = await store.status(clock.now());
       if (reconcile.state === 'off')
         return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
@@ -76,7 +76,7 @@ async function follow(store: Store, from: Cursor, say: (text: string) => void): 
     if (account.state !== 'running') return account;
     const { processes, reconcile } = await store.status(clock.now());
     if (processes.keep === 'down')
-      return { ...account, state: 'failed', reason: 'the receiver has stopped: it goes on when it is started again' };
+      return { ...account, state: 'failed', reason: `${await whyDown()}; the comparison goes on by itself then` };
     if (reconcile.state === 'stopped') return { ...account, state: 'failed', reason: reconcile.reason };
     const waits = reconcile.reason ? ` (${reconcile.state}: ${clean(reconcile.reason)})` : '';
     const line = `${count(account.pages, 'page')}, ${count(account.events, 'event')}, at cursor ${account.at}${waits}`;
