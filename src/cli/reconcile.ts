@@ -67,6 +67,6 @@ async function follow(store: Store, say: (text: string) => void): Promise<Status
     const heard = clock.now() - asked > 2_000;
     const ended = state === 'idle' && ((lastAt !== null && Date.parse(lastAt) >= asked) || (heard && reason !== null));
     if (ended || (heard && (state === 'stopped' || state === 'backing-off'))) return status;
-    if (status.processes.keep === 'down') return status;
+    if (status.processes.keep === 'down' && !(await keepIsUp(store))) return status;
   }
 }

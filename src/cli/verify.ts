@@ -75,7 +75,7 @@ async function follow(store: Store, from: Cursor, say: (text: string) => void): 
       throw new Error('somebody else has begun another: npx kit verify follows one at a time');
     if (account.state !== 'running') return account;
     const { processes, reconcile } = await store.status(clock.now());
-    if (processes.keep === 'down')
+    if (processes.keep === 'down' && !(await keepIsUp(store)))
       return { ...account, state: 'failed', reason: `${await whyDown()}; the comparison goes on by itself then` };
     if (reconcile.state === 'stopped') return { ...account, state: 'failed', reason: reconcile.reason };
     const waits = reconcile.reason ? ` (${reconcile.state}: ${clean(reconcile.reason)})` : '';
