@@ -59,7 +59,8 @@ const command: Command = {
       print(`  ${at}  ${clean(what)}${detail ? `: ${detail}` : ''}`);
       if (error) print(`    ${clean(error)}`);
     }
-    if (tasks.length === 0) print('  no task: no handler was there for its type, or run has not read it yet');
+    if (tasks.length === 0)
+      print('  no task: no handler was there for its type, it was erased before, or run has not read it yet');
     for (const { task, earlier, later } of found.neighbours) {
       print(
         `  task ${task.id} of ${clean(task.handler)}: ${task.state}, ${count(task.attempts, 'attempt')}${task.late ? ', late' : ''}`,

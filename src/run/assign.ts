@@ -26,6 +26,8 @@ export function tasksOf(
   options: AssignOptions,
 ): NewTask[] {
   const { handlers, windowMs, fetchesHistory, now, rerun = 0 } = options;
+  // Erased before it came to that.
+  if (stored.text === null) return [];
   const history = fetchesHistory && rerun === 0 && isHistory(stored, from);
   let event: KitEvent | undefined;
   const tasks: NewTask[] = [];

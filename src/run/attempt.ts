@@ -1,7 +1,7 @@
 // One run of a handler on a task, from the claim to what is to be settled. Whatever the handler does short of ending
 // the process comes out as a settlement; whatever it does after that is fenced off.
 import type { AsyncLocalStorage } from 'node:async_hooks';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as turnOfLoop, setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
 import { behind, describe, loggable } from '../errors.ts';
 import { eventTypes } from '../events.ts';
@@ -18,6 +18,9 @@ import { Dead, RetryAfter, Skip } from './verdicts.ts';
 /** RetryAfter puts a task off for this long at the most, all its delays together. */
 const DEFERRED_MS = 86_400_000;
 const LOCKED_MS = 10;
+/** Commits that take less leave the lock free often enough. */
+const SLOW_MS = 2;
+const LONGEST_REST_MS = 100;
 
 /** Fails the attempt. False where it has ended already: then somebody else has to say so. */
 export type Blame = (error: unknown) => boolean;
@@ -114,6 +117,18 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   };
 }
 
+/**
+ * A commit of a handler holds the loop and the store's lock while it is synced. Hundreds without a pause would look like a
+ * handler that spins, and on a slow disk keep deliveries waiting until they are answered with 503: the lock is left alone
+ * for about as long as it was held, behind each commit of whichever attempt; not in step with who tries again.
+ */
+let rested = Promise.resolve();
+function rest(heldMs: number): Promise<void> {
+  const restMs = Math.min(heldMs, LONGEST_REST_MS) * (0.5 + Math.random());
+  rested = rested.then(() => (heldMs < SLOW_MS ? turnOfLoop() : sleep(restMs)));
+  return rested;
+}
+
 /** What a handler is given. Most use little of it, so that what costs something is made when it is first asked for. */
 class AttemptContext implements Context {
   completed = false;
@@ -126,6 +141,7 @@ class AttemptContext implements Context {
   #log: Logger | undefined;
   #service: Service | undefined;
   #ended: string | undefined;
+  #heldMs = 0;
 
   constructor(claim: Claim, handler: Loaded, options: AttemptOptions) {
     this.#claim = claim;
@@ -176,13 +192,17 @@ class AttemptContext implements Context {
     const held = await this.#completed(work);
     if (!held) throw new Error('the claim is gone: this attempt has timed out, or another process was given the task');
     this.completed = true;
+    await rest(this.#heldMs);
   }
 
   /** A lock held elsewhere is waited for, and costs no attempt, for as long as this one lasts. */
   async #completed(work: (tx: Tx) => void): Promise<boolean> {
     for (;;) {
       try {
-        return await this.#options.store.complete(this.#claim, this.#options.clock.now(), work);
+        const begun = performance.now();
+        const held = await this.#options.store.complete(this.#claim, this.#options.clock.now(), work);
+        this.#heldMs = performance.now() - begun;
+        return held;
       } catch (error) {
         if (!(error instanceof StoreError) || error.code !== 'busy' || this.over) throw error;
         await sleep(LOCKED_MS);

@@ -95,6 +95,55 @@ function noting(fields: Partial<Loaded> = {}): { handler: Partial<Loaded>; handl
   return { handler: { handle: (event) => void handled.push(event.key), ...fields }, handled };
 }
 
+test("what was erased before it became a task is nobody's work, and holds up no other", async () => {
+  const store = createStore();
+  const readings = [delivery({ cursor: 1 }), delivery({ cursor: 2, data: { of: 'theirs' } }), delivery({ cursor: 3 })];
+  await store.accept({ readings, now: T0 });
+  await store.eraseEvents((body) => Buffer.from(body).includes('theirs'), 0, 10, T0, false);
+  const { handler, handled } = noting({ order: 'arrival' });
+  const { rest, tasks } = await stage([handler], {}, store);
+  await rest();
+  expect(handled).toEqual(['c:1', 'c:3']);
+  expect(await tasks()).toMatchObject({ done: 2, dead: 0 });
+});
+
+test('the loop turns while handlers commit, however many there are to come', async () => {
+  let commits = 0;
+  let most = 0;
+  const handle = async (_: KitEvent, ctx: Context): Promise<void> =>
+    ctx.complete(() => {
+      most = Math.max(most, ++commits);
+    });
+  const { accept, tasks } = await stage([{ lane: 'none', order: 'arrival', handle }], { concurrency: 4 });
+  let tick = setImmediate(function next() {
+    commits = 0;
+    tick = setImmediate(next);
+  });
+  onTestFinished(() => clearImmediate(tick));
+  await accept(...Array.from({ length: 200 }, (_, index) => ({ cursor: index + 1 })));
+  await until(async () => (await tasks()).done === 200);
+  expect(most).toBeLessThanOrEqual(4);
+});
+
+test('on a slow disk the lock is left alone between the commits of handlers for about as long as each of them holds it', async () => {
+  const held: [number, number][] = [];
+  const store = createStore();
+  const complete: Store['complete'] = async (...given) => {
+    const begun = performance.now();
+    while (performance.now() < begun + 10);
+    const done = await store.complete(...given);
+    held.push([begun, performance.now()]);
+    return done;
+  };
+  const handle = async (_: KitEvent, ctx: Context): Promise<void> => ctx.complete(() => {});
+  const handler = { lane: 'none', order: 'arrival', handle } as const;
+  const { accept, tasks } = await stage([handler], { concurrency: 1 }, { ...store, complete });
+  await accept(...Array.from({ length: 20 }, (_, index) => ({ cursor: index + 1 })));
+  await until(async () => (await tasks()).done === 20);
+  const pauses = held.slice(1).map(([begun], index) => begun - (held[index]?.[1] ?? begun));
+  expect(Math.min(...pauses)).toBeGreaterThan(3);
+});
+
 describe('order', () => {
   test('within the window it is perfect, however the events arrived', async () => {
     const { handler, handled } = noting();

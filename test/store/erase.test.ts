@@ -119,6 +119,21 @@ describe('erasing a person', () => {
     expect(again?.event.text).toBeNull();
   });
 
+  test('makes no task of what was planned before: neither work without a body, nor a lane with their address', async () => {
+    await store.accept({ readings: [readDelivery(delivery(9, '15550100', SECRET_WORDS))], now: NOW });
+    const handler = (await store.register(['one'])).get('one') ?? 0;
+    const { from, events } = await store.unassigned(10);
+    const tasks = events.map(({ seq: event, cursor }) => {
+      return { event, handler, lane: 'session/15550100', cursor, releaseAt: NOW };
+    });
+    await eraseAll('15550100');
+    const turn = { now: NOW, boot: 1, settle: [], room: 9, handlers: [handler] };
+    const { claims } = await store.turn({ ...turn, assign: { from, upTo: from + 1, tasks } });
+    expect(claims.filter(({ event }) => event.id === 'evt_9')).toEqual([]);
+    expect(everyByte()).not.toContain('15550100');
+    expect((await store.unassigned(10)).events).toMatchObject([{ id: 'evt_9', text: null }]);
+  });
+
   test('as a dry run counts, and changes nothing', async () => {
     expect(await eraseAll('15550100', true)).toMatchObject({ events: 2, quarantined: 1, conflicts: 1 });
     expect(everyByte()).toContain(SECRET_WORDS);

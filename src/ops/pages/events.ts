@@ -108,7 +108,7 @@ export function eventScreen(
         time(task.dueAt),
         may.change && ['dead', 'skipped', 'ready'].includes(task.state) ? mendTask(task) : '',
       ]),
-      'No task: no handler was there for its type, or run has not read it yet.',
+      'No task: no handler was there for its type, it was erased before, or run has not read it yet.',
     )}
     ${neighbours.map(
       ({ task, earlier, later }) =>

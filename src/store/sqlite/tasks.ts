@@ -101,8 +101,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     if (claiming) lanes.load(now);
     return withLanes(() => {
       if (claiming) lanes.refresh(now);
-      // What has been erased must not come back from memory.
-      if (erased !== (erased = session.fact('erased'))) recent = createRecent();
+      // What has been erased must not come back, neither from memory nor by tasks that were planned before.
+      const planned = erased === (erased = session.fact('erased'));
+      if (!planned) recent = createRecent();
       const counts: Counts = {};
       const add = (name: keyof Counts, by: number): void => {
         counts[name] = (counts[name] ?? 0) + by;
@@ -119,7 +120,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         }
       }
       add('fenced', fenced);
-      if (assign) add('tasks.ready', assignAll(assign, now));
+      if (assign && planned) add('tasks.ready', assignAll(assign, now));
       if (rerun && reruns.moveOn(rerun.page, now)) feed(rerun, now, add);
       if (claiming) unproven = lanes.prove(now);
       const { claims, nextAt } = claimUpTo(given);
