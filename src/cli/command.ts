@@ -8,9 +8,9 @@ import { openSqlite } from '../store/sqlite/open.ts';
 import type { Store } from '../store/store.ts';
 import type { Point } from '../store/watch-store.ts';
 import { readPoint } from '../store/stretch.ts';
-import { clean } from './table.ts';
+import { clean, inert } from './table.ts';
 
-export { bold, clean, printTable } from './table.ts';
+export { bold, clean, inert, printTable } from './table.ts';
 
 export interface Command {
   /** One line, for the list of commands. */
@@ -30,17 +30,22 @@ export class UsageError extends Error {
 
 export const clock = systemClock;
 
-export function parse<Options extends NonNullable<ParseArgsConfig['options']>>(args: string[], options: Options) {
+/** `names`: words that are no options are taken, too. */
+export function parse<Options extends NonNullable<ParseArgsConfig['options']>>(
+  args: string[],
+  options: Options,
+  { names = true } = {},
+) {
   try {
-    return parseArgs({ args, options, allowPositionals: true, strict: true });
+    return parseArgs({ args, options, allowPositionals: names, strict: true });
   } catch (error) {
     throw new UsageError((error as Error).message);
   }
 }
 
-/** Every ten thousand, for work that takes its time. */
+/** Every thousand, for work that takes its time. */
 export function progress(done: number, of: number): void {
-  if ((done > 0 && done % 10_000 === 0) || (done === of && of > 10_000)) process.stderr.write(`${done} of ${of}\n`);
+  if (of > 1_000 && done > 0 && (done % 1_000 === 0 || done === of)) process.stderr.write(`${done} of ${of}\n`);
 }
 
 /** Says why, and resolves to the exit code. */
@@ -104,6 +109,25 @@ export async function withStore<Result>(
   }
 }
 
+/** What the receiver itself says: signs of life are written to the store, and where it cannot be written, all seem to be down. */
+export async function readiness(): Promise<{ words: string; ready: boolean; listens: boolean }> {
+  const { PORT } = loadConfig(readEnv(), { only: ['PORT'] });
+  try {
+    const response = await fetch(`http://127.0.0.1:${PORT}/readyz`, { signal: AbortSignal.timeout(3_000) });
+    return { words: clean((await response.text()).trim()), ready: response.ok, listens: true };
+  } catch {
+    return { words: `nothing listens on port ${PORT}`, ready: false, listens: false };
+  }
+}
+
+/** Why nobody does what was asked for, with what to do. */
+export async function whyDown(): Promise<string> {
+  const { words, ready, listens } = await readiness();
+  if (!listens) return 'the receiver is not running: npm start';
+  const why = ready ? 'a process of it does not: npx kit status' : `it says that ${words}: npx kit doctor`;
+  return `the receiver runs, but ${why}`;
+}
+
 /** The process that fetches starts a moment after deliveries are taken. */
 export async function keepIsUp(store: Store): Promise<boolean> {
   for (let looks = 0; looks < 50; looks++) {
@@ -119,5 +143,5 @@ export function print(text: string): void {
 }
 
 export function printJson(value: unknown): void {
-  print(JSON.stringify(value, null, 2));
+  print(inert(JSON.stringify(value, null, 2)));
 }

@@ -1,8 +1,6 @@
 // Gives up dead or waiting tasks for good: they are skipped, and say why.
-import { EXIT } from '../errors.ts';
-import { mendAll } from '../store/mend.ts';
-import { clock, count, print, printJson, progress, UsageError, withStore, type Command } from './command.ts';
-import { selectTasks } from './selection.ts';
+import { clock, UsageError, type Command } from './command.ts';
+import { changeAll, selectTasks } from './selection.ts';
 
 const command: Command = {
   summary: 'give up dead or waiting tasks, with a reason',
@@ -11,13 +9,12 @@ const command: Command = {
   async run(args) {
     const { filter, reason, json } = selectTasks(args);
     if (!reason) throw new UsageError('--reason is needed: it is kept with the tasks');
-    const discarded = await withStore((store) =>
-      mendAll(store, filter, clock.now(), (ids) => store.discard(ids, reason, clock.now()), progress),
-    );
-    if (json) printJson({ discarded });
-    else if (discarded === 0) print('no task matched that is dead or waiting');
-    else print(`${count(discarded, 'task')} skipped`);
-    return discarded > 0 ? EXIT.done : EXIT.failed;
+    return changeAll(filter, json, {
+      mend: (store, ids) => store.discard(ids, reason, clock.now()),
+      field: 'discarded',
+      words: 'skipped',
+      states: 'dead or waiting',
+    });
   },
 };
 export default command;

@@ -1,7 +1,7 @@
 // Is everything in place for the real service? Goes through all that a delivery depends on, and names a remedy beside
 // every fault.
 import { readEnv, type Env } from '../config.ts';
-import { clean, clock, parse, print, printJson, UsageError, webAddress, type Command } from './command.ts';
+import { clean, clock, parse, print, printJson, webAddress, type Command } from './command.ts';
 import { address } from './doctor/address.ts';
 import { examine, exitOf, type Check, type Finding } from './doctor/check.ts';
 import { handlers } from './doctor/handlers.ts';
@@ -32,8 +32,7 @@ const command: Command = {
   --url   goes through this address instead of PUBLIC_URL; http and loopback will do, for rehearsal
   Sends webhook.ping events to the running receiver, ids doctor_…`,
   async run(args) {
-    const { values, positionals } = parse(args, { url: { type: 'string' }, json: { type: 'boolean' } });
-    if (positionals.length > 0) throw new UsageError('doctor takes no names');
+    const { values } = parse(args, { url: { type: 'string' }, json: { type: 'boolean' } }, { names: false });
     const url = webAddress('--url', values.url);
     const { findings, exit } = await diagnose(readEnv(), url, values.json ? () => {} : show);
     if (values.json) printJson(findings.map(({ check, state, detail, remedy }) => ({ check, state, detail, remedy })));

@@ -11,11 +11,8 @@ const command: Command = {
   summary: "remove a person's messages; that they came, and what became of them, stays",
   usage: 'erase --sender <address> [--dry-run] [--json]',
   async run(args) {
-    const { values } = parse(args, {
-      sender: { type: 'string' },
-      'dry-run': { type: 'boolean' },
-      json: { type: 'boolean' },
-    });
+    const options = { sender: { type: 'string' }, 'dry-run': { type: 'boolean' }, json: { type: 'boolean' } } as const;
+    const { values } = parse(args, options, { names: false });
     const { sender, 'dry-run': dry = false } = values;
     if (!sender || sender.trim().length < 4) throw new UsageError('name the address with --sender, whole');
     const erased = await withStore((store) => eraseAll(store, sender, dry));

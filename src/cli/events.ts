@@ -6,6 +6,7 @@ import { linesOf, shown } from '../ops/export.ts';
 import { origin, taskState } from '../ops/queries.ts';
 import {
   clock,
+  inert,
   moment,
   number,
   oneOf,
@@ -25,16 +26,9 @@ const command: Command = {
   async run(args) {
     const text = { type: 'string' } as const;
     const flag = { type: 'boolean' } as const;
-    const options = { type: text, session: text, origin: text, handler: text, state: text, since: text, until: text };
-    const { values } = parse(args, {
-      ...options,
-      q: text,
-      before: text,
-      limit: text,
-      json: flag,
-      ndjson: flag,
-      bodies: flag,
-    });
+    const filters = { type: text, session: text, origin: text, handler: text, state: text, since: text, until: text };
+    const options = { ...filters, q: text, before: text, limit: text, json: flag, ndjson: flag, bodies: flag };
+    const { values } = parse(args, options, { names: false });
     const filter = {
       type: values.type,
       session: values.session,
@@ -49,7 +43,7 @@ const command: Command = {
     return withStore(async (store) => {
       if (values.ndjson) {
         for await (const line of linesOf(store, filter, { now: clock.now(), bodies: values.bodies ?? false }))
-          if (!process.stdout.write(line)) await once(process.stdout, 'drain');
+          if (!process.stdout.write(inert(line))) await once(process.stdout, 'drain');
         return EXIT.done;
       }
       const { events, next } = await store.events(
@@ -69,7 +63,7 @@ const command: Command = {
             event.copies,
           ]),
         );
-        if (next !== null) print(`more: npx kit events --before ${next}`);
+        if (next !== null) print(`more: the same with --before ${next}`);
       }
       return EXIT.done;
     });

@@ -4,7 +4,19 @@ import { EXIT } from '../errors.ts';
 import { copiesOf } from '../ops/copies.ts';
 import type { ShownTask } from '../store/watch-store.ts';
 import { storyOf } from '../store/story.ts';
-import { clean, clock, count, fail, parse, print, printJson, UsageError, withStore, type Command } from './command.ts';
+import {
+  clean,
+  clock,
+  count,
+  fail,
+  inert,
+  parse,
+  print,
+  printJson,
+  UsageError,
+  withStore,
+  type Command,
+} from './command.ts';
 
 const flag = { type: 'boolean' } as const;
 
@@ -59,13 +71,8 @@ const command: Command = {
         clean(list.map(({ key, state }) => `${key} ${state}`).join(', ')) || 'none near';
       if (task.lane !== null) print(`    in its lane before it: ${names(earlier)}; behind it: ${names(later)}`);
     }
-    if (copies) print(lines(values.curl ? copies.curl : values.fixture ? copies.fixture : copies.text));
+    if (copies) print(inert(values.curl ? copies.curl : values.fixture ? copies.fixture : copies.text));
     return EXIT.done;
   },
 };
 export default command;
-
-/** Line by line, since line ends are its own. */
-function lines(text: string): string {
-  return text.split('\n').map(clean).join('\n');
-}

@@ -72,5 +72,5 @@ async function retry(store: Store, id: number | undefined): Promise<number> {
 }
 
 function missing(id: number): number {
-  return fail(`nothing is quarantined under ${id}: npx kit quarantine lists it`);
+  return fail(`nothing is quarantined under ${id}: npx kit quarantine lists what is`);
 }

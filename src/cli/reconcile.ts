@@ -12,6 +12,7 @@ import {
   print,
   printJson,
   printTable,
+  whyDown,
   withStore,
   type Command,
 } from './command.ts';
@@ -22,10 +23,10 @@ const command: Command = {
   summary: 'fetch now what webhooks missed',
   usage: 'reconcile [--json]\n       npx kit reconcile --runs [--json]     the last runs, and how they ended',
   async run(args) {
-    const { values } = parse(args, { json: { type: 'boolean' }, runs: { type: 'boolean' } });
+    const { values } = parse(args, { json: { type: 'boolean' }, runs: { type: 'boolean' } }, { names: false });
     if (values.runs) return showRuns(values.json);
     return withStore(async (store) => {
-      if (!(await keepIsUp(store))) return fail('the receiver is not running: npm start', EXIT.unreachable);
+      if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
       const before = await store.status(clock.now());
       if (before.reconcile.state === 'off')
         return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
@@ -66,6 +67,6 @@ async function follow(store: Store, say: (text: string) => void): Promise<Status
     const heard = clock.now() - asked > 2_000;
     const ended = state === 'idle' && ((lastAt !== null && Date.parse(lastAt) >= asked) || (heard && reason !== null));
     if (ended || (heard && (state === 'stopped' || state === 'backing-off'))) return status;
-    if (status.processes.keep === 'down') return status;
+    if (status.processes.keep === 'down' && !(await keepIsUp(store))) return status;
   }
 }

@@ -17,6 +17,7 @@ import {
   printTable,
   progress,
   UsageError,
+  whyDown,
   withStore,
   type Command,
 } from './command.ts';
@@ -70,7 +71,7 @@ The handler's own fields stay in force: it sees the types of its \`on\`, and max
       if (!yes && !(await agrees(`give ${count(events - purged, 'event')} to ${handler} again?`)))
         return fail('not done');
       const { processes } = await store.status(clock.now());
-      if (processes.receive === 'down') return fail('the receiver is not running: npm start', EXIT.unreachable);
+      if (processes.receive === 'down') return fail(await whyDown(), EXIT.unreachable);
       const asked = await store.askRerun({ handler, type, from, to, events, range }, clock.now());
       return follow(store, asked, json);
     });
@@ -117,7 +118,7 @@ async function agrees(question: string): Promise<boolean> {
 /** Until each event was tried; what failed goes on by itself. Ctrl-C leaves it running. */
 async function follow(store: Store, id: number, json: boolean): Promise<number> {
   const left = new AbortController();
-  process.once('SIGINT', () => left.abort());
+  process.on('SIGINT', () => left.abort());
   for (let shown = ''; ;) {
     const rerun = (await store.reruns(LISTED)).find((one) => one.id === id);
     if (!rerun) throw new Error(`rerun ${id} is gone`);
@@ -130,7 +131,7 @@ async function follow(store: Store, id: number, json: boolean): Promise<number> 
     }
     const { processes } = await store.status(clock.now());
     if (processes.receive === 'down')
-      return fail(`the receiver has stopped: rerun ${id} goes on when it is started again`, EXIT.unreachable);
+      return fail(`${await whyDown()}; rerun ${id} goes on by itself then`, EXIT.unreachable);
     await sleep(LOOK_MS, undefined, { signal: left.signal }).catch(() => {});
     if (!left.signal.aborted) continue;
     process.stderr.write(`rerun ${id} goes on: npx kit rerun shows it, npx kit rerun cancel ${id} stops it\n`);

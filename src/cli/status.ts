@@ -1,8 +1,7 @@
 // Is it healthy? The figures of the store, and whether the processes live.
-import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
 import type { Status } from '../store/watch-store.ts';
-import { clean, clock, parse, print, printJson, withStore, type Command } from './command.ts';
+import { clean, clock, parse, print, printJson, readiness, withStore, type Command } from './command.ts';
 
 const QUIET_MS = 180_000;
 
@@ -10,7 +9,7 @@ const command: Command = {
   summary: 'is it healthy: events, tasks, recovery, alarms',
   usage: 'status [--json] [--ready]     --ready: exit 1 unless deliveries can be taken; for health checks',
   async run(args) {
-    const { values } = parse(args, { json: { type: 'boolean' }, ready: { type: 'boolean' } });
+    const { values } = parse(args, { json: { type: 'boolean' }, ready: { type: 'boolean' } }, { names: false });
     if (values.ready) return isReady();
     await withStore(async (store) => {
       const status = await store.status(clock.now());
@@ -29,16 +28,6 @@ async function isReady(): Promise<number> {
   return ready ? EXIT.done : EXIT.failed;
 }
 
-async function readiness(): Promise<{ words: string; ready: boolean }> {
-  const { PORT } = loadConfig(readEnv(), { only: ['PORT'] });
-  try {
-    const response = await fetch(`http://127.0.0.1:${PORT}/readyz`, { signal: AbortSignal.timeout(3_000) });
-    return { words: (await response.text()).trim(), ready: response.ok };
-  } catch {
-    return { words: `nothing listens on port ${PORT}`, ready: false };
-  }
-}
-
 async function show(status: Status, missed: number): Promise<void> {
   const { tasks, reconcile, processes } = status;
   const line = (name: string, value: string | number | null): void => print(`${name.padEnd(13)}${value ?? '-'}`);
@@ -48,8 +37,10 @@ async function show(status: Status, missed: number): Promise<void> {
       .map(([role, state]) => `${role} ${state}`)
       .join(', '),
   );
-  // Signs of life are written to the store: where it cannot be written, all seem to be down.
-  if (processes.receive === 'down') line('', `by its own account: ${(await readiness()).words}`);
+  if (processes.receive === 'down') {
+    const { words, ready, listens } = await readiness();
+    line('', `by its own account: ${words}${listens && !ready ? '; figures are those of before' : ''}`);
+  }
   line(
     'events',
     `${status.events} stored, ${status.unassigned} not yet tasks, ${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`,

@@ -1,5 +1,6 @@
 // Tables that fit the terminal, and colour where there is one to see it.
 import { styleText } from 'node:util';
+import { UNSEEN } from '../ops/pages/html.ts';
 
 type Cell = string | number | null;
 
@@ -14,19 +15,25 @@ const TONES: Record<string, 'red' | 'yellow' | 'green' | 'gray'> = {
   done: 'green',
 };
 
-/** Aligned columns. Where they do not fit, the widest give way; what is cut ends in an ellipsis. */
+/** Half a number is none; a task's, an event's key and a time are needed whole. */
+const WHOLE = /^(-|\d+|[ci]:[\x21-\x7e]+|(\d{4}-)?\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+Z)?)$/;
+
+/** Aligned columns. Where they do not fit, times lose their year and fractions, then the widest give way; what is cut ends
+ * in an ellipsis. */
 export function printTable(head: string[], rows: Cell[][]): void {
-  const cells = rows.map((row) => row.map((cell) => (cell === null ? '-' : clean(String(cell)))));
-  const widths = head.map((title, i) => Math.max(...[title, ...cells.map((row) => row[i] ?? '')].map(widthOf)));
+  let cells = rows.map((row) => row.map((cell) => (cell === null ? '-' : clean(String(cell)))));
   const room = (process.stdout.isTTY ? process.stdout.columns : Infinity) - 2 * (head.length - 1);
+  const widest = (): number[] =>
+    head.map((title, i) => Math.max(...[title, ...cells.map((row) => row[i] ?? '')].map(widthOf)));
+  if (sum(widest()) > room) cells = cells.map((row) => row.map(shortTime));
+  const widths = widest();
   for (let over = sum(widths) - room; over > 0; over = sum(widths) - room) {
-    // Half a number is none, and a task's is needed whole.
-    const soft = widths.map((width, i) => (rows.some((row) => typeof row[i] === 'string') ? width : 0));
-    const widest = soft.indexOf(Math.max(...soft));
-    const width = widths[widest] ?? 0;
+    const soft = widths.map((width, i) => (cells.every((row) => WHOLE.test(row[i] ?? '')) ? 0 : width));
+    const giving = soft.indexOf(Math.max(...soft));
+    const width = soft[giving] ?? 0;
     if (width <= NARROW) break;
     const next = Math.max(NARROW, ...soft.filter((one) => one < width));
-    widths[widest] = Math.max(next, width - Math.max(over, 1));
+    widths[giving] = Math.max(next, width - Math.max(over, 1));
   }
   const line = (row: string[], tone: (cell: string, fitted: string) => string): string =>
     row
@@ -40,6 +47,10 @@ export function printTable(head: string[], rows: Cell[][]): void {
 /** styleText itself looks whether there is a terminal, and at NO_COLOR. */
 export function bold(text: string): string {
   return styleText('bold', text);
+}
+
+function shortTime(cell: string): string {
+  return cell.replace(/^\d{4}-(\d\d-\d\d)T(\d\d:\d\d:\d\d)\.\d+Z$/, '$1 $2');
 }
 
 function toned(cell: string, fitted: string): string {
@@ -72,8 +83,14 @@ function sum(numbers: number[]): number {
   return numbers.reduce((a, b) => a + b, 0);
 }
 
-/** What strangers wrote can steer a terminal: control, escape and direction characters are shown, not obeyed. */
+/** What strangers wrote can steer a terminal: what is not to be seen is shown as marks, not obeyed. */
 export function clean(text: string): string {
-  // oxlint-disable-next-line no-control-regex -- these are the characters to find
-  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, '\u{fffd}');
+  return text.replaceAll(UNSEEN, '\u{fffd}').replaceAll(/[\t\n]/g, '\u{fffd}');
+}
+
+/** JSON that says the same, and steers nothing. Outside of its strings only a carriage return is such a character. */
+export function inert(json: string): string {
+  return json.replaceAll(UNSEEN, (sign) =>
+    sign === '\r' ? '' : `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }

@@ -85,7 +85,7 @@ const command: Command = {
         ['task', 'handler', 'state', 'tries', 'type', 'key', 'due'],
         page.tasks.map((task) => [task.id, task.handler, task.state, task.attempts, task.type, task.key, task.dueAt]),
       );
-      if (page.next !== null) print(`more: npx kit tasks --before ${page.next}`);
+      if (page.next !== null) print(`more: the same with --before ${page.next}`);
     }
     return EXIT.done;
   },

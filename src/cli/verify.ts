@@ -20,6 +20,7 @@ import {
   printJson,
   printTable,
   UsageError,
+  whyDown,
   withStore,
   type Command,
 } from './command.ts';
@@ -40,7 +41,7 @@ const command: Command = {
         else showWeeks(weeks);
         return EXIT.done;
       }
-      if (!(await keepIsUp(store))) return fail('the receiver is not running: npm start', EXIT.unreachable);
+      if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
       const { reconcile } = await store.status(clock.now());
       if (reconcile.state === 'off')
         return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
@@ -74,8 +75,8 @@ async function follow(store: Store, from: Cursor, say: (text: string) => void): 
       throw new Error('somebody else has begun another: npx kit verify follows one at a time');
     if (account.state !== 'running') return account;
     const { processes, reconcile } = await store.status(clock.now());
-    if (processes.keep === 'down')
-      return { ...account, state: 'failed', reason: 'the receiver has stopped: it goes on when it is started again' };
+    if (processes.keep === 'down' && !(await keepIsUp(store)))
+      return { ...account, state: 'failed', reason: `${await whyDown()}; the comparison goes on by itself then` };
     if (reconcile.state === 'stopped') return { ...account, state: 'failed', reason: reconcile.reason };
     const waits = reconcile.reason ? ` (${reconcile.state}: ${clean(reconcile.reason)})` : '';
     const line = `${count(account.pages, 'page')}, ${count(account.events, 'event')}, at cursor ${account.at}${waits}`;

@@ -1,5 +1,8 @@
 // Events, one event and dead letters on the command line: everything that the page can do.
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { assign, createOps, deliver, end, type Ops } from '../ops/rig.ts';
 
@@ -13,12 +16,17 @@ beforeAll(async () => {
 });
 afterAll(() => ops.close());
 
+let port = '1';
+
+function spawnKit(args: string[], done: (out: string) => void = () => {}) {
+  const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${ops.path}`, PORT: port };
+  const command = [`${process.cwd()}/src/cli/kit.js`, ...args];
+  return execFile(process.execPath, command, { env }, (_, out, err) => done(out + err));
+}
+
 function kit(...args: string[]): Promise<{ code: number; out: string }> {
-  const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${ops.path}` };
   return new Promise((done) => {
-    const child = execFile(process.execPath, [`${process.cwd()}/src/cli/kit.js`, ...args], { env }, (_, out, err) => {
-      done({ code: child.exitCode ?? -1, out: out + err });
-    });
+    const child = spawnKit(args, (out) => done({ code: child.exitCode ?? -1, out }));
   });
 }
 
@@ -82,4 +90,107 @@ test('dead letters are grouped; a group is retried, another discarded', async ()
   const discarded = await kit('discard', '--group', String(groups[1]?.id), '--reason', 'no use');
   expect(discarded.out).toContain('1 task skipped');
   expect((await kit('tasks', '--state', 'dead', '--groups')).out).toContain('0 dead letters');
+});
+
+/** What steers a terminal, turns text around or hides in it; line ends are the kit's own. */
+const STEERING = '\u001b]0;x\u0007\u009b31m\u0085\u007f\u202e\u2066\u200f\u061c\u2028\u200b\ufeff\r\n\t';
+
+test('nothing that strangers wrote steers a terminal, in words or in JSON, which loses nothing', async () => {
+  await deliver(ops, { cursor: '20', session: STEERING, data: { message_id: STEERING, body: STEERING } });
+  const [handler = 0] = await assign(ops, ['answer'], { lane: STEERING });
+  await end(ops, handler, 'dead', `Error: ${STEERING}`);
+  const unreadable = { origin: 'webhook', cursor: null, body: Buffer.from(STEERING), reason: STEERING } as const;
+  await ops.store.accept({ readings: [{ unreadable }], now: ops.clock.time });
+  const event = ['explain', 'c:20'];
+  const tables = [
+    ['events'],
+    ['tasks'],
+    ['tasks', '--state', 'dead', '--groups'],
+    ['tasks', '--lanes'],
+    ['quarantine'],
+  ];
+  const json = [...tables, event, [...event, '--body']].map((words) => [...words, '--json']);
+  const bodies = ['--body', '--curl', '--fixture'].map((form) => [...event, form]);
+  for (const words of [...tables, event, ...bodies, ...json, ['events', '--ndjson', '--bodies']])
+    // oxlint-disable-next-line no-control-regex -- these are the characters to find
+    expect((await kit(...words)).out, words.join(' ')).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}\u2028\u200b\ufeff]/u);
+
+  const { out } = await kit(...event, '--json', '--body');
+  const shown = JSON.parse(out) as { event: { sessionId: string }; body: string };
+  expect(shown.event.sessionId).toBe(STEERING);
+  expect(JSON.parse(shown.body)).toMatchObject({ data: { MessageReceived: { body: STEERING } } });
+  const fixture = (await kit(...event, '--fixture')).out;
+  const overrides = /, (\{.*\})\)/s.exec(fixture)?.[1] ?? '';
+  expect(JSON.parse(overrides)).toMatchObject({ data: { body: STEERING } });
+});
+
+test('the line that leads on keeps what was asked for', async () => {
+  expect((await kit('events', '--origin', 'webhook', '--limit', '1')).out).toMatch(/the same with --before \d+\n/);
+  expect((await kit('tasks', '--state', 'dead', '--limit', '1')).out).toMatch(/the same with --before \d+\n/);
+});
+
+test.each([['status'], ['events'], ['reconcile'], ['erase', '--sender', '5511999990000']])(
+  '%s refuses words that it would not heed',
+  async (...words) => {
+    const { code, out } = await kit(...words, 'c:1');
+    expect(code).toBe(2);
+    expect(out).toContain("'c:1'");
+    expect(out).toContain(`Usage: npx kit ${words[0]}`);
+  },
+);
+
+test('nothing to retry or discard is a failure that says where to look', async () => {
+  for (const words of [
+    ['retry', '999'],
+    ['discard', '999', '--reason', 'no use'],
+  ]) {
+    const { code, out } = await kit(...words);
+    expect(code).toBe(1);
+    expect(out).toContain('npx kit tasks');
+  }
+});
+
+test('a receiver that cannot write shows no sign of life; it is asked itself, and not taken for one that is stopped', async () => {
+  expect((await kit('reconcile')).out).toBe('the receiver is not running: npm start\n');
+  const receiver = createServer((_, res) => res.writeHead(503).end('the store cannot be written\n'));
+  await once(receiver.listen(0, '127.0.0.1'), 'listening');
+  port = String((receiver.address() as AddressInfo).port);
+  for (const words of [['reconcile'], ['verify', '--from', '1']]) {
+    const { code, out } = await kit(...words);
+    expect(code).toBe(69);
+    expect(out).toMatch(/^the receiver runs, but it says that the store cannot be written: /);
+  }
+  expect((await kit('status')).out).toContain('the store cannot be written; figures are those of before');
+  receiver.close();
+});
+
+test('Ctrl-C ends the retry of many between two steps, says how far it came, and the same command goes on', async () => {
+  const many = 5_000;
+  const from = 1_000;
+  for (let n = 0; n < many; n += 500)
+    await deliver(ops, ...Array.from({ length: 500 }, (_, i) => ({ cursor: String(from + n + i) })));
+  let handler = 0;
+  for (let n = 0; n < many; n += 1_000) [handler = 0] = await assign(ops, ['answer']);
+  for (let dead = 0; dead < many;) {
+    const turn = { now: ops.clock.time, boot: 1, assign: null, handlers: [handler] };
+    const { claims } = await ops.store.turn({ ...turn, settle: [], room: 500 });
+    const settle = claims.map((claim) => ({ claim, state: 'dead', error: 'RangeError: too many' }) as const);
+    await ops.store.turn({ ...turn, settle, room: 0 });
+    dead += claims.length;
+  }
+  const dead = async (): Promise<number> => (await ops.store.status(ops.clock.time)).tasks.dead;
+  const before = await dead();
+
+  const ended = Promise.withResolvers<string>();
+  const child = spawnKit(['retry', '--state', 'dead'], ended.resolve);
+  await once(child.stderr ?? child, 'data');
+  child.kill('SIGINT');
+  const words = await ended.promise;
+  expect(child.exitCode).toBe(1);
+  const [, moved = 0, left = 0] = (/stopped: (\d+) tasks will run again, (\d+) are left/.exec(words) ?? []).map(Number);
+  expect(moved).toBeGreaterThan(0);
+  expect(left).toBeGreaterThan(0);
+  expect(moved + left).toBe(before);
+  expect(await dead()).toBe(left);
+  expect((await kit('retry', '--state', 'dead')).out).toContain(`${left} tasks will run again`);
 });

@@ -112,7 +112,8 @@ export function guarded<T>(work: () => T, path = 'the store'): T {
     if (error.code.startsWith('SQLITE_BUSY'))
       throw new StoreError('busy', `${path} is locked by another process`, error);
     if (/^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|PERM|NOMEM|PROTOCOL)/.test(error.code)) {
-      throw new StoreError('unwritable', `${path} cannot be used: ${error.code}: ${error.message}`, error);
+      const remedy = error.code === 'SQLITE_FULL' ? ': make room on its disk, see df -h' : '';
+      throw new StoreError('unwritable', `${path} cannot be used: ${error.code}: ${error.message}${remedy}`, error);
     }
     throw error;
   }
