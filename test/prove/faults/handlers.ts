@@ -103,7 +103,7 @@ export const handlers: Fault[] = [
           'POST',
           JSON.stringify({ action: 'retry', filter: { state: 'dead' } }),
         );
-        scene.holds(status < 300, `the job is refused with ${status}`);
+        scene.holds(status >= 200 && status < 300, `the job is refused with ${status}`);
         await eventually(() => count('done') > many / 10);
         process.kill(kit.pid('run') ?? 0, 'SIGKILL');
         scene.holds(

@@ -1,7 +1,7 @@
 // A kit as processes, a load on it, and a fault: afterwards every acknowledged event has to be there once, completed
 // once, in order, and every answer has to be one that the fault allows.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { get } from 'node:http';
+import { request } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createKit, load, makeEvent, deliver, RECORD, until, type Kit, type Target } from '../../system/kit.ts';
@@ -182,7 +182,7 @@ export async function judge(kit: Kit, acknowledged: Set<string>, completes = tru
 
 export function ask(port: number, path: string, method = 'GET', body = ''): Promise<{ status: number; text: string }> {
   return new Promise((done) => {
-    const asked = get(
+    const asked = request(
       { port, host: '127.0.0.1', path, method, agent: false, headers: json(port, body) },
       (response) => {
         let text = '';

@@ -74,18 +74,18 @@ export function limitFiles(pid: number | undefined, most: number): void {
 
 /** Runs tests that produce a fault already; what they say. */
 export function tested(file: string, project: 'unit' | 'system', name = '', env: Record<string, string> = {}) {
-  const args = ['node_modules/vitest/vitest.mjs', 'run', '--project', project, file, '--reporter=json'];
+  const folder = mkdtempSync(join(tmpdir(), 'kit-tested-'));
+  const told = join(folder, 'told.json');
+  const args = ['run', '--project', project, file, '--reporter=json', `--outputFile=${told}`];
   const { PATH, HOME } = process.env;
-  const { stdout } = spawnSync(process.execPath, [...args, ...(name ? ['-t', name] : [])], {
+  spawnSync(process.execPath, ['node_modules/vitest/vitest.mjs', ...args, ...(name ? ['-t', name] : [])], {
     env: { PATH, HOME, ...env },
-    encoding: 'utf8',
-    maxBuffer: 2 ** 26,
   });
-  const told = JSON.parse(stdout.slice(stdout.indexOf('{"numTotal'))) as {
+  const { numPassedTests, numFailedTests, numPendingTests } = JSON.parse(readFileSync(told, 'utf8')) as {
     numPassedTests: number;
     numFailedTests: number;
     numPendingTests: number;
   };
-  const { numPassedTests: passed, numFailedTests: failed, numPendingTests: left } = told;
-  return { passed, failed, left };
+  rmSync(folder, { recursive: true });
+  return { passed: numPassedTests, failed: numFailedTests, left: numPendingTests };
 }
