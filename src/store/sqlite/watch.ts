@@ -31,8 +31,8 @@ const BEAT_MS = 5_000;
 const STRETCH = 10_000;
 const SEARCHED = 5_000;
 /** A page looks at so many events at once, and at no more when it has taken so long: on a cold disk few are read. */
-const LOOK = 500;
-const LOOK_MS = 50;
+const LOOK = 250;
+const LOOK_MS = 15;
 /** Events on each side, by cursor, among which neighbours are looked for. */
 const NEAR = 1_000;
 /** Below this, waiting tasks are few. */
