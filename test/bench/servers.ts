@@ -114,7 +114,9 @@ async function whenReady(server: ChildProcess, url: string): Promise<Omit<Server
     cpuMs: () => sum(family(pid), cpuOf),
     memoryMb: () => sum(family(pid), memoryOf),
     async stop() {
-      server.kill();
+      // A tracer keeps signals to itself: the process that it traces is told.
+      const traced = server.spawnfile === process.execPath ? undefined : family(pid)[1];
+      process.kill(traced ?? pid);
       if (server.exitCode === null) await once(server, 'exit');
     },
   };
