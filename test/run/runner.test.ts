@@ -129,6 +129,18 @@ test('the loop turns while handlers commit, however many there are to come', asy
   expect(most).toBeLessThan(20);
 });
 
+test('a completion that its handler does not await is made all the same', async () => {
+  const path = join(createFolder(), 'events.db');
+  openSqlite(path, { owner: true }).close();
+  const store = openSqlite(path, { synchronous: 'NORMAL' });
+  let commits = 0;
+  const handle = (_: KitEvent, ctx: Context): void => void ctx.complete(() => commits++);
+  const { accept, tasks } = await stage([{ order: 'arrival', handle }], {}, store);
+  await accept({ cursor: 1 }, { cursor: 2 });
+  await until(async () => (await tasks()).done === 2);
+  expect(commits).toBe(2);
+});
+
 describe('order', () => {
   test('within the window it is perfect, however the events arrived', async () => {
     const { handler, handled } = noting();

@@ -130,6 +130,9 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const methods = verbs.map((name) => [name, async (...args: unknown[]) => use(name, args)]);
   const store = Object.fromEntries(methods) as Omit<Store, 'close'>;
 
+  // A completion that nobody awaits shall not come too late for its claim.
+  if (synchronous === 'NORMAL') void log.open().catch(() => {});
+
   async function synced<Result>(work: () => Promise<Result>): Promise<Result> {
     // SQLite syncs it within the commit.
     if (synchronous === 'FULL') return work();
