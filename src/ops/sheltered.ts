@@ -1,10 +1,12 @@
 // What may name a person though it is no body: a lane is called after a conversation, an error may quote what was written.
 // Who may only look sees neither.
 import type { DeadGroup, ShownTask, WaitingLane } from '../store/watch-store.ts';
-import { patternOf } from '../store/pattern.ts';
 import type { Found } from '../store/story.ts';
 
 const SESSION = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/i;
+/** What kind of error, and the line of the handler; what stands between are words. */
+const KIND = /^\w{0,50}(Error|Exception|Timeout)(?=: )/;
+const PLACE = / \([^()\s]+:[\d#]+\)$/;
 
 export function shelteredTask(task: ShownTask): ShownTask {
   return { ...withoutWords(task), lane: task.lane && laneOf(task.lane) };
@@ -15,7 +17,7 @@ export function shelteredEvent(found: Found): Found {
 }
 
 export function shelteredGroup(group: DeadGroup): DeadGroup {
-  return withoutWords(group);
+  return { ...withoutWords(group), pattern: kindOf(group.error ?? '') };
 }
 
 export function shelteredLane({ lane, head, ...rest }: WaitingLane): WaitingLane {
@@ -23,7 +25,11 @@ export function shelteredLane({ lane, head, ...rest }: WaitingLane): WaitingLane
 }
 
 function withoutWords<Shown extends { error: string | null }>(shown: Shown): Shown {
-  return { ...shown, error: shown.error && patternOf(shown.error) };
+  return { ...shown, error: shown.error && kindOf(shown.error) };
+}
+
+function kindOf(error: string): string {
+  return `${KIND.exec(error)?.[0] ?? ''} …${PLACE.exec(error)?.[0] ?? ''}`.trim();
 }
 
 /** The session, where it is of one. */
