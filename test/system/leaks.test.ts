@@ -177,7 +177,9 @@ async function askOps(): Promise<void> {
     await ask(path, MARKS.header);
   }
   for (const path of telling) {
-    await ask(path, MARKS.readToken, {}, shown);
+    // What strangers call themselves in a header stands under Refused for everyone.
+    await ask(path, MARKS.readToken, {}, path === '/refused' ? shown : said);
+    await ask(path, MARKS.token, {}, shown);
     await ask(path, MARKS.header);
   }
   await ask('/api/events.ndjson?bodies', MARKS.token, {}, shown);
