@@ -102,6 +102,8 @@ export type Fact =
   | 'failure_run'
   | 'held'
   | 'oldest'
-  | 'erased';
+  | 'erased'
+  /** Goes up when ids were sorted into a run, or a run was removed. */
+  | 'id_version';
 
 export type FactValue = string | number | bigint | null;

@@ -3,9 +3,12 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
+import { createIds } from '../../src/store/sqlite/ids.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { createSession } from '../../src/store/sqlite/session.ts';
 
-const CHUNK = 100_000;
+/** As many ids as the kit sorts at once. */
+const CHUNK = 32_768;
 /** As the kit numbers tasks. */
 const HANDLERS = 4_096;
 const DAY_MS = 86_400_000;
@@ -30,8 +33,10 @@ export async function fill(
   const db = new Database(path);
   db.pragma('synchronous = off');
   db.pragma('cache_size = -200000');
-  const index = db.prepare(`select sql from sqlite_schema where name = 'events_by_id'`).pluck().get() as string;
-  db.exec('drop index events_by_id');
+  const ids = createIds(createSession(db, path, 'NORMAL'));
+  const addIds = db.prepare(
+    'insert into latest_ids (id, event) select id, seq from events where seq between @from and @to',
+  );
   const addEvents = db.prepare(`
     with recursive n (n) as (select @from union all select n + 1 from n where n < @to)
     insert into events (seq, cursor, id, type, session_id, created_at, received_at, origin, body)
@@ -51,10 +56,13 @@ export async function fill(
     db.transaction(() => {
       addEvents.run({ from, to, now, events, body });
       addTasks.run({ from, to, now, waiting, lanes });
+      addIds.run({ from, to });
+      ids.refresh();
     })();
-    if (to % 1_000_000 === 0) progress(`  ${to / 1e6} of ${events / 1e6} million events written`);
+    ids.fold(now);
+    if (Math.floor(to / 1e6) > Math.floor(from / 1e6))
+      progress(`  ${Math.floor(to / 1e6)} of ${events / 1e6} million events written`);
   }
-  db.exec(index);
   db.prepare(`
     with recursive n (n) as (select 1 union all select n + 1 from n where n < ?)
     insert into lanes (id, handler, name, used_at) select n, 1, 'past/' || n, ? from n`).run(lanes, now);

@@ -5,6 +5,7 @@ import { statSync } from 'node:fs';
 import { dataOfBody, type Incoming, type Unreadable } from '../../wire/event.ts';
 import { sameJson } from '../../wire/json.ts';
 import type { Accepted, Batch, Counts, EventStore, Fact } from '../events-store.ts';
+import { createIds } from './ids.ts';
 import type { Session, Sync } from './session.ts';
 import { createTally } from './tally.ts';
 
@@ -23,6 +24,7 @@ interface Known {
 export function createEventStore(
   session: Session,
   retentionMs: number,
+  idsInRun?: number,
 ): Sync<EventStore> & { accept: Accept; inPlace(): boolean } {
   const { db } = session;
   const insert = db.prepare(`
@@ -30,7 +32,7 @@ export function createEventStore(
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const known = `select seq, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body from events`;
   const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and disputed = 0`);
-  const byId = db.prepare<unknown[], Known>(`${known} where id = ? and id is not null`);
+  const bySeq = db.prepare<unknown[], Known>(`${known} where seq = ?`);
   const rivals = db.prepare<unknown[], Known>(`${known} where cursor = ? and disputed = 1`);
   const byAlias = db.prepare<unknown[], Known>(`${known} where seq = (select seq from aliases where name = ?)`);
   const anyAlias = db.prepare('select 1 from aliases limit 1').pluck();
@@ -61,9 +63,14 @@ export function createEventStore(
     where after = ? and up_to is null and closed_at is null`);
   const opened = inodesOf(session.path);
   const startTally = createTally(session);
+  const ids = createIds(session, idsInRun);
 
   function accept(batch: Batch): Accepted[] {
-    return session.write(() => {
+    ids.fold(batch.now);
+    const newIds = new Map<string, number>();
+    let refreshed = false;
+    let firstNew: number | undefined;
+    const accepted = session.write(() => {
       const counts: Counts = { ...batch.counts };
       const add = (name: keyof Counts, by = 1): void => {
         counts[name] = (counts[name] ?? 0) + by;
@@ -79,7 +86,7 @@ export function createEventStore(
         const { event } = reading;
         if (event.origin === 'webhook') tally.delivered(event);
         const place = placeOf(event);
-        if (!(aliased && named(event)) && place !== 'pruned' && store(event, false)) {
+        if (!(aliased && named(event)) && place !== 'pruned' && !ofId(event.id) && store(event, false)) {
           if (place === 'regressed') add('regressions');
           add('events');
           add('accepted');
@@ -90,6 +97,7 @@ export function createEventStore(
         }
         return resolve(event);
       });
+      if (firstNew !== undefined) ids.addFrom(firstNew);
       tally.write();
       if (batch.from) session.setFact('proved_from', BigInt(batch.from));
       if (batch.watermark) raiseWatermark(BigInt(batch.watermark), batch.now);
@@ -101,7 +109,19 @@ export function createEventStore(
         const { cursor, id, type, sessionId, createdAt, origin, flags, body } = event;
         const row = [bind(cursor), disputed ? 1 : 0, id, type, sessionId, createdAt, batch.now, origin];
         const { secret = null, skewSeconds = null } = event.signed ?? {};
-        return insert.run(...row, flags.join(','), secret, skewSeconds, body).changes === 1;
+        const { changes, lastInsertRowid } = insert.run(...row, flags.join(','), secret, skewSeconds, body);
+        if (changes === 0) return false;
+        const seq = Number(lastInsertRowid);
+        firstNew ??= seq;
+        if (id !== null) newIds.set(id, seq);
+        return true;
+      }
+
+      function ofId(id: string | null): number | undefined {
+        if (id === null) return undefined;
+        if (!refreshed) ids.refresh();
+        refreshed = true;
+        return newIds.get(id) ?? ids.find(id);
       }
 
       function named(event: Incoming): boolean {
@@ -130,7 +150,7 @@ export function createEventStore(
       function resolve(event: Incoming): Accepted {
         const cursor = bind(event.cursor);
         const c = event.cursor ? (byCursor.get(cursor, cursor) ?? byAlias.get(cursor, nameOfCursor(event))) : undefined;
-        const i = event.id ? (byId.get(cursor, event.id) ?? byAlias.get(cursor, nameOfId(event))) : undefined;
+        const i = c && c.id !== null && c.id === event.id ? c : withId();
         if (i) {
           const contested = c && c.seq !== i.seq && !(i.disputed && i.same_cursor);
           if (contested) return duplicate(i, 'its id and its cursor name two different events');
@@ -142,6 +162,8 @@ export function createEventStore(
         if (event.id === null) return duplicate(same ?? c, same ? undefined : 'its cursor was known with other data');
         if (c.id === null) {
           addId.run(event.id, event.sessionId, event.createdAt, c.seq);
+          ids.add(c.seq);
+          newIds.set(event.id, c.seq);
           copy(c.seq);
           seen(c);
           add('duplicates'); // only a webhook brings an id
@@ -156,6 +178,11 @@ export function createEventStore(
         add('accepted');
         tally.first(event, false);
         return { verdict: 'new', conflict: record(c, event, 'its cursor was known with another id and other data') };
+
+        function withId(): Known | undefined {
+          const seq = ofId(event.id);
+          return seq === undefined ? byAlias.get(cursor, nameOfId(event)) : bySeq.get(cursor, seq);
+        }
 
         function copy(seq: number): void {
           const { secret = null, skewSeconds: skew = null } = event.signed ?? {};
@@ -191,6 +218,8 @@ export function createEventStore(
         return reason;
       }
     });
+    ids.learn(newIds);
+    return accepted;
   }
 
   /** Replay and stream move it, each from where it read: never back. Read on from where a gap without an end began, there

@@ -29,6 +29,8 @@ export interface OpenOptions {
   retentionMs?: number;
   /** How long a lock held elsewhere may block, milliseconds. */
   busyMs?: number;
+  /** How many ids make a sorted run: for tests. */
+  idsInRun?: number;
   /** Another file has taken the place of the store's, and was opened instead. */
   onReplaced?: () => void;
 }
@@ -41,7 +43,7 @@ type Parts = Sync<Omit<Store, 'close'>> & { inPlace(): boolean };
 
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { owner = false, synchronous = 'FULL', retentionMs = 30 * DAY_MS, busyMs = 30 } = options;
-  const { onReplaced = () => {} } = options;
+  const { onReplaced = () => {}, idsInRun } = options;
   const log = createLog(path);
   let db = open(owner);
   let parts = assemble(db);
@@ -61,7 +63,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function assemble(connection: Connection): Parts {
     const session = createSession(connection, path, synchronous);
-    const events = createEventStore(session, retentionMs);
+    const events = createEventStore(session, retentionMs, idsInRun);
     const tasks = createTaskStore(session);
     return {
       ...events,

@@ -85,6 +85,15 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   );
   const removeArrivals = db.prepare('delete from arrivals where day < ?');
   const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
+  const oldRuns = db.prepare<unknown[], number>('select run from id_runs where made_at < ? order by run').pluck();
+  const rescueIds = db.prepare(`
+    insert into latest_ids (id, event)
+    select i.id, i.event from ids i join events e on e.seq = i.event and e.id = i.id where i.run = ?`);
+  const removeIds = db.prepare('delete from ids where run = ?');
+  const removeRun = db.prepare('delete from id_runs where run = ?');
+  const removeFilters = db.prepare(
+    'delete from id_filters where not exists (select 1 from id_runs where run between first and first + 7)',
+  );
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
   const removeConflicts = db.prepare('delete from conflicts where received_at < ?');
   const removeLanes = db.prepare(`
@@ -110,6 +119,15 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
       work(seqs);
       return seqs.length === limit ? (seqs.at(-1) ?? null) : null;
     });
+  }
+
+  /** All that it names is old enough to be pruned; what still waits stays known. */
+  function dropRun(run: number): void {
+    rescueIds.run(run);
+    removeIds.run(run);
+    removeRun.run(run);
+    removeFilters.run();
+    session.setFact('id_version', Number(session.fact('id_version') ?? 0) + 1);
   }
 
   return {
@@ -188,13 +206,15 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
       step(before, after, limit, (seqs) => {
         for (const seq of seqs) removeBody.run(seq);
       }),
-    sweep: (before) =>
+    sweep: (before) => {
+      for (const run of oldRuns.all(before)) session.write(() => dropRun(run));
       session.write(() => {
         session.count({ quarantined: -removeQuarantine.run(before).changes });
         removeConflicts.run(before);
         removeLanes.run(before);
         removeArrivals.run(Math.floor(before / DAY_MS));
-      }),
+      });
+    },
     checkpoint(restart) {
       const [{ log }] = db.pragma('wal_checkpoint(PASSIVE)') as [{ log: number }];
       if (restart) db.pragma('wal_checkpoint(RESTART)');

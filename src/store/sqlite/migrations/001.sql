@@ -21,8 +21,28 @@ create table events (
 ) strict;
 create unique index events_by_cursor on events (cursor) where cursor is not null and disputed = 0;
 create index events_disputed on events (cursor) where disputed = 1;
-create unique index events_by_id on events (id) where id is not null;
 create index events_placeless on events (seq) where cursor is null or disputed = 1;  -- no place of their own among the cursors
+
+-- Which event has an id, instead of an index: see ids.ts. An event that was pruned may still be named.
+create table latest_ids (
+  n     integer primary key,        -- in the order in which they came
+  id    text not null,
+  event integer not null            -- events.seq
+) strict;
+create table ids (
+  run   integer not null,           -- id_runs.run
+  id    text not null,
+  event integer not null,
+  primary key (run, id)
+) strict, without rowid;
+create table id_runs (
+  run     integer primary key,
+  made_at integer not null
+) strict;
+create table id_filters (
+  first  integer primary key,       -- of the eight runs that share it
+  places blob not null              -- a byte for each place, a bit of it for each run
+) strict;
 
 -- Further names of an event, `c:<cursor>` or `i:<id>`: two webhooks, or one id under two cursors.
 create table aliases (

@@ -1,0 +1,139 @@
+// Which event has an id. Ids are random, so an index over all of them would read and write a page for each event. The latest
+// are held in memory, beside a table in the order in which they came; when there are enough of them they become a run, sorted,
+// and a filter in memory says of an id that it is in none.
+import type { FactValue } from '../events-store.ts';
+import type { Session } from './session.ts';
+
+/** Ids in a run: about 1.5 MB, written in one go. */
+const RUN = 32_768;
+/** A filter's places, and how many of them an id takes: one in a thousand seems to be in a run that it is not in. */
+const PLACE_BITS = 19;
+const PLACES = 6;
+/** Runs that share a filter: each has a bit of every place. */
+const SHARED = 8;
+
+interface Filter {
+  /** The first of the runs that share it. */
+  first: number;
+  places: Uint8Array;
+}
+
+export interface Ids {
+  /** The event that has this id, or undefined. Within a transaction, after `refresh`. */
+  find(id: string): number | undefined;
+  /** Writes down the id of an event; `learn` after the commit. */
+  add(seq: number): void;
+  /** The same of all events from this on. */
+  addFrom(seq: number): void;
+  /** What was committed with `add`. */
+  learn(added: Map<string, number>): void;
+  /** Sees what other connections have written since. */
+  refresh(): void;
+  /** Makes a run of the latest, in a transaction of its own, once there are enough. */
+  fold(now: number): void;
+}
+
+export function createIds(session: Session, idsInRun = RUN): Ids {
+  const { db } = session;
+  const add = db.prepare('insert into latest_ids (id, event) select id, seq from events where seq = ?');
+  const addFrom = db.prepare(
+    'insert into latest_ids (id, event) select id, seq from events where seq >= ? and id is not null',
+  );
+  const newest = db.prepare<[], number>('select coalesce(max(n), 0) from latest_ids').pluck();
+  const after = db.prepare<unknown[], { n: number; id: string; event: number }>(
+    'select n, id, event from latest_ids where n > ? order by n',
+  );
+  const holds = db.prepare<unknown[], number>('select seq from events where seq = ? and id = ?').pluck();
+  const inRun = db
+    .prepare<unknown[], number>(
+      'select e.seq from ids i join events e on e.seq = i.event and e.id = i.id where i.run = ? and i.id = ?',
+    )
+    .pluck();
+  const nextRun = db.prepare<[], number>('select coalesce(max(run) + 1, 0) from id_runs').pluck();
+  const makeRun = db.prepare('insert into id_runs values (?, ?)');
+  const sort = db.prepare('insert or replace into ids select ?, id, event from latest_ids order by id, n');
+  const empty = db.prepare('delete from latest_ids');
+  const allFilters = db.prepare<[], Filter>('select first, places from id_filters order by first desc');
+  const keepFilter = db.prepare('insert or replace into id_filters values (@first, @places)');
+
+  /** Of what is in memory; undefined: nothing is. */
+  let version: FactValue | undefined;
+  let count = 0;
+  let latest = new Map<string, number>();
+  let filters: Filter[] = [];
+
+  function refresh(): void {
+    const now = session.fact('id_version');
+    if (now !== version) [version, count, latest, filters] = [now, 0, new Map(), allFilters.all()];
+    for (const { n, id, event } of newest.get() === count ? [] : after.all(count)) {
+      latest.set(id, event);
+      count = n;
+    }
+  }
+
+  return {
+    find(id) {
+      const recent = latest.get(id);
+      if (recent !== undefined && holds.get(recent, id) !== undefined) return recent;
+      if (filters.length === 0) return undefined;
+      const spots = placesOf(id);
+      for (const { first, places } of filters) {
+        let runs = 0xff;
+        for (const spot of spots) runs &= places[spot] ?? 0;
+        for (let run = first; runs > 0; run++, runs >>= 1) {
+          const seq = runs & 1 ? inRun.get(run, id) : undefined;
+          if (seq !== undefined) return seq;
+        }
+      }
+      return undefined;
+    },
+    add: (seq) => void add.run(seq),
+    addFrom: (seq) => void addFrom.run(seq),
+    learn(added) {
+      // Within a caller's transaction, which may yet fail: read again by the next `refresh`.
+      if (db.inTransaction) {
+        version = undefined;
+        return;
+      }
+      for (const [id, seq] of added) latest.set(id, seq);
+      count += added.size;
+    },
+    refresh,
+    fold(now) {
+      if (count < idsInRun || db.inTransaction) return;
+      const folded = session.write(() => {
+        refresh();
+        if (count < idsInRun) return undefined;
+        const run = nextRun.get() ?? 0;
+        const first = run - (run % SHARED);
+        const filter = filters.find((one) => one.first === first) ?? { first, places: new Uint8Array(2 ** PLACE_BITS) };
+        for (const id of latest.keys())
+          for (const spot of placesOf(id)) filter.places[spot] = (filter.places[spot] ?? 0) | (2 ** (run % SHARED));
+        makeRun.run(run, now);
+        sort.run(run);
+        empty.run();
+        keepFilter.run(filter);
+        const next = Number(session.fact('id_version') ?? 0) + 1;
+        session.setFact('id_version', next);
+        return { next, filter };
+      });
+      if (!folded) return;
+      [version, count, latest] = [folded.next, 0, new Map()];
+      filters = [folded.filter, ...filters.filter((one) => one !== folded.filter)];
+    },
+  };
+}
+
+/** Two hashes, and steps from the one by the other. */
+function placesOf(id: string): number[] {
+  let hash = 0x811c9dc5;
+  let step = 0x9747b28c;
+  for (let index = 0; index < id.length; index++) {
+    const code = id.charCodeAt(index);
+    hash = Math.imul(hash ^ code, 0x01000193);
+    step = Math.imul(step ^ code, 0x5bd1e995) ^ (step >>> 15);
+  }
+  const places: number[] = [];
+  for (let n = 0; n < PLACES; n++, hash += step | 1) places.push(Math.imul(hash, 0x9e3779b1) >>> (32 - PLACE_BITS));
+  return places;
+}

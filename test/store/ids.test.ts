@@ -1,0 +1,149 @@
+// An id is known for as long as its event is there, whichever run it was sorted into, whoever looks, and whatever failed in
+// between. Which arrivals are the same event is said in identity.test.ts.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import Database from 'better-sqlite3';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { Store } from '../../src/store/store.ts';
+import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+
+const NOW = Date.UTC(2026, 5, 1);
+const RUN = 16;
+
+let folder: string;
+let store: Store;
+let db: Database.Database;
+const opened: { close(): unknown }[] = [];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'kit-ids-'));
+  store = another();
+  db = new Database(join(folder, 'events.db'));
+  opened.push(db);
+});
+
+afterEach(() => {
+  for (const one of opened.splice(0)) one.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function another(): Store {
+  const one = openSqlite(join(folder, 'events.db'), { owner: true, busyMs: 0, idsInRun: RUN });
+  opened.push(one);
+  return one;
+}
+
+/** Each `id` under a cursor of its own. */
+function webhooks(from: number, many: number, cursorFrom = from): Reading[] {
+  return Array.from({ length: many }, (_, n) =>
+    readDelivery(
+      Buffer.from(
+        JSON.stringify({ id: `id-${from + n}`, type: 'Thing', cursor: String(cursorFrom + n), data: { Thing: {} } }),
+      ),
+    ),
+  );
+}
+
+async function verdicts(readings: Reading[], by = store, now = NOW): Promise<Record<string, number>> {
+  const sums: Record<string, number> = {};
+  for (const { verdict } of await by.accept({ readings, now })) sums[verdict] = (sums[verdict] ?? 0) + 1;
+  return sums;
+}
+
+function count(sql: string): number {
+  return db.prepare<[], number>(sql).pluck().get() ?? 0;
+}
+
+async function arrive(upTo: number, by = store): Promise<void> {
+  for (let from = 0; from < upTo; from += 5) expect(await verdicts(webhooks(from, 5), by)).toEqual({ new: 5 });
+}
+
+test('it is the same event under another cursor, however many came in between', async () => {
+  await arrive(400);
+  expect(count('select count(*) from id_runs')).toBeGreaterThan(2 * 8);
+  expect(await verdicts(webhooks(0, 400, 10_000))).toEqual({ duplicate: 400 });
+  expect((await store.status(NOW)).events).toBe(400);
+});
+
+test('each connection knows what any other has written, sorted or not', async () => {
+  const early = another();
+  expect(await verdicts(webhooks(0, 1), early)).toEqual({ new: 1 });
+  for (let from = 1; from < 200; from++)
+    expect(await verdicts(webhooks(from, 1), from % 3 === 0 ? early : store)).toEqual({ new: 1 });
+  for (const one of [early, store, another()])
+    expect(await verdicts(webhooks(0, 200, 10_000), one)).toEqual({ duplicate: 200 });
+});
+
+test('one that a webhook adds to what replay had shown is known as well', async () => {
+  const items = webhooks(0, 40).map((_, n) => readItem('replay', String(n) as Cursor, '{"Thing":{}}'));
+  expect(await verdicts(items)).toEqual({ new: 40 });
+  expect(count('select count(*) from latest_ids')).toBe(0);
+  expect(await verdicts(webhooks(0, 40))).toEqual({ duplicate: 40 });
+  await arrive(0);
+  expect(await verdicts(webhooks(1_000, 40))).toEqual({ new: 40 });
+  expect(await verdicts(webhooks(0, 40, 10_000))).toEqual({ duplicate: 40 });
+});
+
+test('a batch that was rolled back leaves none behind, and the next is taken', async () => {
+  await arrive(10);
+  db.exec(`create trigger refuse before insert on events when new.id = 'id-29' begin select raise(abort, 'no'); end`);
+  await expect(store.accept({ readings: webhooks(10, 20), now: NOW })).rejects.toThrow('no');
+  db.exec('drop trigger refuse');
+  expect(await verdicts(webhooks(10, 20))).toEqual({ new: 20 });
+  expect(await verdicts(webhooks(0, 30, 10_000))).toEqual({ duplicate: 30 });
+});
+
+test('one that was taken out of quarantine is known', async () => {
+  await arrive(5);
+  const [first] = webhooks(900, 1);
+  db.prepare(
+    `insert into quarantine (digest, received_at, origin, reason, body) values (zeroblob(32), 0, 'webhook', 'odd', ?)`,
+  ).run(first && 'event' in first ? first.event.body : null);
+  db.exec(`insert into counters values ('quarantined', 1) on conflict (name) do update set value = value + 1`);
+  expect(await store.retryQuarantined(1, NOW)).toEqual({ verdict: 'new' });
+  expect(await verdicts(webhooks(900, 1, 10_000))).toEqual({ duplicate: 1 });
+  expect(await verdicts(webhooks(100, 40))).toEqual({ new: 40 });
+  expect(await verdicts(webhooks(900, 1, 20_000))).toEqual({ duplicate: 1 });
+});
+
+test('one that cannot be sorted, for the lock is held, is sorted later', async () => {
+  await arrive(15);
+  db.exec('begin immediate');
+  await expect(store.accept({ readings: webhooks(15, 5), now: NOW })).rejects.toMatchObject({ code: 'busy' });
+  db.exec('rollback');
+  await arrive(0);
+  expect(await verdicts(webhooks(15, 25))).toEqual({ new: 25 });
+  expect(await verdicts(webhooks(0, 40, 10_000))).toEqual({ duplicate: 40 });
+});
+
+test('what was pruned is known no more, and what still waits is', async () => {
+  const [noting] = (await store.register(['noting'])).values();
+  await arrive(60);
+  // Of the first sixty, the twentieth waits.
+  db.exec(`update facts set value = 60 where name = 'assigned'`);
+  db.exec(`insert into tasks (id, event, handler, alone, state, strict, release_at, due_at, started_at, changed_at)
+    values (20 * 4096 + ${noting}, 20, ${noting}, 1, 'ready', 0, 0, 0, 0, 0)`);
+  db.exec(`insert into counters values ('tasks.ready', 1) on conflict (name) do update set value = 1`);
+  const watcher = another();
+  expect(await verdicts(webhooks(0, 1), watcher)).toEqual({ duplicate: 1 });
+  expect(await verdicts(webhooks(100, 5), store, NOW + 10)).toEqual({ new: 5 });
+
+  await store.prune(NOW + 5, 0, 1_000);
+  await store.sweep(NOW + 20);
+
+  expect(count('select count(*) from id_runs')).toBe(0);
+  expect(count('select count(*) from ids')).toBe(0);
+  expect(count('select count(*) from id_filters')).toBe(0);
+  for (const one of [store, watcher, another()])
+    expect(await verdicts([...webhooks(19, 1, 20_000), ...webhooks(100, 5, 30_000)], one)).toEqual({ duplicate: 6 });
+  expect(await verdicts(webhooks(30, 20, 40_000))).toEqual({ new: 20 });
+});
+
+test('people find an event by its id, wherever that is kept', async () => {
+  await arrive(50);
+  for (const id of ['id-0', 'id-20', 'id-49']) expect((await store.event(id, NOW))?.event.id).toBe(id);
+  expect(await store.event('id-50', NOW)).toBeUndefined();
+});
