@@ -6,9 +6,8 @@ import type { Session } from './session.ts';
 
 /** Ids in a run: about 1.5 MB, written in one go. */
 const RUN = 32_768;
-/** A filter's places, and how many of them an id takes: one in a thousand seems to be in a run that it is not in. */
-const PLACE_BITS = 19;
-const PLACES = 6;
+/** A filter has this many blocks of 64 places: then one id in two thousand seems to be in a run that it is not in. */
+const BLOCK_BITS = 14;
 /** Runs that share a filter: each has a bit of every place. */
 const SHARED = 8;
 
@@ -46,7 +45,7 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
   const holds = db.prepare<unknown[], number>('select seq from events where seq = ? and id = ?').pluck();
   const inRun = db
     .prepare<unknown[], number>(
-      'select e.seq from ids i join events e on e.seq = i.event and e.id = i.id where i.run = ? and i.id = ?',
+      'select e.seq from ids i join events e on e.seq = i.event and e.id = i.id where i.run = +? and i.id = +?',
     )
     .pluck();
   const nextRun = db.prepare<[], number>('select coalesce(max(run) + 1, 0) from id_runs').pluck();
@@ -106,7 +105,10 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
         if (count < idsInRun) return undefined;
         const run = nextRun.get() ?? 0;
         const first = run - (run % SHARED);
-        const filter = filters.find((one) => one.first === first) ?? { first, places: new Uint8Array(2 ** PLACE_BITS) };
+        const filter = filters.find((one) => one.first === first) ?? {
+          first,
+          places: new Uint8Array(64 * 2 ** BLOCK_BITS),
+        };
         for (const id of latest.keys())
           for (const spot of placesOf(id)) filter.places[spot] = (filter.places[spot] ?? 0) | (2 ** (run % SHARED));
         makeRun.run(run, now);
@@ -124,16 +126,16 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
   };
 }
 
-/** Two hashes, and steps from the one by the other. */
+/** All of one id lie within 64 bytes, so that a filter costs one look at the memory. */
 function placesOf(id: string): number[] {
-  let hash = 0x811c9dc5;
-  let step = 0x9747b28c;
+  let one = 0x811c9dc5;
+  let other = 0x9747b28c;
   for (let index = 0; index < id.length; index++) {
     const code = id.charCodeAt(index);
-    hash = Math.imul(hash ^ code, 0x01000193);
-    step = Math.imul(step ^ code, 0x5bd1e995) ^ (step >>> 15);
+    one = Math.imul(one ^ code, 0x01000193);
+    other = Math.imul(other ^ code, 0x5bd1e995) ^ (other >>> 15);
   }
-  const places: number[] = [];
-  for (let n = 0; n < PLACES; n++, hash += step | 1) places.push(Math.imul(hash, 0x9e3779b1) >>> (32 - PLACE_BITS));
-  return places;
+  const block = (Math.imul(one, 0x9e3779b1) >>> (32 - BLOCK_BITS)) * 64;
+  const within = Math.imul(other ^ (other >>> 16), 0x85ebca6b);
+  return [2, 8, 14, 20, 26].map((shift) => block + ((within >>> shift) & 63));
 }
