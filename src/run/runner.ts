@@ -32,7 +32,7 @@ const RERUN = 64;
 const PACE_MS = 5;
 const GRACE_MS = 3;
 /** Below that many tasks a turn costs little, and the next task of a lane waits for it. */
-const BUSY = 8;
+const BUSY = 32;
 /** Other processes may give tasks back or bring events without a word. */
 const IDLE_MS = 500;
 /** A clock that was set back by less costs less than looking for what waits by it. */
