@@ -11,7 +11,7 @@ import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 
 const NOW = Date.UTC(2026, 5, 1);
-const RUN = 16;
+const RUN = 32;
 
 let folder: string;
 let store: Store;
@@ -62,10 +62,10 @@ async function arrive(upTo: number, by = store): Promise<void> {
 }
 
 test('it is the same event under another cursor, however many came in between', async () => {
-  await arrive(400);
+  await arrive(600);
   expect(count('select count(*) from id_runs')).toBeGreaterThan(2 * 8);
-  expect(await verdicts(webhooks(0, 400, 10_000))).toEqual({ duplicate: 400 });
-  expect((await store.status(NOW)).events).toBe(400);
+  expect(await verdicts(webhooks(0, 600, 10_000))).toEqual({ duplicate: 600 });
+  expect((await store.status(NOW)).events).toBe(600);
 });
 
 test('each connection knows what any other has written, sorted or not', async () => {

@@ -1,11 +1,13 @@
 // Which event has an id. Ids are random, so an index over all of them would read and write a page for each event. The latest
-// are held in memory, beside a table in the order in which they came; when there are enough of them they become a run, sorted,
-// and a filter in memory says of an id that it is in none.
+// are held in memory, beside a table in the order in which they came; a few thousand at a time they are sorted into a run,
+// which is small, and a filter in memory says of nearly every new id that it is in none of the runs.
 import type { FactValue } from '../events-store.ts';
 import type { Session } from './session.ts';
 
-/** Ids in a run: about 1.5 MB, written in one go. */
+/** Ids in a run: about 1.5 MB. */
 const RUN = 32_768;
+/** How often a run is added to until it is full: then one page takes several ids, and nobody waits long for the rest. */
+const PARTS = 16;
 /** A filter has this many blocks of 64 places: then one id in two thousand seems to be in a run that it is not in. */
 const BLOCK_BITS = 14;
 /** Runs that share a filter: each has a bit of every place. */
@@ -28,7 +30,7 @@ export interface Ids {
   learn(added: Map<string, number>): void;
   /** Sees what other connections have written since. */
   refresh(): void;
-  /** Makes a run of the latest, in a transaction of its own, once there are enough. */
+  /** Sorts the latest into a run, in a transaction of its own, once there are enough. */
   fold(now: number): void;
 }
 
@@ -48,13 +50,17 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
       'select e.seq from ids i join events e on e.seq = i.event and e.id = i.id where i.run = +? and i.id = +?',
     )
     .pluck();
-  const nextRun = db.prepare<[], number>('select coalesce(max(run) + 1, 0) from id_runs').pluck();
-  const makeRun = db.prepare('insert into id_runs values (?, ?)');
+  const lastRun = db.prepare<[], { run: number; ids: number }>(
+    'select run, ids from id_runs order by run desc limit 1',
+  );
+  const setRun = db.prepare('insert or replace into id_runs values (@run, @ids, @now)');
+  const ofRun = db.prepare<[number], string>('select id from ids where run = ?').pluck();
   const sort = db.prepare('insert or replace into ids select ?, id, event from latest_ids order by id, n');
   const empty = db.prepare('delete from latest_ids');
   const allFilters = db.prepare<[], Filter>('select first, places from id_filters order by first desc');
   const keepFilter = db.prepare('insert or replace into id_filters values (@first, @places)');
 
+  const enough = Math.ceil(idsInRun / PARTS);
   /** Of what is in memory; undefined: nothing is. */
   let version: FactValue | undefined;
   let count = 0;
@@ -63,11 +69,25 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
 
   function refresh(): void {
     const now = session.fact('id_version');
-    if (now !== version) [version, count, latest, filters] = [now, 0, new Map(), allFilters.all()];
+    if (now !== version) {
+      [version, count, latest, filters] = [now, 0, new Map(), allFilters.all()];
+      const last = lastRun.get();
+      // The filter of a run is written when the run is full.
+      if (last && last.ids < idsInRun) mark(last.run, ofRun.all(last.run));
+    }
     for (const { n, id, event } of newest.get() === count ? [] : after.all(count)) {
       latest.set(id, event);
       count = n;
     }
+  }
+
+  function mark(run: number, ids: Iterable<string>): Filter {
+    const first = run - (run % SHARED);
+    let filter = filters.find((one) => one.first === first);
+    if (!filter) filters.unshift((filter = { first, places: new Uint8Array(64 * 2 ** BLOCK_BITS) }));
+    const { places } = filter;
+    for (const id of ids) for (const spot of placesOf(id)) places[spot] = (places[spot] ?? 0) | (2 ** (run % SHARED));
+    return filter;
   }
 
   return {
@@ -99,29 +119,23 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
     },
     refresh,
     fold(now) {
-      if (count < idsInRun || db.inTransaction) return;
-      const folded = session.write(() => {
+      if (count < enough || db.inTransaction) return;
+      const next = session.write(() => {
         refresh();
-        if (count < idsInRun) return undefined;
-        const run = nextRun.get() ?? 0;
-        const first = run - (run % SHARED);
-        const filter = filters.find((one) => one.first === first) ?? {
-          first,
-          places: new Uint8Array(64 * 2 ** BLOCK_BITS),
-        };
-        for (const id of latest.keys())
-          for (const spot of placesOf(id)) filter.places[spot] = (filter.places[spot] ?? 0) | (2 ** (run % SHARED));
-        makeRun.run(run, now);
+        if (count < enough) return version;
+        const last = lastRun.get() ?? { run: -1, ids: idsInRun };
+        const { run, ids } = last.ids < idsInRun ? last : { run: last.run + 1, ids: 0 };
         sort.run(run);
         empty.run();
-        keepFilter.run(filter);
-        const next = Number(session.fact('id_version') ?? 0) + 1;
-        session.setFact('id_version', next);
-        return { next, filter };
+        setRun.run({ run, ids: ids + count, now });
+        // Marks that are left behind where this fails are marks too many, never too few.
+        const filter = mark(run, latest.keys());
+        if (ids + count >= idsInRun) keepFilter.run(filter);
+        const changed = Number(version ?? 0) + 1;
+        session.setFact('id_version', changed);
+        return changed;
       });
-      if (!folded) return;
-      [version, count, latest] = [folded.next, 0, new Map()];
-      filters = [folded.filter, ...filters.filter((one) => one !== folded.filter)];
+      if (next !== version) [version, count, latest] = [next, 0, new Map()];
     },
   };
 }

@@ -85,7 +85,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   );
   const removeArrivals = db.prepare('delete from arrivals where day < ?');
   const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
-  const oldRuns = db.prepare<unknown[], number>('select run from id_runs where made_at < ? order by run').pluck();
+  const oldRuns = db.prepare<unknown[], number>('select run from id_runs where added_at < ? order by run').pluck();
   const rescueIds = db.prepare(`
     insert into latest_ids (id, event)
     select i.id, i.event from ids i join events e on e.seq = i.event and e.id = i.id where i.run = ?`);

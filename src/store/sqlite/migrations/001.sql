@@ -36,8 +36,9 @@ create table ids (
   primary key (run, id)
 ) strict, without rowid;
 create table id_runs (
-  run     integer primary key,
-  made_at integer not null
+  run      integer primary key,
+  ids      integer not null,        -- the last run is added to until it is full
+  added_at integer not null         -- the last time
 ) strict;
 create table id_filters (
   first  integer primary key,       -- of the eight runs that share it
