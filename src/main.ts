@@ -77,6 +77,7 @@ const boot = (): Promise<number> => patiently(() => store().nextBoot());
 
 const keep = createChild({
   role: 'keep',
+  memory: ['--optimize-for-size', '--max-semi-space-size=1'],
   entry: 'keep/main.ts',
   env: () => env,
   boot,
@@ -84,9 +85,12 @@ const keep = createChild({
   onWake: () => run.wake(),
   onExit: () => gone('keep'),
 });
+// Events live for ORDER_WINDOW_MS: long enough to be promoted, and collected at a price, by a small young generation.
+const memory = ['--max-semi-space-size=32'];
 const createRun = (): Child =>
   createChild({
     role: 'run',
+    memory,
     entry: 'run/main.ts',
     args,
     env: () => env,
@@ -98,6 +102,7 @@ const createRun = (): Child =>
 let run = createRun();
 const solo = createChild({
   role: 'run-solo',
+  memory,
   entry: 'run/main.ts',
   args: ['solo', ...args.filter((arg) => !arg.startsWith('--inspect'))],
   env: () => env,

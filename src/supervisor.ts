@@ -18,11 +18,10 @@ const HEALTHY_MS = 10_000;
 /** Between two words to the same child: one costs as much as some deliveries. */
 const WAKE_MS = 5;
 const NICE = 10;
-/** Events live for ORDER_WINDOW_MS: long enough to be promoted, and collected at a price, by a small young generation. */
-const YOUNG = '--max-semi-space-size=32';
-
 export interface ChildOptions {
   role: string;
+  /** How V8 shall keep its memory. */
+  memory: string[];
   /** Relative to this file. */
   entry: string;
   args?: string[];
@@ -71,7 +70,7 @@ export function createChild(options: ChildOptions): Child {
 
   function spawnIt(): ChildProcess {
     const entry = fileURLToPath(new URL(options.entry, import.meta.url));
-    const spawned = spawn(process.execPath, [YOUNG, entry, ...args], {
+    const spawned = spawn(process.execPath, [...options.memory, entry, ...args], {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       env: options.env(),
     });

@@ -17,6 +17,7 @@ test('one that is started anew while its number is waited for works under the nu
   };
   const one = createChild({
     role: 'run',
+    memory: [],
     entry: '../test/obedient.ts',
     env: () => process.env,
     boot,
@@ -41,6 +42,7 @@ test('one that loads yet may stand still for a minute, though it has shown life;
   const number = Promise.withResolvers<number>();
   const one = createChild({
     role: 'run',
+    memory: [],
     entry: '../test/obedient.ts',
     env: () => process.env,
     boot: () => number.promise,

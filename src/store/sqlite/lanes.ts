@@ -12,6 +12,8 @@ import { createRouse, toWaiting, WAITING, type Waiting, type WaitingRow } from '
 const IDLE = 20_000;
 /** After this, a lane in which nothing waited may have been swept away; milliseconds. */
 const TRUSTED_MS = 3_600_000;
+/** A task that waits for longer than this is read again when its time comes. */
+const SOON_MS = 60_000;
 
 interface Lane extends Proving {
   key: string;
@@ -343,6 +345,7 @@ export function createLanes(session: Session): Lanes {
         const found = look(lane, now);
         if ('at' in found) {
           schedule(lane, found.at);
+          if (lane.head !== null && lane.head.dueAt - now > SOON_MS) [lane.head, lane.more] = [null, true];
           continue;
         }
         lane.head = null;
