@@ -75,6 +75,7 @@ const store = (): Ownership['store'] => {
 };
 const boot = (): Promise<number> => patiently(() => store().nextBoot());
 
+// It shows and fetches, and nobody waits for its speed.
 const keep = createChild({
   role: 'keep',
   memory: ['--optimize-for-size', '--max-semi-space-size=1'],

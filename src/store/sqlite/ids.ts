@@ -131,13 +131,42 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
         // Marks that are left behind where this fails are marks too many, never too few.
         const filter = mark(run, latest.keys());
         if (ids + count >= idsInRun) keepFilter.run(filter);
-        const changed = Number(version ?? 0) + 1;
-        session.setFact('id_version', changed);
-        return changed;
+        return nextVersion(session);
       });
       if (next !== version) [version, count, latest] = [next, 0, new Map()];
     },
   };
+}
+
+/** Drops the runs that were not added to since: what they name is old enough to be pruned; what still waits stays known. */
+export function createIdSweep(session: Session): (before: number) => void {
+  const { db } = session;
+  const old = db.prepare<unknown[], number>('select run from id_runs where added_at < ? order by run').pluck();
+  const rescue = db.prepare(`
+    insert into latest_ids (id, event)
+    select i.id, i.event from ids i join events e on e.seq = i.event and e.id = i.id where i.run = ?`);
+  const removeIds = db.prepare('delete from ids where run = ?');
+  const removeRun = db.prepare('delete from id_runs where run = ?');
+  const removeFilters = db.prepare(
+    `delete from id_filters where not exists (select 1 from id_runs where run between first and first + ${SHARED - 1})`,
+  );
+  return (before) => {
+    for (const run of old.all(before))
+      session.write(() => {
+        rescue.run(run);
+        removeIds.run(run);
+        removeRun.run(run);
+        removeFilters.run();
+        nextVersion(session);
+      });
+  };
+}
+
+/** Tells the other connections that runs have changed. */
+function nextVersion(session: Session): number {
+  const next = Number(session.fact('id_version') ?? 0) + 1;
+  session.setFact('id_version', next);
+  return next;
 }
 
 /** All of one id lie within 64 bytes, so that a filter costs one look at the memory. */

@@ -10,6 +10,7 @@ import type {
   Stretch,
   VerifyAccount,
 } from '../keep-store.ts';
+import { createIdSweep } from './ids.ts';
 import { createReceipt } from './receipt.ts';
 import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
@@ -35,6 +36,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
     select ${text('max(cursor)')} from
       (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100) where cursor >= ?`)
     .pluck();
+  const dropOldIds = createIdSweep(session);
   const { bounds, lastBefore } = createReceipt(db);
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
   const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`
@@ -85,15 +87,6 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
   );
   const removeArrivals = db.prepare('delete from arrivals where day < ?');
   const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
-  const oldRuns = db.prepare<unknown[], number>('select run from id_runs where added_at < ? order by run').pluck();
-  const rescueIds = db.prepare(`
-    insert into latest_ids (id, event)
-    select i.id, i.event from ids i join events e on e.seq = i.event and e.id = i.id where i.run = ?`);
-  const removeIds = db.prepare('delete from ids where run = ?');
-  const removeRun = db.prepare('delete from id_runs where run = ?');
-  const removeFilters = db.prepare(
-    'delete from id_filters where not exists (select 1 from id_runs where run between first and first + 7)',
-  );
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
   const removeConflicts = db.prepare('delete from conflicts where received_at < ?');
   const removeLanes = db.prepare(`
@@ -119,15 +112,6 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
       work(seqs);
       return seqs.length === limit ? (seqs.at(-1) ?? null) : null;
     });
-  }
-
-  /** All that it names is old enough to be pruned; what still waits stays known. */
-  function dropRun(run: number): void {
-    rescueIds.run(run);
-    removeIds.run(run);
-    removeRun.run(run);
-    removeFilters.run();
-    session.setFact('id_version', Number(session.fact('id_version') ?? 0) + 1);
   }
 
   return {
@@ -207,7 +191,7 @@ export function createUpkeep(session: Session): Sync<Upkeep> {
         for (const seq of seqs) removeBody.run(seq);
       }),
     sweep: (before) => {
-      for (const run of oldRuns.all(before)) session.write(() => dropRun(run));
+      dropOldIds(before);
       session.write(() => {
         session.count({ quarantined: -removeQuarantine.run(before).changes });
         removeConflicts.run(before);
