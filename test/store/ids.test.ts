@@ -142,6 +142,19 @@ test('what was pruned is known no more, and what still waits is', async () => {
   expect(await verdicts(webhooks(30, 20, 40_000))).toEqual({ new: 20 });
 });
 
+test('what still waits is carried over a little at a time, however much it is', async () => {
+  for (let n = 0; n < 500; n++) await verdicts(webhooks(n, 1));
+  const waiting = () => count('select count(*) from latest_ids');
+  const largest = () => count('select max(ids) from id_runs');
+  for (let turn = 0; turn < 40; turn++) {
+    await store.sweep(NOW + 1);
+    expect(waiting()).toBeLessThan(3 * RUN);
+    expect(await verdicts(webhooks(1_000 + turn, 1), store, NOW + 2)).toEqual({ new: 1 });
+    expect(largest()).toBeLessThan(2 * RUN);
+  }
+  expect(await verdicts(webhooks(0, 500, 10_000))).toEqual({ duplicate: 500 });
+});
+
 test('people find an event by its id, wherever that is kept', async () => {
   await arrive(50);
   for (const id of ['id-0', 'id-20', 'id-49']) expect((await store.event(id, NOW))?.event.id).toBe(id);

@@ -4,7 +4,7 @@
 import type { FactValue } from '../events-store.ts';
 import type { Session } from './session.ts';
 
-/** Ids in a run: about 1.5 MB. */
+/** Ids in a run: about 1.5 MB. Never changed once released: a run that is full has its filter written. */
 const RUN = 32_768;
 /** How often a run is added to until it is full: then one page takes several ids, and nobody waits long for the rest. */
 const PARTS = 16;
@@ -55,8 +55,10 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
   );
   const setRun = db.prepare('insert or replace into id_runs values (@run, @ids, @now)');
   const ofRun = db.prepare<[number], string>('select id from ids where run = ?').pluck();
-  const sort = db.prepare('insert or replace into ids select ?, id, event from latest_ids order by id, n');
-  const empty = db.prepare('delete from latest_ids');
+  const oldest = db.prepare<[], number>('select coalesce(min(n), 0) from latest_ids').pluck();
+  const upTo = db.prepare<[number], string>('select id from latest_ids where n <= ?').pluck();
+  const sort = db.prepare('insert or replace into ids select ?, id, event from latest_ids where n <= ? order by id, n');
+  const remove = db.prepare('delete from latest_ids where n <= ?');
   const allFilters = db.prepare<[], Filter>('select first, places from id_filters order by first desc');
   const keepFilter = db.prepare('insert or replace into id_filters values (@first, @places)');
 
@@ -120,26 +122,29 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
     refresh,
     fold(now) {
       if (count < enough || db.inTransaction) return;
-      const next = session.write(() => {
+      const folded = session.write(() => {
         refresh();
-        if (count < enough) return version;
+        if (count < enough) return undefined;
         const last = lastRun.get() ?? { run: -1, ids: idsInRun };
         const { run, ids } = last.ids < idsInRun ? last : { run: last.run + 1, ids: 0 };
-        sort.run(run);
-        empty.run();
-        setRun.run({ run, ids: ids + count, now });
+        // All of them, unless a sweep has left many: nobody shall wait long.
+        const end = (oldest.get() ?? 0) + 2 * enough;
+        const taken = upTo.all(end);
+        sort.run(run, end);
+        remove.run(end);
+        setRun.run({ run, ids: ids + taken.length, now });
         // Marks that are left behind where this fails are marks too many, never too few.
-        const filter = mark(run, latest.keys());
-        if (ids + count >= idsInRun) keepFilter.run(filter);
-        return nextVersion(session);
+        const filter = mark(run, taken);
+        if (ids + taken.length >= idsInRun) keepFilter.run(filter);
+        return { next: nextVersion(session), rest: end < count };
       });
-      if (next !== version) [version, count, latest] = [next, 0, new Map()];
+      if (folded) [version, count, latest] = [folded.rest ? undefined : folded.next, 0, new Map()];
     },
   };
 }
 
 /** Drops the runs that were not added to since: what they name is old enough to be pruned; what still waits stays known. */
-export function createIdSweep(session: Session): (before: number) => void {
+export function createIdSweep(session: Session, idsInRun = RUN): (before: number) => void {
   const { db } = session;
   const old = db.prepare<unknown[], number>('select run from id_runs where added_at < ? order by run').pluck();
   const rescue = db.prepare(`
@@ -150,8 +155,11 @@ export function createIdSweep(session: Session): (before: number) => void {
   const removeFilters = db.prepare(
     `delete from id_filters where not exists (select 1 from id_runs where run between first and first + ${SHARED - 1})`,
   );
+  const waiting = db.prepare<[], number>('select count(*) from latest_ids').pluck();
   return (before) => {
-    for (const run of old.all(before))
+    for (const run of old.all(before)) {
+      // The rest after these have been sorted, in the next sweep: they are in memory until then.
+      if ((waiting.get() ?? 0) >= idsInRun) return;
       session.write(() => {
         rescue.run(run);
         removeIds.run(run);
@@ -159,6 +167,7 @@ export function createIdSweep(session: Session): (before: number) => void {
         removeFilters.run();
         nextVersion(session);
       });
+    }
   };
 }
 
