@@ -7,8 +7,9 @@ import { createIds } from '../../src/store/sqlite/ids.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createSession } from '../../src/store/sqlite/session.ts';
 
-/** As many ids as the kit sorts at once. */
 const CHUNK = 32_768;
+/** As many ids as the kit sorts at once. */
+const SORTED = 2_048;
 /** As the kit numbers tasks. */
 const HANDLERS = 4_096;
 const DAY_MS = 86_400_000;
@@ -56,10 +57,12 @@ export async function fill(
     db.transaction(() => {
       addEvents.run({ from, to, now, events, body });
       addTasks.run({ from, to, now, waiting, lanes });
-      addIds.run({ from, to });
-      ids.refresh();
     })();
-    ids.fold(now);
+    for (let at = from; at <= to; at += SORTED) {
+      addIds.run({ from: at, to: Math.min(to, at + SORTED - 1) });
+      ids.refresh();
+      ids.fold(now);
+    }
     if (Math.floor(to / 1e6) > Math.floor(from / 1e6))
       progress(`  ${Math.floor(to / 1e6)} of ${events / 1e6} million events written`);
   }
