@@ -28,8 +28,8 @@ export interface ExampleOf {
 export const eventTypes = {
   MessageReceived: define({
     data: z.looseObject({
-      /** string, UUID: the number (session) that received the message. */
-      session_id: z.uuid(),
+      /** string, UUID by its shape: the number (session) that received the message. */
+      session_id: z.guid(),
       /** string: who wrote; an address of the messaging network. */
       from: z.string(),
       /** string: what was written. */
