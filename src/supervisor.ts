@@ -18,6 +18,7 @@ const HEALTHY_MS = 10_000;
 /** Between two words to the same child: one costs as much as some deliveries. */
 const WAKE_MS = 5;
 const NICE = 10;
+
 export interface ChildOptions {
   role: string;
   /** How V8 shall keep its memory. */

@@ -103,7 +103,7 @@ export type Fact =
   | 'held'
   | 'oldest'
   | 'erased'
-  /** Goes up when ids were sorted into a run, or a run was removed. */
+  /** Goes up when ids were sorted into a segment, or a segment was removed. */
   | 'id_version';
 
 export type FactValue = string | number | bigint | null;

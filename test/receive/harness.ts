@@ -54,7 +54,7 @@ export function createStoreFile(
   path = join(mkdtempSync(join(tmpdir(), 'kit-receive-')), 'events.db'),
   synchronous: 'FULL' | 'NORMAL' = 'FULL',
 ): StoreFile {
-  const store = openSqlite(path, { owner: true, busyMs: 0, synchronous, idsInRun: 3 });
+  const store = openSqlite(path, { owner: true, busyMs: 0, synchronous, idsInSegment: 3 });
   const others: Database.Database[] = [];
   function another(): Database.Database {
     const db = new Database(path, { timeout: 0 });

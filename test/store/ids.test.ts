@@ -1,4 +1,4 @@
-// An id is known for as long as its event is there, whichever run it was sorted into, whoever looks, and whatever failed in
+// An id is known for as long as its event is there, whichever segment it was sorted into, whoever looks, and whatever failed in
 // between. Which arrivals are the same event is said in identity.test.ts.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,7 +11,7 @@ import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 
 const NOW = Date.UTC(2026, 5, 1);
-const RUN = 32;
+const SEGMENT = 32;
 
 let folder: string;
 let store: Store;
@@ -31,7 +31,7 @@ afterEach(() => {
 });
 
 function another(): Store {
-  const one = openSqlite(join(folder, 'events.db'), { owner: true, busyMs: 0, idsInRun: RUN });
+  const one = openSqlite(join(folder, 'events.db'), { owner: true, busyMs: 0, idsInSegment: SEGMENT });
   opened.push(one);
   return one;
 }
@@ -63,7 +63,7 @@ async function arrive(upTo: number, by = store): Promise<void> {
 
 test('it is the same event under another cursor, however many came in between', async () => {
   await arrive(600);
-  expect(count('select count(*) from id_runs')).toBeGreaterThan(2 * 8);
+  expect(count('select count(*) from id_segments')).toBeGreaterThan(2 * 8);
   expect(await verdicts(webhooks(0, 600, 10_000))).toEqual({ duplicate: 600 });
   expect((await store.status(NOW)).events).toBe(600);
 });
@@ -134,7 +134,7 @@ test('what was pruned is known no more, and what still waits is', async () => {
   await store.prune(NOW + 5, 0, 1_000);
   await store.sweep(NOW + 20);
 
-  expect(count('select count(*) from id_runs')).toBe(0);
+  expect(count('select count(*) from id_segments')).toBe(0);
   expect(count('select count(*) from ids')).toBe(0);
   expect(count('select count(*) from id_filters')).toBe(0);
   for (const one of [store, watcher, another()])
@@ -145,12 +145,12 @@ test('what was pruned is known no more, and what still waits is', async () => {
 test('what still waits is carried over a little at a time, however much it is', async () => {
   for (let n = 0; n < 500; n++) await verdicts(webhooks(n, 1));
   const waiting = () => count('select count(*) from latest_ids');
-  const largest = () => count('select max(ids) from id_runs');
+  const largest = () => count('select max(ids) from id_segments');
   for (let turn = 0; turn < 40; turn++) {
     await store.sweep(NOW + 1);
-    expect(waiting()).toBeLessThan(3 * RUN);
+    expect(waiting()).toBeLessThan(3 * SEGMENT);
     expect(await verdicts(webhooks(1_000 + turn, 1), store, NOW + 2)).toEqual({ new: 1 });
-    expect(largest()).toBeLessThan(2 * RUN);
+    expect(largest()).toBeLessThan(2 * SEGMENT);
   }
   expect(await verdicts(webhooks(0, 500, 10_000))).toEqual({ duplicate: 500 });
 });

@@ -11,7 +11,7 @@ import { openSqlite, type OpenOptions } from '../../src/store/sqlite/open.ts';
 import { StoreError, type Store } from '../../src/store/store.ts';
 import { storeContract } from '../store-contract.ts';
 
-storeContract('a SQLite store', (path) => openSqlite(path, { owner: true, idsInRun: 3 }));
+storeContract('a SQLite store', (path) => openSqlite(path, { owner: true, idsInSegment: 3 }));
 
 describe('SQLite', () => {
   let folder: string;

@@ -24,7 +24,7 @@ interface Known {
 export function createEventStore(
   session: Session,
   retentionMs: number,
-  idsInRun?: number,
+  idsInSegment?: number,
 ): Sync<EventStore> & { accept: Accept; inPlace(): boolean } {
   const { db } = session;
   const insert = db.prepare(`
@@ -63,7 +63,7 @@ export function createEventStore(
     where after = ? and up_to is null and closed_at is null`);
   const opened = inodesOf(session.path);
   const startTally = createTally(session);
-  const ids = createIds(session, idsInRun);
+  const ids = createIds(session, idsInSegment);
 
   function accept(batch: Batch): Accepted[] {
     ids.fold(batch.now);

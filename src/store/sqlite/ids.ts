@@ -1,20 +1,20 @@
 // Which event has an id. Ids are random, so an index over all of them would read and write a page for each event. The latest
-// are held in memory, beside a table in the order in which they came; a few thousand at a time they are sorted into a run,
-// which is small, and a filter in memory says of nearly every new id that it is in none of the runs.
+// are held in memory, beside a table in the order in which they came; a few thousand at a time they are sorted into a segment,
+// which is small, and a filter in memory says of nearly every new id that it is in none of the segments.
 import type { FactValue } from '../events-store.ts';
 import type { Session } from './session.ts';
 
-/** Ids in a run: about 1.5 MB. Never changed once released: a run that is full has its filter written. */
-const RUN = 32_768;
-/** How often a run is added to until it is full: then one page takes several ids, and nobody waits long for the rest. */
+/** Ids in a segment: about 1.5 MB. Never changed once released: a segment that is full has its filter written. */
+const SEGMENT = 32_768;
+/** How often a segment is added to until it is full: then one page takes several ids, and nobody waits long for the rest. */
 const PARTS = 16;
-/** A filter has this many blocks of 64 places: then one id in two thousand seems to be in a run that it is not in. */
+/** A filter has this many blocks of 64 places: then one id in two thousand seems to be in a segment that it is not in. */
 const BLOCK_BITS = 14;
 /** Runs that share a filter: each has a bit of every place. */
 const SHARED = 8;
 
 interface Filter {
-  /** The first of the runs that share it. */
+  /** The first of the segments that share it. */
   first: number;
   places: Uint8Array;
 }
@@ -30,11 +30,11 @@ export interface Ids {
   learn(added: Map<string, number>): void;
   /** Sees what other connections have written since. */
   refresh(): void;
-  /** Sorts the latest into a run, in a transaction of its own, once there are enough. */
+  /** Sorts the latest into a segment, in a transaction of its own, once there are enough. */
   fold(now: number): void;
 }
 
-export function createIds(session: Session, idsInRun = RUN): Ids {
+export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   const { db } = session;
   const add = db.prepare('insert into latest_ids (id, event) select id, seq from events where seq = ?');
   const addFrom = db.prepare(
@@ -45,16 +45,16 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
     'select n, id, event from latest_ids where n > ? order by n',
   );
   const holds = db.prepare<unknown[], number>('select seq from events where seq = ? and id = ?').pluck();
-  const inRun = db
+  const inSegment = db
     .prepare<unknown[], number>(
-      'select e.seq from ids i join events e on e.seq = i.event and e.id = i.id where i.run = +? and i.id = +?',
+      'select e.seq from ids i join events e on e.seq = i.event and e.id = i.id where i.segment = +? and i.id = +?',
     )
     .pluck();
-  const lastRun = db.prepare<[], { run: number; ids: number }>(
-    'select run, ids from id_runs order by run desc limit 1',
+  const lastSegment = db.prepare<[], { segment: number; ids: number }>(
+    'select segment, ids from id_segments order by segment desc limit 1',
   );
-  const setRun = db.prepare('insert or replace into id_runs values (@run, @ids, @now)');
-  const ofRun = db.prepare<[number], string>('select id from ids where run = ?').pluck();
+  const setSegment = db.prepare('insert or replace into id_segments values (@segment, @ids, @now)');
+  const ofSegment = db.prepare<[number], string>('select id from ids where segment = ?').pluck();
   const oldest = db.prepare<[], number>('select coalesce(min(n), 0) from latest_ids').pluck();
   const upTo = db.prepare<[number], string>('select id from latest_ids where n <= ?').pluck();
   const sort = db.prepare('insert or replace into ids select ?, id, event from latest_ids where n <= ? order by id, n');
@@ -62,7 +62,7 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
   const allFilters = db.prepare<[], Filter>('select first, places from id_filters order by first desc');
   const keepFilter = db.prepare('insert or replace into id_filters values (@first, @places)');
 
-  const enough = Math.ceil(idsInRun / PARTS);
+  const enough = Math.ceil(idsInSegment / PARTS);
   /** Of what is in memory; undefined: nothing is. */
   let version: FactValue | undefined;
   let count = 0;
@@ -73,9 +73,9 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
     const now = session.fact('id_version');
     if (now !== version) {
       [version, count, latest, filters] = [now, 0, new Map(), allFilters.all()];
-      const last = lastRun.get();
-      // The filter of a run is written when the run is full.
-      if (last && last.ids < idsInRun) mark(last.run, ofRun.all(last.run));
+      const last = lastSegment.get();
+      // The filter of a segment is written when the segment is full.
+      if (last && last.ids < idsInSegment) mark(last.segment, ofSegment.all(last.segment));
     }
     for (const { n, id, event } of newest.get() === count ? [] : after.all(count)) {
       latest.set(id, event);
@@ -83,12 +83,13 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
     }
   }
 
-  function mark(run: number, ids: Iterable<string>): Filter {
-    const first = run - (run % SHARED);
+  function mark(segment: number, ids: Iterable<string>): Filter {
+    const first = segment - (segment % SHARED);
     let filter = filters.find((one) => one.first === first);
     if (!filter) filters.unshift((filter = { first, places: new Uint8Array(64 * 2 ** BLOCK_BITS) }));
     const { places } = filter;
-    for (const id of ids) for (const spot of placesOf(id)) places[spot] = (places[spot] ?? 0) | (2 ** (run % SHARED));
+    for (const id of ids)
+      for (const spot of placesOf(id)) places[spot] = (places[spot] ?? 0) | (2 ** (segment % SHARED));
     return filter;
   }
 
@@ -99,10 +100,10 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
       if (filters.length === 0) return undefined;
       const spots = placesOf(id);
       for (const { first, places } of filters) {
-        let runs = 0xff;
-        for (const spot of spots) runs &= places[spot] ?? 0;
-        for (let run = first; runs > 0; run++, runs >>= 1) {
-          const seq = runs & 1 ? inRun.get(run, id) : undefined;
+        let segments = 0xff;
+        for (const spot of spots) segments &= places[spot] ?? 0;
+        for (let segment = first; segments > 0; segment++, segments >>= 1) {
+          const seq = segments & 1 ? inSegment.get(segment, id) : undefined;
           if (seq !== undefined) return seq;
         }
       }
@@ -125,17 +126,17 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
       const folded = session.write(() => {
         refresh();
         if (count < enough) return undefined;
-        const last = lastRun.get() ?? { run: -1, ids: idsInRun };
-        const { run, ids } = last.ids < idsInRun ? last : { run: last.run + 1, ids: 0 };
+        const last = lastSegment.get() ?? { segment: -1, ids: idsInSegment };
+        const { segment, ids } = last.ids < idsInSegment ? last : { segment: last.segment + 1, ids: 0 };
         // All of them, unless a sweep has left many: nobody shall wait long.
         const end = (oldest.get() ?? 0) + 2 * enough;
         const taken = upTo.all(end);
-        sort.run(run, end);
+        sort.run(segment, end);
         remove.run(end);
-        setRun.run({ run, ids: ids + taken.length, now });
+        setSegment.run({ segment, ids: ids + taken.length, now });
         // Marks that are left behind where this fails are marks too many, never too few.
-        const filter = mark(run, taken);
-        if (ids + taken.length >= idsInRun) keepFilter.run(filter);
+        const filter = mark(segment, taken);
+        if (ids + taken.length >= idsInSegment) keepFilter.run(filter);
         return { next: nextVersion(session), rest: end < count };
       });
       if (folded) [version, count, latest] = [folded.rest ? undefined : folded.next, 0, new Map()];
@@ -143,27 +144,29 @@ export function createIds(session: Session, idsInRun = RUN): Ids {
   };
 }
 
-/** Drops the runs that were not added to since: what they name is old enough to be pruned; what still waits stays known. */
-export function createIdSweep(session: Session, idsInRun = RUN): (before: number) => void {
+/** Drops the segments that were not added to since: what they name is old enough to be pruned; what still waits stays known. */
+export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before: number) => void {
   const { db } = session;
-  const old = db.prepare<unknown[], number>('select run from id_runs where added_at < ? order by run').pluck();
+  const old = db
+    .prepare<unknown[], number>('select segment from id_segments where added_at < ? order by segment')
+    .pluck();
   const rescue = db.prepare(`
     insert into latest_ids (id, event)
-    select i.id, i.event from ids i join events e on e.seq = i.event and e.id = i.id where i.run = ?`);
-  const removeIds = db.prepare('delete from ids where run = ?');
-  const removeRun = db.prepare('delete from id_runs where run = ?');
+    select i.id, i.event from ids i join events e on e.seq = i.event and e.id = i.id where i.segment = ?`);
+  const removeIds = db.prepare('delete from ids where segment = ?');
+  const removeSegment = db.prepare('delete from id_segments where segment = ?');
   const removeFilters = db.prepare(
-    `delete from id_filters where not exists (select 1 from id_runs where run between first and first + ${SHARED - 1})`,
+    `delete from id_filters where not exists (select 1 from id_segments where segment between first and first + ${SHARED - 1})`,
   );
   const waiting = db.prepare<[], number>('select count(*) from latest_ids').pluck();
   return (before) => {
-    for (const run of old.all(before)) {
+    for (const segment of old.all(before)) {
       // The rest after these have been sorted, in the next sweep: they are in memory until then.
-      if ((waiting.get() ?? 0) >= idsInRun) return;
+      if ((waiting.get() ?? 0) >= idsInSegment) return;
       session.write(() => {
-        rescue.run(run);
-        removeIds.run(run);
-        removeRun.run(run);
+        rescue.run(segment);
+        removeIds.run(segment);
+        removeSegment.run(segment);
         removeFilters.run();
         nextVersion(session);
       });
@@ -171,7 +174,7 @@ export function createIdSweep(session: Session, idsInRun = RUN): (before: number
   };
 }
 
-/** Tells the other connections that runs have changed. */
+/** Tells the other connections that segments have changed. */
 function nextVersion(session: Session): number {
   const next = Number(session.fact('id_version') ?? 0) + 1;
   session.setFact('id_version', next);

@@ -29,8 +29,8 @@ export interface OpenOptions {
   retentionMs?: number;
   /** How long a lock held elsewhere may block, milliseconds. */
   busyMs?: number;
-  /** How many ids make a sorted run: for tests. */
-  idsInRun?: number;
+  /** How many ids make a segment: for tests. */
+  idsInSegment?: number;
   /** Another file has taken the place of the store's, and was opened instead. */
   onReplaced?: () => void;
 }
@@ -43,7 +43,7 @@ type Parts = Sync<Omit<Store, 'close'>> & { inPlace(): boolean };
 
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { owner = false, synchronous = 'FULL', retentionMs = 30 * DAY_MS, busyMs = 30 } = options;
-  const { onReplaced = () => {}, idsInRun } = options;
+  const { onReplaced = () => {}, idsInSegment } = options;
   const log = createLog(path);
   let db = open(owner);
   let parts = assemble(db);
@@ -63,7 +63,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function assemble(connection: Connection): Parts {
     const session = createSession(connection, path, synchronous);
-    const events = createEventStore(session, retentionMs, idsInRun);
+    const events = createEventStore(session, retentionMs, idsInSegment);
     const tasks = createTaskStore(session);
     return {
       ...events,
@@ -76,7 +76,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
         log.settle(connection);
         return tasks.complete(...given);
       },
-      ...createUpkeep(session, idsInRun),
+      ...createUpkeep(session, idsInSegment),
       ...createWatch(session),
       ...createReruns(session),
       ...createMove(session),

@@ -21,7 +21,7 @@ const FRAME_BYTES = 4_096 + 24;
 
 type Upkeep = Omit<KeepStore, 'accept' | 'note'>;
 
-export function createUpkeep(session: Session, idsInRun?: number): Sync<Upkeep> {
+export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upkeep> {
   const { db } = session;
   const text = (column: string): string => `cast(${column} as text)`;
   const lowest = db
@@ -36,7 +36,7 @@ export function createUpkeep(session: Session, idsInRun?: number): Sync<Upkeep> 
     select ${text('max(cursor)')} from
       (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100) where cursor >= ?`)
     .pluck();
-  const dropOldIds = createIdSweep(session, idsInRun);
+  const dropOldIds = createIdSweep(session, idsInSegment);
   const { bounds, lastBefore } = createReceipt(db);
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
   const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`

@@ -105,7 +105,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   const named = db.prepare<unknown[], ShownRow>(`
     ${shown} where (e.cursor = @cursor and e.cursor is not null and e.disputed = 0) or e.id = @id and e.seq in (
         select event from latest_ids where id = @id
-        union all select event from ids where run in (select run from id_runs) and id = @id)
+        union all select event from ids where segment in (select segment from id_segments) and id = @id)
       or e.seq in (select seq from aliases where name in ('c:' || @cursor, 'i:' || @id)) order by e.disputed limit 1`);
   const body = db.prepare<unknown[], Uint8Array | null>('select body from events where seq = ?').pluck();
   const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();

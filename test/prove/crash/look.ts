@@ -35,7 +35,7 @@ export function violationsIn(path: string, { acknowledged, completed = [], happe
       'an event that is not found by its id',
       list(`select id from events where id is not null
         and not exists (select 1 from latest_ids l where l.id = events.id and l.event = seq)
-        and not exists (select 1 from ids i where i.run in (select run from id_runs) and i.id = events.id and i.event = seq)`),
+        and not exists (select 1 from ids i where i.segment in (select segment from id_segments) and i.id = events.id and i.event = seq)`),
     );
     const cursors = new Set(list('select cast(cursor as text) from events where cursor is not null'));
     const [watermark] = list(`select cast(value as text) from facts where name = 'watermark' and value is not null`);

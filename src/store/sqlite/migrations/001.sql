@@ -30,19 +30,19 @@ create table latest_ids (
   event integer not null            -- events.seq
 ) strict;
 create table ids (
-  run   integer not null,           -- id_runs.run
-  id    text not null,
-  event integer not null,
-  primary key (run, id)
+  segment integer not null,         -- id_segments.segment
+  id      text not null,
+  event   integer not null,
+  primary key (segment, id)
 ) strict, without rowid;
-create table id_runs (
-  run      integer primary key,
-  ids      integer not null,        -- the last run is added to until it is full
+create table id_segments (
+  segment  integer primary key,
+  ids      integer not null,        -- the last segment is added to until it is full
   added_at integer not null         -- the last time
 ) strict;
 create table id_filters (
-  first  integer primary key,       -- of the eight runs that share it
-  places blob not null              -- a byte for each place, a bit of it for each run
+  first  integer primary key,       -- of the eight segments that share it
+  places blob not null              -- a byte for each place, a bit of it for each segment
 ) strict;
 
 -- Further names of an event, `c:<cursor>` or `i:<id>`: two webhooks, or one id under two cursors.
