@@ -50,6 +50,7 @@ const SILENT_MS = 2_500;
 /** From the demo and dev alone: --throwaway, and --inspect=<port>, which is for `run`. */
 const args = process.argv.slice(2);
 let env = readEnv();
+const taken = env;
 /** systemd may ask before we are ready. */
 const early = { reload: false };
 const noteReload = (): void => {
@@ -203,6 +204,8 @@ async function start(config: Config): Promise<void> {
       log.error({ faults: error.faults }, 'SIGHUP: the configuration has faults; the old one stays in force');
       return;
     }
+    verifier.useSecrets(changed.WEBHOOK_SECRET);
+    ledger.useSecrets(changed.WEBHOOK_SECRET);
     const before = env;
     env = fresh;
     // Loaded beside the one at work, which is not stopped for handlers that cannot start, nor before they could.
@@ -211,13 +214,11 @@ async function start(config: Config): Promise<void> {
     if (broken.length > 0) {
       env = before;
       await next.stop(STOP_MS);
-      log.error({ faults: broken }, 'SIGHUP: handlers have faults; the old ones go on');
+      log.error({ faults: broken }, 'SIGHUP: secrets read again; handlers have faults, the old ones go on');
       return;
     }
-    const fixed = FIXED.filter((name) => fresh[name] !== before[name]);
+    const fixed = FIXED.filter((name) => fresh[name] !== taken[name]);
     if (fixed.length > 0) log.warn({ names: fixed }, 'SIGHUP: these changed, and take a restart of the kit');
-    verifier.useSecrets(changed.WEBHOOK_SECRET);
-    ledger.useSecrets(changed.WEBHOOK_SECRET);
     await handOver(next);
     log.info(
       { secrets: changed.WEBHOOK_SECRET.length, handlers: run.handlers(), ms: Math.round(performance.now() - asked) },

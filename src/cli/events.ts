@@ -63,7 +63,10 @@ const command: Command = {
             event.copies,
           ]),
         );
-        if (next !== null) print(`more: the same with --before ${next}`);
+        if (next !== null)
+          print(
+            `${events.length === 0 ? 'none among those looked at; older ones' : 'more'}: the same with --before ${next}`,
+          );
       }
       return EXIT.done;
     });

@@ -39,7 +39,7 @@ const command: Command = {
     if (!found) {
       return fail(`no event has the key, id or cursor ${clean(name)}: npx kit events lists the newest`);
     }
-    const { event, aliases, conflicts, tasks, body } = found;
+    const { event, aliases, tasks, body } = found;
     const copies = body && copiesOf(event, body);
     const times = { createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) };
     if (values.json) {
@@ -54,9 +54,8 @@ const command: Command = {
     );
     if (event.flags) print(`  odd: ${event.flags}`);
     if (aliases.length > 0) print(`  also known as ${clean(aliases.join(', '))}`);
-    if (conflicts > 0) print(`  contradicted by ${count(conflicts, 'arrival')}, kept in the store`);
     for (const { at, what, detail, error } of storyOf(found)) {
-      print(`  ${at}  ${clean(what)}${detail ? `: ${detail}` : ''}`);
+      print(`  ${at}  ${clean(what)}${detail ? `: ${clean(detail)}` : ''}`);
       if (error) print(`    ${clean(error)}`);
     }
     if (tasks.length === 0)

@@ -1,7 +1,7 @@
 // The story of one event, from its first delivery to its completion, in the order of time: for the page and for npx kit
 // explain alike.
 import { iso } from '../clock.ts';
-import type { ShownAttempt, ShownDelivery, ShownTask, WatchStore } from './watch-store.ts';
+import type { ShownAttempt, ShownConflict, ShownDelivery, ShownTask, WatchStore } from './watch-store.ts';
 
 export type Found = NonNullable<Awaited<ReturnType<WatchStore['event']>>>;
 export interface Moment {
@@ -15,7 +15,7 @@ export interface Moment {
 export const NOT_KEPT =
   'Kept are the first delivery, the first seven duplicates and the last; the last ten attempts of tasks that did not end at the first, and retries by hand among them, with the beginning of their errors. What a restart interrupted is not kept.';
 
-export function storyOf({ event, sightings, deliveries, tasks, attempts }: Found): Moment[] {
+export function storyOf({ event, sightings, deliveries, conflicts, tasks, attempts }: Found): Moment[] {
   const handlers = new Map(tasks.map(({ id, handler }) => [id, handler]));
   const byWebhook = event.origin === 'webhook';
   const first = byWebhook ? deliveries[0] : undefined;
@@ -24,6 +24,7 @@ export function storyOf({ event, sightings, deliveries, tasks, attempts }: Found
     moment(iso(event.receivedAt) ?? '', first ? 'first delivery' : `brought by ${event.origin}`, signedBy(first)),
     ...copies.map((copy, n) => moment(copy.at, nameOf(n + 1, event.copies, copies.length), signedBy(copy))),
     ...sightings.flatMap(({ origin, at }) => (origin === 'webhook' ? [] : [moment(at, `shown by ${origin} as well`)])),
+    ...conflicts.map((one) => moment(one.at, `contradicted by ${one.origin}`, contradiction(one))),
     ...attempts.map((one) =>
       one.state === 'retried'
         ? moment(one.startedAt, `${handlers.get(one.task)}: retried by hand`)
@@ -47,6 +48,10 @@ function signedBy(delivery: ShownDelivery | undefined): string {
   const { secret, skewSeconds } = delivery;
   const age = Math.abs(skewSeconds ?? 0);
   return `signed by secret ${secret}, ${age} s ${(skewSeconds ?? 0) < 0 ? 'in the future' : 'before'}`;
+}
+
+function contradiction({ id, cursor, reason }: ShownConflict): string {
+  return `${reason}: id ${id ?? '-'}, cursor ${cursor ?? '-'}`;
 }
 
 function attemptOf(handler: string | undefined, attempt: number): string {

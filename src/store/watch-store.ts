@@ -198,6 +198,15 @@ export interface SampleStore {
   samples(from: number, to: number, stepMs: number): Promise<Sample[]>;
 }
 
+/** An arrival that contradicted an event: what it called itself, and wherein they differ. */
+export interface ShownConflict {
+  at: string;
+  origin: Origin;
+  id: string | null;
+  cursor: Cursor | null;
+  reason: string;
+}
+
 /** A lane in which tasks wait for each other. */
 export interface WaitingLane {
   handler: string;
@@ -227,7 +236,8 @@ export interface WatchStore {
         /** The first, up to seven duplicates, and the last of `copies`. */
         deliveries: ShownDelivery[];
         aliases: string[];
-        conflicts: number;
+        /** The first hundred. */
+        conflicts: ShownConflict[];
         tasks: ShownTask[];
         attempts: ShownAttempt[];
       }

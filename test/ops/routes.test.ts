@@ -251,7 +251,15 @@ describe('GET /api/events/<key>', () => {
     const found = (await ops.get(`/api/events/${key}`)).json() as object;
     expect(found).toMatchObject({
       event: { key: 'c:5', id: 'e5', createdAt: expect.stringMatching(/Z$/), receivedAt: expect.stringMatching(/Z$/) },
-      conflicts: 1,
+      conflicts: [
+        {
+          at: expect.stringMatching(/Z$/),
+          origin: 'webhook',
+          id: 'e5-again',
+          cursor: '5',
+          reason: 'its cursor was known with another id and other data',
+        },
+      ],
       tasks: [{ handler: 'a', state: 'ready', key: 'c:5', attempts: 0, error: null }],
     });
     expect(Object.keys(found).toSorted()).toEqual([

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
-import { createKit, deliver, load, makeEvent, RECORD, until, type Kit } from './kit.ts';
+import { createKit, deliver, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
 
 const kits: Kit[] = [];
 afterEach(async () => {
@@ -99,14 +99,17 @@ test('SIGHUP again and again under load refuses no delivery, and handlers that c
   expect(kit.query('select key from seen group by key having count(*) > 1')).toEqual([]);
 });
 
-test('F28: a handler file that breaks later: SIGHUP leaves the old ones at work; without them only run stops, until it is mended', async () => {
-  const kit = await newKit({ record: RECORD });
+test('F28: a handler file that breaks later: SIGHUP takes the secrets and leaves the old ones at work; without them only run stops, until it is mended', async () => {
+  const kit = await newKit({ record: RECORD }, { WEBHOOK_SECRET: '', WEBHOOK_SECRET_FILE: 'secret' });
+  const rotated = 'whsec_of_the_time_after_the_rotation';
   const seen = (): number => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n ?? 0;
+  writeFileSync(join(kit.folder, 'secret'), SECRET);
   await kit.start();
   kit.addHandler('record', 'export default {');
+  writeFileSync(join(kit.folder, 'secret'), `${rotated},${SECRET}`);
   kit.signal('SIGHUP');
   await until(() => kit.output().includes('the old ones go on'));
-  expect(await deliver(kit, makeEvent(1))).toBe(204);
+  expect(await deliver(kit, makeEvent(1), [rotated])).toBe(204);
   await until(() => seen() === 1);
   process.kill(kit.pid('run') ?? 0, 'SIGKILL');
   await until(() => kit.output().includes('cannot start'));

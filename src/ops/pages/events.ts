@@ -76,7 +76,7 @@ export function eventScreen(
       { name: 'Happened', value: time(iso(event.createdAt)) },
       { name: 'Received', value: time(iso(event.receivedAt)), note: `by ${event.origin}` },
       { name: 'Came again', value: event.copies },
-      ...(conflicts > 0 ? [{ name: 'Contradicted', value: conflicts, tone: 'warn' as const }] : []),
+      ...(conflicts.length > 0 ? [{ name: 'Contradicted', value: conflicts.length, tone: 'warn' as const }] : []),
     ])}
     <p>
       Id ${code(event.id)}, cursor ${code(event.cursor)}, session ${code(event.sessionId)}

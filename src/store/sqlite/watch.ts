@@ -15,6 +15,7 @@ import type {
   Gap,
   Quarantined,
   ShownAttempt,
+  ShownConflict,
   ShownEvent,
   ShownTask,
   WaitingLane,
@@ -124,7 +125,9 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   const attempts = db.prepare<unknown[], Omit<ShownAttempt, 'startedAt' | 'endedAt'> & { from: number; to: number }>(`
     select task, attempt, started_at as "from", ended_at as "to", state, error from attempts
     where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by started_at, attempt`);
-  const conflicts = db.prepare<unknown[], number>('select count(*) from conflicts where seq = ?').pluck();
+  const conflicts = db.prepare<unknown[], Omit<ShownConflict, 'at'> & { at: number }>(`
+    select received_at as at, origin, event_id as id, cast(cursor as text) as cursor, reason from conflicts
+    where seq = ? order by id limit 100`);
   const task = `
     select t.id as task, h.name as handler, l.name as lane, t.alone, ${STATE} as state, coalesce(c.attempt, t.attempts) as attempts,
       coalesce(c.late, t.late) as late, t.due_at, coalesce(c.started_at, t.started_at) as started_at,
@@ -315,7 +318,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
           return { at: isoOf(at), secret, skewSeconds };
         }),
         aliases: aliases.all(row.seq),
-        conflicts: conflicts.get(row.seq) ?? 0,
+        conflicts: conflicts.all(row.seq).map((one) => ({ ...one, at: isoOf(one.at) })),
         tasks: ofEvent.all({ seq: row.seq, now }).map(toTask),
         attempts: attempts.all({ seq: row.seq }).map(({ from, to, ...attempt }) => {
           return { ...attempt, startedAt: isoOf(from), endedAt: isoOf(to) };
