@@ -17,4 +17,4 @@ VOLUME /data
 USER node
 EXPOSE 3000 3001
 HEALTHCHECK --interval=30s --timeout=5s --start-period=10s CMD ["kit", "status", "--ready"]
-CMD ["node", "--max-semi-space-size=8", "src/main.ts"]
+CMD ["node", "--max-semi-space-size=16", "src/main.ts"]

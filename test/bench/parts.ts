@@ -2,6 +2,7 @@
 import { closeSync, fdatasyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { drive, type Wanted } from './drive.ts';
 import { fill, type Past } from './fill.ts';
 import { lagsOf, startKit, startRival, type Server } from './servers.ts';
@@ -22,42 +23,47 @@ export interface PartOptions {
 }
 
 const WARM = 4_000;
+/** How many the sender holds open: what commits together is at most as many. */
+const CONNECTIONS = [64, 256];
+/** After a start: the lanes are read, and what the start left is collected. */
+const REST_MS = 3_000;
 
 /** Rates and processor time side by side; rounds alternate, because machines are rarely quiet. */
 export async function rates({ folder, rounds, events, progress }: PartOptions): Promise<Part> {
   const servers = [
-    { name: 'Koa: reads, verifies, parses, stores nothing', start: () => startRival('koa', place()), share: 1 },
     { name: 'the kit: durable, task, handler, done', start: () => startKit({ folder: place() }), share: 1 },
+    { name: 'Koa: reads, verifies, parses, stores nothing', start: () => startRival('koa', place()), share: 1 },
     { name: 'node:http, one synced row each', start: () => startRival('rows', place()), share: 0.2 },
     { name: 'express, standardwebhooks, one synced row each', start: () => startRival('express', place()), share: 0.2 },
   ];
   let places = 0;
   const place = (): string => join(folder, `rates-${places++}`);
-  const seen = servers.map(() => [] as { rate: number; cpuUs: number }[]);
-  for (let round = 1; round <= rounds; round++) {
-    for (const [index, { name, start, share }] of servers.entries()) {
-      const server = await start();
-      const scheme = name.includes('standardwebhooks') ? 'standard' : 'service';
-      const measured = await drive(server, { count: Math.round(events * share), scheme });
-      await server.stop();
-      seen[index]?.push(measured);
-      progress(`round ${round}: ${name}: ${Math.round(measured.rate)}/s, ${Math.round(measured.cpuUs)} µs each`);
+  const rows: Row[] = [];
+  for (const connections of CONNECTIONS) {
+    const seen = servers.map(() => [] as { rate: number; cpuUs: number }[]);
+    for (let round = 1; round <= rounds; round++) {
+      for (const [index, { name, start, share }] of servers.entries()) {
+        const server = await start();
+        const scheme = name.includes('standardwebhooks') ? 'standard' : 'service';
+        const measured = await drive(server, { count: Math.round(events * share), scheme, connections });
+        await server.stop();
+        seen[index]?.push(measured);
+        const figures = `${Math.round(measured.rate)}/s, ${Math.round(measured.cpuUs)} µs each`;
+        progress(`round ${round}, ${connections} connections: ${name}: ${figures}`);
+      }
+    }
+    const rateOf = (all: { rate: number }[] = []): number => median(all.map(({ rate }) => rate));
+    for (const [index, all] of seen.entries()) {
+      rows.push({
+        connections,
+        server: servers[index]?.name ?? '',
+        'kit ÷ this': round2(rateOf(seen[0]) / rateOf(all)),
+        'a second': Math.round(rateOf(all)),
+        'CPU µs each': Math.round(median(all.map(({ cpuUs }) => cpuUs))),
+      });
     }
   }
-  const medians = seen.map((all) => ({
-    rate: median(all.map(({ rate }) => rate)),
-    cpuUs: median(all.map(({ cpuUs }) => cpuUs)),
-  }));
-  const kit = medians[1]?.rate ?? NaN;
-  return {
-    title: 'Accepted and handled',
-    rows: medians.map(({ rate, cpuUs }, index) => ({
-      server: servers[index]?.name ?? '',
-      'kit ÷ this': round2(kit / rate),
-      'a second': Math.round(rate),
-      'CPU µs each': Math.round(cpuUs),
-    })),
-  };
+  return { title: 'Accepted and handled', rows };
 }
 
 /** How long an answer takes, and how long a handler waits after its task's release, beside what a sync costs here. */
@@ -119,7 +125,8 @@ export async function growth({ folder, rounds, events, stored, progress }: PartO
       'answer p99 ms': round1(of('p99')),
       'release to handler p99 ms': of('lag'),
       'ready after ms': Math.round(of('startMs')),
-      'memory MB': Math.round(of('memory')),
+      'memory at rest MB': Math.round(of('restMb')),
+      'under load MB': Math.round(of('loadMb')),
     });
     progress(Object.values(rows.at(-1) ?? {}).join(' · '));
     rmSync(place, { recursive: true });
@@ -132,15 +139,18 @@ interface Loaded {
   p99: number;
   lag: number;
   startMs: number;
-  memory: number;
+  restMb: number;
+  loadMb: number;
 }
 
 async function loaded(folder: string, wanted: Wanted): Promise<Loaded> {
   const { server, startMs } = await startTwice(folder);
+  await sleep(REST_MS);
+  const restMb = server.memoryMb();
   const { rate, p99 } = await drive(server, wanted);
-  const memory = server.memoryMb();
+  const loadMb = server.memoryMb();
   await server.stop();
-  return { rate, p99, lag: lagsOf(folder, WARM).p99, startMs, memory };
+  return { rate, p99, lag: lagsOf(folder, WARM).p99, startMs, restMb, loadMb };
 }
 
 /** The first start finds a file that nothing has been read of yet; the second is what a restart takes. */

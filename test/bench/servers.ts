@@ -47,7 +47,7 @@ export async function startKit({ folder, order = 'window', prefix = [], env = {}
   writeFileSync(join(handlers, 'noting.js'), handlerOf(order, join(folder, 'lags.json')));
   const server = launch(
     // As npm start does.
-    ['--max-semi-space-size=8', 'src/main.ts'],
+    ['--max-semi-space-size=16', 'src/main.ts'],
     {
       OPS_PORT: String(OPS_PORT),
       HANDLERS_DIR: handlers,
@@ -61,10 +61,12 @@ export async function startKit({ folder, order = 'window', prefix = [], env = {}
   return {
     ...ready,
     async handled() {
-      const status = await fetch(`http://127.0.0.1:${OPS_PORT}/api/status`).catch(() => undefined);
-      if (!status) return 0;
-      const { tasks } = (await status.json()) as { tasks: { done: number } };
-      return tasks.done;
+      // The ops port opens a moment after deliveries are taken.
+      for (;;) {
+        const status = await fetch(`http://127.0.0.1:${OPS_PORT}/api/status`).catch(() => undefined);
+        if (!status) await sleep(10);
+        else return ((await status.json()) as { tasks: { done: number } }).tasks.done;
+      }
     },
   };
 }
