@@ -27,7 +27,7 @@ export interface Owner {
   /** Resolves when it was said; a process that exits at once waits for that. */
   say(report: Report): Promise<void>;
   /** Runs it once, when the owner gives this order. */
-  orders(type: Orders['type'], work: (orders: Orders) => Promise<void>): Promise<void>;
+  orders(work: (orders: Orders) => Promise<void>): Promise<void>;
   onWake(work: () => void): void;
   /** Also done with every sign of life; a failure is not a sign of death. */
   onBeat(work: () => Promise<void>): void;
@@ -46,10 +46,10 @@ export function joinOwner(): Owner {
   return {
     self,
     say,
-    async orders(type, work) {
+    async orders(work) {
       const orders = await new Promise<Orders>((resolve) => {
         process.on('message', (message: Orders) => {
-          if (message.type === type) resolve(message);
+          if (message.type === 'go') resolve(message);
         });
       });
       try {

@@ -22,7 +22,7 @@ const SAMPLE_MS = 10_000;
 
 const owner = joinOwner();
 await owner.say({ type: 'loaded', handlers: [] });
-await owner.orders('go', start);
+await owner.orders(start);
 
 async function start({ boot }: Orders): Promise<void> {
   const config = loadConfig(readEnv());

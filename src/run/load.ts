@@ -4,6 +4,7 @@ import { registerHooks } from 'node:module';
 import { basename, extname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
+import { ConfigError } from '../config.ts';
 import { describe } from '../errors.ts';
 import type { Handler } from '../kit.ts';
 import { DEFAULT_RETRY, type RetryPolicy } from './backoff.ts';
@@ -16,16 +17,6 @@ export type Loaded = Omit<Required<Handler>, 'maxAgeMs' | 'setup' | 'on' | 'retr
   rate: NonNullable<Handler['rate']> | null;
   setup: Handler['setup'];
 };
-
-/** Each names its file and what to do. */
-export class HandlerFaults extends Error {
-  readonly faults: string[];
-  constructor(faults: string[]) {
-    super(faults.join('\n'));
-    this.name = 'HandlerFaults';
-    this.faults = faults;
-  }
-}
 
 const NO_PROOF = `order: 'strict' needs API_BASE_URL and API_KEY: only replay can prove that nothing before an event is missing; set both, or use 'window'`;
 const LOAD_MS = 10_000;
@@ -59,7 +50,7 @@ const shape = z.strictObject({
   handle: z.custom((value) => typeof value === 'function', 'is required: an async function of the event and ctx'),
 });
 
-/** Throws HandlerFaults with every fault of every file. Without replay, nothing can be proved: strict order is refused. */
+/** Throws ConfigError with every fault of every file. Without replay, nothing can be proved: strict order is refused. */
 export async function loadHandlers(folder: string, { replay }: { replay: boolean }): Promise<Loaded[]> {
   resolveKitEverywhere();
   const faults: string[] = [];
@@ -77,7 +68,7 @@ export async function loadHandlers(folder: string, { replay }: { replay: boolean
   for (const name of new Set(names.filter((one, i) => names.indexOf(one) !== i))) {
     faults.push(`${folder}: two handlers are named ${name}: a name is a handler's identity, give one another`);
   }
-  if (faults.length > 0) throw new HandlerFaults(faults);
+  if (faults.length > 0) throw new ConfigError(faults);
   return loaded;
 }
 
@@ -89,7 +80,7 @@ function filesIn(folder: string): string[] {
       .filter((name) => !/\.(test|spec|d)\.\w+$/.test(name))
       .toSorted();
   } catch {
-    throw new HandlerFaults([`HANDLERS_DIR cannot be read: ${folder}: create it, or name another`]);
+    throw new ConfigError([`HANDLERS_DIR cannot be read: ${folder}: create it, or name another`]);
   }
 }
 

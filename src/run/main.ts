@@ -2,7 +2,7 @@
 // takes, one at a time, the tasks whose process died under them, and ends when there are none.
 import { open as openInspector } from 'node:inspector';
 import { flushCompileCache } from 'node:module';
-import { loadConfig, readEnv } from '../config.ts';
+import { ConfigError, loadConfig, readEnv } from '../config.ts';
 import { systemClock as clock } from '../clock.ts';
 import { describe, EXIT } from '../errors.ts';
 import { createLog } from '../log.ts';
@@ -12,7 +12,7 @@ import { createService, noService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Tx } from '../store/tasks-store.ts';
 import { patiently } from '../store/patiently.ts';
-import { HandlerFaults, loadHandlers, type Loaded } from './load.ts';
+import { loadHandlers, type Loaded } from './load.ts';
 import { startRunner, traceStray } from './runner.ts';
 import { startSolo } from './solo.ts';
 
@@ -36,10 +36,10 @@ const { handlersDir } = loadConfig(env, { only: ['HANDLERS_DIR'] });
 // Whether they are there; what is wrong with them the main process says.
 const replay = Boolean(env['API_BASE_URL'] && (env['API_KEY'] ?? env['API_KEY_FILE']));
 const handlers = await loadHandlers(handlersDir, { replay }).catch((error: unknown) =>
-  giveUp(error instanceof HandlerFaults ? error.faults : [String(error)]),
+  giveUp(error instanceof ConfigError ? error.faults : [String(error)]),
 );
 await owner.say({ type: 'loaded', handlers: handlers.map(({ name }) => name) });
-await owner.orders('go', start);
+await owner.orders(start);
 
 async function start({ boot }: Orders): Promise<void> {
   if (inspectAt !== undefined) {

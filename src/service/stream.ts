@@ -18,7 +18,6 @@ export interface StreamItem {
  */
 export type StreamNews =
   | { kind: 'open'; after: Cursor | null }
-  | { kind: 'ping' }
   | { kind: 'refresh' | 'unreadable'; reason: string }
   | { kind: 'lost'; reason: string; waitMs: number };
 
@@ -109,7 +108,6 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
         const item = read(message);
         if (item) items.push(item);
         // Its place among the items matters: what comes before it is handed over before it is told.
-        if (message.event === 'ping') onNews?.({ kind: 'ping' });
         if (item || message.event === 'ping') continue;
         if (items.length > 0) yield items;
         items = [];

@@ -90,9 +90,8 @@ export type Fact =
   | 'calls'
   /** The account of `npx kit verify`: JSON. */
   | 'verify'
-  /** The stream, and why webhooks are silent: JSON. */
+  /** How the stream does: JSON. */
   | 'stream'
-  | 'silence'
   /** Written by the main process, as JSON: Failures, and Signer[]. */
   | 'failures'
   | 'signers'

@@ -2,11 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MendStore } from './mend-store.ts';
 import type { TaskFilter } from './watch-store.ts';
-import { StoreError } from './store.ts';
+import { patiently } from './patiently.ts';
 
 const STEP = 500;
 const PAUSE_MS = 3;
-const LOCKED_MS = 50;
+/** Half of a group moved and an error instead of the rest would help nobody: a lock passes. */
+const LOCKED_MS = 1_000;
 
 /**
  * Resolves to how many of the tasks that match were moved. `onStep` is told how many of them have been gone through, at
@@ -26,19 +27,8 @@ export async function mendAll(
   for (let from = 0; from < ids.length; from += STEP) {
     if (signal?.aborted) break;
     if (from > 0) await sleep(PAUSE_MS);
-    moved += await patiently(() => mend(ids.slice(from, from + STEP)));
+    moved += await patiently(() => mend(ids.slice(from, from + STEP)), LOCKED_MS);
     onStep(Math.min(from + STEP, ids.length), ids.length, moved);
   }
   return moved;
-}
-
-/** Half of a group moved and an error instead of the rest would help nobody: a lock passes. */
-async function patiently<Result>(work: () => Promise<Result>, tries = 20): Promise<Result> {
-  try {
-    return await work();
-  } catch (error) {
-    if (!(error instanceof StoreError) || error.code !== 'busy' || tries === 0) throw error;
-    await sleep(LOCKED_MS);
-    return patiently(work, tries - 1);
-  }
 }

@@ -13,7 +13,7 @@ export interface Process {
 export interface OwnerStore {
   /** A number that no process had before. */
   nextBoot(): Promise<number>;
-  /** Says that a process is there; `detail` is for `status`. */
+  /** Says that a process is there. */
   beat(process: Process, now: number): Promise<void>;
   gone(role: string): Promise<void>;
   processes(): Promise<Process[]>;

@@ -1,7 +1,8 @@
 // A thread that loads folders of handlers as `run` does: with Node's own loader, which the test runner replaces.
 import { parentPort } from 'node:worker_threads';
 import type { Context, KitEvent } from '../../src/kit.ts';
-import { HandlerFaults, loadHandlers } from '../../src/run/load.ts';
+import { ConfigError } from '../../src/config.ts';
+import { loadHandlers } from '../../src/run/load.ts';
 import { Dead, RetryAfter, Skip } from '../../src/run/verdicts.ts';
 
 export interface Asked {
@@ -29,7 +30,7 @@ async function tell({ folder, replay }: Asked): Promise<Told> {
       told.thrown.push(await call(handle));
     }
   } catch (error) {
-    told.faults = error instanceof HandlerFaults ? error.faults : [`not a fault: ${String(error)}`];
+    told.faults = error instanceof ConfigError ? error.faults : [`not a fault: ${String(error)}`];
   }
   return told;
 }

@@ -1,14 +1,14 @@
 // Reruns: what a person asked that a handler be given again, how far that has come, and the walk through history that it
 // takes: in the order of cursors, a page at a time. Making the tasks of a page is for tasks.ts, which keeps the lanes.
 import type { MendStore } from '../mend-store.ts';
-import type { RerunAt, RerunPage } from '../tasks-store.ts';
+import type { RerunAt, RerunPage, StoredEvent } from '../tasks-store.ts';
 import type { Point, Range, Rerun, WatchStore } from '../watch-store.ts';
 import { createReceipt } from './receipt.ts';
-import { EVENT_COLUMNS, EVENT_TEXT, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
+import { EVENT_COLUMNS, EVENT_TEXT, isoOf, type Session, type Sync } from './session.ts';
 
 const LAST = 2n ** 63n - 1n;
 
-interface WalkRow extends EventRow {
+interface WalkRow extends StoredEvent {
   purged: number;
   /** It belongs to what was asked for. */
   matches: number;
@@ -72,7 +72,7 @@ export function createRerunFeed(session: Session) {
       const range = { fromCursor, toCursor, fromEvent: Number(row.fromEvent), toEvent: Number(row.toEvent) };
       const from = { cursor: row.at_cursor, event: Number(row.at_event) };
       const { rows, upTo, last } = walk(range, row.type, from, limit);
-      const events = rows.filter(({ purged }) => !purged).map(toEvent);
+      const events = rows.filter(({ purged }) => !purged);
       const purged = rows.length - events.length;
       return { id: Number(row.id), handler: Number(row.handler), from, upTo, last, events, purged };
     },

@@ -1,9 +1,7 @@
 // What the parts of the SQLite store share: the connection, the transaction, the counters, and rows as our types.
 import { iso } from '../../clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Origin } from '../../wire/event.ts';
 import type { Counts, Fact, FactValue } from '../events-store.ts';
-import type { StoredEvent } from '../tasks-store.ts';
 import type { Connection } from './connection.ts';
 
 /** The synchronous form of a part of the store; `openSqlite` awaits and guards every method alike. */
@@ -53,40 +51,12 @@ export function createSession(db: Connection, path: string, synchronous: Session
 }
 
 /** The columns of StoredEvent, for `events e`, but for its text. */
-export const EVENT_COLUMNS = `
-  e.seq, case when e.cursor is null or e.disputed then 'i:' || e.id else 'c:' || e.cursor end as key,
-  e.id, cast(e.cursor as text) as cursor, e.type, e.session_id, e.created_at, e.received_at, e.origin`;
+export const EVENT_KEY = `case when e.cursor is null or e.disputed then 'i:' || e.id else 'c:' || e.cursor end as key`;
+export const EVENT_COLUMNS = `e.seq, ${EVENT_KEY}, e.id, cast(e.cursor as text) as cursor, e.type, e.session_id as sessionId,
+  e.created_at as createdAt, e.received_at as receivedAt, e.origin`;
 
 /** As a string, which is cheaper to hand over than bytes, and what is parsed in the end. */
 export const EVENT_TEXT = 'cast(e.body as text) as text';
-
-export interface EventRow {
-  seq: number;
-  key: string;
-  id: string | null;
-  cursor: Cursor | null;
-  type: string;
-  session_id: string | null;
-  created_at: number | null;
-  received_at: number;
-  origin: Origin;
-  text?: string | null;
-}
-
-export function toEvent(row: EventRow): StoredEvent {
-  return {
-    seq: row.seq,
-    key: row.key,
-    id: row.id,
-    cursor: row.cursor,
-    type: row.type,
-    sessionId: row.session_id,
-    createdAt: row.created_at,
-    receivedAt: row.received_at,
-    origin: row.origin,
-    text: row.text ?? null,
-  };
-}
 
 /** For times that are always there. */
 export function isoOf(ms: number): string {

@@ -18,7 +18,7 @@ import type {
 import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from './reruns.ts';
-import { EVENT_COLUMNS, EVENT_TEXT, toEvent, type EventRow, type Session, type Sync } from './session.ts';
+import { EVENT_COLUMNS, EVENT_TEXT, type Session, type Sync } from './session.ts';
 import { createRouse, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
 export function createTaskStore(session: Session): Sync<TaskStore> {
@@ -32,7 +32,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const handlerId = db.prepare<[string], number>('select id from handlers where name = ?').pluck();
   const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
   const handlerNames = new Map<number, string>();
-  const unassigned = db.prepare<unknown[], EventRow>(
+  const unassigned = db.prepare<unknown[], StoredEvent>(
     `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq > +? order by e.seq limit +?`,
   );
   const moveOn = db.prepare(`update facts set value = ? where name = 'assigned' and value = ?`);
@@ -49,7 +49,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const postpone = db.prepare(`
     update tasks set error = ?, due_at = ?, hold_until = coalesce(hold_until, ?), attempts = ?, deferred = deferred + ?,
       started_at = ?, suspect = 0 where id = ?`);
-  const eventOf = db.prepare<unknown[], EventRow>(
+  const eventOf = db.prepare<unknown[], StoredEvent>(
     `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq = ?`,
   );
   const alone = db.prepare<unknown[], WaitingRow>(`
@@ -242,7 +242,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     const late = lanes.isLate(task);
     const attempt = task.attempts + 1;
     take.run(id, boot, attempt, late ? 1 : 0, now);
-    const event = recent.take(task.event) ?? toEventOrThrow(task.event);
+    const event = recent.take(task.event) ?? readEvent(task.event);
     return {
       task: id,
       handler,
@@ -260,10 +260,10 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     };
   }
 
-  function toEventOrThrow(seq: number): StoredEvent {
-    const row = eventOf.get(seq);
-    if (!row) throw new Error(`event ${seq} is gone, and its tasks are not`);
-    return toEvent(row);
+  function readEvent(seq: number): StoredEvent {
+    const event = eventOf.get(seq);
+    if (!event) throw new Error(`event ${seq} is gone, and its tasks are not`);
+    return event;
   }
 
   function whenDue(handlers: number[], withReruns: boolean): number | null {
@@ -285,7 +285,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     setup: (work) => session.write(() => inTransaction(session, work)),
     unassigned(limit) {
       const from = Number(session.fact('assigned'));
-      const events = unassigned.all(from, limit).map(toEvent);
+      const events = unassigned.all(from, limit);
       for (const event of events) recent.add(event);
       return {
         from,

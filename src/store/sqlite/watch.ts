@@ -6,7 +6,7 @@ import type { Origin } from '../../wire/event.ts';
 import { patternOf } from '../pattern.ts';
 import type { Fact } from '../events-store.ts';
 import type { Books, Failures, Refusal, ReplayState, StreamState, Signer } from '../keep-store.ts';
-import type { ShownState, TaskState } from '../tasks-store.ts';
+import type { TaskState } from '../tasks-store.ts';
 import type {
   Alarm,
   Arrivals,
@@ -22,7 +22,7 @@ import type {
   WatchStore,
 } from '../watch-store.ts';
 import { createReceipt } from './receipt.ts';
-import { EVENT_COLUMNS, isoOf, toEvent, type EventRow, type Session, type Sync } from './session.ts';
+import { EVENT_COLUMNS, EVENT_KEY, isoOf, type Session, type Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
 import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './selection.ts';
 
@@ -46,20 +46,16 @@ const IN_LANE = 200;
 /** How far the oldest waiting task must have moved to be worth a write. */
 const FAR = 10_000 * HANDLERS;
 
-interface TaskRow extends EventRow {
-  task: number;
-  handler: string;
-  lane: string | null;
-  alone: number;
+interface TaskRow extends Omit<ShownTask, 'state' | 'late' | 'dueAt' | 'startedAt' | 'finishedAt'> {
   state: TaskState;
   held: number;
-  attempts: number;
   late: number;
   due_at: number;
   started_at: number;
   changed_at: number;
-  error: string | null;
 }
+
+type AsideRow = Omit<Quarantined, 'receivedAt'> & { received_at: number };
 
 export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' | 'range' | 'survey' | 'reruns'>> {
   const { db } = session;
@@ -93,8 +89,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   );
   const processes = db.prepare<[], { role: string; beat_at: number }>('select role, beat_at from processes');
   const shown = `select ${EVENT_COLUMNS}, e.copies, e.flags, length(e.body) as bytes from events e`;
-  type ShownRow = EventRow & { copies: number; flags: string; bytes: number | null };
-  const eventList = db.prepare<unknown[], ShownRow>(`
+  const eventList = db.prepare<unknown[], ShownEvent>(`
     ${shown} where e.seq < @before and e.seq > @from and (@type is null or e.type = @type)
       and (@session is null or e.session_id = @session) and (@origin is null or e.origin = @origin)
       and (@state is null and @handler is null or exists (
@@ -103,7 +98,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
           and (@handler is null or t.handler = (select id from handlers where name = @handler))))
       and (@compact is null or instr(e.body, @compact) or instr(e.body, @spaced))
     order by e.seq desc limit @limit`);
-  const named = db.prepare<unknown[], ShownRow>(`
+  const named = db.prepare<unknown[], ShownEvent>(`
     ${shown} where (e.cursor = @cursor and e.cursor is not null and e.disputed = 0) or e.id = @id and e.seq in (
         select event from latest_ids where id = @id
         union all select event from ids where segment in (select segment from id_segments) and id = @id)
@@ -129,10 +124,9 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     select received_at as at, origin, event_id as id, cast(cursor as text) as cursor, reason from conflicts
     where seq = ? order by id limit 100`);
   const task = `
-    select t.id as task, h.name as handler, l.name as lane, t.alone, ${STATE} as state, coalesce(c.attempt, t.attempts) as attempts,
+    select t.id, ${EVENT_KEY}, e.type, e.session_id as sessionId, h.name as handler, l.name as lane, ${STATE} as state, coalesce(c.attempt, t.attempts) as attempts,
       coalesce(c.late, t.late) as late, t.due_at, coalesce(c.started_at, t.started_at) as started_at,
-      t.changed_at, t.error, ${EVENT_COLUMNS},
-      ${HELD} as held
+      t.changed_at, t.error, ${HELD} as held
     from tasks t join events e on e.seq = t.event join handlers h on h.id = t.handler left join lanes l on l.id = t.lane
       left join claims c on c.task = t.id`;
   const ofEvent = db.prepare<unknown[], TaskRow>(
@@ -159,10 +153,10 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   /** Done tasks have no index by lane: that would cost every event something. */
   const near = (side: '<' | '>', order: 'desc' | 'asc') =>
     db.prepare<unknown[], TaskRow>(`
-    select * from (${task} where t.lane = @lane and t.id in (
+    ${task} where t.lane = @lane and t.id in (
       select seq * ${HANDLERS} + @handler from (
-        select seq from events where cursor ${side} @cursor and disputed = 0 order by cursor ${order} limit ${NEAR})))
-    order by cast(cursor as integer) ${order} limit 3`);
+        select seq from events where cursor ${side} @cursor and disputed = 0 order by cursor ${order} limit ${NEAR}))
+    order by t.cursor ${order} limit 3`);
   const [earlier, later] = [near('<', 'desc'), near('>', 'asc')];
   const place = db
     .prepare<unknown[], { lane: bigint | null; handler: bigint; cursor: bigint | null }>(
@@ -174,7 +168,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     Omit<DeadGroup, 'firstAt' | 'lastAt' | 'pattern'> & { first: number; last: number }
   >(`
     select c.id, h.name as handler, c.dead, c.first_at as "first", c.last_at as "last", t.id as task,
-      case when e.cursor is null or e.disputed then 'i:' || e.id else 'c:' || e.cursor end as key, t.error
+      ${EVENT_KEY}, t.error
     from causes c join handlers h on h.id = c.handler
       join tasks t on t.id = (select max(id) from tasks where cause = c.id and state = 'dead') join events e on e.seq = t.event
     where (@handler is null or h.name = @handler) and (@id is null or c.id = @id) order by c.dead desc limit @limit`);
@@ -183,7 +177,6 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     select coalesce(sum(dead), 0) from causes
     where (@handler is null or handler = (select id from handlers where name = @handler)) and (@id is null or id = @id)`)
     .pluck();
-  type AsideRow = Omit<Quarantined, 'receivedAt'> & { received_at: number };
   const aside = 'select id, received_at, origin, cast(cursor as text) as cursor, reason, length(body) as bytes';
   const quarantine = db.prepare<unknown[], AsideRow>(`${aside} from quarantine order by id desc limit ?`);
   const quarantined = db.prepare<unknown[], AsideRow & { body: Uint8Array }>(
@@ -284,7 +277,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     },
     events({ type, session: sessionId, state, origin, handler, since, until, q, before, limit }: EventFilter, now) {
       const row = q === undefined || before !== undefined ? undefined : named.get(nameOf(q));
-      if (row) return { events: [toShown(row)], next: null };
+      if (row) return { events: [row], next: null };
       const last = until === undefined ? (newest.get()?.seq ?? 0) : receipt.lastBefore(until);
       const top = Math.min(before ?? Infinity, last + 1);
       const floor = since === undefined ? 0 : receipt.lastBefore(since);
@@ -301,7 +294,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       for (let at = top; ;) {
         const down = Math.max(from, at - 1 - LOOK);
         const found = eventList.all({ ...match, before: at, from: down, limit: limit - events.length });
-        events.push(...found.map(toShown));
+        events.push(...found);
         if (events.length === limit) return { events, next: events.at(-1)?.seq ?? null };
         at = down + 1;
         if (down <= floor) return { events, next: null };
@@ -312,7 +305,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       const row = named.get(nameOf(name));
       if (!row) return undefined;
       return {
-        event: toShown(row),
+        event: row,
         sightings: sightings.all(row.seq).map(({ origin, at }) => ({ origin, at: isoOf(at) })),
         deliveries: deliveries.all({ seq: row.seq }).map(({ at, secret, skewSeconds }) => {
           return { at: isoOf(at), secret, skewSeconds };
@@ -346,12 +339,12 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       const from = { ...match, before: before ?? Number.MAX_SAFE_INTEGER };
       const rows = page.all({ ...from, limit });
       const full = rows.length === limit;
-      return { tasks: rows.map(toTask), next: (full ? rows.at(-1)?.task : last.get(from)) ?? null };
+      return { tasks: rows.map(toTask), next: (full ? rows.at(-1)?.id : last.get(from)) ?? null };
     },
     quarantine: (limit) => quarantine.all(limit).map(toQuarantined),
     quarantined(id) {
       const row = quarantined.get(id);
-      return row && { ...toQuarantined(row), body: row.body };
+      return row && toQuarantined(row);
     },
     refusals: () => JSON.parse(String(session.fact('refusals') ?? '{}')) as Record<string, Refusal[]>,
     waitingLanes: (limit) =>
@@ -399,37 +392,17 @@ function messageId(q: string | undefined): { compact: Uint8Array | null; spaced:
   return { compact: compact ?? null, spaced: spaced ?? null };
 }
 
-function toShown(row: EventRow & { copies: number; flags: string; bytes: number | null }): ShownEvent {
-  const { text: _, ...event } = toEvent(row);
-  return { ...event, copies: row.copies, flags: row.flags, bytes: row.bytes };
+function toQuarantined<Row extends AsideRow>({ received_at: at, ...row }: Row): Omit<Row, 'received_at'> & Quarantined {
+  return { ...row, receivedAt: isoOf(at) };
 }
 
-function toQuarantined({
-  id,
-  received_at,
-  origin,
-  cursor,
-  reason,
-  bytes,
-}: Omit<Quarantined, 'receivedAt'> & { received_at: number }): Quarantined {
-  return { id, receivedAt: isoOf(received_at), origin, cursor, reason, bytes };
-}
-
-function toTask(row: TaskRow): ShownTask {
-  const state: ShownState = row.held ? 'held' : row.state;
+function toTask({ held, state, late, due_at, started_at, changed_at, ...task }: TaskRow): ShownTask {
   return {
-    id: row.task,
-    key: row.key,
-    type: row.type,
-    sessionId: row.session_id,
-    handler: row.handler,
-    lane: row.lane,
-    state,
-    attempts: row.attempts,
-    late: row.late === 1,
-    dueAt: isoOf(row.due_at),
-    startedAt: row.attempts === 0 ? null : isoOf(row.started_at),
-    finishedAt: row.state === 'ready' || row.state === 'running' ? null : isoOf(row.changed_at),
-    error: row.error,
+    ...task,
+    state: held ? 'held' : state,
+    late: late === 1,
+    dueAt: isoOf(due_at),
+    startedAt: task.attempts === 0 ? null : isoOf(started_at),
+    finishedAt: state === 'ready' || state === 'running' ? null : isoOf(changed_at),
   };
 }

@@ -239,8 +239,7 @@ create table processes (
   pid        integer not null,
   started    text not null,         -- the kernel's start time of that pid, so that a reused pid is not taken for it
   boot       integer not null,
-  beat_at    integer not null,
-  detail     text not null default '{}'
+  beat_at    integer not null
 ) strict;
 
 create table alarms (
