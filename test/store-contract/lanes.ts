@@ -1,0 +1,245 @@
+// Order: every event becomes its tasks once, and a lane runs them one at a time, the lowest cursor of the released
+// first; no task is claimed twice, and neither a lane nor a handler keeps another waiting.
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { Store } from '../../src/store/store.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { createDesk, cursorOf, done, present, ROOM, T0, tasksOf, type Desk, type Suite } from './desk.ts';
+
+export function lanes(suite: Suite): void {
+  const { another } = suite;
+  let store: Store;
+  let desk: Desk;
+  beforeEach(() => void ({ store, desk } = suite));
+
+  describe('assigning', () => {
+    test('the tasks of an event are made once, and the position moves with them', async () => {
+      await desk.accept('a', [1, 2]);
+      const found = await store.unassigned(1);
+      expect(found).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
+      expect((await store.status(T0)).unassigned).toBe(2);
+      await desk.assign();
+      expect(await store.unassigned(10)).toMatchObject({ from: 2, events: [] });
+      expect(await store.status(T0)).toMatchObject({ unassigned: 0, tasks: { ready: 2 } });
+    });
+
+    test('of two processes that read the same events, one assigns and the other is refused whole', async () => {
+      await desk.accept('a', [1, 2]);
+      const other = await createDesk(another());
+      const [mine, theirs] = [await store.unassigned(10), await other.store.unassigned(10)];
+      await desk.turn({ assign: { from: mine.from, upTo: 2, tasks: tasksOf(mine.events, desk.handler, T0) } });
+      await desk.accept('a', [3]);
+      const { claims } = await other.turn({
+        assign: { from: theirs.from, upTo: 2, tasks: tasksOf(theirs.events, desk.handler, T0) },
+        room: ROOM,
+      });
+      expect(claims.map(cursorOf)).toEqual(['1']);
+      expect((await store.unassigned(10)).from).toBe(2);
+    });
+
+    test('tasks that cannot be written leave the position where it was', async () => {
+      await desk.accept('a', [1]);
+      const { from, events } = await store.unassigned(10);
+      const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
+      await expect(desk.turn({ assign: { from, upTo: 1, tasks } })).rejects.toThrow();
+      expect(await store.unassigned(10)).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
+    });
+
+    test('a handler keeps its id, and a new name gets one of its own', async () => {
+      const again = await another().register(['second', 'first']);
+      expect(again.get('first')).toBe(desk.handler);
+      expect(again.get('second')).not.toBe(desk.handler);
+    });
+  });
+
+  describe('lanes', () => {
+    test('run one task at a time, the lowest cursor of the released first', async () => {
+      await desk.arrive('a', [30, 9, 10]);
+      expect(await desk.workOff()).toEqual([['9'], ['10'], ['30']]);
+    });
+
+    test('go on in parallel where they are independent', async () => {
+      await desk.arrive('a', [1, 3]);
+      await desk.arrive('b', [2, 4]);
+      expect(await desk.workOff()).toEqual([
+        ['1', '2'],
+        ['3', '4'],
+      ]);
+    });
+
+    test('are of one handler: two handlers on the same event do not wait for each other', async () => {
+      const second = (await store.register(['second'])).get('second') ?? 0;
+      await desk.accept('a', [1]);
+      const { from, events } = await store.unassigned(10);
+      const tasks = [desk.handler, second].flatMap((handler) => tasksOf(events, handler, T0));
+      const { claims } = await desk.turn({
+        assign: { from, upTo: 1, tasks },
+        room: ROOM,
+        handlers: [desk.handler, second],
+      });
+      expect(claims.map(({ handler }) => handler).toSorted((a, b) => a - b)).toEqual([desk.handler, second]);
+    });
+
+    test('a held task is not claimed before its time, and the turn says when that is', async () => {
+      await desk.arrive('a', [1], T0 + 250);
+      expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 250 });
+      desk.now = T0 + 249;
+      expect(await desk.claim()).toEqual([]);
+      desk.now = T0 + 250;
+      expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
+    });
+
+    test('a held task goes as soon as the watermark has passed it, and those below it with it', async () => {
+      await desk.arrive('a', [1, 2, 4], T0 + 60_000);
+      await desk.arrive('b', [3], T0 + 60_000);
+      expect(await desk.claim()).toEqual([]);
+      await store.accept({ readings: [], now: T0, watermark: '2' as Cursor });
+      expect(await desk.workOff()).toEqual([['1'], ['2']]);
+      await store.accept({ readings: [], now: T0, watermark: '3' as Cursor });
+      expect(await desk.workOff()).toEqual([['3']]);
+      expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 60_000 });
+    });
+
+    test('a held task in no lane waits as well', async () => {
+      await desk.arrive(null, [1], T0 + 250);
+      expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 250 });
+      desk.now = T0 + 250;
+      expect(await desk.claim()).toHaveLength(1);
+    });
+
+    test('a released task releases every lower one of its lane', async () => {
+      await desk.arrive('a', [20], T0 + 100);
+      await desk.arrive('a', [10], T0 + 250);
+      await desk.arrive('a', [30], T0 + 300);
+      desk.now = T0 + 100;
+      expect(await desk.workOff()).toEqual([['10'], ['20']]);
+    });
+
+    test('an event below one that waits released takes its place in the order at once', async () => {
+      await desk.arrive('a', [10, 30]);
+      const first = await desk.claim();
+      await desk.arrive('a', [20], T0 + 60_000);
+      await desk.settle(first.map(done));
+      expect(await desk.workOff()).toEqual([['20'], ['30']]);
+    });
+
+    test('an event below a finished one is released at once, and is late', async () => {
+      await desk.arrive('a', [20]);
+      await desk.workOff();
+      await desk.arrive('a', [10], T0 + 60_000);
+      const claims = await desk.claim();
+      expect(claims).toMatchObject([{ event: { cursor: '10' }, late: true }]);
+      await desk.settle(claims.map(done));
+      expect((await store.tasks({}, T0)).tasks.map(({ key, late }) => [key, late])).toEqual([
+        ['c:10', true],
+        ['c:20', false],
+      ]);
+    });
+
+    test('an event below the one at work waits for it, and is late', async () => {
+      await desk.arrive('a', [20]);
+      const first = await desk.claim();
+      await desk.arrive('a', [10], T0 + 60_000);
+      expect(await desk.claim()).toEqual([]);
+      await desk.settle(first.map(done));
+      expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, late: true }]);
+    });
+
+    test('events without a cursor are in no lane', async () => {
+      await desk.arrive('a', [null, null, 1]);
+      const claims = await desk.claim();
+      expect(claims.map(({ lane, alone }) => [lane === null, alone])).toEqual(
+        expect.arrayContaining([
+          [true, true],
+          [true, true],
+          [false, false],
+        ]),
+      );
+      expect(claims).toHaveLength(3);
+    });
+
+    test('two processes never claim the same task, nor two of one lane', async () => {
+      const other = await createDesk(another());
+      other.boot = 2;
+      await desk.arrive('a', [1, 2]);
+      await desk.arrive(null, [3]);
+      expect((await desk.claim()).map(cursorOf).toSorted()).toEqual(['1', '3']);
+      expect(await other.claim()).toEqual([]);
+    });
+
+    test('a turn claims as many as there is room for, in lanes or in none', async () => {
+      await desk.arrive(null, [1, 2, 3, 4]);
+      expect(await desk.claim(2)).toHaveLength(2);
+      await desk.arrive('a', [5]);
+      await desk.arrive('b', [6]);
+      expect(await desk.claim(4)).toHaveLength(4);
+    });
+
+    test('a lane that was swept away and comes back is not taken for another', async () => {
+      await desk.arrive('a', [1]);
+      await desk.workOff();
+      desk.now += 86_400_000;
+      await store.sweep(T0 + 1);
+      await desk.arrive('b', [2]);
+      await desk.arrive('a', [3]);
+      expect((await desk.claim()).map(cursorOf).toSorted((a, b) => Number(a) - Number(b))).toEqual(['2', '3']);
+      expect((await store.event('3', T0))?.tasks[0]?.lane).toBe('a');
+    });
+
+    test('a lane that was entered in a turn that failed is not taken for another', async () => {
+      await desk.accept('a', [1]);
+      const { from, events } = await store.unassigned(10);
+      const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
+      await expect(desk.turn({ assign: { from, upTo: 1, tasks } })).rejects.toThrow();
+      const other = await createDesk(another());
+      const second = events.map((one) => ({ ...one, sessionId: 'b' }));
+      await other.turn({ assign: { from, upTo: 1, tasks: tasksOf(second, desk.handler, T0) } });
+      await desk.arrive('a', [2]);
+      expect((await desk.claim()).map(cursorOf).toSorted((a, b) => Number(a) - Number(b))).toEqual(['1', '2']);
+      expect((await store.event('2', T0))?.tasks[0]?.lane).toBe('a');
+    });
+
+    test('the backlog of one handler does not keep another waiting, though places come free one at a time', async () => {
+      const second = (await store.register(['second'])).get('second') ?? 0;
+      const handlers = [desk.handler, second];
+      await desk.accept(null, [1, 2, 3, 4]);
+      const { from, events } = await store.unassigned(10);
+      const tasks = handlers.flatMap((handler) => tasksOf(events, handler, T0));
+      await desk.turn({ assign: { from, upTo: 4, tasks } });
+      const claimed: number[] = [];
+      for (let i = 0; i < 4; i++)
+        claimed.push(...(await desk.turn({ room: 1, handlers })).claims.map(({ handler }) => handler));
+      expect(new Set(claimed)).toEqual(new Set(handlers));
+    });
+
+    test('tasks in no lane do not keep the lanes waiting, though places come free one at a time', async () => {
+      await desk.arrive(null, [1, 2, 3, 4]);
+      await desk.arrive('a', [5]);
+      const claimed: (number | null)[] = [];
+      for (let i = 0; i < 4; i++) claimed.push(...(await desk.claim(1)).map(({ lane }) => lane));
+      expect(claimed.some((lane) => lane !== null)).toBe(true);
+    });
+  });
+
+  describe('a limit of its own', () => {
+    test('keeps a handler from more, others not, and the turn does not ask to be called for it', async () => {
+      const second = present((await store.register(['first', 'second'])).get('second'));
+      await desk.accept('a', [1]);
+      await desk.accept('b', [2]);
+      const { from, events } = await store.unassigned(10);
+      const tasks = [desk.handler, second].flatMap((handler) => tasksOf(events, handler, T0));
+      const handlers = [desk.handler, second];
+      const limits = new Map([[desk.handler, 1]]);
+      const first = await desk.turn({ assign: { from, upTo: 2, tasks }, handlers, limits, room: ROOM });
+      expect(first.claims.map(({ handler }) => handler).toSorted((a, b) => a - b)).toEqual([
+        desk.handler,
+        second,
+        second,
+      ]);
+      expect(first.nextAt).toBeNull();
+      const settle = first.claims.map(done);
+      const none = await desk.turn({ settle, handlers, limits: new Map([[desk.handler, 0]]), room: ROOM });
+      expect([none.claims, none.nextAt]).toEqual([[], null]);
+      expect((await desk.workOff()).length).toBe(1);
+    });
+  });
+}

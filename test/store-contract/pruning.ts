@@ -1,0 +1,90 @@
+// What is forgotten: finished events and idle lanes, never what is still owed; what comes again is known nevertheless.
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { Store } from '../../src/store/store.ts';
+import { done, ended, event, T0, unreadable, type Desk, type Suite } from './desk.ts';
+
+export function pruning(suite: Suite): void {
+  let store: Store;
+  let desk: Desk;
+  beforeEach(() => void ({ store, desk } = suite));
+
+  describe('pruning', () => {
+    /** Finishes what waits, then prunes in steps of two. */
+    async function prune(before = T0 + 1): Promise<number> {
+      let steps = 0;
+      for (let after: number | null = 0; after !== null; steps++) after = await store.prune(before, after, 2);
+      return steps;
+    }
+
+    test('removes finished events in steps, moves the floor and keeps the newest row', async () => {
+      await desk.arrive('a', [50, 10, 20, 40, 30]);
+      await desk.workOff();
+      expect(await prune()).toBe(3);
+      expect(await store.status(T0)).toMatchObject({ events: 1, floor: '50', tasks: { done: 1 } });
+      expect((await store.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:30']);
+      await desk.arrive('a', [60]);
+      expect((await store.events({ limit: 10 }, T0)).events.map(({ seq }) => seq)).toEqual([6, 5]);
+    });
+
+    test('never removes what is unassigned, waits, is at work, or is dead', async () => {
+      await desk.arrive('a', [1]);
+      await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
+      await desk.arrive('b', [2]);
+      await desk.claim();
+      await desk.arrive('c', [3]);
+      await desk.accept('d', [4, 5]);
+      await prune();
+      expect(await store.status(T0)).toMatchObject({ events: 5, floor: null });
+    });
+
+    test('removes only what was received before the time', async () => {
+      await desk.arrive('a', [1]);
+      desk.now = T0 + 10;
+      await desk.arrive('a', [2]);
+      desk.now = T0 + 20;
+      await desk.arrive('a', [3]);
+      await desk.workOff();
+      await prune(T0 + 10);
+      expect((await store.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:3', 'c:2']);
+    });
+
+    test('what was pruned is a duplicate when it comes again, to the last digit of its cursor', async () => {
+      await desk.arrive('a', ['9007199254740993', '1']);
+      await desk.workOff();
+      await prune();
+      expect((await store.status(T0)).floor).toBe('9007199254740993');
+      expect(await store.accept({ readings: [event('9007199254740993')], now: T0 })).toEqual([
+        { verdict: 'duplicate' },
+      ]);
+      expect(await store.accept({ readings: [event('9007199254740994')], now: T0 })).toEqual([{ verdict: 'new' }]);
+    });
+
+    test('purging removes bodies and keeps identity', async () => {
+      await desk.arrive('a', [1, 2, 3]);
+      await desk.workOff();
+      for (let after: number | null = 0; after !== null;) after = await store.purge(T0 + 1, after, 1);
+      const { events } = await store.events({ limit: 10 }, T0);
+      expect(events.map(({ key, bytes }) => [key, bytes === null])).toEqual([
+        ['c:3', false],
+        ['c:2', true],
+        ['c:1', true],
+      ]);
+      expect(await store.accept({ readings: [event('1')], now: T0 })).toEqual([{ verdict: 'duplicate' }]);
+      expect(await store.status(T0)).toMatchObject({ events: 3, conflicts: 0 });
+    });
+
+    test('sweeping removes old quarantine and idle lanes, and no lane in which something waits', async () => {
+      await store.accept({ readings: [unreadable('{'), unreadable('[')], now: T0 });
+      await desk.arrive('a', [1]);
+      await desk.workOff();
+      await desk.arrive('b', [2, 3]);
+      const running = await desk.claim();
+      await store.sweep(T0 + 1);
+      expect(await store.quarantine(10)).toEqual([]);
+      expect((await store.status(T0)).quarantined).toBe(0);
+      await desk.settle(running.map(done));
+      expect(await desk.claim()).toMatchObject([{ event: { cursor: '3' } }]);
+      expect((await store.tasks({}, T0)).tasks.map(({ lane }) => lane)).toEqual(['b', 'b', null]);
+    });
+  });
+}
