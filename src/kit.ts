@@ -59,7 +59,7 @@ export interface Context {
   complete(work: (tx: Tx) => void): Promise<void>;
 }
 
-/** Fields first, then the message: `log.info({ messageId }, 'message received')`. */
+/** Fields first, then the message: `log.info({ messageId }, 'message received')`. `key` and `handler` are there already. */
 export interface HandlerLog {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;

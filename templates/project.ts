@@ -3,6 +3,7 @@
 // A re-run changes nothing (project_seen), and what comes late counts as unread without becoming the last message.
 // Whoever shows the list sets `unread = 0`. Assumed: a conversation is its session and `from`, as in src/events.ts;
 // adapt it where your groups say otherwise.
+// Two handlers of this template need two names for these tables, or the second finds all seen already.
 // Lane: the conversation. Freshness: however old, and history too, because a list with holes is wrong.
 import { defineHandler } from '#kit';
 

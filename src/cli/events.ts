@@ -21,17 +21,27 @@ import {
 const command: Command = {
   summary: 'events, newest first',
   usage: `events [--type T] [--session S] [--origin ${origin.options.join('|')}] [--handler NAME] [--state STATE]
-         [--since TIME] [--until TIME] [--q KEY|ID|CURSOR|MESSAGE ID] [--before SEQ] [--limit N] [--json]
+         [--contradicted] [--since TIME] [--until TIME] [--q KEY|ID|CURSOR|MESSAGE ID] [--before SEQ] [--limit N] [--json]
        npx kit events … --ndjson [--bodies]     all that match, a line each`,
   async run(args) {
     const text = { type: 'string' } as const;
     const flag = { type: 'boolean' } as const;
     const filters = { type: text, session: text, origin: text, handler: text, state: text, since: text, until: text };
-    const options = { ...filters, q: text, before: text, limit: text, json: flag, ndjson: flag, bodies: flag };
+    const options = {
+      ...filters,
+      contradicted: flag,
+      q: text,
+      before: text,
+      limit: text,
+      json: flag,
+      ndjson: flag,
+      bodies: flag,
+    };
     const { values } = parse(args, options, { names: false });
     const filter = {
       type: values.type,
       session: values.session,
+      contradicted: values.contradicted,
       origin: oneOf('--origin', origin.options, values.origin),
       handler: values.handler,
       state: oneOf('--state', taskState.options, values.state),

@@ -3,7 +3,7 @@ import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
 import { copiesOf } from '../ops/copies.ts';
 import type { ShownTask } from '../store/watch-store.ts';
-import { storyOf } from '../store/story.ts';
+import { rivalOf, storyOf } from '../store/story.ts';
 import {
   clean,
   clock,
@@ -22,7 +22,8 @@ const flag = { type: 'boolean' } as const;
 
 const command: Command = {
   summary: 'the story of one event, by key, id or cursor',
-  usage: 'explain <key, id or cursor> [--body | --curl | --fixture] [--json]     the body is shown on demand only',
+  usage:
+    'explain <key, id or cursor> [--body | --curl | --fixture] [--json]     bodies are shown on demand only; --body: those that contradict it as well',
   async run(args) {
     const { values, positionals } = parse(args, { json: flag, body: flag, curl: flag, fixture: flag });
     const [name] = positionals;
@@ -34,16 +35,20 @@ const command: Command = {
       if (!one) return undefined;
       const neighbours = one.tasks.map(async (task) => ({ task, ...(await store.neighbours(task.id, now)) }));
       const body = reveal ? await store.body(one.event.key) : null;
-      return { ...one, neighbours: await Promise.all(neighbours), body };
+      const others = values.body ? await store.contradictions(one.event.key) : [];
+      return { ...one, neighbours: await Promise.all(neighbours), body, others };
     });
     if (!found) {
       return fail(`no event has the key, id or cursor ${clean(name)}: npx kit events lists the newest`);
     }
-    const { event, aliases, tasks, body } = found;
+    const { event, aliases, tasks, body, others } = found;
+    const rival = rivalOf(event);
+    const contradictions = others.map((one) => ({ at: one.at, body: new TextDecoder().decode(one.body) }));
     const copies = body && copiesOf(event, body);
     const times = { createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) };
     if (values.json) {
-      printJson({ ...found, event: { ...event, ...times }, body: body ? copies?.text : undefined });
+      const shown = { ...found, event: { ...event, ...times }, others: undefined };
+      printJson({ ...shown, body: copies?.text, contradictions: values.body ? contradictions : undefined });
       return EXIT.done;
     }
     print(`${clean(event.type)} ${clean(event.key)}`);
@@ -54,6 +59,7 @@ const command: Command = {
     );
     if (event.flags) print(`  odd: ${event.flags}`);
     if (aliases.length > 0) print(`  also known as ${clean(aliases.join(', '))}`);
+    if (rival) print(`  its cursor was that of ${rival} before: npx kit explain ${rival}`);
     for (const { at, what, detail, error } of storyOf(found)) {
       print(`  ${at}  ${clean(what)}${detail ? `: ${clean(detail)}` : ''}`);
       if (error) print(`    ${clean(error)}`);
@@ -71,6 +77,7 @@ const command: Command = {
       if (task.lane !== null) print(`    in its lane before it: ${names(earlier)}; behind it: ${names(later)}`);
     }
     if (copies) print(inert(values.curl ? copies.curl : values.fixture ? copies.fixture : copies.text));
+    for (const { at, body: text } of contradictions) print(`what contradicted it at ${at}:\n${inert(text)}`);
     return EXIT.done;
   },
 };

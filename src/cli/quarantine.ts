@@ -67,7 +67,9 @@ async function retry(store: Store, id: number | undefined): Promise<number> {
     if (!accepted) return missing(one);
     if (accepted.verdict === 'quarantined') left++;
   }
-  print(`${count(ids.length - left, 'event')} read; ${left} still quarantined`);
+  print(
+    `${count(ids.length - left, 'event')} read; ${left} still quarantined${left > 0 ? ': npx kit quarantine says why' : ''}`,
+  );
   return left === 0 ? EXIT.done : EXIT.failed;
 }
 

@@ -121,7 +121,7 @@ export function judge({
   when(
     grew('conflicts') > 0,
     'conflict',
-    `arrivals contradicted events that were there (${grew('conflicts')} lately): the log names the first, npx kit explain tells more`,
+    `arrivals contradicted events that were there (${grew('conflicts')} lately): npx kit events --contradicted`,
   );
   when(
     grew('regressions') > 0,

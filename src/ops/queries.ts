@@ -19,6 +19,7 @@ const eventQuery = z.object({
   origin: origin.optional(),
   handler: z.string().optional(),
   state: taskState.optional(),
+  contradicted: z.stringbool().optional(),
   since: time.optional(),
   until: time.optional(),
   q: z.string().max(200).optional(),

@@ -62,7 +62,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
     }
     const signers = verifier.body(claimed, body, clock.now());
     if (signers === 'bad_signature') ledger.forged();
-    if (signers === 'clock_skew') ledger.answered(401, signers);
+    if (signers === 'clock_skew' && !isOurs(readDelivery(body))) ledger.answered(401, signers);
     if (typeof signers === 'string') return refuse(ctx, 401, signers);
     const reading = readDelivery(body);
     if ('event' in reading) {
@@ -83,7 +83,10 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
       if (verdict === 'new' && happenedSince(startedAt, reading) && isRepeated(ctx.req.headers[attemptHeader]))
         intake.count({ unseen_failures: 1 });
       if (verdict === 'quarantined' || conflict)
-        sampler.note(conflict ? 'conflict' : 'quarantined', conflict ? { key: keyOf(reading), conflict } : {});
+        sampler.note(
+          conflict ? 'conflict' : 'quarantined',
+          conflict ? { key: conflict.with, conflict: conflict.reason } : {},
+        );
     } catch (error) {
       if (!(error instanceof Unavailable)) throw error;
       entries?.answered(503, 'store');
@@ -130,11 +133,6 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   // Koa would print the stack, and with it what a stranger sent.
   app.on('error', (error: unknown) => sampler.note('broken_answer', {}, error));
   return app;
-}
-
-/** What npx kit explain finds it by. */
-function keyOf(reading: Reading): string | null {
-  return 'event' in reading ? reading.event.id : null;
 }
 
 /** Before, nobody was here to take its first attempts. */

@@ -5,10 +5,15 @@ import type { TaskState } from './tasks-store.ts';
 
 export type Verdict = 'new' | 'duplicate' | 'quarantined';
 
+/** It contradicts the event of this key, which was there before; recorded. */
+export interface Conflict {
+  with: string;
+  reason: string;
+}
+
 export interface Accepted {
   verdict: Verdict;
-  /** What contradicts an event that was there before; recorded. */
-  conflict?: string;
+  conflict?: Conflict;
 }
 
 /**

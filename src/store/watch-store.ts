@@ -39,6 +39,8 @@ export interface EventFilter {
   session?: string | undefined;
   /** Of any of its tasks. */
   state?: ShownState | undefined;
+  /** That another arrival contradicts. */
+  contradicted?: boolean | undefined;
   origin?: Origin | undefined;
   /** One that has a task of it. With `state`: in that state. */
   handler?: string | undefined;
@@ -236,7 +238,7 @@ export interface WatchStore {
         /** The first, up to seven duplicates, and the last of `copies`. */
         deliveries: ShownDelivery[];
         aliases: string[];
-        /** The first hundred. */
+        /** The first hundred, in the order of time. */
         conflicts: ShownConflict[];
         tasks: ShownTask[];
         attempts: ShownAttempt[];
@@ -251,6 +253,8 @@ export interface WatchStore {
     id?: number | undefined;
     limit: number;
   }): Promise<{ dead: number; groups: DeadGroup[] }>;
+  /** What `conflicts` of this event brought, as it came. */
+  contradictions(name: string): Promise<{ at: string; body: Uint8Array }[]>;
   /** The bytes of an event as they came, by key, id or cursor; null where it is unknown or they were purged. */
   body(name: string): Promise<Uint8Array | null>;
   tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;

@@ -71,6 +71,23 @@ test('explain tells the story in words, and the body on demand only', async () =
   expect((await kit('explain', '3', '--fixture')).out).toContain('fixture("MessageReceived"');
 });
 
+test('what contradicts an event is told of both, with its bytes on demand', async () => {
+  await deliver(ops, { cursor: '5', id: 'twin', data: { body: 'first' } });
+  await deliver(ops, { cursor: '5', id: 'other', data: { body: 'second' } });
+  await deliver(ops, { cursor: '5', id: 'twin', data: { body: 'third' } });
+  expect((await kit('events', '--contradicted')).out.match(/[ci]:\S+/g)).toEqual(['c:5', 'c:3']);
+  const { out } = await kit('explain', 'c:5');
+  expect(out).toContain('contradicted by webhook: its cursor was known with another id and other data: id other');
+  expect(out).toContain('its id was known with other data: id twin');
+  expect((await kit('explain', 'i:other')).out).toContain('npx kit explain c:5');
+  const { out: bodies } = await kit('explain', 'c:5', '--body');
+  expect(['first', 'second', 'third'].map((text) => bodies.includes(text))).toEqual([true, true, true]);
+  const { contradictions } = JSON.parse((await kit('explain', 'c:5', '--body', '--json')).out) as {
+    contradictions: { body: string }[];
+  };
+  expect(contradictions.map(({ body }) => /second|third/.exec(body)?.[0])).toEqual(['second', 'third']);
+});
+
 test('the curl line takes any body as it is, and holds no secret', async () => {
   const { out } = await kit('explain', '4', '--curl');
   expect(out).toContain('$WEBHOOK_SECRET');

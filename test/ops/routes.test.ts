@@ -273,6 +273,11 @@ describe('GET /api/events/<key>', () => {
     ]);
   });
 
+  test('what another arrival contradicts is found by that', async () => {
+    await deliver(ops, { cursor: '4' }, { cursor: '5' }, { cursor: '5', id: 'e5-again', data: { other: true } });
+    expect(keysOf(await ops.get('/api/events?contradicted=1'))).toEqual(['c:5']);
+  });
+
   test('a second webhook’s id is shown as an alias and finds the same event', async () => {
     const data = { same: 1 };
     await deliver(ops, { cursor: '5', data }, { cursor: '5', id: 'twin', data });

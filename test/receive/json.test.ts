@@ -337,7 +337,7 @@ describe('what is read from an authentic body', () => {
     expect(
       receiver.query<{ body: Buffer }>('select body from conflicts').map(({ body }) => body.equals(other)),
     ).toEqual([true]);
-    expect(receiver.lines.filter(({ cause }) => cause === 'conflict')).toHaveLength(1);
+    expect(receiver.lines.filter(({ cause }) => cause === 'conflict')).toMatchObject([{ key: 'c:1' }]);
     expect(receiver.answered.map(({ status }) => status)).toEqual([204, 204]);
   });
 
@@ -357,6 +357,7 @@ describe('what is read from an authentic body', () => {
       expect(await deliver(receiver.port, bodyOf({ id: `evt_${n}`, cursor: '9', data }))).toBe(204);
     }
     expect((await receiver.store.unassigned(10)).events.map(({ key }) => key)).toEqual(['c:9', 'i:evt_2']);
+    expect(receiver.lines.filter(({ cause }) => cause === 'conflict')).toMatchObject([{ key: 'c:9' }]);
     expect(await receiver.store.status(T0)).toMatchObject({ events: 2, conflicts: 1 });
   });
 

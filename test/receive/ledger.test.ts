@@ -99,6 +99,7 @@ describe('the failure run', () => {
     for (const id of ['doctor_1', 'trigger_1']) {
       const body = bodyOf({ id, cursor: null });
       expect(await deliver(receiver.port, body)).toBe(204);
+      expect(await deliver(receiver.port, body, signed(body, receiver.clock.at / 1000 - 400))).toBe(401);
     }
     expect(await receiver.status()).toMatchObject({
       failureRun: 1,

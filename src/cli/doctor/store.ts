@@ -84,7 +84,7 @@ export const alarms: Check = {
   async run({ config, clock }) {
     const { alarms: raised } = await withStore((store) => store.status(clock.now()), config);
     if (raised.length === 0) return ok('none is raised');
-    return raised.map(({ name, detail }) => warning(`${name}: ${detail}`, 'see "Alarms" in the README'));
+    return raised.map(({ name, detail }) => warning(`${name}: ${detail}`, 'see src/ops/runbook.md, under its name'));
   },
 };
 

@@ -1,7 +1,7 @@
 // Events and one event: did X arrive, and what became of it? Functions of data; nothing here knows HTTP.
 import { iso } from '../../clock.ts';
 import type { EventFilter, ShownEvent, ShownTask } from '../../store/watch-store.ts';
-import { NOT_KEPT, storyOf, type Found } from '../../store/story.ts';
+import { NOT_KEPT, rivalOf, storyOf, type Found } from '../../store/story.ts';
 import type { Copies } from '../copies.ts';
 import { origin, taskState } from '../queries.ts';
 import { html, type Html } from './html.ts';
@@ -26,6 +26,10 @@ export function eventsScreen({ filter, events, next }: EventsPage, revealing: bo
       ${field('q', 'Search', asked.q, 'key, id, message id')} ${field('type', 'Type', asked.type)}
       ${field('session', 'Session', asked.session)} ${choice('origin', 'Origin', origin.options, asked.origin)}
       ${field('handler', 'Handler', asked.handler)} ${choice('state', 'Task', taskState.options, asked.state)}
+      <label
+        ><input type="checkbox" name="contradicted" value="1" ${asked.contradicted ? html`checked` : null} />
+        Contradicted</label
+      >
       ${moment('since', 'From (UTC)', asked.since)} ${moment('until', 'Before (UTC)', asked.until)}
       <span class="row"><button>Show</button> <a href="/events">Clear</a></span>
     </form>
@@ -70,6 +74,7 @@ export function eventScreen(
   may: { change: boolean; reveal: boolean },
 ): Html {
   const { event, aliases, conflicts, tasks } = found;
+  const rival = rivalOf(event);
   return html`${figures([
       { name: 'Key', value: code(event.key) },
       { name: 'Type', value: code(event.type) },
@@ -82,6 +87,7 @@ export function eventScreen(
       Id ${code(event.id)}, cursor ${code(event.cursor)}, session ${code(event.sessionId)}
       ${event.flags ? html`; odd: ${event.flags}` : null}
       ${aliases.length > 0 ? html`; also known as ${aliases.map((name) => html`${code(name)} `)}` : null}
+      ${rival === null ? null : html`; its cursor was that of ${keyLink(rival)} before`}
     </p>
     <h2>Timeline</h2>
     ${table(

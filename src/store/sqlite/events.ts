@@ -4,13 +4,14 @@ import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { dataOfBody, type Incoming, type Unreadable } from '../../wire/event.ts';
-import type { Accepted, Batch, Counts, EventStore, Fact } from '../events-store.ts';
+import type { Accepted, Batch, Conflict, Counts, EventStore, Fact } from '../events-store.ts';
 import { createIds } from './ids.ts';
-import type { Session, Sync } from './session.ts';
+import { EVENT_KEY, type Session, type Sync } from './session.ts';
 import { createTally } from './tally.ts';
 
 interface Known {
   seq: number;
+  key: string;
   id: string | null;
   /** Its cursor is the incoming one. */
   same_cursor: number;
@@ -30,7 +31,9 @@ export function createEventStore(
   const insert = db.prepare(`
     insert into events (cursor, disputed, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, body)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
-  const known = `select seq, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body from events`;
+  const known = `
+    select seq, ${EVENT_KEY}, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body
+    from events e`;
   const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and disputed = 0`);
   const bySeq = db.prepare<unknown[], Known>(`${known} where seq = ?`);
   const rivals = db.prepare<unknown[], Known>(`${known} where cursor = ? and disputed = 1`);
@@ -212,10 +215,10 @@ export function createEventStore(
         aliased = true;
       }
 
-      function record(of: Known, { origin, cursor, id, body }: Incoming, reason: string): string {
+      function record(of: Known, { origin, cursor, id, body }: Incoming, reason: string): Conflict {
         const row = { seq: of.seq, now: batch.now, origin, cursor: bind(cursor), id, reason, body };
         add('conflicts', addConflict.run(row).changes);
-        return reason;
+        return { with: of.key, reason };
       }
     });
     ids.learn(newIds);

@@ -11,7 +11,6 @@ import type {
   Alarm,
   Arrivals,
   DeadGroup,
-  EventFilter,
   Gap,
   Quarantined,
   ShownAttempt,
@@ -91,6 +90,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   const shown = `select ${EVENT_COLUMNS}, e.copies, e.flags, length(e.body) as bytes from events e`;
   const eventList = db.prepare<unknown[], ShownEvent>(`
     ${shown} where e.seq < @before and e.seq > @from and (@type is null or e.type = @type)
+      and (@contradicted is null or exists (select 1 from conflicts c where c.seq = e.seq))
       and (@session is null or e.session_id = @session) and (@origin is null or e.origin = @origin)
       and (@state is null and @handler is null or exists (
         select 1 from tasks t left join lanes l on l.id = t.lane
@@ -122,7 +122,10 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by started_at, attempt`);
   const conflicts = db.prepare<unknown[], Omit<ShownConflict, 'at'> & { at: number }>(`
     select received_at as at, origin, event_id as id, cast(cursor as text) as cursor, reason from conflicts
-    where seq = ? order by id limit 100`);
+    where seq = ? order by received_at, id limit 100`);
+  const contradictions = db.prepare<unknown[], { at: number; body: Uint8Array }>(
+    'select received_at as at, body from conflicts where seq = ? order by received_at, id limit 100',
+  );
   const task = `
     select t.id, ${EVENT_KEY}, e.type, e.session_id as sessionId, h.name as handler, l.name as lane, ${STATE} as state, coalesce(c.attempt, t.attempts) as attempts,
       coalesce(c.late, t.late) as late, t.due_at, coalesce(c.started_at, t.started_at) as started_at,
@@ -275,7 +278,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
         processes: { receive: isUp('receive'), run: isUp('run'), keep: isUp('keep') },
       };
     },
-    events({ type, session: sessionId, state, origin, handler, since, until, q, before, limit }: EventFilter, now) {
+    events({ type, session: sessionId, state, contradicted, origin, handler, since, until, q, before, limit }, now) {
       const row = q === undefined || before !== undefined ? undefined : named.get(nameOf(q));
       if (row) return { events: [row], next: null };
       const last = until === undefined ? (newest.get()?.seq ?? 0) : receipt.lastBefore(until);
@@ -287,6 +290,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
         session: sessionId ?? null,
         origin: origin ?? null,
         handler: handler ?? null,
+        contradicted: contradicted ? 1 : null,
       };
       const match = { ...inState(state), ...given, ...messageId(q), now };
       const begun = performance.now();
@@ -318,6 +322,10 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
         }),
       };
     },
+    contradictions: (name) =>
+      contradictions
+        .all(named.get(nameOf(name))?.seq ?? null)
+        .map(({ at, body: bytes }) => ({ at: isoOf(at), body: bytes })),
     body: (name) => body.get(named.get(nameOf(name))?.seq ?? null) ?? null,
     neighbours(id, now) {
       const at = place.get(id);

@@ -44,7 +44,7 @@ export function createMachine() {
       hold(told?.verdict === (row ? 'new' : 'duplicate'), () => `${what} was taken as ${told?.verdict}`);
       hold(
         conflict === null || conflict === (told?.conflict !== undefined),
-        () => `${what}: conflict ${told?.conflict}`,
+        () => `${what}: conflict ${told?.conflict?.reason}`,
       );
       if (row) expectTasks(row, one);
     }
