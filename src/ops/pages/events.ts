@@ -26,10 +26,7 @@ export function eventsScreen({ filter, events, next }: EventsPage, revealing: bo
       ${field('q', 'Search', asked.q, 'key, id, message id')} ${field('type', 'Type', asked.type)}
       ${field('session', 'Session', asked.session)} ${choice('origin', 'Origin', origin.options, asked.origin)}
       ${field('handler', 'Handler', asked.handler)} ${choice('state', 'Task', taskState.options, asked.state)}
-      <label
-        ><input type="checkbox" name="contradicted" value="1" ${asked.contradicted ? html`checked` : null} />
-        Contradicted</label
-      >
+      ${choice('contradicted', 'Contradicted', ['yes'], asked.contradicted ? 'yes' : undefined)}
       ${moment('since', 'From (UTC)', asked.since)} ${moment('until', 'Before (UTC)', asked.until)}
       <span class="row"><button>Show</button> <a href="/events">Clear</a></span>
     </form>
