@@ -51,6 +51,7 @@ const SILENT_MS = 2_500;
 const args = process.argv.slice(2);
 let env = readEnv();
 const taken = env;
+let turn = Promise.resolve();
 /** systemd may ask before we are ready. */
 const early = { reload: false };
 const noteReload = (): void => {
@@ -122,7 +123,7 @@ else await start(found).catch(refuseStart);
 async function start(config: Config): Promise<void> {
   ownership = await own(config.storePath, config.RETENTION_DAYS * DAY_MS, () => {
     log.error('another file has taken the place of the store: it is served from now on, run and keep start again');
-    void restartBoth();
+    void inTurn(restartBoth);
   });
   await requireOpsPort(config);
   await patiently(() => store().giveBack([], clock.now()), START_MS);
@@ -173,7 +174,7 @@ async function start(config: Config): Promise<void> {
     return PROBE_MS;
   });
   const suspects = startLoop(watchSuspects);
-  void startKeep();
+  void inTurn(startKeep);
 
   async function stop(signal: string): Promise<void> {
     if (stopping.draining) return;
@@ -193,7 +194,9 @@ async function start(config: Config): Promise<void> {
     process.exit(EXIT.done);
   }
 
-  const reload = serially(async () => {
+  const reload = serially(() => inTurn(reread));
+
+  async function reread(): Promise<void> {
     const asked = performance.now();
     const fresh = readEnv();
     let changed: Config;
@@ -206,26 +209,24 @@ async function start(config: Config): Promise<void> {
     }
     verifier.useSecrets(changed.WEBHOOK_SECRET);
     ledger.useSecrets(changed.WEBHOOK_SECRET);
-    const before = env;
     env = fresh;
+    const fixed = FIXED.filter((name) => fresh[name] !== taken[name]);
+    if (fixed.length > 0) log.warn({ names: fixed }, 'SIGHUP: these changed, and take a restart of the kit');
     // Loaded beside the one at work, which is not stopped for handlers that cannot start, nor before they could.
     const next = createRun();
     const broken = await next.load();
     if (broken.length > 0) {
-      env = before;
       await next.stop(STOP_MS);
       log.error({ faults: broken }, 'SIGHUP: secrets read again; handlers have faults, the old ones go on');
-      return;
+      return restart(keep);
     }
-    const fixed = FIXED.filter((name) => fresh[name] !== taken[name]);
-    if (fixed.length > 0) log.warn({ names: fixed }, 'SIGHUP: these changed, and take a restart of the kit');
     await handOver(next);
     log.info(
       { secrets: changed.WEBHOOK_SECRET.length, handlers: run.handlers(), ms: Math.round(performance.now() - asked) },
       'SIGHUP: secrets and handlers read again, run has started again, and keep does',
     );
     await restart(keep);
-  });
+  }
 
   process.on('SIGTERM', () => void stop('SIGTERM'));
   process.on('SIGINT', () => void stop('SIGINT'));
@@ -325,7 +326,13 @@ async function ignoreStore(error: unknown): Promise<void> {
   if (!(error instanceof StoreError)) throw error;
 }
 
-/** One at a time; what is asked meanwhile happens once, afterwards. */
+/** For what starts and stops processes, whoever asked for it: of two at once, each would start one of its own. */
+function inTurn(work: () => Promise<void>): Promise<void> {
+  turn = turn.then(work);
+  return turn;
+}
+
+/** What is asked meanwhile happens once, afterwards. */
 function serially(work: () => Promise<void>): () => Promise<void> {
   let busy = false;
   let again = false;

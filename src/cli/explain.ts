@@ -1,7 +1,7 @@
 // What became of it? The story of one event.
 import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
-import { copiesOf } from '../ops/copies.ts';
+import { copiesOf, textOf } from '../ops/copies.ts';
 import type { ShownTask } from '../store/watch-store.ts';
 import { rivalOf, storyOf } from '../store/story.ts';
 import {
@@ -43,7 +43,7 @@ const command: Command = {
     }
     const { event, aliases, tasks, body, others } = found;
     const rival = rivalOf(event);
-    const contradictions = others.map((one) => ({ at: one.at, body: new TextDecoder().decode(one.body) }));
+    const contradictions = others.map((one) => ({ at: one.at, body: textOf(one.body) }));
     const copies = body && copiesOf(event, body);
     const times = { createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) };
     if (values.json) {

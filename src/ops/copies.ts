@@ -9,6 +9,11 @@ import { isObject, type Json } from '../wire/json.ts';
 const LARGEST = 256 * 1024;
 const utf8 = new TextDecoder();
 
+/** As it came. */
+export function textOf(body: Uint8Array): string {
+  return body.length > LARGEST ? `${body.length} bytes: too large to show` : utf8.decode(body);
+}
+
 /** The shape without what was written: what a value is and how long, and field names where they are names. */
 export function maskedOf(body: Uint8Array): string {
   if (body.length > LARGEST) return `${body.length} bytes: too large to show`;
@@ -33,11 +38,11 @@ export interface Copies {
 }
 
 export function copiesOf(event: ShownEvent, body: Uint8Array): Copies {
+  const received = textOf(body);
   if (body.length > LARGEST) {
-    const tooLarge = `${body.length} bytes: too large to show; npx kit events --q ${event.key} --ndjson --bodies writes it`;
+    const tooLarge = `${received}; npx kit events --q ${event.key} --ndjson --bodies writes it`;
     return { text: tooLarge, curl: tooLarge, fixture: tooLarge };
   }
-  const received = utf8.decode(body);
   const { key: _, id, cursor, type, sessionId, origin } = event;
   const createdAt = iso(event.createdAt);
   const data = dataOfBody(origin, type, body);

@@ -13,7 +13,7 @@ export interface Moment {
 }
 
 export const NOT_KEPT =
-  'Kept are the first delivery, the first seven duplicates and the last; the last ten attempts of tasks that did not end at the first, and retries by hand among them, with the beginning of their errors. What a restart interrupted is not kept.';
+  'Kept are the first delivery, the first seven duplicates and the last; the last ten attempts of tasks that did not end at the first, and retries by hand among them, with the beginning of their errors. Of what contradicts it the first hundred are shown. What a restart interrupted is not kept.';
 
 /** The key of the event that has its cursor, where another came with it first. */
 export function rivalOf({ key, cursor }: Found['event']): string | null {

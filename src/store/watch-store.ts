@@ -200,6 +200,9 @@ export interface SampleStore {
   samples(from: number, to: number, stepMs: number): Promise<Sample[]>;
 }
 
+/** Of one event, so many contradictions are shown. */
+export const CONFLICTS = 100;
+
 /** An arrival that contradicted an event: what it called itself, and wherein they differ. */
 export interface ShownConflict {
   at: string;
@@ -238,7 +241,7 @@ export interface WatchStore {
         /** The first, up to seven duplicates, and the last of `copies`. */
         deliveries: ShownDelivery[];
         aliases: string[];
-        /** The first hundred, in the order of time. */
+        /** The first of them, in the order of time: CONFLICTS at the most. */
         conflicts: ShownConflict[];
         tasks: ShownTask[];
         attempts: ShownAttempt[];

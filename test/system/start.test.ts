@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createServer, type AddressInfo } from 'node:net';
+import Database from 'better-sqlite3';
 import { afterEach, expect, test } from 'vitest';
 import { createKit, deliver, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
 
@@ -14,6 +15,20 @@ async function newKit(...options: Parameters<typeof createKit>): Promise<Kit> {
   const kit = await createKit(...options);
   kits.push(kit);
   return kit;
+}
+
+/** Handles until there is a file named `release`; makes one named `stopping` when it is asked to end. */
+const WAITING = `
+  import { existsSync, writeFileSync } from 'node:fs';
+  import { setTimeout as sleep } from 'node:timers/promises';
+  export default { on: '*', async handle(event, { signal }) {
+    signal.addEventListener('abort', () => writeFileSync('stopping', ''));
+    while (!existsSync('release')) await sleep(10);
+  } };`;
+
+function runsOf(kit: Kit): string[] {
+  const children = readFileSync(`/proc/${kit.main()}/task/${kit.main()}/children`, 'utf8').trim().split(' ');
+  return children.filter((pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('run/main.ts'));
 }
 
 test('every fault of the configuration and of the handlers is said in one message, without a stack, with exit code 78', async () => {
@@ -68,11 +83,7 @@ test('F18: SIGTERM under load answers what is in flight, and ends with 0', async
 });
 
 test('deliveries are taken until the handlers have ended, so that a stop closes the port for a moment only', async () => {
-  const waiting = `
-    import { existsSync } from 'node:fs';
-    import { setTimeout as sleep } from 'node:timers/promises';
-    export default { on: '*', async handle() { while (!existsSync('release')) await sleep(10); } };`;
-  const kit = await newKit({ waiting });
+  const kit = await newKit({ waiting: WAITING });
   await kit.start();
   await deliver(kit, makeEvent(1));
   await until(() => kit.query('select * from claims').length === 1);
@@ -97,6 +108,30 @@ test('SIGHUP again and again under load refuses no delivery, and handlers that c
   expect([...running.statuses.keys()]).toEqual([204]);
   await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === running.acknowledged.size);
   expect(kit.query('select key from seen group by key having count(*) > 1')).toEqual([]);
+});
+
+test('a store that is replaced while SIGHUP hands over leaves one process that runs handlers', async () => {
+  const kit = await newKit({ waiting: WAITING });
+  await kit.start();
+  const path = join(kit.folder, 'events.db');
+  const db = new Database(path, { readonly: true });
+  await db.backup(`${path}.copy`);
+  db.close();
+  await deliver(kit, makeEvent(1));
+  await until(() => kit.query('select * from claims').length === 1);
+  const reread = (): number => kit.output().split('SIGHUP: secrets and handlers read again').length - 1;
+  kit.signal('SIGHUP');
+  await until(() => existsSync(join(kit.folder, 'stopping')));
+  for (const log of ['-wal', '-shm']) rmSync(path + log);
+  renameSync(`${path}.copy`, path);
+  await deliver(kit, makeEvent(2));
+  await until(() => kit.output().includes('another file has taken the place of the store'));
+  writeFileSync(join(kit.folder, 'release'), '');
+  await until(() => reread() === 1);
+  // Its turn comes behind all that was asked for before.
+  kit.signal('SIGHUP');
+  await until(() => reread() === 2);
+  expect(runsOf(kit)).toHaveLength(1);
 });
 
 test('F28: a handler file that breaks later: SIGHUP takes the secrets and leaves the old ones at work; without them only run stops, until it is mended', async () => {

@@ -1,7 +1,7 @@
-// Bytes to JSON: what is refused, what is only noticed (hazards B2 and C1, I22 to I30).
+// Bytes to JSON: what is refused, what is only noticed, and when two values are the same (hazards B2 and C1, I22 to I30).
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseJson, parseJsonText, sourceOfNumber, type Json } from '../../src/wire/json.ts';
+import { parseJson, parseJsonText, sameJson, sourceOfNumber, type Json } from '../../src/wire/json.ts';
 
 const json = fc.jsonValue({ maxDepth: 4, noUnicodeString: false }) as fc.Arbitrary<Json>;
 
@@ -74,4 +74,58 @@ test.each([
   ['[{"cursor":2}]', undefined],
 ])('the digits of the top-level cursor in %s are %s', (text, digits) => {
   expect(sourceOfNumber(Buffer.from(text), 'cursor')).toBe(digits);
+});
+
+describe('two values are the same', () => {
+  const shuffled = (value: Json): Json => {
+    if (Array.isArray(value)) return value.map(shuffled);
+    if (typeof value !== 'object' || value === null) return value;
+    return JSON.parse(
+      `{${Object.entries(value)
+        .toReversed()
+        .map(([key, item]) => `${JSON.stringify(key)}:${JSON.stringify(shuffled(item))}`)
+        .join(',')}}`,
+    ) as Json;
+  };
+
+  test('whatever the order of their keys', () => {
+    fc.assert(fc.property(json, (value) => sameJson(JSON.parse(JSON.stringify(value)) as Json, shuffled(value))));
+  });
+
+  test('exactly when their texts with sorted keys are', () => {
+    const canonical = (value: Json): string => {
+      if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+      if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+      return `{${Object.keys(value)
+        .toSorted()
+        .map((key) => `${JSON.stringify(key)}:${canonical(value[key] ?? null)}`)
+        .join(',')}}`;
+    };
+    const small = fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<Json>;
+    const parsed = small.map((value) => JSON.parse(JSON.stringify(value)) as Json);
+    fc.assert(fc.property(parsed, parsed, (a, b) => sameJson(a, b) === (canonical(a) === canonical(b))));
+  });
+
+  test('whatever the sign of a zero', () => {
+    expect(sameJson([0], [-0])).toBe(true);
+  });
+
+  test.each<[Json, Json]>([
+    [[], {}],
+    [null, {}],
+    [0, ''],
+    [0, false],
+    [{ a: null }, {}],
+    [{ a: null }, { b: null }],
+    [[null], []],
+    [
+      [1, 2],
+      [2, 1],
+    ],
+    [JSON.parse('{"__proto__":1}') as Json, {}],
+    [JSON.parse('{"__proto__":{}}') as Json, { a: {} }],
+    [{ toString: null }, { a: null }],
+  ])('%j is not %j', (a, b) => {
+    expect([sameJson(a, b), sameJson(b, a)]).toEqual([false, false]);
+  });
 });

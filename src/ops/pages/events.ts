@@ -1,6 +1,6 @@
 // Events and one event: did X arrive, and what became of it? Functions of data; nothing here knows HTTP.
 import { iso } from '../../clock.ts';
-import type { EventFilter, ShownEvent, ShownTask } from '../../store/watch-store.ts';
+import { CONFLICTS, type EventFilter, type ShownEvent, type ShownTask } from '../../store/watch-store.ts';
 import { NOT_KEPT, rivalOf, storyOf, type Found } from '../../store/story.ts';
 import type { Copies } from '../copies.ts';
 import { origin, taskState } from '../queries.ts';
@@ -78,7 +78,15 @@ export function eventScreen(
       { name: 'Happened', value: time(iso(event.createdAt)) },
       { name: 'Received', value: time(iso(event.receivedAt)), note: `by ${event.origin}` },
       { name: 'Came again', value: event.copies },
-      ...(conflicts.length > 0 ? [{ name: 'Contradicted', value: conflicts.length, tone: 'warn' as const }] : []),
+      ...(conflicts.length > 0
+        ? [
+            {
+              name: 'Contradicted',
+              value: conflicts.length < CONFLICTS ? conflicts.length : `${CONFLICTS} and more`,
+              tone: 'warn' as const,
+            },
+          ]
+        : []),
     ])}
     <p>
       Id ${code(event.id)}, cursor ${code(event.cursor)}, session ${code(event.sessionId)}

@@ -2,8 +2,8 @@
 // and nowhere else; rows that contradict each other are kept and recorded, never merged and never dropped.
 import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { isDeepStrictEqual } from 'node:util';
 import { dataOfBody, type Incoming, type Unreadable } from '../../wire/event.ts';
+import { sameJson } from '../../wire/json.ts';
 import type { Accepted, Batch, Conflict, Counts, EventStore, Fact } from '../events-store.ts';
 import { createIds } from './ids.ts';
 import { EVENT_KEY, type Session, type Sync } from './session.ts';
@@ -279,10 +279,7 @@ function sameData(known: Known, event: Incoming): boolean {
   if (known.body === null) return true;
   if (known.type !== event.type) return false;
   if (known.origin === event.origin && Buffer.compare(known.body, event.body) === 0) return true;
-  return isDeepStrictEqual(
-    dataOfBody(known.origin, known.type, known.body),
-    dataOfBody(event.origin, event.type, event.body),
-  );
+  return sameJson(dataOfBody(known.origin, known.type, known.body), dataOfBody(event.origin, event.type, event.body));
 }
 
 /** Of the file and of its log: without its log, what was committed lately is gone, and SQLite does not say so. */

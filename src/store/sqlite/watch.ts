@@ -7,18 +7,19 @@ import { patternOf } from '../pattern.ts';
 import type { Fact } from '../events-store.ts';
 import type { Books, Failures, Refusal, ReplayState, StreamState, Signer } from '../keep-store.ts';
 import type { TaskState } from '../tasks-store.ts';
-import type {
-  Alarm,
-  Arrivals,
-  DeadGroup,
-  Gap,
-  Quarantined,
-  ShownAttempt,
-  ShownConflict,
-  ShownEvent,
-  ShownTask,
-  WaitingLane,
-  WatchStore,
+import {
+  CONFLICTS,
+  type Alarm,
+  type Arrivals,
+  type DeadGroup,
+  type Gap,
+  type Quarantined,
+  type ShownAttempt,
+  type ShownConflict,
+  type ShownEvent,
+  type ShownTask,
+  type WaitingLane,
+  type WatchStore,
 } from '../watch-store.ts';
 import { createReceipt } from './receipt.ts';
 import { EVENT_COLUMNS, EVENT_KEY, isoOf, type Session, type Sync } from './session.ts';
@@ -122,9 +123,9 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
     where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by started_at, attempt`);
   const conflicts = db.prepare<unknown[], Omit<ShownConflict, 'at'> & { at: number }>(`
     select received_at as at, origin, event_id as id, cast(cursor as text) as cursor, reason from conflicts
-    where seq = ? order by received_at, id limit 100`);
+    where seq = ? order by received_at, id limit ${CONFLICTS}`);
   const contradictions = db.prepare<unknown[], { at: number; body: Uint8Array }>(
-    'select received_at as at, body from conflicts where seq = ? order by received_at, id limit 100',
+    `select received_at as at, body from conflicts where seq = ? order by received_at, id limit ${CONFLICTS}`,
   );
   const task = `
     select t.id, ${EVENT_KEY}, e.type, e.session_id as sessionId, h.name as handler, l.name as lane, ${STATE} as state, coalesce(c.attempt, t.attempts) as attempts,

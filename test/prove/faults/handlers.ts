@@ -76,7 +76,7 @@ export const handlers: Fault[] = [
         await kit.start().catch(() => {});
         const code = await kit.exited();
         scene.holds(code === 78 && kit.output().includes('broken.ts'), `it ended with ${code}`);
-        kit.addHandler('broken', RECORD);
+        kit.addHandler('broken', 'export default { on: "*", handle() {} };');
         await kit.start();
         await scene.send();
         return `refused with ${code}, which names the file`;
