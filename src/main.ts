@@ -89,7 +89,7 @@ const keep = createChild({
   onExit: () => gone('keep'),
 });
 // Events live for ORDER_WINDOW_MS: long enough to be promoted, and collected at a price, by a small young generation.
-const memory = ['--max-semi-space-size=32'];
+const memory = ['--max-semi-space-size=16'];
 const createRun = (): Child =>
   createChild({
     role: 'run',
