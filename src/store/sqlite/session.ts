@@ -50,8 +50,10 @@ export function createSession(db: Connection, path: string, synchronous: Session
   };
 }
 
-/** The columns of StoredEvent, for `events e`, but for its text. */
+/** What an event is called by, for `events e`: the second of one cursor goes by its id. */
 export const EVENT_KEY = `case when e.cursor is null or e.disputed then 'i:' || e.id else 'c:' || e.cursor end as key`;
+
+/** The columns of StoredEvent, for `events e`, but for its text. */
 export const EVENT_COLUMNS = `e.seq, ${EVENT_KEY}, e.id, cast(e.cursor as text) as cursor, e.type, e.session_id as sessionId,
   e.created_at as createdAt, e.received_at as receivedAt, e.origin`;
 
