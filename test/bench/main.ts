@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { growth, latency, rates, type Part, type PartOptions } from './parts.ts';
 
-const USAGE = `npm run bench -- [rates] [latency] [growth]     all three where none is named; growth takes a quarter of an hour
-  --rounds 3 --events 60000 --stored 0,1000000,10000000 --folder DIR --json --readme`;
+const USAGE = `npm run bench -- [rates] [latency] [growth]     all three where none is named; growth takes half an hour
+  --rounds 3 --events 200000 --stored 0,1000000,10000000 --folder DIR --json --readme`;
 const PARTS = { rates, latency, growth };
 const README = new URL('../../README.md', import.meta.url);
 const PLACE = /(?<=<!-- npm run bench -- --readme -->\n)[^]*(?=<!-- bench -->)/;
@@ -15,7 +15,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     rounds: { type: 'string', default: '3' },
-    events: { type: 'string', default: '60000' },
+    events: { type: 'string', default: '200000' },
     stored: { type: 'string', default: '0,1000000,10000000' },
     folder: { type: 'string', default: tmpdir() },
     json: { type: 'boolean', default: false },

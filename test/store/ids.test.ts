@@ -1,11 +1,14 @@
 // An id is known for as long as its event is there, whichever segment it was sorted into, whoever looks, and whatever failed in
 // between. Which arrivals are the same event is said in identity.test.ts.
+import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createIds } from '../../src/store/sqlite/ids.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { createSession } from '../../src/store/sqlite/session.ts';
 import type { Store } from '../../src/store/store.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -159,4 +162,25 @@ test('people find an event by its id, wherever that is kept', async () => {
   await arrive(50);
   for (const id of ['id-0', 'id-20', 'id-49']) expect((await store.event(id, NOW))?.event.id).toBe(id);
   expect(await store.event('id-50', NOW)).toBeUndefined();
+});
+
+test('a new one is hardly ever looked for in a segment, which would cost a page of a cold disk', () => {
+  const asked: string[] = [];
+  const path = join(folder, 'events.db');
+  const seen = new Database(path, { verbose: (sql) => asked.push(String(sql)) });
+  opened.push(seen);
+  const full = 32_768;
+  const ids = createIds(createSession(seen, path, 'NORMAL'));
+  const name = (n: number): string => createHash('sha256').update(String(n)).digest('base64url');
+  seen.transaction(() => {
+    const add = seen.prepare('insert into latest_ids (id, event) values (?, ?)');
+    for (let n = 1; n <= full; n++) add.run(name(n), n);
+  })();
+  while (count('select count(*) from latest_ids') > 0) {
+    ids.refresh();
+    ids.fold(NOW);
+  }
+  asked.length = 0;
+  for (let n = 1; n <= full; n++) expect(ids.find(name(-n))).toBeUndefined();
+  expect(asked.length).toBeLessThan(full / 5_000);
 });

@@ -8,15 +8,16 @@ import type { Session } from './session.ts';
 const SEGMENT = 32_768;
 /** How often a segment is added to until it is full: then one page takes several ids, and nobody waits long for the rest. */
 const PARTS = 16;
-/** A filter has this many blocks of 64 places: then one id in two thousand seems to be in a segment that it is not in. */
-const BLOCK_BITS = 14;
+/** A filter has this many blocks of so many places: one id in twenty thousand seems to be in a segment that it is not in. */
+const BLOCK_BITS = 11;
+const PLACE_BITS = 9;
 /** Runs that share a filter: each has a bit of every place. */
 const SHARED = 8;
 
 interface Filter {
   /** The first of the segments that share it. */
   first: number;
-  places: Uint8Array;
+  marks: Uint8Array;
 }
 
 export interface Ids {
@@ -59,8 +60,8 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   const upTo = db.prepare<[number], string>('select id from latest_ids where n <= ?').pluck();
   const sort = db.prepare('insert or replace into ids select ?, id, event from latest_ids where n <= ? order by id, n');
   const remove = db.prepare('delete from latest_ids where n <= ?');
-  const allFilters = db.prepare<[], Filter>('select first, places from id_filters order by first desc');
-  const keepFilter = db.prepare('insert or replace into id_filters values (@first, @places)');
+  const allFilters = db.prepare<[], Filter>('select first, marks from id_filters order by first desc');
+  const keepFilter = db.prepare('insert or replace into id_filters values (@first, @marks)');
 
   const enough = Math.ceil(idsInSegment / PARTS);
   /** Of what is in memory; undefined: nothing is. */
@@ -86,10 +87,10 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   function mark(segment: number, ids: Iterable<string>): Filter {
     const first = segment - (segment % SHARED);
     let filter = filters.find((one) => one.first === first);
-    if (!filter) filters.unshift((filter = { first, places: new Uint8Array(64 * 2 ** BLOCK_BITS) }));
-    const { places } = filter;
+    if (!filter) filters.unshift((filter = { first, marks: new Uint8Array(2 ** (BLOCK_BITS + PLACE_BITS)) }));
+    const { marks } = filter;
     for (const id of ids)
-      for (const spot of placesOf(id)) places[spot] = (places[spot] ?? 0) | (2 ** (segment % SHARED));
+      for (const place of placesOf(id)) marks[place] = (marks[place] ?? 0) | (2 ** (segment % SHARED));
     return filter;
   }
 
@@ -98,10 +99,10 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
       const recent = latest.get(id);
       if (recent !== undefined && holds.get(recent, id) !== undefined) return recent;
       if (filters.length === 0) return undefined;
-      const spots = placesOf(id);
-      for (const { first, places } of filters) {
+      const places = placesOf(id);
+      for (const { first, marks } of filters) {
         let segments = 0xff;
-        for (const spot of spots) segments &= places[spot] ?? 0;
+        for (let n = 0; n < places.length && segments > 0; n++) segments &= marks[places[n] ?? 0] ?? 0;
         for (let segment = first; segments > 0; segment++, segments >>= 1) {
           const seq = segments & 1 ? inSegment.get(segment, id) : undefined;
           if (seq !== undefined) return seq;
@@ -181,7 +182,7 @@ function nextVersion(session: Session): number {
   return next;
 }
 
-/** All of one id lie within 64 bytes, so that a filter costs one look at the memory. */
+/** All of one id lie in one block, and most lookups end at the second or third: a filter costs two looks at the memory. */
 function placesOf(id: string): number[] {
   let one = 0x811c9dc5;
   let other = 0x9747b28c;
@@ -190,7 +191,9 @@ function placesOf(id: string): number[] {
     one = Math.imul(one ^ code, 0x01000193);
     other = Math.imul(other ^ code, 0x5bd1e995) ^ (other >>> 15);
   }
-  const block = (Math.imul(one, 0x9e3779b1) >>> (32 - BLOCK_BITS)) * 64;
-  const within = Math.imul(other ^ (other >>> 16), 0x85ebca6b);
-  return [2, 8, 14, 20, 26].map((shift) => block + ((within >>> shift) & 63));
+  const block = (Math.imul(one, 0x9e3779b1) >>> (32 - BLOCK_BITS)) << PLACE_BITS;
+  const some = Math.imul(other ^ (other >>> 16), 0x85ebca6b);
+  const more = Math.imul(some ^ (some >>> 13) ^ one, 0xc2b2ae35);
+  const place = (bits: number): number => block + (bits & (2 ** PLACE_BITS - 1));
+  return [some >>> 5, some >>> 14, some >>> 23, more >>> 5, more >>> 14, more >>> 23].map(place);
 }

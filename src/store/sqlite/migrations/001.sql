@@ -42,7 +42,7 @@ create table id_segments (
 ) strict;
 create table id_filters (
   first  integer primary key,       -- of the eight segments that share it
-  places blob not null              -- a byte for each place, a bit of it for each segment
+  marks  blob not null              -- a byte for each place, a bit of it for each segment
 ) strict;
 
 -- Further names of an event, `c:<cursor>` or `i:<id>`: two webhooks, or one id under two cursors.
