@@ -35,6 +35,7 @@ const ROOM_OF_FILE: Record<string, string> = {
   'kit.ts': 'kit',
   'testing.ts': 'testing',
   'main.ts': 'main',
+  'children.ts': 'main',
   'owner.ts': 'main',
   'supervisor.ts': 'main',
 };
