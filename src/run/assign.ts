@@ -83,12 +83,14 @@ export function isHistory(
   return history === null || compareCursors(cursor, history) <= 0;
 }
 
+/** On the event itself: thousands of entries of a WeakMap would make each collection of garbage a long pause. */
+const READ = Symbol('as handlers see it');
+
 /** As handlers see it: plain JSON, frozen. Read once for all handlers. Throws where the body was purged. */
-export function toKitEvent(stored: StoredEvent): KitEvent {
-  const known = kitEvents.get(stored);
-  if (known) return known;
+export function toKitEvent(stored: StoredEvent & { [READ]?: KitEvent }): KitEvent {
+  if (stored[READ]) return stored[READ];
   if (stored.text === null) throw new Error('its body was purged after PAYLOAD_RETENTION_DAYS');
-  const event: KitEvent = Object.freeze({
+  stored[READ] = Object.freeze({
     key: stored.key,
     id: stored.id,
     type: stored.type,
@@ -99,11 +101,8 @@ export function toKitEvent(stored: StoredEvent): KitEvent {
     origin: stored.origin,
     data: freeze(dataOfText(stored.origin, stored.type, stored.text)),
   });
-  kitEvents.set(stored, event);
-  return event;
+  return stored[READ];
 }
-
-const kitEvents = new WeakMap<StoredEvent, KitEvent>();
 
 function laneOf(
   handler: Loaded,
