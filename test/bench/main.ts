@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { describe, EXIT } from '../../src/errors.ts';
 import { growth, latency, rates, type Part, type PartOptions } from './parts.ts';
 
 const USAGE = `npm run bench -- [rates] [latency] [growth]     all three where none is named; growth takes half an hour
@@ -11,38 +12,59 @@ const PARTS = { rates, latency, growth };
 const README = new URL('../../README.md', import.meta.url);
 const PLACE = /(?<=<!-- npm run bench -- --readme -->\n)[^]*(?=<!-- bench -->)/;
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    rounds: { type: 'string', default: '3' },
-    events: { type: 'string', default: '200000' },
-    stored: { type: 'string', default: '0,1000000,10000000' },
-    folder: { type: 'string', default: tmpdir() },
-    json: { type: 'boolean', default: false },
-    readme: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-  },
-});
-const names = (positionals.length > 0 ? positionals : Object.keys(PARTS)) as (keyof typeof PARTS)[];
-if (values.help || names.some((name) => !(name in PARTS))) {
-  console.log(USAGE);
-  process.exit(values.help ? 0 : 2);
-}
-const options: PartOptions = {
-  folder: mkdtempSync(join(values.folder, 'kit-bench-')),
-  rounds: Number(values.rounds),
-  events: Number(values.events),
-  stored: values.stored.split(',').map(Number),
-  progress: (line) => console.error(line),
-};
+const { names, json, readme, options } = asked();
 process.on('exit', () => rmSync(options.folder, { recursive: true, force: true }));
 
 const machine = `${cpus()[0]?.model.trim() ?? 'processor'}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GB, Node ${process.version}; server and sender on the same machine`;
 const parts: Part[] = [];
 for (const name of names) parts.push(await PARTS[name](options));
 const text = `Measured ${new Date().toISOString().slice(0, 10)} on ${machine}.\n\n${parts.map(tableOf).join('\n')}`;
-console.log(values.json ? JSON.stringify({ machine, parts }) : text);
-if (values.readme) writeFileSync(README, readFileSync(README, 'utf8').replace(PLACE, `\n${text}\n`));
+console.log(json ? JSON.stringify({ machine, parts }) : text);
+if (readme) writeFileSync(README, readFileSync(README, 'utf8').replace(PLACE, `\n${text}\n`));
+
+function asked(): { names: (keyof typeof PARTS)[]; json: boolean; readme: boolean; options: PartOptions } {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: {
+        rounds: { type: 'string', default: '3' },
+        events: { type: 'string', default: '200000' },
+        stored: { type: 'string', default: '0,1000000,10000000' },
+        folder: { type: 'string', default: tmpdir() },
+        json: { type: 'boolean', default: false },
+        readme: { type: 'boolean', default: false },
+        help: { type: 'boolean', default: false },
+      },
+    });
+    if (values.help) {
+      console.log(USAGE);
+      process.exit(EXIT.done);
+    }
+    const stranger = positionals.find((name) => !(name in PARTS));
+    if (stranger !== undefined) throw new Error(`There is no part ${JSON.stringify(stranger)}.`);
+    const asking = (positionals.length > 0 ? positionals : Object.keys(PARTS)) as (keyof typeof PARTS)[];
+    return {
+      names: asking,
+      json: values.json,
+      readme: values.readme,
+      options: {
+        rounds: whole('--rounds', values.rounds, 1),
+        events: whole('--events', values.events, 1),
+        stored: values.stored.split(',').map((count) => whole('--stored', count, 0)),
+        folder: mkdtempSync(join(values.folder, 'kit-bench-')),
+        progress: (line) => console.error(line),
+      },
+    };
+  } catch (error) {
+    console.error(`${describe(error).message}\n\n${USAGE}`);
+    return process.exit(EXIT.usage);
+  }
+}
+
+function whole(name: string, given: string, least: number): number {
+  if (/^\d{1,9}$/.test(given) && Number(given) >= least) return Number(given);
+  throw new Error(`${name} ${JSON.stringify(given)}: a whole number from ${least} on is needed.`);
+}
 
 function tableOf({ title, rows }: Part): string {
   const heads = Object.keys(rows[0] ?? {});

@@ -11,7 +11,7 @@ const CASES = { bytes: 45_000, changes: 45_000, interleavings: 10_000 };
 const SHORT = 50;
 
 export async function campaign({ seed, short, progress }: Options): Promise<Report> {
-  const ask = (cases: number) => ({ seed, cases: short ? cases / SHORT : cases, progress });
+  const ask = (cases: number) => ({ seed, cases: short ? cases / SHORT : cases, short, progress });
   const rows = [
     ...(await catalogue(progress)),
     await anyBytes(ask(CASES.bytes)),

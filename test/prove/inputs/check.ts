@@ -5,6 +5,7 @@ import type { Row } from '../report.ts';
 export interface Asked {
   seed: number;
   cases: number;
+  short: boolean;
   progress: (line: string) => void;
 }
 
@@ -13,7 +14,7 @@ const TELL_EVERY_MS = 5_000;
 /** `property` is given what to call once a case. */
 export async function check<Case>(
   what: string,
-  { seed, cases, progress }: Asked,
+  { seed, cases, short, progress }: Asked,
   property: (onCase: () => void) => fc.IAsyncProperty<Case> | fc.IProperty<Case>,
 ): Promise<Row> {
   let done = 0;
@@ -31,10 +32,11 @@ export async function check<Case>(
   const { counterexample, numShrinks, errorInstance } = details;
   const why = errorInstance instanceof Error ? errorInstance.message : String(errorInstance);
   const example = fc.stringify(counterexample);
+  const again = `npm run prove -- inputs --seed ${seed}${short ? ' --short' : ''}`;
   return {
     what,
     seen,
-    violations: [`${why}: shrunk ${numShrinks} times to ${example}: npm run prove -- inputs --seed ${seed}`],
+    violations: [`${why}: shrunk ${numShrinks} times to ${example}: ${again}`],
   };
 }
 
