@@ -23,10 +23,11 @@ import {
   type StoreFile,
 } from '../receive/harness.ts';
 
-/** The real store with a count of its transactions, and with a fault while one is set. */
+/** The real store with a count of its transactions, with a fault while one is set, and a gate before the next of them. */
 interface Watched extends Store {
   batches: Batch[];
   fault: Error | undefined;
+  gate: Promise<void> | undefined;
 }
 
 function watch(store: Store): Watched {
@@ -34,9 +35,12 @@ function watch(store: Store): Watched {
     ...store,
     batches: [],
     fault: undefined,
+    gate: undefined,
     async accept(batch) {
       watched.batches.push(batch);
-      if (watched.fault) throw watched.fault;
+      const { fault } = watched;
+      await watched.gate;
+      if (fault) throw fault;
       return store.accept(batch);
     },
     async note(counts, facts) {
@@ -137,11 +141,14 @@ describe('deliveries that arrive together', () => {
 
   test('while a commit is under way join the next one', async () => {
     const { store, intake } = setUp();
+    const gate = Promise.withResolvers<void>();
+    store.gate = gate.promise;
     const first = intake.accept(reading(1));
     await until(() => store.batches.length === 1);
     const second = [intake.accept(reading(2)), intake.accept(reading(3))];
+    gate.resolve();
     expect(verdicts(await Promise.all([first, ...second]))).toEqual(['new', 'new', 'new']);
-    expect(store.batches.length).toBeLessThanOrEqual(2);
+    expect(store.batches.map(({ readings }) => readings.length)).toEqual([1, 2]);
   });
 
   test('are all on disk, as another process reads it, when the first of them is answered', async () => {
@@ -152,6 +159,25 @@ describe('deliveries that arrive together', () => {
     await Promise.all(others);
   });
 });
+
+test.each([false, true])(
+  'a fact that is set while a commit fails is the one that stays (probed: %s)',
+  async (probed) => {
+    const { store, intake } = setUp();
+    const gate = Promise.withResolvers<void>();
+    store.gate = gate.promise;
+    store.fault = full();
+    intake.setFact('failure_run', 1);
+    const accepted = intake.accept(reading(1));
+    await until(() => store.batches.length === 1);
+    store.fault = undefined;
+    intake.setFact('failure_run', 2);
+    if (probed) await intake.probe();
+    gate.resolve();
+    await accepted;
+    expect((await store.books()).failureRun).toBe(2);
+  },
+);
 
 describe('what is counted', () => {
   test('rides along with the next commit, or with the probe where none comes, and is written once', async () => {

@@ -413,3 +413,31 @@ describe('what can be read as no event', () => {
     expect(file.query('select cast(cursor as text) as cursor from quarantine')).toEqual([{ cursor: '10' }]);
   });
 });
+
+describe('within one batch', () => {
+  async function together(...readings: Reading[]): Promise<string[]> {
+    return (await file.store.accept({ readings, now: NOW })).map(({ verdict }) => verdict);
+  }
+
+  test('an id is known to what comes behind it under another cursor, and so is that cursor', async () => {
+    const readings = [webhook({ cursor: '1' }), webhook({ cursor: '2' }), replay({ cursor: '2' })];
+    expect(await together(...readings)).toEqual(['new', 'duplicate', 'duplicate']);
+  });
+
+  test('an id that a webhook adds to what replay had shown is known at once', async () => {
+    await accept(replay({ cursor: '1' }));
+    expect(await together(webhook({ cursor: '1' }), webhook({ cursor: '2' }))).toEqual(['duplicate', 'duplicate']);
+  });
+});
+
+test('a contradiction is recorded once, however often it comes, and another one as well', async () => {
+  await accept(webhook(), ...Array.from({ length: 3 }, () => webhook({ text: 'other' })));
+  expect((await file.store.status(NOW)).conflicts).toBe(1);
+  await accept(webhook({ text: 'a third' }));
+  expect((await file.store.status(NOW)).conflicts).toBe(2);
+});
+
+test('a second id with the data of the second event of a cursor names that one', async () => {
+  await accept(webhook({ id: 'a' }), webhook({ id: 'b', text: 'other' }), webhook({ id: 'c', text: 'other' }));
+  expect(await keyOf('c')).toBe('i:b');
+});

@@ -145,6 +145,20 @@ test('what was pruned is known no more, and what still waits is', async () => {
   expect(await verdicts(webhooks(30, 20, 40_000))).toEqual({ new: 20 });
 });
 
+test('the last of the segments that share a filter is known when the others have gone', async () => {
+  for (let n = 0; n < 400; n++) await verdicts(webhooks(n, 1), store, NOW + n);
+  const last = 7;
+  const theirs = db.prepare<[number], string>('select id from ids where segment = ?').pluck().all(last);
+  const before = count(`select added_at from id_segments where segment = ${last}`);
+  for (let turn = 0; count('select min(segment) from id_segments') < last && turn < 200; turn++) {
+    await store.sweep(before);
+    await verdicts(webhooks(1_000 + turn, 1), store, NOW + 1_000);
+  }
+  expect(count('select min(segment) from id_segments')).toBe(last);
+  const again = theirs.flatMap((id, n) => webhooks(Number(id.slice('id-'.length)), 1, 10_000 + n));
+  expect(await verdicts(again)).toEqual({ duplicate: theirs.length });
+});
+
 test('what still waits is carried over a little at a time, however much it is', async () => {
   for (let n = 0; n < 500; n++) await verdicts(webhooks(n, 1));
   const waiting = () => count('select count(*) from latest_ids');
