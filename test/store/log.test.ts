@@ -1,10 +1,11 @@
 // What is acknowledged is in the synced log: what becomes of that when the log cannot be synced, or not be opened.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import Database from 'better-sqlite3';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createLog, type Log } from '../../src/store/sqlite/log.ts';
 
 describe('the log', () => {
@@ -34,6 +35,32 @@ describe('the log', () => {
     await early.sync();
     early.close();
     later.close();
+  });
+
+  test('is synced anew for whoever asks while a sync is under way, once for all of them, and after it', async () => {
+    const handle = await open(path);
+    const of = Object.getPrototypeOf(handle) as FileHandle;
+    await handle.close();
+    const begun: PromiseWithResolvers<void>[] = [];
+    const held = vi.spyOn(of, 'datasync').mockImplementation(() => {
+      begun.push(Promise.withResolvers());
+      return begun.at(-1)?.promise ?? Promise.resolve();
+    });
+    try {
+      const first = log.sync();
+      await expect.poll(() => begun.length).toBe(1);
+      const others = [log.sync(), log.sync()];
+      await new Promise(setImmediate);
+      expect(begun.length).toBe(1);
+      begun[0]?.resolve();
+      await first;
+      await expect.poll(() => begun.length).toBe(2);
+      begun[1]?.resolve();
+      await Promise.all(others);
+      expect(begun.length).toBe(2);
+    } finally {
+      held.mockRestore();
+    }
   });
 
   test('is closed without a word where it could not be opened', async () => {
