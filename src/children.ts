@@ -10,6 +10,7 @@ import { createChild, type Child } from './supervisor.ts';
 
 /** Of the 9 s that a stop may take; what is left is for the store to close. */
 export const STOP_MS = 8_500;
+/** Between two looks for a task whose process died. */
 const SOLO_MS = 500;
 /** A child that holds the store's lock and shows no life for so long is taken to spin. */
 const SILENT_MS = 2_500;

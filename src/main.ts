@@ -3,8 +3,8 @@ import './checked.js';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AddressInfo, Server } from 'node:net';
-import { systemClock as clock } from './clock.ts';
 import { createChildren, STOP_MS } from './children.ts';
+import { systemClock as clock } from './clock.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
 import { EXIT, loggable } from './errors.ts';
 import { createIntake } from './intake.ts';
@@ -40,6 +40,7 @@ const FIXED = [
   'LOG_LEVEL',
   'LOG_FORMAT',
 ];
+
 /** From the demo and dev alone: --throwaway, and --inspect=<port>, which is for `run`. */
 const args = process.argv.slice(2);
 let env = readEnv();

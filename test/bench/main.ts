@@ -42,9 +42,8 @@ function asked(): { names: (keyof typeof PARTS)[]; json: boolean; readme: boolea
     }
     const stranger = positionals.find((name) => !(name in PARTS));
     if (stranger !== undefined) throw new Error(`There is no part ${JSON.stringify(stranger)}.`);
-    const asking = (positionals.length > 0 ? positionals : Object.keys(PARTS)) as (keyof typeof PARTS)[];
     return {
-      names: asking,
+      names: (positionals.length > 0 ? positionals : Object.keys(PARTS)) as (keyof typeof PARTS)[],
       json: values.json,
       readme: values.readme,
       options: {

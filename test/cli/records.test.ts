@@ -129,7 +129,6 @@ test('nothing that strangers wrote steers a terminal, in words or in JSON, which
   const json = [...tables, event, [...event, '--body']].map((words) => [...words, '--json']);
   const bodies = ['--body', '--curl', '--fixture'].map((form) => [...event, form]);
   for (const words of [...tables, event, ...bodies, ...json, ['events', '--ndjson', '--bodies']])
-    // oxlint-disable-next-line no-control-regex -- these are the characters to find
     expect((await kit(...words)).out, words.join(' ')).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}\u2028\u200b\ufeff]/u);
 
   const { out } = await kit(...event, '--json', '--body');

@@ -136,7 +136,7 @@ test.each<[string, Loaded['lane']]>([
     () => {
       throw null;
     },
-  ], // oxlint-disable-line -- what a handler throws need not be an error
+  ],
   ['returns nothing', (() => undefined) as unknown as () => string],
   ['returns a promise', (async () => 'x') as unknown as () => string],
   ['returns an object that is no text', (() => ({ toString: () => 'x' })) as unknown as () => string],

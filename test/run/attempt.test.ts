@@ -81,7 +81,7 @@ describe('a handler that', () => {
     ['returns', () => {}],
     ['resolves', async () => {}],
     ['returns something', (() => 5) as unknown as Loaded['handle']],
-    ['returns a thenable', (() => ({ then: (resolve: () => void) => resolve() })) as unknown as Loaded['handle']], // oxlint-disable-line -- a thenable is the case
+    ['returns a thenable', (() => ({ then: (resolve: () => void) => resolve() })) as unknown as Loaded['handle']],
   ])('%s is done', async (_, handle) => {
     expect(await settle(handle)).toMatchObject({ state: 'done', error: null });
   });

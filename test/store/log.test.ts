@@ -41,10 +41,13 @@ describe('the log', () => {
     const handle = await open(path);
     const of = Object.getPrototypeOf(handle) as FileHandle;
     await handle.close();
+    const datasync = Reflect.get(of, 'datasync');
     const begun: PromiseWithResolvers<void>[] = [];
-    const held = vi.spyOn(of, 'datasync').mockImplementation(() => {
-      begun.push(Promise.withResolvers());
-      return begun.at(-1)?.promise ?? Promise.resolve();
+    const held = vi.spyOn(of, 'datasync').mockImplementation(async function (this: FileHandle) {
+      const gate = Promise.withResolvers<void>();
+      begun.push(gate);
+      await gate.promise;
+      return datasync.call(this);
     });
     try {
       const first = log.sync();

@@ -8,10 +8,10 @@ import type { Session } from './session.ts';
 const SEGMENT = 32_768;
 /** How often a segment is added to until it is full: then one page takes several ids, and nobody waits long for the rest. */
 const PARTS = 16;
-/** A filter has this many blocks of so many places: one id in twenty thousand seems to be in a segment that it is not in. */
+/** A filter has 2 ** 11 blocks of 2 ** 9 places: one id in twenty thousand seems to be in a segment that it is not in. */
 const BLOCK_BITS = 11;
 const PLACE_BITS = 9;
-/** Runs that share a filter: each has a bit of every place. */
+/** Segments that share a filter: each has a bit of every place. */
 const SHARED = 8;
 
 interface Filter {
