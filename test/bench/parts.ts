@@ -32,7 +32,12 @@ const REST_MS = 3_000;
 export async function rates({ folder, rounds, events, progress }: PartOptions): Promise<Part> {
   const servers = [
     { name: 'the kit: durable, task, handler, done', start: () => startKit({ folder: place() }), share: 1 },
-    { name: 'Koa: reads, verifies, parses, stores nothing', start: () => startRival('koa', place()), share: 1 },
+    {
+      name: 'Koa: reads, verifies, parses as the kit does, stores nothing',
+      start: () => startRival('front', place()),
+      share: 1,
+    },
+    { name: 'Koa: createHmac and JSON.parse alone, stores nothing', start: () => startRival('koa', place()), share: 1 },
     { name: 'node:http, one synced row each', start: () => startRival('rows', place()), share: 0.2 },
     { name: 'express, standardwebhooks, one synced row each', start: () => startRival('express', place()), share: 0.2 },
   ];

@@ -26,7 +26,7 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-export async function startRival(name: 'koa' | 'rows' | 'express', folder: string): Promise<Server> {
+export async function startRival(name: 'front' | 'koa' | 'rows' | 'express', folder: string): Promise<Server> {
   mkdirSync(folder, { recursive: true });
   const server = launch([`test/bench/rivals/${name}.ts`], { DATABASE: join(folder, 'rows.db') });
   return { ...(await whenReady(server, `http://127.0.0.1:${PORT}/`)), handled: () => Promise.resolve(Infinity) };

@@ -1,4 +1,4 @@
-// The ceiling: Koa and its router, reading, verifying and parsing each delivery, and keeping nothing.
+// The ceiling of any Koa: its router, and the least that reads, verifies and parses a delivery, keeping nothing.
 import { Router } from '@koa/router';
 import Koa from 'koa';
 import { isSigned, read } from './read.ts';

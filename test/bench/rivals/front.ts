@@ -1,0 +1,21 @@
+// The ceiling of the kit as it is: Koa and its router with the kit's own reading, verifying and parsing, keeping nothing.
+import { Router } from '@koa/router';
+import Koa from 'koa';
+import { createBodyReader } from '../../../src/receive/bytes.ts';
+import { createVerifier } from '../../../src/receive/verify.ts';
+import { readDelivery } from '../../../src/wire/event.ts';
+
+const secrets = [process.env['WEBHOOK_SECRET'] ?? ''];
+const verifier = createVerifier({ secrets, prefix: 'X-Svc-', toleranceSeconds: 300 });
+const bodies = createBodyReader();
+const router = new Router();
+router.post('/webhooks', async (ctx) => {
+  ctx.status = 401;
+  const claimed = verifier.headers(ctx.req, Date.now());
+  if (typeof claimed === 'string') return;
+  const body = await bodies.read(ctx.req, 10_000_000);
+  const signers = verifier.body(claimed, body, Date.now());
+  if (typeof signers === 'string') return;
+  ctx.status = 'event' in readDelivery(body) ? 204 : 400;
+});
+new Koa().use(router.routes()).listen(Number(process.env['PORT']), '127.0.0.1');
