@@ -547,6 +547,25 @@ describe('items that are not as they should be', () => {
     expect(kept).toMatchObject([{ origin: 'replay', cursor: null }]);
   });
 
+  test('F40: an odd page is said once as long as the pages are odd, and again after an orderly one', async () => {
+    rig = await createRig({ from: '5' });
+    const odd = page([item(6), item(8), item(7)]);
+    const said = (): number => rig.text().split('was odd').length - 1;
+    rig.server.publish(...upTo(8, 5));
+    rig.server.lieAlways(odd);
+    await rig.pass(5 * INTERVAL_MS);
+    const once = said();
+    expect(once).toBeGreaterThan(0);
+    await rig.pass(5 * INTERVAL_MS);
+    expect(said()).toBe(once);
+    rig.server.lieAlways();
+    await rig.pass(5 * INTERVAL_MS);
+    expect(said()).toBe(once);
+    rig.server.lieAlways(odd);
+    await rig.pass(5 * INTERVAL_MS);
+    expect(said()).toBeGreaterThan(once);
+  });
+
   test('F40: a page of nothing but items without a cursor does not make it spin', async () => {
     const { server, pass, watermark } = await quiet();
     server.lieAlways(page([{ json_payload: item(7).json_payload }], { has_more: true, next_cursor: '7' }));

@@ -33,8 +33,8 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function another(): Store {
-  const one = openSqlite(join(folder, 'events.db'), { owner: true, busyMs: 0, idsInSegment: SEGMENT });
+function another(idsInSegment = SEGMENT): Store {
+  const one = openSqlite(join(folder, 'events.db'), { owner: true, busyMs: 0, idsInSegment });
   opened.push(one);
   return one;
 }
@@ -143,6 +143,16 @@ test('what was pruned is known no more, and what still waits is', async () => {
   for (const one of [store, watcher, another()])
     expect(await verdicts([...webhooks(19, 1, 20_000), ...webhooks(100, 5, 30_000)], one)).toEqual({ duplicate: 6 });
   expect(await verdicts(webhooks(30, 20, 40_000))).toEqual({ new: 20 });
+});
+
+test('what was pruned is known no more, though its id is still in memory', async () => {
+  const one = another(1_000);
+  await arrive(5, one);
+  db.exec(`update facts set value = 5 where name = 'assigned'`);
+  expect(await verdicts(webhooks(100, 1), one, NOW + 10)).toEqual({ new: 1 });
+  await one.prune(NOW + 5, 0, 1_000);
+  expect(count('select count(*) from events')).toBe(1);
+  expect(await verdicts(webhooks(0, 5, 1_000), one)).toEqual({ new: 5 });
 });
 
 test('the last of the segments that share a filter is known when the others have gone', async () => {
