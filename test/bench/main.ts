@@ -4,6 +4,7 @@ import { cpus, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { describe, EXIT } from '../../src/errors.ts';
+import { endsWithSignals, whole } from './asked.ts';
 import { growth, latency, rates, type Part, type PartOptions } from './parts.ts';
 
 const USAGE = `npm run bench -- [rates] [latency] [growth]     all three where none is named; growth takes half an hour
@@ -13,6 +14,7 @@ const README = new URL('../../README.md', import.meta.url);
 const PLACE = /(?<=<!-- npm run bench -- --readme -->\n)[^]*(?=<!-- bench -->)/;
 
 const { names, json, readme, options } = asked();
+endsWithSignals();
 process.on('exit', () => rmSync(options.folder, { recursive: true, force: true }));
 
 const machine = `${cpus()[0]?.model.trim() ?? 'processor'}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GB, Node ${process.version}; server and sender on the same machine`;
@@ -60,13 +62,8 @@ function asked(): { names: (keyof typeof PARTS)[]; json: boolean; readme: boolea
   }
 }
 
-function whole(name: string, given: string, least: number): number {
-  if (/^\d{1,9}$/.test(given) && Number(given) >= least) return Number(given);
-  throw new Error(`${name} ${JSON.stringify(given)}: a whole number from ${least} on is needed.`);
-}
-
-function tableOf({ title, rows }: Part): string {
+function tableOf({ title, note, rows }: Part): string {
   const heads = Object.keys(rows[0] ?? {});
   const lines = rows.map((row) => `| ${heads.map((head) => row[head] ?? '').join(' | ')} |`);
-  return `**${title}**\n\n| ${heads.join(' | ')} |\n|${heads.map(() => ' --- |').join('')}\n${lines.join('\n')}\n`;
+  return `**${title}**\n\n${note}\n\n| ${heads.join(' | ')} |\n|${heads.map(() => ' --- |').join('')}\n${lines.join('\n')}\n`;
 }

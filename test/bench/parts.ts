@@ -10,6 +10,8 @@ import { lagsOf, startKit, startRival, type Server } from './servers.ts';
 export type Row = Record<string, string | number | null>;
 export interface Part {
   title: string;
+  /** What the columns count. */
+  note: string;
   rows: Row[];
 }
 
@@ -68,7 +70,8 @@ export async function rates({ folder, rounds, events, progress }: PartOptions): 
       });
     }
   }
-  return { title: 'Accepted and handled', rows };
+  const note = `Medians of ${rounds} rounds of ${events} events (a fifth of them for one synced row each). The kit's are counted when the last handler has ended, its window of 250 ms included; those of others when they are answered. CPU: of all processes of the server.`;
+  return { title: 'Accepted and handled', note, rows };
 }
 
 /** How long an answer takes, and how long a handler waits after its task's release, beside what a sync costs here. */
@@ -99,7 +102,9 @@ export async function latency({ folder, events, progress }: PartOptions): Promis
       progress(Object.values(row).join(' · '));
     }
   }
-  return { title: 'Latency', rows };
+  const note =
+    'Answer: from when a delivery was due to be sent. Release: receipt and the window of 250 ms; it is part of the time that `handled a second` divides by.';
+  return { title: 'Latency', note, rows };
 }
 
 /** The same load on stores with a past, each in turn with an empty one, because machines are rarely quiet. */
@@ -138,7 +143,8 @@ export async function growth({ folder, rounds, events, stored, progress }: PartO
     progress(Object.values(rows.at(-1) ?? {}).join(' · '));
     rmSync(place, { recursive: true });
   }
-  return { title: 'Growth', rows };
+  const note = `Medians of ${rounds} rounds of ${events} events, each beside an empty store, in turn. Ready: from the start of the process to the first 200 of /readyz. Memory: of all processes, in proportion to how it is shared (PSS); at rest ${REST_MS / 1000} s after a start.`;
+  return { title: 'Growth', note, rows };
 }
 
 interface Loaded {

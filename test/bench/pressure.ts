@@ -1,20 +1,24 @@
 // Under pressure: a store of so many events and dead letters, what each question that people ask costs on it, each page of
 // the kit that serves it, and what pages cost accepting. Prints milliseconds and the plans' full scans; exits with 1 where
 // a question scans a table that grows, or a question or a page takes over 100 ms.
-// Usage: npm run pressure -- [events] [dead letters] [folder of a store to make, or to use again]
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import Database from 'better-sqlite3';
+import { describe, EXIT } from '../../src/errors.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
+import { endsWithSignals, whole } from './asked.ts';
 import { pagesOf } from './pages.ts';
 
-const [events = 300_000, dead = 100_000] = process.argv.slice(2, 4).map(Number);
-const kept = process.argv[4];
+const USAGE =
+  'npm run pressure -- [events, 300000] [dead letters, 100000] [folder of a store to make, or to use again]';
+const { events, dead, kept } = asked();
 const folder = kept ?? mkdtempSync(join(tmpdir(), 'kit-pressure-'));
+endsWithSignals();
+if (kept === undefined) process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 const path = join(folder, 'events.db');
 const CAUSES = ['connection refused', 'no such conversation "a b"', 'ServiceError: 503', 'template missing'];
 const LIMIT_MS = 100;
@@ -36,6 +40,20 @@ if (fresh) await fill(store);
 await store.accept({ readings: Array.from({ length: 1_000 }, () => readDelivery(bodyOf(7, START))), now });
 await sampleWeek(Date.now());
 const slow: string[] = [];
+
+function asked(): { events: number; dead: number; kept: string | undefined } {
+  const [first = '300000', second = '100000', place] = process.argv.slice(2);
+  if (first === '--help') {
+    console.log(USAGE);
+    process.exit(EXIT.done);
+  }
+  try {
+    return { events: whole('events', first, 1), dead: whole('dead letters', second, 0), kept: place };
+  } catch (error) {
+    console.error(`${describe(error).message}\n\n${USAGE}`);
+    return process.exit(EXIT.usage);
+  }
+}
 
 async function fill(into: Store): Promise<void> {
   const handlers = [...(await into.register(['answer', 'project'])).values()];
@@ -147,6 +165,5 @@ const scans = statements.filter((sql) => {
 raw.close();
 slow.push(...(await pagesOf({ folder, events, group: group?.id ?? 0, limitMs: LIMIT_MS })));
 for (const sql of scans) process.stdout.write(`reads a whole table: ${sql.replaceAll(/\s+/g, ' ')}\n`);
-if (kept === undefined) rmSync(folder, { recursive: true, force: true });
 if (slow.length > 0) process.stdout.write(`over ${LIMIT_MS} ms: ${slow.join(', ')}\n`);
 process.exitCode = slow.length + scans.length > 0 ? 1 : 0;

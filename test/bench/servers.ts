@@ -95,7 +95,11 @@ export function lagsOf(folder: string, skip: number): { p50: number; p99: number
 function launch(args: string[], env: Record<string, string>, prefix: string[] = []): ChildProcess {
   const [command = '', ...rest] = [...prefix, process.execPath, ...args];
   const common = { PATH: process.env['PATH'], PORT: String(PORT), WEBHOOK_SECRET: SECRET, LOG_LEVEL: 'error' };
-  return spawn(command, rest, { env: { ...common, ...env }, stdio: ['ignore', 'inherit', 'inherit'] });
+  const server = spawn(command, rest, { env: { ...common, ...env }, stdio: ['ignore', 'inherit', 'inherit'] });
+  const end = (): void => void server.kill('SIGKILL');
+  process.once('exit', end);
+  server.once('exit', () => process.off('exit', end));
+  return server;
 }
 
 async function whenReady(server: ChildProcess, url: string): Promise<Omit<Server, 'handled'>> {
