@@ -1,6 +1,6 @@
 // One child process: started, watched, started again with growing pauses when it dies, stopped within a time limit.
 import { spawn, type ChildProcess } from 'node:child_process';
-import { setPriority } from 'node:os';
+import { getPriority, setPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Env } from './config.ts';
@@ -17,7 +17,9 @@ const HEALTHY_MS = 10_000;
 
 /** Between two words to the same child: one costs as much as some deliveries. */
 const WAKE_MS = 5;
+/** How much less urgent a child is than the main process, and the least that there is. */
 const NICE = 10;
+const LEAST = 19;
 
 export interface ChildOptions {
   role: string;
@@ -76,7 +78,7 @@ export function createChild(options: ChildOptions): Child {
       env: options.env(),
     });
     // The acknowledgements come first: a child must not keep the main process from the processor.
-    if (spawned.pid !== undefined) setPriority(spawned.pid, NICE);
+    if (spawned.pid !== undefined) setPriority(spawned.pid, Math.min(getPriority() + NICE, LEAST));
     const startedAt = performance.now();
     beatAt = startedAt;
     let lookedAt = startedAt;

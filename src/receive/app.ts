@@ -14,6 +14,9 @@ import { createRefusals } from './refusals.ts';
 import type { Sampler } from './sampler.ts';
 import type { Verifier } from './verify.ts';
 
+/** Who tried while we started, or by a clock a little ahead of ours, was refused by nobody but us. */
+const STARTING_MS = 2_000;
+
 export interface ReceiveOptions {
   path: string;
   prefix: string;
@@ -30,7 +33,7 @@ export interface ReceiveOptions {
 
 export function createReceiveApp(options: ReceiveOptions): Koa {
   const { path, bodyLimit, verifier, bodies, intake, clock, sampler, ledger, draining } = options;
-  const startedAt = clock.now();
+  const hereSince = clock.now() + STARTING_MS;
   const attemptHeader = `${options.prefix}Attempt`.toLowerCase();
   const refusals = createRefusals(options);
   const noteAlienPrefix = once((prefix: string) => {
@@ -80,7 +83,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
       const { verdict, conflict } = await intake.accept(reading);
       ctx.status = 204;
       entries?.answered(204, verdict);
-      if (verdict === 'new' && happenedSince(startedAt, reading) && isRepeated(ctx.req.headers[attemptHeader]))
+      if (verdict === 'new' && happenedSince(hereSince, reading) && isRepeated(ctx.req.headers[attemptHeader]))
         intake.count({ unseen_failures: 1 });
       if (verdict === 'quarantined' || conflict)
         sampler.note(

@@ -1,9 +1,13 @@
 // `npm run prove -- <campaign>`: tries to break what the README promises, and says what was done, what was seen, and
 // what did not hold. The seed that it prints repeats the run as far as processes let themselves be repeated.
 import '../../src/checked.js';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { printTable } from '../../src/cli/table.ts';
 import { describe, EXIT } from '../../src/errors.ts';
+import { endsWithSignals } from '../bench/asked.ts';
 import { MissingTool, type Options, type Report } from './report.ts';
 
 type Campaign = (options: Options) => Promise<Report>;
@@ -27,6 +31,11 @@ async function main(): Promise<number> {
   const asked = read();
   if (typeof asked === 'string') return fail(`${asked}\n\n${USAGE}`, EXIT.usage);
   const { name, json, options } = asked;
+  const folder = mkdtempSync(join(tmpdir(), 'kit-prove-'));
+  // All that is laid down goes there, and goes with this process.
+  process.env['TMPDIR'] = folder;
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
+  endsWithSignals();
   const { campaign } = (await import(`./${name}.ts`)) as { campaign: Campaign };
   try {
     const report = await campaign(options);
@@ -53,6 +62,7 @@ function read(): { name: string; json: boolean; options: Options } | string {
     });
     const [name = '', ...others] = positionals;
     const seed = Number(values.seed);
+    if (name === '') return 'Which campaign?';
     if (!CAMPAIGNS.includes(name)) return `There is no campaign ${JSON.stringify(name)}.`;
     if (others.length > 0) return `One campaign at a time: ${JSON.stringify(others.join(' '))} is one too many.`;
     if (!Number.isSafeInteger(seed)) return `--seed ${JSON.stringify(values.seed)} is not a whole number.`;

@@ -139,6 +139,7 @@ describe('what no secret of ours signed', () => {
 describe('an attempt above 1', () => {
   test('on an event that is new is evidence of failures that we did not see; on a known one it is none', async () => {
     const receiver = await startReceiver();
+    receiver.clock.at += 2_000;
     const happened = (at: number) => ({ MessageReceived: message({ timestamp_unix_ms: at }) });
     const body = bodyOf({ cursor: String(++cursor), data: happened(receiver.clock.at) });
     const before = bodyOf({ cursor: String(++cursor), data: happened(receiver.clock.at - 1) });

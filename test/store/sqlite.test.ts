@@ -1,5 +1,15 @@
 // SQLite's own promises: what it would drop in silence (synced commits, types), what it refuses, and how it migrates.
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { open as openFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -262,4 +272,32 @@ describe('SQLite', () => {
     writeFileSync(path, '');
     await expect(store.note({})).rejects.toMatchObject({ code: 'unwritable' });
   });
+
+  test('F11: where another store took the place of ours, it is the log of that one that is synced', async () => {
+    /** The logs that are open for reading alone: to be synced. */
+    const logs = (): string[] =>
+      readdirSync('/proc/self/fdinfo').flatMap((fd) => {
+        const flags = /flags:\s+(\d+)/.exec(quietly(() => readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8')))?.[1];
+        const file = quietly(() => readlinkSync(`/proc/self/fd/${fd}`));
+        return flags && parseInt(flags, 8) % 4 === 0 && file.startsWith(folder) && /-wal/.test(file) ? [file] : [];
+      });
+    const other = join(folder, 'other.db');
+    openSqlite(other, { owner: true }).close();
+    const store = open({ owner: true, synchronous: 'NORMAL' });
+    await store.accept({ readings: [], now: 0 });
+    expect(logs()).toEqual([`${path}-wal`]);
+    for (const part of ['', '-wal', '-shm']) renameSync(path + part, `${path}.gone${part}`);
+    renameSync(other, path);
+    await store.accept({ readings: [], now: 0 });
+    await expect.poll(logs).toEqual([`${path}-wal`]);
+  });
 });
+
+/** What is read may be gone by then. */
+function quietly(read: () => string): string {
+  try {
+    return read();
+  } catch {
+    return '';
+  }
+}

@@ -27,6 +27,8 @@ const ENOUGH = 20;
 export async function power({ seed, short, progress }: Options): Promise<Row> {
   const random = createRandom(seed);
   const folder = mkdtempSync(join(MEMORY, 'kit-power-'));
+  const remove = (): void => rmSync(folder, { recursive: true, force: true });
+  process.once('exit', remove);
   try {
     const { steps, story } = await record(seed, short ? ROUNDS.short : ROUNDS.long, join(folder, 'calls.txt'));
     const happened = story.happened();
@@ -63,7 +65,8 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
       violations,
     };
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    process.off('exit', remove);
+    remove();
   }
 }
 

@@ -45,11 +45,15 @@ export function smallDisk(megabytes: number): Disk {
     rmSync(folder, { recursive: true });
     throw new Lacking('the right to mount a tmpfs (root)');
   }
+  const unmount = (): void => void execFileSync('umount', ['-l', folder], { stdio: 'ignore' });
+  // Before the folders around it are removed.
+  process.prependOnceListener('exit', unmount);
   return {
     folder,
     remount: (how) => void execFileSync('mount', ['-o', `remount,${how}`, folder], { stdio: 'ignore' }),
     remove() {
-      execFileSync('umount', ['-l', folder], { stdio: 'ignore' });
+      process.off('exit', unmount);
+      unmount();
       rmSync(folder, { recursive: true });
     },
   };
@@ -76,10 +80,19 @@ export function limitFiles(pid: number | undefined, most: number): void {
 export function tested(file: string, project: 'unit' | 'system', name = '', env: Record<string, string> = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'kit-tested-'));
   const told = join(folder, 'told.json');
-  const args = ['run', '--project', project, file, '--reporter=json', `--outputFile=${told}`];
-  const { PATH, HOME } = process.env;
+  const args = [
+    'run',
+    '--configLoader',
+    'runner',
+    '--project',
+    project,
+    file,
+    '--reporter=json',
+    `--outputFile=${told}`,
+  ];
+  const { PATH, HOME, TMPDIR } = process.env;
   spawnSync(process.execPath, ['node_modules/vitest/vitest.mjs', ...args, ...(name ? ['-t', name] : [])], {
-    env: { PATH, HOME, ...env },
+    env: { PATH, HOME, TMPDIR, ...env },
   });
   const { numPassedTests, numFailedTests, numPendingTests } = JSON.parse(readFileSync(told, 'utf8')) as {
     numPassedTests: number;
