@@ -29,6 +29,7 @@ export async function pagesOf({ folder, events, group, limitMs }: Pressed): Prom
     // Deliveries are taken before the ops port is open.
     while ((await kit.handled()) === 0) await sleep(20);
     const slow: string[] = [];
+    process.stdout.write(`\nPages over HTTP: the best of ${TRIES} (median, worst)\n`);
     for (const path of paths) {
       const times: number[] = [];
       let bytes = 0;
@@ -44,7 +45,9 @@ export async function pagesOf({ folder, events, group, limitMs }: Pressed): Prom
         `${path.padEnd(60)} ${ms(best)} (${ms(median(times))}, ${ms(Math.max(...times))})  ${bytes} bytes\n`,
       );
     }
+    process.stdout.write('\nThe overview while events are exported: median, worst\n');
     if ((await besideExport()) > limitMs) slow.push('/ beside an export');
+    process.stdout.write('\nAnswers to deliveries, without and while one page after another is read\n');
     await accepting(kit, paths);
     return slow;
   } finally {
