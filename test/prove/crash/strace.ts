@@ -40,15 +40,19 @@ export async function attach(pid: number, point?: Point): Promise<Tracer> {
     stdio: 'ignore',
   });
   let over = false;
-  const closed = once(strace, 'close').then(() => (over = true));
+  let told = '';
+  const closed = once(strace, 'close').then(() => {
+    told = read(lines);
+    rmSync(lines, { force: true });
+    return (over = true);
+  });
   while (tracerOf(pid) !== String(strace.pid)) if (over || (await Promise.race([closed, sleep(1)]))) break;
   return {
     ended: () => over,
-    killed: () => over && read(lines).includes('+++ killed by SIGKILL +++'),
+    killed: () => told.includes('+++ killed by SIGKILL +++'),
     calls() {
       const seen = new Map<string, number>();
-      const names = read(lines).matchAll(/^(\w+)\(/gm);
-      rmSync(lines, { force: true });
+      const names = told.matchAll(/^(\w+)\(/gm);
       return Array.from(names, ([, call = '']) => {
         const nth = (seen.get(call) ?? 0) + 1;
         seen.set(call, nth);
