@@ -34,7 +34,7 @@ function end(pid: number, path: string): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch (error) {
-    // Its owner is gone: it may have ended by itself just now.
+    // Its owner is gone: it may have ended by itself just now. Else it is not ours to end.
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return;
     throw new StoreError(
       'owned',

@@ -1,4 +1,4 @@
-// What the commands of this folder have in common: how they are asked, and that they end when they are told to.
+// What the commands that measure and prove have in common: how they are asked, and that they end when they are told to.
 
 /** A count from the command line. Throws Error, in words for who typed it. */
 export function whole(name: string, given: string, least: number): number {
