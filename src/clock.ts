@@ -1,11 +1,13 @@
 // The one source of time. Tests set it; nothing else calls Date.now.
 
 export interface Clock {
-  /** Milliseconds since 1970, UTC. */
+  /** Milliseconds since 1970, UTC: for moments that are stored, shown or compared with the service's. It can be set. */
   now(): number;
+  /** Milliseconds since a moment that only this process knows: for durations. It never steps. */
+  monotonic(): number;
 }
 
-export const systemClock: Clock = { now: () => Date.now() };
+export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now() };
 
 /** ISO 8601 in UTC, or null where there is no time, or none that a date can hold. */
 export function iso(ms: number | null): string | null {

@@ -18,7 +18,7 @@ test.each(['what a stranger wrote', '+5511999990000', '5511999990000', ''])('the
 
 test('of a flood the first are said, the rest as a number with the next after ten seconds, each kind by itself', () => {
   let now = 0;
-  const seldom = createSeldom({ now: () => now }, 2);
+  const seldom = createSeldom({ now: () => now, monotonic: () => now }, 2);
   expect([seldom('a'), seldom('a'), seldom('a'), seldom('b'), seldom('a')]).toEqual([{}, {}, undefined, {}, undefined]);
   now = 9_999;
   expect(seldom('a')).toBe(undefined);

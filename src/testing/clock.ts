@@ -10,6 +10,6 @@ export interface TestClock extends Clock {
 }
 
 export function createClock(at: number | string = T0): TestClock {
-  const clock = { at: typeof at === 'number' ? at : Date.parse(at), now: () => clock.at };
+  const clock = { at: typeof at === 'number' ? at : Date.parse(at), now: () => clock.at, monotonic: () => clock.at };
   return clock;
 }

@@ -24,7 +24,7 @@ export interface TestClock extends Clock {
 }
 
 export function createClock(): TestClock {
-  const clock = { time: START, now: () => clock.time };
+  const clock = { time: START, now: () => clock.time, monotonic: () => clock.time };
   return clock;
 }
 

@@ -33,10 +33,11 @@ export const BODY_LIMIT = 12 * 1024 * 1024;
 export interface SetClock {
   at: number;
   now(): number;
+  monotonic(): number;
 }
 
 export function createClock(at = T0): SetClock {
-  const clock = { at, now: () => clock.at };
+  const clock = { at, now: () => clock.at, monotonic: () => clock.at };
   return clock;
 }
 

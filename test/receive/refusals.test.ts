@@ -8,7 +8,7 @@ test('how far the clocks differ is not told by a delivery that had to wait for t
   const now = Date.UTC(2026, 0, 1);
   let kept: Record<string, Refusal[]> = {};
   const intake = { setFact: (_: string, fact: unknown) => void (kept = JSON.parse(String(fact)) as typeof kept) };
-  const refusals = createRefusals({ intake, clock: { now: () => now }, prefix: 'X-Svc-' });
+  const refusals = createRefusals({ intake, clock: { now: () => now, monotonic: () => now }, prefix: 'X-Svc-' });
   const request = { headers: { 'x-svc-timestamp': String(now / 1000 - 8) } } as unknown as IncomingMessage;
   refusals.note('bad_signature', request);
   refusals.note('store', request);

@@ -20,10 +20,11 @@ export const T0 = Date.UTC(2026, 0, 1);
 export interface SetClock {
   at: number;
   now(): number;
+  monotonic(): number;
 }
 
 export function createClock(at = T0): SetClock {
-  const clock = { at, now: () => clock.at };
+  const clock = { at, now: () => clock.at, monotonic: () => clock.at };
   return clock;
 }
 

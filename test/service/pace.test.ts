@@ -30,7 +30,7 @@ async function setUp(statuses: number[], { callsPerMinute = 100 }: { callsPerMin
     server.closeAllConnections();
   });
   const waits: number[] = [];
-  const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at };
+  const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at, monotonic: () => clock.at };
   const stop = new AbortController();
   const pause = (ms: number): Promise<void> => {
     waits.push(ms);
@@ -158,7 +158,7 @@ test('a caller that gives up while it waits has called nobody', async () => {
 
 test('a caller that gives up between two attempts ends the waiting', async () => {
   const { url, got } = await createEndpoint((_, response) => void response.writeHead(503).end());
-  const clock = { now: () => 0 };
+  const clock = { now: () => 0, monotonic: () => 0 };
   const stop = new AbortController();
   const pace = createPace({
     callsPerMinute: 10,

@@ -5,7 +5,7 @@ import { createSimulatedService } from '../../src/simulator/service.ts';
 import { replayItem, replayPage } from '../../src/wire/replay.ts';
 
 async function setUp(attributes: Partial<KeyAttributes> = {}) {
-  const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at };
+  const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at, monotonic: () => clock.at };
   const service = createSimulatedService({ seed: 1, clock });
   const { history, api, chaos, keys } = service;
   const all = { name: 'tests', scopes: ['events:read'], validDays: null };

@@ -3,7 +3,7 @@ import { eventTypes } from '../../src/events.ts';
 import { createHistory } from '../../src/simulator/history.ts';
 
 const T0 = Date.UTC(2026, 0, 1);
-const clock = { now: () => T0 };
+const clock = { now: () => T0, monotonic: () => T0 };
 const make = (history: ReturnType<typeof createHistory>, count: number) =>
   Array.from({ length: count }, () => history.next());
 

@@ -10,7 +10,7 @@ interface Block {
 }
 
 async function setUp(attributes: Partial<KeyAttributes> = {}, speed = 1) {
-  const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at };
+  const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at, monotonic: () => clock.at };
   const service = createSimulatedService({ seed: 1, clock, speed });
   const { key, secret } = service.keys.create({
     name: 'tests',

@@ -14,7 +14,7 @@ async function setUp(
   options: Partial<ServiceOptions> = {},
 ) {
   const endpoint = await createEndpoint(answer);
-  const clock = { at: T0, now: () => clock.at };
+  const clock = { at: T0, now: () => clock.at, monotonic: () => clock.at };
   const attempts: AttemptRecord[] = [];
   const service = createSimulatedService({
     seed: 1,
