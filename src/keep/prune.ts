@@ -1,12 +1,15 @@
 // Removes what is older than its retention, in steps so small that no delivery waits for one.
 import type { Clock } from '../clock.ts';
-import type { KeepStore } from '../store/keep-store.ts';
+import type { KeepStore, Receipt, Receipts } from '../store/keep-store.ts';
 
 const DAY_MS = 86_400_000;
 const STEP = 200;
 /** Between two steps, so that deliveries come first. */
 const BREATH_MS = 20;
 const REST_MS = 600_000;
+/** The service repeats a delivery for 7 h 42 min 30 s (contract 3.3). */
+const REPEATS_MS = 8 * 3_600_000;
+const MARK_MS = 3_600_000;
 
 export interface PruneOptions {
   store: KeepStore;
@@ -19,23 +22,63 @@ export interface PruneOptions {
 export function createPruner({ store, clock, retentionDays, payloadDays }: PruneOptions): {
   step: () => Promise<number>;
 } {
-  let rows: number | null = 0;
-  let bodies: number | null = payloadDays < retentionDays ? 0 : null;
+  let stage: 'mark' | 'rows' | 'bodies' | 'rest' = 'mark';
+  let after: Receipt | null = null;
+  let settled = 0;
+  /** By the monotonic clock; null: not in this process. */
+  let markedAt: number | null = null;
+
+  async function mark(): Promise<void> {
+    const known = await store.receipts();
+    const ranMs = markedAt === null ? sinceLastRun(known, clock.now()) : clock.monotonic() - markedAt;
+    markedAt = clock.monotonic();
+    const receipts = markReceipt(known, { at: clock.now(), ranMs, event: await store.newestEvent() });
+    settled = settledUpTo(receipts);
+    await store.note({}, { receipts: JSON.stringify(receipts) });
+  }
+
   return {
     async step() {
       const before = (days: number): number => clock.now() - days * DAY_MS;
-      if (rows !== null) {
-        rows = await store.prune(before(retentionDays), rows, STEP);
-        return BREATH_MS;
+      if (stage === 'mark') {
+        await mark();
+        stage = 'rows';
+      } else if (stage === 'rows') {
+        after = await store.prune({ before: before(retentionDays), settled, after, limit: STEP });
+        if (after === null) stage = payloadDays < retentionDays ? 'bodies' : 'rest';
+      } else if (stage === 'bodies') {
+        after = await store.purge(before(payloadDays), after, STEP);
+        if (after === null) stage = 'rest';
+      } else {
+        await store.sweep(before(retentionDays));
+        stage = 'mark';
+        return REST_MS;
       }
-      if (bodies !== null) {
-        bodies = await store.purge(before(payloadDays), bodies, STEP);
-        return BREATH_MS;
-      }
-      await store.sweep(before(retentionDays));
-      rows = 0;
-      bodies = payloadDays < retentionDays ? 0 : null;
-      return REST_MS;
+      return BREATH_MS;
     },
   };
+}
+
+/** What a `keep` that ended has not noted any more; a longer pause may be a step of the clock, and counts for nothing. */
+function sinceLastRun(known: Receipts | null, now: number): number {
+  const pause = known === null ? 0 : now - known.at;
+  return pause > 0 && pause <= 2 * REST_MS ? pause : 0;
+}
+
+/** `ranMs`: how long `keep` has run since the last mark. */
+export function markReceipt(
+  known: Receipts | null,
+  { at, ranMs, event }: { at: number; ranMs: number; event: number },
+): Receipts {
+  const ran = (known?.ranMs ?? 0) + ranMs;
+  const marks = known?.marks ?? [];
+  const due = ran - (marks.at(-1)?.ranMs ?? -Infinity) >= MARK_MS;
+  const all = due ? [...marks, { ranMs: ran, event }] : marks;
+  const last = all.findLastIndex((one) => ran - one.ranMs >= REPEATS_MS);
+  return { at, ranMs: ran, marks: all.slice(Math.max(0, last)) };
+}
+
+/** Up to this event, the service repeats nothing any more. */
+export function settledUpTo({ ranMs, marks }: Receipts): number {
+  return marks.findLast((one) => ranMs - one.ranMs >= REPEATS_MS)?.event ?? 0;
 }

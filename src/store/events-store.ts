@@ -13,6 +13,8 @@ export interface Conflict {
 
 export interface Accepted {
   verdict: Verdict;
+  /** A duplicate by the floor alone: it is older than what the store remembers. */
+  pruned?: true;
   conflict?: Conflict;
 }
 
@@ -75,7 +77,13 @@ export type Fact =
   | 'watermark'
   | 'born'
   | 'history'
-  | 'floor'
+  /** The highest cursor that pruning has removed; the floor, as far as the watermark reaches. */
+  | 'pruned_to'
+  /** Unix milliseconds: all that pruning has removed was received, and happened, before. */
+  | 'pruned_before'
+  | 'receipts'
+  /** Goes up when lanes were swept away. */
+  | 'lanes_swept'
   | 'assigned'
   | 'runner'
   | 'boot'

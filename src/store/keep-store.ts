@@ -147,10 +147,17 @@ export interface KeepStore extends EventStore {
   endHistory(upTo: Cursor): Promise<void>;
   /** The last time, Unix milliseconds, that somebody asked for a reconciliation; 0 if never. */
   reconcileAsked(): Promise<number>;
-  /** Removes up to `limit` finished events received before `before`, from `after` on. Returns where to go on, or null. */
-  prune(before: number, after: number, limit: number): Promise<number | null>;
-  /** Removes the bodies of finished events received before `before`, in steps like prune. */
-  purge(before: number, after: number, limit: number): Promise<number | null>;
+  /** The number of the newest event; 0 where there is none. */
+  newestEvent(): Promise<number>;
+  /** As the pruner has noted it. */
+  receipts(): Promise<Receipts | null>;
+  /**
+   * Removes finished events that may not come again, and the bodies of those that may: above the watermark, or, where
+   * no watermark covers them, still repeated by the service. Returns where to go on, or null.
+   */
+  prune(step: PruneStep): Promise<Receipt | null>;
+  /** Removes the bodies of finished events received before `before`, in steps like prune; a digest stays. */
+  purge(before: number, after: Receipt | null, limit: number): Promise<Receipt | null>;
   /** Removes quarantine, conflicts and idle lanes older than `before`, which lies hours back at least. */
   sweep(before: number): Promise<void>;
   /** Copies the log into the file; with `restart`, lets the log begin anew. Returns the log's size in bytes. */
@@ -163,6 +170,32 @@ export interface KeepStore extends EventStore {
   /** People were told of it, at this level of gravity. */
   told(name: string, level: number, now: number): Promise<void>;
   forget(name: string): Promise<void>;
+}
+
+/** A place in the order of receipt. */
+export interface Receipt {
+  /** Unix milliseconds. */
+  at: number;
+  seq: number;
+}
+
+export interface PruneStep {
+  /** Received before then, Unix milliseconds. */
+  before: number;
+  /** Up to this event the service repeats nothing any more. */
+  settled: number;
+  /** Null: from the beginning. */
+  after: Receipt | null;
+  limit: number;
+}
+
+/** Which event was the newest when, by the time that `keep` has run: no step of a clock makes an event look older. */
+export interface Receipts {
+  /** When it was written, Unix milliseconds. */
+  at: number;
+  /** How long `keep` has run in all, milliseconds. */
+  ranMs: number;
+  marks: { ranMs: number; event: number }[];
 }
 
 export interface DeliveredType {

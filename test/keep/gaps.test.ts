@@ -73,7 +73,7 @@ test('while its end is not known it is found again and again, and raised once', 
   await found(null);
   await found(null);
   await found('9');
-  expect(raised()).toEqual(['kit.gap:1']);
+  expect(raised()).toEqual(['kit.gap·1']);
   expect(await file.store.gaps()).toMatchObject([{ id: 1, upTo: '9' }]);
 });
 
@@ -82,10 +82,10 @@ test('one that was closed while its end was not known is raised once more when i
   await handle('done');
   await found(null);
   await found(null);
-  expect(raised()).toEqual(['kit.gap:1']);
+  expect(raised()).toEqual(['kit.gap·1']);
   expect(await open()).toBe(0);
   await found('9');
-  expect(raised()).toEqual(['kit.gap:1', 'kit.gap:2']);
+  expect(raised()).toEqual(['kit.gap·1', 'kit.gap·2']);
   expect(await open()).toBe(1);
   await handle('done');
   expect(await open()).toBe(0);

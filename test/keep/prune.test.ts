@@ -1,8 +1,9 @@
 // The pruner on a real store file: what goes, what stays, and in how small steps.
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createPruner } from '../../src/keep/prune.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createPruner, markReceipt, settledUpTo } from '../../src/keep/prune.ts';
+import type { Receipt, Receipts } from '../../src/store/keep-store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { readDelivery } from '../../src/wire/event.ts';
+import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import { fields } from './replay-server.ts';
 import { createClock, createStoreFile, type StoreFile, type TestClock } from './rig.ts';
 
@@ -17,26 +18,35 @@ beforeEach(() => {
 });
 afterEach(() => file.remove());
 
-function delivery(cursor: number) {
+function delivery(cursor: number): Reading {
+  return deliveryAt(String(cursor));
+}
+
+function deliveryAt(cursor: string, id = `e${cursor}`): Reading {
   const data = { MessageReceived: fields(cursor, { timestamp_unix_ms: clock.time }) };
   const body = {
-    id: `e${cursor}`,
+    id,
     type: 'MessageReceived',
     created_at: new Date(clock.time).toISOString(),
-    cursor: String(cursor),
+    cursor,
     session_id: null,
     data,
   };
   return readDelivery(Buffer.from(JSON.stringify(body)));
 }
 
-/** Accepted now, and no task wanted unless said otherwise. */
-async function accept(cursors: number[], { assign = true } = {}): Promise<void> {
+/** Accepted now, passed by replay, and no task wanted, unless said otherwise. */
+async function accept(cursors: number[], { assign = true, passed = true } = {}): Promise<void> {
   const { store } = file;
-  await store.accept({ readings: cursors.map(delivery), now: clock.time });
+  const watermark = passed ? { watermark: String(Math.max(...cursors)) as Cursor } : {};
+  await store.accept({ readings: cursors.map(delivery), now: clock.time, ...watermark });
   if (!assign) return;
-  const { from, events } = await store.unassigned(10_000);
-  await store.turn({
+  await assignAll();
+}
+
+async function assignAll(): Promise<void> {
+  const { from, events } = await file.store.unassigned(10_000);
+  await file.store.turn({
     now: clock.time,
     boot: 1,
     settle: [],
@@ -165,4 +175,190 @@ test('quarantine goes with its retention', async () => {
   clock.time += 2 * DAY_MS;
   await runPruner(30, 30);
   expect((await file.store.status(clock.time)).quarantined).toBe(0);
+});
+
+/** What replay shows of an event: no id, and its own time only if it has one. */
+function item(cursor: number | string, at: number | null): Reading {
+  const data = { MessageReceived: fields(cursor, { timestamp_unix_ms: at }) };
+  return readItem('replay', String(cursor) as Cursor, JSON.stringify(data));
+}
+
+async function verdicts(...readings: Reading[]): Promise<string[]> {
+  const all = await file.store.accept({ readings, now: clock.time });
+  return all.map(({ verdict, pruned }) => (pruned ? 'pruned' : verdict));
+}
+
+describe('E1: what was here stays known', () => {
+  test.each([
+    ['raised', 7, 30],
+    ['lowered', 30, 7],
+  ])(
+    'when the retention is %s beside verify and replay, with a time of its own and without',
+    async (_, first, then) => {
+      const at = clock.time;
+      await accept(range(1, 5));
+      clock.time += 31 * DAY_MS;
+      await accept([6]);
+      await runPruner(first, first);
+      await runPruner(then, then);
+      expect(count()).toBe(1);
+      expect(await verdicts(item(3, at), item(4, null), item(5, at), delivery(2))).toEqual([
+        'pruned',
+        'pruned',
+        'pruned',
+        'new',
+      ]);
+      expect(await file.store.counters()).toMatchObject({ regressions: 1 });
+    },
+  );
+
+  test('when the service is ahead of us: an event whose time lies ahead is judged by the floor alone', async () => {
+    const ahead = clock.time + 60 * DAY_MS;
+    await file.store.accept({ readings: [item(1, ahead)], now: clock.time, watermark: '1' as Cursor });
+    clock.time += 31 * DAY_MS;
+    await accept([2]);
+    await runPruner(30, 30);
+    expect(count()).toBe(1);
+    expect(await verdicts(item(1, ahead), item(1, clock.time + 1))).toEqual(['pruned', 'pruned']);
+    clock.time += 60 * DAY_MS;
+    expect(await verdicts(item(1, ahead)), 'nor when our clock has come past it').toEqual(['pruned']);
+  });
+
+  test('when the service is behind us', async () => {
+    const behind = clock.time - 60 * DAY_MS;
+    await file.store.accept({ readings: [item(1, behind)], now: clock.time, watermark: '1' as Cursor });
+    clock.time += 31 * DAY_MS;
+    await accept([2]);
+    await runPruner(30, 30);
+    expect(await verdicts(item(1, behind))).toEqual(['pruned']);
+  });
+
+  test('while no key is set, and replay reads all history when one is', async () => {
+    await accept(range(1, 5), { passed: false });
+    clock.time += 31 * DAY_MS;
+    await accept([6, 7], { passed: false });
+    const { store } = file;
+    for (let after: Receipt | null = null; ;) {
+      after = await store.prune({ before: clock.time - DAY_MS, settled: Infinity, after, limit: 2 });
+      if (after === null) break;
+    }
+    expect(count()).toBe(2);
+    expect((await store.status(clock.time)).floor, 'a store without a watermark has no floor').toBe(null);
+    const page = range(1, 7).map((cursor) => item(cursor, null));
+    const read = await store.accept({ readings: page, now: clock.time, watermark: '7' as Cursor });
+    expect(read.map(({ verdict, pruned = false }) => [verdict, pruned])).toEqual([
+      ...Array(5).fill(['duplicate', true]),
+      ...Array(2).fill(['duplicate', false]),
+    ]);
+  });
+});
+
+describe('E2: one odd cursor', () => {
+  const FAR = String(2n ** 62n);
+
+  test('above the watermark keeps its identity without its body, and the floor stays below', async () => {
+    await accept(range(1, 3));
+    await file.store.accept({ readings: [deliveryAt(FAR)], now: clock.time });
+    await assignAll();
+    clock.time += 31 * DAY_MS;
+    await accept([4]);
+    await runPruner(30, 30);
+    expect((await file.store.status(clock.time)).floor).toBe('3');
+    expect(file.query('select cast(cursor as text) as cursor, body from events where cursor > 4')).toEqual([
+      { cursor: FAR, body: null },
+    ]);
+    expect(await verdicts(item(5, null), item(FAR, null))).toEqual(['new', 'duplicate']);
+  });
+
+  test('as a further name of an event does the same', async () => {
+    await file.store.accept({ readings: [delivery(1)], now: clock.time, watermark: '1' as Cursor });
+    await file.store.accept({ readings: [deliveryAt(FAR, 'e1')], now: clock.time });
+    await assignAll();
+    clock.time += 31 * DAY_MS;
+    await accept([2]);
+    await runPruner(30, 30);
+    expect((await file.store.status(clock.time)).floor).toBe(null);
+    expect(await verdicts(item(1, null), item(FAR, null), item(3, null))).toEqual(['duplicate', 'duplicate', 'new']);
+  });
+
+  test('does not lift what pruning has left before there is a watermark', async () => {
+    await accept(range(1, 3), { passed: false });
+    await file.store.accept({ readings: [deliveryAt(FAR)], now: clock.time });
+    await assignAll();
+    clock.time += 31 * DAY_MS;
+    await accept(range(4, 9), { passed: false });
+    await file.store.prune({ before: clock.time - DAY_MS, settled: Infinity, after: null, limit: 100 });
+    await file.store.accept({ readings: [], now: clock.time, watermark: '8' as Cursor });
+    expect((await file.store.status(clock.time)).floor).toBe('3');
+  });
+
+  test('E51: of an alias at or below the watermark raises the floor', async () => {
+    await file.store.accept({ readings: [delivery(1)], now: clock.time, watermark: '9' as Cursor });
+    await file.store.accept({ readings: [deliveryAt('7', 'e1')], now: clock.time });
+    await assignAll();
+    clock.time += 31 * DAY_MS;
+    await accept([20]);
+    await runPruner(30, 30);
+    expect((await file.store.status(clock.time)).floor).toBe('7');
+    expect(await verdicts(item(7, null))).toEqual(['pruned']);
+  });
+});
+
+test('E3: what a webhook missed while the key was refused is new, however late it is fetched', async () => {
+  await accept(range(1, 3));
+  const at = clock.time + 1_000;
+  await accept([5, 6], { passed: false });
+  clock.time += 26 * 3_600_000;
+  await accept([7], { passed: false });
+  await runPruner(1, 1);
+  expect(count('cursor <= 3'), 'replay has passed them').toBe(0);
+  expect(await verdicts(item(4, at), item(5, null), item(6, at))).toEqual(['new', 'duplicate', 'duplicate']);
+});
+
+describe('E6: a clock that steps', () => {
+  test('prunes only what is old by its own time of receipt', async () => {
+    const now = clock.time;
+    await accept([1]);
+    clock.time = now - 40 * DAY_MS;
+    await accept([2]);
+    clock.time = now;
+    await accept([3, 4]);
+    await runPruner(30, 30);
+    expect(file.query('select cast(cursor as text) as cursor from events order by seq')).toEqual([
+      { cursor: '1' },
+      { cursor: '3' },
+      { cursor: '4' },
+    ]);
+  });
+
+  test('forgets nothing that the service may still repeat, though it has no place below the watermark', async () => {
+    await accept(range(1, 3), { passed: false });
+    clock.time += 60 * DAY_MS;
+    await runPruner(30, 30);
+    clock.time -= 60 * DAY_MS;
+    await runPruner(30, 30);
+    expect(await verdicts(delivery(1), delivery(3))).toEqual(['duplicate', 'duplicate']);
+  });
+
+  test('lets go of them once keep has seen the time of the repeats go by', async () => {
+    await accept(range(1, 3), { passed: false });
+    const pruner = createPruner({ store: file.store, clock, retentionDays: 1, payloadDays: 1 });
+    const round = async (): Promise<void> => {
+      while ((await pruner.step()) < 60_000);
+    };
+    for (let hours = 0; hours < 40; hours++) {
+      await round();
+      clock.time += 3_600_000;
+    }
+    expect(count()).toBe(1);
+  });
+});
+
+test('a restart of keep loses no more of the time that it has seen than a step of the clock could feign', () => {
+  const known: Receipts = { at: 0, ranMs: 0, marks: [] };
+  const hour = 3_600_000;
+  let receipts = known;
+  for (let n = 0; n <= 9; n++) receipts = markReceipt(receipts, { at: n, ranMs: n === 0 ? 0 : hour, event: n * 10 });
+  expect(settledUpTo(receipts)).toBe(10);
+  expect(receipts.marks.length, 'older marks are dropped').toBeLessThanOrEqual(10);
 });

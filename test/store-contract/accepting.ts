@@ -72,7 +72,7 @@ export function accepting(suite: Suite): void {
       });
       expect(await store.gaps()).toMatchObject([{ after: '10', upTo: '20', reason: 'expired', closedAt: null }]);
       const { events } = await store.unassigned(10);
-      expect(events).toMatchObject([{ type: 'kit.gap', origin: 'kit', cursor: null, key: 'i:kit.gap:1' }]);
+      expect(events).toMatchObject([{ type: 'kit.gap', origin: 'kit', cursor: null, key: 'i:kit.gap·1' }]);
       expect(bodyOf(events[0])).toEqual({ 'kit.gap': { gap: 1, after: '10', upTo: '20', reason: 'expired' } });
       expect((await store.status(T0)).gaps).toBe(1);
     });

@@ -82,13 +82,17 @@ async function counts(): Promise<
   return { events, duplicates, conflicts, reread, recovered: reconcile.recovered };
 }
 
-/** Everything that was received goes, but for the newest row; the highest cursor becomes the floor. */
+const PRUNED_AT = NOW - RETENTION - DAY;
+
+/** An event of this cursor came and went, two retentions ago; replay has passed it. */
 async function pruneTo(floor: string): Promise<void> {
-  await accept(webhook({ id: 'pruned', cursor: floor }), webhook({ id: 'newest', cursor: null }));
+  const gone = webhook({ id: 'pruned', cursor: floor, at: PRUNED_AT });
+  await file.store.accept({ readings: [gone], now: PRUNED_AT, watermark: floor as Cursor });
+  await accept(webhook({ id: 'newest', cursor: null }));
   const { from, events } = await file.store.unassigned(100);
   const assign = { from, upTo: events.at(-1)?.seq ?? 0, tasks: [] };
   await file.store.turn({ now: NOW, boot: 1, settle: [], assign, room: 0, handlers: [] });
-  await file.store.prune(NOW + 1, 0, 100);
+  await file.store.prune({ before: NOW - RETENTION, settled: Infinity, after: null, limit: 100 });
   expect((await file.store.status(NOW)).floor).toBe(floor);
 }
 
@@ -320,7 +324,7 @@ describe('data are compared', () => {
     ]);
   });
 
-  test('with what is still there: a body that was purged contradicts nothing', async () => {
+  test('E10: by their digest, when the body was purged', async () => {
     await accept(webhook({ text: 'one' }), webhook({ id: 'z', cursor: '99' }));
     const { from, events } = await file.store.unassigned(10);
     await file.store.turn({
@@ -331,17 +335,22 @@ describe('data are compared', () => {
       room: 0,
       handlers: [],
     });
-    await file.store.purge(NOW + 1, 0, 100);
+    await file.store.purge(NOW + 1, null, 100);
     expect(file.query('select body from events where id = ?', 'a')).toEqual([{ body: null }]);
-    expect(await verdicts(webhook({ text: 'two' }), webhook({ id: 'b', text: 'two' }))).toEqual([
+    expect(await verdicts(webhook({ text: 'one' }), webhook({ id: 'b', text: 'one' }))).toEqual([
       'duplicate',
       'duplicate',
     ]);
+    expect(await verdicts(webhook({ text: 'two' }), webhook({ id: 'c', text: 'two' }))).toEqual([
+      'duplicate, conflict',
+      'new, conflict',
+    ]);
+    expect(await verdicts(replay({ text: 'two' }), replay({ text: 'one' }))).toEqual(['duplicate', 'duplicate']);
   });
 });
 
 describe('a cursor at or below the floor', () => {
-  const old = NOW - RETENTION - 1;
+  const old = PRUNED_AT - 1;
 
   test('is a duplicate, and nothing is stored', async () => {
     await pruneTo('100');

@@ -3,7 +3,8 @@
 import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { dataOfBody, type Incoming, type Unreadable } from '../../wire/event.ts';
-import { sameJson } from '../../wire/json.ts';
+import { compareCursors, type Cursor } from '../../wire/cursor.ts';
+import { digestOf, sameJson, type JsonObject } from '../../wire/json.ts';
 import type { Accepted, Batch, Conflict, Counts, EventStore, Fact } from '../events-store.ts';
 import { createIds } from './ids.ts';
 import { EVENT_KEY, type Session, type Sync } from './session.ts';
@@ -20,6 +21,8 @@ interface Known {
   type: string;
   origin: Incoming['origin'];
   body: Uint8Array | null;
+  /** Of the data, where the body was purged. */
+  digest: Uint8Array | null;
 }
 
 export function createEventStore(
@@ -32,7 +35,7 @@ export function createEventStore(
     insert into events (cursor, disputed, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, body)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const known = `
-    select seq, ${EVENT_KEY}, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body
+    select seq, ${EVENT_KEY}, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body, digest
     from events e`;
   const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and disputed = 0`);
   const bySeq = db.prepare<unknown[], Known>(`${known} where seq = ?`);
@@ -41,7 +44,7 @@ export function createEventStore(
   const anyAlias = db.prepare('select 1 from aliases limit 1').pluck();
   const addAlias = db.prepare('insert into aliases values (?, ?) on conflict (name) do nothing');
   const addId = db.prepare(`
-    update events set id = ?, copies = copies + 1, session_id = coalesce(session_id, ?),
+    update events set id = ?, session_id = coalesce(session_id, ?),
       created_at = coalesce(created_at, ?) where seq = ?`);
   const sight = db.prepare('insert into sightings values (?, ?, ?) on conflict (event, origin) do nothing');
   const addCopy = db.prepare('update events set copies = copies + 1 where seq = ?');
@@ -80,7 +83,8 @@ export function createEventStore(
       };
       // Aliases are rare: one look for the whole batch spares two for each event.
       let aliased = anyAlias.get() !== undefined;
-      const floor = session.cursorFact('floor');
+      const floor = session.floor(highest(session.cursorFact('watermark'), batch.watermark));
+      const prunedBefore = Number(session.fact('pruned_before') ?? 0);
       const raised = batch.gap ? raiseGap(batch.gap, batch.now) : [];
       const readings = [...batch.readings, ...raised];
       const tally = startTally(batch.now);
@@ -131,10 +135,11 @@ export function createEventStore(
         return [nameOfCursor(event), nameOfId(event)].some((name) => name && byAlias.get(null, name));
       }
 
-      /** What pruning has removed is a duplicate, unless the event is younger than anything pruned can be. */
+      /** What pruning has removed is a duplicate, unless the event happened after all that was removed. */
       function placeOf({ cursor, createdAt }: Incoming): 'above' | 'pruned' | 'regressed' {
-        if (floor === null || cursor === null || BigInt(cursor) > BigInt(floor)) return 'above';
-        return createdAt === null || createdAt < batch.now - retentionMs ? 'pruned' : 'regressed';
+        if (floor === null || cursor === null || BigInt(cursor) > floor) return 'above';
+        const young = createdAt !== null && createdAt >= prunedBefore && createdAt <= batch.now;
+        return young ? 'regressed' : 'pruned';
       }
 
       function keepAside({ body, origin, cursor, reason }: Unreadable): Accepted {
@@ -160,17 +165,15 @@ export function createEventStore(
           if (event.cursor && !c) alias(nameOfCursor(event), i.seq);
           return duplicate(i, sameData(i, event) ? undefined : 'its id was known with other data');
         }
-        if (!c) return duplicate(undefined); // at or below the floor
+        if (!c) return { ...duplicate(undefined), pruned: true };
         const same = [c, ...rivals.all(cursor, cursor)].find((one) => sameData(one, event));
         if (event.id === null) return duplicate(same ?? c, same ? undefined : 'its cursor was known with other data');
-        if (c.id === null) {
+        if (c.id === null && (!same || same === c)) {
           addId.run(event.id, event.sessionId, event.createdAt, c.seq);
           ids.add(c.seq);
           newIds.set(event.id, c.seq);
-          copy(c.seq);
-          seen(c);
-          add('duplicates'); // only a webhook brings an id
-          return { verdict: 'duplicate' };
+          // Only a webhook brings an id.
+          return duplicate(c, same ? undefined : 'its cursor was known with other data');
         }
         if (same) {
           alias(nameOfId(event), same.seq);
@@ -245,7 +248,7 @@ export function createEventStore(
     const gap = Number(addGap.run(BigInt(after), bind(upTo), reason, now).lastInsertRowid);
     const body = Buffer.from(JSON.stringify({ 'kit.gap': { gap, after, upTo, reason } }));
     const rest = { cursor: null, type: 'kit.gap', sessionId: null, createdAt: now, flags: [] };
-    return [{ event: { origin: 'kit', id: `kit.gap:${gap}`, body, ...rest } }];
+    return [{ event: { origin: 'kit', id: gapId(gap), body, ...rest } }];
   }
 
   return {
@@ -262,6 +265,11 @@ export function createEventStore(
 
 type Accept = (batch: Batch) => Accepted[];
 
+/** No delivery can bring it: ids of the service are ASCII. */
+export function gapId(gap: number | string): string {
+  return `kit.gap\u00b7${gap}`;
+}
+
 function bind(cursor: string | null): bigint | null {
   return cursor === null ? null : BigInt(cursor);
 }
@@ -274,12 +282,20 @@ function nameOfId({ id }: Incoming): string | null {
   return id && `i:${id}`;
 }
 
-/** Compared as JSON: two origins write the same data in different bytes. A purged body can contradict nothing. */
+/** Compared as JSON: two origins write the same data in different bytes. What was erased can contradict nothing. */
 function sameData(known: Known, event: Incoming): boolean {
-  if (known.body === null) return true;
-  if (known.type !== event.type) return false;
+  if (known.type !== event.type) return known.body === null && known.digest === null;
+  if (known.body === null) return known.digest === null || Buffer.compare(known.digest, digestOf(dataOf(event))) === 0;
   if (known.origin === event.origin && Buffer.compare(known.body, event.body) === 0) return true;
-  return sameJson(dataOfBody(known.origin, known.type, known.body), dataOfBody(event.origin, event.type, event.body));
+  return sameJson(dataOfBody(known.origin, known.type, known.body), dataOf(event));
+}
+
+function dataOf({ origin, type, body }: Incoming): JsonObject {
+  return dataOfBody(origin, type, body);
+}
+
+function highest(a: Cursor | null, b: Cursor | undefined): Cursor | null {
+  return b === undefined || (a !== null && compareCursors(a, b) > 0) ? a : b;
 }
 
 /** Of the file and of its log: without its log, what was committed lately is gone, and SQLite does not say so. */

@@ -23,6 +23,8 @@ export interface Session {
   /** A fact that holds a cursor, exact. */
   cursorFact(name: Fact): Cursor | null;
   setFact(name: Fact, value: FactValue): void;
+  /** At or below it, what is unknown was here and was pruned: never above the watermark, and none without one. */
+  floor(watermark?: Cursor | null): bigint | null;
 }
 
 export function createSession(db: Connection, path: string, synchronous: Session['synchronous']): Session {
@@ -33,6 +35,7 @@ export function createSession(db: Connection, path: string, synchronous: Session
   const getText = db.prepare<[string], Cursor | null>('select cast(value as text) from facts where name = ?').pluck();
   const set = db.prepare('insert into facts values (?, ?) on conflict (name) do update set value = excluded.value');
   const transaction = db.transaction((work: () => unknown) => work());
+  const cursorFact = (name: Fact): Cursor | null => getText.get(name) ?? null;
   return {
     db,
     path,
@@ -42,7 +45,12 @@ export function createSession(db: Connection, path: string, synchronous: Session
       for (const [name, value] of Object.entries(counts)) if (value) add.run(name, value);
     },
     fact: (name) => get.get(name) ?? null,
-    cursorFact: (name) => getText.get(name) ?? null,
+    cursorFact,
+    floor(watermark = cursorFact('watermark')) {
+      const pruned = cursorFact('pruned_to');
+      if (pruned === null || watermark === null) return null;
+      return BigInt(pruned) < BigInt(watermark) ? BigInt(pruned) : BigInt(watermark);
+    },
     setFact(name, value) {
       // A column of any type would keep a number as a float.
       set.run(name, typeof value === 'number' ? BigInt(value) : value);

@@ -15,6 +15,7 @@ import type {
   TurnResult,
   Tx,
 } from '../tasks-store.ts';
+import { gapId } from './events.ts';
 import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from './reruns.ts';
@@ -69,7 +70,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     where state = 'ready' and max(release_at, due_at) > @now`);
   const closeGap = db.prepare(`
     update gaps set closed_at = ?, closed_by = (select name from handlers where id = ?)
-    where 'kit.gap:' || id = ? and closed_at is null`);
+    where '${gapId('')}' || id = ? and closed_at is null`);
   const rouse = createRouse(session);
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();

@@ -1,16 +1,17 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Counter } from '../events-store.ts';
 import type {
   DeliveredType,
   KeepStore,
   RaisedAlarm,
+  Receipts,
   ReplayRun,
   ReplayState,
   Stretch,
   VerifyAccount,
 } from '../keep-store.ts';
 import { createIdSweep } from './ids.ts';
+import { createPruning } from './prune.ts';
 import { createReceipt } from './receipt.ts';
 import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
@@ -67,26 +68,7 @@ export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upke
   const types = db.prepare<[], DeliveredType>(
     'select type, delivered_at as deliveredAt, missed, missed_since as missedSince from types',
   );
-  const unfinished = `exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
-  const finished = db.prepare<unknown[], { seq: number }>(`
-    select seq from events where seq > ? and seq <= ? and seq <= (select value from facts where name = 'assigned')
-      and not ${unfinished} order by seq limit ?`);
-  const removeEvent = db
-    .prepare<unknown[], { cursor: bigint | null }>(
-      'delete from events where seq = ? returning case when disputed then null else cursor end as cursor',
-    )
-    .safeIntegers();
-  const removeTasks = db.prepare<unknown[], { state: 'done' | 'skipped' }>(
-    `delete from tasks where id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} returning state`,
-  );
-  const removeAliases = db.prepare<unknown[], { name: string }>('delete from aliases where seq = ? returning name');
-  const removeSightings = db.prepare('delete from sightings where event = ?');
-  const removeCopies = db.prepare('delete from copies where event = ?');
-  const removeAttempts = db.prepare(
-    `delete from attempts where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1}`,
-  );
   const removeArrivals = db.prepare('delete from arrivals where day < ?');
-  const removeBody = db.prepare('update events set body = null where seq = ? and body is not null');
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
   const removeConflicts = db.prepare('delete from conflicts where received_at < ?');
   const removeLanes = db.prepare(`
@@ -101,18 +83,6 @@ export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upke
   const clear = db.prepare('update alarms set cleared = 1 where name = ?');
   const told = db.prepare('update alarms set told_at = ?, level = ? where name = ?');
   const forget = db.prepare('delete from alarms where name = ?');
-
-  /** A step over finished events from `after` on; the newest row stays, so that its number is not given again. */
-  function step(before: number, after: number, limit: number, work: (seqs: number[]) => void): number | null {
-    const newestSeq = bounds().last ?? 0;
-    // What goes is overwritten, whole pages too.
-    db.pragma('secure_delete = on');
-    return session.write(() => {
-      const seqs = finished.all(after, Math.min(lastBefore(before), newestSeq - 1), limit).map((row) => row.seq);
-      work(seqs);
-      return seqs.length === limit ? (seqs.at(-1) ?? null) : null;
-    });
-  }
 
   return {
     watermark: () => session.cursorFact('watermark'),
@@ -165,37 +135,17 @@ export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upke
         if (session.fact('history') === null) session.setFact('history', BigInt(upTo));
       }),
     reconcileAsked: () => Number(session.fact('reconcile_asked')),
-    prune: (before, after, limit) =>
-      step(before, after, limit, (seqs) => {
-        let floor = BigInt(session.cursorFact('floor') ?? -1);
-        const add = (name: Counter): void => session.count({ [name]: -1 });
-        for (const seq of seqs) {
-          for (const { state } of removeTasks.all({ seq })) {
-            add(`tasks.${state}`);
-            if (state === 'done') session.count({ 'pruned.done': 1 });
-          }
-          removeSightings.run(seq);
-          removeCopies.run(seq);
-          removeAttempts.run({ seq });
-          const cursors = removeAliases
-            .all(seq)
-            .flatMap(({ name }) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));
-          const cursor = removeEvent.get(seq)?.cursor;
-          for (const removed of [cursor, ...cursors]) if (removed != null && removed > floor) floor = removed;
-          add('events');
-        }
-        if (floor >= 0n) session.setFact('floor', floor);
-      }),
-    purge: (before, after, limit) =>
-      step(before, after, limit, (seqs) => {
-        for (const seq of seqs) removeBody.run(seq);
-      }),
+    newestEvent: () => bounds().last ?? 0,
+    receipts: () => JSON.parse(String(session.fact('receipts'))) as Receipts | null,
+    ...createPruning(session),
     sweep: (before) => {
       dropOldIds(before);
       session.write(() => {
         session.count({ quarantined: -removeQuarantine.run(before).changes });
         removeConflicts.run(before);
-        removeLanes.run(before);
+        // The process that keeps lanes in memory must not trust the numbers of these.
+        if (removeLanes.run(before).changes > 0)
+          session.setFact('lanes_swept', Number(session.fact('lanes_swept') ?? 0) + 1);
         removeArrivals.run(Math.floor(before / DAY_MS));
       });
     },

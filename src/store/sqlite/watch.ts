@@ -1,7 +1,7 @@
 // What people ask the store. Figures come from counters, pages are read by keyset, and no
 // question scans more than a bounded stretch.
 import { iso } from '../../clock.ts';
-import { parseCursor } from '../../wire/cursor.ts';
+import { parseCursor, type Cursor } from '../../wire/cursor.ts';
 import type { Origin } from '../../wire/event.ts';
 import { patternOf } from '../pattern.ts';
 import type { Fact } from '../events-store.ts';
@@ -260,7 +260,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
         },
         oldestReadySeconds: waiting === null ? null : Math.max(0, Math.round((now - waiting) / 1000)),
         watermark: session.cursorFact('watermark'),
-        floor: session.cursorFact('floor'),
+        floor: (session.floor()?.toString() ?? null) as Cursor | null,
         newestCursor: cursor === null ? null : (parseCursor(cursor) ?? null),
         reconcile: { ...replay, recovered: at('recovered') },
         stream: JSON.parse(

@@ -17,8 +17,10 @@ create table events (
   skew_s      integer,              -- how old that signature was on receipt, seconds; negative: from the future
   flags       text not null default '',    -- what was odd about it, comma-separated
   body        blob,                 -- bytes as received; null once purged
+  digest      blob,                 -- of its data, written when the body is purged
   check (cursor is not null or id is not null)
 ) strict;
+create index events_by_receipt on events (received_at);
 create unique index events_by_cursor on events (cursor) where cursor is not null and disputed = 0;
 create index events_disputed on events (cursor) where disputed = 1;
 create index events_placeless on events (seq) where cursor is null or disputed = 1;  -- no place of their own among the cursors
@@ -176,6 +178,17 @@ create index tasks_suspect on tasks (due_at) where state = 'ready' and suspect =
 create index tasks_rerun on tasks (rerun, attempts) where state = 'ready' and rerun > 0;
 create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped');
 create index tasks_dead on tasks (cause, id) where state = 'dead';
+
+-- A waiting task whose lane is gone would wait for ever.
+create trigger lanes_with_tasks before delete on lanes
+  when exists (select 1 from tasks where lane = old.id and state = 'ready' and alone = 0)
+  begin select raise(abort, 'tasks wait in this lane'); end;
+create trigger tasks_enter_lane before insert on tasks
+  when new.lane is not null and new.alone = 0 and not exists (select 1 from lanes where id = new.lane)
+  begin select raise(abort, 'a task without its lane'); end;
+create trigger tasks_move_to_lane before update of lane, alone on tasks
+  when new.lane is not null and new.alone = 0 and new.state = 'ready' and not exists (select 1 from lanes where id = new.lane)
+  begin select raise(abort, 'a task without its lane'); end;
 
 -- Why tasks are dead: one row for each handler and kind of error, as long as a task is dead of it.
 create table causes (
