@@ -36,6 +36,8 @@ export type Counter =
   | 'replay_calls'
   | 'fenced'
   | 'run_crashes'
+  /** Lanes whose row was gone while tasks waited in them. */
+  | 'lanes_restored'
   | `lane_faults.${string}`
   | 'failure_runs'
   /** New events whose delivery says that earlier attempts failed; an unsigned header, so evidence alone. */
