@@ -97,8 +97,19 @@ export interface VerifyAccount {
   at: Cursor;
   pages: number;
   events: number;
-  /** `missing`: recovered by it. `onlyHere`: the service did not show it. */
-  types: { type: string; present: number; missing: number; onlyHere: number; handled: number; dead: number }[];
+  /**
+   * `missing`: recovered by it. `older`: at or below the floor, so that pruning may have removed it; not fetched.
+   * `onlyHere`: the service did not show it.
+   */
+  types: {
+    type: string;
+    present: number;
+    missing: number;
+    older: number;
+    onlyHere: number;
+    handled: number;
+    dead: number;
+  }[];
 }
 
 export interface Stretch {
