@@ -156,6 +156,16 @@ describe('E4: as it becomes known', () => {
     expect(handled).toEqual(['3']);
   });
 
+  test('what is undecided is not pruned, however long the catch-up takes', async () => {
+    await accept(item(1), item(2), item(3));
+    await file.store.accept({ readings: [], now: clock.time, watermark: cursor(3) });
+    await file.store.prune({ before: clock.time + HOUR, settled: Infinity, after: null, limit: 10 });
+    await accept(webhook(1, clock.time + 1));
+    await become(0);
+    await rest();
+    expect(handled.toSorted()).toEqual(['1', '2', '3']);
+  });
+
   test('many at once: no turn takes more than its share, and none is passed over', async () => {
     await accept(...Array.from({ length: 700 }, (_, n) => item(n + 1)));
     expect(await undecided()).toBe(700);
