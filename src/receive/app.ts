@@ -65,14 +65,17 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
     }
     const signers = verifier.body(claimed, body, clock.now());
     if (signers === 'bad_signature') ledger.forged();
-    if (signers === 'clock_skew' && !isOurs(readDelivery(body))) ledger.answered(401, signers);
-    if (typeof signers === 'string') return refuse(ctx, 401, signers);
+    if (typeof signers === 'string' && signers !== 'clock_skew') return refuse(ctx, 401, signers);
     const reading = readDelivery(body);
+    const entries = isOurs(reading) ? undefined : ledger;
+    if (signers === 'clock_skew') {
+      entries?.answered(401, signers);
+      return refuse(ctx, 401, entries ? signers : 'own_skew');
+    }
     if ('event' in reading) {
       const skewSeconds = Math.round(clock.now() / 1000) - claimed.timestamp;
       reading.event.signed = { secret: (signers[0] ?? 0) + 1, skewSeconds };
     }
-    const entries = isOurs(reading) ? undefined : ledger;
     entries?.signed(signers, claimed.timestamp);
     await commit(ctx, reading, entries);
     intake.count(countsOf(performance.now() - began));
@@ -83,7 +86,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
       const { verdict, conflict } = await intake.accept(reading);
       ctx.status = 204;
       entries?.answered(204, verdict);
-      if (verdict === 'new' && happenedSince(hereSince, reading) && isRepeated(ctx.req.headers[attemptHeader]))
+      if (entries && verdict === 'new' && happenedSince(hereSince, reading) && isRepeated(ctx.req.headers[attemptHeader]))
         intake.count({ unseen_failures: 1 });
       if (verdict === 'quarantined' || conflict)
         sampler.note(
