@@ -12,6 +12,7 @@ import { isOurs, isRepeated, type Ledger } from './ledger.ts';
 import { lingerOnClose } from './linger.ts';
 import { createRefusals } from './refusals.ts';
 import type { Sampler } from './sampler.ts';
+import { createTurns } from './turns.ts';
 import type { Verifier } from './verify.ts';
 
 /** Who tried while we started, or by a clock a little ahead of ours, was refused by nobody but us. */
@@ -36,6 +37,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   const hereSince = clock.now() + STARTING_MS;
   const attemptHeader = `${options.prefix}Attempt`.toLowerCase();
   const refusals = createRefusals(options);
+  const turns = createTurns();
   const noteAlienPrefix = once((prefix: string) => {
     options.log.warn({ prefix }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${prefix}`);
   });
@@ -63,6 +65,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
       if (error.code === 'too_large') return refuse(ctx, 413, 'body_limit');
       return refuse(ctx, 408, `body_${error.code}`);
     }
+    await turns.wait(body.length);
     const signers = verifier.body(claimed, body, clock.now());
     if (signers === 'bad_signature') ledger.forged();
     if (typeof signers === 'string' && signers !== 'clock_skew') return refuse(ctx, 401, signers);
@@ -86,7 +89,12 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
       const { verdict, conflict } = await intake.accept(reading);
       ctx.status = 204;
       entries?.answered(204, verdict);
-      if (entries && verdict === 'new' && happenedSince(hereSince, reading) && isRepeated(ctx.req.headers[attemptHeader]))
+      if (
+        entries &&
+        verdict === 'new' &&
+        happenedSince(hereSince, reading) &&
+        isRepeated(ctx.req.headers[attemptHeader])
+      )
         intake.count({ unseen_failures: 1 });
       if (verdict === 'quarantined' || conflict)
         sampler.note(

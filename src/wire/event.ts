@@ -47,6 +47,10 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const utf8 = new TextDecoder();
 const BOM = '\uFEFF';
 
+/** Of a lane's name: an author can make an address as long as a body. */
+const LONGEST_LANE = 500;
+/** Of a written time. */
+const LONGEST_TIME = 64;
 /** The longest time that a Date can hold. */
 const LATEST_MS = 8.64e15;
 
@@ -115,7 +119,8 @@ export function dataOfText(origin: Origin, type: string, text: string): JsonObje
 /** The lane that an event belongs to by default: its conversation where the type knows one, else its session. */
 export function conversationOf(type: string, sessionId: string | null, data: JsonObject): string {
   const conversation = attempt(() => typeOf(type)?.conversation?.(data));
-  return typeof conversation === 'string' ? `${sessionId ?? ''}/${conversation}` : sessionOf(sessionId);
+  if (typeof conversation !== 'string') return sessionOf(sessionId);
+  return `${sessionId ?? ''}/${conversation}`.slice(0, LONGEST_LANE);
 }
 
 export function sessionOf(sessionId: string | null): string {
@@ -170,5 +175,5 @@ function readTime(value: unknown): number | null {
 }
 
 function parseDate(value: unknown): number | null {
-  return typeof value === 'string' ? Date.parse(value) : null;
+  return typeof value === 'string' && value.length <= LONGEST_TIME ? Date.parse(value) : null;
 }

@@ -61,7 +61,7 @@ test('E80: what the kit sends is handled once, in no lane, and held by nothing',
   expect(tasks[0]?.strict).toBeUndefined();
 });
 
-test.each(['42', 42, null, 'none', '-1', { a: 1 }, 1e400])(
+test.each(['42', 42, null, 'none', '-1', { a: 1 }, 0.5])(
   'E80: whatever cursor the body of the kit names (%j), it is data',
   (cursor) => {
     const reading = readDelivery(bodyOf({ ...OURS, cursor }));
