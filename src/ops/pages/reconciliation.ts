@@ -24,7 +24,7 @@ export function reconciliation({ status, runs, gaps, weeks, verify, calls, mayCh
       reconcile.state === 'off'
         ? html`<p class="empty">
             Off: what webhooks miss stays missing. Set <code>API_BASE_URL</code> and <code>API_KEY</code> in
-            <code>.env</code>, then send SIGHUP.
+            <code>.env</code>, then <code>npx kit reload</code>.
           </p>`
         : null
     }
