@@ -89,19 +89,6 @@ describe('a receiver that runs', () => {
   });
 });
 
-test('E64: on a terminal, where SIGHUP ends the kit, it reloads', async () => {
-  const kit = await createKit({ one: handler('one') }, { SHELL: '/bin/sh' });
-  const terminal = await createTerminal(kit);
-  try {
-    await until(() => kit.query("select * from processes where role = 'receive'").length === 1);
-    expect(await reload(join(kit.folder, 'events.db'))).toMatchObject({ code: 0, err: '' });
-    expect(terminal.running()).toBe(true);
-  } finally {
-    await terminal.end();
-    await kit.remove();
-  }
-});
-
 test('E64: asked before it can, a starting kit does not die of it, and reloads once it can', async () => {
   const kit = await createKit({ one: handler('one') });
   const started = kit.start();
@@ -175,34 +162,4 @@ function catches(pid: number, signal: number): boolean {
   } catch {
     return false;
   }
-}
-
-/** The kit as on a terminal: its output is one. */
-async function createTerminal(kit: Kit): Promise<{ running: () => boolean; end: () => Promise<void> }> {
-  const command = `exec ${process.execPath} ${process.cwd()}/src/main.ts`;
-  const env = {
-    PATH: process.env['PATH'],
-    SHELL: '/bin/sh',
-    WEBHOOK_SECRET: SECRET,
-    PORT: String(kit.port),
-    OPS_PORT: String(kit.opsPort),
-    HANDLERS_DIR: join(kit.folder, 'handlers'),
-    DATABASE_URL: `sqlite:${kit.folder}/events.db`,
-  };
-  const child = spawn('script', ['-qefc', command, '/dev/null'], {
-    env,
-    cwd: kit.folder,
-    stdio: ['pipe', 'pipe', 'pipe'],
-  });
-  let text = '';
-  child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
-  const closed = new Promise<void>((done) => child.once('close', () => done()));
-  await until(() => text.includes('ready for deliveries'));
-  return {
-    running: () => child.exitCode === null && child.signalCode === null,
-    async end() {
-      child.kill('SIGTERM');
-      await closed;
-    },
-  };
 }
