@@ -42,6 +42,7 @@ test.each(CURSORS)(
     await rig.pass(2 * INTERVAL_MS);
     expect(rig.stored()).toEqual(['1004', '1005', '1006']);
     expect(await rig.watermark()).toBe('1006');
+    expect(rig.query('select origin from events where cursor = 1005')).toEqual([{ origin: 'replay' }]);
     expect(await rig.store.unseen(0, rig.clock.time, 100)).toMatchObject({ types: [] });
   },
 );
