@@ -20,6 +20,8 @@ export interface Incoming {
   flags: Flag[];
   /** Of a delivery: the secret's position, from 1, and how old the signature was on receipt. */
   signed?: { secret: number; skewSeconds: number };
+  /** A live stream brought it: it is as old as its arrival. */
+  live?: boolean;
 }
 
 export interface Unreadable {

@@ -296,7 +296,7 @@ describe('what goes on for long', () => {
     const { webhook, pass, clock, store, query } = await quiet();
     const searched = () => query<{ value: number }>(`select value from facts where name = 'searched'`)[0]?.value;
     await pass(OVERLAP_MS);
-    clock.time -= 3 * 3_600_000;
+    clock.step(-3 * 3_600_000);
     await webhook(50);
     const before = searched();
     await pass(20 * INTERVAL_MS);
