@@ -17,6 +17,7 @@ const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   verify: () => import('./verify.ts'),
   gaps: () => import('./gaps.ts'),
   quarantine: () => import('./quarantine.ts'),
+  prune: () => import('./prune.ts'),
   backup: () => import('./backup.ts'),
   restore: () => import('./restore.ts'),
   erase: () => import('./erase.ts'),

@@ -27,7 +27,7 @@ export interface Forward extends Reading {
 }
 
 export function createForward(desk: Desk, sweep: Sweep): Forward {
-  const { store, clock, log, budget, types, commit, say, intervalMs, silent, streaming } = desk;
+  const { store, clock, log, budget, types, commit, say, intervalMs, overlapMs, silent, streaming } = desk;
   const blindness = createBlindness(desk);
   const catchUp = createCatchUp(clock);
   /** The last reading that went to its end, and when the one at work began. */
@@ -37,6 +37,8 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   let again = false;
   /** When the end was last reached; what comes long after that happened while deliveries may have failed as well. */
   let completed: Ended | null = null;
+  /** By the monotonic clock. */
+  let historyEndedAt: number | null = null;
   let sweptAt = -Infinity;
   /** When to read before the interval is over, for the sake of what waits for proof. */
   let proveAt = Infinity;
@@ -110,9 +112,9 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
 
   /** For a store without a watermark: a cursor already seen, null for the beginning, undefined while there is none. */
   async function beginning(): Promise<Cursor | null | undefined> {
-    if (desk.from === 'start') return null;
-    if (desk.from !== 'first-webhook') return desk.from as Cursor;
-    return anchor.begin();
+    if (desk.from === 'first-webhook') return anchor.begin();
+    await store.openHistory();
+    return desk.from === 'start' ? null : (desk.from as Cursor);
   }
 
   async function take(page: Page, from: Cursor | null): Promise<void> {
@@ -165,7 +167,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     rest();
     const watermark = await store.watermark();
     completed = { at: clock.monotonic(), watermark };
-    if (watermark !== null && desk.from !== 'first-webhook') await store.endHistory(watermark);
+    if (desk.from !== 'first-webhook') await endHistory(watermark);
     if (await isAhead(read.event)) return;
     await blindness.readToTheEnd(read, sweep.covered());
     if (await somethingWaits()) {
@@ -176,6 +178,13 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     if (due) sweptAt = clock.monotonic();
     const sweeps = due && watermark !== null && (await sweep.begin(watermark));
     await say(sweeps ? 'running' : 'idle', sweeps ? SWEEPING : null, { done: true, progress: null });
+  }
+
+  /** What the first catch-up has not shown came after the store was there; what it has may be undecided for an overlap. */
+  async function endHistory(watermark: Cursor | null): Promise<void> {
+    historyEndedAt ??= clock.monotonic();
+    await store.endHistory(watermark ?? ZERO);
+    if (clock.monotonic() - historyEndedAt >= overlapMs) await store.closeHistory();
   }
 
   function rest(goOn = again): void {

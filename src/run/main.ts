@@ -75,7 +75,6 @@ async function start({ boot }: Orders): Promise<void> {
     boot,
     concurrency: config.RUN_CONCURRENCY,
     windowMs: config.ORDER_WINDOW_MS,
-    fetchesHistory: config.REPLAY_FROM !== 'first-webhook',
     tellsWhy: throwaway,
     onLaneFault: ({ name }: Loaded) => void patiently(() => store.note({ [`lane_faults.${name}`]: 1 })),
     onUnproven: () => void owner.say({ type: 'wake' }),

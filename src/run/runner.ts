@@ -8,6 +8,7 @@ import { createSeldom, type Logger, type Seldom } from '../log.ts';
 import { startLoop, type Loop } from '../loop.ts';
 import type { Service } from '../service/service.ts';
 import { patiently } from '../store/patiently.ts';
+import { placeOf } from '../store/birth.ts';
 import { StoreError } from '../store/store.ts';
 import type { Claim, Settlement, TaskStore, Turn } from '../store/tasks-store.ts';
 import { isUnproven, tasksOf } from './assign.ts';
@@ -49,7 +50,6 @@ export interface RunnerOptions {
   boot: number;
   concurrency: number;
   windowMs: number;
-  fetchesHistory: boolean;
   onLaneFault?: (handler: Loaded) => void;
   /** Tasks were made that wait for proof: replay had better look. */
   onUnproven?: () => void;
@@ -68,7 +68,7 @@ export interface Runner {
 }
 
 export async function startRunner(options: RunnerOptions): Promise<Runner> {
-  const { store, service, clock, log, boot, concurrency, windowMs, fetchesHistory } = options;
+  const { store, service, clock, log, boot, concurrency, windowMs } = options;
   const ids = await patiently(() => store.register(options.handlers.map(({ name }) => name)));
   const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
   const handlerIds = [...handlers.keys()];
@@ -155,7 +155,6 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
 
   const assigning = {
     windowMs,
-    fetchesHistory,
     onLaneFault(handler: Loaded, error: unknown): void {
       const more = seldom(`lane ${handler.name}`);
       if (more) log.error({ handler: handler.name, ...loggable(error), ...more }, 'lane threw; the session stands in');
@@ -165,20 +164,27 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
 
   async function plan(): Promise<Turn['assign']> {
     const found = await store.unassigned(ASSIGN);
-    const last = found.events.at(-1);
-    if (!last) return null;
+    const upTo = found.events.at(-1)?.seq ?? found.from;
+    if (upTo === found.from && found.decided.length === 0) return null;
     const now = clock.now();
-    const tasks = found.events.flatMap((event) => {
-      const made = tasksOf(event, found, { handlers, now, ...assigning });
-      if (made.length === 0)
+    const late = found.decided.flatMap((event) =>
+      tasksOf(event, found, { handlers, now, decided: true, ...assigning }),
+    );
+    const made = found.events.flatMap((event) => {
+      const its = tasksOf(event, found, { handlers, now, ...assigning });
+      if (its.length === 0)
         log.debug({ key: event.key, type: event.type, verdict: 'unhandled' }, 'no handler wants it');
-      return made;
+      return its;
     });
+    const tasks = [...made, ...late];
+    const undecided = found.events.flatMap(({ seq: event, cursor, ...rest }) =>
+      cursor !== null && placeOf({ cursor, ...rest }, found.birth) === 'undecided' ? [{ event, cursor }] : [],
+    );
     asks ||= tasks.some((task) => isUnproven(task, found));
     const waiting = tasks.filter(({ strict, releaseAt }) => !strict && releaseAt > now);
     if (waiting.length > 0)
       held.push({ until: Math.max(...waiting.map((task) => task.releaseAt)), tasks: waiting.length });
-    return { from: found.from, upTo: last.seq, tasks };
+    return { from: found.from, upTo, tasks, undecided, decided: found.decided.map(({ seq }) => seq) };
   }
 
   async function planRerun(): Promise<NonNullable<Turn['rerun']> | null> {
@@ -187,7 +193,8 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     if (!handler) return null;
     const its = { ...assigning, handlers: new Map([[page.handler, handler]]), now: clock.now(), rerun: page.id };
     // All of it came long ago: no window to wait for, and its proof is the store's to find.
-    const from = { watermark: null, born: 0, history: null };
+    const birth = { at: 0, reading: 'none', end: null, older: null, younger: null } as const;
+    const from = { watermark: null, birth };
     return { page, tasks: page.events.flatMap((event) => tasksOf(event, from, its)) };
   }
 
@@ -267,7 +274,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
 
 /** There may be more to make tasks of. */
 function isFull(assign: Turn['assign']): boolean {
-  return assign !== null && assign.upTo - assign.from >= ASSIGN;
+  return assign !== null && (assign.upTo - assign.from >= ASSIGN || (assign.decided ?? []).length >= ASSIGN);
 }
 
 async function expectBusy(error: unknown): Promise<void> {

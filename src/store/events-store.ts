@@ -38,6 +38,8 @@ export type Counter =
   | 'watermark_ahead'
   | 'fenced'
   | 'run_crashes'
+  /** Events of which nobody knows yet whether they are history. */
+  | 'undecided'
   /** Lanes whose row was gone while tasks waited in them. */
   | 'lanes_restored'
   | `lane_faults.${string}`
@@ -82,7 +84,11 @@ export interface EventStore {
 export type Fact =
   | 'watermark'
   | 'born'
+  /** Replay has fetched up to here what was there before this store. */
   | 'history'
+  | 'history_reading'
+  | 'older'
+  | 'younger'
   /** The highest cursor that pruning has removed; the floor, as far as the watermark reaches. */
   | 'pruned_to'
   /** Unix milliseconds: all that pruning has removed was received, and happened, before. */

@@ -14,6 +14,8 @@ export interface Alarm {
 export interface Status {
   events: number;
   unassigned: number;
+  /** Of which nobody knows yet whether they existed before this store; they wait, in no lane. */
+  undecided: number;
   duplicates: number;
   quarantined: number;
   conflicts: number;

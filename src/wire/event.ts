@@ -14,6 +14,8 @@ export interface Incoming {
   sessionId: string | null;
   /** When it happened, Unix milliseconds. */
   createdAt: number | null;
+  /** The same by the envelope of a delivery, which only webhooks have. */
+  toldAt?: number | null;
   /** As received: a delivery's whole body, else the text of `{ "<EventType>": { … } }`. */
   body: Uint8Array;
   /** What was odd about it, yet readable. */
@@ -68,8 +70,9 @@ export function readDelivery(body: Uint8Array): Reading {
   const facts = factsOf(type, data);
   const sessionId = facts.sessionId ?? readSession(envelope['session_id']);
   if (sessionId !== null && !UUID.test(sessionId)) flags.push('session_shape');
-  const createdAt = readTime(facts.createdAt ?? parseDate(envelope['created_at']));
-  return { event: { origin: 'webhook', id, cursor, type, sessionId, createdAt, body, flags } };
+  const toldAt = readTime(parseDate(envelope['created_at']));
+  const createdAt = facts.createdAt ?? toldAt;
+  return { event: { origin: 'webhook', id, cursor, type, sessionId, createdAt, toldAt, body, flags } };
 
   function refuse(reason: string, at: Cursor | null = null): Reading {
     return { unreadable: { origin: 'webhook', cursor: at, body, reason } };

@@ -128,8 +128,8 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
       if (answer === 'destroy') req.socket.destroy();
       else {
         for (const one of itemsOf(answer)) shown.set(one.cursor, one);
-        const { next_cursor: next } = (answer.body ?? {}) as { next_cursor?: string };
-        if (next) named.add(next);
+        const { next_cursor: next } = (answer.body ?? {}) as { next_cursor?: unknown };
+        if (/^\d+$/.test(String(next))) named.add(String(next));
         send(res, answer);
       }
     });

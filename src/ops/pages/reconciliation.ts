@@ -141,11 +141,12 @@ function verifying(verify: VerifyAccount | null, mayAsk: boolean): Html {
             </p>
             ${table(
               'What was found',
-              ['type', '#present', '#missing, now recovered', '#only here', '#handled', '#dead'],
+              ['type', '#present', '#missing, now recovered', '#older than the store remembers', '#only here', '#handled', '#dead'],
               verify.types.map((sum) => [
                 code(sum.type),
                 sum.present,
                 sum.missing,
+                sum.older,
                 // Counted at the end.
                 ...[sum.onlyHere, sum.handled, sum.dead].map((n) => (verify.state === 'done' ? n : null)),
               ]),

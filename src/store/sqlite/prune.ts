@@ -30,8 +30,8 @@ export interface Pruning {
 export function createPruning(session: Session): Pruning {
   const { db } = session;
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
-  const finished = `seq <= @assigned and not exists (
-    select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
+  const finished = `seq <= @assigned and not exists (select 1 from undecided where event = seq)
+    and not exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
   const old = (also: string) =>
     db
       .prepare<unknown[], Record<keyof OldRow, bigint | null>>(`

@@ -4,6 +4,7 @@
 // says that this one cannot.
 import type { Counts } from '../events-store.ts';
 import type {
+  Assignment,
   Claim,
   NewTask,
   Settlement,
@@ -15,6 +16,7 @@ import type {
   TurnResult,
   Tx,
 } from '../tasks-store.ts';
+import { birthOf, createUndecided } from './birth.ts';
 import { gapId } from './events.ts';
 import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';
@@ -75,6 +77,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
   const history = createHistory(session);
+  const undecided = createUndecided(session);
   const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
   let recent = createRecent();
   let erased = session.fact('erased');
@@ -120,6 +123,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         }
       }
       add('fenced', fenced);
+      if (claiming) undecided.giveUp();
       if (assign && planned) add('tasks.ready', assignAll(assign, now));
       if (rerun && reruns.moveOn(rerun.page, now)) feed(rerun, now, add);
       if (claiming) unproven = lanes.prove(now);
@@ -164,8 +168,10 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     if (lane !== null) lanes.left(lane, endOf(settlement), aside, now);
   }
 
-  function assignAll({ from, upTo, tasks }: NonNullable<Turn['assign']>, now: number): number {
+  function assignAll(assignment: Assignment, now: number): number {
+    const { from, upTo, tasks } = assignment;
     if (moveOn.run(BigInt(upTo), BigInt(from)).changes !== 1) return 0;
+    undecided.assign(assignment);
     return tasks.filter((task) => make(task, now)).length;
   }
 
@@ -288,12 +294,13 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       const from = Number(session.fact('assigned'));
       const events = unassigned.all(from, limit);
       for (const event of events) recent.add(event);
+      const birth = birthOf(session);
       return {
         from,
         watermark: session.cursorFact('watermark'),
-        born: Number(session.fact('born')),
-        history: session.cursorFact('history'),
+        birth,
         events,
+        decided: undecided.decided(birth, limit),
       };
     },
     rerun(handlers, limit) {
