@@ -321,10 +321,13 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await arrive('a', [30]);
       await store.accept({ readings: [reading(20, 'b')], now });
       await search(2);
-      expect(await workOff()).toEqual(['30']);
+      expect(await workOff()).toEqual([]);
       await assign();
       await expectHeld();
-      expect(await claim()).toMatchObject([{ event: { cursor: '20' }, unproven: true }]);
+      expect((await claim()).map(({ event, unproven }) => [event.cursor, unproven]).toSorted()).toEqual([
+        ['20', true],
+        ['30', true],
+      ]);
     });
 
     test.each([1, 2, 3, 4, 5, 6, 7, 8])(
@@ -360,7 +363,8 @@ export function strictContract(name: string, open: (path: string) => Store): voi
               missed.map((cursor) => reading(cursor, `lane ${cursor % 5}`)),
             );
             await assign();
-          } else if (luck < 0.55) await search((searched = Math.max(searched, (await store.newestEvent()) - below(20))));
+          } else if (luck < 0.55)
+            await search((searched = Math.max(searched, (await store.newestEvent()) - below(20))));
           else if (luck < 0.6) await start();
           else if (luck < 0.65) await discardOne();
           else if (luck < 0.7) await crash();
