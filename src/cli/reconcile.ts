@@ -1,8 +1,11 @@
-// Asks `keep` to reconcile now, and follows it to the end.
+// Asks `keep` to reconcile now, and follows it to the end. Lowers the watermark, or gives it up, where a person says so.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
+import type { Lowered } from '../store/keep-store.ts';
 import type { Store } from '../store/store.ts';
 import type { Status } from '../store/watch-store.ts';
+import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import {
   clean,
   clock,
@@ -12,6 +15,7 @@ import {
   print,
   printJson,
   printTable,
+  UsageError,
   whyDown,
   withStore,
   type Command,
@@ -21,25 +25,73 @@ const LOOK_MS = 250;
 
 const command: Command = {
   summary: 'fetch now what webhooks missed',
-  usage: 'reconcile [--json]\n       npx kit reconcile --runs [--json]     the last runs, and how they ended',
+  usage: `reconcile [--json]
+       npx kit reconcile --from <cursor> [--json]     lower the watermark, and read again from there
+       npx kit reconcile --runs [--json]     the last runs, and how they ended
+       npx kit reconcile --forget     give the watermark up, once API_KEY is taken out for good`,
   async run(args) {
-    const { values } = parse(args, { json: { type: 'boolean' }, runs: { type: 'boolean' } }, { names: false });
-    if (values.runs) return showRuns(values.json);
-    return withStore(async (store) => {
-      if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
-      const before = await store.status(clock.now());
-      if (before.reconcile.state === 'off')
-        return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
-      const after = await follow(store, values.json ? () => {} : print);
-      const recovered = after.reconcile.recovered - before.reconcile.recovered;
-      const { state, reason } = after.reconcile;
-      if (values.json) printJson({ recovered, watermark: after.watermark, state, reason });
-      else print(`${recovered} events recovered, watermark ${after.watermark ?? '-'}`);
-      return state === 'idle' ? EXIT.done : fail(clean(reason ?? state), EXIT.failed);
-    });
+    const flag = { type: 'boolean' } as const;
+    const options = { json: flag, runs: flag, forget: flag, from: { type: 'string' } } as const;
+    const { values } = parse(args, options, { names: false });
+    const { json = false, runs, forget, from } = values;
+    if ([runs, forget, from !== undefined].filter(Boolean).length > 1)
+      throw new UsageError('--from, --runs and --forget do not go together');
+    if (runs) return showRuns(json);
+    if (forget) return giveUp();
+    const to = from === undefined ? undefined : parseCursor(from);
+    if (from !== undefined && to === undefined)
+      throw new UsageError('--from must be a cursor: npx kit events shows them');
+    return withStore((store) => reconcile(store, to, json));
   },
 };
 export default command;
+
+async function reconcile(store: Store, to: Cursor | undefined, json: boolean): Promise<number> {
+  if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
+  const before = await store.status(clock.now());
+  if (before.reconcile.state === 'off')
+    return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
+  if (to !== undefined) {
+    const lowered = await store.lowerWatermark({ to, why: 'asked', now: clock.now() });
+    if (!lowered.done) return fail(whyNot(to, lowered));
+    if (!json) print(`the watermark went down from ${lowered.watermark} to ${to}`);
+  }
+  const after = await follow(store, json ? () => {} : print);
+  const recovered = after.reconcile.recovered - before.reconcile.recovered;
+  const { state, reason } = after.reconcile;
+  if (json) printJson({ recovered, watermark: after.watermark, state, reason });
+  else print(`${recovered} events recovered, watermark ${after.watermark ?? '-'}`);
+  return state === 'idle' ? EXIT.done : fail(clean(reason ?? state), EXIT.failed);
+}
+
+function whyNot(to: Cursor, lowered: Lowered & { done: false }): string {
+  if (lowered.why === 'none')
+    return 'there is no watermark yet: REPLAY_FROM says where reading begins; set it to the cursor, and send SIGHUP';
+  const { watermark, floor } = lowered;
+  if (lowered.why === 'not_lower')
+    return `the watermark stands at ${watermark}, and ${to} is not below it: nothing is read twice by that`;
+  return `the floor is ${floor}: up to there events were pruned, and the watermark does not go below it; npx kit verify --from ${to} reads what lies there, and compares`;
+}
+
+/** Only where nobody reads from it any more: else the next reading would begin where nobody expects it. */
+async function giveUp(): Promise<number> {
+  const { API_KEY } = loadConfig(readEnv(), { only: ['API_KEY'] });
+  if (API_KEY)
+    return fail(
+      'API_KEY is set: a watermark is given up when the key is taken out for good; take it out, restart, then ask again',
+    );
+  return withStore(async (store) => {
+    const { reconcile: running, processes } = await store.status(clock.now());
+    if (processes.keep === 'up' && running.state !== 'off')
+      return fail('the kit that runs still has API_KEY: restart it without, then ask again');
+    const watermark = await store.giveUpWatermark(clock.now());
+    if (watermark === null) return fail('there is no watermark to give up');
+    print(
+      `the watermark ${watermark} is given up: what comes after it is a gap, see npx kit gaps; another key begins anew`,
+    );
+    return EXIT.done;
+  });
+}
 
 async function showRuns(json = false): Promise<number> {
   const runs = await withStore((store) => store.replayRuns());
@@ -52,9 +104,11 @@ async function showRuns(json = false): Promise<number> {
   return EXIT.done;
 }
 
-/** Until a reconciliation that began after the question has ended, or says why it cannot. */
+/** Until a reconciliation has ended after the question, or says why it cannot. */
 async function follow(store: Store, say: (text: string) => void): Promise<Status> {
+  const begun = clock.monotonic();
   const asked = clock.now();
+  const { lastAt: before } = (await store.status(clock.now())).reconcile;
   await store.note({}, { reconcile_asked: asked });
   let shown = '';
   for (;;) {
@@ -64,8 +118,9 @@ async function follow(store: Store, say: (text: string) => void): Promise<Status
     const line = `${state}${reason ? ` (${clean(reason)})` : ''}: watermark ${status.watermark ?? '-'}, ${recovered} recovered in all`;
     if (line !== shown) say(line);
     shown = line;
-    const heard = clock.now() - asked > 2_000;
-    const ended = state === 'idle' && ((lastAt !== null && Date.parse(lastAt) >= asked) || (heard && reason !== null));
+    const heard = clock.monotonic() - begun > 2_000;
+    const isNew = lastAt !== null && lastAt !== before && (heard || Date.parse(lastAt) >= asked);
+    const ended = state === 'idle' && (isNew || (heard && reason !== null));
     if (ended || (heard && (state === 'stopped' || state === 'backing-off'))) return status;
     if (status.processes.keep === 'down' && !(await keepIsUp(store))) return status;
   }

@@ -8,11 +8,21 @@ const STEP = 5_000;
 /** Types that an alarm names. */
 const SAMPLE = 10;
 
-export function createBlindness({ store, types, onEvents }: Desk): {
-  /** A reading that began at `begun` has gone to its end; what was received before `swept` was swept over as well. */
-  readToTheEnd(begun: number, swept: number): Promise<void>;
-} {
-  let before: number | null = null;
+/** When a reading began: by the monotonic clock, and which event was the newest then. */
+export interface Begun {
+  at: number;
+  event: number;
+}
+
+export interface Blindness {
+  /** A reading has gone to its end; a sweep has gone over what arrived up to the event `swept`. */
+  readToTheEnd(begun: Begun, swept: number): Promise<void>;
+  /** What was read so far proves nothing: the watermark was lowered. */
+  forget(): void;
+}
+
+export function createBlindness({ store, types, onEvents }: Desk): Blindness {
+  let before: Begun | null = null;
 
   async function compare(searched: number, swept: number): Promise<void> {
     let after = await store.compared();
@@ -32,13 +42,15 @@ export function createBlindness({ store, types, onEvents }: Desk): {
 
   return {
     async readToTheEnd(begun, swept) {
-      // Also where the clock was set back.
-      if (before === null || begun < before) before = begun;
-      if (begun - before < APART_MS) return;
-      await compare(before, swept);
+      before ??= begun;
+      if (begun.at - before.at < APART_MS) return;
+      await compare(before.event, swept);
       before = begun;
       // What strict handlers wait for may be released now, though nothing has proved it.
       onEvents();
+    },
+    forget() {
+      before = null;
     },
   };
 }

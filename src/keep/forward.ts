@@ -1,11 +1,12 @@
 // Reading forward from the watermark: at start, at every interval, when something waits for proof, when somebody asks.
 // What happens where the service does not know the watermark is in loss.ts.
 import type { Cursor } from '../wire/cursor.ts';
-import { createBlindness } from './blindness.ts';
+import { createAnchor } from './anchor.ts';
+import { createBlindness, type Begun } from './blindness.ts';
 import { createLoss, isBehind, ZERO } from './loss.ts';
 import type { Page } from './page.ts';
 import { createCatchUp, wordsOf } from './progress.ts';
-import type { Desk, Reading } from './reconcile.ts';
+import type { Desk, Ended, Reading } from './reconcile.ts';
 import { SWEEPING, type Sweep } from './sweep.ts';
 
 const WAIT_FOR_WEBHOOK_MS = 1_000;
@@ -22,26 +23,29 @@ export interface Forward extends Reading {
   prove(): void;
   now(): void;
   fresh(): boolean;
+  ended(): Ended | null;
 }
 
 export function createForward(desk: Desk, sweep: Sweep): Forward {
-  const { store, clock, budget, commit, say, intervalMs, overlapMs, silent, streaming } = desk;
+  const { store, clock, log, budget, types, commit, say, intervalMs, overlapMs, silent, streaming } = desk;
   const blindness = createBlindness(desk);
   const catchUp = createCatchUp(clock);
   /** The last reading that went to its end, and when the one at work began. */
   let endedAt = -Infinity;
-  let begunAt: number | null = null;
+  let begun: Begun | null = null;
   /** Somebody asked while it was at work: what it has read by then may be too old. */
   let again = false;
   /** When the end was last reached; what comes long after that happened while deliveries may have failed as well. */
-  let completeAt = -Infinity;
+  let completed: Ended | null = null;
   /** By the monotonic clock. */
   let historyEndedAt: number | null = null;
   let sweptAt = -Infinity;
-  let sweptBefore = -Infinity;
   /** When to read before the interval is over, for the sake of what waits for proof. */
   let proveAt = Infinity;
   let vain = 0;
+  /** The watermark as this reading saw it last: somebody else may lower it. */
+  let reached: Cursor | null = null;
+  const anchor = createAnchor(desk);
   const loss = createLoss({ desk, rest, caughtUp });
 
   function interval(): number {
@@ -49,27 +53,31 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   }
 
   function fresh(): boolean {
-    return Math.abs(clock.now() - completeAt) <= intervalMs + OUTAGE_MS;
+    return completed !== null && clock.monotonic() - completed.at <= intervalMs + OUTAGE_MS;
   }
 
   /** Kept apart as the budget gets short, so that it lasts for the whole minute. */
   function prove(): void {
     const debounce = streaming?.() ? DEBOUNCE_MS.streaming : DEBOUNCE_MS.alone;
-    proveAt = Math.min(proveAt, Math.max(clock.now() + debounce, endedAt + budget.spacing()));
+    proveAt = Math.min(proveAt, Math.max(clock.monotonic() + debounce, endedAt + budget.spacing()));
   }
 
   async function after(): Promise<Cursor | null | undefined> {
     const search = loss.search();
     if (search) return search.next();
-    const early = clock.now() >= endedAt && clock.now() < endedAt + interval();
-    if (early && begunAt === null && !(await somethingWaits())) {
+    const watermark = await store.watermark();
+    const wentDown = isBehind(watermark, reached);
+    reached = watermark;
+    if (wentDown || (begun === null && (await anchor.lower()))) return restart();
+    const early = clock.monotonic() < endedAt + interval();
+    if (early && begun === null && !(await somethingWaits())) {
       proveAt = Infinity;
       return undefined;
     }
     const from = loss.instead() ?? (await store.watermark()) ?? (await beginning());
-    if (from !== undefined) begunAt ??= clock.now();
+    if (from !== undefined) begun ??= { at: clock.monotonic(), event: await store.newestEvent() };
     else {
-      endedAt = clock.now() - interval() + WAIT_FOR_WEBHOOK_MS;
+      endedAt = clock.monotonic() - interval() + WAIT_FOR_WEBHOOK_MS;
       await say('idle', 'waiting for the first webhook');
     }
     return from;
@@ -80,20 +88,33 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     return newest !== null && isBehind(await store.watermark(), newest);
   }
 
+  /** What was read above where the watermark stands now says nothing: everything begins there. */
+  function restart(): undefined {
+    sweep.forget();
+    blindness.forget();
+    loss.forget();
+    rest(true);
+    return undefined;
+  }
+
+  /** Deliveries say that the watermark stands too high. */
+  async function isAhead(upTo: number): Promise<boolean> {
+    const now = clock.now();
+    const ahead = await store.watermarkAhead(types, upTo, now);
+    if (!ahead || !(await store.lowerWatermark({ to: ahead.to, why: 'evidence', now })).done) return false;
+    log.error(
+      ahead,
+      'the watermark stood too high: deliveries came from below it that replay did not show; reading begins again',
+    );
+    restart();
+    return true;
+  }
+
   /** For a store without a watermark: a cursor already seen, null for the beginning, undefined while there is none. */
   async function beginning(): Promise<Cursor | null | undefined> {
-    if (desk.from !== 'first-webhook') {
-      await store.openHistory();
-      return desk.from === 'start' ? null : (desk.from as Cursor);
-    }
-    const begins = await store.beginsAt();
-    if (begins !== null) return begins;
-    const anchors = await store.anchors(clock.now() - overlapMs);
-    const found = anchors.older ?? anchors.lowest;
-    if (found === null) return undefined;
-    // Once and for all: while replay fails, time goes by, and with it what is older than the overlap.
-    await store.note({}, { begins_at: BigInt(found) });
-    return found;
+    if (desk.from === 'first-webhook') return anchor.begin();
+    await store.openHistory();
+    return desk.from === 'start' ? null : (desk.from as Cursor);
   }
 
   async function take(page: Page, from: Cursor | null): Promise<void> {
@@ -104,10 +125,12 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
       return search.learn(page);
     }
     const watermark = await store.watermark();
-    const moves = page.proved !== null && isBehind(watermark, page.proved);
+    const top = await provedBy(page);
+    const moves = top !== null && isBehind(watermark, top);
     const results = await commit(page, {
       fresh: fresh(),
-      ...(page.proved === null ? {} : { watermark: page.proved }),
+      ...(top === null ? {} : { watermark: top }),
+      ...(from === null ? {} : { after: from }),
       ...(moves ? { counts: { other_types: page.otherTypes } } : {}),
       ...(watermark === null ? { from: from ?? ZERO } : {}),
     });
@@ -123,6 +146,16 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     if (unknown) await say('backing-off', 'the service does not know the watermark, nor anything newer');
   }
 
+  /** At the end of history, the service has also gone past what a filter hides: as far as something is known here. */
+  async function provedBy({ proved, next, hasMore }: Page): Promise<Cursor | null> {
+    if (hasMore || next === null || !isBehind(proved, next)) return proved;
+    const ceiling = await store.ceiling();
+    const known = await (isBehind(next, ceiling) || ceiling === null
+      ? store.cursorUpTo(next)
+      : store.cursorBelow(ceiling));
+    return isBehind(proved, known) ? known : proved;
+  }
+
   async function readOn(): Promise<void> {
     const progress = catchUp.show();
     await say('running', progress && wordsOf(progress), { progress });
@@ -130,19 +163,19 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
 
   /** The end of the history: what came lately is swept over once more, at the most once an interval. */
   async function caughtUp(): Promise<void> {
-    const begun = begunAt ?? clock.now();
-    const ended = clock.now();
+    const read = begun ?? { at: clock.monotonic(), event: 0 };
     rest();
-    completeAt = ended;
     const watermark = await store.watermark();
+    completed = { at: clock.monotonic(), watermark };
     if (desk.from !== 'first-webhook') await endHistory(watermark);
-    await blindness.readToTheEnd(begun, sweptBefore);
+    if (await isAhead(read.event)) return;
+    await blindness.readToTheEnd(read, sweep.covered());
     if (await somethingWaits()) {
       const pause = Math.max(budget.spacing(), AGAIN_MS * 2 ** Math.min(vain++, 20));
-      if (proveAt < Infinity) proveAt = clock.now() + Math.min(interval(), pause);
+      if (proveAt < Infinity) proveAt = clock.monotonic() + Math.min(interval(), pause);
     } else proveAt = Infinity;
-    const due = ended - sweptAt >= interval() || ended < sweptAt;
-    if (due) [sweptBefore, sweptAt] = [Math.min(sweptAt, ended), ended];
+    const due = clock.monotonic() - sweptAt >= interval();
+    if (due) sweptAt = clock.monotonic();
     const sweeps = due && watermark !== null && (await sweep.begin(watermark));
     await say(sweeps ? 'running' : 'idle', sweeps ? SWEEPING : null, { done: true, progress: null });
   }
@@ -155,8 +188,8 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   }
 
   function rest(goOn = again): void {
-    endedAt = goOn ? -Infinity : clock.now();
-    begunAt = null;
+    endedAt = goOn ? -Infinity : clock.monotonic();
+    begun = null;
     again = false;
   }
 
@@ -179,13 +212,12 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     prove,
     now() {
       endedAt = -Infinity;
-      again = begunAt !== null;
+      again = begun !== null;
     },
     fresh,
+    ended: () => completed,
     dueAt() {
-      if (loss.search() || begunAt !== null) return 0;
-      // The clock was set back: nobody knows how long ago it was.
-      if (endedAt > clock.now()) return 0;
+      if (loss.search() || begun !== null) return -Infinity;
       return Math.min(endedAt + interval(), proveAt);
     },
     after,

@@ -25,6 +25,7 @@ export const ALARMS = [
   'replay_blind',
   'reconcile_stopped',
   'reconcile_behind',
+  'watermark_ahead',
   'gap_open',
   'conflict',
   'cursor_regression',
@@ -50,6 +51,8 @@ export interface Facts {
   unheard?: boolean;
   /** The types that replay does not show, as they were found last. */
   blind?: string[];
+  /** Where the watermark stood when it was lowered last, and where it went. */
+  lowered?: { from: string; to: string } | null;
 }
 
 /** The alarms that hold now, with what to do. */
@@ -62,6 +65,7 @@ export function judge({
   silence = null,
   unheard = false,
   blind = [],
+  lowered = null,
 }: Facts): Map<string, string> {
   const alarms = new Map<string, string>();
   const when = (holds: boolean | undefined, name: (typeof ALARMS)[number], detail: string): void => {
@@ -107,6 +111,11 @@ export function judge({
     reconcile.progress?.behind,
     'reconcile_behind',
     'reading the history does not come nearer to now: raise RECONCILE_CALLS_PER_MINUTE (1,000 events a call, 120 calls a minute for the whole account)',
+  );
+  when(
+    grew('watermark_ahead') > 0 && lowered !== null,
+    'watermark_ahead',
+    `the watermark stood at ${lowered?.from}, too high: events were delivered below it that replay did not show. It went down to ${lowered?.to}, and reading begins again there. See npx kit reconcile --runs for what that recovers, and npx kit explain ${lowered?.from} for the event that raised it; if the service shows it by mistake, tell its support`,
   );
   when(
     grew('refused.clock_skew') >= 3,

@@ -17,6 +17,8 @@ export interface Loss {
   forgotten(from: Cursor | null, page: Page | null): Promise<void>;
   /** The search that is under way. */
   search(): Search | null;
+  /** The watermark was lowered: what was doubted is another place now. */
+  forget(): void;
 }
 
 export interface Search {
@@ -131,6 +133,9 @@ export function createLoss({ desk, rest, caughtUp }: LossOptions): Loss {
       // What it shows all the same lies behind the gap.
       if (page?.first && isBehind(last, page.first)) await goOnBehind({ upTo: page.first, page });
       else await begin(last, page?.next ?? null, 'reset_required');
+    },
+    forget() {
+      [older, doubted, horizon, refused] = [null, null, null, null];
     },
     search() {
       const searched = horizon;

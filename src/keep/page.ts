@@ -3,14 +3,17 @@
 import { parseCursor, compareCursors, type Cursor } from '../wire/cursor.ts';
 import { readItem, type Reading } from '../wire/event.ts';
 import { REPLAY_LIMIT, replayItem, replayPage } from '../wire/replay.ts';
+import { choose, isAbove } from './choose.ts';
 
 export interface Page {
   /** In cursor order. */
   readings: Reading[];
   /** The lowest cursor shown; null where there is none. */
   first: Cursor | null;
-  /** The highest cursor shown, `after` where there is none: how far replay has proved that nothing is missing. */
+  /** The highest cursor shown, `after` if there is none: how far replay has proved that nothing is missing. */
   proved: Cursor | null;
+  /** A page without items says that there is more behind this cursor; null: it does not. */
+  onward: Cursor | null;
   /** When the youngest of its events happened, Unix milliseconds; null where none tells. */
   youngest: number | null;
   /** Where the service says to read on. */
@@ -31,11 +34,26 @@ export class PageError extends Error {
   }
 }
 
-export function readPage(response: unknown, after: Cursor | null, types: string[]): Page {
+export interface PageOptions {
+  /** How many items were asked for. */
+  limit?: number;
+  /** What is proved already: `after`, unless reading has followed empty pages. */
+  known?: Cursor | null;
+  /** An item at or above it proves nothing. */
+  ceiling?: Cursor | null;
+}
+
+export function readPage(
+  response: unknown,
+  after: Cursor | null,
+  types: string[],
+  { limit = REPLAY_LIMIT, known = after, ceiling = null }: PageOptions = {},
+): Page {
   const parsed = replayPage.safeParse(response);
   if (!parsed.success) throw new PageError(`${parsed.error.issues[0]?.path.join('.')} does not fit the contract`);
-  const { events, next_cursor, has_more, reset_required } = parsed.data;
+  const { next_cursor, has_more, reset_required } = parsed.data;
   const oddities: string[] = [];
+  const { items: events, more, withoutCursor } = choose(parsed.data.events, after, limit);
   const placed: { cursor: Cursor; reading: Reading }[] = [];
   const floating: Reading[] = [];
   let otherTypes = 0;
@@ -59,24 +77,30 @@ export function readPage(response: unknown, after: Cursor | null, types: string[
     'items shown twice',
   );
   odd(first !== null && after !== null && compareCursors(first, after) <= 0, 'items that were not asked for');
-  odd(events.length > REPLAY_LIMIT, `more than ${REPLAY_LIMIT} items`);
-  odd(floating.length > 0, 'items without a cursor');
+  odd(parsed.data.events.length > limit, `more than ${limit} items`);
+  odd(withoutCursor > 0, 'items without a cursor');
   odd(
     placed.some(({ reading }) => 'unreadable' in reading && reading !== SKIPPED),
     'items that cannot be read',
   );
   const last = ordered.at(-1)?.cursor ?? null;
-  const proved = last !== null && (after === null || compareCursors(last, after) > 0) ? last : after;
-  if (proved === null && has_more) throw new PageError('it is empty, and yet there is more');
+  const below = ordered.findLast(({ cursor }) => ceiling === null || isAbove(ceiling, cursor))?.cursor ?? null;
+  const proved = isAbove(below, known) ? below : known;
   const next = parseCursor(next_cursor) ?? null;
+  const empty = parsed.data.events.length === 0;
+  const onward = has_more && empty && next !== null && isAbove(next, after) ? next : null;
+  if (proved === null && has_more && onward === null) throw new PageError('it is empty, and yet there is more');
   if (next_cursor && next === null) oddities.push('next_cursor is no cursor');
-  if (next !== null && last !== null && next !== last) oddities.push('next_cursor is not the last item');
+  // Above it is where a filter has come to.
+  if (next !== null && last !== null && !more && isAbove(last, next))
+    oddities.push('next_cursor is below the last item');
   const readings = [...ordered.flatMap(({ reading }) => (reading === SKIPPED ? [] : [reading])), ...floating];
   const times = readings.flatMap((one) =>
     'event' in one && one.event.createdAt !== null ? [one.event.createdAt] : [],
   );
   const youngest = times.length === 0 ? null : times.reduce((a, b) => Math.max(a, b));
-  return { readings, first, proved, youngest, next, hasMore: has_more, reset: reset_required, otherTypes, oddities };
+  const rest = { reset: reset_required, otherTypes, oddities };
+  return { readings, first, proved, onward, youngest, next, hasMore: has_more || more, ...rest };
 }
 
 /** Stands for an event that is counted, not stored. */

@@ -18,6 +18,8 @@ export interface CatchUp {
 
 export function createCatchUp(clock: Clock): CatchUp {
   let since = 0;
+  /** The wall clock less the monotonic one at the first page: a clock that is set on the way changes no lag. */
+  let offset = 0;
   let pages = 0;
   let events = 0;
   /** How far what is read lies in the past, at which time. */
@@ -25,12 +27,12 @@ export function createCatchUp(clock: Clock): CatchUp {
 
   return {
     page(more, youngest) {
-      const now = clock.now();
-      if (pages === 0) since = now;
+      const now = clock.monotonic();
+      if (pages === 0) [since, offset] = [now, clock.now() - now];
       pages++;
       events += more;
       if (youngest === null) return;
-      lags.push({ at: now, lagMs: Math.max(0, now - youngest) });
+      lags.push({ at: now, lagMs: now + offset - youngest });
       while ((lags[1]?.at ?? now) < now - BEHIND_MS) lags.shift();
     },
     end() {
@@ -40,7 +42,7 @@ export function createCatchUp(clock: Clock): CatchUp {
     },
     show() {
       if (pages < 2) return null;
-      const now = clock.now();
+      const now = clock.monotonic();
       const [first] = lags;
       const last = lags.at(-1);
       const gained = first && last ? (first.lagMs - last.lagMs) / Math.max(1, last.at - first.at) : 0;
@@ -49,7 +51,7 @@ export function createCatchUp(clock: Clock): CatchUp {
         pages,
         events,
         perMinute: Math.round((events * MINUTE_MS) / Math.max(MINUTE_MS, now - since)),
-        endsAt: last && gained > 0 ? iso(Math.round(now + last.lagMs / gained)) : null,
+        endsAt: last && gained > 0 ? iso(Math.round(clock.now() + Math.max(0, last.lagMs) / gained)) : null,
         behind: first ? span >= BEHIND_MS && gained <= 0 : now - since >= 2 * BEHIND_MS,
       };
     },

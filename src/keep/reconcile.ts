@@ -5,6 +5,7 @@ import { iso, type Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
 import type { Budget } from '../service/budget.ts';
 import { ServiceError } from '../service/errors.ts';
+import type { CallOptions } from '../service/service.ts';
 import type { Accepted, Batch } from '../store/events-store.ts';
 import type { KeepStore, Progress, ReplayState } from '../store/keep-store.ts';
 import type { Cursor } from '../wire/cursor.ts';
@@ -12,6 +13,8 @@ import { REPLAY_LIMIT } from '../wire/replay.ts';
 import { createForward } from './forward.ts';
 import { PageError, readPage, type Page } from './page.ts';
 import { wordsOf } from './progress.ts';
+import { createPageText } from './page-text.ts';
+import { createPositions, EMPTY_PAGES } from './position.ts';
 import { createRuns } from './runs.ts';
 import { createSweep, SWEEPING } from './sweep.ts';
 import { createVerify } from './verify.ts';
@@ -23,7 +26,7 @@ export interface ReconcilerOptions {
     call(
       operation: string,
       request: Record<string, unknown>,
-      options?: { signal?: AbortSignal },
+      options?: Pick<CallOptions, 'signal' | 'reader'>,
     ): Promise<Record<string, unknown>>;
   };
   /** Ends the call that is under way. */
@@ -55,11 +58,19 @@ export interface Reconciler {
   now(): void;
   /** Whether what comes now happened while deliveries could be taken: a reading has been to its end not long ago. */
   fresh(): boolean;
+  /** The last time that reading forward was at its end; null: never. */
+  ended(): Ended | null;
+}
+
+/** When, by the monotonic clock, and how far replay had shown everything then. */
+export interface Ended {
+  at: number;
+  watermark: Cursor | null;
 }
 
 /** One purpose that pages are read for. */
 export interface Reading {
-  /** When it wants its next call, Unix milliseconds; Infinity: not now. */
+  /** When it wants its next call, by the monotonic clock; Infinity: not now. */
   dueAt(): number;
   /** Where to read on: a cursor already seen, null for the beginning; undefined: there is nothing to ask after all. */
   after(): Promise<Cursor | null | undefined>;
@@ -75,7 +86,10 @@ export type Stop = 'stuck' | 'unknown' | 'forgotten';
 /** What readings share. */
 export interface Desk extends ReconcilerOptions {
   /** Page and watermark in one transaction. */
-  commit: (page: Page, more?: Pick<Batch, 'watermark' | 'from' | 'fresh' | 'gap' | 'counts'>) => Promise<Accepted[]>;
+  commit: (
+    page: Page,
+    more?: Pick<Batch, 'watermark' | 'after' | 'from' | 'fresh' | 'gap' | 'counts'>,
+  ) => Promise<Accepted[]>;
   say: (
     state: ReplayState['state'],
     reason: string | null,
@@ -88,10 +102,10 @@ const ASKED_MS = 1_000;
 const BACKOFF_MS = { first: 1_000, most: 60_000 };
 
 export function createReconciler(options: ReconcilerOptions): Reconciler {
-  const { store, service, clock, log, budget, types, onEvents, signal } = options;
+  const { store, service, clock, log, budget, types, onEvents, signal, intervalMs } = options;
   let state: ReplayState = { state: 'idle', since: null, lastAt: null, reason: null, progress: null };
   let limit = REPLAY_LIMIT;
-  let pauseUntil = 0;
+  let pauseUntil = -Infinity;
   let failures = 0;
   let stuckAt: { reading: Reading; after: Cursor | null } | null = null;
   let asked: number | null = null;
@@ -106,24 +120,26 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   const forward = createForward(desk, sweep);
   const verify = createVerify(desk);
   const readings: Reading[] = [forward, sweep, verify];
+  const positions = createPositions<Reading>();
 
   async function step(): Promise<number> {
     troubleSince ??= await earlierTrouble();
     await runs.load();
     await hear();
     await verify.look();
-    const now = clock.now();
-    // The clock was set back.
-    if (pauseUntil < Infinity) pauseUntil = Math.min(pauseUntil, now + BACKOFF_MS.most);
-    const reading = readings.find((one) => one.dueAt() <= now);
-    const wait = Math.max(pauseUntil, reading ? 0 : Math.min(...readings.map((one) => one.dueAt()))) - now;
+    const now = clock.monotonic();
+    const dueAt = (one: Reading): number => Math.max(one.dueAt(), positions.pauseUntil(one));
+    const reading = readings.find((one) => dueAt(one) <= now);
+    const wait = Math.max(pauseUntil, reading ? -Infinity : Math.min(...readings.map(dueAt))) - now;
     if (wait > 0 || !reading) return Math.min(wait, ASKED_MS);
     const after = await reading.after();
     if (after === undefined) return 0;
     const untilCall = budget.take();
     if (untilCall > 0) {
       const words = state.progress ? wordsOf(state.progress) : reading === sweep ? SWEEPING : null;
-      await say('running', [words, 'waiting for the call budget'].filter(Boolean).join('; '));
+      // Trouble is not over because it has to wait.
+      if (state.state !== 'backing-off')
+        await say('running', [words, 'waiting for the call budget'].filter(Boolean).join('; '));
       return Math.min(untilCall, ASKED_MS);
     }
     if (state.state !== 'backing-off' && state.state !== 'running') await say('running', null);
@@ -145,40 +161,77 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   async function hear(): Promise<void> {
     const latest = await store.reconcileAsked();
     asked ??= latest;
-    if (latest <= asked) return;
+    // Not by its size: the clock may have been set back.
+    if (latest === asked) return;
     asked = latest;
     failures = 0;
-    pauseUntil = 0;
+    pauseUntil = -Infinity;
+    positions.hurry();
     forward.now();
     options.onAsked?.();
     await say('running', null);
   }
 
   async function read(reading: Reading, after: Cursor | null): Promise<void> {
-    const request = { ...(after === null ? {} : { after_cursor: after }), limit };
-    const response = await service.call('ReplayEvents', request, signal ? { signal } : {});
-    const page = readPage(response, after, types);
-    limit = Math.min(REPLAY_LIMIT, 2 * limit);
+    const cursor = positions.of(reading, after);
+    const text = createPageText({ cursor, limit });
+    const request = { ...(cursor === null ? {} : { after_cursor: cursor }), limit };
+    const response = await service.call('ReplayEvents', request, { ...(signal && { signal }), reader: text });
+    const page = readPage(response, cursor, types, { limit, known: after, ceiling: await store.ceiling() });
+    if (text.isSmall()) limit = Math.min(REPLAY_LIMIT, 2 * limit);
     failures = 0;
-    troubleSince = '';
     note(reading, page);
-    if (page.reset) return settle(await reading.stop('forgotten', after, page));
+    if (page.reset) return lose(reading, after, page, 'forgotten');
+    if (page.onward !== null) return follow(reading, after, page, page.onward);
     const stuck = page.hasMore && page.proved === after;
     if (!stuck) {
+      troubleSince = '';
       stuckAt = null;
+      positions.leave(reading);
       return reading.take(page, after);
     }
     await commit(page);
     // Asked once more, then left.
-    if (stuckAt?.reading !== reading || stuckAt.after !== after) {
-      stuckAt = { reading, after };
-      pauseUntil = clock.now() + BACKOFF_MS.first;
+    if (stuckAt?.reading !== reading || stuckAt.after !== cursor) {
+      stuckAt = { reading, after: cursor };
+      pauseUntil = clock.monotonic() + BACKOFF_MS.first;
       return;
     }
+    return leave(reading, after, page);
+  }
+
+  /** Behind an empty page, with something promised behind that. */
+  async function follow(reading: Reading, after: Cursor | null, page: Page, next: Cursor): Promise<void> {
+    await commit(page);
+    if (!positions.follow(reading, after, next, clock.monotonic() + intervalMs)) return;
+    log.error(
+      { pages: EMPTY_PAGES },
+      'pages of ReplayEvents are empty, and say that there is more; read on after the interval',
+    );
+    await say(
+      'backing-off',
+      `replay showed ${EMPTY_PAGES} empty pages in a row, and says that there is more: reading goes on behind cursor ${next} after the interval. If API_KEY is restricted to few numbers, raise RECONCILE_CALLS_PER_MINUTE`,
+    );
+  }
+
+  async function leave(reading: Reading, after: Cursor | null, page: Page | null): Promise<void> {
     stuckAt = null;
     log.error('ReplayEvents says that there is more, and shows nothing; tried again after the interval');
     await reading.stop('stuck', after, page);
     await say('backing-off', 'replay does not advance: it says that there is more, and shows nothing');
+  }
+
+  /** The service refuses what it was asked for: a cursor of ours, or one that an empty page has named. */
+  async function lose(
+    reading: Reading,
+    after: Cursor | null,
+    page: Page | null,
+    why: 'forgotten' | 'unknown',
+    words = '',
+  ) {
+    if (positions.of(reading, after) === after) return settle(await reading.stop(why, after, page), words);
+    pauseUntil = clock.monotonic() + BACKOFF_MS.first;
+    if (positions.refused(reading)) await leave(reading, after, null);
   }
 
   function note(reading: Reading, page: Page): void {
@@ -209,7 +262,11 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     if (!(error instanceof ServiceError)) throw error;
     if (signal?.aborted) return;
     // Large events: fewer of them fit into an answer, or into its time.
-    if (isTooMuch(error)) limit = Math.max(1, Math.floor(limit / 2));
+    if (isTooMuch(error) && limit > 1) {
+      limit = Math.floor(limit / 2);
+      // That the service could not know.
+      if (error.message.includes(TOO_MUCH)) failures = 0;
+    }
     const { status, code, reason, requestId } = error;
     const facts = { status, code, reason, requestId };
     if (status === 401 || status === 403) {
@@ -222,7 +279,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     }
     if (reason === 'EVENT_CURSOR_INVALID' || (after === null && status === 400)) {
       if (reading !== verify) log.warn(facts, 'the service does not know the cursor that was asked for');
-      return settle(await reading.stop('unknown', after, null), `${error.message}: `);
+      return lose(reading, after, null, 'unknown', `${error.message}: `);
     }
     log.warn(facts, 'a call of ReplayEvents failed; tried again');
     return backOff(error.message, state.progress);
@@ -234,7 +291,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
 
   async function backOff(reason: string, progress: Progress | null = null): Promise<void> {
     const ceiling = Math.min(BACKOFF_MS.most, BACKOFF_MS.first * 2 ** Math.min(failures++, 10));
-    pauseUntil = clock.now() + ceiling * (0.5 + Math.random() / 2);
+    pauseUntil = clock.monotonic() + ceiling * (0.5 + Math.random() / 2);
     await say('backing-off', reason, { progress });
   }
 
@@ -259,13 +316,21 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     await store.note({}, { replay: JSON.stringify(state), ...(list && { replay_runs: JSON.stringify(list) }) });
   }
 
-  return { step, prove: () => forward.prove(), now: () => forward.now(), fresh: () => forward.fresh() };
+  return {
+    step,
+    prove: () => forward.prove(),
+    now: () => forward.now(),
+    fresh: () => forward.fresh(),
+    ended: () => forward.ended(),
+  };
 }
+
+const TOO_MUCH = 'was answered with more than';
 
 function isTooMuch({ message, reason, cause }: ServiceError): boolean {
   const { name, message: words } = (cause ?? {}) as { name?: string; message?: string };
   return (
-    message.includes('was answered with more than') ||
+    message.includes(TOO_MUCH) ||
     reason === 'RPC_DEADLINE_EXCEEDED' ||
     name === 'TimeoutError' ||
     words === 'terminated'

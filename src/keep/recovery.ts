@@ -63,7 +63,14 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     reconciler.now();
     replay.wake();
   };
-  const follower = createFollower({ ...common, baseUrl, apiKey, onHole: now, fresh: () => reconciler.fresh() });
+  const follower = createFollower({
+    ...common,
+    baseUrl,
+    apiKey,
+    onHole: now,
+    fresh: () => reconciler.fresh(),
+    ended: () => reconciler.ended(),
+  });
   let following: Promise<void> | undefined;
 
   /** Also again, where the service has refused it and somebody asks. */

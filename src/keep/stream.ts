@@ -9,7 +9,10 @@ import { readStream, type StreamItem, type StreamNews } from '../service/stream.
 import { patiently } from '../store/patiently.ts';
 import type { KeepStore, StreamState } from '../store/keep-store.ts';
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import { readItem } from '../wire/event.ts';
+import { readItem, type Reading } from '../wire/event.ts';
+import { createLiveness } from './liveness.ts';
+import { isBehind } from './loss.ts';
+import type { Ended } from './reconcile.ts';
 
 export interface FollowerOptions {
   store: KeepStore;
@@ -24,6 +27,8 @@ export interface FollowerOptions {
   onHole: () => void;
   /** Whether what happens now could have been delivered. */
   fresh: () => boolean;
+  /** The last time that replay was read to its end. Default: never. */
+  ended?: () => Ended | null;
 }
 
 export interface Follower {
@@ -34,11 +39,14 @@ export interface Follower {
 }
 
 export function createFollower(options: FollowerOptions): Follower {
-  const { store, clock, log, baseUrl, apiKey, types, onEvents, onHole, fresh } = options;
+  const { store, clock, log, baseUrl, apiKey, types, onEvents, onHole, fresh, ended = () => null } = options;
+  const liveness = createLiveness(clock, ended);
   let state: StreamState = { state: 'off', since: null, reason: null };
   let product = true;
   /** It brings all that comes after this cursor; null: all from the next event on. */
   let wholeFrom: Cursor | null = null;
+  /** The watermark as it was seen last. */
+  let reached: Cursor | null = null;
   let holed = false;
 
   async function follow(signal: AbortSignal): Promise<void> {
@@ -78,30 +86,42 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   /** Resolves to the last cursor. */
-  async function take(items: StreamItem[], signal: AbortSignal): Promise<Cursor> {
-    const readings = items.map(({ cursor, payload }) => readItem('stream', cursor, payload));
+  async function take(items: StreamItem[], signal: AbortSignal): Promise<Cursor | null> {
+    const readings = items.map(({ cursor, payload }) => read(cursor, payload));
     const wanted = readings.filter((one) => !('event' in one) || types.includes('*') || types.includes(one.event.type));
     const [first] = items;
     holed = false;
     wholeFrom ??= first?.cursor ?? null;
     const watermark = await patiently(() => store.watermark());
-    const last = items.map(({ cursor }) => cursor).reduce((a, b) => (compareCursors(a, b) > 0 ? a : b));
-    const proved = product && isWhole(watermark) ? { watermark: last } : {};
+    // It went down: what lies between was not brought by this stream.
+    if (isBehind(watermark, reached)) wholeFrom = first?.cursor ?? null;
+    reached = watermark;
+    const ceiling = await patiently(() => store.ceiling());
+    const top = highest(items.filter(({ cursor }) => ceiling === null || isBehind(cursor, ceiling)));
+    const proved = product && top && watermark && isWhole(watermark) ? { watermark: top, after: watermark } : {};
     const counts = { other_types: readings.length - wanted.length };
     await patiently(() => {
       // Nothing is lost: it resumes at the watermark.
       if (signal.aborted) return Promise.resolve();
       return store.accept({ readings: wanted, now: clock.now(), fresh: fresh(), counts, ...proved }).then(onEvents);
     });
-    return last;
+    return highest(items) ?? null;
   }
 
-  function isWhole(watermark: Cursor | null): boolean {
-    return watermark !== null && wholeFrom !== null && compareCursors(watermark, wholeFrom) >= 0;
+  function read(cursor: Cursor, payload: string): Reading {
+    const live = liveness.isLive(cursor);
+    const reading = readItem('stream', cursor, payload);
+    return live && 'event' in reading ? { event: { ...reading.event, live } } : reading;
+  }
+
+  function isWhole(watermark: Cursor): boolean {
+    return wholeFrom !== null && !isBehind(watermark, wholeFrom);
   }
 
   async function hear(news: StreamNews): Promise<void> {
+    if (news.kind === 'ping') return liveness.heard();
     if (news.kind === 'open') {
+      liveness.opened(news.after);
       wholeFrom ??= news.after;
       holed = false;
       const left =
@@ -110,6 +130,7 @@ export function createFollower(options: FollowerOptions): Follower {
     }
     if (news.kind === 'lost') await say('lost', news.reason);
     if (news.kind === 'refresh' || news.kind === 'unreadable') {
+      liveness.broken();
       wholeFrom = null;
       // Told once, until events come again.
       if (holed) return;
@@ -128,4 +149,11 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   return { follow, proves: () => state.state === 'open' && product };
+}
+
+function highest(items: StreamItem[]): Cursor | undefined {
+  return items
+    .map(({ cursor }) => cursor)
+    .toSorted(compareCursors)
+    .at(-1);
 }

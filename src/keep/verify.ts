@@ -49,7 +49,7 @@ export function createVerify({ store, clock, budget, commit, say }: Desk): Verif
     async take(page, after) {
       const verified = account;
       if (!verified) return;
-      readAt = clock.now();
+      readAt = clock.monotonic();
       const results = await commit(page);
       const shown = new Set<string>();
       for (const [index, reading] of page.readings.entries()) {

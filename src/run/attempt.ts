@@ -225,10 +225,10 @@ export function mismatchOf(event: KitEvent): string | undefined {
 /** Why it is too old to act on, or undefined. What was recovered, with no age known, counts as old. */
 export function staleness({ event }: Claim, { maxAgeMs }: Pick<Loaded, 'maxAgeMs'>, now: number): string | undefined {
   if (maxAgeMs === null) return undefined;
-  if (event.createdAt === null) {
-    return event.origin === 'replay' || event.origin === 'stream' ? 'stale: recovered, of unknown age' : undefined;
-  }
-  const age = now - event.createdAt;
+  const recovered = event.origin === 'replay' || event.origin === 'stream';
+  const happenedAt = event.createdAt ?? (event.live ? event.receivedAt : null);
+  if (happenedAt === null) return recovered ? 'stale: recovered, of unknown age' : undefined;
+  const age = now - happenedAt;
   return age > maxAgeMs
     ? `stale: ${Math.round(age / 1000)} s old, at most ${Math.round(maxAgeMs / 1000)} s wanted`
     : undefined;

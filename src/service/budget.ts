@@ -11,29 +11,40 @@ export interface Budget {
   spacing(): number;
 }
 
-/** `earlier`: when the last calls were made, as `onTake` was told by an earlier process. */
+/** `earlier`: when the last calls were made, Unix milliseconds, as `onTake` was told by an earlier process. */
 export function createBudget(
   callsPerMinute: number,
   clock: Clock,
   { earlier = [], onTake }: { earlier?: number[]; onTake?: (calls: number[]) => void } = {},
 ): Budget {
-  let calls = earlier;
+  let calls = sinceRestart(earlier, clock);
 
   function lately(now: number): number[] {
-    // A clock that was set back neither pays out nor locks the budget up.
-    return calls.map((at) => Math.min(at, now)).filter((at) => at > now - MINUTE_MS);
+    return calls.filter((at) => at > now - MINUTE_MS);
   }
 
   return {
     take() {
-      const now = clock.now();
+      const now = clock.monotonic();
       calls = lately(now);
-      const oldest = calls[0];
-      if (calls.length >= callsPerMinute && oldest !== undefined) return oldest + MINUTE_MS - now;
+      const next = calls.at(-callsPerMinute);
+      if (next !== undefined) return Math.ceil(next + MINUTE_MS - now);
       calls.push(now);
-      onTake?.(calls);
+      const offset = clock.now() - now;
+      onTake?.(calls.map((at) => Math.round(at + offset)));
       return 0;
     },
-    spacing: () => (2 * lately(clock.now()).length < callsPerMinute ? 0 : (2 * MINUTE_MS) / callsPerMinute),
+    spacing: () => (2 * lately(clock.monotonic()).length < callsPerMinute ? 0 : (2 * MINUTE_MS) / callsPerMinute),
   };
+}
+
+/**
+ * The calls of an earlier process, by the monotonic clock. A pause of more than a minute may be a step of the wall clock,
+ * as one below zero is: then the last call is taken to have been made just now.
+ */
+function sinceRestart(earlier: number[], clock: Clock): number[] {
+  const last = earlier.reduce((a, b) => Math.max(a, b), -Infinity);
+  const pause = clock.now() - last;
+  const lastAt = clock.monotonic() - (pause >= 0 && pause < MINUTE_MS ? pause : 0);
+  return earlier.map((at) => lastAt - (last - at)).toSorted((a, b) => a - b);
 }

@@ -22,7 +22,7 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 export type Exchange = <Result>(ask: Ask, read: (response: Response) => Promise<Result> | Result) => Promise<Result>;
 
 const MIB = 1024 * 1024;
-/** A page of ReplayEvents holds 1000 events of up to 12 MiB; a thousandth of that is generous. Media: contract 8. */
+/** Media: contract 8. What else is answered is smaller. */
 const MOST_BYTES = 64 * MIB;
 
 export function createExchange({
@@ -63,13 +63,18 @@ export function createExchange({
   };
 }
 
-/** The bytes of an answer, 64 MiB at the most. Throws ServiceError. */
-export async function* bytesOf(response: Response, what: string, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
+/** The bytes of an answer, 64 MiB at the most unless told otherwise. Throws ServiceError. */
+export async function* bytesOf(
+  response: Response,
+  what: string,
+  signal?: AbortSignal,
+  most = MOST_BYTES,
+): AsyncGenerator<Uint8Array> {
   let bytes = 0;
   try {
     for await (const chunk of response.body ?? []) {
       bytes += (chunk as Uint8Array).length;
-      if (bytes > MOST_BYTES) throw unreadable(response, `${what} was answered with more than ${MOST_BYTES} bytes`);
+      if (bytes > most) throw unreadable(response, `${what} was answered with more than ${most} bytes`);
       yield chunk as Uint8Array;
     }
   } catch (cause) {
@@ -78,7 +83,11 @@ export async function* bytesOf(response: Response, what: string, signal?: AbortS
 }
 
 export async function readText(response: Response, what: string): Promise<string> {
-  return Buffer.concat(await Array.fromAsync(bytesOf(response, what))).toString('utf8');
+  return (await readBytes(response, what)).toString('utf8');
+}
+
+export async function readBytes(response: Response, what: string, most?: number): Promise<Buffer> {
+  return Buffer.concat(await Array.fromAsync(bytesOf(response, what, undefined, most)));
 }
 
 function failureOf(what: string, cause: unknown, signal: AbortSignal | undefined): ServiceError {

@@ -41,8 +41,8 @@ export function createPace(options: { callsPerMinute: number; clock: Clock; paus
   };
 
   return async ({ what, limit, safe, withinMs, signal }, attempt) => {
-    const endsAt = clock.now() + withinMs;
-    const left = (): number => endsAt - clock.now();
+    const endsAt = clock.monotonic() + withinMs;
+    const left = (): number => endsAt - clock.monotonic();
 
     async function wait(ms: number, otherwise: ServiceError): Promise<void> {
       if (ms >= left()) throw otherwise;

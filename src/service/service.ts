@@ -2,7 +2,7 @@
 // reconnecting a number. What costs money is refused unless it is allowed, and never repeated.
 import { createParser } from 'eventsource-parser';
 import { errorOf, parseJson, ServiceError, unreadable } from './errors.ts';
-import { bytesOf, createExchange, readText, type Ask, type Exchange, type Fetch } from './exchange.ts';
+import { bytesOf, createExchange, readBytes, readText, type Ask, type Exchange, type Fetch } from './exchange.ts';
 import { operationOf, type ItemOf, type OperationName, type Plain, type ResponseOf } from './operations.ts';
 import { once, type Pace, type Pacing } from './pace.ts';
 import type { SessionProgress } from './shapes.ts';
@@ -61,6 +61,8 @@ export interface CallOptions extends WaitOptions {
   quoteId?: string;
   /** Doing it twice is as good as once: it may be repeated. What is paid is not. */
   idempotent?: boolean;
+  /** Reads the answer, so many bytes at the most, instead of JSON.parse. Undefined: it is no JSON object. */
+  reader?: { mostBytes: number; read: (text: Buffer) => Plain | undefined };
 }
 
 export interface Media {
@@ -117,13 +119,13 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
     body: Plain,
     more: CallOptions & { safe: boolean },
   ): Promise<Plain> {
-    const { deadlineMs = DEADLINE_MS, quoteId, signal, safe } = more;
+    const { deadlineMs = DEADLINE_MS, quoteId, signal, safe, reader } = more;
     const withinMs = more.withinMs ?? (pace === once ? deadlineMs : Math.max(WITHIN_MS, more.deadlineMs ?? 0));
     return pace({ what, limit, safe, withinMs, signal }, (leftMs) => {
       const ms = Math.max(1, Math.min(deadlineMs, Math.floor(leftMs)));
       const own = { ...body, ...(limit === 'rpc' && { deadlineMs: ms }), ...(quoteId && { billing: { quoteId } }) };
       const ask: Ask = { what, path, body: own, limitMs: ms + SLACK_MS, safe, signal };
-      return exchange(ask, (response) => readObject(what, response));
+      return exchange(ask, (response) => readObject(what, response, reader));
     });
   }
 
@@ -293,14 +295,20 @@ function itemsOf(operation: string, page: Plain): Plain[] {
   throw new ServiceError({ code: 'unreadable', status: 200, message });
 }
 
-async function readObject(what: string, response: Response): Promise<Plain> {
-  return objectOf(what, response, await readText(response, what));
+async function readObject(what: string, response: Response, reader: CallOptions['reader']): Promise<Plain> {
+  if (!reader) return objectOf(what, response, await readText(response, what));
+  const bytes = await readBytes(response, what, reader.mostBytes);
+  return reader.read(bytes) ?? refuse(what, response, bytes.length === 0);
 }
 
 function objectOf(what: string, response: Response, text: string): Plain {
   const value = parseJson(text);
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Plain;
-  const got = text === '' ? 'nothing' : (response.headers.get('content-type')?.slice(0, 50) ?? 'no content-type');
+  return refuse(what, response, text === '');
+}
+
+function refuse(what: string, response: Response, empty: boolean): never {
+  const got = empty ? 'nothing' : (response.headers.get('content-type')?.slice(0, 50) ?? 'no content-type');
   throw unreadable(response, `${what} was answered with something other than a JSON object (${got})`);
 }
 

@@ -13,10 +13,11 @@ export interface StreamItem {
 }
 
 /**
- * `open`: what comes now comes after this cursor, null: from now on. `refresh`: what the stream cannot bring must be
+ * `ping`: a sign of life. `open`: what comes now comes after this cursor, null: from now on. `refresh`: what the stream cannot bring must be
  * fetched otherwise. `lost`: it connects again after `waitMs`.
  */
 export type StreamNews =
+  | { kind: 'ping' }
   | { kind: 'open'; after: Cursor | null }
   | { kind: 'refresh' | 'unreadable'; reason: string }
   | { kind: 'lost'; reason: string; waitMs: number };
@@ -107,6 +108,7 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
       for (const message of whole) {
         const item = read(message);
         if (item) items.push(item);
+        if (message.event === 'ping') onNews?.({ kind: 'ping' });
         // Its place among the items matters: what comes before it is handed over before it is told.
         if (item || message.event === 'ping') continue;
         if (items.length > 0) yield items;

@@ -53,10 +53,27 @@ export function createConsole(service: SimulatedService, key: Key): (line: strin
     ].join('\n');
   }
 
-  function revoke(what?: string): string {
-    if (what !== 'revoke') throw new Wrong('key revoke');
-    keys.revoke(key);
-    return 'revoked, for ever: calls get 401, streams end, deliveries stop. Start anew for another key.';
+  function changeKey(what?: string, how?: string): string {
+    const [number] = history.numbers;
+    if (what === 'revoke') {
+      keys.revoke(key);
+      return 'revoked, for ever: calls get 401, streams end, deliveries stop. Start anew for another key.';
+    }
+    if (what !== 'restrict' || !number || (how !== undefined && how !== 'off'))
+      throw new Wrong('key revoke, or key restrict [off]');
+    service.replay.filterAfterLimit = how === undefined;
+    keys.edit(key, { numbers: how === undefined ? [number] : undefined });
+    return how === undefined
+      ? `the key reaches ${number} alone; ReplayEvents leaves the rest out after the limit: pages can be empty, and say that there is more`
+      : 'the key reaches all numbers';
+  }
+
+  function bare(what?: string): string {
+    if (what !== 'on' && what !== 'off') throw new Wrong('bare on, or bare off');
+    history.bare(what === 'on');
+    return what === 'on'
+      ? 'types other than MessageReceived name neither session nor time in their data; a webhook tells both beside it'
+      : 'every type names its session and time in its data';
   }
 
   function expire(): string {
@@ -101,7 +118,12 @@ export function createConsole(service: SimulatedService, key: Key): (line: strin
       },
     },
     log: { usage: 'log', does: 'the last deliveries', run: () => webhooks.all().map(logOf).join('\n') || 'no webhook' },
-    key: { usage: 'key revoke', does: 'revokes the API key', run: revoke },
+    key: {
+      usage: 'key revoke|restrict',
+      does: 'revokes the API key, or shows it one number alone, filtered after the limit; key restrict off',
+      run: changeKey,
+    },
+    bare: { usage: 'bare on|off', does: 'events without session and time in their data', run: bare },
     expire: { usage: 'expire', does: 'forgets all that happened', run: expire },
     chaos: { usage: 'chaos on|off', does: 'drops, doubles, delays, forges; faults of the API', run: turn },
     help: { usage: 'help', does: 'this', run: () => Object.values(commands).map(helpOf).join('\n') },
@@ -136,5 +158,5 @@ function logOf(webhook: Webhook): string {
 }
 
 function helpOf({ usage, does }: Command): string {
-  return `  ${usage.padEnd(18)}${does}`;
+  return `  ${usage.padEnd(21)}${does}`;
 }

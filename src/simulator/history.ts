@@ -49,6 +49,8 @@ export interface History {
     limit: number,
     seen?: (event: SimulatedEvent) => boolean,
   ): { events: SimulatedEvent[]; hasMore: boolean } | 'unknown' | 'expired';
+  /** From now on, types other than MessageReceived name neither session nor time in their data (contract 6.4). */
+  bare(on: boolean): void;
   /** Everything that ever happened, expired or not. */
   all(): SimulatedEvent[];
   /** Forgets the event with this cursor and all before it: none of their cursors can be read from any more. */
@@ -68,6 +70,7 @@ export function createHistory(options: HistoryOptions): History {
   const positions = new Map<string, number>();
   let cursor = firstCursor;
   let oldest = 0;
+  let isBare = false;
 
   function next(type = 'MessageReceived', overrides: Overrides = {}): SimulatedEvent {
     const ping = type === 'webhook.ping';
@@ -93,6 +96,7 @@ export function createHistory(options: HistoryOptions): History {
 
   /** Contract 6.4. The fields of the other types are not shown there: they get what every type is read by. */
   function fieldsOf(type: string, sessionId: string | null, now: number): Record<string, unknown> {
+    if (isBare && type !== 'MessageReceived') return { message_id: random.uuid() };
     if (EVENT_TYPES[type] === 'account') return { name: 'a campaign', timestamp_unix_ms: now };
     const common = { session_id: sessionId, message_id: random.uuid(), timestamp_unix_ms: now };
     if (type !== 'MessageReceived') return common;
@@ -123,6 +127,7 @@ export function createHistory(options: HistoryOptions): History {
       }
       return { events: page, hasMore: false };
     },
+    bare: (on) => void (isBare = on),
     all: () => [...events],
     expireUpTo(last) {
       oldest = Math.max(oldest, (positions.get(last) ?? -1) + 1);

@@ -1,6 +1,6 @@
 // The operations that the double plays (contract 4.2), and the schema of their requests.
 import { z } from 'zod';
-import type { History } from './history.ts';
+import type { History, SimulatedEvent } from './history.ts';
 import type { Key, Keys } from './keys.ts';
 import { Refusal } from './refusal.ts';
 
@@ -19,14 +19,29 @@ const replayRequest = z.strictObject({
   limit: z.int().min(1).max(EVENTS_PER_CALL).optional(),
 });
 
-export function createOperations({ history, keys }: { history: History; keys: Keys }): Map<string, Operation> {
+/** How ReplayEvents answers a key that is restricted to some numbers; the contract leaves it open. */
+export interface ReplayRules {
+  /** What the key may not see is left out of a page that was cut before: pages are short, or empty. */
+  filterAfterLimit: boolean;
+}
+
+export function createOperations(options: {
+  history: History;
+  keys: Keys;
+  replay: ReplayRules;
+}): Map<string, Operation> {
+  const { history, keys, replay } = options;
+
   function replayEvents(request: unknown, key: Key): object {
     const { after_cursor: after = null, limit = EVENTS_PER_CALL } = valid(replayRequest, request, 'REQUEST_INVALID');
-    const page = history.after(after, limit, (event) => keys.reads(key, event));
+    const sees = (event: SimulatedEvent): boolean => keys.reads(key, event);
+    const page = history.after(after, limit, replay.filterAfterLimit ? undefined : sees);
     if (page === 'unknown') throw new Refusal(400, 'EVENT_CURSOR_INVALID');
     const { events, hasMore } = page === 'expired' ? { events: [], hasMore: false } : page;
     return {
-      events: events.map(({ cursor, type, data }) => ({ cursor, json_payload: JSON.stringify({ [type]: data }) })),
+      events: events
+        .filter(sees)
+        .map(({ cursor, type, data }) => ({ cursor, json_payload: JSON.stringify({ [type]: data }) })),
       next_cursor: events.at(-1)?.cursor ?? after ?? '',
       has_more: hasMore,
       reset_required: page === 'expired',

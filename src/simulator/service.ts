@@ -10,7 +10,7 @@ import { createHistory, type History, type HistoryOptions, type Overrides, type 
 import { createKeys, type Keys } from './keys.ts';
 import { createInbox } from './inbox.ts';
 import { createLimits } from './limits.ts';
-import { createOperations } from './operations.ts';
+import { createOperations, type ReplayRules } from './operations.ts';
 import { createPost, type PostOptions } from './post.ts';
 import { createRandom } from './random.ts';
 import { createStreams, type Streams } from './stream.ts';
@@ -33,6 +33,7 @@ export interface SimulatedService {
   webhooks: Webhooks;
   streams: Streams;
   chaos: Chaos;
+  replay: ReplayRules;
   api: Pick<ServiceApi, 'calls'>;
   /** Lets so many events happen, and starts their deliveries. */
   happen(count?: number, type?: string, overrides?: Overrides): SimulatedEvent[];
@@ -58,7 +59,12 @@ export function createSimulatedService(options: ServiceOptions): SimulatedServic
   const webhooks = createWebhooks({ ...delivering, keys, history, chaos });
   const onSent = (data: Record<string, unknown>): void => void happen(1, 'MessageSent', { data });
   const account = createAccount({ numbers: history.numbers, random, onSent });
-  const operations = new Map([...createOperations({ history, keys }), ...account.operations, ...createInbox(history)]);
+  const replay: ReplayRules = { filterAfterLimit: false };
+  const operations = new Map([
+    ...createOperations({ history, keys, replay }),
+    ...account.operations,
+    ...createInbox(history),
+  ]);
   const api = createServiceApi({ keys, operations, account, streams, limits, chaos, speed });
   let running: Loop | undefined;
 
@@ -87,6 +93,7 @@ export function createSimulatedService(options: ServiceOptions): SimulatedServic
     webhooks,
     streams,
     chaos,
+    replay,
     api,
     happen,
     run,

@@ -34,6 +34,8 @@ export type Counter =
   | 'regressions'
   | 'other_types'
   | 'replay_calls'
+  /** How often evidence has lowered the watermark. */
+  | 'watermark_ahead'
   | 'fenced'
   | 'run_crashes'
   /** Events of which nobody knows yet whether they are history. */
@@ -58,8 +60,10 @@ export interface Batch {
   readings: Reading[];
   /** Unix milliseconds. */
   now: number;
-  /** Replay has proved that nothing is missing up to here; committed with the events of its page. It never goes back. */
+  /** Replay has proved that nothing is missing up to here; committed with the events of its page. It never goes back here. */
   watermark?: Cursor;
+  /** Read from there: it proves nothing where the watermark has gone down behind it. */
+  after?: Cursor;
   /** Where that proof begins: at the first page, and behind a gap. */
   from?: Cursor;
   /** What replay and stream bring happened while deliveries could be taken: a webhook should have brought it before. */
@@ -98,8 +102,16 @@ export type Fact =
   | 'replay'
   /** The last runs of reconciliation: JSON. */
   | 'replay_runs'
-  /** Unix milliseconds: what was received before then, two complete reads of replay have looked for. */
+  /** Up to this event, by its number, two complete reads of replay have looked for what webhooks brought. */
   | 'searched'
+  /** The newest event, by its number, when the watermark last moved. */
+  | 'moved'
+  /** Where the watermark stood too high: nothing raises it to there again, unless a delivery comes from there. */
+  | 'refused'
+  /** How evidence has lowered it last: JSON. */
+  | 'lowered'
+  /** Unix milliseconds: when the first delivery gave reading its beginning; a lower one goes before it for one overlap. */
+  | 'anchored_at'
   /** The cursor behind which replay has shown all that it can show. */
   | 'proved_from'
   /** The last event, by its number, that was looked up among what replay has shown. */

@@ -122,6 +122,20 @@ export interface KeepStore extends EventStore {
   watermark(): Promise<Cursor | null>;
   /** Where a store without a watermark begins to read, once that is known. */
   beginsAt(): Promise<Cursor | null>;
+  /** When its first delivery told it so, Unix milliseconds; null where something else did. */
+  anchoredAt(): Promise<number | null>;
+  /** The lowest cursor that a delivery has brought. */
+  lowestDelivered(): Promise<Cursor | null>;
+  /** The watermark goes down, in one transaction, never below the floor; and what was proved above it counts no more. */
+  lowerWatermark(lowering: Lowering): Promise<Lowered>;
+  /** Evidence among the events up to `upTo` that the watermark stands too high, and where it belongs. */
+  watermarkAhead(types: string[], upTo: number, now: number): Promise<Ahead | null>;
+  /** Items at or above it do not raise the watermark. */
+  ceiling(): Promise<Cursor | null>;
+  /** How evidence has lowered the watermark last. */
+  lowered(): Promise<Ahead | null>;
+  /** Gives the watermark up: what comes after it is a gap, and the next key begins like one that is added later. */
+  giveUpWatermark(now: number): Promise<Cursor | null>;
   /** When the last calls were made, Unix milliseconds. */
   calls(): Promise<number[] | null>;
   /** As it was noted last; null: never. */
@@ -132,15 +146,20 @@ export interface KeepStore extends EventStore {
   /** The lowest cursor known above this one; the highest below it. Null bounds nothing. */
   cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
   cursorBelow(bound: Cursor | null): Promise<Cursor | null>;
-  /** The lowest cursor known, the newest older than `before` by receipt; whether any event is younger. */
+  /** The highest cursor known, up to this one. */
+  cursorUpTo(bound: Cursor): Promise<Cursor | null>;
+  /**
+   * The lowest cursor known; the median of the last hundred received before `before`, so that one odd cursor decides
+   * nothing; whether any event is younger.
+   */
   anchors(before: number): Promise<{ lowest: Cursor | null; older: Cursor | null; young: boolean }>;
   /**
-   * Events behind `proved_from` that webhooks brought before `before`, and neither replay nor stream has shown: how many
-   * by type, among up to `limit` from the event numbered `after` on. `next`: where to go on; the same as `after` at the end.
+   * Events behind `proved_from` that webhooks brought, and neither replay nor stream has shown: how many by type, among
+   * up to `limit` of those numbered above `after`, `upTo` at the most. `next`: where to go on; `after` itself at the end.
    */
   unseen(
     after: number,
-    before: number,
+    upTo: number,
     limit: number,
   ): Promise<{ types: { type: string; events: number }[]; next: number }>;
   /** The last event, by its number, that was looked up so; and the types that were found lately. */
@@ -186,6 +205,25 @@ export interface KeepStore extends EventStore {
   told(name: string, level: number, now: number): Promise<void>;
   forget(name: string): Promise<void>;
 }
+
+/** Where the watermark stood, and where it belongs. */
+export interface Ahead {
+  from: Cursor;
+  to: Cursor;
+}
+
+export interface Lowering {
+  to: Cursor;
+  /** `evidence` remembers the height, so that nothing raises it there again; `asked` does where there is evidence too. */
+  why: 'evidence' | 'anchor' | 'asked';
+  /** Unix milliseconds. */
+  now: number;
+}
+
+export type Lowered =
+  | { done: true; watermark: Cursor }
+  | { done: false; why: 'none' }
+  | { done: false; why: 'not_lower' | 'floor'; watermark: Cursor; floor: Cursor | null };
 
 /** A place in the order of receipt. */
 export interface Receipt {

@@ -17,6 +17,8 @@ export interface StoredEvent {
   createdAt: number | null;
   receivedAt: number;
   origin: Origin;
+  /** 1: a live stream brought it, so it is as old as its receipt. */
+  live: 0 | 1;
   /** The body as it was read; null once purged. */
   text: string | null;
 }
@@ -27,7 +29,7 @@ export interface NewTask {
   /** The lane's name; null runs whenever there is room. */
   lane: string | null;
   cursor: Cursor | null;
-  /** Held until then, Unix milliseconds; a strict one: when its event was received. */
+  /** Held until then, Unix milliseconds; a strict one goes by its proof alone. */
   releaseAt: number;
   /** Held until the watermark has passed its cursor, or replay has looked for it in vain (`searched`). */
   strict?: boolean;

@@ -24,6 +24,8 @@ export interface Incoming {
   signed?: { secret: number; skewSeconds: number };
   /** Trigger or doctor sent it, as its signed body says: it has no place in the service's history, and no cursor. */
   sentByKit?: true;
+  /** A live stream brought it: it is as old as its arrival. */
+  live?: boolean;
 }
 
 export interface Unreadable {

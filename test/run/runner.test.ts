@@ -260,7 +260,7 @@ describe('order', () => {
     const { accept, runner, store, lines } = await stage([{ order: 'strict', handle }]);
     await accept({ cursor: 1 });
     await until(() => runner.held() === 1, 'one to be held');
-    await store.note({}, { searched: T0 + 1 });
+    await store.note({}, { searched: 1 });
     runner.wake();
     await until(() => lines.some(({ verdict }) => verdict === 'done'));
     expect(seen).toEqual([['c:1', true]]);

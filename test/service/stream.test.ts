@@ -58,13 +58,13 @@ async function read(answers: Answer[], wanted: number, options: Partial<StreamOp
   return { asked, cursors, payloads, news, thrown, lost: news.filter(({ kind }) => kind === 'lost') };
 }
 
-test('domain events come in their order, pings are none, and a new connection goes on behind the last', async () => {
+test('domain events come in their order, pings are signs of life, and a new connection goes on behind the last', async () => {
   const ping = 'event: ping\ndata: {"t":1}\n\n';
   const told = await read([sse(domain('9') + ping + domain('10') + END), sse(domain('11'))], 3);
   expect(told.cursors).toEqual(['9', '10', '11']);
   expect(told.payloads[0]).toBe('{"MessageReceived":{"body":"hi"}}');
   expect(told.asked).toEqual([undefined, '10']);
-  expect(told.news.map(({ kind }) => kind)).toEqual(['open', 'lost', 'open']);
+  expect(told.news.map(({ kind }) => kind)).toEqual(['open', 'ping', 'lost', 'open']);
 });
 
 test('an event that is cut off is not one, and comes again', async () => {

@@ -10,6 +10,7 @@ import { createBirthWatch, createHeard } from './birth.ts';
 import { createIds } from './ids.ts';
 import { EVENT_KEY, type Session, type Sync } from './session.ts';
 import { createTally } from './tally.ts';
+import { createWatermark } from './watermark.ts';
 
 interface Known {
   seq: number;
@@ -33,8 +34,8 @@ export function createEventStore(
 ): Sync<EventStore> & { accept: Accept; inPlace(): boolean } {
   const { db } = session;
   const insert = db.prepare(`
-    insert into events (cursor, disputed, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, body)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
+    insert into events (cursor, disputed, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, live, body)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const known = `
     select seq, ${EVENT_KEY}, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body, digest
     from events e`;
@@ -65,10 +66,8 @@ export function createEventStore(
     'select id, closed_at is not null as closed from gaps where after = ? and up_to is null order by id desc limit 1',
   );
   const endGap = db.prepare('update gaps set up_to = ? where id = ?');
-  const rejoin = db.prepare(`
-    update gaps set closed_at = ?, closed_by = 'the service knows the cursor again: nothing is missing'
-    where after = ? and up_to is null and closed_at is null`);
   const opened = inodesOf(session.path);
+  const watermark = createWatermark(session);
   const startTally = createTally(session);
   const ids = createIds(session, idsInSegment);
   const learnBirth = createBirthWatch(session);
@@ -112,7 +111,7 @@ export function createEventStore(
       if (firstNew !== undefined) ids.addFrom(firstNew);
       tally.write();
       if (batch.from) session.setFact('proved_from', BigInt(batch.from));
-      if (batch.watermark) raiseWatermark(BigInt(batch.watermark), batch.now);
+      watermark.raise(batch);
       for (const [name, value] of Object.entries(batch.facts ?? {})) session.setFact(name as Fact, value);
       session.count(counts);
       return results.slice(0, batch.readings.length);
@@ -121,7 +120,14 @@ export function createEventStore(
         const { cursor, id, type, sessionId, createdAt, origin, flags, body } = event;
         const row = [bind(cursor), disputed ? 1 : 0, id, type, sessionId, createdAt, batch.now, origin];
         const { secret = null, skewSeconds = null } = event.signed ?? {};
-        const { changes, lastInsertRowid } = insert.run(...row, flags.join(','), secret, skewSeconds, body);
+        const { changes, lastInsertRowid } = insert.run(
+          ...row,
+          flags.join(','),
+          secret,
+          skewSeconds,
+          event.live ? 1 : 0,
+          body,
+        );
         if (changes === 0) return false;
         const seq = Number(lastInsertRowid);
         firstNew ??= seq;
@@ -233,15 +239,6 @@ export function createEventStore(
     });
     ids.learn(newIds);
     return accepted;
-  }
-
-  /** Replay and stream move it, each from where it read: never back. Read on from where a gap without an end began, there
-   * is none. */
-  function raiseWatermark(to: bigint, now: number): void {
-    const before = session.cursorFact('watermark');
-    if (before !== null && to < BigInt(before)) return;
-    if (before !== null) rejoin.run(now, BigInt(before));
-    session.setFact('watermark', to);
   }
 
   /** One gap for one place: while nothing behind it was known, the same is found again and only learns where it ends. */

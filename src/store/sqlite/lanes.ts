@@ -315,7 +315,7 @@ export function createLanes(session: Session): Lanes {
       } else lane.more = true;
       const { cursor, strict } = task;
       if (strict && !isFree(lane, cursor, strict)) {
-        proof.add(lane, cursor, task.releaseAt);
+        proof.add(lane, cursor, task.event);
         // A later one was released that was made before the handler became strict.
         if (cursor <= lane.released) proof.waive(lane, cursor);
       }

@@ -76,7 +76,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
         log.settle(connection);
         return tasks.complete(...given);
       },
-      ...createUpkeep(session, idsInSegment),
+      ...createUpkeep(session, events.accept, idsInSegment),
       ...createWatch(session),
       ...createReruns(session),
       ...createMove(session),

@@ -22,7 +22,7 @@ export interface Proof<Lane> {
   /** Until the watermark has passed the cursor. */
   await(lane: Lane, cursor: bigint): void;
   /** A new task that waits for proof is in the file. */
-  add(lane: Lane, cursor: bigint, receivedAt: number): void;
+  add(lane: Lane, cursor: bigint, event: number): void;
   /** Releases what waits in the lane up to there. */
   waive(lane: Lane, cursor: bigint): void;
   /** Others have changed tasks: they are counted again. */
@@ -52,8 +52,8 @@ export function createProof<Lane extends Proving>(
     )
     .pluck();
   // By lane as well: several handlers have a task of the same cursor.
-  const page = db.prepare<unknown[], { cursor: string; lane: number; release_at: number }>(`
-    select cast(t.cursor as text) as cursor, t.lane, t.release_at from tasks t
+  const page = db.prepare<unknown[], { cursor: string; lane: number; event: number }>(`
+    select cast(t.cursor as text) as cursor, t.lane, t.event from tasks t
     where ${isStrict} and (t.cursor, t.lane) > (+?, +?) order by t.cursor, t.lane limit ${LOOKS}`);
   const setUnproven = db.prepare('update lanes set unproven = max(unproven, ?) where id = ?');
 
@@ -77,6 +77,8 @@ export function createProof<Lane extends Proving>(
     if (Number(session.fact('assigned')) < told.upTo) return;
     const before = watermark;
     watermark = BigInt(told.watermark ?? -1);
+    // It was lowered: what it had passed waits again.
+    if (watermark < before) doubtful = true;
     if (!doubtful) waiting -= count.get(before, watermark) ?? 0;
     if (told.searched > known.searched) walked = { cursor: watermark, lane: Number.MAX_SAFE_INTEGER };
     known = told;
@@ -93,9 +95,9 @@ export function createProof<Lane extends Proving>(
 
   function walkOn(from: { cursor: bigint; lane: number }, wake: (lane: Lane) => void): void {
     const rows = page.all(from.cursor, from.lane);
-    for (const { cursor, lane: id, release_at: receivedAt } of rows) {
+    for (const { cursor, lane: id, event } of rows) {
       const lane = laneOf(id);
-      if (!lane || receivedAt >= known.searched || BigInt(cursor) <= lane.unproven) continue;
+      if (!lane || event > known.searched || BigInt(cursor) <= lane.unproven) continue;
       waive(lane, BigInt(cursor));
       wake(lane);
     }
@@ -110,9 +112,9 @@ export function createProof<Lane extends Proving>(
       lane.proof = cursor;
       queue.push({ cursor, lane });
     },
-    add(lane, cursor, receivedAt) {
+    add(lane, cursor, event) {
       waiting++;
-      if (receivedAt < known.searched) waive(lane, cursor);
+      if (event <= known.searched) waive(lane, cursor);
     },
     waive,
     doubt() {

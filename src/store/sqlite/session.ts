@@ -65,8 +65,8 @@ export const EVENT_KEY = `case when e.cursor is null or e.disputed then 'i:' || 
 export const EVENT_COLUMNS = `e.seq, ${EVENT_KEY}, e.id, cast(e.cursor as text) as cursor, e.type, e.session_id as sessionId,
   e.created_at as createdAt, e.received_at as receivedAt, e.origin`;
 
-/** As a string, which is cheaper to hand over than bytes, and what is parsed in the end. */
-export const EVENT_TEXT = 'cast(e.body as text) as text';
+/** What handlers need besides; the body as a string, which is cheaper to hand over, and what is parsed in the end. */
+export const EVENT_TEXT = 'cast(e.body as text) as text, e.live';
 
 /** For times that are always there. */
 export function isoOf(ms: number): string {

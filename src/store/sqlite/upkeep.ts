@@ -1,6 +1,8 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
+import type { EventStore } from '../events-store.ts';
 import type {
+  Ahead,
   DeliveredType,
   KeepStore,
   RaisedAlarm,
@@ -15,6 +17,7 @@ import { createPruning } from './prune.ts';
 import { createReceipt } from './receipt.ts';
 import type { Session, Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
+import { createWatermark } from './watermark.ts';
 
 /** A page and its header. The log's file keeps the size that it once had, so that only its frames tell its length. */
 const DAY_MS = 86_400_000;
@@ -22,8 +25,13 @@ const FRAME_BYTES = 4_096 + 24;
 
 type Upkeep = Omit<KeepStore, 'accept' | 'note'>;
 
-export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upkeep> {
+export function createUpkeep(
+  session: Session,
+  accept: Sync<EventStore>['accept'],
+  idsInSegment?: number,
+): Sync<Upkeep> {
   const { db } = session;
+  const watermark = createWatermark(session);
   const text = (column: string): string => `cast(${column} as text)`;
   const lowest = db
     .prepare<unknown[], Cursor | null>(`select ${text('min(cursor)')} from events where cursor >= ? and disputed = 0`)
@@ -31,11 +39,16 @@ export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upke
   const newest = db
     .prepare<[], Cursor | null>(`select ${text('max(cursor)')} from events where cursor is not null and disputed = 0`)
     .pluck();
-  // A straggler with an old cursor among the last that arrived must not stretch the sweep: the highest of a hundred.
   const older = db
-    .prepare<unknown[], Cursor | null>(`
-    select ${text('max(cursor)')} from
-      (select cursor from events where seq <= ? and cursor is not null order by seq desc limit 100) where cursor >= ?`)
+    .prepare<unknown[], Cursor>(`
+    select ${text('cursor')} from (
+      select cursor from events where seq <= ? and cursor is not null and disputed = 0 order by seq desc limit 100)
+    as latest where cursor >= ? order by latest.cursor`)
+    .pluck();
+  const lowestDelivered = db
+    .prepare<[], Cursor>(
+      `select ${text('cursor')} from events where cursor is not null and disputed = 0 and id is not null order by events.cursor limit 1`,
+    )
     .pluck();
   const dropOldIds = createIdSweep(session, idsInSegment);
   const { bounds, lastBefore } = createReceipt(db);
@@ -44,12 +57,6 @@ export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upke
     select seq, case when origin = 'webhook' and cursor > @from and disputed = 0
       and not exists (select 1 from sightings where event = seq and origin in ('replay', 'stream')) then type end as type
     from events where seq > @after and seq <= @last order by seq limit @limit`);
-  // From the newest on down: a clock that was set back leaves times among the older ones that no bisection gets over.
-  const lastReceived = db
-    .prepare<unknown[], number>(
-      'select seq from events where seq > @after and received_at < @before order by seq desc limit 1',
-    )
-    .pluck();
   const above = db
     .prepare<unknown[], Cursor>(`
     select ${text('cursor')} from events where cursor > ? and disputed = 0 order by events.cursor limit 1`)
@@ -57,6 +64,10 @@ export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upke
   const below = db
     .prepare<unknown[], Cursor>(`
     select ${text('cursor')} from events where cursor < ? and disputed = 0 order by events.cursor desc limit 1`)
+    .pluck();
+  const upTo = db
+    .prepare<unknown[], Cursor>(`
+    select ${text('cursor')} from events where cursor <= ? and disputed = 0 order by events.cursor desc limit 1`)
     .pluck();
   const stretch = db.prepare<unknown[], { cursor: Cursor; type: string; tasks: number; open: number; dead: number }>(`
     select ${text('cursor')} as cursor, type,
@@ -87,26 +98,41 @@ export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upke
   return {
     watermark: () => session.cursorFact('watermark'),
     beginsAt: () => session.cursorFact('begins_at'),
+    anchoredAt: () => session.fact('anchored_at') as number | null,
+    lowestDelivered: () => lowestDelivered.get() ?? null,
+    lowerWatermark: watermark.lower,
+    watermarkAhead: watermark.ahead,
+    ceiling: watermark.ceiling,
+    lowered: () => JSON.parse(String(session.fact('lowered'))) as Ahead | null,
+    giveUpWatermark: (now) =>
+      session.write(() => {
+        const given = session.cursorFact('watermark');
+        if (given === null) return null;
+        const facts = { watermark: null, proved_from: null, begins_at: null, anchored_at: null, refused: null };
+        accept({ readings: [], now, gap: { after: given, upTo: null, reason: 'forgotten' }, facts });
+        return given;
+      }),
     calls: () => JSON.parse(String(session.fact('calls'))) as number[] | null,
     replayState: () => JSON.parse(String(session.fact('replay'))) as ReplayState | null,
     replayRuns: () => JSON.parse(String(session.fact('replay_runs') ?? '[]')) as ReplayRun[],
     newestCursor: () => newest.get() ?? null,
     cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
     cursorBelow: (bound) => (bound === null ? newest.get() : below.get(BigInt(bound))) ?? null,
+    cursorUpTo: (bound) => upTo.get(BigInt(bound)) ?? null,
     anchors(before) {
-      const upTo = lastBefore(before);
+      const last = lastBefore(before);
       // What lies before a gap is no place to read from: the service has forgotten it.
       const from = BigInt(session.cursorFact('proved_from') ?? 0);
+      const latest = older.all(last, from);
       return {
         lowest: lowest.get(from) ?? null,
-        older: older.get(upTo, from) ?? null,
-        young: (bounds().last ?? 0) > upTo,
+        older: latest[Math.floor(latest.length / 2)] ?? null,
+        young: (bounds().last ?? 0) > last,
       };
     },
-    unseen(after, before, limit) {
+    unseen(after, upTo, limit) {
       const from = session.cursorFact('proved_from');
       if (from === null) return { types: [], next: after };
-      const upTo = lastReceived.get({ after, before }) ?? after;
       const rows = unseen.all({ after, last: upTo, from: BigInt(from), limit });
       const found = new Map<string, number>();
       for (const { type } of rows) if (type !== null) found.set(type, (found.get(type) ?? 0) + 1);

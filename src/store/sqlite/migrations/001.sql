@@ -15,6 +15,7 @@ create table events (
   copies      integer not null default 0,  -- how often it came again
   secret      integer,              -- which signed its first delivery: the position in WEBHOOK_SECRET then, from 1
   skew_s      integer,              -- how old that signature was on receipt, seconds; negative: from the future
+  live        integer not null default 0 check (live in (0, 1)),  -- 1: a live stream brought it first, so it is as old as its receipt
   flags       text not null default '',    -- what was odd about it, comma-separated
   body        blob,                 -- bytes as received; null once purged
   digest      blob,                 -- of its data, written when the body is purged
@@ -165,7 +166,7 @@ create table tasks (
   cursor      integer,              -- the event's, for the order within the lane
   state       text not null check (state in ('ready', 'done', 'skipped', 'dead')),  -- a ready one with a claim is running
   strict      integer not null check (strict in (0, 1)),  -- 1: held until the watermark has passed its cursor
-  release_at  integer not null,     -- held until then, unless a later one of its lane is released earlier; strict: of receipt
+  release_at  integer not null,     -- held until then, unless a later one of its lane is released earlier; not of strict ones
   due_at      integer not null,     -- not before: back-off
   hold_until  integer,              -- while it fails it holds its lane until then
   attempts    integer not null default 0,
