@@ -21,6 +21,7 @@ const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
   backup: () => import('./backup.ts'),
   restore: () => import('./restore.ts'),
   erase: () => import('./erase.ts'),
+  reload: () => import('./reload.ts'),
   doctor: () => import('./doctor.ts'),
   trigger: () => import('./trigger.ts'),
   new: () => import('./new.ts'),

@@ -131,6 +131,9 @@ export type Fact =
   /** The last refusals, by cause: JSON. */
   | 'refusals'
   | 'reconcile_asked'
+  /** How often `npx kit reload` has asked; what became of the last reload: JSON. */
+  | 'reload_asked'
+  | 'reloaded'
   | 'failure_run'
   | 'held'
   | 'oldest'

@@ -225,7 +225,7 @@ export interface WaitingLane {
   head: { key: string; attempts: number; error: string | null };
 }
 
-export type Quarantined = Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number };
+export type Quarantined = Omit<Unreadable, 'body' | 'sentByKit'> & { id: number; receivedAt: string; bytes: number };
 
 export interface WatchStore {
   status(now: number): Promise<Status>;

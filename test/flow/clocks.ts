@@ -264,10 +264,13 @@ export async function openWorld({ service: serviceAhead, seed }: Cell): Promise<
         const { tasks, unassigned } = await reader().status(clock.now());
         return unassigned + tasks.held + tasks.ready + tasks.running;
       };
-      await until(async () => {
-        await second();
-        return (await open()) === 0;
-      }, `all to be handled: ${JSON.stringify((await reader().status(clock.now())).tasks)}`);
+      await until(
+        async () => {
+          await second();
+          return (await open()) === 0;
+        },
+        `all to be handled: ${JSON.stringify((await reader().status(clock.now())).tasks)}`,
+      );
       await look();
     },
     violations() {

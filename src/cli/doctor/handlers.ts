@@ -17,7 +17,7 @@ export const handlers: Check = {
       child.on('message', (report: Report) => {
         if (report.type === 'loaded') resolve(judge(report.handlers, handlersDir));
         if (report.type === 'faults')
-          resolve(report.faults.map((one) => misconfigured(one, 'mend the file, then SIGHUP')));
+          resolve(report.faults.map((one) => misconfigured(one, 'mend the file, then npx kit reload')));
         if (report.type !== 'beat') child.kill('SIGKILL');
       });
       child.on('close', (code, signal) => {

@@ -1,5 +1,5 @@
 // The side of the store that the main process works with: who runs, and what a dead process leaves behind.
-import type { OwnerStore, Process } from '../owner-store.ts';
+import type { OwnerStore, Process, Reloaded } from '../owner-store.ts';
 import type { Session, Sync } from './session.ts';
 import { booksOf } from './watch.ts';
 import { createRouse, UNCLAIMED } from './waiting.ts';
@@ -41,6 +41,14 @@ export function createOwner(session: Session): Sync<OwnerStore> {
     gone: (role) => void gone.run(role),
     processes: () => processes.all(),
     books: () => booksOf(session),
+    askReload: () =>
+      session.write(() => {
+        const asked = Number(session.fact('reload_asked')) + 1;
+        session.setFact('reload_asked', asked);
+        return asked;
+      }),
+    reloadAsked: () => Number(session.fact('reload_asked')),
+    reloaded: () => JSON.parse(String(session.fact('reloaded'))) as Reloaded | null,
     giveBack: (alive, now) =>
       session.write(() => {
         const rows = orphans.all(JSON.stringify(alive));
