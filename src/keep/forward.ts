@@ -106,6 +106,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
       ahead,
       'the watermark stood too high: deliveries came from below it that replay did not show; reading begins again',
     );
+    reached = ahead.to;
     restart();
     return true;
   }
@@ -134,6 +135,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
       ...(moves ? { counts: { other_types: page.otherTypes } } : {}),
       ...(watermark === null ? { from: from ?? ZERO } : {}),
     });
+    reached = await store.watermark();
     if (moves && !results.some(({ verdict }) => verdict === 'new')) desk.onEvents();
     if (moves) vain = 0;
     // From an older cursor, nothing new was found: the next reading meets the same refusal.

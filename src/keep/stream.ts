@@ -105,6 +105,7 @@ export function createFollower(options: FollowerOptions): Follower {
       if (signal.aborted) return Promise.resolve();
       return store.accept({ readings: wanted, now: clock.now(), fresh: fresh(), counts, ...proved }).then(onEvents);
     });
+    if (isBehind(reached, proved.watermark ?? null)) reached = proved.watermark ?? null;
     return highest(items) ?? null;
   }
 

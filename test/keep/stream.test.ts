@@ -4,7 +4,9 @@ import { setImmediate as turn } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createFollower, type FollowerOptions } from '../../src/keep/stream.ts';
+import type { Ended } from '../../src/keep/reconcile.ts';
 import { createSimulatedService } from '../../src/simulator/service.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
 import { API_KEY, failure, item, page, type Item } from './replay-server.ts';
 import { createClock, createRig, createStoreFile, createTestLog, INTERVAL_MS } from './rig.ts';
 import { startStreamServer } from './stream-server.ts';
@@ -457,6 +459,62 @@ describe('what it says, and where it stops', () => {
     void start();
     await until(() => stream.isOpen());
     await end();
+  });
+});
+
+describe('what it brings without a time', () => {
+  const ages = (rows: <Row>(sql: string) => Row[]) =>
+    rows<{ cursor: string; live: number }>(
+      `select cast(cursor as text) as cursor, live from events where origin = 'stream' order by events.cursor`,
+    ).map(({ cursor, live }) => `${cursor} ${live === 1 ? 'live' : 'of unknown age'}`);
+
+  test('E22: what was missed is of unknown age, what comes behind a reading that has ended is live', async () => {
+    let end: Ended | null = null;
+    const { rest, start, happen, stored, query, clock } = await begin({ ended: () => end });
+    await rest();
+    happen(11);
+    happen(12);
+    void start();
+    await until(() => stored().includes('12'));
+    end = { at: clock.monotonic(), watermark: '12' as Cursor };
+    happen(13);
+    await until(() => stored().includes('13'));
+    expect(ages(query)).toEqual(['11 of unknown age', '12 of unknown age', '13 live']);
+  });
+
+  test('E22: pings keep it alive while nothing happens, and a pause without them does not', async () => {
+    const { rest, start, happen, stored, query, clock, stream } = await begin({
+      ended: () => ({ at: clock.monotonic() - 1_000, watermark: '10' as Cursor }),
+    });
+    await rest();
+    void start();
+    await until(() => stream.isOpen());
+    happen(11);
+    await until(() => stored().includes('11'));
+    clock.time += 59_000;
+    happen(12);
+    await until(() => stored().includes('12'));
+    expect(ages(query)).toEqual(['11 live', '12 live']);
+  });
+
+  test('E81: a watermark that went down is not raised over what this stream has not brought', async () => {
+    const { rest, start, happen, store, stored, mark, clock, stream } = await begin();
+    await rest();
+    void start();
+    await until(() => stream.isOpen());
+    happen(9_000);
+    await until(() => mark() === '9000');
+    await store.lowerWatermark({ to: '10' as Cursor, why: 'evidence', now: clock.now() });
+    happen(20);
+    await until(() => stored().includes('20'));
+    expect(mark()).toBe('10');
+    await store.accept({ readings: [], now: clock.now(), watermark: '20' as Cursor, after: '10' as Cursor });
+    happen(21);
+    await until(() => mark() === '21');
+    happen(9_000);
+    happen(22);
+    await until(() => stored().includes('22'));
+    expect(mark()).toBe('22');
   });
 });
 

@@ -161,6 +161,18 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await expectHeld();
     });
 
+    test('E7: what arrives after the clock was set back is held, however long ago it seems to have been received', async () => {
+      await arrive('a', [10]);
+      await search(1);
+      expect(await workOff()).toEqual(['10']);
+      now -= 60 * 86_400_000;
+      await arrive('b', [20]);
+      expect(await claim()).toEqual([]);
+      await expectHeld(20);
+      await search(2);
+      expect(await claim()).toMatchObject([{ event: { cursor: '20' }, unproven: true }]);
+    });
+
     test('a task that goes without proof takes the lower ones of its lane along, and no higher one', async () => {
       await arrive('a', [20]);
       now += 10;

@@ -1,0 +1,24 @@
+// A process that reconciles with a service until it is told otherwise: what a page may do to `keep`, its heap included.
+import { pino } from 'pino';
+import { systemClock as clock } from '../../src/clock.ts';
+import { createReconciler } from '../../src/keep/reconcile.ts';
+import { startLoop } from '../../src/loop.ts';
+import { createBudget } from '../../src/service/budget.ts';
+import { createService } from '../../src/service/service.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { API_KEY } from '../keep/replay-server.ts';
+
+const [baseUrl = '', path = ''] = process.argv.slice(2);
+const reconciler = createReconciler({
+  store: openSqlite(path),
+  service: createService({ baseUrl, apiKey: API_KEY, paid: false }),
+  clock,
+  log: pino({ level: 'silent' }),
+  budget: createBudget(10_000, clock),
+  from: '5',
+  types: ['*'],
+  intervalMs: 200,
+  overlapMs: 60_000,
+  onEvents: () => {},
+});
+startLoop(() => reconciler.step());

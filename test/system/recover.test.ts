@@ -1,0 +1,90 @@
+// The commands that lower the watermark, or give it up, on a kit that runs beside the service's double.
+import { execFile } from 'node:child_process';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { createSimulatedService } from '../../src/simulator/service.ts';
+import { createKit, SECRET, type Kit } from './kit.ts';
+
+const until = (holds: () => unknown) => vi.waitUntil(holds, { timeout: 30_000, interval: 50 });
+
+function kitCommand(kit: Kit, env: Record<string, string>, ...args: string[]): Promise<{ code: number; out: string }> {
+  const common = { PATH: process.env['PATH'], PORT: String(kit.port), DATABASE_URL: `sqlite:${kit.folder}/events.db` };
+  return new Promise((done) => {
+    const child = execFile(
+      process.execPath,
+      [`${process.cwd()}/src/cli/kit.js`, ...args],
+      { cwd: kit.folder, env: { ...common, ...env } },
+      (_, out, err) => done({ code: child.exitCode ?? -1, out: out + err }),
+    );
+  });
+}
+
+test(
+  'reconcile --from reads again from there; --forget leaves a gap, once the key is taken out',
+  { timeout: 120_000 },
+  async () => {
+    const service = createSimulatedService({ seed: 7, addresses: { loopback: true } });
+    const { key, secret: apiKey } = service.keys.create({ name: 'k', scopes: ['events:read'], validDays: null });
+    const env = { API_BASE_URL: await service.listen(), API_KEY: apiKey };
+    const reads = { RECONCILE_INTERVAL_SECONDS: '5', RECONCILE_CALLS_PER_MINUTE: '100' };
+    const withKey: Record<string, string> = { ...env, ...reads };
+    const kit = await createKit({}, withKey);
+    onTestFinished(async () => {
+      await kit.remove();
+      await service.close();
+    });
+    const run = (...args: string[]) => kitCommand(kit, env, ...args);
+    const fact = (name: string) =>
+      kit.query<{ value: string | null }>('select cast(value as text) as value from facts where name = ?', name)[0]
+        ?.value;
+
+    expect((await run('reconcile', '--from', 'abc')).code, 'no cursor').toBe(2);
+    expect((await run('reconcile', '--from', '5', '--forget')).code).toBe(2);
+    await kit.start();
+    await service.webhooks.register(key, { url: `http://localhost:${kit.port}/webhooks`, secret: SECRET });
+    expect(await run('reconcile', '--from', '5')).toMatchObject({
+      code: 1,
+      out: expect.stringContaining('no watermark yet'),
+    });
+    const events = service.happen(6);
+    await until(() => fact('watermark') === events.at(-1)?.cursor);
+    const [first, second] = events;
+    const last = events.at(-1)?.cursor ?? '';
+
+    const lowered = await run('reconcile', '--from', second?.cursor ?? '');
+    expect(lowered).toMatchObject({
+      code: 0,
+      out: expect.stringContaining(`went down from ${last} to ${second?.cursor}`),
+    });
+    expect(fact('watermark')).toBe(last);
+    expect(await run('reconcile', '--from', last)).toMatchObject({
+      code: 1,
+      out: expect.stringContaining('not below it'),
+    });
+    expect((await run('reconcile', '--from', first?.cursor ?? '', '--json')).code).toBe(0);
+
+    expect(await run('reconcile', '--forget')).toMatchObject({
+      code: 1,
+      out: expect.stringContaining('API_KEY is set'),
+    });
+    expect(await kitCommand(kit, {}, 'reconcile', '--forget'), 'the kit that runs has it').toMatchObject({
+      code: 1,
+      out: expect.stringContaining('still has API_KEY'),
+    });
+    await kit.stop();
+    expect(await kitCommand(kit, {}, 'reconcile', '--forget')).toMatchObject({
+      code: 0,
+      out: expect.stringContaining(last),
+    });
+    expect(fact('watermark')).toBeNull();
+    expect((await kitCommand(kit, {}, 'gaps')).out).toContain('forgotten');
+    expect(await kitCommand(kit, {}, 'reconcile', '--forget')).toMatchObject({
+      code: 1,
+      out: 'there is no watermark to give up\n',
+    });
+
+    await kit.start();
+    const [next] = service.happen(1);
+    await until(() => fact('watermark') === next?.cursor);
+    expect(await kit.stop()).toBe(0);
+  },
+);
