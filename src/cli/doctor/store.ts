@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { startOf } from '../../process.ts';
-import { networkOf } from '../../store/sqlite/connection.ts';
+import { networkOf } from '../../store/sqlite/folder.ts';
 import type { Process } from '../../store/owner-store.ts';
 import { withStore } from '../command.ts';
 import { fault, misconfigured, ok, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
