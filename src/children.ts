@@ -106,7 +106,8 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   }
 
   async function go(child: Child): Promise<void> {
-    if (ending) return;
+    // One that was loaded already knows nothing of the end.
+    if (ending) return child.stop(abandoned ? 0 : STOP_MS);
     const problems = await child.start();
     if (problems.length > 0) log.error({ problems }, 'cannot start; mend it, tried again');
   }
@@ -159,9 +160,10 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     handlers: () => run.handlers(),
     reload: () =>
       inTurn(async () => {
+        if (ending) return [];
         const next = createRun();
         const faults = await next.load();
-        if (faults.length > 0) {
+        if (faults.length > 0 || ending) {
           await next.stop(STOP_MS);
           return faults;
         }

@@ -155,6 +155,7 @@ async function start(config: Config): Promise<void> {
   const reload = serially(reread);
 
   async function reread(): Promise<void> {
+    if (saving) return log.error('SIGHUP: the store was replaced or deleted: nothing starts again before the kit does');
     const asked = performance.now();
     const fresh = readEnv();
     let changed: Config;

@@ -31,7 +31,8 @@ export interface ReceiveOptions {
   draining: () => boolean;
 }
 
-const REPLACED = 'the store was replaced or deleted: stop the kit, then put a backup in its place with npx kit restore\n';
+const REPLACED =
+  'the store was replaced or deleted: stop the kit, then put a backup in its place with npx kit restore\n';
 
 export function createReceiveApp(options: ReceiveOptions): Koa {
   const { path, bodyLimit, verifier, bodies, intake, clock, sampler, ledger, draining } = options;

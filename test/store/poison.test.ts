@@ -56,7 +56,8 @@ afterEach(() => {
 });
 
 const own = (): Error => new Database.SqliteError('injected', 'SQLITE_CONSTRAINT_CHECK');
-const webhook = (cursor: number, more: object = {}): Reading => readDelivery(bodyOf({ cursor: String(cursor), ...more }));
+const webhook = (cursor: number, more: object = {}): Reading =>
+  readDelivery(bodyOf({ cursor: String(cursor), ...more }));
 const item = (cursor: number, text = 'hello'): Reading =>
   readItem('replay', String(cursor) as never, JSON.stringify({ MessageReceived: { body: text } }));
 const unreadable = (text: string): Reading => readDelivery(Buffer.from(text));
@@ -81,14 +82,20 @@ const KINDS: Record<string, { before?: Reading[]; reading: Reading }> = {
   'a new event that is late': { reading: webhook(50, { created_at: '2025-12-31T00:00:00.000Z' }) },
   'a ping': { reading: webhook(0, { id: 'ping', cursor: null, type: 'webhook.ping', data: { message: 'x' } }) },
   'a duplicate': { before: [webhook(50)], reading: webhook(50) },
-  'an id with other data': { before: [webhook(50)], reading: webhook(50, { data: { MessageReceived: { body: 'o' } } }) },
+  'an id with other data': {
+    before: [webhook(50)],
+    reading: webhook(50, { data: { MessageReceived: { body: 'o' } } }),
+  },
   'another cursor of an id': { before: [webhook(50)], reading: webhook(51, { id: 'evt_50' }) },
   'another id of a cursor': { before: [webhook(50)], reading: webhook(50, { id: 'evt_alias' }) },
   'another event of a cursor': {
     before: [webhook(50)],
     reading: webhook(50, { id: 'evt_other', data: { MessageReceived: { body: 'other' } } }),
   },
-  'the id of what replay has shown': { before: [item(50)], reading: webhook(50, { data: { MessageReceived: { body: 'hello' } } }) },
+  'the id of what replay has shown': {
+    before: [item(50)],
+    reading: webhook(50, { data: { MessageReceived: { body: 'hello' } } }),
+  },
   'what replay alone brings': { reading: item(50) },
   'what replay shows again': { before: [webhook(50)], reading: item(50) },
 };
@@ -164,7 +171,14 @@ describe.each(Object.keys(KINDS))('E5: %s', (name) => {
 
   test('that meets a failing store at any statement is not kept aside, and is stored once the store is well', async () => {
     const { statements, counters } = await rehearse(name);
-    const codes = ['SQLITE_FULL', 'SQLITE_IOERR_WRITE', 'SQLITE_BUSY', 'SQLITE_CORRUPT', 'SQLITE_LOCKED', 'SQLITE_INTERRUPT'];
+    const codes = [
+      'SQLITE_FULL',
+      'SQLITE_IOERR_WRITE',
+      'SQLITE_BUSY',
+      'SQLITE_CORRUPT',
+      'SQLITE_LOCKED',
+      'SQLITE_INTERRUPT',
+    ];
     for (const [n, sql] of statements.entries()) {
       await startAnew();
       await prepareFor(name);
@@ -185,8 +199,11 @@ function marks(reading: Reading): unknown[] {
   return [...(id === null ? [] : [id, `i:${id}`]), ...(cursor === null ? [] : [BigInt(cursor), `c:${cursor}`])];
 }
 const flat = (args: unknown[]): unknown[] =>
-  args.flatMap((one) => (typeof one === 'object' && one !== null && !(one instanceof Uint8Array) ? Object.values(one) : [one]));
-const names = (reading: Reading, args: unknown[]): boolean => flat(args).some((one) => marks(reading).includes(one as never));
+  args.flatMap((one) =>
+    typeof one === 'object' && one !== null && !(one instanceof Uint8Array) ? Object.values(one) : [one],
+  );
+const names = (reading: Reading, args: unknown[]): boolean =>
+  flat(args).some((one) => marks(reading).includes(one as never));
 const namesNeighbour = (args: unknown[]): boolean =>
   flat(args).some((one) => /^(i:evt_|evt_|c:)?9[01]$/.test(String(one)));
 
@@ -221,7 +238,8 @@ describe('E5: what the store causes', () => {
 
   test('three that fail beside others that do not are refused for now, the others are stored', async () => {
     const bad = new Set(['evt_1', 'evt_2', 'evt_3']);
-    fault = (sql, args) => (/insert into events/.test(sql) && args.some((one) => bad.has(String(one))) ? own() : undefined);
+    fault = (sql, args) =>
+      /insert into events/.test(sql) && args.some((one) => bad.has(String(one))) ? own() : undefined;
     const accepted = await accept([webhook(1), webhook(2), webhook(3), webhook(4)]);
     expect(verdicts(accepted)).toEqual(['unkept', 'unkept', 'unkept', 'new']);
     expect(rows('select 1 from quarantine')).toEqual([]);
@@ -240,7 +258,8 @@ describe('E5: what the store causes', () => {
   });
 
   test('a reading that cannot even be kept aside is refused alone', async () => {
-    const bad = (args: unknown[]): boolean => args.some((one) => one instanceof Uint8Array && Buffer.from(one).includes('{"bad'));
+    const bad = (args: unknown[]): boolean =>
+      args.some((one) => one instanceof Uint8Array && Buffer.from(one).includes('{"bad'));
     fault = (sql, args) => (/insert into quarantine/.test(sql) && bad(args) ? own() : undefined);
     expect(verdicts(await accept([webhook(1), unreadable('{"bad'), webhook(2)]))).toEqual(['new', 'unkept', 'new']);
     await expect(accept([unreadable('{"bad')])).rejects.toMatchObject({ code: 'unwritable' });
@@ -257,26 +276,32 @@ describe('E5: what the store causes', () => {
 describe('E5: what rides along', () => {
   const riders = { counts: { 'refused.method': 1, unseen_failures: 1 }, facts: { failures: '{}', failure_run: 2 } };
 
-  test.each(['unseen_failures', 'failures'])('%s alone is dropped and said, the readings and the rest go in', async (name) => {
-    fault = (_, args) => (args[0] === name ? own() : undefined);
-    expect(verdicts(await accept([webhook(1)], riders))).toEqual(['new']);
-    await store.note({ unseen_failures: 1 }, { failures: '{}' });
-    fault = () => undefined;
-    expect(new Set(dropped)).toEqual(new Set([name]));
-    expect(await store.counters()).toMatchObject({ accepted: 1, 'refused.method': 1 });
-    expect((await store.status(T0)).failureRun).toBe(2);
-  });
+  test.each(['unseen_failures', 'failures'])(
+    '%s alone is dropped and said, the readings and the rest go in',
+    async (name) => {
+      fault = (_, args) => (args[0] === name ? own() : undefined);
+      expect(verdicts(await accept([webhook(1)], riders))).toEqual(['new']);
+      await store.note({ unseen_failures: 1 }, { failures: '{}' });
+      fault = () => undefined;
+      expect(new Set(dropped)).toEqual(new Set([name]));
+      expect(await store.counters()).toMatchObject({ accepted: 1, 'refused.method': 1 });
+      expect((await store.status(T0)).failureRun).toBe(2);
+    },
+  );
 
-  test.each(['watermark', 'proved_from'])('%s of a page is never dropped: the page fails as the store', async (name) => {
-    fault = (_, args) => (args[0] === name && typeof args[1] === 'bigint' ? own() : undefined);
-    const page = { watermark: '2' as never, from: '1' as never };
-    await expect(accept([item(1), item(2)], page)).rejects.toMatchObject({ code: 'unwritable' });
-    expect(idsStored()).toEqual([]);
-    fault = () => undefined;
-    await accept([item(1), item(2)], page);
-    expect(idsStored()).toEqual(['c1', 'c2']);
-    expect(await store.watermark()).toBe('2');
-  });
+  test.each(['watermark', 'proved_from'])(
+    '%s of a page is never dropped: the page fails as the store',
+    async (name) => {
+      fault = (_, args) => (args[0] === name && typeof args[1] === 'bigint' ? own() : undefined);
+      const page = { watermark: '2' as never, from: '1' as never };
+      await expect(accept([item(1), item(2)], page)).rejects.toMatchObject({ code: 'unwritable' });
+      expect(idsStored()).toEqual([]);
+      fault = () => undefined;
+      await accept([item(1), item(2)], page);
+      expect(idsStored()).toEqual(['c1', 'c2']);
+      expect(await store.watermark()).toBe('2');
+    },
+  );
 
   test('nor is its gap', async () => {
     fault = (sql) => (/insert into gaps/.test(sql) ? own() : undefined);
@@ -308,19 +333,22 @@ test('E5: a poisoned item of a page is kept aside with its cursor, and the water
 test.each([
   ['a delivery', webhook(2), 'evt_2'],
   ['an item of replay', item(2), 'c2'],
-])('E5: %s that was poisoned is read again once the cause is gone, and stays as it is before', async (_, reading, name) => {
-  fault = (sql, args) => (/insert into events/.test(sql) && args.includes(2n) ? own() : undefined);
-  await accept([webhook(1), reading]);
-  const [row] = await store.quarantine(10);
-  for (let n = 0; n < 4; n++)
-    expect(await store.retryQuarantined(Number(row?.id), T0)).toEqual({ verdict: 'quarantined' });
-  expect(await store.quarantine(10)).toEqual([row]);
-  fault = () => undefined;
-  expect(await store.retryQuarantined(Number(row?.id), T0)).toEqual({ verdict: 'new' });
-  expect(idsStored()).toEqual(['evt_1', name]);
-  expect(await store.quarantine(10)).toEqual([]);
-  expect(await store.counters()).toMatchObject({ events: 2, quarantined: 0, poisoned: 1 });
-});
+])(
+  'E5: %s that was poisoned is read again once the cause is gone, and stays as it is before',
+  async (_, reading, name) => {
+    fault = (sql, args) => (/insert into events/.test(sql) && args.includes(2n) ? own() : undefined);
+    await accept([webhook(1), reading]);
+    const [row] = await store.quarantine(10);
+    for (let n = 0; n < 4; n++)
+      expect(await store.retryQuarantined(Number(row?.id), T0)).toEqual({ verdict: 'quarantined' });
+    expect(await store.quarantine(10)).toEqual([row]);
+    fault = () => undefined;
+    expect(await store.retryQuarantined(Number(row?.id), T0)).toEqual({ verdict: 'new' });
+    expect(idsStored()).toEqual(['evt_1', name]);
+    expect(await store.quarantine(10)).toEqual([]);
+    expect(await store.counters()).toMatchObject({ events: 2, quarantined: 0, poisoned: 1 });
+  },
+);
 
 test('E5: times at the end of time add up to a figure that its column can hold', async () => {
   const late = (n: number): Reading =>

@@ -173,7 +173,10 @@ describe('E12: between two starts', () => {
     renameSync(backup, path);
     const [bytes, log] = [readFileSync(path), readFileSync(wal())];
     expect(log.length).toBeGreaterThan(0);
-    await expect(start()).rejects.toMatchObject({ code: 'replaced', message: expect.stringContaining('npx kit restore') });
+    await expect(start()).rejects.toMatchObject({
+      code: 'replaced',
+      message: expect.stringContaining('npx kit restore'),
+    });
     expect(codeOf(() => openSqlite(path))).toBe('replaced');
     expect(codeOf(() => backUp(path, join(folder, 'other.db')))).toBe('replaced');
     expect([readFileSync(path).equals(bytes), readFileSync(wal()).equals(log)]).toEqual([true, true]);
@@ -258,17 +261,20 @@ describe('E12: between two starts', () => {
     expect(idsIn(path)).toEqual(['evt_1', 'evt_2']);
   });
 
-  test.each(['a start', 'a command'])('a whole folder that was copied elsewhere, with its log, opens by %s', async (how) => {
-    await crashed(1, 2);
-    const moved = mkdtempSync(join(tmpdir(), 'kit-moved-'));
-    closing.push(() => rmSync(moved, { recursive: true, force: true }));
-    cpSync(folder, moved, { recursive: true });
-    const at = join(moved, 'events.db');
-    if (how === 'a command') openSqlite(at).close();
-    const owned = await start(at);
-    expect(idsIn(at)).toEqual(['evt_1', 'evt_2']);
-    owned.release();
-  });
+  test.each(['a start', 'a command'])(
+    'a whole folder that was copied elsewhere, with its log, opens by %s',
+    async (how) => {
+      await crashed(1, 2);
+      const moved = mkdtempSync(join(tmpdir(), 'kit-moved-'));
+      closing.push(() => rmSync(moved, { recursive: true, force: true }));
+      cpSync(folder, moved, { recursive: true });
+      const at = join(moved, 'events.db');
+      if (how === 'a command') openSqlite(at).close();
+      const owned = await start(at);
+      expect(idsIn(at)).toEqual(['evt_1', 'evt_2']);
+      owned.release();
+    },
+  );
 
   test('a file that was moved by hand, without what lay beside it, starts', async () => {
     const backup = await backupOf(1);

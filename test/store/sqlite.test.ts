@@ -283,34 +283,42 @@ describe('SQLite', () => {
 
     async function isMarked(store: Store): Promise<boolean> {
       let found = false;
-      await store.setup((tx) => void (found = tx.get(`select 1 from temp.sqlite_schema where name = 'mark'`) !== undefined));
+      await store.setup(
+        (tx) => void (found = tx.get(`select 1 from temp.sqlite_schema where name = 'mark'`) !== undefined),
+      );
       return found;
     }
 
-    test.each(['SQLITE_IOERR_WRITE', 'SQLITE_FULL', 'SQLITE_CORRUPT'])('a connection after a failed write (%s)', async (code) => {
-      let failing = false;
-      const prepare = Reflect.get(Database.prototype, 'prepare') as (this: Database.Database, sql: string) => Statement;
-      vi.spyOn(Database.prototype, 'prepare').mockImplementation(function (this: Database.Database, sql: string) {
-        const statement = prepare.call(this, sql);
-        if (!sql.includes('insert into counters')) return statement as never;
-        const run = statement.run.bind(statement);
-        statement.run = (...args: unknown[]) => {
-          if (failing) throw new Database.SqliteError('injected', code);
-          return run(...args);
-        };
-        return statement as never;
-      });
-      const store = open({ owner: true });
-      await mark(store);
-      await store.note({ accepted: 1 });
-      expect(await isMarked(store)).toBe(true);
-      failing = true;
-      await expect(store.note({ accepted: 1 })).rejects.toMatchObject({ code: 'unwritable' });
-      failing = false;
-      await store.note({ accepted: 1 });
-      expect(await isMarked(store)).toBe(false);
-      expect(await store.counters()).toEqual({ accepted: 2 });
-    });
+    test.each(['SQLITE_IOERR_WRITE', 'SQLITE_FULL', 'SQLITE_CORRUPT'])(
+      'a connection after a failed write (%s)',
+      async (code) => {
+        let failing = false;
+        const prepare = Reflect.get(Database.prototype, 'prepare') as (
+          this: Database.Database,
+          sql: string,
+        ) => Statement;
+        vi.spyOn(Database.prototype, 'prepare').mockImplementation(function (this: Database.Database, sql: string) {
+          const statement = prepare.call(this, sql);
+          if (!sql.includes('insert into counters')) return statement as never;
+          const run = statement.run.bind(statement);
+          statement.run = (...args: unknown[]) => {
+            if (failing) throw new Database.SqliteError('injected', code);
+            return run(...args);
+          };
+          return statement as never;
+        });
+        const store = open({ owner: true });
+        await mark(store);
+        await store.note({ accepted: 1 });
+        expect(await isMarked(store)).toBe(true);
+        failing = true;
+        await expect(store.note({ accepted: 1 })).rejects.toMatchObject({ code: 'unwritable' });
+        failing = false;
+        await store.note({ accepted: 1 });
+        expect(await isMarked(store)).toBe(false);
+        expect(await store.counters()).toEqual({ accepted: 2 });
+      },
+    );
 
     /** A reader, which keeps the log from being settled. */
     function read(): () => void {
@@ -320,7 +328,11 @@ describe('SQLite', () => {
       return () => void reader.exec('commit');
     }
 
-    const gap = (after: string) => ({ readings: [], now: 0, gap: { after: after as never, upTo: null, reason: 'test' } });
+    const gap = (after: string) => ({
+      readings: [],
+      now: 0,
+      gap: { after: after as never, upTo: null, reason: 'test' },
+    });
 
     test('a connection after a failed sync, and what it has left is settled before the next accept', async () => {
       openSqlite(path, { owner: true }).close();
@@ -434,7 +446,8 @@ describe('SQLite', () => {
             return this;
           });
           const errors: unknown[] = [];
-          for (let n = 0; n < 10; n++) await broken.note({ duplicates: 1 }).catch((error: unknown) => errors.push(error));
+          for (let n = 0; n < 10; n++)
+            await broken.note({ duplicates: 1 }).catch((error: unknown) => errors.push(error));
           closing.mockRestore();
           expect(errors.filter((error) => !(error instanceof StoreError))).toEqual([]);
           if (free === 0) expect(errors).toHaveLength(10);
