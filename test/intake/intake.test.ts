@@ -371,10 +371,10 @@ describe('a store file that is no longer in its place', () => {
 
 describe('a sync that fails', () => {
   /** What was committed stays so; the sync fails until it is mended. */
-  function failSync(file: StoreFile, store: Watched): { mend(): void; syncs: () => number } {
+  function failSync(file: StoreFile, store: Watched): { mend: () => void; syncs: () => number } {
     let failing = true;
     let syncs = 0;
-    const accept = store.accept;
+    const accept = store.accept.bind(store);
     store.accept = async (batch) => {
       const accepted = await accept(batch);
       if (failing) throw new Unsynced(new StoreError('unwritable', 'cannot be synced'), accepted);

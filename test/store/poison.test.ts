@@ -35,7 +35,7 @@ function watchStatements(): void {
         return original(...args);
       };
     }
-    return statement as never;
+    return statement;
   });
 }
 
@@ -202,8 +202,7 @@ const flat = (args: unknown[]): unknown[] =>
   args.flatMap((one) =>
     typeof one === 'object' && one !== null && !(one instanceof Uint8Array) ? Object.values(one) : [one],
   );
-const names = (reading: Reading, args: unknown[]): boolean =>
-  flat(args).some((one) => marks(reading).includes(one as never));
+const names = (reading: Reading, args: unknown[]): boolean => flat(args).some((one) => marks(reading).includes(one));
 const namesNeighbour = (args: unknown[]): boolean =>
   flat(args).some((one) => /^(i:evt_|evt_|c:)?9[01]$/.test(String(one)));
 

@@ -299,13 +299,13 @@ describe('SQLite', () => {
         ) => Statement;
         vi.spyOn(Database.prototype, 'prepare').mockImplementation(function (this: Database.Database, sql: string) {
           const statement = prepare.call(this, sql);
-          if (!sql.includes('insert into counters')) return statement as never;
+          if (!sql.includes('insert into counters')) return statement;
           const run = statement.run.bind(statement);
           statement.run = (...args: unknown[]) => {
             if (failing) throw new Database.SqliteError('injected', code);
             return run(...args);
           };
-          return statement as never;
+          return statement;
         });
         const store = open({ owner: true });
         await mark(store);
@@ -438,8 +438,8 @@ describe('SQLite', () => {
           await expect(broken.accept({ readings: [], now: 0 })).rejects.toBeInstanceOf(StoreError);
           mend();
           // What the old connection leaves is taken by others at once.
-          const close = Reflect.get(Database.prototype, 'close') as (this: Database.Database) => Database.Database;
-          const closing = vi.spyOn(Database.prototype, 'close').mockImplementation(function (this: Database.Database) {
+          const close = Reflect.get(Database.prototype, 'close');
+          const atClose = vi.spyOn(Database.prototype, 'close').mockImplementation(function (this: Database.Database) {
             close.call(this);
             takeAll(hold);
             for (const fd of hold.splice(0, free)) closeSync(fd);
@@ -448,7 +448,7 @@ describe('SQLite', () => {
           const errors: unknown[] = [];
           for (let n = 0; n < 10; n++)
             await broken.note({ duplicates: 1 }).catch((error: unknown) => errors.push(error));
-          closing.mockRestore();
+          atClose.mockRestore();
           expect(errors.filter((error) => !(error instanceof StoreError))).toEqual([]);
           if (free === 0) expect(errors).toHaveLength(10);
           for (const suffix of ['a', 'b'])
@@ -468,7 +468,7 @@ describe('SQLite', () => {
 });
 
 /** Lets every sync fail until it is mended. */
-async function failSyncs(path: string): Promise<{ mend(): void; calls: () => number }> {
+async function failSyncs(path: string): Promise<{ mend: () => void; calls: () => number }> {
   const file = await openFile(path);
   const syncs = vi.spyOn(Object.getPrototypeOf(file) as typeof file, 'datasync');
   await file.close();

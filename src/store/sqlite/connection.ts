@@ -18,7 +18,7 @@ const MIGRATIONS = new URL('migrations/', import.meta.url);
 const APPLICATION = 1_802_072_179;
 
 /** The newest version of this kit, read once: a process may have no file left to open when it opens its store again. */
-let newest: number | undefined;
+let newestKnown: number | undefined;
 
 export function connect(path: string, { create = false, busyMs = BUSY_MS } = {}): Connection {
   if (create && path !== ':memory:') prepareFolder(path);
@@ -90,7 +90,7 @@ export function migrate(db: Connection, path: string, folder = MIGRATIONS): void
 /** For everyone but the owner, who migrates. */
 export function requireVersion(db: Connection, path: string): void {
   const version = versionOf(db);
-  newest ??= stepsIn(MIGRATIONS).length;
+  const newest = (newestKnown ??= stepsIn(MIGRATIONS).length);
   refuseNewer(version, newest, path);
   if (version < newest)
     throw new StoreError('missing', `the store at ${path} is of an older kit: start the receiver once`);

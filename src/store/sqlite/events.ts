@@ -114,7 +114,7 @@ export function createEventStore(
       const accepted = session.write(() => {
         const raised = batch.gap ? raiseGap(batch.gap, batch.now) : [];
         const results = ingest([...batch.readings, ...raised]);
-        place();
+        placePage();
         session.count(batch.counts ?? {});
         setFacts(batch.facts);
         return results.slice(0, batch.readings.length);
@@ -131,7 +131,7 @@ export function createEventStore(
         refreshed = true;
         const results = poison.apart(batch.readings, isPage(batch), { take: alone, keep });
         if (batch.gap) ingest(raiseGap(batch.gap, batch.now));
-        place();
+        placePage();
         ride(batch.counts, batch.facts);
         return results;
       });
@@ -157,7 +157,7 @@ export function createEventStore(
       return alone({ unreadable: { origin, cursor, body, reason } });
     }
 
-    function place(): void {
+    function placePage(): void {
       if (batch.from) session.setFact('proved_from', BigInt(batch.from));
       if (batch.watermark) raiseWatermark(BigInt(batch.watermark), batch.now);
     }

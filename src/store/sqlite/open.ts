@@ -136,13 +136,18 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   }
 
   /** For good: what lies there now, or comes back, may be anything. */
-  function lose(error: StoreError): void {
+  function lose(found: StoreError): void {
     if (lost) return;
-    lost = error;
-    if (!owner) return;
-    const now = iso(systemClock.now()) ?? '';
-    const copy = db.open ? saveOpen(db, path, now).catch(() => undefined) : Promise.resolve(undefined);
-    onReplaced({ error, copy });
+    lost = found;
+    if (owner) onReplaced({ error: found, copy: saveLost() });
+  }
+
+  async function saveLost(): Promise<string | undefined> {
+    try {
+      return await saveOpen(db, path, iso(systemClock.now()) ?? '');
+    } catch {
+      return undefined;
+    }
   }
 
   const verbs = Object.keys(parts).filter((name) => name !== 'inPlace');

@@ -18,9 +18,9 @@ export type Failing = Set<string>;
 
 export interface Steps {
   /** The reading with all that it causes. */
-  take(reading: Reading): Accepted;
+  take: (reading: Reading) => Accepted;
   /** Its bytes are kept aside, with the reason. */
-  keep(reading: Reading, reason: string): Accepted;
+  keep: (reading: Reading, reason: string) => Accepted;
 }
 
 export interface Poison {
@@ -31,10 +31,12 @@ export interface Poison {
   unwritable(error: unknown): StoreError;
 }
 
-export function createPoison({ db, path, write }: Session, failing: Failing): Poison {
+export function createPoison(session: Session, failing: Failing): Poison {
+  const { db, path } = session;
+
   function failureOf(work: () => void): unknown {
     try {
-      write(work);
+      session.write(work);
       return undefined;
     } catch (error) {
       const fault = faultOf(error, path);
