@@ -49,8 +49,8 @@ export interface Replaced {
 }
 
 const DAY_MS = 86_400_000;
-/** Verbs that must not succeed in a file that is no longer at its path. */
-const PLACED = new Set(['accept', 'note', 'complete']);
+/** Verbs that must not succeed in a file that is no longer at its path. What handlers complete goes where their claims are. */
+const PLACED = new Set(['accept', 'note']);
 /** What a handler has committed may wait so long for its sync. */
 const SYNC_MS = 8_000;
 
