@@ -1,8 +1,10 @@
 // The main process: it receives, and nothing else may take its time. It puts the parts together, and answers to signals.
 import './checked.js';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AddressInfo, Server } from 'node:net';
+import { createBoard } from './board.ts';
 import { createChildren, STOP_MS } from './children.ts';
 import { systemClock as clock } from './clock.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
@@ -10,8 +12,9 @@ import { EXIT, loggable } from './errors.ts';
 import { createIntake } from './intake.ts';
 import { createLog } from './log.ts';
 import { startLoop } from './loop.ts';
+import { createNotifier } from './notifier.ts';
 import { own, START_MS, type Ownership } from './owner.ts';
-import { startOf } from './process.ts';
+import { startOf, type Account } from './process.ts';
 import { createReceiveApp } from './receive/app.ts';
 import { createBodyReader } from './receive/bytes.ts';
 import { createLedger } from './receive/ledger.ts';
@@ -21,9 +24,16 @@ import { createVerifier } from './receive/verify.ts';
 import { patiently } from './store/patiently.ts';
 import { writerOf } from './store/sqlite/lock.ts';
 import { StoreError } from './store/store.ts';
+import { watchStore } from './store-watch.ts';
 
 const DAY_MS = 86_400_000;
-const PROBE_MS = 2_000;
+/** Between two looks whether the store can be written: while all is well, and while it is not. */
+const PROBE_MS = { well: 2_000, failing: 250 };
+const TELL_MS = 1_000;
+/** A store that has failed for this long is not ready. */
+const READY_MS = 1_000;
+/** Lengths of a failure run that people are told of. */
+const FAILURES = new Set([3, 10, 13, 15]);
 /** Longer than run lets its handlers end; what is left is for the deliveries in flight. */
 const TAKE_MS = 7_500;
 /** Several looks of a proxy at /readyz. */
@@ -86,9 +96,16 @@ async function start(config: Config): Promise<void> {
     prefix: config.WEBHOOK_HEADER_PREFIX,
     toleranceSeconds: config.TIMESTAMP_TOLERANCE_SECONDS,
   });
-  const sampler = createSampler(log, clock);
+  const watch = watchStore(store, clock);
+  const refusals = createSampler(log, clock);
+  const sampler: typeof refusals = {
+    note(cause, ...more) {
+      if (cause === 'store') watch.refused();
+      refusals.note(cause, ...more);
+    },
+  };
   const intake = createIntake({
-    store,
+    store: watch.writes,
     clock,
     onCommit: () => children.wake(),
     onFault({ code }) {
@@ -99,7 +116,22 @@ async function start(config: Config): Promise<void> {
     },
   });
   const kept = await patiently(() => store.books(), START_MS);
-  const ledger = createLedger({ intake, clock, secrets: config.WEBHOOK_SECRET, kept });
+  const ledger = createLedger({
+    intake,
+    clock,
+    secrets: config.WEBHOOK_SECRET,
+    kept,
+    onFailure(run) {
+      if (FAILURES.has(run)) children.report(account());
+    },
+  });
+  // Alarms about the store come from here: they depend neither on it nor on keep.
+  const silenced = new AbortController();
+  const notifier = createNotifier({ url: config.ALERT_URL, clock, log, signal: silenced.signal });
+  const board = createBoard({ clock, log, notifier });
+  const processes = (): Account['processes'] => ({ receive: 'up', ...children.processes() });
+  const account = (): Account => ({ processes: processes(), alarms: board.up(), ...ledger.run() });
+  const fingerprint = createHash('sha256').update(config.storePath).digest('hex').slice(0, 16);
   const stopping = { draining: false };
   const app = createReceiveApp({
     path: config.WEBHOOK_PATH,
@@ -113,17 +145,40 @@ async function start(config: Config): Promise<void> {
     sampler,
     ledger,
     draining: () => stopping.draining,
+    state: () => ({
+      writable: watch.failingMs() < READY_MS,
+      store: fingerprint,
+      processes: processes(),
+      alarms: board.up(),
+    }),
   });
   const server = createReceiveServer(app);
   await listen(server, 'PORT', config.PORT, config.HOST);
   const self = { role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 };
-  const sayThatWeLive = (): Promise<void> => store.beat(self, clock.now());
+  const sayThatWeLive = (): Promise<void> => watch.writes.beat(self, clock.now());
   await patiently(sayThatWeLive, START_MS);
+  // A loop of its own: ALERT_URL may take its time, and nothing waits for it.
+  const telling = startLoop(async () => {
+    await board.tell();
+    return TELL_MS;
+  });
   const probe = startLoop(async () => {
     ledger.flush();
     await intake.probe();
     await sayThatWeLive().catch(ignoreStore);
-    return PROBE_MS;
+    if (watch.unsynced() && intake.waiting() === 0)
+      await watch.writes.accept({ readings: [], now: clock.now() }).catch(ignoreStore);
+    board.hold(
+      watch.judge({
+        waiting: intake.waiting(),
+        failureRun: ledger.run().failureRun,
+        writer: () => writerOf(config.storePath),
+        recovers: config.API_KEY !== undefined,
+      }),
+    );
+    telling.wake();
+    children.report(account());
+    return watch.failingMs() > 0 ? PROBE_MS.failing : PROBE_MS.well;
   });
   children.startRest();
 
@@ -137,6 +192,8 @@ async function start(config: Config): Promise<void> {
     const drained = within(noticed, TAKE_MS).then(() => drainServer(server, () => intake.waiting()));
     await Promise.all([ended, within(drained, STOP_MS)]);
     await probe.stop();
+    silenced.abort();
+    await telling.stop();
     ledger.flush();
     await intake.probe();
     await store.gone('receive').catch(ignoreStore);
@@ -160,6 +217,7 @@ async function start(config: Config): Promise<void> {
     }
     verifier.useSecrets(changed.WEBHOOK_SECRET);
     ledger.useSecrets(changed.WEBHOOK_SECRET);
+    notifier.useUrl(changed.ALERT_URL);
     env = fresh;
     const fixed = FIXED.filter((name) => fresh[name] !== taken[name]);
     if (fixed.length > 0) log.warn({ names: fixed }, 'SIGHUP: these changed, and take a restart of the kit');

@@ -9,7 +9,7 @@ import type { SampleStore, WatchStore } from './watch-store.ts';
 
 /** busy: locked elsewhere, try again. unwritable: try again, on a new connection. The rest need a person. */
 export class StoreError extends Error {
-  readonly code: 'busy' | 'unwritable' | 'missing' | 'newer' | 'owned';
+  readonly code: 'busy' | 'unwritable' | 'replaced' | 'missing' | 'newer' | 'owned';
   constructor(code: StoreError['code'], message: string, cause?: unknown) {
     super(message, { cause });
     this.name = 'StoreError';

@@ -26,7 +26,7 @@ import { EVENT_COLUMNS, EVENT_KEY, isoOf, type Session, type Sync } from './sess
 import { HANDLERS } from './waiting.ts';
 import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './selection.ts';
 
-/** A process that has not written for this long is shown as down. */
+/** A process that has not written for this long is shown as down; one that wrote in the future, by a clock that was set back. */
 const BEAT_MS = 5_000;
 /** Events, or tasks, that one page of a filtered list looks at; events whose bodies it searches. */
 const STRETCH = 10_000;
@@ -237,7 +237,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       const ready = at('tasks.ready');
       const held = Math.min(ready, Number(session.fact('held')));
       const waiting = ready > held ? oldestReady(ready) : null;
-      const up = new Set(processes.all().flatMap(({ role, beat_at }) => (now - beat_at < BEAT_MS ? [role] : [])));
+      const up = new Set(processes.all().flatMap(({ role, beat_at }) => (Math.abs(now - beat_at) < BEAT_MS ? [role] : [])));
       const isUp = (role: string): 'up' | 'down' => (up.has(role) ? 'up' : 'down');
       const replay = JSON.parse(
         String(session.fact('replay') ?? '{"state":"off","since":null,"lastAt":null,"reason":null,"progress":null}'),
