@@ -1,6 +1,5 @@
 // The main process: it receives, and nothing else may take its time. It puts the parts together, and answers to signals.
 import './checked.js';
-import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AddressInfo, Server } from 'node:net';
@@ -22,7 +21,8 @@ import { createSampler } from './receive/sampler.ts';
 import { createProbe, createReceiveServer, drainServer } from './receive/server.ts';
 import { createVerifier } from './receive/verify.ts';
 import { patiently } from './store/patiently.ts';
-import { writerOf } from './store/sqlite/lock.ts';
+import { freeBytesOf } from './store/sqlite/connection.ts';
+import { fingerprintOf, writerOf } from './store/sqlite/lock.ts';
 import { StoreError } from './store/store.ts';
 import { watchStore } from './store-watch.ts';
 
@@ -131,7 +131,6 @@ async function start(config: Config): Promise<void> {
   const board = createBoard({ clock, log, notifier });
   const processes = (): Account['processes'] => ({ receive: 'up', ...children.processes() });
   const account = (): Account => ({ processes: processes(), alarms: board.up(), ...ledger.run() });
-  const fingerprint = createHash('sha256').update(config.storePath).digest('hex').slice(0, 16);
   const stopping = { draining: false };
   const app = createReceiveApp({
     path: config.WEBHOOK_PATH,
@@ -146,8 +145,8 @@ async function start(config: Config): Promise<void> {
     ledger,
     draining: () => stopping.draining,
     state: () => ({
-      writable: watch.failingMs() < READY_MS,
-      store: fingerprint,
+      writable: watch.silentMs() < READY_MS,
+      store: fingerprintOf(config.storePath),
       processes: processes(),
       alarms: board.up(),
     }),
@@ -166,8 +165,7 @@ async function start(config: Config): Promise<void> {
     ledger.flush();
     await intake.probe();
     await sayThatWeLive().catch(ignoreStore);
-    if (watch.unsynced() && intake.waiting() === 0)
-      await watch.writes.accept({ readings: [], now: clock.now() }).catch(ignoreStore);
+    if (intake.waiting() === 0) await watch.retry(() => freeBytesOf(config.storePath));
     board.hold(
       watch.judge({
         waiting: intake.waiting(),
@@ -178,7 +176,7 @@ async function start(config: Config): Promise<void> {
     );
     telling.wake();
     children.report(account());
-    return watch.failingMs() > 0 ? PROBE_MS.failing : PROBE_MS.well;
+    return watch.failing() ? PROBE_MS.failing : PROBE_MS.well;
   });
   children.startRest();
 

@@ -9,6 +9,9 @@ const PATIENCE_MS = 2_000;
 /** It is over when nothing has failed for so long. */
 const CALM_MS = 5_000;
 const FAILURES_ALLOWED = 15;
+const FULL = /FULL|ENOSPC|EDQUOT/;
+/** With this much left on its disk, a store is no longer full. */
+const ROOM_BYTES = 16 * 1024 * 1024;
 
 type Writes = Pick<Store, 'accept' | 'note' | 'beat'>;
 type Verb = keyof Writes;
@@ -35,10 +38,11 @@ export interface Around {
 export interface StoreWatch {
   /** The same writes, watched. */
   writes: Writes;
-  /** For how long the store has failed, monotonic; 0 where it does not. */
-  failingMs(): number;
-  /** What was committed last could not be synced: only a delivery, or an empty one, can tell when that is over. */
-  unsynced(): boolean;
+  failing(): boolean;
+  /** For how long signs of life could not be written; 0 where they can. */
+  silentMs(): number;
+  /** The last delivery could not be committed, and since then none came: whether one can be is tried with an empty one. */
+  retry(freeBytes: () => number): Promise<void>;
   /** A delivery was answered with 503. */
   refused(): void;
   /** The alarm that holds now, if any. */
@@ -88,18 +92,26 @@ export function watchStore(store: Writes, clock: Clock): StoreWatch {
     up = { ...before, code, fault, changes: before.changes + (before.code === code ? 0 : 1) };
   }
 
+  const writes: Writes = {
+    // An event that is committed and synced proves all; the others may write nothing, or not sync it.
+    accept: (batch) => watched('accept', batch.readings.length > 0, () => store.accept(batch)),
+    note: (...given) => watched('note', false, () => store.note(...given)),
+    beat: (...given) => watched('beat', false, () => store.beat(...given)),
+  };
+
   return {
-    writes: {
-      // An event that is committed and synced proves all; the others may write nothing, or not sync it.
-      accept: (batch) => watched('accept', batch.readings.length > 0, () => store.accept(batch)),
-      note: (...given) => watched('note', false, () => store.note(...given)),
-      beat: (...given) => watched('beat', false, () => store.beat(...given)),
-    },
-    failingMs() {
-      const fault = worst();
+    writes,
+    failing: () => worst() !== undefined,
+    silentMs() {
+      const fault = faults.get('beat');
       return fault ? clock.monotonic() - fault.after : 0;
     },
-    unsynced: () => faults.has('accept'),
+    async retry(freeBytes) {
+      const fault = faults.get('accept');
+      // Nothing finds its place on a full disk as well.
+      if (!fault || (FULL.test(codeOf(fault)) && freeBytes() < ROOM_BYTES)) return;
+      await writes.accept({ readings: [], now: clock.now() }).catch(ignoreStore);
+    },
     refused() {
       if (up) up.refused++;
     },
@@ -115,6 +127,10 @@ export function watchStore(store: Writes, clock: Clock): StoreWatch {
       return new Map([['store_unwritable', { ...held, detail }]]);
     },
   };
+}
+
+async function ignoreStore(error: unknown): Promise<void> {
+  if (!(error instanceof StoreError)) throw error;
 }
 
 function codeOf({ error }: Fault): string {
@@ -139,7 +155,7 @@ function switchingOff({ failureRun, recovers }: Around): string {
 
 function remedyOf(code: string): string {
   if (code === 'locked') return 'End the process that holds the lock: a copy, a SQLite shell, a handler that spins';
-  if (/FULL|ENOSPC|EDQUOT/.test(code)) return 'The disk is full: make room, see df -h (DATABASE_URL)';
+  if (FULL.test(code)) return 'The disk is full: make room, see df -h (DATABASE_URL)';
   if (/READONLY|PERM|EROFS|EACCES/.test(code))
     return 'The file or its disk is read-only: give this user the right to write, and see mount (DATABASE_URL)';
   if (/CORRUPT|NOTADB/.test(code)) return 'The file is damaged: stop the kit, then npx kit restore <backup>';

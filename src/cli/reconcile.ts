@@ -54,8 +54,9 @@ async function showRuns(json = false): Promise<number> {
 
 /** Until a reconciliation that began after the question has ended, or says why it cannot. */
 async function follow(store: Store, say: (text: string) => void): Promise<Status> {
-  const asked = clock.now();
-  await store.note({}, { reconcile_asked: asked });
+  const before = (await store.status(clock.now())).reconcile.lastAt;
+  const asked = clock.monotonic();
+  await store.note({}, { reconcile_asked: clock.now() });
   let shown = '';
   for (;;) {
     await sleep(LOOK_MS);
@@ -64,8 +65,8 @@ async function follow(store: Store, say: (text: string) => void): Promise<Status
     const line = `${state}${reason ? ` (${clean(reason)})` : ''}: watermark ${status.watermark ?? '-'}, ${recovered} recovered in all`;
     if (line !== shown) say(line);
     shown = line;
-    const heard = clock.now() - asked > 2_000;
-    const ended = state === 'idle' && ((lastAt !== null && Date.parse(lastAt) >= asked) || (heard && reason !== null));
+    const heard = clock.monotonic() - asked > 2_000;
+    const ended = state === 'idle' && ((lastAt !== null && lastAt !== before) || (heard && reason !== null));
     if (ended || (heard && (state === 'stopped' || state === 'backing-off'))) return status;
     if (status.processes.keep === 'down' && !(await keepIsUp(store))) return status;
   }

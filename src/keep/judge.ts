@@ -18,8 +18,13 @@ const REMEDIES: Record<string, string> = {
   clock_skew: 'the clock of this machine is wrong: synchronise it',
 };
 
+/** Processes that died longer ago than this before the last do not tell what ends them now. */
+const CRASHES_MS = 600_000;
+
 /** Each has a rule in src/ops/alerts.yaml and a paragraph in src/ops/runbook.md. */
 export const ALARMS = [
+  'store_unwritable',
+  'store_replaced',
   'failure_run',
   'webhook_silent',
   'secret_mismatch',
@@ -213,7 +218,8 @@ function wordingOf({ handler, pattern }: NonNullable<Facts['cause']>): string {
 /** A task that was alone in its process has ended it; of several, it may have been any. */
 function culpritOf(crashes: Crash[]): string {
   const [last] = crashes;
-  const sure = crashes.find(({ alone, task }) => alone && task !== null);
+  const lately = crashes.filter(({ at }) => Math.abs(Date.parse(last?.at ?? at) - Date.parse(at)) <= CRASHES_MS);
+  const sure = lately.find(({ alone, task }) => alone && task !== null);
   const found = sure ?? last;
   if (!found) return 'See why in the log (run died)';
   if (!found.task) return `The last ended with ${found.exit}, while no handler was at work: see the log (run died)`;

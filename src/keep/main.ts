@@ -1,7 +1,6 @@
 // The `keep` process: fetches what webhooks missed, removes what is old, moves the log, raises alarms, and shows it all
 // on the ops port. It never runs a handler and never accepts a delivery.
-import { statfsSync, statSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { statSync } from 'node:fs';
 import { systemClock as clock } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
@@ -9,6 +8,7 @@ import { createLog, createSeldom } from '../log.ts';
 import { startLoop, type Loop } from '../loop.ts';
 import { createOpsServer } from '../ops/server.ts';
 import { joinOwner, type Orders } from '../process.ts';
+import { freeBytesOf } from '../store/sqlite/connection.ts';
 import { openLater } from '../store/sqlite/later.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
@@ -48,10 +48,7 @@ async function start({ boot }: Orders): Promise<void> {
     retentionDays: config.RETENTION_DAYS,
     payloadDays: config.PAYLOAD_RETENTION_DAYS,
   });
-  const freeBytes = (): number => {
-    const { bavail, bsize } = statfsSync(dirname(config.storePath));
-    return bavail * bsize;
-  };
+  const freeBytes = (): number => freeBytesOf(config.storePath);
   const bytesOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   const stopping = new AbortController();
   const wake = (): void => void owner.say({ type: 'wake' });

@@ -90,7 +90,7 @@ test('E41: disk_low is told at each halving of what is left, to nothing, and onc
   bench.free = 0;
   await bench.pass(10_000);
   expect(bench.told('disk_low').map((text) => /(\d+ MB|nothing)/.exec(text)?.[0])).toEqual(
-    ['504 MB', '248 MB', '120 MB', '56 MB', '24 MB', '8 MB', 'nothing', 'nothing'].slice(0, 8),
+    ['504 MB', '248 MB', '120 MB', '56 MB', '24 MB', '8 MB', 'nothing'],
   );
 });
 
@@ -134,7 +134,6 @@ test('E41: dead_letters is told at 1, 10, 100 and 1,000, also over a restart of 
 test('E41: a new cause of dead letters is named, by handler and pattern, once a minute at the most', async () => {
   const bench = await setUp();
   const letters = ['boom', 'broken pipe', 'no such user', 'out of paper', 'gone', 'late', 'odd'];
-  const of = letters.map((words) => lettersOf(bench, () => `Error: ${words} for +55 11 99999-8888 (5511999998888)`));
   let cursor = 0;
   const next = async (handler: string): Promise<void> => {
     const ops = bench as unknown as Ops;
@@ -142,7 +141,6 @@ test('E41: a new cause of dead letters is named, by handler and pattern, once a 
     const [id = 0] = await assign(ops, [handler]);
     await end(ops, id, 'dead', `Error: ${letters[cursor++]} for +55 11 99999-8888 (5511999998888) "Ana Lima"`);
   };
-  expect(of).toHaveLength(7);
   await next('answer');
   await bench.pass(2_000);
   await bench.pass(2 * MINUTE);
@@ -204,7 +202,8 @@ test('E41: each further gap is told until there are many', async () => {
     bench.exec(`insert into gaps (after, up_to, reason, opened_at) values (${n}0, ${n}5, 'reset', ${bench.clock.time})`);
     await bench.pass(2_000);
   }
-  expect(bench.told('gap_open')).toHaveLength(4);
+  // At 1, 2, 3, 4 and 8.
+  expect(bench.told('gap_open')).toHaveLength(5);
 });
 
 test.each([60 * DAY, -60 * DAY])('E41: a step of the clock by %d ms neither floods people with reminders nor keeps one back', async (step) => {

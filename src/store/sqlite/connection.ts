@@ -149,6 +149,12 @@ function prepareFile(path: string): void {
   }
 }
 
+/** What is left on the disk of the store. */
+export function freeBytesOf(path: string): number {
+  const { bavail, bsize } = statfsSync(dirname(path));
+  return bavail * bsize;
+}
+
 /** The name of the network file system that a folder lies on, or undefined. */
 export function networkOf(folder: string): string | undefined {
   return NETWORK.get(statfsSync(folder).type);
