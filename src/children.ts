@@ -140,8 +140,13 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     const back = await patiently(() => opened().giveBack(alive, clock.now()));
     const [first] = back;
     const only = back.length === 1 && first ? { handler: first.handler, key: first.key, attempt: first.attempt } : {};
-    const at = { tasks: back.length, ...only, atWork: back.slice(0, NAMED).map(({ handler, key }) => `${handler} ${key}`) };
-    if (first) log.warn({ role, exit: words, ...at }, 'the tasks that a dead process was at are given back, and run alone');
+    const at = {
+      tasks: back.length,
+      ...only,
+      atWork: back.slice(0, NAMED).map(({ handler, key }) => `${handler} ${key}`),
+    };
+    if (first)
+      log.warn({ role, exit: words, ...at }, 'the tasks that a dead process was at are given back, and run alone');
     if (first || unexpected) {
       const crashes = addCrash((await ifStore(() => opened().crashes())) ?? [], back, words, clock.now());
       await patiently(() => opened().note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));

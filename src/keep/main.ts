@@ -53,7 +53,7 @@ async function start({ boot }: Orders): Promise<void> {
   const stopping = new AbortController();
   const wake = (): void => void owner.say({ type: 'wake' });
   const accounts = createAccounts(clock);
-  owner.onAccount(accounts.take);
+  owner.onAccount((account) => accounts.take(account));
   const alarms = createAlarms({
     store,
     clock,
@@ -100,7 +100,7 @@ async function start({ boot }: Orders): Promise<void> {
   const server = createOpsServer({
     config,
     store,
-    view: createView({ store, account: accounts.latest, up: alarms.up }),
+    view: createView({ store, account: () => accounts.latest(), up: () => alarms.up() }),
     clock,
     log,
     disk: () => ({
@@ -120,7 +120,8 @@ async function start({ boot }: Orders): Promise<void> {
     stopping.abort();
     server.close();
     server.closeAllConnections();
-    void Promise.all([...loops, recovery].map((loop) => loop?.stop())).then(() => process.exit(EXIT.done));
+    const stopped = [...loops, ...(recovery ? [recovery] : [])].map((loop) => loop.stop());
+    void Promise.all(stopped).then(() => process.exit(EXIT.done));
   });
   await owner.say({ type: 'ready' });
 }

@@ -30,7 +30,10 @@ beforeEach(async () => {
   });
   await new Promise<void>((done) => endpoint.listen(0, '127.0.0.1', done));
   alertUrl = `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}/hook`;
-  end.push(async () => void endpoint.close().closeAllConnections());
+  end.push(async () => {
+    endpoint.closeAllConnections();
+    endpoint.close();
+  });
 });
 afterEach(async () => {
   for (const step of end.toReversed()) await step();
@@ -76,6 +79,16 @@ async function eventually(holds: () => Promise<boolean>): Promise<void> {
   await expect.poll(holds, { timeout: 30_000 }).toBe(true);
 }
 
+/** Where no disk can be mounted, the test is left out, and says so. */
+function diskOr(skip: (reason: string) => never): Disk {
+  try {
+    return smallDisk(24);
+  } catch (error) {
+    if (error instanceof Lacking) skip(error.message);
+    throw error;
+  }
+}
+
 const told = (name: string): string[] => posts.filter((text) => text.startsWith(`${name}: `));
 const UP = { receive: 'up', run: 'up', keep: 'up' };
 
@@ -86,7 +99,10 @@ test('E40: an idle kit tells of a lock while it holds, shows it everywhere, and 
   expect(told('store_unwritable')[0]).toMatch(new RegExp(`locked.*process ${process.pid}`));
   await eventually(async () => names(await status()).includes('store_unwritable'));
   // Longer than the signs of life in the store are believed.
-  await eventually(async () => (kit.query<{ old: number }>(`select ${Date.now()} - max(beat_at) as old from processes`)[0]?.old ?? 0) > 6_000);
+  await eventually(
+    async () =>
+      (kit.query<{ old: number }>(`select ${Date.now()} - max(beat_at) as old from processes`)[0]?.old ?? 0) > 6_000,
+  );
   expect(await status()).toMatchObject({ processes: UP });
   expect(JSON.parse(await cli('status', '--json'))).toMatchObject({
     processes: UP,
@@ -114,13 +130,7 @@ test('E40: an idle kit tells of a lock while it holds, shows it everywhere, and 
 });
 
 test('E40: a full disk is told, with what to do about it, and all that keep judges with it', async ({ skip }) => {
-  let disk: Disk;
-  try {
-    disk = smallDisk(24);
-  } catch (error) {
-    if (error instanceof Lacking) return skip(error.message);
-    throw error;
-  }
+  const disk = diskOr((reason) => skip(reason));
   end.push(async () => disk.remove());
   await startKit({ record: RECORD }, { DATABASE_URL: `sqlite:${disk.folder}/events.db` });
   const ballast = join(disk.folder, 'ballast');
@@ -151,7 +161,10 @@ test('E42: what ends its process is named by handler, key and exit code, in the 
   expect(await deliver(kit, makeEvent(5))).toBe(204);
   await until(() => told('run_crashing').length > 0, 60_000);
   expect(told('run_crashing')[0]).toMatch(/deadly.*c:1005.*exit code 7/);
-  const lines = kit.output().split('\n').filter((line) => line.includes('run died'));
+  const lines = kit
+    .output()
+    .split('\n')
+    .filter((line) => line.includes('run died'));
   expect(lines[0]).toContain('"handler":"deadly"');
   expect(lines[0]).toContain('"key":"c:1005"');
 });

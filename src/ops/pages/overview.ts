@@ -18,7 +18,8 @@ const FAILURES_ALLOWED = 15;
 const SLOW_MS = 2_000;
 const OLD_SECONDS = 300;
 /** While one of these is up, events are lost, late or about to be. */
-const GRAVE = /^(store_unwritable|store_replaced|failure_run|webhook_silent|secret_mismatch|disk_low|run_crashing|reconcile_stopped)$/;
+const GRAVE =
+  /^(store_unwritable|store_replaced|failure_run|webhook_silent|secret_mismatch|disk_low|run_crashing|reconcile_stopped)$/;
 
 /** While one of these is up, nothing can be committed. */
 export const STORE_ALARMS = new Set(['store_unwritable', 'store_replaced']);

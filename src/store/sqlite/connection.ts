@@ -33,23 +33,32 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
   if (create && path !== ':memory:') prepareFile(path);
   return guarded(() => {
     const opened = new Database(path, { timeout: busyMs, fileMustExist: !create });
-    refuseForeign(opened, path);
-    opened.pragma('journal_mode = WAL');
-    // SQLite is compiled here to fall back to NORMAL whenever an existing WAL file is opened.
-    setSynchronous(opened, 'FULL');
-    opened.pragma('wal_autocheckpoint = 0');
-    opened.pragma('cache_size = -8000');
-    // What moves within a page leaves no copy behind, so that what is erased is gone.
-    opened.pragma('secure_delete = fast');
+    try {
+      prepare(opened, path);
+    } catch (error) {
+      // Who cannot open it tries again and again.
+      opened.close();
+      throw error;
+    }
     return opened;
   }, path);
+}
+
+function prepare(opened: Connection, path: string): void {
+  refuseForeign(opened, path);
+  opened.pragma('journal_mode = WAL');
+  // SQLite is compiled here to fall back to NORMAL whenever an existing WAL file is opened.
+  setSynchronous(opened, 'FULL');
+  opened.pragma('wal_autocheckpoint = 0');
+  opened.pragma('cache_size = -8000');
+  // What moves within a page leaves no copy behind, so that what is erased is gone.
+  opened.pragma('secure_delete = fast');
 }
 
 /** Before anything is written to it. */
 function refuseForeign(db: Connection, path: string): void {
   const tables = db.prepare<[], number>('select count(*) from sqlite_schema').pluck().get();
   if (!tables || db.pragma('application_id', { simple: true }) === APPLICATION) return;
-  db.close();
   throw new StoreError('missing', `${path} is not a store of this kit: set DATABASE_URL to another file`);
 }
 
