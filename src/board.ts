@@ -130,15 +130,17 @@ export function createBoard({ clock, log, notifier }: { clock: Clock; log: Logge
   return {
     restore(alarms) {
       for (const kept of alarms) {
-        const elapsed = kept.toldAt === null ? 0 : Math.max(0, Math.min(clock.now() - kept.toldAt, REMIND_MS));
-        const times = { toldAfter: clock.monotonic() - elapsed, lowSince: null };
+        // A clock that was set back must not put off the reminder at each restart.
+        const toldAt = kept.toldAt === null ? null : Math.min(kept.toldAt, clock.now());
+        const elapsed = toldAt === null ? 0 : Math.min(clock.now() - toldAt, REMIND_MS);
+        const times = { toldAt, toldAfter: clock.monotonic() - elapsed, lowSince: null };
         const now = entries.get(kept.name);
         if (!now) {
           const held = { detail: kept.detail, level: kept.level, news: kept.news };
-          entries.set(kept.name, { ...kept, ...times, held, peak: kept.level, changed: false });
+          entries.set(kept.name, { ...kept, ...times, held, peak: kept.level, changed: toldAt !== kept.toldAt });
         } else if (now.toldAt === null) {
-          const { toldAt, level, news, since } = kept;
-          Object.assign(now, { ...times, toldAt, level, news, since });
+          const { level, news, since } = kept;
+          Object.assign(now, { ...times, level, news, since });
         }
       }
     },

@@ -3,7 +3,6 @@ import './checked.js';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AddressInfo, Server } from 'node:net';
-import { createBoard } from './board.ts';
 import { createChildren, STOP_MS } from './children.ts';
 import { systemClock as clock } from './clock.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
@@ -11,9 +10,8 @@ import { EXIT, loggable } from './errors.ts';
 import { createIntake } from './intake.ts';
 import { createLog } from './log.ts';
 import { startLoop } from './loop.ts';
-import { createNotifier } from './notifier.ts';
 import { own, START_MS, type Ownership } from './owner.ts';
-import { startOf, type Account } from './process.ts';
+import { startOf } from './process.ts';
 import { createReceiveApp } from './receive/app.ts';
 import { createBodyReader } from './receive/bytes.ts';
 import { createLedger } from './receive/ledger.ts';
@@ -21,17 +19,11 @@ import { createSampler } from './receive/sampler.ts';
 import { createProbe, createReceiveServer, drainServer } from './receive/server.ts';
 import { createVerifier } from './receive/verify.ts';
 import { patiently } from './store/patiently.ts';
-import { freeBytesOf } from './store/sqlite/connection.ts';
-import { fingerprintOf, writerOf } from './store/sqlite/lock.ts';
+import { writerOf } from './store/sqlite/lock.ts';
 import { StoreError } from './store/store.ts';
-import { watchStore } from './store-watch.ts';
+import { createStoreAlarm } from './store-alarm.ts';
 
 const DAY_MS = 86_400_000;
-/** Between two looks whether the store can be written: while all is well, and while it is not. */
-const PROBE_MS = { well: 2_000, failing: 250 };
-const TELL_MS = 1_000;
-/** A store that has failed for this long is not ready. */
-const READY_MS = 1_000;
 /** Lengths of a failure run that people are told of. */
 const FAILURES = new Set([3, 10, 13, 15]);
 /** Longer than run lets its handlers end; what is left is for the deliveries in flight. */
@@ -96,16 +88,16 @@ async function start(config: Config): Promise<void> {
     prefix: config.WEBHOOK_HEADER_PREFIX,
     toleranceSeconds: config.TIMESTAMP_TOLERANCE_SECONDS,
   });
-  const watch = watchStore(store, clock);
+  const alarm = createStoreAlarm({ store, config, children, clock, log });
   const refusals = createSampler(log, clock);
   const sampler: typeof refusals = {
     note(cause, ...more) {
-      if (cause === 'store') watch.refused();
+      if (cause === 'store') alarm.refused();
       refusals.note(cause, ...more);
     },
   };
   const intake = createIntake({
-    store: watch.writes,
+    store: alarm.writes,
     clock,
     onCommit: () => children.wake(),
     onFault({ code }) {
@@ -122,15 +114,9 @@ async function start(config: Config): Promise<void> {
     secrets: config.WEBHOOK_SECRET,
     kept,
     onFailure(run) {
-      if (FAILURES.has(run)) children.report(account());
+      if (FAILURES.has(run)) alarm.report(ledger.run());
     },
   });
-  // Alarms about the store come from here: they depend neither on it nor on keep.
-  const silenced = new AbortController();
-  const notifier = createNotifier({ url: config.ALERT_URL, clock, log, signal: silenced.signal });
-  const board = createBoard({ clock, log, notifier });
-  const processes = (): Account['processes'] => ({ receive: 'up', ...children.processes() });
-  const account = (): Account => ({ processes: processes(), alarms: board.up(), ...ledger.run() });
   const stopping = { draining: false };
   const app = createReceiveApp({
     path: config.WEBHOOK_PATH,
@@ -144,39 +130,18 @@ async function start(config: Config): Promise<void> {
     sampler,
     ledger,
     draining: () => stopping.draining,
-    state: () => ({
-      writable: watch.silentMs() < READY_MS,
-      store: fingerprintOf(config.storePath),
-      processes: processes(),
-      alarms: board.up(),
-    }),
+    state: () => alarm.state(),
   });
   const server = createReceiveServer(app);
   await listen(server, 'PORT', config.PORT, config.HOST);
   const self = { role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 };
-  const sayThatWeLive = (): Promise<void> => watch.writes.beat(self, clock.now());
+  const sayThatWeLive = (): Promise<void> => alarm.writes.beat(self, clock.now());
   await patiently(sayThatWeLive, START_MS);
-  // A loop of its own: ALERT_URL may take its time, and nothing waits for it.
-  const telling = startLoop(async () => {
-    await board.tell();
-    return TELL_MS;
-  });
   const probe = startLoop(async () => {
     ledger.flush();
     await intake.probe();
     await sayThatWeLive().catch(ignoreStore);
-    if (intake.waiting() === 0) await watch.retry(() => freeBytesOf(config.storePath));
-    board.hold(
-      watch.judge({
-        waiting: intake.waiting(),
-        failureRun: ledger.run().failureRun,
-        writer: () => writerOf(config.storePath),
-        recovers: config.API_KEY !== undefined,
-      }),
-    );
-    telling.wake();
-    children.report(account());
-    return watch.failing() ? PROBE_MS.failing : PROBE_MS.well;
+    return alarm.look(intake.waiting(), ledger.run());
   });
   children.startRest();
 
@@ -190,8 +155,7 @@ async function start(config: Config): Promise<void> {
     const drained = within(noticed, TAKE_MS).then(() => drainServer(server, () => intake.waiting()));
     await Promise.all([ended, within(drained, STOP_MS)]);
     await probe.stop();
-    silenced.abort();
-    await telling.stop();
+    await alarm.stop();
     ledger.flush();
     await intake.probe();
     await store.gone('receive').catch(ignoreStore);
@@ -215,7 +179,7 @@ async function start(config: Config): Promise<void> {
     }
     verifier.useSecrets(changed.WEBHOOK_SECRET);
     ledger.useSecrets(changed.WEBHOOK_SECRET);
-    notifier.useUrl(changed.ALERT_URL);
+    alarm.useUrl(changed.ALERT_URL);
     env = fresh;
     const fixed = FIXED.filter((name) => fresh[name] !== taken[name]);
     if (fixed.length > 0) log.warn({ names: fixed }, 'SIGHUP: these changed, and take a restart of the kit');

@@ -39,6 +39,7 @@ const ROOM_OF_FILE: Record<string, string> = {
   'main.ts': 'main',
   'children.ts': 'main',
   'crashes.ts': 'main',
+  'store-alarm.ts': 'main',
   'store-watch.ts': 'main',
   'owner.ts': 'main',
   'supervisor.ts': 'main',

@@ -92,7 +92,9 @@ export function createAlarms(options: AlarmsOptions): Alarms {
       deliveredAt: steady.moment(`delivered ${type}`, deliveredAt),
       missedSince: steady.moment(`missed ${type}`, missedSince),
     }));
-    if (status.processes.run === 'up' || status.processes.keep === 'down') runUpAfter = clock.monotonic();
+    // Without a store, run is not to blame.
+    const storeless = status.processes.keep === 'down' || (accounts?.latest()?.alarms.length ?? 0) > 0;
+    if (status.processes.run === 'up' || storeless) runUpAfter = clock.monotonic();
     const evidence = { now, status, types };
     hear(explainSilence(evidence));
     doubt(status);

@@ -32,6 +32,11 @@ const LEVELS: Record<string, (facts: Facts) => number> = {
   webhook_silent: ({ missed = 0 }) => orders(missed),
   reconcile_behind: ({ now, status: { reconcile } }) => orders((now - sinceOf(reconcile.since, now)) / TROUBLE_MS),
   reconcile_stopped: ({ now, status: { reconcile } }) => orders((now - sinceOf(reconcile.since, now)) / TROUBLE_MS),
+  handler_failing: ({ grown }) =>
+    Object.keys(grown).filter((one) => {
+      const [, name] = /^attempts\.retry\.(.+)/.exec(one) ?? [];
+      return name !== undefined && (grown[one] ?? 0) > (grown[`attempts.done.${name}`] ?? 0);
+    }).length,
   lane_fault: ({ grown }) => Object.keys(grown).filter((one) => one.startsWith('lane_faults.') && grown[one]).length,
 };
 

@@ -247,3 +247,15 @@ test.each([3_600_000, -3_600_000])(
     expect(bench.posts).toEqual([expect.stringMatching(/^conflict: /)]);
   },
 );
+
+test('E41: a clock that was set back puts off no reminder, however often keep starts again', async () => {
+  const bench = await setUp();
+  bench.free = 400 * MB;
+  await bench.pass(2_000);
+  bench.clock.time -= 60 * DAY;
+  for (let hours = 0; hours < 26; hours += 2) {
+    bench.restart();
+    await bench.pass(2 * 60 * MINUTE, 5 * MINUTE);
+  }
+  expect(bench.posts).toHaveLength(2);
+});
