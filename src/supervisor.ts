@@ -79,6 +79,8 @@ export function createChild(options: ChildOptions): Child {
   let beatAt = 0;
   let wokenAt = -Infinity;
   let waking = false;
+  /** Why we have killed it ourselves. */
+  let still = '';
   let handlers: string[] = [];
   let exited = Promise.resolve();
   let report: (faults: string[], stage: 'loaded' | 'ready') => void = () => {};
@@ -95,7 +97,7 @@ export function createChild(options: ChildOptions): Child {
     beatAt = startedAt;
     let lookedAt = startedAt;
     let limitMs = STILL_MS.loading;
-    let still = '';
+    still = '';
     const watch = setInterval(() => {
       // Where we stood still ourselves, what it said waits to be read.
       const late = performance.now() - lookedAt > 2_000;
@@ -208,6 +210,7 @@ export function createChild(options: ChildOptions): Child {
     endIfSilent(ms) {
       if (!child || debugged || performance.now() - beatAt < ms) return;
       beatAt = Infinity;
+      still = ": it showed no life while it held the store's lock";
       log.error({ role, pid: child.pid }, `${role} shows no life while it holds the store's lock, and is killed`);
       child.kill('SIGKILL');
     },

@@ -47,6 +47,14 @@ test('E42: what is kept is bounded, newest first', () => {
   expect(addCrash(crashes, many, 'SIGSEGV', NOW).filter(({ task }) => task?.key.startsWith('i:'))).toHaveLength(5);
 });
 
+test('E41: the levels of dead letters and of a disk', () => {
+  const dead = (count: number) =>
+    levelOf('dead_letters', { ...facts([]), status: { ...UNREAD, tasks: { ...UNREAD.tasks, dead: count } } });
+  expect([1, 9, 10, 99, 100, 999, 1_000, 1_322, 10_000].map(dead)).toEqual([1, 1, 2, 2, 3, 3, 4, 4, 5]);
+  const disk = (megabytes: number) => levelOf('disk_low', { ...facts([]), freeBytes: megabytes * 2 ** 20 });
+  expect([511, 256, 255, 127, 2, 1, 0.5, 0].map(disk)).toEqual([1, 1, 2, 3, 8, 9, 10, 10]);
+});
+
 test('E41: run_crashing is told again at ten times as many deaths', () => {
   expect([3, 9, 10, 99, 100].map((count) => levelOf('run_crashing', facts([], count)))).toEqual([1, 1, 2, 2, 3]);
 });
