@@ -4,9 +4,11 @@ import type { Clock } from './clock.ts';
 import type { Env } from './config.ts';
 import type { Logger } from './log.ts';
 import { startLoop, type Loop } from './loop.ts';
+import type { Account } from './process.ts';
+import { addCrash } from './crashes.ts';
 import { patiently } from './store/patiently.ts';
 import { StoreError, type Store } from './store/store.ts';
-import { createChild, type Child } from './supervisor.ts';
+import { createChild, type Child, type Exit } from './supervisor.ts';
 
 /** Of the 9 s that a stop may take; what is left is for the store to close. */
 export const STOP_MS = 8_500;
@@ -14,6 +16,8 @@ export const STOP_MS = 8_500;
 const SOLO_MS = 500;
 /** A child that holds the store's lock and shows no life for so long is taken to spin. */
 const SILENT_MS = 2_500;
+/** Of the tasks that a dead process was at, the log names so many. */
+const NAMED = 5;
 
 export interface ChildrenOptions {
   /** From the demo and dev alone: --throwaway, and --inspect=<port>, which is for `run`. */
@@ -35,6 +39,10 @@ export interface Children {
   startRest(): void;
   /** There are events for `run`. */
   wake(): void;
+  /** Which of them live. */
+  processes(): Omit<Account['processes'], 'receive'>;
+  /** Tells `keep` what the main process knows. */
+  report(account: Account): void;
   /** The names of the handlers that `run` has loaded. */
   handlers(): string[];
   /** Reads the handlers again, beside the `run` at work, which is replaced where they have no faults. Resolves with those. */
@@ -61,7 +69,8 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     memory: ['--optimize-for-size', '--max-semi-space-size=1'],
     entry: 'keep/main.ts',
     env,
-    boot,
+    // It claims nothing, and must come up although the store is locked.
+    boot: async () => 0,
     log,
     onWake: () => run.wake(),
     onExit: () => gone('keep'),
@@ -78,7 +87,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
       boot,
       log,
       onWake: () => keep.wake(),
-      onExit: (unexpected) => runGone('run', unexpected),
+      onExit: (exit) => runGone('run', exit),
     });
   let run = createRun();
   const solo = createChild({
@@ -90,7 +99,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     boot,
     log,
     lasting: false,
-    onExit: () => runGone('run-solo', false),
+    onExit: (exit) => runGone('run-solo', exit),
   });
 
   function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
@@ -122,18 +131,40 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     return patiently(() => opened().nextBoot());
   }
 
-  async function gone(role: string): Promise<void> {
-    if (abandoned) return;
-    await patiently(() => opened().gone(role));
+  /** Where the store cannot be written, its sign of life is out of date in a few seconds all the same. */
+  async function gone(role: string): Promise<object> {
+    if (!abandoned) await ifStore(() => opened().gone(role));
+    return {};
   }
 
-  async function runGone(role: 'run' | 'run-solo', unexpected: boolean): Promise<void> {
-    if (!store() || abandoned) return;
+  async function runGone(role: 'run' | 'run-solo', { unexpected, words }: Exit): Promise<object> {
+    if (!store() || abandoned) return {};
     const alive = [run.boot(), solo.boot()].filter((one) => one !== null);
     const back = await patiently(() => opened().giveBack(alive, clock.now()));
-    if (back > 0) log.warn({ role, tasks: back }, 'the tasks that a dead process was at are given back, and run alone');
-    if (back > 0 || unexpected) await patiently(() => opened().note({ run_crashes: 1 }));
+    const [first] = back;
+    const only = back.length === 1 && first ? { handler: first.handler, key: first.key, attempt: first.attempt } : {};
+    const at = {
+      tasks: back.length,
+      ...only,
+      atWork: back.slice(0, NAMED).map(({ handler, key }) => `${handler} ${key}`),
+    };
+    if (first)
+      log.warn({ role, exit: words, ...at }, 'the tasks that a dead process was at are given back, and run alone');
+    if (first || unexpected) {
+      const crashes = addCrash((await ifStore(() => opened().crashes())) ?? [], back, words, clock.now());
+      await patiently(() => opened().note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));
+    }
     await gone(role);
+    return back.length > 0 ? at : {};
+  }
+
+  async function ifStore<Result>(work: () => Promise<Result>): Promise<Result | undefined> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      return undefined;
+    }
   }
 
   /** A task whose process died runs in one of its own, one at a time; the others go on. */
@@ -157,6 +188,8 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
       void inTurn(() => go(keep));
     },
     wake: () => run.wake(),
+    processes: () => ({ run: run.boot() === null ? 'down' : 'up', keep: keep.boot() === null ? 'down' : 'up' }),
+    report: (account) => keep.say({ type: 'account', account }),
     handlers: () => run.handlers(),
     reload: () =>
       inTurn(async () => {

@@ -23,9 +23,11 @@ import { patiently } from './store/patiently.ts';
 import type { Reloaded } from './store/owner-store.ts';
 import { writerOf } from './store/sqlite/lock.ts';
 import { StoreError } from './store/store.ts';
+import { createStoreAlarm } from './store-alarm.ts';
 
 const DAY_MS = 86_400_000;
-const PROBE_MS = 2_000;
+/** Lengths of a failure run that people are told of. */
+const FAILURES = new Set([3, 10, 13, 15]);
 /** Longer than run lets its handlers end; what is left is for the deliveries in flight. */
 const TAKE_MS = 7_500;
 /** Several looks of a proxy at /readyz. */
@@ -97,9 +99,16 @@ async function start(config: Config): Promise<void> {
     prefix: config.WEBHOOK_HEADER_PREFIX,
     toleranceSeconds: config.TIMESTAMP_TOLERANCE_SECONDS,
   });
-  const sampler = createSampler(log, clock);
+  const alarm = createStoreAlarm({ store, config, children, clock, log });
+  const refusals = createSampler(log, clock);
+  const sampler: typeof refusals = {
+    note(cause, ...more) {
+      if (cause === 'store') alarm.refused();
+      refusals.note(cause, ...more);
+    },
+  };
   const intake = createIntake({
-    store,
+    store: alarm.writes,
     clock,
     onCommit: () => children.wake(),
     onFault({ code }) {
@@ -110,7 +119,15 @@ async function start(config: Config): Promise<void> {
     },
   });
   const kept = await patiently(() => store.books(), START_MS);
-  const ledger = createLedger({ intake, clock, secrets: config.WEBHOOK_SECRET, kept });
+  const ledger = createLedger({
+    intake,
+    clock,
+    secrets: config.WEBHOOK_SECRET,
+    kept,
+    onFailure(run) {
+      if (FAILURES.has(run)) alarm.report(ledger.run());
+    },
+  });
   const stopping = { draining: false };
   const app = createReceiveApp({
     path: config.WEBHOOK_PATH,
@@ -124,17 +141,18 @@ async function start(config: Config): Promise<void> {
     sampler,
     ledger,
     draining: () => stopping.draining,
+    state: () => alarm.state(),
   });
   const server = createReceiveServer(app);
   await listen(server, 'PORT', config.PORT, config.HOST);
   const self = { role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 };
-  const sayThatWeLive = (): Promise<void> => store.beat(self, clock.now());
+  const sayThatWeLive = (): Promise<void> => alarm.writes.beat(self, clock.now());
   await patiently(sayThatWeLive, START_MS);
   const probe = startLoop(async () => {
     ledger.flush();
     await intake.probe();
     await sayThatWeLive().catch(ignoreStore);
-    return PROBE_MS;
+    return alarm.look(intake.waiting(), ledger.run());
   });
   children.startRest();
 
@@ -148,6 +166,7 @@ async function start(config: Config): Promise<void> {
     const drained = within(noticed, TAKE_MS).then(() => drainServer(server, () => intake.waiting()));
     await Promise.all([ended, within(Promise.all([drained, saving]), STOP_MS)]);
     await probe.stop();
+    await alarm.stop();
     ledger.flush();
     await intake.probe();
     await store.gone('receive').catch(ignoreStore);
@@ -182,6 +201,7 @@ async function start(config: Config): Promise<void> {
     }
     verifier.useSecrets(changed.WEBHOOK_SECRET);
     ledger.useSecrets(changed.WEBHOOK_SECRET);
+    alarm.useUrl(changed.ALERT_URL);
     env = fresh;
     const fixed = FIXED.filter((name) => fresh[name] !== taken[name]);
     if (fixed.length > 0) log.warn({ names: fixed }, 'SIGHUP: these changed, and take a restart of the kit');

@@ -114,7 +114,7 @@ export const METRICS: Metric[] = [
   ],
   [
     'kit_process_up',
-    'Whether a process has shown life lately; receive does so by writing to the store.',
+    'Whether a process lives, as the main process knows it.',
     ['role'],
     ({ status }) => Object.entries(status.processes).map(([role, state]) => [[role], state === 'up' ? 1 : 0]),
   ],

@@ -2,6 +2,7 @@
 // at once when the main process goes.
 import { readFileSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
+import type { Up } from './board.ts';
 import { ConfigError } from './config.ts';
 import { EXIT } from './errors.ts';
 
@@ -10,6 +11,24 @@ export interface Orders {
   type: 'go' | 'wake';
   /** No process had this number before; it fences claims. */
   boot: number;
+}
+
+type Life = 'up' | 'down';
+
+/** What the main process knows by itself, whatever the store says. */
+export interface Account {
+  processes: { receive: Life; run: Life; keep: Life };
+  /** Those that it has raised itself, about the store. */
+  alarms: Up[];
+  failureRun: number;
+  /** Of that run. */
+  causes: Record<string, number>;
+}
+
+/** From the owner to `keep`. */
+export interface Statement {
+  type: 'account';
+  account: Account;
 }
 
 /** From a child to its owner. */
@@ -29,6 +48,7 @@ export interface Owner {
   /** Runs it once, when the owner gives this order. */
   orders(work: (orders: Orders) => Promise<void>): Promise<void>;
   onWake(work: () => void): void;
+  onAccount(work: (account: Account) => void): void;
   /** Also done with every sign of life; a failure is not a sign of death. */
   onBeat(work: () => Promise<void>): void;
 }
@@ -64,6 +84,11 @@ export function joinOwner(): Owner {
     onWake(work) {
       process.on('message', (message: Orders) => {
         if (message.type === 'wake') work();
+      });
+    },
+    onAccount(work) {
+      process.on('message', (message: Statement | Orders) => {
+        if (message.type === 'account') work(message.account);
       });
     },
     onBeat(work) {

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Env } from './config.ts';
 import type { Logger } from './log.ts';
-import type { Orders, Report } from './process.ts';
+import type { Orders, Report, Statement } from './process.ts';
 
 /** A loop that has not turned for this long is killed; one that loads yet may take longer, on a machine that is busy. */
 const STILL_MS = { loading: 60_000, working: 10_000 };
@@ -20,6 +20,17 @@ const WAKE_MS = 5;
 /** How much less urgent a child is than the main process, and the least that there is. */
 const NICE = 10;
 const LEAST = 19;
+
+/** The line that says that a child died waits this long for what it was at. */
+const LOOK_MS = 1_000;
+
+/** How a child has ended. */
+export interface Exit {
+  /** Nobody has asked it to. */
+  unexpected: boolean;
+  /** `exit code 7`, `SIGSEGV`, or that it stood still. */
+  words: string;
+}
 
 export interface ChildOptions {
   role: string;
@@ -36,8 +47,8 @@ export interface ChildOptions {
   /** False for a child that ends by itself. */
   lasting?: boolean;
   onWake?: () => void;
-  /** After each exit of one that was told to work, before the next start. */
-  onExit?: (unexpected: boolean) => Promise<void>;
+  /** After each exit of one that was told to work, before the next start. Resolves to what it was at, for the log. */
+  onExit?: (exit: Exit) => Promise<object>;
 }
 
 export interface Child {
@@ -46,6 +57,7 @@ export interface Child {
   /** Lets it work; loads it first if need be. Resolves with faults, or with none once it is ready. */
   start(): Promise<string[]>;
   wake(): void;
+  say(statement: Statement): void;
   /** SIGTERM, then SIGKILL after the limit; without one, SIGKILL. */
   stop(limitMs: number): Promise<void>;
   /** SIGKILL where it has shown no life for that long. */
@@ -67,6 +79,8 @@ export function createChild(options: ChildOptions): Child {
   let beatAt = 0;
   let wokenAt = -Infinity;
   let waking = false;
+  /** Why we have killed it ourselves. */
+  let still = '';
   let handlers: string[] = [];
   let exited = Promise.resolve();
   let report: (faults: string[], stage: 'loaded' | 'ready') => void = () => {};
@@ -83,6 +97,7 @@ export function createChild(options: ChildOptions): Child {
     beatAt = startedAt;
     let lookedAt = startedAt;
     let limitMs = STILL_MS.loading;
+    still = '';
     const watch = setInterval(() => {
       // Where we stood still ourselves, what it said waits to be read.
       const late = performance.now() - lookedAt > 2_000;
@@ -90,6 +105,7 @@ export function createChild(options: ChildOptions): Child {
       if (late) beatAt = lookedAt;
       if (debugged || performance.now() - beatAt < limitMs) return;
       log.error({ role, pid: spawned.pid }, `${role} stood still for ${limitMs / 1000} s and is killed`);
+      still = `: it stood still for ${limitMs / 1000} s`;
       spawned.kill('SIGKILL');
     }, 500);
     spawned.on('message', (message: Report) => {
@@ -112,11 +128,17 @@ export function createChild(options: ChildOptions): Child {
       const worked = boot !== null;
       child = undefined;
       boot = null;
-      report([`${role} ended with ${signal ?? `exit code ${code}`} before it was ready`], 'ready');
-      if (lasting && wanted) log.error({ role, code, signal }, `${role} died and is started again`);
+      const words = `${signal ?? `exit code ${code}`}${still}`;
+      report([`${role} ended with ${words} before it was ready`], 'ready');
+      const unexpected = lasting && wanted;
       if (performance.now() - startedAt > HEALTHY_MS) pauseMs = PAUSE_MS.first;
-      const told = worked ? options.onExit?.(lasting && wanted) : undefined;
-      void (told ?? Promise.resolve()).then(gone.resolve).then(comeBack);
+      const told = (worked ? options.onExit?.({ unexpected, words }) : undefined) ?? Promise.resolve({});
+      // A store that is locked must not keep the line back.
+      if (unexpected)
+        void Promise.race([told, sleep(LOOK_MS, {})]).then((at) =>
+          log.error({ role, code, signal, ...at }, `${role} died and is started again`),
+        );
+      void told.then(() => gone.resolve()).then(comeBack);
     });
     return spawned;
   }
@@ -153,8 +175,8 @@ export function createChild(options: ChildOptions): Child {
     return wanted ? faults : [];
   }
 
-  function send(orders: Orders): void {
-    if (child?.connected) child.send(orders, () => {});
+  function send(message: Orders | Statement): void {
+    if (child?.connected) child.send(message, () => {});
   }
 
   return {
@@ -175,6 +197,7 @@ export function createChild(options: ChildOptions): Child {
       if (since >= WAKE_MS) tell();
       else setTimeout(tell, WAKE_MS - since);
     },
+    say: send,
     async stop(limitMs) {
       wanted = false;
       const stopping = child;
@@ -187,6 +210,7 @@ export function createChild(options: ChildOptions): Child {
     endIfSilent(ms) {
       if (!child || debugged || performance.now() - beatAt < ms) return;
       beatAt = Infinity;
+      still = ": it showed no life while it held the store's lock";
       log.error({ role, pid: child.pid }, `${role} shows no life while it holds the store's lock, and is killed`);
       child.kill('SIGKILL');
     },

@@ -20,6 +20,8 @@ const FLOORS = [
 const ROOM_OF_FILE: Record<string, string> = {
   'config.ts': 'ground',
   'clock.ts': 'ground',
+  'board.ts': 'ground',
+  'notifier.ts': 'ground',
   'loop.ts': 'ground',
   'log.ts': 'ground',
   'acks.ts': 'ground',
@@ -36,6 +38,9 @@ const ROOM_OF_FILE: Record<string, string> = {
   'testing.ts': 'testing',
   'main.ts': 'main',
   'children.ts': 'main',
+  'crashes.ts': 'main',
+  'store-alarm.ts': 'main',
+  'store-watch.ts': 'main',
   'owner.ts': 'main',
   'reload.ts': 'main',
   'supervisor.ts': 'main',

@@ -1,6 +1,6 @@
 // A child and its number: what it claims tasks by, and what its owner gives back when another process ends.
 import { afterEach, expect, test, vi } from 'vitest';
-import { createChild, type Child } from '../src/supervisor.ts';
+import { createChild, type Child, type Exit } from '../src/supervisor.ts';
 import { createTestLog } from './keep/rig.ts';
 
 let child: Child | undefined;
@@ -61,4 +61,39 @@ test('one that loads yet may stand still for a minute, though it has shown life;
   expect(text()).toBe('');
   vi.advanceTimersByTime(2_000);
   expect(text()).toContain('run stood still for 10 s and is killed');
+});
+
+test('E42: the line that says that it died holds how it ended and what it was at, and waits no longer than a second for that', async () => {
+  const { log, text } = createTestLog();
+  const exits: Exit[] = [];
+  const number = Promise.withResolvers<number>();
+  number.resolve(1);
+  const one = createChild({
+    role: 'run',
+    memory: [],
+    entry: '../test/obedient.ts',
+    env: () => process.env,
+    boot: () => number.promise,
+    log,
+    async onExit(exit) {
+      exits.push(exit);
+      // The second time, the store is locked.
+      return exits.length === 1 ? { handler: 'answer', key: 'c:1' } : new Promise<object>(() => {});
+    },
+  });
+  child = one;
+  void one.start();
+  const lines = (): string[] =>
+    text()
+      .split('\n')
+      .filter((line) => line.includes('run died and is started again'));
+  for (const deaths of [1, 2]) {
+    await expect.poll(() => one.handlers().length > 0 && one.boot(), { timeout: 10_000 }).toBe(1);
+    process.kill(one.pid() ?? 0, 'SIGKILL');
+    await expect.poll(() => lines().length, { timeout: 10_000 }).toBe(deaths);
+  }
+  expect(lines()[0]).toMatch(/"signal":"SIGKILL".*"handler":"answer","key":"c:1"/);
+  expect(lines()[1]).toMatch(/"signal":"SIGKILL"/);
+  expect(exits[0]).toEqual({ unexpected: true, words: 'SIGKILL' });
+  child = undefined;
 });

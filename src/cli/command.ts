@@ -4,6 +4,8 @@ import { parseArgs, type ParseArgsConfig } from 'node:util';
 import { systemClock, timeOf } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
+import type { ReceiverState } from '../receive/app.ts';
+import { fingerprintOf } from '../store/sqlite/lock.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Store } from '../store/store.ts';
 import type { Point } from '../store/watch-store.ts';
@@ -109,12 +111,28 @@ export async function withStore<Result>(
   }
 }
 
+export interface Readiness {
+  words: string;
+  ready: boolean;
+  listens: boolean;
+  /** Undefined where another kit listens there, or none. */
+  state?: ReceiverState;
+}
+
 /** What the receiver itself says: signs of life are written to the store, and where it cannot be written, all seem to be down. */
-export async function readiness(): Promise<{ words: string; ready: boolean; listens: boolean }> {
-  const { PORT } = loadConfig(readEnv(), { only: ['PORT'] });
+export async function readiness(): Promise<Readiness> {
+  const { PORT, storePath } = loadConfig(readEnv(), { only: ['PORT', 'DATABASE_URL'] });
   try {
-    const response = await fetch(`http://127.0.0.1:${PORT}/readyz`, { signal: AbortSignal.timeout(3_000) });
-    return { words: clean((await response.text()).trim()), ready: response.ok, listens: true };
+    const response = await fetch(`http://127.0.0.1:${PORT}/readyz`, {
+      headers: { accept: 'application/json' },
+      signal: AbortSignal.timeout(3_000),
+    });
+    const text = await response.text();
+    const said = { ready: response.ok, listens: true };
+    if (!response.headers.get('content-type')?.includes('json')) return { ...said, words: clean(text.trim()) };
+    const state = JSON.parse(text) as ReceiverState & { words: string };
+    const ours = state.store === fingerprintOf(storePath) ? { state } : {};
+    return { ...said, ...ours, words: clean(state.words) };
   } catch {
     return { words: `nothing listens on port ${PORT}`, ready: false, listens: false };
   }

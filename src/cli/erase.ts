@@ -26,15 +26,15 @@ export default command;
 async function eraseAll(store: Store, sender: string, dry: boolean): Promise<Erased> {
   const isTheirs = isOf(sender);
   const total = await store.eraseAsides(isTheirs, dry);
-  let saidAt = clock.now();
+  let saidAfter = clock.monotonic();
   for (let after: number | null = 0; after !== null;) {
     const { erased, next } = await store.eraseEvents(isTheirs, after, STEP, clock.now(), dry);
     total.events += erased.events;
     total.skipped += erased.skipped;
     total.errors += erased.errors;
     after = next;
-    if (after === null || clock.now() - saidAt < 2_000) continue;
-    saidAt = clock.now();
+    if (after === null || clock.monotonic() - saidAfter < 2_000) continue;
+    saidAfter = clock.monotonic();
     process.stderr.write(`looked at events up to ${after}, ${total.events} of theirs\n`);
   }
   return total;

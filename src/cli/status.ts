@@ -1,7 +1,20 @@
 // Is it healthy? The figures of the store, and whether the processes live.
 import { EXIT } from '../errors.ts';
+import type { ReceiverState } from '../receive/app.ts';
+import { StoreError } from '../store/store.ts';
 import type { Status } from '../store/watch-store.ts';
-import { clean, clock, parse, print, printJson, readiness, withStore, type Command } from './command.ts';
+import {
+  clean,
+  clock,
+  fail,
+  parse,
+  print,
+  printJson,
+  readiness,
+  withStore,
+  type Command,
+  type Readiness,
+} from './command.ts';
 
 const QUIET_MS = 180_000;
 
@@ -11,16 +24,53 @@ const command: Command = {
   async run(args) {
     const { values } = parse(args, { json: { type: 'boolean' }, ready: { type: 'boolean' } }, { names: false });
     if (values.ready) return isReady();
-    await withStore(async (store) => {
-      const status = await store.status(clock.now());
-      const missed = (await store.types()).reduce((sum, type) => sum + type.missed, 0);
-      if (values.json) printJson(status);
-      else await show(status, missed);
-    });
+    const receiver = await readiness();
+    try {
+      await withStore(async (store) => {
+        const status = withState(await store.status(clock.now()), receiver.state);
+        const missed = (await store.types()).reduce((sum, type) => sum + type.missed, 0);
+        if (values.json) printJson(status);
+        else show(status, missed, receiver);
+      });
+    } catch (error) {
+      if (!(error instanceof StoreError) || !receiver.state) throw error;
+      return showUnread(error.message, receiver.state, values.json);
+    }
     return EXIT.done;
   },
 };
 export default command;
+
+/** What the receiver says of itself holds, where the store says otherwise. */
+function withState(status: Status, state: ReceiverState | undefined): Status {
+  if (!state) return status;
+  return { ...status, processes: state.processes, alarms: [...state.alarms, ...status.alarms] };
+}
+
+/** The store cannot be read, but the receiver can be asked. */
+function showUnread(error: string, { processes, alarms }: ReceiverState, json = false): number {
+  if (json) printJson({ processes, alarms, error });
+  else {
+    line('processes', livesOf(processes));
+    showAlarms(alarms);
+  }
+  return fail(clean(error));
+}
+
+function line(name: string, value: string | number | null): void {
+  print(`${name.padEnd(13)}${value ?? '-'}`);
+}
+
+function livesOf(processes: Status['processes']): string {
+  return Object.entries(processes)
+    .map(([role, state]) => `${role} ${state}`)
+    .join(', ');
+}
+
+function showAlarms(alarms: Status['alarms']): void {
+  if (alarms.length === 0) line('alarms', 'none');
+  for (const { name, since, detail } of alarms) line('alarm', `${name} since ${since}: ${clean(detail)}`);
+}
 
 async function isReady(): Promise<number> {
   const { words, ready } = await readiness();
@@ -28,19 +78,11 @@ async function isReady(): Promise<number> {
   return ready ? EXIT.done : EXIT.failed;
 }
 
-async function show(status: Status, missed: number): Promise<void> {
+function show(status: Status, missed: number, { words, ready, listens }: Readiness): void {
   const { tasks, reconcile, processes } = status;
-  const line = (name: string, value: string | number | null): void => print(`${name.padEnd(13)}${value ?? '-'}`);
-  line(
-    'processes',
-    Object.entries(processes)
-      .map(([role, state]) => `${role} ${state}`)
-      .join(', '),
-  );
-  if (processes.receive === 'down') {
-    const { words, ready, listens } = await readiness();
+  line('processes', livesOf(processes));
+  if (processes.receive === 'down' || (listens && !ready))
     line('', `by its own account: ${words}${listens && !ready ? '; figures are those of before' : ''}`);
-  }
   line(
     'events',
     `${status.events} stored, ${status.unassigned} not yet tasks, ${status.undecided > 0 ? `${status.undecided} undecided (history or not), ` : ''}${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`,
@@ -78,8 +120,7 @@ async function show(status: Status, missed: number): Promise<void> {
       : '';
   line('deliveries', `last ${status.lastDeliveryAt ?? 'never'}${noise}${quietOf(status, missed)}`);
   line('secrets', status.secrets.map(wordingOf).join('; ') || null);
-  if (status.alarms.length === 0) line('alarms', 'none');
-  for (const { name, since, detail } of status.alarms) line('alarm', `${name} since ${since}: ${clean(detail)}`);
+  showAlarms(status.alarms);
 }
 
 /** Nothing comes, and nothing is missing, as far as replay can tell. */

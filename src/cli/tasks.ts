@@ -2,6 +2,8 @@
 import { EXIT } from '../errors.ts';
 import { taskState } from '../ops/queries.ts';
 import { mendAll } from '../store/mend.ts';
+import type { Store } from '../store/store.ts';
+import type { TaskFilter } from '../store/watch-store.ts';
 import {
   clean,
   clock,
@@ -77,7 +79,7 @@ const command: Command = {
       }
       return EXIT.done;
     }
-    const page = await withStore((store) => store.tasks(filter, clock.now()));
+    const page = await withStore((store) => firstPage(store, filter));
     if (values.json)
       printJson({ ...page, tasks: page.tasks.map((task) => ({ ...task, error: undefined, lane: undefined })) });
     else {
@@ -115,6 +117,15 @@ async function showLanes(json = false): Promise<number> {
     print('why it does not go on: npx kit explain <key>');
   }
   return EXIT.done;
+}
+
+/** A page looks at a bounded number of tasks; those that match may lie further back. */
+async function firstPage(store: Store, filter: TaskFilter): Promise<Awaited<ReturnType<Store['tasks']>>> {
+  for (let before = filter.before; ;) {
+    const page = await store.tasks({ ...filter, before }, clock.now());
+    if (page.tasks.length > 0 || page.next === null) return page;
+    before = page.next;
+  }
 }
 
 async function move(from = '', to = '', json = false): Promise<number> {

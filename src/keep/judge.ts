@@ -1,4 +1,5 @@
 // Which alarms hold, from facts alone, and in which words: what happened, to what, and what to do.
+import type { Crash } from '../store/keep-store.ts';
 import type { Status } from '../store/watch-store.ts';
 
 const FAILURES_ALLOWED = 15;
@@ -9,14 +10,21 @@ const TROUBLE_MS = 180_000;
 const STUCK_SECONDS = 300;
 const MB = 1024 * 1024;
 const DISK_LOW_MB = 512;
+/** A disk around the limit must not raise it again and again. */
+const DISK_WELL_MB = 640;
 /** What to do about the causes of a failure run. */
 const REMEDIES: Record<string, string> = {
   store: 'the store could not be written: the disk is full or failing (df -h), or something locks the file',
   clock_skew: 'the clock of this machine is wrong: synchronise it',
 };
 
+/** Processes that died longer ago than this before the last do not tell what ends them now. */
+const CRASHES_MS = 600_000;
+
 /** Each has a rule in src/ops/alerts.yaml and a paragraph in src/ops/runbook.md. */
 export const ALARMS = [
+  'store_unwritable',
+  'store_replaced',
   'failure_run',
   'webhook_silent',
   'secret_mismatch',
@@ -54,6 +62,16 @@ export interface Facts {
   blind?: string[];
   /** Where the watermark stood when it was lowered last, and where it went. */
   lowered?: { from: string; to: string } | null;
+  /** How many events replay and stream have brought that webhooks should have. */
+  missed?: number;
+  /** The longest failure run of the last minutes. */
+  worstRun?: number;
+  /** The newest cause of dead letters. */
+  cause?: { id: number; handler: string; pattern: string } | null;
+  /** The event that was contradicted last. */
+  contradicted?: string | null;
+  /** How processes that run handlers have died, newest first. */
+  crashes?: Crash[];
 }
 
 /** The alarms that hold now, with what to do. */
@@ -67,6 +85,10 @@ export function judge({
   unheard = false,
   blind = [],
   lowered = null,
+  worstRun = 0,
+  cause = null,
+  contradicted = null,
+  crashes = [],
 }: Facts): Map<string, string> {
   const alarms = new Map<string, string>();
   const when = (holds: boolean | undefined, name: (typeof ALARMS)[number], detail: string): void => {
@@ -83,7 +105,7 @@ export function judge({
   when(
     failureRun < 3 && grew('failure_runs') > 0,
     'failure_run',
-    'lately, 3 or more authentic deliveries in a row were not answered with 2xx; one has been since. If there were 15, the webhook may be off all the same: see at the service that it is on. The page, Refused, and the log have the causes; this alarm ends 10 minutes after the last',
+    `lately, ${worstRun >= FAILURES_ALLOWED ? worstRun : '3 or more'} authentic deliveries in a row were not answered with 2xx; one has been since. ${worstRun >= FAILURES_ALLOWED ? 'At 15 the service has switched the webhook off: enable it there' : 'If there were 15, the webhook may be off all the same: see at the service that it is on'}. The page, Refused, and the log have the causes; this alarm ends 10 minutes after the last`,
   );
   when(
     failureRun < 3 && grew('unseen_failures') >= 3 && grew('failure_runs') === 0,
@@ -131,7 +153,7 @@ export function judge({
   when(
     grew('conflicts') > 0,
     'conflict',
-    `arrivals contradicted events that were there (${grew('conflicts')} lately): npx kit events --contradicted`,
+    `arrivals contradicted events that were there (${grew('conflicts')} lately): npx kit explain ${contradicted ?? '<key>'} shows the last, npx kit events --contradicted all`,
   );
   when(
     grew('poisoned') > 0,
@@ -151,7 +173,7 @@ export function judge({
   when(
     grew('run_crashes') >= 3,
     'run_crashing',
-    'the process that runs handlers died three times: see the log, then npx kit tasks --state dead',
+    `the process that runs handlers died ${grew('run_crashes')} times in the last minutes. ${culpritOf(crashes)}`,
   );
   when(
     under('lane_faults').length > 0,
@@ -169,12 +191,12 @@ export function judge({
     'handler_failing',
     failing.length === 0 && before !== undefined
       ? before
-      : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --lanes shows what they wait for, npx kit explain <key> the error. Mend it, then npx kit reload; they are tried again by themselves, at once with npx kit retry --state ready --handler ${failing[0]} or on the page, Dead letters`,
+      : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --state ready --handler ${failing[0]} lists them, npx kit explain <key> shows the error. Mend it, then npx kit reload; they are tried again by themselves, at once with npx kit retry --state ready --handler ${failing[0]} or on the page, Dead letters`,
   );
   when(
     tasks.dead > 0,
     'dead_letters',
-    `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}: see why (npx kit tasks --state dead --groups, or the page, Dead letters), mend the handler, npx kit reload, then retry them (npx kit retry --state dead) or discard them there`,
+    `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}${cause ? `; newest cause: ${wordingOf(cause)}` : ''}. See why (npx kit tasks --state dead --groups, or the page, Dead letters), mend the handler, npx kit reload, then retry them (npx kit retry --state dead) or discard them there`,
   );
   when(
     gaps > 0,
@@ -187,10 +209,11 @@ export function judge({
     `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then npx kit reload; until then strict handlers wait (${tasks.held} held)`,
   );
   const freeMb = Math.floor(freeBytes / MB);
+  const wasLow = status.alarms.some(({ name }) => name === 'disk_low');
   when(
-    freeMb < DISK_LOW_MB,
+    freeMb < (wasLow ? DISK_WELL_MB : DISK_LOW_MB),
     'disk_low',
-    `${freeMb === 0 ? 'nothing is' : `${freeMb} MB are`} left on the disk of the store (DATABASE_URL): make room until ${DISK_LOW_MB} MB are free, see df -h. Without room deliveries get 503, and at ${FAILURES_ALLOWED} in a row the service switches the webhook off; what is delivered meanwhile comes again`,
+    `${freeMb === 0 ? 'nothing is' : `${freeMb} MB are`} left on the disk of the store (DATABASE_URL): make room until ${DISK_WELL_MB} MB are free, see df -h. Without room deliveries get 503, and at ${FAILURES_ALLOWED} in a row the service switches the webhook off; what is delivered meanwhile comes again`,
   );
   return alarms;
 
@@ -200,6 +223,26 @@ export function judge({
       one.startsWith(`${name}.`) && grew(one) > 0 ? [one.slice(name.length + 1)] : [],
     );
   }
+}
+
+/** The handler and the pattern of its errors, without numbers that could be a person's. */
+function wordingOf({ handler, pattern }: NonNullable<Facts['cause']>): string {
+  return `${handler}: ${pattern.replaceAll(/\p{N}(?:[\s.()+-]*\p{N}){5,}/gu, '#')}`;
+}
+
+/** A task that was alone in its process has ended it; of several, it may have been any. */
+function culpritOf(crashes: Crash[]): string {
+  const [last] = crashes;
+  const lately = crashes.filter(({ at }) => Math.abs(Date.parse(last?.at ?? at) - Date.parse(at)) <= CRASHES_MS);
+  const sure = lately.find(({ alone, task }) => alone && task !== null);
+  const found = sure ?? last;
+  if (!found) return 'See why in the log (run died)';
+  if (!found.task) return `The last ended with ${found.exit}, while no handler was at work: see the log (run died)`;
+  const { handler, key } = found.task;
+  const words = sure
+    ? `Handler ${handler} on event ${key} ended it ${found.count === 1 ? 'once' : `${found.count} times`}, last with ${found.exit}`
+    : `Handler ${handler} on event ${key} was among the tasks at work when it ended with ${found.exit}`;
+  return `${words}: npx kit explain ${key} shows its attempts, the log (run died) the rest`;
 }
 
 function remedyOf(causes: Record<string, number>): string {

@@ -1,7 +1,6 @@
 // The `keep` process: fetches what webhooks missed, removes what is old, moves the log, raises alarms, and shows it all
 // on the ops port. It never runs a handler and never accepts a delivery.
-import { statfsSync, statSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { statSync } from 'node:fs';
 import { systemClock as clock } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
@@ -9,15 +8,20 @@ import { createLog, createSeldom } from '../log.ts';
 import { startLoop, type Loop } from '../loop.ts';
 import { createOpsServer } from '../ops/server.ts';
 import { joinOwner, type Orders } from '../process.ts';
+import { freeBytesOf } from '../store/sqlite/folder.ts';
+import { openLater } from '../store/sqlite/later.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
+import { createAccounts } from './account.ts';
 import { createAlarms } from './alarms.ts';
 import { createCheckpointer } from './checkpoint.ts';
 import { createPruner } from './prune.ts';
-import { startRecovery } from './recovery.ts';
+import { startRecovery, type Recovery } from './recovery.ts';
+import { createView } from './view.ts';
 
 const DAY_MS = 86_400_000;
 const ALARMS_MS = 2_000;
+const TELL_MS = 1_000;
 const SAMPLE_MS = 10_000;
 
 const owner = joinOwner();
@@ -27,7 +31,8 @@ await owner.orders(start);
 async function start({ boot }: Orders): Promise<void> {
   const config = loadConfig(readEnv());
   const log = createLog('keep', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
-  const store = openSqlite(config.storePath, { retentionMs: config.RETENTION_DAYS * DAY_MS, busyMs: 100 });
+  const options = { retentionMs: config.RETENTION_DAYS * DAY_MS, busyMs: 100 };
+  const store = openLater(config.storePath, () => openSqlite(config.storePath, options));
   const seldom = createSeldom(clock);
   const recover = (error: unknown): number => {
     if (!(error instanceof StoreError)) throw error;
@@ -43,13 +48,12 @@ async function start({ boot }: Orders): Promise<void> {
     retentionDays: config.RETENTION_DAYS,
     payloadDays: config.PAYLOAD_RETENTION_DAYS,
   });
-  const freeBytes = (): number => {
-    const { bavail, bsize } = statfsSync(dirname(config.storePath));
-    return bavail * bsize;
-  };
+  const freeBytes = (): number => freeBytesOf(config.storePath);
   const bytesOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   const stopping = new AbortController();
   const wake = (): void => void owner.say({ type: 'wake' });
+  const accounts = createAccounts(clock);
+  owner.onAccount((account) => accounts.take(account));
   const alarms = createAlarms({
     store,
     clock,
@@ -57,10 +61,13 @@ async function start({ boot }: Orders): Promise<void> {
     alertUrl: config.ALERT_URL,
     freeBytes,
     signal: stopping.signal,
+    accounts,
     onHeard: () => recovery?.now(),
     onDoubt: () => recovery?.now(),
   });
-  const recovery = await startRecovery({
+  let recovery: Recovery | undefined;
+  // Not awaited: it needs the store, and neither the ops port nor alarms may wait for that.
+  void startRecovery({
     config,
     store,
     clock,
@@ -68,25 +75,32 @@ async function start({ boot }: Orders): Promise<void> {
     recover,
     onEvents: wake,
     silent: () => alarms.silent(),
-  });
+  }).then((started) => void (recovery = started));
   owner.onWake(() => recovery?.prove());
+  // A loop of its own: ALERT_URL may take its time, and nothing waits for it.
+  const telling = startLoop(async () => {
+    await alarms.tell();
+    return TELL_MS;
+  });
   const loops: Pick<Loop, 'stop'>[] = [
     startLoop(createCheckpointer(store).step, recover),
     startLoop(pruner.step, recover),
     startLoop(async () => {
       await alarms.step();
+      telling.wake();
       return ALARMS_MS;
-    }, recover),
+    }),
     startLoop(async () => {
       await store.sample(clock.now());
       return SAMPLE_MS - (clock.now() % SAMPLE_MS);
     }, recover),
-    ...(recovery ? [recovery] : []),
+    telling,
   ];
 
   const server = createOpsServer({
     config,
     store,
+    view: createView({ store, account: () => accounts.latest(), up: () => alarms.up() }),
     clock,
     log,
     disk: () => ({
@@ -106,7 +120,8 @@ async function start({ boot }: Orders): Promise<void> {
     stopping.abort();
     server.close();
     server.closeAllConnections();
-    void Promise.all(loops.map((loop) => loop.stop())).then(() => process.exit(EXIT.done));
+    const stopped = [...loops, ...(recovery ? [recovery] : [])].map((loop) => loop.stop());
+    void Promise.all(stopped).then(() => process.exit(EXIT.done));
   });
   await owner.say({ type: 'ready' });
 }

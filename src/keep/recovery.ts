@@ -47,7 +47,7 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     ...common,
     service: createService({ baseUrl, apiKey, paid: false }),
     budget: createBudget(config.RECONCILE_CALLS_PER_MINUTE, clock, {
-      earlier: (await store.calls()) ?? [],
+      earlier: (await patiently(() => store.calls())) ?? [],
       onTake: (calls) => void patiently(() => store.note({}, { calls: JSON.stringify(calls) })),
     }),
     signal: stopping.signal,

@@ -82,7 +82,7 @@ export function createAccess({ clock, token, readToken, origin }: AccessOptions)
   function sessionOf(ctx: Context): { may: May } | undefined {
     const id = ctx.cookies.get(COOKIE);
     const session = id === undefined ? undefined : sessions.get(digest(id).toString('hex'));
-    return session && session.until > clock.now() ? session : undefined;
+    return session && session.until > clock.monotonic() ? session : undefined;
   }
 
   function setCookie(ctx: Context, value: string, maxAgeMs: number): void {
@@ -119,7 +119,7 @@ export function createAccess({ clock, token, readToken, origin }: AccessOptions)
     standing,
     mayReveal: (ctx) => token !== undefined && standing(ctx) === 'change',
     login(ctx, given) {
-      const now = clock.now();
+      const now = clock.monotonic();
       wrong = wrong.filter((at) => now - at < WRONG_MS);
       if (wrong.length >= WRONG) return 'throttled';
       const may = mayWith(given);

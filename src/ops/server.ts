@@ -14,6 +14,7 @@ import { mendAll } from '../store/mend.ts';
 import { createAccess } from './access.ts';
 import { shown, streamOf } from './export.ts';
 import { createJobs } from './jobs.ts';
+import { STORE_ALARMS } from './pages/overview.ts';
 import { addPages, type PageOptions } from './pages/routes.ts';
 import { shelteredEvent, shelteredGroup, shelteredTask } from './sheltered.ts';
 import { eventFilterOf, faultsOf, jobOrder, selection, taskFilterOf } from './queries.ts';
@@ -21,6 +22,8 @@ import { eventFilterOf, faultsOf, jobOrder, selection, taskFilterOf } from './qu
 export interface OpsOptions {
   config: Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
   store: PageOptions['store'];
+  /** Status and counters as people are shown them; by default as the store has them. */
+  view?: PageOptions['view'];
   clock: Clock;
   log: Logger;
   disk: () => Disk;
@@ -28,7 +31,8 @@ export interface OpsOptions {
   onChange: () => void;
 }
 
-export function createOpsServer({ config, store, clock, log, disk, onChange }: OpsOptions): Server {
+export function createOpsServer(options: OpsOptions): Server {
+  const { config, store, view = store, clock, log, disk, onChange } = options;
   const { OPS_TOKEN: token, OPS_READ_TOKEN: readToken, OPS_ORIGIN: origin } = config;
   const access = createAccess({ clock, token, readToken, origin });
   const look = access.api('look');
@@ -51,22 +55,22 @@ export function createOpsServer({ config, store, clock, log, disk, onChange }: O
     ctx.body = 'alive\n';
   });
   router.get('/readyz', async (ctx) => {
-    // receive shows life by writing to the store: while it does, deliveries can be committed.
-    const { processes } = await store.status(clock.now());
-    ctx.status = processes.receive === 'up' ? 200 : 503;
-    ctx.body = processes.receive === 'up' ? 'ready\n' : 'deliveries cannot be committed\n';
+    const { processes, alarms } = await view.status(clock.now());
+    const ready = processes.receive === 'up' && !alarms.some(({ name }) => STORE_ALARMS.has(name));
+    ctx.status = ready ? 200 : 503;
+    ctx.body = ready ? 'ready\n' : 'deliveries cannot be committed\n';
   });
   router.get('/metrics', look, async (ctx) => {
     const { type, text } = await renderMetrics({
-      status: await store.status(clock.now()),
-      counters: await store.counters(),
+      status: await view.status(clock.now()),
+      counters: await view.counters(),
       disk: disk(),
     });
     ctx.type = type;
     ctx.body = text;
   });
   router.get('/api/status', look, async (ctx) => {
-    ctx.body = await store.status(clock.now());
+    ctx.body = await view.status(clock.now());
   });
   router.get('/api/events', look, async (ctx) => {
     const { events, next } = await store.events(eventFilterOf(ctx.query), clock.now());
@@ -142,7 +146,7 @@ export function createOpsServer({ config, store, clock, log, disk, onChange }: O
     ctx.status = 202;
     ctx.body = { asked: iso(clock.now()) };
   });
-  const lost = addPages({ router, access, store, clock, log, jobs, onChange });
+  const lost = addPages({ router, access, store, view, clock, log, jobs, onChange });
 
   const app = new Koa();
   app.use(async (ctx, next) => {

@@ -5,6 +5,7 @@ import Koa, { type Context, type Next } from 'koa';
 import { countsOf } from '../acks.ts';
 import type { Clock } from '../clock.ts';
 import { Unavailable, type Intake } from '../intake.ts';
+import type { Account } from '../process.ts';
 import type { Logger } from '../log.ts';
 import { readDelivery, type Reading } from '../wire/event.ts';
 import { BodyError, type BodyReader } from './bytes.ts';
@@ -30,10 +31,20 @@ export interface ReceiveOptions {
   sampler: Sampler;
   ledger: Ledger;
   draining: () => boolean;
+  /** What the kit says of itself to who asks for JSON. */
+  state?: () => ReceiverState;
 }
 
-const REPLACED =
-  'the store was replaced or deleted: stop the kit, then put a backup in its place with npx kit restore\n';
+export interface ReceiverState {
+  /** Whether the store takes what is written. */
+  writable: boolean;
+  /** Tells stores apart. */
+  store: string;
+  processes: Account['processes'];
+  alarms: Account['alarms'];
+}
+
+const REPLACED = 'the store was replaced or deleted: stop the kit, then put a backup in its place with npx kit restore';
 
 export function createReceiveApp(options: ReceiveOptions): Koa {
   const { path, bodyLimit, verifier, bodies, intake, clock, sampler, ledger, draining } = options;
@@ -138,10 +149,12 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
     ctx.body = 'alive\n';
   });
   router.get('/readyz', (ctx) => {
-    const ready = intake.ready() && !draining();
+    const state = options.state?.();
+    const ready = intake.ready() && !draining() && state?.writable !== false;
+    const fault = intake.replaced() ? REPLACED : 'the store cannot be written';
+    const words = ready ? 'ready' : draining() ? 'draining' : fault;
     ctx.status = ready ? 200 : 503;
-    const fault = intake.replaced() ? REPLACED : 'the store cannot be written\n';
-    ctx.body = ready ? 'ready\n' : draining() ? 'draining\n' : fault;
+    ctx.body = state && ctx.accepts('text', 'json') === 'json' ? { ...state, ready, words } : `${words}\n`;
   });
 
   const app = new Koa();

@@ -22,6 +22,8 @@ export interface Ledger {
   forged(): void;
   /** For a rotation: from now on positions are those of this list. */
   useSecrets(secrets: string[]): void;
+  /** The present failure run, and its causes. */
+  run(): { failureRun: number; causes: Record<string, number> };
   /** Hands what is new to the intake, to be written with its next commit. */
   flush(): void;
 }
@@ -31,12 +33,15 @@ export function createLedger({
   clock,
   secrets,
   kept,
+  onFailure = () => {},
 }: {
   intake: Pick<Intake, 'count' | 'setFact'>;
   clock: Clock;
   secrets: string[];
   /** What an earlier boot wrote. */
   kept: Books;
+  /** So many in a row by now. */
+  onFailure?: (run: number) => void;
 }): Ledger {
   let run = kept.failureRun;
   const { failures } = kept;
@@ -102,6 +107,7 @@ export function createLedger({
       if (status >= 300) {
         run++;
         failures.causes[cause] = (failures.causes[cause] ?? 0) + 1;
+        onFailure(run);
         return note(true);
       }
       const ended = run > 0;
@@ -120,6 +126,7 @@ export function createLedger({
       note(false);
     },
     useSecrets,
+    run: () => ({ failureRun: run, causes: failures.causes }),
     flush,
   };
 }

@@ -136,6 +136,8 @@ export type Fact =
   /** Written by the main process, as JSON: Failures, and Signer[]. */
   | 'failures'
   | 'signers'
+  /** How processes that run handlers have died lately: JSON. */
+  | 'crashes'
   /** The last refusals, by cause: JSON. */
   | 'refusals'
   | 'reconcile_asked'

@@ -40,6 +40,19 @@ export interface Signer {
   goneAt: number | null;
 }
 
+/** How processes that run handlers have died lately: what one was at, how it ended, how often. */
+export interface Crash {
+  /** Null: no task was at work. */
+  task: { handler: string; key: string } | null;
+  /** It was the only one in its process. */
+  alone: boolean;
+  /** `exit code 7`, `SIGSEGV`. */
+  exit: string;
+  count: number;
+  /** The last time, ISO 8601. */
+  at: string;
+}
+
 /** What the main process keeps over restarts, in the facts failure_run, failures and signers. */
 export interface Books {
   failureRun: number;
@@ -167,6 +180,12 @@ export interface KeepStore extends EventStore {
   blind(): Promise<string[] | null>;
   /** Counters of the last minutes, as `keep` has noted them. */
   snapshots(): Promise<{ at: number; counters: Record<string, number> }[] | null>;
+  /** The last of them, newest first; written by the main process as the fact `crashes`. */
+  crashes(): Promise<Crash[]>;
+  /** Why a task became a dead letter for a reason that none had before; `id` grows from cause to cause. */
+  newestCause(): Promise<{ id: number; handler: string; pattern: string } | null>;
+  /** The key of the event that was contradicted last. */
+  lastContradicted(): Promise<string | null>;
   /** The account of `npx kit verify`, if there ever was one. */
   verifying(): Promise<VerifyAccount | null>;
   /** Events behind `after` up to `upTo`, and above it those received before `before`: by type, and what became of them. */
@@ -201,8 +220,8 @@ export interface KeepStore extends EventStore {
   raise(name: string, detail: string, now: number): Promise<void>;
   /** It holds no more; it stays in `raised` until it is forgotten. */
   clear(name: string): Promise<void>;
-  /** People were told of it, at this level of gravity. */
-  told(name: string, level: number, now: number): Promise<void>;
+  /** People were told of it, at this level of gravity, with news up to here. */
+  told(name: string, level: number, news: number, now: number): Promise<void>;
   forget(name: string): Promise<void>;
 }
 
@@ -263,8 +282,11 @@ export interface DeliveredType {
 export interface RaisedAlarm {
   name: string;
   detail: string;
+  /** Unix milliseconds. */
+  since: number;
   /** When people were last told, Unix milliseconds; null: never. */
   toldAt: number | null;
   level: number;
+  news: number;
   cleared: boolean;
 }

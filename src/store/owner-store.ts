@@ -24,6 +24,16 @@ export interface Reloaded {
   restart: string[];
 }
 
+/** A task that a dead process was at. */
+export interface Orphan {
+  handler: string;
+  key: string;
+  /** The attempt that it died in. */
+  attempt: number;
+  /** It was the only one in its process. */
+  alone: boolean;
+}
+
 export interface OwnerStore {
   /**
    * Brings the log into the file, synced, before anything is built on it: an earlier process may have died with a sync
@@ -50,9 +60,9 @@ export interface OwnerStore {
   books(): Promise<Books>;
   /**
    * The tasks that the dead processes were at: given back and marked suspect, to run alone. One that was the only one
-   * has spent its attempt. `alive` are the boots that still run. Returns how many.
+   * has spent its attempt. `alive` are the boots that still run.
    */
-  giveBack(alive: number[], now: number): Promise<number>;
+  giveBack(alive: number[], now: number): Promise<Orphan[]>;
   /** Whether a suspect of one of these handlers waits for a process of its own. */
   suspectDue(now: number, handlers: string[]): Promise<boolean>;
 }

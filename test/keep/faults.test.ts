@@ -278,7 +278,11 @@ describe('what goes on for long', () => {
     const { server, pass, store, clock, restart } = await quiet();
     const since = async () => (await store.status(clock.now())).reconcile.since;
     const alarms = createAlarms({ store, clock, log: rig.log, alertUrl: undefined, freeBytes: () => 1e12 });
-    const raised = async () => (await alarms.step(), (await store.raised()).map(({ name }) => name));
+    const raised = async () => (
+      await alarms.step(),
+      await alarms.tell(),
+      (await store.raised()).map(({ name }) => name)
+    );
     server.lieAlways(failure(503, 'UNAVAILABLE'));
     await pass(100_000);
     const first = await since();

@@ -13,12 +13,18 @@ async function sentence({ get }: Ops): Promise<string> {
   return /<p class="health \w+">([^<]*)/.exec((await get('/')).text)?.[1] ?? '';
 }
 
-test('where the page itself cannot write a sign of life, the store is to blame, and nobody is told to start anything', async () => {
-  const words = await sentence(await opened());
-  expect(words).toMatch(/^The store cannot be written: .*df -h/);
-  expect(words).not.toContain('Start');
-  expect(words).toContain('figures below are from before');
-});
+test.each(['store_unwritable', 'store_replaced'])(
+  'E40: while %s is up, the store is to blame, and nobody is told to start anything',
+  async (alarm) => {
+    const ops = await opened('receive', 'run', 'keep');
+    await ops.store.raise(alarm, 'nothing can be written: df -h', ops.clock.time);
+    const { text } = await ops.get('/');
+    expect(await sentence(ops)).toMatch(/^The store cannot be written: .*figures are those of before/);
+    expect(text).toContain('df -h');
+    expect(text).not.toMatch(/Start it|is down|does not run/);
+    expect((await ops.get('/readyz')).status).toBe(503);
+  },
+);
 
 test('a process that is down is called so, not merely coloured', async () => {
   const { text } = await (await opened('receive', 'keep')).get('/');

@@ -32,7 +32,8 @@ const FORM_BYTES = 1024 * 1024;
 export interface FrameOptions {
   router: Router;
   access: Access;
-  store: Pick<WatchStore, 'status'>;
+  /** As people are shown it. */
+  view: Pick<WatchStore, 'status' | 'counters'>;
   clock: Clock;
   log: Logger;
 }
@@ -63,7 +64,7 @@ export interface Frame {
   lost: (ctx: Context) => Promise<void>;
 }
 
-export function createFrame({ router, access, store, clock, log }: FrameOptions): Frame {
+export function createFrame({ router, access, view, clock, log }: FrameOptions): Frame {
   /** A page to look at; undefined is a 404. */
   function screen(path: string, title: string, show: Show): void {
     router.get(path, guard, (ctx) => answerWith(ctx, title, show));
@@ -71,7 +72,7 @@ export function createFrame({ router, access, store, clock, log }: FrameOptions)
 
   async function answerWith(ctx: Context, title: string, show: Show) {
     const now = clock.now();
-    const status = await store.status(now);
+    const status = await view.status(now);
     const mayChange = access.standing(ctx) === 'change';
     const content = await show({ ctx, now, status, mayChange, mayReveal: access.mayReveal(ctx) });
     if (content) answer(ctx, { title, alarms: status.alarms }, content);

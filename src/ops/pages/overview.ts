@@ -18,7 +18,11 @@ const FAILURES_ALLOWED = 15;
 const SLOW_MS = 2_000;
 const OLD_SECONDS = 300;
 /** While one of these is up, events are lost, late or about to be. */
-const GRAVE = /^(failure_run|webhook_silent|secret_mismatch|disk_low|run_crashing|reconcile_stopped)$/;
+const GRAVE =
+  /^(store_unwritable|store_replaced|failure_run|webhook_silent|secret_mismatch|disk_low|run_crashing|reconcile_stopped)$/;
+
+/** While one of these is up, nothing can be committed. */
+export const STORE_ALARMS = new Set(['store_unwritable', 'store_replaced']);
 
 /** While one of these is up, deliveries do not come through. */
 const MISSING = /^(webhook_silent|secret_mismatch)$/;
@@ -64,11 +68,10 @@ export function overview({ status, samples, lanes, range }: Overview): Html {
 export function health(status: Status): { words: string; tone: 'good' | 'warn' | 'bad' } {
   const { processes, alarms: up, reconcile, tasks } = status;
   const down = Object.entries(processes).flatMap(([role, state]) => (state === 'down' ? [role] : []));
-  // Who shows this is keep.
-  if (down.includes('keep')) {
+  if (up.some(({ name }) => STORE_ALARMS.has(name))) {
     return {
       words:
-        'The store cannot be written: deliveries get 503, and no handler works. See its disk (df -h), and what locks the file (DATABASE_URL); what is missed meanwhile comes again. The figures below are from before.',
+        'The store cannot be written: deliveries get 503, and no handler goes on. The alarm below says why; what is delivered meanwhile comes again. The figures are those of before.',
       tone: 'bad',
     };
   }

@@ -2,6 +2,7 @@
 import type { Accepted, EventStore } from '../../store/events-store.ts';
 import type { KeepStore } from '../../store/keep-store.ts';
 import type { MendStore } from '../../store/mend-store.ts';
+import { StoreError } from '../../store/store.ts';
 import type { SampleStore, WatchStore } from '../../store/watch-store.ts';
 import { askToVerify, beginningOf, readPoint } from '../../store/stretch.ts';
 import type { Jobs } from '../jobs.ts';
@@ -29,22 +30,23 @@ export interface PageOptions extends FrameOptions {
 }
 
 /** How the addresses are answered that are none of these. */
-export function addPages({ router, access, store, clock, log, jobs, onChange }: PageOptions): Frame['lost'] {
-  const frame = createFrame({ router, access, store, clock, log });
+export function addPages({ router, access, store, view, clock, log, jobs, onChange }: PageOptions): Frame['lost'] {
+  const frame = createFrame({ router, access, view, clock, log });
   const { screen, change, reveal } = frame;
 
   screen('/', 'Overview', async ({ ctx, status, now, mayChange }) => {
     const asked = ctx.query['range'];
     const range = typeof asked === 'string' && Object.hasOwn(RANGES, asked) ? (asked as Range) : '1h';
     const { ms, stepMs } = RANGES[range];
-    const [samples, waiting] = [await store.samples(now - ms, now, stepMs), await store.waitingLanes(LANES)];
+    const samples = await orEmpty(store.samples(now - ms, now, stepMs));
+    const waiting = await orEmpty(store.waitingLanes(LANES));
     const lanes = mayChange ? waiting : waiting.map(shelteredLane);
     return overview({ status, samples, lanes, range });
   });
 
   screen('/reconciliation', 'Reconciliation', async ({ status, now, mayChange }) => {
     const [gaps, weeks, verify] = [await store.gaps(), await store.arrivals(), await store.verifying()];
-    const calls = (await store.counters())['replay_calls'] ?? 0;
+    const calls = (await view.counters())['replay_calls'] ?? 0;
     return reconciliation({ status, runs: await store.replayRuns(), gaps, weeks, verify, calls, mayChange, now });
   });
   change('/reconciliation/now', async () => {
@@ -69,7 +71,7 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
   });
 
   screen('/refused', 'Refused and quarantined', async ({ status, mayChange }) => {
-    const [counters, refusals] = [await store.counters(), await store.refusals()];
+    const [counters, refusals] = [await view.counters(), await store.refusals()];
     return refused({ status, counters, refusals, quarantine: await store.quarantine(QUARANTINE), mayChange });
   });
   const oneAside = async ({ ctx, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> => {
@@ -89,4 +91,14 @@ export function addPages({ router, access, store, clock, log, jobs, onChange }: 
 
   addRecords(frame, { store, clock, jobs });
   return frame.lost;
+}
+
+/** The overview says that the store cannot be used: it must not fail for that. */
+async function orEmpty<Row>(rows: Promise<Row[]>): Promise<Row[]> {
+  try {
+    return await rows;
+  } catch (error) {
+    if (error instanceof StoreError) return [];
+    throw error;
+  }
 }

@@ -36,3 +36,9 @@ export function prepareFolder(path: string): void {
 export function networkOf(folder: string): string | undefined {
   return NETWORK.get(guarded(() => statfsSync(folder).type, folder));
 }
+
+/** What is left on the disk of the store. */
+export function freeBytesOf(path: string): number {
+  const { bavail, bsize } = statfsSync(dirname(path));
+  return bavail * bsize;
+}

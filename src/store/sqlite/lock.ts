@@ -1,6 +1,7 @@
 // The owner of a store holds an exclusive transaction on a small file beside it: the kernel frees it the moment the owner
 // dies, so that no stale mark can ever be in the way. A pid file could not promise that, and in a container everyone is
 // pid 1.
+import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { startOf } from '../../process.ts';
@@ -34,6 +35,11 @@ function takeLock(path: string): Database.Database {
 function ownerOf(path: string): string {
   const pid = readMark(path)?.pid;
   return pid !== undefined && startOf(pid) !== '' ? String(pid) : 'unknown, which is just starting';
+}
+
+/** Tells stores apart, and reveals nothing of their paths. */
+export function fingerprintOf(path: string): string {
+  return createHash('sha256').update(path).digest('hex').slice(0, 16);
 }
 
 /** Of the -shm file: the byte that who writes has locked. */

@@ -1,6 +1,6 @@
 // The side of the store that the main process works with: who runs, and what a dead process leaves behind.
 import type { OwnerStore, Process, Reloaded } from '../owner-store.ts';
-import type { Session, Sync } from './session.ts';
+import { EVENT_KEY, type Session, type Sync } from './session.ts';
 import { booksOf } from './watch.ts';
 import { createRouse, UNCLAIMED } from './waiting.ts';
 
@@ -17,8 +17,17 @@ export function createOwner(session: Session): Sync<Omit<OwnerStore, 'settle'>> 
     on conflict (role) do update set pid = excluded.pid, started = excluded.started, boot = excluded.boot, beat_at = excluded.beat_at`);
   const gone = db.prepare('delete from processes where role = ?');
   const processes = db.prepare<[], Process>('select role, pid, started, boot from processes');
-  const orphans = db.prepare<unknown[], { task: number; lane: number | null; boot: number; attempt: number }>(
-    `select c.task, t.lane, c.boot, c.attempt from claims c join tasks t on t.id = c.task
+  interface Row {
+    task: number;
+    lane: number | null;
+    boot: number;
+    attempt: number;
+    handler: string;
+    key: string;
+  }
+  const orphans = db.prepare<unknown[], Row>(
+    `select c.task, t.lane, c.boot, c.attempt, h.name as handler, ${EVENT_KEY}
+     from claims c join tasks t on t.id = c.task join handlers h on h.id = t.handler join events e on e.seq = t.event
      where c.boot not in (select value from json_each(?))`,
   );
   const release = db.prepare('delete from claims where task = ?');
@@ -57,8 +66,9 @@ export function createOwner(session: Session): Sync<Omit<OwnerStore, 'settle'>> 
       session.write(() => {
         const rows = orphans.all(JSON.stringify(alive));
         const atWork = Map.groupBy(rows, ({ boot }) => boot);
+        const isAlone = (boot: number): boolean => atWork.get(boot)?.length === 1;
         for (const { task, lane, boot, attempt } of rows) {
-          const spent = atWork.get(boot)?.length === 1;
+          const spent = isAlone(boot);
           const dueAt = spent ? now + 1_000 * 2 ** Math.min(attempt - 1, 12) : now;
           const error = spent ? 'the process died while this task was alone in it' : null;
           release.run(task);
@@ -66,7 +76,7 @@ export function createOwner(session: Session): Sync<Omit<OwnerStore, 'settle'>> 
           if (lane !== null) rouse(lane);
         }
         session.count({ 'tasks.running': -rows.length, 'tasks.ready': rows.length });
-        return rows.length;
+        return rows.map(({ handler, key, attempt, boot }) => ({ handler, key, attempt, alone: isAlone(boot) }));
       }),
     suspectDue: (now, handlers) => suspectDue.get(now, JSON.stringify(handlers)) === 1,
   };

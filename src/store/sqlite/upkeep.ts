@@ -1,8 +1,10 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
+import { patternOf } from '../pattern.ts';
 import type { EventStore } from '../events-store.ts';
 import type {
   Ahead,
+  Crash,
   DeliveredType,
   KeepStore,
   RaisedAlarm,
@@ -15,7 +17,7 @@ import type {
 import { createIdSweep } from './ids.ts';
 import { createPruning } from './prune.ts';
 import { createReceipt } from './receipt.ts';
-import type { Session, Sync } from './session.ts';
+import { EVENT_KEY, type Session, type Sync } from './session.ts';
 import { HANDLERS } from './waiting.ts';
 import { createWatermark } from './watermark.ts';
 
@@ -85,14 +87,23 @@ export function createUpkeep(
   const removeLanes = db.prepare(`
     delete from lanes where used_at < ?
       and not exists (select 1 from tasks where lane = lanes.id and state = 'ready' and alone = 0)`);
+  const newestCause = db.prepare<[], { id: number; handler: string; error: string | null }>(`
+    select c.id, h.name as handler, t.error from causes c join handlers h on h.id = c.handler
+      join tasks t on t.id = (select max(id) from tasks where cause = c.id and state = 'dead')
+    where c.dead > 0 order by c.id desc limit 1`);
+  const lastContradicted = db
+    .prepare<[], string>(
+      `select ${EVENT_KEY} from conflicts c join events e on e.seq = c.seq order by c.id desc limit 1`,
+    )
+    .pluck();
   const raised = db.prepare<[], Omit<RaisedAlarm, 'cleared'> & { cleared: number }>(
-    'select name, detail, told_at as toldAt, level, cleared from alarms',
+    'select name, detail, since, told_at as toldAt, level, news, cleared from alarms',
   );
   const raise = db.prepare(`
     insert into alarms (name, since, detail) values (@name, @now, @detail) on conflict (name) do update set
       detail = @detail, since = case when cleared then @now else since end, cleared = 0`);
   const clear = db.prepare('update alarms set cleared = 1 where name = ?');
-  const told = db.prepare('update alarms set told_at = ?, level = ? where name = ?');
+  const told = db.prepare('update alarms set told_at = ?, level = ?, news = ? where name = ?');
   const forget = db.prepare('delete from alarms where name = ?');
 
   return {
@@ -142,6 +153,12 @@ export function createUpkeep(
     snapshots: () =>
       JSON.parse(String(session.fact('snapshots'))) as { at: number; counters: Record<string, number> }[],
     compared: () => Number(session.fact('compared')),
+    crashes: () => JSON.parse(String(session.fact('crashes') ?? '[]')) as Crash[],
+    newestCause() {
+      const row = newestCause.get();
+      return row ? { id: row.id, handler: row.handler, pattern: patternOf(row.error ?? '') } : null;
+    },
+    lastContradicted: () => lastContradicted.get() ?? null,
     verifying: () => JSON.parse(String(session.fact('verify'))) as VerifyAccount | null,
     stretch(after, upTo, before, limit) {
       const rows = stretch.all({ after: BigInt(after), upTo: BigInt(upTo), before, limit });
@@ -191,7 +208,7 @@ export function createUpkeep(
     raised: () => raised.all().map((alarm) => ({ ...alarm, cleared: alarm.cleared === 1 })),
     raise: (name, detail, now) => void raise.run({ name, detail, now }),
     clear: (name) => void clear.run(name),
-    told: (name, level, now) => void told.run(now, level, name),
+    told: (name, level, news, now) => void told.run(now, level, news, name),
     forget: (name) => void forget.run(name),
   };
 }

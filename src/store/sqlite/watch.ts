@@ -26,7 +26,7 @@ import { EVENT_COLUMNS, EVENT_KEY, isoOf, type Session, type Sync } from './sess
 import { HANDLERS } from './waiting.ts';
 import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './selection.ts';
 
-/** A process that has not written for this long is shown as down. */
+/** A process that has not written for this long is shown as down; one that wrote in the future, by a clock that was set back. */
 const BEAT_MS = 5_000;
 /** Events, or tasks, that one page of a filtered list looks at; events whose bodies it searches. */
 const STRETCH = 10_000;
@@ -124,6 +124,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
   const conflicts = db.prepare<unknown[], Omit<ShownConflict, 'at'> & { at: number }>(`
     select received_at as at, origin, event_id as id, cast(cursor as text) as cursor, reason from conflicts
     where seq = ? order by received_at, id limit ${CONFLICTS}`);
+  const lastContradicted = db.prepare<unknown[], number | null>('select max(seq) from conflicts where seq < ?').pluck();
   const contradictions = db.prepare<unknown[], { at: number; body: Uint8Array }>(
     `select received_at as at, body from conflicts where seq = ? order by received_at, id limit ${CONFLICTS}`,
   );
@@ -237,7 +238,9 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       const ready = at('tasks.ready');
       const held = Math.min(ready, Number(session.fact('held')));
       const waiting = ready > held ? oldestReady(ready) : null;
-      const up = new Set(processes.all().flatMap(({ role, beat_at }) => (now - beat_at < BEAT_MS ? [role] : [])));
+      const up = new Set(
+        processes.all().flatMap(({ role, beat_at }) => (Math.abs(now - beat_at) < BEAT_MS ? [role] : [])),
+      );
       const isUp = (role: string): 'up' | 'down' => (up.has(role) ? 'up' : 'down');
       const replay = JSON.parse(
         String(session.fact('replay') ?? '{"state":"off","since":null,"lastAt":null,"reason":null,"progress":null}'),
@@ -284,7 +287,9 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       const row = q === undefined || before !== undefined ? undefined : named.get(nameOf(q));
       if (row) return { events: [row], next: null };
       const last = until === undefined ? (newest.get()?.seq ?? 0) : receipt.lastBefore(until);
-      const top = Math.min(before ?? Infinity, last + 1);
+      const upper = Math.min(before ?? Infinity, last + 1);
+      // What was contradicted may lie far behind the newest.
+      const top = contradicted ? (lastContradicted.get(upper) ?? 0) + 1 : upper;
       const floor = since === undefined ? 0 : receipt.lastBefore(since);
       const from = Math.max(floor, top - 1 - (q === undefined ? STRETCH : SEARCHED));
       const given = {

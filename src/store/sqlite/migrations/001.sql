@@ -277,6 +277,7 @@ create table alarms (
   detail    text not null,
   told_at   integer,                -- when ALERT_URL last took it
   level     integer not null default 0,  -- how grave it was then
+  news      integer not null default 0,  -- the newest cause that was told
   cleared   integer not null default 0 check (cleared in (0, 1))  -- 1: holds no more, and the all-clear is still to be told
 ) strict;
 

@@ -1,0 +1,37 @@
+// What the main process says of itself: which processes live, how the service was answered, whether the store can be
+// written. It comes by message, so that it is known whatever the store does.
+import type { Clock } from '../clock.ts';
+import type { Account } from '../process.ts';
+
+/** The main process speaks every two seconds; one that does not for so long stands still. */
+const STILL_MS = 6_000;
+
+export interface Accounts {
+  take(account: Account): void;
+  /** Undefined before the first. */
+  latest(): Account | undefined;
+  /** The longest failure run since it was asked last. */
+  worstRun(): number;
+}
+
+export function createAccounts(clock: Clock): Accounts {
+  let last: { account: Account; after: number } | undefined;
+  let worst = 0;
+  return {
+    take(account) {
+      last = { account, after: clock.monotonic() };
+      worst = Math.max(worst, account.failureRun);
+    },
+    latest() {
+      if (!last) return undefined;
+      const { account, after } = last;
+      if (clock.monotonic() - after < STILL_MS) return account;
+      return { ...account, processes: { ...account.processes, receive: 'down' } };
+    },
+    worstRun() {
+      const run = worst;
+      worst = last?.account.failureRun ?? 0;
+      return run;
+    },
+  };
+}

@@ -1,0 +1,158 @@
+// What people see while the store cannot be read or written, and what keep does that comes up meanwhile.
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import { createAccounts } from '../../src/keep/account.ts';
+import { createAlarms } from '../../src/keep/alarms.ts';
+import { createView } from '../../src/keep/view.ts';
+import { createOpsServer } from '../../src/ops/server.ts';
+import type { Account } from '../../src/process.ts';
+import { openLater } from '../../src/store/sqlite/later.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { StoreError } from '../../src/store/store.ts';
+import { createClock, createStoreFile, createTestLog } from './rig.ts';
+
+const ACCOUNT: Account = {
+  processes: { receive: 'up', run: 'down', keep: 'up' },
+  alarms: [{ name: 'store_unwritable', since: '2026-01-01T00:00:00.000Z', detail: 'nothing can be written: df -h' }],
+  failureRun: 4,
+  causes: { store: 4 },
+};
+
+async function setUp() {
+  const file = createStoreFile();
+  const clock = createClock();
+  const { log } = createTestLog();
+  const posts: string[] = [];
+  const endpoint = createServer((req, res) => {
+    req.on('data', (chunk: Buffer) => posts.push((JSON.parse(chunk.toString()) as { text: string }).text));
+    req.on('end', () => res.end());
+  });
+  await new Promise<void>((done) => endpoint.listen(0, '127.0.0.1', done));
+  const alertUrl = `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}/`;
+  let reachable = false;
+  let opens = 0;
+  const store = openLater(file.path, () => {
+    opens++;
+    ifReachable();
+    const opened = openSqlite(file.path, { busyMs: 0 });
+    return {
+      ...opened,
+      status: async (now) => (ifReachable(), opened.status(now)),
+      counters: async () => (ifReachable(), opened.counters()),
+    };
+  });
+  function ifReachable(): void {
+    if (!reachable) throw new StoreError('busy', 'locked by another process');
+  }
+  const accounts = createAccounts(clock);
+  const free = { bytes: 0 };
+  const alarms = createAlarms({ store, clock, log, alertUrl, freeBytes: () => free.bytes, accounts });
+  const view = createView({ store, account: () => accounts.latest(), up: () => alarms.up() });
+  const config = { OPS_TOKEN: undefined, OPS_READ_TOKEN: undefined, OPS_ORIGIN: undefined };
+  const disk = () => ({ storeBytes: 1, logBytes: 1, freeBytes: 1 });
+  const server = createOpsServer({ config, store, view, clock, log, disk, onChange: () => {} });
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  onTestFinished(() => {
+    for (const one of [server, endpoint]) {
+      one.closeAllConnections();
+      one.close();
+    }
+    store.close();
+    file.remove();
+  });
+  const { port } = server.address() as AddressInfo;
+  const get = async (path: string) => (await fetch(`http://127.0.0.1:${port}${path}`)).text();
+  return {
+    ...file,
+    clock,
+    posts,
+    free,
+    accounts,
+    alarms,
+    get,
+    opens: () => opens,
+    reach: (now: boolean) => void (reachable = now),
+    turn: async () => {
+      clock.time += 2_000;
+      await alarms.step();
+      await alarms.tell();
+    },
+  };
+}
+
+test('E40: keep that comes up while the store cannot be opened shows what it knows, and tells what it judges, once', async () => {
+  const { accounts, turn, posts, get, reach, free, opens, query } = await setUp();
+  for (let n = 0; n < 3; n++) {
+    accounts.take(ACCOUNT);
+    await turn();
+  }
+  expect(posts).toEqual([
+    expect.stringMatching(/^failure_run: 4 .*df -h/),
+    expect.stringMatching(/^disk_low: nothing is left/),
+  ]);
+  const status = JSON.parse(await get('/api/status')) as { alarms: { name: string }[]; processes: object };
+  expect(status.processes).toEqual(ACCOUNT.processes);
+  expect(status.alarms.map(({ name }) => name)).toEqual(['store_unwritable', 'failure_run', 'disk_low']);
+  const page = await get('/');
+  expect(page).toContain('The store cannot be written');
+  expect(page).toContain('disk_low');
+  expect(await get('/metrics')).toContain('kit_alarm{name="disk_low"} 1');
+  expect(await get('/readyz')).toContain('cannot be committed');
+  expect(await get('/events')).toContain('locked by another process');
+
+  const before = opens();
+  reach(true);
+  free.bytes = 1e12;
+  const opened = async (): Promise<number> => {
+    accounts.take({ ...ACCOUNT, alarms: [], failureRun: 0, causes: {} });
+    await turn();
+    return opens();
+  };
+  await expect.poll(opened).toBe(before + 1);
+  await opened();
+  expect(posts.slice(2).toSorted()).toEqual(['disk_low: all clear', 'failure_run: all clear']);
+  expect(query('select * from alarms')).toEqual([]);
+});
+
+test('E40: what was seen last stays while the store cannot be read', async () => {
+  const { accounts, store, turn, get, reach, free } = await setUp();
+  reach(true);
+  free.bytes = 1e12;
+  await store.note({ conflicts: 1, accepted: 7 });
+  accounts.take({ ...ACCOUNT, alarms: [], failureRun: 0, causes: {} });
+  await turn();
+  await store.note({ conflicts: 1 });
+  await turn();
+  expect(await get('/metrics')).toContain('kit_accepted_total 7');
+  reach(false);
+  await turn();
+  expect(await get('/metrics')).toMatch(/kit_accepted_total 7[^]*kit_alarm\{name="conflict"\} 1/);
+  expect(await get('/api/status')).toContain('"name":"conflict"');
+});
+
+test('E41: a failure run that began and ended between two looks is told at its length', async () => {
+  const { accounts, turn, posts, reach, free } = await setUp();
+  reach(true);
+  free.bytes = 1e12;
+  const say = (failureRun: number): void => accounts.take({ ...ACCOUNT, alarms: [], failureRun, causes: {} });
+  say(0);
+  await turn();
+  for (const run of [3, 10, 13, 15, 0]) say(run);
+  await turn();
+  expect(posts).toEqual([expect.stringMatching(/^failure_run: 15 .*has switched the webhook off: enable it/)]);
+  await turn();
+  await turn();
+  expect(posts.slice(1)).toEqual(['failure_run: all clear']);
+});
+
+test('E40: a main process that says nothing any more is shown as down; keep is not, for it answers', async () => {
+  const { accounts, clock, get, reach } = await setUp();
+  reach(true);
+  const processes = async () => (JSON.parse(await get('/api/status')) as { processes: object }).processes;
+  expect(await processes()).toMatchObject({ receive: 'up', keep: 'up' });
+  accounts.take({ ...ACCOUNT, alarms: [] });
+  expect(await processes()).toEqual({ receive: 'up', run: 'down', keep: 'up' });
+  clock.time += 10_000;
+  expect(await processes()).toEqual({ receive: 'down', run: 'down', keep: 'up' });
+});

@@ -1,0 +1,170 @@
+// Alarms about the store itself, from a kit of real processes: told from memory while nothing can be written, shown
+// wherever people look, and over when it is over.
+import { execFile } from 'node:child_process';
+import { rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Lacking } from '../prove/faults/scene.ts';
+import { lockOf, smallDisk, type Disk } from '../prove/faults/tools.ts';
+import { createKit, deliver, makeEvent, RECORD, until, type Kit } from './kit.ts';
+
+const run = promisify(execFile);
+let posts: string[];
+let alertUrl: string;
+let kit: Kit;
+let end: (() => Promise<void>)[];
+
+beforeEach(async () => {
+  posts = [];
+  end = [];
+  const endpoint = createServer((req, res) => {
+    let body = '';
+    req.on('data', (chunk: Buffer) => (body += chunk.toString()));
+    req.on('end', () => {
+      posts.push((JSON.parse(body) as { text: string }).text);
+      res.end();
+    });
+  });
+  await new Promise<void>((done) => endpoint.listen(0, '127.0.0.1', done));
+  alertUrl = `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}/hook`;
+  end.push(async () => {
+    endpoint.closeAllConnections();
+    endpoint.close();
+  });
+});
+afterEach(async () => {
+  for (const step of end.toReversed()) await step();
+});
+
+async function startKit(handlers: Record<string, string>, env: Record<string, string> = {}): Promise<void> {
+  kit = await createKit(handlers, { ALERT_URL: alertUrl, ...env });
+  end.push(() => kit.remove());
+  await kit.start();
+  await eventually(async () => (await status()).processes?.['keep'] === 'up');
+}
+
+interface Shown {
+  alarms: { name: string; detail: string }[];
+  processes: Record<string, string>;
+}
+const names = ({ alarms }: Partial<Shown>): string[] => (alarms ?? []).map(({ name }) => name);
+
+async function ops(path: string): Promise<string> {
+  const response = await fetch(`http://127.0.0.1:${kit.opsPort}${path}`);
+  return response.text();
+}
+
+async function status(): Promise<Partial<Shown>> {
+  try {
+    return JSON.parse(await ops('/api/status')) as Shown;
+  } catch {
+    return {};
+  }
+}
+
+async function cli(...args: string[]): Promise<string> {
+  const env = {
+    PATH: process.env['PATH'],
+    DATABASE_URL: `sqlite:${kit.folder}/events.db`,
+    PORT: String(kit.port),
+    OPS_PORT: String(kit.opsPort),
+  };
+  return (await run(process.execPath, ['src/cli/kit.js', ...args], { env })).stdout;
+}
+
+async function eventually(holds: () => Promise<boolean>): Promise<void> {
+  await expect.poll(holds, { timeout: 30_000 }).toBe(true);
+}
+
+/** Where no disk can be mounted, the test is left out, and says so. */
+function diskOr(skip: (reason: string) => never): Disk {
+  try {
+    return smallDisk(24);
+  } catch (error) {
+    if (error instanceof Lacking) skip(error.message);
+    throw error;
+  }
+}
+
+const told = (name: string): string[] => posts.filter((text) => text.startsWith(`${name}: `));
+const UP = { receive: 'up', run: 'up', keep: 'up' };
+
+test('E40: an idle kit tells of a lock while it holds, shows it everywhere, and keeps its ops port over a restart of keep', async () => {
+  await startKit({ record: RECORD });
+  const release = lockOf(join(kit.folder, 'events.db'));
+  await until(() => told('store_unwritable').length > 0);
+  expect(told('store_unwritable')[0]).toMatch(new RegExp(`locked.*process ${process.pid}`));
+  await eventually(async () => names(await status()).includes('store_unwritable'));
+  // Longer than the signs of life in the store are believed.
+  await eventually(
+    async () =>
+      (kit.query<{ old: number }>(`select ${Date.now()} - max(beat_at) as old from processes`)[0]?.old ?? 0) > 6_000,
+  );
+  expect(await status()).toMatchObject({ processes: UP });
+  expect(JSON.parse(await cli('status', '--json'))).toMatchObject({
+    processes: UP,
+    alarms: [{ name: 'store_unwritable' }],
+  });
+  expect(await cli('status')).toMatch(/receive up, run up, keep up[\s\S]*store_unwritable/);
+  expect(await ops('/metrics')).toContain('kit_alarm{name="store_unwritable"} 1');
+  const page = await ops('/');
+  expect(page).toContain('The store cannot be written');
+  expect(page).not.toMatch(/is down|does not run/);
+
+  const before = kit.output().length;
+  process.kill(kit.pid('keep') ?? 0, 'SIGKILL');
+  await until(() => kit.output().slice(before).includes('keep died'));
+  await eventually(async () => {
+    const shown = await status();
+    return names(shown).includes('store_unwritable') && shown.processes?.['keep'] === 'up';
+  });
+  release();
+  await until(() => told('store_unwritable').length > 1);
+  expect(told('store_unwritable').slice(1)).toEqual(['store_unwritable: all clear']);
+  await eventually(async () => names(await status()).length === 0);
+  expect(posts.filter((text) => !text.startsWith('store_unwritable'))).toEqual([]);
+  expect(await deliver(kit, makeEvent(1))).toBe(204);
+});
+
+test('E40: a full disk is told, with what to do about it, and all that keep judges with it', async ({ skip }) => {
+  const disk = diskOr((reason) => skip(reason));
+  end.push(async () => disk.remove());
+  await startKit({ record: RECORD }, { DATABASE_URL: `sqlite:${disk.folder}/events.db` });
+  const ballast = join(disk.folder, 'ballast');
+  const { bavail, bsize } = statfsSync(disk.folder);
+  writeFileSync(ballast, Buffer.alloc(bavail * bsize));
+  // The log has room for small ones yet.
+  const large = deliver(kit, { ...makeEvent(1), body: 'x'.repeat(2_000_000) });
+  await until(() => told('store_unwritable').length > 0);
+  expect(told('store_unwritable')[0]).toMatch(/SQLITE_FULL.*df -h/);
+  await until(() => told('disk_low').some((text) => text.includes('nothing is left')));
+  expect(await status()).toMatchObject({ processes: UP });
+  expect(await large).toBe(503);
+  rmSync(ballast);
+  await until(() => told('store_unwritable').includes('store_unwritable: all clear'));
+});
+
+const EXITS = `
+import { defineHandler } from '#kit';
+export default defineHandler({
+  on: 'MessageReceived',
+  retry: { attempts: 20, firstMs: 10, maxMs: 50 },
+  handle() { process.exit(7); },
+});
+`;
+
+test('E42: what ends its process is named by handler, key and exit code, in the alarm and in the log', async () => {
+  await startKit({ deadly: EXITS });
+  expect(await deliver(kit, makeEvent(5))).toBe(204);
+  await until(() => told('run_crashing').length > 0, 60_000);
+  expect(told('run_crashing')[0]).toMatch(/deadly.*c:1005.*exit code 7/);
+  const lines = kit
+    .output()
+    .split('\n')
+    .filter((line) => line.includes('run died'));
+  expect(lines[0]).toContain('"handler":"deadly"');
+  expect(lines[0]).toContain('"key":"c:1005"');
+});
