@@ -211,7 +211,7 @@ async function onReplaced({ error, copy }: Replaced): Promise<void> {
   await children.kill();
   const saved = await copy;
   if (saved) log.fatal({ copy: saved }, 'what was accepted until then is in this copy: npx kit restore takes it, too');
-  else log.fatal('what was accepted until then could not be copied: it is lost with the file that is gone');
+  else log.fatal('what was accepted until then could not be copied: it goes with the file that is gone');
 }
 
 async function listen(server: Server, name: 'PORT' | 'OPS_PORT', port: number, host: string): Promise<void> {

@@ -4,7 +4,7 @@ import { statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { systemClock as clock } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
-import { EXIT } from '../errors.ts';
+import { EXIT, loggable } from '../errors.ts';
 import { createLog, createSeldom } from '../log.ts';
 import { startLoop, type Loop } from '../loop.ts';
 import { createOpsServer } from '../ops/server.ts';
@@ -27,8 +27,15 @@ await owner.orders(start);
 async function start({ boot }: Orders): Promise<void> {
   const config = loadConfig(readEnv());
   const log = createLog('keep', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
-  const store = openSqlite(config.storePath, { retentionMs: config.RETENTION_DAYS * DAY_MS, busyMs: 100 });
   const seldom = createSeldom(clock);
+  const store = openSqlite(config.storePath, {
+    retentionMs: config.RETENTION_DAYS * DAY_MS,
+    busyMs: 100,
+    onDropped(what, error) {
+      const more = seldom(`dropped ${what}`);
+      if (more) log.error({ what, ...loggable(error), ...more }, 'cannot be written beside deliveries, and is dropped');
+    },
+  });
   const recover = (error: unknown): number => {
     if (!(error instanceof StoreError)) throw error;
     if (error.code === 'busy') return 50;
