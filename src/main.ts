@@ -25,7 +25,6 @@ import { writerOf } from './store/sqlite/lock.ts';
 import { StoreError } from './store/store.ts';
 import { createStoreAlarm } from './store-alarm.ts';
 
-const DAY_MS = 86_400_000;
 /** Lengths of a failure run that people are told of. */
 const FAILURES = new Set([3, 10, 13, 15]);
 /** Longer than run lets its handlers end; what is left is for the deliveries in flight. */
@@ -81,7 +80,6 @@ else await start(found).catch(refuseStart);
 async function start(config: Config): Promise<void> {
   const droppedSeldom = createSeldom(clock);
   ownership = await own(config.storePath, {
-    retentionMs: config.RETENTION_DAYS * DAY_MS,
     onReplaced: (replaced) => void (saving = onReplaced(replaced)),
     onDropped(what, error) {
       const more = droppedSeldom(what);
@@ -248,7 +246,7 @@ async function onReplaced({ error, copy }: Replaced): Promise<void> {
   await children.kill();
   const saved = await copy;
   if (saved) log.fatal({ copy: saved }, 'what was accepted until then is in this copy: npx kit restore takes it, too');
-  else log.fatal('what was accepted until then could not be copied: it is lost with the file that is gone');
+  else log.fatal('what was accepted until then could not be copied: it goes with the file that is gone');
 }
 
 async function listen(server: Server, name: 'PORT' | 'OPS_PORT', port: number, host: string): Promise<void> {

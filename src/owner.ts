@@ -22,10 +22,7 @@ export interface Ownership {
  * Throws StoreError `owned` where another process has it, `replaced` where another file lies in its place. Ends what an
  * older owner left running.
  */
-export async function own(
-  path: string,
-  options: Pick<OpenOptions, 'retentionMs' | 'onReplaced' | 'onDropped'>,
-): Promise<Ownership> {
+export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' | 'onDropped'>): Promise<Ownership> {
   const lock = lockStore(path);
   let store: Store | undefined;
   try {

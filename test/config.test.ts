@@ -106,6 +106,12 @@ function folderWith(files: Record<string, string>): string {
   return folder;
 }
 
+test('E5: a body that no row or string could hold cannot be let in', () => {
+  expect(faultsOf({ WEBHOOK_SECRET: SECRET, BODY_LIMIT_BYTES: String(2 ** 28) })).toEqual([]);
+  for (const most of [2 ** 28 + 1, 2 ** 29, 10 ** 9])
+    expect(namesOf(faultsOf({ WEBHOOK_SECRET: SECRET, BODY_LIMIT_BYTES: String(most) }))).toEqual(['BODY_LIMIT_BYTES']);
+});
+
 describe('what the design names', () => {
   test('has the defaults that the design gives', () => {
     const { WEBHOOK_SECRET: _, ...expected } = DEFAULTS;

@@ -1,18 +1,20 @@
 // Taking over from an owner that died, and whose processes may be there still, or just going.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import Database from 'better-sqlite3';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { own, type Ownership } from '../src/owner.ts';
 import { startOf } from '../src/process.ts';
+import { openSqlite } from '../src/store/sqlite/open.ts';
 
 let folder: string;
 let left: ChildProcess;
 let ownership: Ownership | undefined;
 
-const take = (): Promise<Ownership> => own(join(folder, 'events.db'), { retentionMs: 86_400_000 });
+const take = (): Promise<Ownership> => own(join(folder, 'events.db'), {});
 
 /** A process that an owner before this one has started, and not ended. */
 beforeEach(async () => {
@@ -53,4 +55,34 @@ test('what may not be ended is named', async () => {
     throw Object.assign(new Error('kill EPERM'), { code: 'EPERM' });
   });
   await expect(take()).rejects.toThrow(`process ${left.pid} of another user`);
+});
+
+test('E13: what an older owner left in its log is in the file, synced, before anything is accepted', async () => {
+  const path = join(folder, 'events.db');
+  const earlier = openSqlite(path, { synchronous: 'NORMAL' });
+  await earlier.note({ accepted: 1 });
+  expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
+  // Somebody reads it yet: it cannot be settled, and the start waits.
+  const reader = new Database(path);
+  reader.exec('begin');
+  reader.prepare('select count(*) from counters').get();
+  await earlier.note({ accepted: 1 });
+  let owned = false;
+  const taking = take().then((taken) => {
+    owned = true;
+    return taken;
+  });
+  await expect.poll(() => existsSync(`${path}-owner`)).toBe(true);
+  await expect.poll(() => left.signalCode).toBe('SIGKILL');
+  expect(owned).toBe(false);
+  reader.exec('commit');
+  reader.close();
+  ownership = await taking;
+  // As a power loss would leave it, without the log.
+  const alone = join(folder, 'alone.db');
+  copyFileSync(path, alone);
+  const db = new Database(alone, { readonly: true });
+  expect(db.prepare(`select value from counters where name = 'accepted'`).pluck().get()).toBe(2);
+  db.close();
+  earlier.close();
 });

@@ -30,8 +30,9 @@ function setUp(): Bench {
       return work(...args);
     };
   const real = file.store;
-  const store: Pick<Store, 'accept' | 'note' | 'beat'> = {
+  const store: Pick<Store, 'accept' | 'sync' | 'note' | 'beat'> = {
     accept: failing((batch) => real.accept(batch)),
+    sync: failing(() => real.sync()),
     note: failing((...given) => real.note(...given)),
     beat: failing((...given) => real.beat(...given)),
   };

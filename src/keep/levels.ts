@@ -9,7 +9,7 @@ const MB = 1024 * 1024;
 const FREE_MB = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
 const TROUBLE_MS = 180_000;
 
-/** From 1. `details` are the words of the alarms that hold. */
+/** From 1. */
 export function levelOf(name: string, facts: Facts): number {
   return Math.max(1, LEVELS[name]?.(facts) ?? 1);
 }
@@ -24,6 +24,7 @@ const LEVELS: Record<string, (facts: Facts) => number> = {
   // Each stretch of history that is lost is worth a post, until there are many.
   gap_open: ({ status }) => (status.gaps < 4 ? status.gaps : 2 + orders(status.gaps, 2)),
   conflict: (facts) => orders(grew(facts, 'conflicts')),
+  poisoned: (facts) => orders(grew(facts, 'poisoned')),
   cursor_regression: (facts) => orders(grew(facts, 'regressions')),
   replay_blind: (facts) => orders(grew(facts, 'unseen')),
   clock_skew: (facts) => orders(grew(facts, 'refused.clock_skew')),

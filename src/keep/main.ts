@@ -3,14 +3,14 @@
 import { statSync } from 'node:fs';
 import { systemClock as clock } from '../clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
-import { EXIT } from '../errors.ts';
+import { EXIT, loggable } from '../errors.ts';
 import { createLog, createSeldom } from '../log.ts';
 import { startLoop, type Loop } from '../loop.ts';
 import { createOpsServer } from '../ops/server.ts';
 import { joinOwner, type Orders } from '../process.ts';
 import { freeBytesOf } from '../store/sqlite/folder.ts';
 import { openLater } from '../store/sqlite/later.ts';
-import { openSqlite } from '../store/sqlite/open.ts';
+import { openSqlite, type OpenOptions } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
 import { createAccounts } from './account.ts';
 import { createAlarms } from './alarms.ts';
@@ -19,7 +19,6 @@ import { createPruner } from './prune.ts';
 import { startRecovery, type Recovery } from './recovery.ts';
 import { createView } from './view.ts';
 
-const DAY_MS = 86_400_000;
 const ALARMS_MS = 2_000;
 const TELL_MS = 1_000;
 const SAMPLE_MS = 10_000;
@@ -31,9 +30,15 @@ await owner.orders(start);
 async function start({ boot }: Orders): Promise<void> {
   const config = loadConfig(readEnv());
   const log = createLog('keep', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
-  const options = { retentionMs: config.RETENTION_DAYS * DAY_MS, busyMs: 100 };
-  const store = openLater(config.storePath, () => openSqlite(config.storePath, options));
   const seldom = createSeldom(clock);
+  const options: OpenOptions = {
+    busyMs: 100,
+    onDropped(what, error) {
+      const more = seldom(`dropped ${what}`);
+      if (more) log.error({ what, ...loggable(error), ...more }, 'cannot be written beside deliveries, and is dropped');
+    },
+  };
+  const store = openLater(config.storePath, () => openSqlite(config.storePath, options));
   const recover = (error: unknown): number => {
     if (!(error instanceof StoreError)) throw error;
     if (error.code === 'busy') return 50;

@@ -22,7 +22,9 @@ let alarms: Alarms;
 
 async function raised(): Promise<Map<string, string>> {
   await alarms.step();
-  return new Map((await rig.store.raised()).map(({ name, detail }) => [name, detail]));
+  return new Map(
+    (await rig.store.raised()).filter(({ cleared }) => !cleared).map(({ name, detail }) => [name, detail]),
+  );
 }
 
 function watch(): Alarms {

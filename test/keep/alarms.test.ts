@@ -62,6 +62,7 @@ describe('which facts raise which alarm', () => {
     ['nothing, when strangers send forged deliveries', facts({}, { 'refused.bad_signature': 5_000 }), []],
     ['body_limit, at the first body that is too large', facts({}, { 'refused.body_limit': 1 }), ['body_limit']],
     ['conflict', facts({}, { conflicts: 1 }), ['conflict']],
+    ['E5: poisoned', facts({}, { poisoned: 2 }), ['poisoned']],
     ['cursor_regression', facts({}, { regressions: 1 }), ['cursor_regression']],
     ['nothing, when run died twice', facts({}, { run_crashes: 2 }), []],
     ['run_crashing, when it died three times', facts({}, { run_crashes: 3 }), ['run_crashing']],

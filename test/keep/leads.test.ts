@@ -12,7 +12,7 @@ import { assign, claim, createOps, deliver, end, type Ops } from '../ops/rig.ts'
 const GB = 1024 ** 3;
 /** What the command line is asked with --json, and under which name its list stands. */
 const LISTS: Record<string, string> = { events: 'events', tasks: 'tasks', gaps: 'gaps', quarantine: 'quarantine' };
-const CHANGES = ['retry', 'restore', 'reconcile', 'discard'];
+const CHANGES = ['retry', 'restore', 'reconcile', 'discard', 'reload'];
 const LOOKS = ['status', 'doctor'];
 
 type Made = (ops: Ops) => Promise<unknown>;
@@ -123,6 +123,25 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
   ],
   ['lane_fault', (ops) => ops.store.note({ 'lane_faults.answer': 1 })],
   ['disk_low', async () => {}],
+  [
+    'poisoned',
+    async (ops) => {
+      const unreadable = {
+        origin: 'webhook',
+        cursor: null,
+        body: Buffer.from('{}'),
+        reason: 'poisoned: TOOBIG',
+      } as const;
+      await ops.store.accept({ readings: [{ unreadable }], now: ops.clock.time });
+    },
+  ],
+  [
+    'watermark_ahead',
+    async (ops) => {
+      await deliver(ops, { cursor: '99' });
+      await ops.store.note({ watermark_ahead: 1 }, { lowered: '{"from":"99","to":"7"}' });
+    },
+  ],
 ];
 
 test('every alarm of keep is made here', () => {

@@ -43,7 +43,7 @@ const webhook = (cursor: number): Reading => readDelivery(bodyOf({ cursor: Strin
 const wal = (): string => `${path}-wal`;
 
 async function start(at = path, onReplaced?: (replaced: Replaced) => void): Promise<Ownership> {
-  const owned = await own(at, { retentionMs: 86_400_000, ...(onReplaced ? { onReplaced } : {}) });
+  const owned = await own(at, onReplaced ? { onReplaced } : {});
   let open = true;
   const release = (): void => {
     if (open) owned.release();

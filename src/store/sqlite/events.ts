@@ -30,7 +30,6 @@ interface Known {
 
 export function createEventStore(
   session: Session,
-  retentionMs: number,
   {
     idsInSegment,
     failing = new Set(),

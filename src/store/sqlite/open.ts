@@ -30,8 +30,6 @@ export interface OpenOptions {
    * power loss, never lost.
    */
   synchronous?: 'FULL' | 'NORMAL';
-  /** How young an event may be and still have been pruned, milliseconds. */
-  retentionMs?: number;
   /** How long a lock held elsewhere may block, milliseconds. */
   busyMs?: number;
   /** How many ids make a segment: for tests. */
@@ -48,7 +46,6 @@ export interface Replaced {
   copy: Promise<string | undefined>;
 }
 
-const DAY_MS = 86_400_000;
 /** Verbs that must not succeed in a file that is no longer at its path. What handlers complete goes where their claims are. */
 const PLACED = new Set(['accept', 'note']);
 /** What a handler has committed may wait so long for its sync. */
@@ -57,7 +54,7 @@ const SYNC_MS = 8_000;
 type Parts = Sync<Omit<Store, 'close' | 'sync'>> & { resettle(): void; inPlace(): boolean };
 
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
-  const { owner = false, synchronous = 'FULL', retentionMs = 30 * DAY_MS, busyMs = 30 } = options;
+  const { owner = false, synchronous = 'FULL', busyMs = 30 } = options;
   const { onReplaced = () => {}, onDropped = () => {}, idsInSegment } = options;
   const failing = new Set<string>();
   const log = createLog(path);
@@ -80,7 +77,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function assemble(connection: Connection): Parts {
     const session = createSession(connection, path, synchronous);
-    const events = createEventStore(session, retentionMs, { idsInSegment, failing, onDropped });
+    const events = createEventStore(session, { idsInSegment, failing, onDropped });
     const tasks = createTaskStore(session);
     return {
       ...events,

@@ -15,7 +15,6 @@ import type { Arrival } from './model.ts';
 export const T0 = Date.UTC(2026, 0, 1);
 const ORDERS = ['arrival', 'window', 'strict'] as const;
 const HANDLERS: Loaded[] = ORDERS.map((order) => handlerOf({ name: order, order, lane: 'session' }));
-const RETENTION_MS = 30 * 86_400_000;
 
 export interface Sent extends Arrival {
   origin: 'webhook' | 'replay' | 'stream';
@@ -44,7 +43,7 @@ export function openKit() {
     return { store, boot: owner.nextBoot(), handlers, ids: [...handlers.keys()] };
   }
 
-  return { db, owner, events: createEventStore(session, RETENTION_MS), start };
+  return { db, owner, events: createEventStore(session), start };
 }
 
 export function readingOf({ origin, id, cursor, data, session }: Sent): Reading {
