@@ -40,8 +40,8 @@ export interface Children {
   /** Reads the handlers again, beside the `run` at work, which is replaced where they have no faults. Resolves with those. */
   reload(): Promise<string[]>;
   restartKeep(): Promise<void>;
-  /** Both `run` and `keep`. */
-  restart(): Promise<void>;
+  /** All of them at once, for good: they have a file open that is the store no more. */
+  kill(): Promise<void>;
   /** Ends the one of this pid where it shows no life. */
   endIfSilent(pid: number): void;
   /** All of them, for good: SIGTERM, then SIGKILL after the limit. */
@@ -51,6 +51,8 @@ export interface Children {
 export function createChildren({ args, env, store, clock, log }: ChildrenOptions): Children {
   let turn: Promise<unknown> = Promise.resolve();
   let ending = false;
+  /** Nothing is written down any more of those that end. */
+  let abandoned = false;
   let suspects: Loop | undefined;
 
   // It shows and fetches, and nobody waits for its speed.
@@ -104,7 +106,8 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   }
 
   async function go(child: Child): Promise<void> {
-    if (ending) return;
+    // One that was loaded already knows nothing of the end.
+    if (ending) return child.stop(abandoned ? 0 : STOP_MS);
     const problems = await child.start();
     if (problems.length > 0) log.error({ problems }, 'cannot start; mend it, tried again');
   }
@@ -120,11 +123,12 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   }
 
   async function gone(role: string): Promise<void> {
+    if (abandoned) return;
     await patiently(() => opened().gone(role));
   }
 
   async function runGone(role: 'run' | 'run-solo', unexpected: boolean): Promise<void> {
-    if (!store()) return;
+    if (!store() || abandoned) return;
     const alive = [run.boot(), solo.boot()].filter((one) => one !== null);
     const back = await patiently(() => opened().giveBack(alive, clock.now()));
     if (back > 0) log.warn({ role, tasks: back }, 'the tasks that a dead process was at are given back, and run alone');
@@ -156,9 +160,10 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     handlers: () => run.handlers(),
     reload: () =>
       inTurn(async () => {
+        if (ending) return [];
         const next = createRun();
         const faults = await next.load();
-        if (faults.length > 0) {
+        if (faults.length > 0 || ending) {
           await next.stop(STOP_MS);
           return faults;
         }
@@ -168,10 +173,11 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
         return [];
       }),
     restartKeep: () => inTurn(() => restartOne(keep)),
-    restart: () =>
-      inTurn(async () => {
-        await Promise.all([restartOne(run), restartOne(keep)]);
-      }),
+    async kill() {
+      ending = true;
+      abandoned = true;
+      await Promise.all([suspects?.stop(), ...[run, solo, keep].map((child) => child.stop(0))]);
+    },
     endIfSilent(pid) {
       for (const child of [run, solo, keep]) if (child.pid() === pid) child.endIfSilent(SILENT_MS);
     },

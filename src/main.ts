@@ -9,9 +9,9 @@ import { systemClock as clock } from './clock.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
 import { EXIT, loggable } from './errors.ts';
 import { createIntake } from './intake.ts';
-import { createLog } from './log.ts';
+import { createLog, createSeldom } from './log.ts';
 import { startLoop } from './loop.ts';
-import { own, START_MS, type Ownership } from './owner.ts';
+import { own, START_MS, type Ownership, type Replaced } from './owner.ts';
 import { startOf } from './process.ts';
 import { createReceiveApp } from './receive/app.ts';
 import { createBodyReader } from './receive/bytes.ts';
@@ -67,6 +67,8 @@ try {
 }
 
 let ownership: Ownership | undefined;
+/** What a lost store held is being copied. */
+let saving: Promise<void> | undefined;
 const log = createLog('receive', { level: found?.LOG_LEVEL ?? 'info', format: found?.LOG_FORMAT ?? 'json' });
 const children = createChildren({ args, env: () => env, store: () => ownership?.store, clock, log });
 
@@ -75,9 +77,14 @@ if (!found || faults.length > 0) await refuse(new ConfigError(faults).message, E
 else await start(found).catch(refuseStart);
 
 async function start(config: Config): Promise<void> {
-  ownership = await own(config.storePath, config.RETENTION_DAYS * DAY_MS, () => {
-    log.error('another file has taken the place of the store: it is served from now on, run and keep start again');
-    void children.restart();
+  const droppedSeldom = createSeldom(clock);
+  ownership = await own(config.storePath, {
+    retentionMs: config.RETENTION_DAYS * DAY_MS,
+    onReplaced: (replaced) => void (saving = onReplaced(replaced)),
+    onDropped(what, error) {
+      const more = droppedSeldom(what);
+      if (more) log.error({ what, ...loggable(error), ...more }, 'cannot be written beside deliveries, and is dropped');
+    },
   });
   const { store } = ownership;
   await requireOpsPort(config);
@@ -139,7 +146,7 @@ async function start(config: Config): Promise<void> {
     // A proxy has to wait for the next start alone, not for a handler; and must have seen /readyz before the port closes.
     const noticed = Promise.all([ended, sleep(args.includes('--throwaway') ? 0 : NOTICE_MS)]);
     const drained = within(noticed, TAKE_MS).then(() => drainServer(server, () => intake.waiting()));
-    await Promise.all([ended, within(drained, STOP_MS)]);
+    await Promise.all([ended, within(Promise.all([drained, saving]), STOP_MS)]);
     await probe.stop();
     ledger.flush();
     await intake.probe();
@@ -160,6 +167,7 @@ async function start(config: Config): Promise<void> {
   });
 
   async function reread(tell: (outcome: Omit<Reloaded, 'asked'>) => Promise<void>): Promise<void> {
+    if (saving) return log.error('SIGHUP: the store was replaced or deleted: nothing starts again before the kit does');
     const asked = performance.now();
     const since = (): number => Math.round(performance.now() - asked);
     const fresh = readEnv();
@@ -214,6 +222,15 @@ async function start(config: Config): Promise<void> {
   );
 }
 
+/** Nothing is taken over: deliveries get 503 until a person has put a store in its place, and started the kit again. */
+async function onReplaced({ error, copy }: Replaced): Promise<void> {
+  log.fatal(error.message);
+  await children.kill();
+  const saved = await copy;
+  if (saved) log.fatal({ copy: saved }, 'what was accepted until then is in this copy: npx kit restore takes it, too');
+  else log.fatal('what was accepted until then could not be copied: it is lost with the file that is gone');
+}
+
 async function listen(server: Server, name: 'PORT' | 'OPS_PORT', port: number, host: string): Promise<void> {
   server.listen(port, host);
   try {
@@ -266,7 +283,7 @@ async function refuseStart(error: unknown): Promise<never> {
     log.fatal(loggable(error), 'cannot start');
     throw error;
   }
-  const code = error.code === 'unwritable' || error.code === 'newer' ? EXIT.configuration : EXIT.failed;
+  const code = ['unwritable', 'newer', 'replaced'].includes(error.code) ? EXIT.configuration : EXIT.failed;
   return refuse(error.message, code);
 }
 

@@ -1,33 +1,74 @@
-// One instance owns a store: it takes the lock, ends what an older owner left running, and opens the file.
+// One instance owns a store: it takes the lock, ends what an older owner left running, and opens the file, unless it is not
+// the one that was there last. What an older owner could not sync is brought into the file before anything is built on it.
 import { startOf } from './process.ts';
+import { guarded } from './store/sqlite/fault.ts';
+import { newId, requireSame, writeMark } from './store/sqlite/identity.ts';
 import { lockStore } from './store/sqlite/lock.ts';
-import { openSqlite } from './store/sqlite/open.ts';
+import { openSqlite, type OpenOptions, type Replaced } from './store/sqlite/open.ts';
 import { patiently } from './store/patiently.ts';
 import { StoreError, type Store } from './store/store.ts';
 
 /** A start that cannot write its store for this long is refused. */
 export const START_MS = 5_000;
 
+export type { Replaced };
+
 export interface Ownership {
   store: Store;
   release(): void;
 }
 
-/** Throws StoreError `owned` where another process has it. Ends what an older owner left running. */
-export async function own(path: string, retentionMs: number, onReplaced: () => void): Promise<Ownership> {
+/**
+ * Throws StoreError `owned` where another process has it, `replaced` where another file lies in its place. Ends what an
+ * older owner left running.
+ */
+export async function own(
+  path: string,
+  options: Pick<OpenOptions, 'retentionMs' | 'onReplaced' | 'onDropped'>,
+): Promise<Ownership> {
   const lock = lockStore(path);
-  const store = openSqlite(path, { owner: true, synchronous: 'NORMAL', retentionMs, busyMs: 0, onReplaced });
-  for (const { pid, started, role } of await patiently(() => store.processes(), START_MS)) {
-    if (started !== '' && pid !== process.pid && startOf(pid) === started) end(pid, path);
-    await patiently(() => store.gone(role), START_MS);
+  let store: Store | undefined;
+  try {
+    guarded(() => requireSame(path), path);
+    store = openSqlite(path, { owner: true, synchronous: 'NORMAL', busyMs: 0, ...options });
+    const left = await endOthers(store, path);
+    await nameAnew(store, path);
+    await forget(store, left);
+  } catch (error) {
+    store?.close();
+    lock.close();
+    throw error;
   }
+  const owned = store;
   return {
-    store,
+    store: owned,
     release() {
-      store.close();
+      owned.close();
       lock.close();
     },
   };
+}
+
+/** Before anything is written: while they live they may keep the log from being settled. */
+async function endOthers(store: Store, path: string): Promise<string[]> {
+  const left = await patiently(() => store.processes(), START_MS);
+  for (const { pid, started } of left)
+    if (started !== '' && pid !== process.pid && startOf(pid) === started) end(pid, path);
+  return left.map(({ role }) => role);
+}
+
+async function forget(store: Store, roles: string[]): Promise<void> {
+  for (const role of roles) await patiently(() => store.gone(role), START_MS);
+}
+
+/** So that no copy from before passes for this store. At each moment the mark knows the id that the file has. */
+async function nameAnew(store: Store, path: string): Promise<void> {
+  await patiently(() => store.settle(), START_MS);
+  const [id, was] = [newId(), await store.identity()];
+  guarded(() => writeMark(path, id, was), path);
+  await patiently(() => store.identify(id), START_MS);
+  await patiently(() => store.settle(), START_MS);
+  guarded(() => writeMark(path, id, null), path);
 }
 
 function end(pid: number, path: string): void {

@@ -46,7 +46,7 @@ export interface Child {
   /** Lets it work; loads it first if need be. Resolves with faults, or with none once it is ready. */
   start(): Promise<string[]>;
   wake(): void;
-  /** SIGTERM, then SIGKILL after the limit. */
+  /** SIGTERM, then SIGKILL after the limit; without one, SIGKILL. */
   stop(limitMs: number): Promise<void>;
   /** SIGKILL where it has shown no life for that long. */
   endIfSilent(ms: number): void;
@@ -179,7 +179,7 @@ export function createChild(options: ChildOptions): Child {
       wanted = false;
       const stopping = child;
       if (!stopping) return;
-      stopping.kill('SIGTERM');
+      stopping.kill(limitMs > 0 ? 'SIGTERM' : 'SIGKILL');
       const timer = setTimeout(() => stopping.kill('SIGKILL'), debugged ? DEBUGGED_STOP_MS : limitMs);
       await exited;
       clearTimeout(timer);

@@ -12,7 +12,7 @@ let folder: string;
 let left: ChildProcess;
 let ownership: Ownership | undefined;
 
-const take = (): Promise<Ownership> => own(join(folder, 'events.db'), 86_400_000, () => {});
+const take = (): Promise<Ownership> => own(join(folder, 'events.db'), { retentionMs: 86_400_000 });
 
 /** A process that an owner before this one has started, and not ended. */
 beforeEach(async () => {

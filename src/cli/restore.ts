@@ -20,9 +20,10 @@ const command: Command = {
     const lock = lockStore(storePath);
     try {
       const kept = putInPlace(resolve(file), storePath, iso(clock.now()) ?? '');
-      if (values.json) printJson({ restored: storePath, kept });
+      if (values.json) printJson({ restored: storePath, kept: kept.file, log: kept.log });
       else {
-        print(`${storePath} is the backup now${kept ? `; what was there is ${kept}` : ''}.`);
+        print(`${storePath} is the backup now${kept.file ? `; what was there is ${kept.file}` : ''}.`);
+        if (kept.log) print(`${kept.log} is the log of a file that is gone: no other can be read with it.`);
         print('Start the receiver: replay fetches what came since, if API_BASE_URL and API_KEY are set.');
         print('Handlers see again what they had done since the backup: ctx.idempotencyKey is the same as then.');
       }

@@ -28,6 +28,7 @@ export const ALARMS = [
   'watermark_ahead',
   'gap_open',
   'conflict',
+  'poisoned',
   'cursor_regression',
   'dead_letters',
   'run_crashing',
@@ -131,6 +132,11 @@ export function judge({
     grew('conflicts') > 0,
     'conflict',
     `arrivals contradicted events that were there (${grew('conflicts')} lately): npx kit events --contradicted`,
+  );
+  when(
+    grew('poisoned') > 0,
+    'poisoned',
+    `events lately could not be stored, each for a reason of its own, and are quarantined (${grew('poisoned')}): npx kit quarantine lists them with the reason; once its cause is gone, npx kit quarantine retry <id> stores and handles it`,
   );
   when(
     grew('regressions') > 0,

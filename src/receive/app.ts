@@ -32,6 +32,9 @@ export interface ReceiveOptions {
   draining: () => boolean;
 }
 
+const REPLACED =
+  'the store was replaced or deleted: stop the kit, then put a backup in its place with npx kit restore\n';
+
 export function createReceiveApp(options: ReceiveOptions): Koa {
   const { path, bodyLimit, verifier, bodies, intake, clock, sampler, ledger, draining } = options;
   const hereSince = clock.now() + STARTING_MS;
@@ -137,7 +140,8 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   router.get('/readyz', (ctx) => {
     const ready = intake.ready() && !draining();
     ctx.status = ready ? 200 : 503;
-    ctx.body = ready ? 'ready\n' : draining() ? 'draining\n' : 'the store cannot be written\n';
+    const fault = intake.replaced() ? REPLACED : 'the store cannot be written\n';
+    ctx.body = ready ? 'ready\n' : draining() ? 'draining\n' : fault;
   });
 
   const app = new Koa();

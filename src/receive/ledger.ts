@@ -44,16 +44,17 @@ export function createLedger({
   let configured: Signer[] = [];
   let goodAt: number | null = null;
   let news = false;
-  let writtenAt = 0;
+  let writtenAt = -Infinity;
 
   function flush(): void {
     if (!news) return;
     news = false;
-    writtenAt = clock.now();
+    writtenAt = clock.monotonic();
+    const now = clock.now();
     if (goodAt !== null) failures.lastGoodAt = iso(goodAt);
     for (const one of configured) one.mayGo = mayGo(one, configured);
     for (const { fingerprint, goneAt } of signers.values())
-      if (goneAt !== null && writtenAt - goneAt > REMEMBER_MS) signers.delete(fingerprint);
+      if (goneAt !== null && now - goneAt > REMEMBER_MS) signers.delete(fingerprint);
     intake.setFact('failure_run', run);
     intake.setFact('failures', JSON.stringify(failures));
     intake.setFact('signers', JSON.stringify([...signers.values()]));
@@ -61,7 +62,7 @@ export function createLedger({
 
   function note(atOnce: boolean): void {
     news = true;
-    if (atOnce || clock.now() - writtenAt >= WRITE_MS) flush();
+    if (atOnce || clock.monotonic() - writtenAt >= WRITE_MS) flush();
   }
 
   function signerOf(secret: string): Signer {

@@ -30,9 +30,9 @@ export function createRefusals({
 
   return {
     note(cause, { headers }) {
+      if (clock.monotonic() - (notedAt.get(cause) ?? -Infinity) < EVERY_MS) return;
+      notedAt.set(cause, clock.monotonic());
       const now = clock.now();
-      if (now - (notedAt.get(cause) ?? -Infinity) < EVERY_MS) return;
-      notedAt.set(cause, now);
       const timestamp = readTimestamp(headers[`${prefix}Timestamp`.toLowerCase()]?.toString());
       const bytes = Number(headers['content-length']);
       const refusal: Refusal = {

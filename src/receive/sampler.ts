@@ -25,6 +25,7 @@ const WORDS: Record<string, string> = {
   conflict: 'contradicts an event that was there before; see npx kit explain',
   store_busy: 'the store has been locked for a second: deliveries wait, and are answered 503 after 8 s',
   store_unwritable: 'the store cannot be written: deliveries wait, and are answered 503 after 8 s; see the disk',
+  store_replaced: 'answered 503: the store was replaced or deleted; stop the kit, then npx kit restore <file>',
   broken_answer: 'an answer broke off: the sender went away, or a fault of the kit, which the line names',
 };
 

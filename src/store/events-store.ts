@@ -3,7 +3,8 @@ import type { Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
 import type { TaskState } from './tasks-store.ts';
 
-export type Verdict = 'new' | 'duplicate' | 'quarantined';
+/** unkept: it fails by itself, and is not even in quarantine; its sender has to try again. */
+export type Verdict = 'new' | 'duplicate' | 'quarantined' | 'unkept';
 
 /** It contradicts the event of this key, which was there before; recorded. */
 export interface Conflict {
@@ -28,6 +29,8 @@ export type Counter =
   | 'duplicates'
   | 'reread'
   | 'quarantined'
+  /** What was readable, and made a statement fail: quarantined for that. */
+  | 'poisoned'
   | 'conflicts'
   | 'recovered'
   | 'unseen'
@@ -75,8 +78,13 @@ export interface Batch {
 }
 
 export interface EventStore {
-  /** Commits all, synced, before it resolves: one row an event, by the identity rules of the design. */
+  /**
+   * Commits all, synced, before it resolves: one row an event, by the identity rules of the design. What fails by itself
+   * costs nothing else. Throws Unsynced where it was committed, and only the sync has failed.
+   */
   accept(batch: Batch): Promise<Accepted[]>;
+  /** Resolves once all that was committed is on disk. */
+  sync(): Promise<void>;
   /** Adds to counters and sets facts; also the probe of whether the store can be written. */
   note(counts: Counts, facts?: Partial<Record<Fact, FactValue>>): Promise<void>;
 }

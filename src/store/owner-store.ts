@@ -25,6 +25,15 @@ export interface Reloaded {
 }
 
 export interface OwnerStore {
+  /**
+   * Brings the log into the file, synced, before anything is built on it: an earlier process may have died with a sync
+   * that had failed. Throws StoreError, `busy` while others read it.
+   */
+  settle(): Promise<void>;
+  /** The id of the store. */
+  identity(): Promise<string>;
+  /** Gives it another; `settle` brings it into the file. */
+  identify(id: string): Promise<void>;
   /** A number that no process had before. */
   nextBoot(): Promise<number>;
   /** Says that a process is there. */

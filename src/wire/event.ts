@@ -22,10 +22,10 @@ export interface Incoming {
   flags: Flag[];
   /** Of a delivery: the secret's position, from 1, and how old the signature was on receipt. */
   signed?: { secret: number; skewSeconds: number };
-  /** A live stream brought it: it is as old as its arrival. */
-  live?: boolean;
   /** Trigger or doctor sent it, as its signed body says: it has no place in the service's history, and no cursor. */
   sentByKit?: true;
+  /** A live stream brought it: it is as old as its arrival. */
+  live?: boolean;
 }
 
 export interface Unreadable {

@@ -87,28 +87,42 @@ const COMMA = 0x2c;
 const COLON = 0x3a;
 const BACKSLASH = 0x5c;
 
+/** Numbers, words and blanks. Megabytes of them are passed by the regular expression faster than one by one. */
+const BETWEEN = /[^"[\]{},:]+/y;
+const NOT_JSON = { reason: 'not JSON' };
+
 /**
  * The colons outside strings, which are as many as the keys in the text; or why it need not be parsed. Ends at the first
- * of these reasons, and looks at no character twice.
+ * such reason, so that it takes no more steps than MOST allows, however long the text is.
  */
 function survey(text: string): { keys: number } | { reason: string } {
   let open = 0;
   let keys = 0;
   let items = 0;
-  let strings = 0;
+  /** A string or a bracket has ended: a comma, a colon or another end must follow. */
+  let ended = false;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
-      // Between two strings there is a comma or a colon.
-      if (++strings > keys + items + 1) return { reason: 'not JSON' };
+      if (ended) return NOT_JSON;
       i = endOfString(text, i + 1);
+      ended = true;
     } else if (code === COLON || code === COMMA) {
       if (code === COLON) keys++;
       else items++;
       if (keys + items > MOST) return { reason: `more than ${MOST} keys and items` };
+      ended = false;
     } else if (code === 0x7b || code === 0x5b) {
+      if (ended) return NOT_JSON;
       if (++open > DEEPEST) return { reason: `nested deeper than ${DEEPEST}` };
-    } else if (code === 0x7d || code === 0x5d) open--;
+    } else if (code === 0x7d || code === 0x5d) {
+      if (--open < 0) return NOT_JSON;
+      ended = true;
+    } else {
+      BETWEEN.lastIndex = i;
+      BETWEEN.test(text);
+      i = BETWEEN.lastIndex - 1;
+    }
   }
   return { keys };
 }

@@ -1,12 +1,11 @@
 // The one door under load and under faults: what arrives together commits together, and a store that is locked, full or
 // gone costs waiting, then a 503, then nothing (hazards C3, F1, F3, F6, F11).
-import { renameSync, rmSync, unlinkSync } from 'node:fs';
+import { renameSync, unlinkSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createIntake, PATIENCE_MS, Unavailable, type Intake } from '../../src/intake.ts';
 import type { Accepted, Batch } from '../../src/store/events-store.ts';
-import { StoreError, type Store } from '../../src/store/store.ts';
+import { StoreError, Unsynced, type Store } from '../../src/store/store.ts';
 import { readDelivery, type Reading } from '../../src/wire/event.ts';
 import {
   bodyOf,
@@ -17,6 +16,7 @@ import {
   rows,
   send,
   startReceiver,
+  T0,
   until,
   type Receiver,
   type SetClock,
@@ -345,34 +345,120 @@ describe('a store that cannot be written', () => {
 });
 
 describe('a store file that is no longer in its place', () => {
-  test('F11: takes no delivery that nobody would find again, and goes on when it is back', async () => {
-    const { file, clock, intake, faults } = setUp();
+  test('E12: takes no delivery at once, and none again when the file is back, until the kit has started anew', async () => {
+    const { file, intake, faults } = setUp();
     await intake.accept(reading(1));
     renameSync(file.path, `${file.path}.away`);
-    const refused = expect(intake.accept(reading(2))).rejects.toThrow(Unavailable);
-    await until(() => faults.length > 2);
+    await expect(intake.accept(reading(2))).rejects.toMatchObject({ name: 'Unavailable', cause: { code: 'replaced' } });
+    expect([intake.ready(), intake.replaced()]).toEqual([false, true]);
+    renameSync(`${file.path}.away`, file.path);
+    await expect(intake.accept(reading(3))).rejects.toThrow(Unavailable);
+    await intake.probe();
+    expect(intake.ready()).toBe(false);
+    expect(new Set(faults.map(({ code }) => code))).toEqual(new Set(['replaced']));
+    expect(kept(file).events.map(({ id }) => id)).toEqual(['evt_1']);
+  });
+
+  test('E12: is found out by the probe, where nobody delivers', async () => {
+    const { file, intake } = setUp();
+    await intake.accept(reading(1));
+    await settled();
+    renameSync(file.path, `${file.path}.away`);
+    await intake.probe();
+    expect(intake.replaced()).toBe(true);
+  });
+});
+
+describe('a sync that fails', () => {
+  /** What was committed stays so; the sync fails until it is mended. */
+  function failSync(file: StoreFile, store: Watched): { mend: () => void; syncs: () => number } {
+    let failing = true;
+    let syncs = 0;
+    const accept = store.accept.bind(store);
+    store.accept = async (batch) => {
+      const accepted = await accept(batch);
+      if (failing) throw new Unsynced(new StoreError('unwritable', 'cannot be synced'), accepted);
+      return accepted;
+    };
+    store.sync = async () => {
+      syncs++;
+      if (failing) throw new StoreError('unwritable', 'cannot be synced');
+      return file.store.sync();
+    };
+    return { mend: () => void (failing = false), syncs: () => syncs };
+  }
+
+  test('E11: is tried again alone: the delivery is accepted once, and nothing is counted twice', async () => {
+    const { file, store, intake, faults } = setUp();
+    const { mend, syncs } = failSync(file, store);
+    intake.count({ 'refused.method': 1 });
+    const first = intake.accept(reading(1));
+    await until(() => syncs() > 3);
+    const second = intake.accept(reading(2));
+    mend();
+    expect(verdicts(await Promise.all([first, second]))).toEqual(['new', 'new']);
+    expect(store.batches.map(({ readings }) => readings.length)).toEqual([1, 1]);
+    expect(await file.store.counters()).toEqual({ events: 2, accepted: 2, 'refused.method': 1 });
+    expect(faults.every(({ code }) => code === 'unwritable')).toBe(true);
+  });
+
+  test('E11: is waited for as long as a delivery can wait, then it is refused once, and what comes next is accepted', async () => {
+    const { file, store, clock, intake } = setUp();
+    const { mend, syncs } = failSync(file, store);
+    let refusals = 0;
+    const refused = intake.accept(reading(1)).catch(() => refusals++);
+    await until(() => syncs() > 3);
     clock.at += PATIENCE_MS;
     await refused;
     expect(intake.ready()).toBe(false);
-    renameSync(`${file.path}.away`, file.path);
+    mend();
     expect(verdicts([await intake.accept(reading(2))])).toEqual(['new']);
-    expect(intake.ready()).toBe(true);
-    expect(kept(file).events.map(({ id }) => id)).toEqual(['evt_1', 'evt_2']);
+    expect(refusals).toBe(1);
+    expect(await file.store.counters()).toEqual({ events: 2, accepted: 2 });
   });
 
-  test('F11: is opened anew where another store has taken its place', async () => {
-    const { file, intake } = setUp();
-    await intake.accept(reading(1));
-    const before = new Database(file.path);
-    before.prepare('vacuum into ?').run(`${file.path}.restored`);
-    before.close();
-    for (const end of ['', '-wal', '-shm']) rmSync(`${file.path}${end}`, { force: true });
-    renameSync(`${file.path}.restored`, file.path);
-    expect(await intake.accept(reading(2))).toEqual({ verdict: 'new' });
-    const restored = new Database(file.path);
-    onTestFinished(() => void restored.close());
-    expect(restored.prepare('select id from events order by seq').pluck().all()).toEqual(['evt_1', 'evt_2']);
+  test('a disk that hangs costs a 503 in time, and is not ready', async () => {
+    const { store, clock, intake } = setUp();
+    const gate = Promise.withResolvers<void>();
+    store.gate = gate.promise;
+    const refused = expect(intake.accept(reading(1))).rejects.toThrow(Unavailable);
+    await until(() => store.batches.length === 1);
+    clock.at += PATIENCE_MS;
+    await refused;
+    expect(intake.ready()).toBe(false);
+    gate.resolve();
+    await until(() => intake.ready());
   });
+});
+
+describe('E9: a wall clock that is set', () => {
+  const HOUR = 3_600_000;
+  test.each([-60 * 24 * HOUR, -24 * HOUR, -HOUR, HOUR, 24 * HOUR, 60 * 24 * HOUR])(
+    'by %d ms, once or again and again, costs a waiting delivery neither its answer nor its patience',
+    async (step) => {
+      const { file, store, clock, intake } = setUp();
+      const elapsed = { ms: 0 };
+      const stepping = { ...clock, now: () => T0 + steps * step, monotonic: () => elapsed.ms };
+      let steps = 0;
+      const stepped = createIntake({ store, clock: stepping });
+      const release = file.lock();
+      let refused = 0;
+      const first = stepped.accept(reading(1)).catch(() => void refused++);
+      for (steps = 1; steps < 4; steps++) await tried(store);
+      expect([refused, stepped.ready()]).toEqual([0, true]);
+      elapsed.ms = 1_000;
+      expect(stepped.ready()).toBe(false);
+      elapsed.ms = PATIENCE_MS - 1;
+      await tried(store);
+      expect(refused).toBe(0);
+      elapsed.ms = PATIENCE_MS;
+      await first;
+      expect(refused).toBe(1);
+      release();
+      expect(verdicts([await stepped.accept(reading(2))])).toEqual(['new']);
+      expect(intake.ready()).toBe(true);
+    },
+  );
 });
 
 describe('over HTTP', () => {
@@ -429,13 +515,14 @@ describe('over HTTP', () => {
     expect(await deliver(receiver.port, bodyOf())).toBe(204);
   });
 
-  test('F11: a store file that was deleted while open is a 503 and not ready, and nothing is acknowledged into it', async () => {
+  test('E12: a store file that was deleted while open is a 503 and not ready, and nothing is acknowledged into it', async () => {
     const receiver = await startReceiver();
     expect(await deliver(receiver.port, bodyOf())).toBe(204);
     unlinkSync(receiver.path);
-    expect(await refused(receiver, () => noted(receiver, 'store_unwritable'), '2')).toBe(503);
-    await receiver.intake.probe();
-    expect(await readiness(receiver)).toBe(503);
+    expect(await deliver(receiver.port, bodyOf({ cursor: '2' }))).toBe(503);
+    expect(noted(receiver, 'store_replaced')).toBe(true);
+    const ready = await send(receiver.port, '', { method: 'GET', path: '/readyz' });
+    expect([ready.status, ready.text]).toEqual([503, expect.stringContaining('npx kit restore')]);
     expect(receiver.answered.map(({ status }) => status)).toEqual([204, 503]);
   });
 });

@@ -1,11 +1,13 @@
 // SQLite's own promises: what it would drop in silence (synced commits, types), what it refuses, and how it migrates.
+import { execFileSync } from 'node:child_process';
 import {
+  closeSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
-  readlinkSync,
   renameSync,
   rmSync,
   writeFileSync,
@@ -14,7 +16,7 @@ import { open as openFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import Database from 'better-sqlite3';
+import Database, { type Statement } from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { connect, migrate, setSynchronous, versionOf } from '../../src/store/sqlite/connection.ts';
 import { openSqlite, type OpenOptions } from '../../src/store/sqlite/open.ts';
@@ -34,6 +36,7 @@ describe('SQLite', () => {
   });
 
   afterEach(() => {
+    vi.restoreAllMocks();
     for (const one of closing.splice(0)) one.close();
     rmSync(folder, { recursive: true, force: true });
   });
@@ -264,40 +267,211 @@ describe('SQLite', () => {
     expect(await store.counters()).toEqual({ 'refused.stale': 1 });
   });
 
-  test('F11: nothing is accepted into a file that was moved or replaced while open', async () => {
+  test('E12: nothing is accepted into a file that was moved or replaced while open', async () => {
     const store = open({ owner: true });
     await store.note({});
     renameSync(path, `${path}.gone`);
-    await expect(store.note({})).rejects.toMatchObject({ code: 'unwritable' });
+    await expect(store.note({})).rejects.toMatchObject({ code: 'replaced' });
     writeFileSync(path, '');
-    await expect(store.note({})).rejects.toMatchObject({ code: 'unwritable' });
+    await expect(store.note({})).rejects.toMatchObject({ code: 'replaced' });
+    expect(readFileSync(path, 'utf8')).toBe('');
   });
 
-  test('F11: where another store took the place of ours, it is the log of that one that is synced', async () => {
-    /** The logs that are open for reading alone: to be synced. */
-    const logs = (): string[] =>
-      readdirSync('/proc/self/fdinfo').flatMap((fd) => {
-        const flags = /flags:\s+(\d+)/.exec(quietly(() => readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8')))?.[1];
-        const file = quietly(() => readlinkSync(`/proc/self/fd/${fd}`));
-        return flags && parseInt(flags, 8) % 4 === 0 && file.startsWith(folder) && /-wal/.test(file) ? [file] : [];
-      });
-    const other = join(folder, 'other.db');
-    openSqlite(other, { owner: true }).close();
-    const store = open({ owner: true, synchronous: 'NORMAL' });
-    await store.accept({ readings: [], now: 0 });
-    expect(logs()).toEqual([`${path}-wal`]);
-    for (const part of ['', '-wal', '-shm']) renameSync(path + part, `${path}.gone${part}`);
-    renameSync(other, path);
-    await store.accept({ readings: [], now: 0 });
-    await expect.poll(logs).toEqual([`${path}-wal`]);
+  describe('E51: what has failed is not trusted', () => {
+    /** A table that only this connection sees. */
+    const mark = (store: Store): Promise<void> => store.setup((tx) => void tx.run('create temp table mark (a)'));
+
+    async function isMarked(store: Store): Promise<boolean> {
+      let found = false;
+      await store.setup(
+        (tx) => void (found = tx.get(`select 1 from temp.sqlite_schema where name = 'mark'`) !== undefined),
+      );
+      return found;
+    }
+
+    test.each(['SQLITE_IOERR_WRITE', 'SQLITE_FULL', 'SQLITE_CORRUPT'])(
+      'a connection after a failed write (%s)',
+      async (code) => {
+        let failing = false;
+        const prepare = Reflect.get(Database.prototype, 'prepare') as (
+          this: Database.Database,
+          sql: string,
+        ) => Statement;
+        vi.spyOn(Database.prototype, 'prepare').mockImplementation(function (this: Database.Database, sql: string) {
+          const statement = prepare.call(this, sql);
+          if (!sql.includes('insert into counters')) return statement;
+          const run = statement.run.bind(statement);
+          statement.run = (...args: unknown[]) => {
+            if (failing) throw new Database.SqliteError('injected', code);
+            return run(...args);
+          };
+          return statement;
+        });
+        const store = open({ owner: true });
+        await mark(store);
+        await store.note({ accepted: 1 });
+        expect(await isMarked(store)).toBe(true);
+        failing = true;
+        await expect(store.note({ accepted: 1 })).rejects.toMatchObject({ code: 'unwritable' });
+        failing = false;
+        await store.note({ accepted: 1 });
+        expect(await isMarked(store)).toBe(false);
+        expect(await store.counters()).toEqual({ accepted: 2 });
+      },
+    );
+
+    /** A reader, which keeps the log from being settled. */
+    function read(): () => void {
+      const reader = raw();
+      reader.exec('begin');
+      reader.prepare('select count(*) from events').get();
+      return () => void reader.exec('commit');
+    }
+
+    const gap = (after: string) => ({
+      readings: [],
+      now: 0,
+      gap: { after: after as never, upTo: null, reason: 'test' },
+    });
+
+    test('a connection after a failed sync, and what it has left is settled before the next accept', async () => {
+      openSqlite(path, { owner: true }).close();
+      const store = open({ synchronous: 'NORMAL', busyMs: 1 });
+      await mark(store);
+      const { mend } = await failSyncs(path);
+      await expect(store.accept(gap('1'))).rejects.toMatchObject({ name: 'Unsynced', code: 'unwritable' });
+      mend();
+      await open().note({});
+      const release = read();
+      await open().note({ accepted: 1 });
+      await expect(store.accept(gap('2'))).rejects.toMatchObject({ code: 'busy' });
+      expect(await store.gaps()).toHaveLength(1);
+      expect(await isMarked(store)).toBe(false);
+      release();
+      await store.accept(gap('2'));
+      expect(await store.gaps()).toHaveLength(2);
+    });
+
+    test('what a failed sync has left is settled before the next completion', async () => {
+      openSqlite(path, { owner: true }).close();
+      const store = open({ synchronous: 'NORMAL', busyMs: 1 });
+      await store.accept(gap('1'));
+      const handler = (await store.register(['one'])).get('one') ?? 0;
+      const tasks = [{ event: 1, handler, lane: null, cursor: null, releaseAt: 0 }];
+      const assign = { from: 0, upTo: 1, tasks };
+      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], assign, room: 1, handlers: [handler] });
+      const [claim] = claims;
+      if (!claim) throw new Error('nothing was claimed');
+      const { mend } = await failSyncs(path);
+      await expect(store.accept(gap('2'))).rejects.toMatchObject({ name: 'Unsynced' });
+      mend();
+      const release = read();
+      await open().note({ accepted: 1 });
+      let worked = 0;
+      await expect(store.complete(claim, 0, () => void worked++)).rejects.toMatchObject({ code: 'busy' });
+      expect(worked).toBe(0);
+      release();
+      expect(await store.complete(claim, 0, () => void worked++)).toBe(true);
+      expect(worked).toBe(1);
+    });
+
+    test('E11: a completion whose sync fails is committed once, and waits for its sync alone', async () => {
+      openSqlite(path, { owner: true }).close();
+      const store = open({ synchronous: 'NORMAL' });
+      await store.accept(gap('1'));
+      const handler = (await store.register(['one'])).get('one') ?? 0;
+      const tasks = [{ event: 1, handler, lane: null, cursor: null, releaseAt: 0 }];
+      const assign = { from: 0, upTo: 1, tasks };
+      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], assign, room: 1, handlers: [handler] });
+      const [claim] = claims;
+      if (!claim) throw new Error('nothing was claimed');
+      let worked = 0;
+      const { mend, calls } = await failSyncs(path);
+      const completing = store.complete(claim, 0, () => void worked++);
+      await expect.poll(calls).toBeGreaterThan(2);
+      mend();
+      expect(await completing).toBe(true);
+      expect(worked).toBe(1);
+      expect((await store.counters())['tasks.done']).toBe(1);
+    });
+
+    test('E11: a batch whose sync fails is committed once: another sync, on a new connection, makes it good', async () => {
+      openSqlite(path, { owner: true }).close();
+      const store = open({ synchronous: 'NORMAL' });
+      await mark(store);
+      const { mend } = await failSyncs(path);
+      await expect(store.accept(gap('1'))).rejects.toMatchObject({ name: 'Unsynced', accepted: [] });
+      await expect(store.sync()).rejects.toMatchObject({ code: 'unwritable' });
+      mend();
+      await store.sync();
+      expect(await isMarked(store)).toBe(false);
+      expect(await store.counters()).toEqual({ events: 1, accepted: 1 });
+      expect(await store.gaps()).toHaveLength(1);
+    });
+  });
+
+  describe('E13: a process that has no file left to open', () => {
+    const limitFiles = (most: number | string): void => {
+      execFileSync('prlimit', ['--pid', String(process.pid), `--nofile=${most}:`]);
+    };
+
+    function takeAll(hold: number[]): void {
+      try {
+        for (;;) hold.push(openSync(folder, 'r'));
+      } catch (error) {
+        expect(error).toMatchObject({ code: 'EMFILE' });
+      }
+    }
+
+    test('is told by a StoreError whatever it opens, and goes on with the same store once it has', async () => {
+      const store = open({ owner: true });
+      await store.note({ accepted: 1 });
+      const db = raw();
+      const before = /Max open files\s+(\d+)/.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1] ?? '1024';
+      const broken = openSqlite(path, { synchronous: 'NORMAL', busyMs: 0 });
+      const hold: number[] = [];
+      limitFiles(readdirSync('/proc/self/fd').length + 40);
+      try {
+        // With none left, with one, with two …: each step of opening is the one that fails.
+        for (let free = 0; free < 6; free++) {
+          const { mend } = await failSyncs(path);
+          await expect(broken.accept({ readings: [], now: 0 })).rejects.toBeInstanceOf(StoreError);
+          mend();
+          // What the old connection leaves is taken by others at once.
+          const close = Reflect.get(Database.prototype, 'close');
+          const atClose = vi.spyOn(Database.prototype, 'close').mockImplementation(function (this: Database.Database) {
+            close.call(this);
+            takeAll(hold);
+            for (const fd of hold.splice(0, free)) closeSync(fd);
+            return this;
+          });
+          const errors: unknown[] = [];
+          for (let n = 0; n < 10; n++)
+            await broken.note({ duplicates: 1 }).catch((error: unknown) => errors.push(error));
+          atClose.mockRestore();
+          expect(errors.filter((error) => !(error instanceof StoreError))).toEqual([]);
+          if (free === 0) expect(errors).toHaveLength(10);
+          for (const suffix of ['a', 'b'])
+            expect(codeOf(() => openSqlite(path + suffix, { owner: true }).close())).toMatch(/^(unwritable|no error)$/);
+          for (const fd of hold.splice(0)) closeSync(fd);
+          await broken.note({ duplicates: 1 });
+        }
+      } finally {
+        for (const fd of hold) closeSync(fd);
+        limitFiles(before);
+      }
+      await broken.note({ unseen: 1 });
+      broken.close();
+      expect(db.prepare(`select value from counters where name = 'unseen'`).pluck().get()).toBe(1);
+    });
   });
 });
 
-/** What is read may be gone by then. */
-function quietly(read: () => string): string {
-  try {
-    return read();
-  } catch {
-    return '';
-  }
+/** Lets every sync fail until it is mended. */
+async function failSyncs(path: string): Promise<{ mend: () => void; calls: () => number }> {
+  const file = await openFile(path);
+  const syncs = vi.spyOn(Object.getPrototypeOf(file) as typeof file, 'datasync');
+  await file.close();
+  syncs.mockRejectedValue(Object.assign(new Error('EIO'), { code: 'EIO', syscall: 'fdatasync' }));
+  return { mend: () => syncs.mockRestore(), calls: () => syncs.mock.calls.length };
 }

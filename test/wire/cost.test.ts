@@ -83,6 +83,8 @@ describe('E83: what is long costs no more than its length', () => {
     ['empty strings', '""'],
     ['backslashes', '\\'],
     ['brackets', '[]'],
+    ['brackets and blanks', '[ ] '],
+    ['blanks and brackets', ' { } '],
     ['closing brackets', ']'],
     ['digits', '1'],
     ['blanks', ' '],

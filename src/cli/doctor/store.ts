@@ -11,7 +11,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { startOf } from '../../process.ts';
-import { networkOf } from '../../store/sqlite/connection.ts';
+import { networkOf } from '../../store/sqlite/folder.ts';
 import type { Process } from '../../store/owner-store.ts';
 import { withStore } from '../command.ts';
 import { fault, misconfigured, ok, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
@@ -48,10 +48,16 @@ export const file: Check = {
   after: ['store folder'],
   async run({ config }) {
     const { storePath } = config;
-    const stray = strayOf(storePath);
+    const pid = strayOf(storePath, '');
+    if (pid)
+      return fault(
+        `process ${pid} has a store open that was replaced or deleted`,
+        `stop the kit, then npx kit restore <file>: what was acknowledged lies beside the store, as ${basename(storePath)}.replaced-…`,
+      );
+    const stray = strayOf(storePath, '-wal');
     if (stray)
       return fault(
-        `process ${stray} has the store open, but its file or log was deleted`,
+        `process ${stray} has the store open, but its log was deleted`,
         'stop the kit with SIGTERM: what was acknowledged is still in its hands, and is written back',
       );
     if (!existsSync(storePath))
@@ -89,13 +95,13 @@ export const alarms: Check = {
 };
 
 /** A process that writes into what has lost its name: to open the file beside it would only do harm. */
-function strayOf(path: string): string | undefined {
-  const real = join(realpathSync(dirname(path)), basename(path));
+function strayOf(path: string, suffix: '' | '-wal'): string | undefined {
+  const real = join(realpathSync(dirname(path)), basename(path)) + suffix;
   const isLost = (links: unknown[], name: string): boolean =>
     links.includes(`${name} (deleted)`) && !links.includes(name);
   return orNone(() => readdirSync('/proc'))?.find((pid) => {
     const links = fdsOf(pid).map((fd) => orNone(() => readlinkSync(fd)));
-    return isLost(links, real) || isLost(links, `${real}-wal`);
+    return isLost(links, real);
   });
 }
 

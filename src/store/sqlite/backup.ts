@@ -15,7 +15,10 @@ import {
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
-import { connect, guarded, prepareFolder, requireVersion } from './connection.ts';
+import { connect, requireVersion, type Connection } from './connection.ts';
+import { guarded } from './fault.ts';
+import { prepareFolder } from './folder.ts';
+import { newId, readMark, requireSame, writeMark } from './identity.ts';
 
 /** The file that a copy grows in, by this process. */
 export const partOf = (to: string): string => `${to}.part-${process.pid}`;
@@ -46,11 +49,37 @@ function copyInto(path: string, part: string): void {
   } finally {
     db.close();
   }
-  const copy = new Database(part);
-  // A start from the copy must not take what runs on the original for its own, and end it.
-  copy.exec('delete from processes');
-  copy.close();
+  makeOwn(part);
 }
+
+/** A start from the copy must not take what runs on the original for its own, and end it; nor may it pass for the original. */
+function makeOwn(copy: string): void {
+  const db = new Database(copy);
+  try {
+    db.exec('delete from processes');
+    db.prepare('update store set id = ?').run(newId());
+  } finally {
+    db.close();
+  }
+}
+
+/** What a connection still has open of a file that lost its place. Resolves to the name of the copy, beside it. */
+export async function saveOpen(db: Connection, path: string, now: string): Promise<string> {
+  const to = replacedName(path, now);
+  const part = partOf(to);
+  try {
+    closeSync(openSync(part, 'w', 0o600));
+    await db.backup(part);
+    makeOwn(part);
+    sync(part);
+    renameSync(part, to);
+    return to;
+  } finally {
+    for (const suffix of ['', '-journal', '-wal', '-shm']) rmSync(part + suffix, { force: true });
+  }
+}
+
+const replacedName = (path: string, now: string): string => `${path}.replaced-${now.replaceAll(/[:.]/g, '-')}`;
 
 function errorOf(error: unknown, to: string): unknown {
   const { code } = error as NodeJS.ErrnoException;
@@ -58,15 +87,28 @@ function errorOf(error: unknown, to: string): unknown {
   return new StoreError('unwritable', `${to} cannot be written (${code}): see its folder, its rights and the disk`);
 }
 
-/** For the owner of `path`. What was there is kept beside it; returns its name, null where nothing was. */
-export function putInPlace(from: string, path: string, now: string): string | null {
-  const copy = `${path}.part-${process.pid}`;
+/** What was set aside: the file that was there, and a log that was not its own. */
+export interface Kept {
+  file: string | null;
+  log: string | null;
+}
+
+/** For the owner of `path`. What was there is kept beside it. `from` may be what lies at `path` already. */
+export function putInPlace(from: string, path: string, now: string): Kept {
+  const copy = partOf(path);
   prepareFolder(path);
   try {
-    copyFileSync(from, copy);
-    requireWhole(copy, from);
-    const kept = existsSync(path) ? `${path}.replaced-${now.replaceAll(/[:.]/g, '-')}` : null;
-    if (kept) setAside(path, kept);
+    const kept = guarded(() => {
+      const own = isOwn(path);
+      // Its log belongs to what is copied where that is our own store; to no other file.
+      if (own) requireClosed(path);
+      copyFileSync(from, copy);
+      const id = requireWhole(copy, from);
+      const aside = setAside(path, replacedName(path, now), own);
+      // Before it is in its place: a start in between finds what it was told of.
+      writeMark(path, id, readMark(path)?.id ?? null, copy);
+      return aside;
+    }, path);
     // In one step: at no moment is there no store.
     renameSync(copy, path);
     sync(dirname(path));
@@ -76,32 +118,46 @@ export function putInPlace(from: string, path: string, now: string): string | nu
   }
 }
 
-/** Gives it a second name, and takes its log out of the way of what follows. */
-function setAside(path: string, kept: string): void {
-  const whole = writeBack(path);
-  linkSync(path, kept);
-  for (const suffix of ['-wal', '-shm']) {
-    if (whole) rmSync(path + suffix, { force: true });
-    else if (existsSync(path + suffix)) renameSync(path + suffix, kept + suffix);
+/** Whether the log beside it may be applied to it. */
+function isOwn(path: string): boolean {
+  try {
+    requireSame(path);
+    return existsSync(path);
+  } catch (error) {
+    if (error instanceof StoreError && error.code === 'replaced') return false;
+    throw error;
   }
 }
 
-/** The log into the file, so that the file alone is whole. False where it is damaged: then its log is kept as it is. */
-function writeBack(path: string): boolean {
+/** Gives it a second name, and takes the log out of the way of what follows: under that name where it is its own. */
+function setAside(path: string, kept: string, own: boolean): Kept {
+  const file = existsSync(path) ? kept : null;
+  if (file) linkSync(path, kept);
+  const logged = existsSync(`${path}-wal`);
+  // No name that SQLite would look for.
+  const log = logged && !own ? `${kept}-log-of-another-file` : null;
+  if (logged) renameSync(`${path}-wal`, log ?? `${kept}-wal`);
+  // It is made again of what the log holds.
+  rmSync(`${path}-shm`, { force: true });
+  return { file, log };
+}
+
+/** The log into the file, so that the file alone is whole. A damaged one is kept with its log as it is. */
+function requireClosed(path: string): void {
   try {
     const db = connect(path, { busyMs: 5_000 });
     const [{ busy }] = db.pragma('wal_checkpoint(TRUNCATE)') as [{ busy: number }];
     db.close();
     if (busy) throw new StoreError('busy', `${path} is open in another process: end that first`);
-    return true;
+    for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
   } catch (error) {
     if (error instanceof StoreError && error.code === 'busy') throw error;
-    return false;
   }
 }
 
-/** As `name`, what people called it. */
-function requireWhole(copy: string, name: string): void {
+/** As `name`, what people called it. Returns its new id. */
+function requireWhole(copy: string, name: string): string {
+  const id = newId();
   try {
     guarded(() => {
       const db = connect(copy);
@@ -109,6 +165,7 @@ function requireWhole(copy: string, name: string): void {
       const verdict = db.pragma('quick_check(1)', { simple: true });
       if (verdict !== 'ok') throw new StoreError('missing', `${name} is damaged: take an older backup`);
       db.exec('delete from processes');
+      db.prepare('update store set id = ?').run(id);
       db.pragma('wal_checkpoint(TRUNCATE)');
       db.close();
     }, name);
@@ -122,6 +179,7 @@ function requireWhole(copy: string, name: string): void {
   const { uid, gid } = statSync(dirname(copy));
   if (process.getuid?.() === 0) chownSync(copy, uid, gid);
   sync(copy);
+  return id;
 }
 
 function sync(path: string): void {

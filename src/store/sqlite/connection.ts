@@ -1,9 +1,12 @@
 // Opens the SQLite file the one way that keeps the promises: WAL, every commit synced, short waits for locks.
 // Migrates it, once, by its owner. Refuses network file systems, foreign files and files of a newer kit.
-import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, statfsSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
+import { guarded } from './fault.ts';
+import { prepareFolder } from './folder.ts';
+import { inodeOf, requireInPlace } from './identity.ts';
+import { lockStore } from './lock.ts';
 
 export type Connection = Database.Database;
 
@@ -14,42 +17,47 @@ const MIGRATIONS = new URL('migrations/', import.meta.url);
 /** SQLite's application_id of a store, as the first migration sets it. */
 const APPLICATION = 1_802_072_179;
 
-/** statfs types of file systems on which SQLite's locks or syncs cannot be relied on. */
-const NETWORK = new Map([
-  [0x6969, 'NFS'],
-  [0xff534d42, 'CIFS'],
-  [0xfe534d42, 'SMB'],
-  [0x517b, 'SMB'],
-  [0x01021997, '9p'],
-  [0x00c36400, 'Ceph'],
-  [0x5346414f, 'AFS'],
-]);
+/** The newest version of this kit, read once: a process may have no file left to open when it opens its store again. */
+let newestKnown: number | undefined;
 
 export function connect(path: string, { create = false, busyMs = BUSY_MS } = {}): Connection {
   if (create && path !== ':memory:') prepareFolder(path);
   if (!create && !existsSync(path)) {
     throw new StoreError('missing', `there is no store at ${path}: start the receiver once, or set DATABASE_URL`);
   }
+  guarded(() => requireInPlace(path, lockStore), path);
   if (create && path !== ':memory:') prepareFile(path);
   return guarded(() => {
+    const before = inodeOf(path);
     const opened = new Database(path, { timeout: busyMs, fileMustExist: !create });
-    refuseForeign(opened, path);
-    opened.pragma('journal_mode = WAL');
-    // SQLite is compiled here to fall back to NORMAL whenever an existing WAL file is opened.
-    setSynchronous(opened, 'FULL');
-    opened.pragma('wal_autocheckpoint = 0');
-    opened.pragma('cache_size = -8000');
-    // What moves within a page leaves no copy behind, so that what is erased is gone.
-    opened.pragma('secure_delete = fast');
-    return opened;
+    try {
+      // Its log is opened by the first statement.
+      if (inodeOf(path) !== before) throw new StoreError('unwritable', `${path} was replaced while it was opened`);
+      setUp(opened, path);
+      return opened;
+    } catch (error) {
+      // Tried again and again, it would use up the files that a process may open.
+      opened.close();
+      throw error;
+    }
   }, path);
+}
+
+function setUp(db: Connection, path: string): void {
+  refuseForeign(db, path);
+  db.pragma('journal_mode = WAL');
+  // SQLite is compiled here to fall back to NORMAL whenever an existing WAL file is opened.
+  setSynchronous(db, 'FULL');
+  db.pragma('wal_autocheckpoint = 0');
+  db.pragma('cache_size = -8000');
+  // What moves within a page leaves no copy behind, so that what is erased is gone.
+  db.pragma('secure_delete = fast');
 }
 
 /** Before anything is written to it. */
 function refuseForeign(db: Connection, path: string): void {
   const tables = db.prepare<[], number>('select count(*) from sqlite_schema').pluck().get();
   if (!tables || db.pragma('application_id', { simple: true }) === APPLICATION) return;
-  db.close();
   throw new StoreError('missing', `${path} is not a store of this kit: set DATABASE_URL to another file`);
 }
 
@@ -82,7 +90,7 @@ export function migrate(db: Connection, path: string, folder = MIGRATIONS): void
 /** For everyone but the owner, who migrates. */
 export function requireVersion(db: Connection, path: string): void {
   const version = versionOf(db);
-  const newest = stepsIn(MIGRATIONS).length;
+  const newest = (newestKnown ??= stepsIn(MIGRATIONS).length);
   refuseNewer(version, newest, path);
   if (version < newest)
     throw new StoreError('missing', `the store at ${path} is of an older kit: start the receiver once`);
@@ -103,39 +111,6 @@ export function versionOf(db: Connection): number {
   return Number(db.pragma('user_version', { simple: true }));
 }
 
-/** Runs it, and says in our words what SQLite says in its own. */
-export function guarded<T>(work: () => T, path = 'the store'): T {
-  try {
-    return work();
-  } catch (error) {
-    if (!(error instanceof Database.SqliteError)) throw error;
-    if (error.code.startsWith('SQLITE_BUSY'))
-      throw new StoreError('busy', `${path} is locked by another process`, error);
-    if (/^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|PERM|NOMEM|PROTOCOL)/.test(error.code)) {
-      const remedy = error.code === 'SQLITE_FULL' ? ': make room on its disk, see df -h' : '';
-      throw new StoreError('unwritable', `${path} cannot be used: ${error.code}: ${error.message}${remedy}`, error);
-    }
-    throw error;
-  }
-}
-
-/** Makes the folder of the file. Throws StoreError where it cannot, or where it lies on a network. */
-export function prepareFolder(path: string): void {
-  const folder = dirname(path);
-  try {
-    mkdirSync(folder, { recursive: true });
-  } catch (error) {
-    throw new StoreError('unwritable', `the folder ${folder} cannot be made: create it, writable for this user`, error);
-  }
-  const network = networkOf(folder);
-  if (network) {
-    throw new StoreError(
-      'unwritable',
-      `${folder} lies on ${network}: SQLite needs a local disk, set DATABASE_URL to one`,
-    );
-  }
-}
-
 /** It holds what people wrote: for its user alone. */
 function prepareFile(path: string): void {
   try {
@@ -147,9 +122,4 @@ function prepareFile(path: string): void {
       error,
     );
   }
-}
-
-/** The name of the network file system that a folder lies on, or undefined. */
-export function networkOf(folder: string): string | undefined {
-  return NETWORK.get(statfsSync(folder).type);
 }

@@ -1,13 +1,14 @@
 // The one door's side of the store: an event is inserted, or found to be one that is there. Identity is decided here
 // and nowhere else; rows that contradict each other are kept and recorded, never merged and never dropped.
-import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { dataOfBody, type Incoming, type Unreadable } from '../../wire/event.ts';
+import { dataOfBody, type Incoming, type Reading, type Unreadable } from '../../wire/event.ts';
 import { compareCursors, type Cursor } from '../../wire/cursor.ts';
 import { digestOf, sameJson, type JsonObject } from '../../wire/json.ts';
 import type { Accepted, Batch, Conflict, Counts, EventStore, Fact } from '../events-store.ts';
 import { createBirthWatch, createHeard } from './birth.ts';
+import { faultOf } from './fault.ts';
 import { createIds } from './ids.ts';
+import { bytesDigestOf, createPoison, POISONED, type Failing } from './poison.ts';
 import { EVENT_KEY, type Session, type Sync } from './session.ts';
 import { createTally } from './tally.ts';
 import { createWatermark } from './watermark.ts';
@@ -30,9 +31,14 @@ interface Known {
 export function createEventStore(
   session: Session,
   retentionMs: number,
-  idsInSegment?: number,
-): Sync<EventStore> & { accept: Accept; inPlace(): boolean } {
+  {
+    idsInSegment,
+    failing = new Set(),
+    onDropped = () => {},
+  }: { idsInSegment?: number | undefined; failing?: Failing; onDropped?: Dropped } = {},
+): Sync<Omit<EventStore, 'sync'>> & { accept: Accept; readmit: Accept; inPlace(): boolean } {
   const { db } = session;
+  const poison = createPoison(session, failing);
   const insert = db.prepare(`
     insert into events (cursor, disputed, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, live, body)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
@@ -74,12 +80,96 @@ export function createEventStore(
   const heard = createHeard(session);
 
   function accept(batch: Batch): Accepted[] {
-    ids.fold(batch.now);
-    const newIds = new Map<string, number>();
+    try {
+      ids.fold(batch.now);
+    } catch (error) {
+      if (faultOf(error, session.path)) throw error;
+      onDropped('the order of ids', error);
+    }
+    const group = groupOf(batch);
+    try {
+      const accepted = group.together();
+      if (accepted.length > 0) failing.clear();
+      return accepted;
+    } catch (error) {
+      if (faultOf(error, session.path)) throw error;
+    }
+    try {
+      return group.apart();
+    } catch (error) {
+      throw poison.unwritable(error);
+    }
+  }
+
+  /** For what was kept aside: where it fails by itself again, nothing is written. */
+  function readmit(batch: Batch): Accepted[] {
+    let accepted: Accepted[] = [];
+    const failure = poison.failureOf(() => {
+      accepted = groupOf(batch).together();
+    });
+    return failure === undefined ? accepted : batch.readings.map(() => ({ verdict: 'quarantined' }));
+  }
+
+  /** How a batch is written: in one piece, or reading by reading, each with its own accounts. */
+  function groupOf(batch: Batch) {
+    let newIds = new Map<string, number>();
     let refreshed = false;
-    let firstNew: number | undefined;
-    const accepted = session.write(() => {
-      const counts: Counts = { ...batch.counts };
+
+    function together(): Accepted[] {
+      const accepted = session.write(() => {
+        const raised = batch.gap ? raiseGap(batch.gap, batch.now) : [];
+        const results = ingest([...batch.readings, ...raised]);
+        placePage();
+        session.count(batch.counts ?? {});
+        setFacts(batch.facts);
+        return results.slice(0, batch.readings.length);
+      });
+      ids.learn(newIds);
+      return accepted;
+    }
+
+    function apart(): Accepted[] {
+      newIds = new Map();
+      const accepted = session.write(() => {
+        // Once, before this transaction has added any.
+        ids.refresh();
+        refreshed = true;
+        const results = poison.apart(batch.readings, isPage(batch), { take: alone, keep });
+        if (batch.gap) ingest(raiseGap(batch.gap, batch.now));
+        placePage();
+        ride(batch.counts, batch.facts);
+        return results;
+      });
+      ids.learn(newIds);
+      return accepted;
+    }
+
+    /** Ids are learnt of those alone that are stored. */
+    function alone(reading: Reading): Accepted {
+      const before = newIds;
+      newIds = new Map(before);
+      try {
+        return ingest([reading])[0] ?? { verdict: 'unkept' };
+      } catch (error) {
+        newIds = before;
+        throw error;
+      }
+    }
+
+    function keep(reading: Reading, reason: string): Accepted {
+      if ('unreadable' in reading) return alone(reading);
+      const { origin, cursor, body } = reading.event;
+      return alone({ unreadable: { origin, cursor, body, reason } });
+    }
+
+    function placePage(): void {
+      if (batch.from) session.setFact('proved_from', BigInt(batch.from));
+      watermark.raise(batch);
+    }
+
+    const ingest = (readings: Reading[]): Accepted[] => {
+      let firstNew: number | undefined;
+      const counts: Counts = {};
       const add = (name: keyof Counts, by = 1): void => {
         counts[name] = (counts[name] ?? 0) + by;
       };
@@ -88,8 +178,6 @@ export function createEventStore(
       const floor = session.floor(highest(session.cursorFact('watermark'), batch.watermark));
       const born = Number(session.fact('born'));
       const prunedBefore = Number(session.fact('pruned_before') ?? 0);
-      const raised = batch.gap ? raiseGap(batch.gap, batch.now) : [];
-      const readings = [...batch.readings, ...raised];
       learnBirth(readings.flatMap((reading) => ('event' in reading ? [reading.event] : [])));
       const tally = startTally(batch.now);
       const results = readings.map((reading): Accepted => {
@@ -110,11 +198,8 @@ export function createEventStore(
       });
       if (firstNew !== undefined) ids.addFrom(firstNew);
       tally.write();
-      if (batch.from) session.setFact('proved_from', BigInt(batch.from));
-      watermark.raise(batch);
-      for (const [name, value] of Object.entries(batch.facts ?? {})) session.setFact(name as Fact, value);
       session.count(counts);
-      return results.slice(0, batch.readings.length);
+      return results;
 
       function store(event: Incoming, disputed: boolean): boolean {
         const { cursor, id, type, sessionId, createdAt, origin, flags, body } = event;
@@ -153,15 +238,12 @@ export function createEventStore(
         return young ? 'regressed' : 'pruned';
       }
 
-      function keepAside({ body, origin, cursor, reason }: Unreadable): Accepted {
-        // The same bytes at another place in history are another event.
-        const digest = createHash('sha256')
-          .update(cursor ?? '')
-          .update(body)
-          .digest();
-        const row = [digest, batch.now, origin, bind(cursor), reason, body];
+      function keepAside(unreadable: Unreadable): Accepted {
+        const { body, origin, cursor, reason } = unreadable;
+        const row = [bytesDigestOf({ unreadable }), batch.now, origin, bind(cursor), reason, body];
         const { copies } = quarantine.get(...row) as { copies: number };
         add(copies === 0 ? 'quarantined' : origin === 'webhook' ? 'duplicates' : 'reread');
+        if (copies === 0 && reason.startsWith(POISONED)) add('poisoned');
         return { verdict: 'quarantined' };
       }
 
@@ -236,9 +318,23 @@ export function createEventStore(
         add('conflicts', addConflict.run(row).changes);
         return { with: of.key, reason };
       }
-    });
-    ids.learn(newIds);
-    return accepted;
+    };
+
+    return { together, apart };
+  }
+
+  function setFacts(facts: Batch['facts']): void {
+    for (const [name, value] of Object.entries(facts ?? {})) session.setFact(name as Fact, value);
+  }
+
+  /** Each alone: what cannot be written is dropped, and fails nothing else. */
+  function ride(counts: Counts = {}, facts: Batch['facts'] = {}): void {
+    const drop = (name: string, work: () => void): void => {
+      const failure = poison.failureOf(work);
+      if (failure !== undefined) onDropped(name, failure);
+    };
+    for (const [name, value] of Object.entries(counts)) drop(name, () => session.count({ [name]: value }));
+    for (const [name, value] of Object.entries(facts)) drop(name, () => setFacts({ [name]: value }));
   }
 
   /** One gap for one place: while nothing behind it was known, the same is found again and only learns where it ends. */
@@ -257,11 +353,18 @@ export function createEventStore(
 
   return {
     accept,
-    note: (counts, facts = {}) =>
-      session.write(() => {
-        session.count(counts);
-        for (const [name, value] of Object.entries(facts)) session.setFact(name as Fact, value);
-      }),
+    readmit,
+    note(counts, facts) {
+      try {
+        session.write(() => {
+          session.count(counts);
+          setFacts(facts);
+        });
+      } catch (error) {
+        if (faultOf(error, session.path)) throw error;
+        session.write(() => ride(counts, facts));
+      }
+    },
     /** Whether the path still names the file that is open. */
     inPlace: () => inodesOf(session.path) === opened,
   };
@@ -274,6 +377,9 @@ export function gapId(gap: number | string): string {
   return `kit.gap\u00b7${gap}`;
 }
 
+/** Told what was to be written beside deliveries, and could not be. */
+export type Dropped = (what: string, error: unknown) => void;
+
 function bind(cursor: string | null): bigint | null {
   return cursor === null ? null : BigInt(cursor);
 }
@@ -284,6 +390,12 @@ function nameOfCursor({ cursor }: Incoming): string | null {
 
 function nameOfId({ id }: Incoming): string | null {
   return id && `i:${id}`;
+}
+
+/** Nobody sends its items again once the watermark has passed them. */
+function isPage({ readings, watermark, from, gap }: Batch): boolean {
+  const origins = readings.map((one) => ('event' in one ? one.event : one.unreadable).origin);
+  return (watermark ?? from ?? gap) !== undefined || origins.some((origin) => origin !== 'webhook');
 }
 
 /** Compared as JSON: two origins write the same data in different bytes. What was erased can contradict nothing. */

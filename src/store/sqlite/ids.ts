@@ -73,10 +73,13 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   function refresh(): void {
     const now = session.fact('id_version');
     if (now !== version) {
-      [version, count, latest, filters] = [now, 0, new Map(), allFilters.all()];
+      // Where a statement fails half-way, all of it is read again.
+      version = undefined;
+      [count, latest, filters] = [0, new Map(), allFilters.all()];
       const last = lastSegment.get();
       // The filter of a segment is written when the segment is full.
       if (last && last.ids < idsInSegment) mark(last.segment, ofSegment.all(last.segment));
+      version = now;
     }
     for (const { n, id, event } of newest.get() === count ? [] : after.all(count)) {
       latest.set(id, event);

@@ -3,8 +3,11 @@
 // pid 1.
 import { readFileSync, statSync } from 'node:fs';
 import Database from 'better-sqlite3';
+import { startOf } from '../../process.ts';
 import { StoreError } from '../store.ts';
-import { guarded, prepareFolder } from './connection.ts';
+import { guarded } from './fault.ts';
+import { prepareFolder } from './folder.ts';
+import { readMark } from './identity.ts';
 
 /** Until it is closed, nobody else owns the store. Throws StoreError `owned`. */
 export function lockStore(path: string): Database.Database {
@@ -27,15 +30,10 @@ function takeLock(path: string): Database.Database {
   }
 }
 
+/** The store itself is not opened for that: it may have been replaced. */
 function ownerOf(path: string): string {
-  try {
-    const db = new Database(path, { readonly: true, timeout: 1_000 });
-    const pid = db.prepare<[], number>(`select pid from processes where role = 'receive'`).pluck().get();
-    db.close();
-    return pid === undefined ? 'unknown, which is just starting' : String(pid);
-  } catch {
-    return 'unknown, which is just starting';
-  }
+  const pid = readMark(path)?.pid;
+  return pid !== undefined && startOf(pid) !== '' ? String(pid) : 'unknown, which is just starting';
 }
 
 /** Of the -shm file: the byte that who writes has locked. */

@@ -9,8 +9,9 @@ export interface Log {
   open(): Promise<void>;
   /** Resolves when all that was committed before is on disk; one serves all who ask before it begins. Throws StoreError `unwritable`. */
   sync(): Promise<void>;
-  /** Before the next commit. Throws while it is not certain that what a failed sync left is on disk. */
-  settle(db: Connection): void;
+  /** Before the next commit. Throws while it is not certain that what a failed sync left is on disk. `always`: also
+   * where this process knows of none. */
+  settle(db: Connection, always?: boolean): void;
   /** The next sync opens it again. */
   close(): void;
 }
@@ -62,8 +63,8 @@ export function createLog(path: string): Log {
       last = next.catch(() => {});
       return next;
     },
-    settle(db) {
-      if (!doubted) return;
+    settle(db, always = false) {
+      if (!doubted && !always) return;
       // What the log holds is written to the file and synced, and the log begins anew: a log with a hole would end there
       // when it is read after a power loss, and hide what came behind it as well as what the file holds.
       const [result] = db.pragma('wal_checkpoint(truncate)') as { busy: number }[];

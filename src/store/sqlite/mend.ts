@@ -20,7 +20,7 @@ interface MovableRow {
 
 type Mending = Pick<MendStore, 'matching' | 'retry' | 'discard' | 'closeGap' | 'retryQuarantined'>;
 
-export function createMend(session: Session, accept: (batch: Batch) => Accepted[]): Sync<Mending> {
+export function createMend(session: Session, readmit: (batch: Batch) => Accepted[]): Sync<Mending> {
   const { db } = session;
   const rouse = createRouse(session);
   const history = createHistory(session);
@@ -112,9 +112,11 @@ export function createMend(session: Session, accept: (batch: Batch) => Accepted[
           explain.run(reading.unreadable.reason, id);
           return { verdict: 'quarantined' };
         }
+        const [accepted] = readmit({ readings: [reading], now });
+        if (accepted?.verdict === 'quarantined') return accepted;
         leave.run(id);
         session.count({ quarantined: -1 });
-        return accept({ readings: [reading], now })[0];
+        return accepted;
       }),
     discard: (ids, reason, now) =>
       move(ids, ['dead', 'ready'], 'skipped', ({ id, lane }) => {

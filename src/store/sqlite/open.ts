@@ -1,10 +1,15 @@
 // The SQLite store: its parts on one connection, every method awaited and guarded alike. After a failed write or sync
 // the connection is not trusted again; the next call opens a new one. Deliveries and completions are synced after their commit.
-import { statSync } from 'node:fs';
-import { StoreError, type Store } from '../store.ts';
-import { connect, guarded, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
+// A store whose file or log loses its place takes nothing any more: what lies there now is never opened.
+import { iso, systemClock } from '../../clock.ts';
+import { patiently } from '../patiently.ts';
+import { StoreError, Unsynced, type Store } from '../store.ts';
+import { saveOpen } from './backup.ts';
+import { connect, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
+import { guarded } from './fault.ts';
+import { inodeOf } from './identity.ts';
 import { createErase } from './erase.ts';
-import { createEventStore } from './events.ts';
+import { createEventStore, type Dropped } from './events.ts';
 import { createLog } from './log.ts';
 import { createMend } from './mend.ts';
 import { createMove } from './move.ts';
@@ -31,24 +36,36 @@ export interface OpenOptions {
   busyMs?: number;
   /** How many ids make a segment: for tests. */
   idsInSegment?: number;
-  /** Another file has taken the place of the store's, and was opened instead. */
-  onReplaced?: () => void;
+  /** Told what was to be written beside deliveries, and could not be, by an error of its own. */
+  onDropped?: Dropped;
+  /** The owner's file or its log is no longer in its place: from now on nothing is accepted. */
+  onReplaced?: (replaced: Replaced) => void;
+}
+
+export interface Replaced {
+  error: StoreError;
+  /** The name of a copy of what was accepted until then; undefined where none could be made. */
+  copy: Promise<string | undefined>;
 }
 
 const DAY_MS = 86_400_000;
-/** Verbs that must not succeed in a file that is no longer at its path. */
+/** Verbs that must not succeed in a file that is no longer at its path. What handlers complete goes where their claims are. */
 const PLACED = new Set(['accept', 'note']);
+/** What a handler has committed may wait so long for its sync. */
+const SYNC_MS = 8_000;
 
-type Parts = Sync<Omit<Store, 'close'>> & { inPlace(): boolean };
+type Parts = Sync<Omit<Store, 'close' | 'sync'>> & { resettle(): void; inPlace(): boolean };
 
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { owner = false, synchronous = 'FULL', retentionMs = 30 * DAY_MS, busyMs = 30 } = options;
-  const { onReplaced = () => {}, idsInSegment } = options;
+  const { onReplaced = () => {}, onDropped = () => {}, idsInSegment } = options;
+  const failing = new Set<string>();
   const log = createLog(path);
   let db = open(owner);
   let parts = assemble(db);
-  let ours = inodeOf(path);
+  const ours = path === ':memory:' ? undefined : inodeOf(path);
   let broken = false;
+  let lost: StoreError | undefined;
 
   function open(create: boolean): Connection {
     const opened = connect(path, { create, busyMs: create ? 5_000 : busyMs });
@@ -63,7 +80,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function assemble(connection: Connection): Parts {
     const session = createSession(connection, path, synchronous);
-    const events = createEventStore(session, retentionMs, idsInSegment);
+    const events = createEventStore(session, retentionMs, { idsInSegment, failing, onDropped });
     const tasks = createTaskStore(session);
     return {
       ...events,
@@ -76,12 +93,14 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
         log.settle(connection);
         return tasks.complete(...given);
       },
+      settle: () => log.settle(connection, true),
+      resettle: () => log.settle(connection),
       ...createUpkeep(session, events.accept, idsInSegment),
       ...createWatch(session),
       ...createReruns(session),
       ...createMove(session),
       ...createSamples(session),
-      ...createMend(session, events.accept),
+      ...createMend(session, events.readmit),
       ...createErase(session),
       ...createOwner(session),
     };
@@ -95,59 +114,97 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   }
 
   function use(name: string, args: unknown[]): unknown {
-    if (PLACED.has(name) && !inPlace())
-      throw new StoreError('unwritable', 'the store file was replaced or deleted while open');
-    if (broken) {
-      guarded(() => db.close(), path);
-      change(open(false));
-    }
     try {
+      if (PLACED.has(name) || broken) requirePlace();
+      if (broken) {
+        guarded(() => db.close(), path);
+        change(open(false));
+      }
       const method = parts[name as keyof typeof parts] as (...values: unknown[]) => unknown;
       return guarded(() => method(...args), path);
     } catch (error) {
-      if (error instanceof StoreError && error.code === 'unwritable') broken = true;
+      if (!(error instanceof StoreError)) throw error;
+      if (error.code === 'unwritable') broken = true;
+      if (error.code === 'replaced') lose(error);
       throw error;
     }
   }
 
-  /** Where another file has taken the place of ours, that is the store from now on. */
-  function inPlace(): boolean {
-    if (parts.inPlace()) return true;
-    const inode = inodeOf(path);
-    // Where only the log was deleted, the others still write into it: nothing is safe until all of them have stopped.
-    if (inode === undefined || inode === ours) return false;
+  function requirePlace(): void {
+    if (lost) throw lost;
+    if (!guarded(() => parts.inPlace(), path)) throw replacedError(path, ours);
+  }
+
+  /** For good: what lies there now, or comes back, may be anything. */
+  function lose(found: StoreError): void {
+    if (lost) return;
+    lost = found;
+    if (owner) onReplaced({ error: found, copy: saveLost() });
+  }
+
+  async function saveLost(): Promise<string | undefined> {
     try {
-      // The old connection is left open: closing it would remove the log of the file that is there now.
-      change(open(false));
-    } catch (error) {
-      if (error instanceof StoreError) return false;
-      throw error;
+      return await saveOpen(db, path, iso(systemClock.now()) ?? '');
+    } catch {
+      return undefined;
     }
-    ours = inode;
-    onReplaced();
-    return true;
   }
 
   const verbs = Object.keys(parts).filter((name) => name !== 'inPlace');
   const methods = verbs.map((name) => [name, async (...args: unknown[]) => use(name, args)]);
-  const store = Object.fromEntries(methods) as Omit<Store, 'close'>;
+  const store = Object.fromEntries(methods) as Omit<Store, 'close' | 'sync'> & { resettle(): Promise<void> };
 
   // A completion that nobody awaits shall not come too late for its claim.
   if (synchronous === 'NORMAL') void log.open().catch(() => {});
 
-  async function synced<Result>(work: () => Promise<Result>): Promise<Result> {
-    // SQLite syncs it within the commit.
-    if (synchronous === 'FULL') return work();
-    await log.open();
-    const result = await work();
-    await log.sync();
-    return result;
+  /** What was committed before is on disk. */
+  async function synced(): Promise<void> {
+    // SQLite has synced it within the commit.
+    if (synchronous === 'FULL') return;
+    try {
+      await log.sync();
+    } catch (error) {
+      broken = true;
+      throw error;
+    }
+  }
+
+  /** Where the log is gone, so may be the store. */
+  async function openLog(): Promise<void> {
+    if (synchronous === 'FULL') return;
+    await log.open().catch(async (error: unknown) => {
+      await store.note({});
+      throw error;
+    });
+  }
+
+  async function sync(): Promise<void> {
+    await store.resettle();
+    await synced();
   }
 
   return {
     ...store,
-    accept: (batch) => synced(() => store.accept(batch)),
-    complete: (...given) => synced(() => store.complete(...given)),
+    sync,
+    async accept(batch) {
+      await openLog();
+      const accepted = await store.accept(batch);
+      try {
+        await synced();
+      } catch (error) {
+        throw error instanceof StoreError ? new Unsynced(error, accepted) : error;
+      }
+      return accepted;
+    },
+    async complete(...given) {
+      await openLog();
+      const held = await store.complete(...given);
+      await synced().catch((error: unknown) => {
+        if (!(error instanceof StoreError)) throw error;
+        return patiently(sync, SYNC_MS);
+      });
+      return held;
+    },
     close() {
       log.close();
       db.close();
@@ -155,6 +212,10 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   };
 }
 
-function inodeOf(path: string): number | undefined {
-  return statSync(path, { throwIfNoEntry: false })?.ino;
+function replacedError(path: string, ours: string | undefined): StoreError {
+  const words =
+    inodeOf(path) === ours
+      ? `the log of ${path} was deleted or replaced while it was open: stop the kit with SIGTERM, which writes back what it holds, and start it again`
+      : `${path} was replaced or deleted while it was open: stop the kit, then put a backup in its place with npx kit restore <file>`;
+  return new StoreError('replaced', words);
 }

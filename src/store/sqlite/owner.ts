@@ -7,8 +7,10 @@ import { createRouse, UNCLAIMED } from './waiting.ts';
 /** A task that ended its process waits as after any failed attempt, and holds its lane as by default. */
 const HOLD_MS = 120_000;
 
-export function createOwner(session: Session): Sync<OwnerStore> {
+export function createOwner(session: Session): Sync<Omit<OwnerStore, 'settle'>> {
   const { db } = session;
+  const identity = db.prepare<[], string>('select id from store').pluck();
+  const identify = db.prepare('update store set id = ?');
   const rouse = createRouse(session);
   const beat = db.prepare(`
     insert into processes (role, pid, started, boot, beat_at) values (?, ?, ?, ?, ?)
@@ -31,6 +33,8 @@ export function createOwner(session: Session): Sync<OwnerStore> {
     .pluck();
 
   return {
+    identity: () => identity.get() ?? '',
+    identify: (id) => void identify.run(id),
     nextBoot: () =>
       session.write(() => {
         const boot = Number(session.fact('boot')) + 1;

@@ -28,9 +28,10 @@ export interface Session {
 }
 
 export function createSession(db: Connection, path: string, synchronous: Session['synchronous']): Session {
-  const add = db.prepare(
-    'insert into counters values (?, ?) on conflict (name) do update set value = value + excluded.value',
-  );
+  // A figure that cannot be read exactly any more stays where it is.
+  const add = db.prepare(`
+    insert into counters values (?, ?)
+    on conflict (name) do update set value = min(value + excluded.value, ${Number.MAX_SAFE_INTEGER})`);
   const get = db.prepare<[string], FactValue>('select value from facts where name = ?').pluck();
   const getText = db.prepare<[string], Cursor | null>('select cast(value as text) from facts where name = ?').pluck();
   const set = db.prepare('insert into facts values (?, ?) on conflict (name) do update set value = excluded.value');

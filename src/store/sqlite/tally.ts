@@ -4,6 +4,8 @@ import type { Incoming } from '../../wire/event.ts';
 import type { Session } from './session.ts';
 
 const DAY_MS = 86_400_000;
+/** A sender's clock can say anything: nothing is later than this. */
+const LATEST_MS = 3_650 * DAY_MS;
 
 interface Arrivals {
   type: string;
@@ -32,7 +34,7 @@ export function createTally({ db }: Session): (now: number) => Tally {
   const arrive = db.prepare(`
     insert into arrivals values (@day, @type, @origin, @events, @aged, @lateMs, @latestMs)
     on conflict (day, type, origin) do update set events = events + @events, aged = aged + @aged,
-      late_ms = late_ms + @lateMs, latest_ms = max(latest_ms, @latestMs)`);
+      late_ms = min(late_ms + @lateMs, ${Number.MAX_SAFE_INTEGER}), latest_ms = max(latest_ms, @latestMs)`);
 
   return (now) => {
     const delivered = new Set<string>();
@@ -51,7 +53,7 @@ export function createTally({ db }: Session): (now: number) => Tally {
         if (!sum) arrivals.set(key, (sum = { type, origin, events: 0, aged: 0, lateMs: 0, latestMs: 0 }));
         sum.events++;
         if (createdAt === null) return;
-        const lateMs = Math.max(0, now - createdAt);
+        const lateMs = Math.min(Math.max(0, now - createdAt), LATEST_MS);
         sum.aged++;
         sum.lateMs += lateMs;
         sum.latestMs = Math.max(sum.latestMs, lateMs);

@@ -23,7 +23,7 @@ import { createWatermark } from './watermark.ts';
 const DAY_MS = 86_400_000;
 const FRAME_BYTES = 4_096 + 24;
 
-type Upkeep = Omit<KeepStore, 'accept' | 'note'>;
+type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'sync'>;
 
 export function createUpkeep(
   session: Session,

@@ -4,6 +4,8 @@ import {
   closeSync,
   copyFileSync,
   openSync,
+  readdirSync,
+  readFileSync,
   readSync,
   renameSync,
   rmSync,
@@ -23,6 +25,11 @@ const PAGE = 4_096;
 const HISTORY = { record: RECORD.replace('retry:', 'history: true, retry:') };
 const pathOf = ({ kit }: Scene): string => join(kit.folder, 'events.db');
 const rowsOf = ({ kit }: Scene): number => kit.query<{ n: number }>('select count(*) as n from events')[0]?.n ?? 0;
+
+function cli(scene: Scene, ...args: string[]): void {
+  const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${pathOf(scene)}` };
+  execFileSync(process.execPath, ['src/cli/kit.js', ...args], { env, stdio: 'ignore' });
+}
 
 /** Events of which the file, but not its log, has the first half; then all processes are killed. */
 async function killedWithLog(scene: Scene, { happen, whole }: Account): Promise<void> {
@@ -128,7 +135,7 @@ export const file: Fault[] = [
   },
   {
     numbers: [11],
-    what: 'the file is unlinked while open, and put back later',
+    what: 'the file is unlinked while open, and put back later: nothing is taken until the kit starts again (E12)',
     produce: () =>
       stage({ allowed: [503] }, async (scene) => {
         const path = pathOf(scene);
@@ -139,52 +146,65 @@ export const file: Fault[] = [
         scene.holds(await eventually(async () => (await scene.probe()) === 503, 10_000), 'not found out within 10 s');
         const found = performance.now() - began;
         renameSync(`${path}.away`, path);
-        scene.holds(await eventually(async () => (await scene.probe()) === 200, 10_000), 'it does not come back');
+        await scene.rest();
+        scene.holds((await scene.send()) === 503, 'it takes deliveries again by itself');
+        scene.holds((await scene.kit.stop()) === 0, 'it does not stop');
+        await scene.kit.start();
+        scene.load(50);
         await scene.acknowledge(20);
-        return `not ready after ${Math.round(found)} ms`;
+        return `not ready after ${Math.round(found)} ms; everything is there after the next start`;
       }),
   },
-  {
+  ...(['at work', 'stopped by SIGSTOP'] as const).map((how): Fault => ({
     numbers: [11],
-    what: 'a backup takes the place of the file while open, under load',
+    what: `a backup takes the place of the file under load, run and keep ${how}; then kit restore (E12)`,
+    ...(how === 'at work' && { short: true }),
     produce: (seed) =>
-      withAccount(seed, {}, async (scene, account) => {
+      withAccount(seed, { allowed: [0, 503] }, async (scene, account) => {
         const path = pathOf(scene);
         account.happen(50);
         await account.whole();
         await watermarkOf(scene);
-        const db = new Database(path);
-        db.prepare('vacuum into ?').run(`${path}.backup`);
-        db.close();
+        cli(scene, 'backup', `${path}.backup`);
         account.happen(50);
         await account.whole();
-        for (const end of ['', '-wal', '-shm']) rmSync(`${path}${end}`, { force: true });
+        const pids = ['run', 'keep'].map((role) => scene.kit.pid(role) ?? 0);
+        if (how !== 'at work') for (const pid of pids) process.kill(pid, 'SIGSTOP');
         renameSync(`${path}.backup`, path);
-        account.happen(20);
-        const said = await eventually(() => scene.kit.output().includes('another file has taken the place'));
+        const before = readFileSync(path);
+        const said = await eventually(() => scene.kit.output().includes('npx kit restore'), 10_000);
         scene.holds(said, 'nobody says it');
+        scene.holds((await scene.send()) === 503, 'a delivery is taken');
+        scene.holds(await eventually(() => scene.kit.output().includes('"copy"')), 'nothing is copied');
+        await scene.kit.stop();
+        scene.holds(readFileSync(path).equals(before), 'the file that took its place was written to');
+        const refused = await scene.kit.start().then(
+          () => false,
+          (error: Error) => error.message.includes('npx kit restore'),
+        );
+        scene.holds(refused, 'the start takes the file over');
+        await scene.kit.exited();
+        const copy = readdirSync(scene.kit.folder).find((name) => /\.replaced-[^.]*Z$/.test(name)) ?? '';
+        cli(scene, 'restore', join(scene.kit.folder, copy));
+        await scene.kit.start();
         scene.holds(await account.whole(), 'replay does not fill it up');
-        return 'served from then on, filled up by replay from its watermark';
+        return '503 and refused until it was restored; everything is there';
       }),
-  },
+  })),
   {
     numbers: [12],
     what: 'the backup of an earlier day is restored (npx kit backup, restore)',
     produce: (seed) =>
       withAccount(seed, { allowed: [0] }, async (scene, account) => {
         const { kit } = scene;
-        const cli = (...args: string[]): void => {
-          const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${pathOf(scene)}` };
-          execFileSync(process.execPath, ['src/cli/kit.js', ...args], { env, stdio: 'ignore' });
-        };
         account.happen(100);
         await account.whole();
         const watermark = await watermarkOf(scene);
-        cli('backup', join(kit.folder, 'yesterday.db'));
+        cli(scene, 'backup', join(kit.folder, 'yesterday.db'));
         account.happen(100);
         await account.whole();
         await kit.stop();
-        cli('restore', join(kit.folder, 'yesterday.db'));
+        cli(scene, 'restore', join(kit.folder, 'yesterday.db'));
         const [then, rows] = [await watermarkOf(scene), rowsOf(scene)];
         scene.holds(BigInt(then ?? 0) >= BigInt(watermark ?? 0), 'the watermark is older than the backup');
         await kit.start();

@@ -2,6 +2,13 @@ pragma application_id = 1802072179;  -- says that this is a store of the kit, an
 
 -- Times are Unix milliseconds. Cursors are 64-bit integers. A released migration is never edited.
 
+-- Which store this is: new with each start and each copy, so that no file is taken for another. On a page of its own, so
+-- that it can be read without the log.
+create table store (
+  id text not null
+) strict;
+insert into store values (lower(hex(randomblob(16))));
+
 create table events (
   seq         integer primary key,  -- order of arrival; pruning keeps the newest row, so that none is given twice
   cursor      integer,              -- position in the service's history, where it has one

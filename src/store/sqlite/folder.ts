@@ -1,0 +1,38 @@
+// The folder that a store lies in: made where it is missing, refused where SQLite could not keep its promises.
+import { mkdirSync, statfsSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { StoreError } from '../store.ts';
+import { guarded } from './fault.ts';
+
+/** statfs types of file systems on which SQLite's locks or syncs cannot be relied on. */
+const NETWORK = new Map([
+  [0x6969, 'NFS'],
+  [0xff534d42, 'CIFS'],
+  [0xfe534d42, 'SMB'],
+  [0x517b, 'SMB'],
+  [0x01021997, '9p'],
+  [0x00c36400, 'Ceph'],
+  [0x5346414f, 'AFS'],
+]);
+
+/** Makes the folder of the file. Throws StoreError where it cannot, or where it lies on a network. */
+export function prepareFolder(path: string): void {
+  const folder = dirname(path);
+  try {
+    mkdirSync(folder, { recursive: true });
+  } catch (error) {
+    throw new StoreError('unwritable', `the folder ${folder} cannot be made: create it, writable for this user`, error);
+  }
+  const network = networkOf(folder);
+  if (network) {
+    throw new StoreError(
+      'unwritable',
+      `${folder} lies on ${network}: SQLite needs a local disk, set DATABASE_URL to one`,
+    );
+  }
+}
+
+/** The name of the network file system that a folder lies on, or undefined. */
+export function networkOf(folder: string): string | undefined {
+  return NETWORK.get(guarded(() => statfsSync(folder).type, folder));
+}

@@ -1,0 +1,140 @@
+// Which file a log belongs to: SQLite goes by the name alone, and would apply an old store's log to whatever was put in its
+// place. So the store has an id, in the file and in a small file beside it, which says as well where both were last.
+import { randomUUID } from 'node:crypto';
+import {
+  closeSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import Database from 'better-sqlite3';
+import { StoreError } from '../store.ts';
+
+export interface Mark {
+  id: string;
+  /** The id before, which the file has until the new one is written. */
+  was: string | null;
+  /** Device and inode of the store, and of its owner's lock. */
+  file: string;
+  owner: string;
+  /** Of the owner. */
+  pid: number;
+}
+
+export const newId = (): string => randomUUID();
+
+/** Device and inode; undefined where there is no file. */
+export function inodeOf(path: string): string | undefined {
+  const found = statSync(path, { throwIfNoEntry: false });
+  return found && `${found.dev}:${found.ino}`;
+}
+
+export function readMark(path: string): Mark | undefined {
+  try {
+    const mark = JSON.parse(readFileSync(`${path}-id`, 'utf8')) as Mark;
+    return typeof mark?.id === 'string' ? mark : undefined;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === undefined || code === 'ENOENT' || code === 'ENOTDIR') return undefined;
+    throw error;
+  }
+}
+
+/** By the holder of the lock alone. `at` is the file that the mark is for, where it is not yet in its place. */
+export function writeMark(path: string, id: string, was: string | null, at = path): void {
+  const [file = '', owner = ''] = [inodeOf(at), inodeOf(`${path}-owner`)];
+  const mark: Mark = { id, was, file, owner, pid: process.pid };
+  const part = `${path}-id.part`;
+  writeFileSync(part, `${JSON.stringify(mark)}\n`, { mode: 0o600, flush: true });
+  renameSync(part, `${path}-id`);
+  const folder = openSync(dirname(path), 'r');
+  fsyncSync(folder);
+  closeSync(folder);
+}
+
+/**
+ * Throws StoreError `replaced` where the file at the path is not the one that was there last, and its log must not be
+ * applied. For the holder of the lock, who has no connection to it; writes down where the file is now.
+ */
+export function requireSame(path: string): void {
+  const mark = readMark(path);
+  if (!mark) return;
+  const here = inodeOf(path);
+  const logged = sizeOf(`${path}-wal`) > 0;
+  const id = sizeOf(path) === 0 ? undefined : idWithoutLog(path);
+  // Nothing, or no store: what opens it says so. A damaged store in its place is our own.
+  if (id === undefined && (!logged || (here === mark.file && sizeOf(path) > 0))) return;
+  const known = id !== undefined && (id === mark.id || id === mark.was);
+  // A raw copy from before, put beside the log of later; where the lock has moved as well, the whole folder was copied.
+  const alone = logged && here !== mark.file && inodeOf(`${path}-owner`) === mark.owner;
+  if (!known || alone) throw replaced(path, logged);
+  if (here !== mark.file) writeMark(path, mark.id, mark.was);
+}
+
+/** For everyone else: cheap where the file is in its place, as nearly always. `take` takes the lock, if it is free. */
+export function requireInPlace(path: string, take: (path: string) => { close(): unknown }): void {
+  if (path === ':memory:') return;
+  const mark = readMark(path);
+  if (!mark || inodeOf(path) === mark.file || sizeOf(path) + sizeOf(`${path}-wal`) === 0) return;
+  let lock: { close(): unknown };
+  try {
+    lock = take(path);
+  } catch (error) {
+    // Its owner lives, and has another file.
+    if (error instanceof StoreError && error.code === 'owned') throw replaced(path, true);
+    throw error;
+  }
+  try {
+    requireSame(path);
+  } finally {
+    lock.close();
+  }
+}
+
+function replaced(path: string, logged: boolean): StoreError {
+  const log = logged ? `, and ${path}-wal is the log of the one before` : '';
+  return new StoreError(
+    'replaced',
+    `${path} is not the file that was this store${log}: nothing was opened. Stop the kit, then put a backup (or this file) in its place with npx kit restore <file>`,
+  );
+}
+
+function sizeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}
+
+/** As the file alone has it, under another name, to which no log belongs; undefined where it is no store of this kit. */
+function idWithoutLog(path: string): string | undefined {
+  const name = `${path}-look`;
+  const clear = (): void => {
+    for (const suffix of ['', '-wal', '-shm']) rmSync(name + suffix, { force: true });
+  };
+  clear();
+  try {
+    linkSync(realpathSync(path), name);
+    const db = new Database(name, { readonly: true });
+    try {
+      return db.prepare<[], string>('select id from store').pluck().get() ?? '';
+    } finally {
+      db.close();
+    }
+  } catch (error) {
+    if (isNoStore(error)) return undefined;
+    throw error;
+  } finally {
+    clear();
+  }
+}
+
+/** Or lies where no file can have a second name. */
+function isNoStore(error: unknown): boolean {
+  const { code = '' } = error as { code?: string };
+  return /^SQLITE_(NOTADB|CORRUPT|ERROR|IOERR_SHORT_READ)|^(EPERM|ENOTSUP|EOPNOTSUPP|ENOSYS)$/.test(code);
+}

@@ -1,0 +1,373 @@
+// E5: what one reading causes costs no other: it is kept aside, alone. What the store causes is the store's, and keeps
+// nothing aside. Faults of both kinds are thrown by every statement that ingest runs, as SQLite throws them.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import Database, { type Statement } from 'better-sqlite3';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { Accepted, Batch } from '../../src/store/events-store.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { StoreError, type Store } from '../../src/store/store.ts';
+import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
+import { bodyOf, T0 } from '../receive/harness.ts';
+
+type Fault = (sql: string, args: unknown[]) => Error | undefined;
+
+/** What each statement is asked before it runs, and which have run. */
+let fault: Fault = () => undefined;
+let ran: Set<string>;
+let folder: string;
+let path: string;
+let store: Store;
+let dropped: string[];
+
+/** Every statement that is prepared from now on asks `fault` first. */
+function watchStatements(): void {
+  const prepare = Reflect.get(Database.prototype, 'prepare') as (this: Database.Database, sql: string) => Statement;
+  vi.spyOn(Database.prototype, 'prepare').mockImplementation(function (this: Database.Database, sql: string) {
+    const statement = prepare.call(this, sql);
+    for (const name of ['run', 'get', 'all'] as const) {
+      const original = statement[name].bind(statement) as (...args: unknown[]) => never;
+      statement[name] = (...args: unknown[]) => {
+        ran.add(sql);
+        const thrown = fault(sql, args);
+        if (thrown) throw thrown;
+        return original(...args);
+      };
+    }
+    return statement;
+  });
+}
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'kit-poison-'));
+  path = join(folder, 'events.db');
+  fault = () => undefined;
+  ran = new Set();
+  dropped = [];
+  watchStatements();
+  store = openSqlite(path, { owner: true, idsInSegment: 3, onDropped: (what) => void dropped.push(what) });
+});
+
+afterEach(() => {
+  vi.restoreAllMocks();
+  store.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const own = (): Error => new Database.SqliteError('injected', 'SQLITE_CONSTRAINT_CHECK');
+const webhook = (cursor: number, more: object = {}): Reading =>
+  readDelivery(bodyOf({ cursor: String(cursor), ...more }));
+const item = (cursor: number, text = 'hello'): Reading =>
+  readItem('replay', String(cursor) as never, JSON.stringify({ MessageReceived: { body: text } }));
+const unreadable = (text: string): Reading => readDelivery(Buffer.from(text));
+const accept = (readings: Reading[], more: Partial<Batch> = {}): Promise<Accepted[]> =>
+  store.accept({ readings, now: T0, ...more });
+const verdicts = (accepted: Accepted[]): string[] => accepted.map(({ verdict }) => verdict);
+
+function rows<Row>(sql: string): Row[] {
+  const db = new Database(path, { readonly: true });
+  try {
+    return db.prepare<[], Row>(sql).all();
+  } finally {
+    db.close();
+  }
+}
+const idsStored = (): string[] =>
+  rows<{ name: string }>(`select coalesce(id, 'c' || cursor) as name from events order by seq`).map(({ name }) => name);
+
+/** One of each kind that the identity table knows, so that every statement of it runs. */
+const KINDS: Record<string, { before?: Reading[]; reading: Reading }> = {
+  'a new event': { reading: webhook(50) },
+  'a new event that is late': { reading: webhook(50, { created_at: '2025-12-31T00:00:00.000Z' }) },
+  'a ping': { reading: webhook(0, { id: 'ping', cursor: null, type: 'webhook.ping', data: { message: 'x' } }) },
+  'a duplicate': { before: [webhook(50)], reading: webhook(50) },
+  'an id with other data': {
+    before: [webhook(50)],
+    reading: webhook(50, { data: { MessageReceived: { body: 'o' } } }),
+  },
+  'another cursor of an id': { before: [webhook(50)], reading: webhook(51, { id: 'evt_50' }) },
+  'another id of a cursor': { before: [webhook(50)], reading: webhook(50, { id: 'evt_alias' }) },
+  'another event of a cursor': {
+    before: [webhook(50)],
+    reading: webhook(50, { id: 'evt_other', data: { MessageReceived: { body: 'other' } } }),
+  },
+  'the id of what replay has shown': {
+    before: [item(50)],
+    reading: webhook(50, { data: { MessageReceived: { body: 'hello' } } }),
+  },
+  'what replay alone brings': { reading: item(50) },
+  'what replay shows again': { before: [webhook(50)], reading: item(50) },
+};
+
+/** Runs it on a store of its own with the same start; the statements that it runs, and what it leaves. */
+async function rehearse(name: string): Promise<{ statements: string[]; counters: Record<string, number> }> {
+  const kind = KINDS[name];
+  if (!kind) throw new Error(name);
+  await prepareFor(name);
+  ran.clear();
+  await accept([kind.reading], { fresh: true });
+  const statements = [...ran];
+  return { statements, counters: await store.counters() };
+}
+
+async function prepareFor(name: string): Promise<void> {
+  // Enough of them that ids are sorted, and an alias, so that these tables are looked at.
+  for (let n = 1; n <= 6; n++) await accept([webhook(n)]);
+  await accept([webhook(1, { id: 'evt_first_alias' })]);
+  const before = KINDS[name]?.before;
+  if (before) await accept(before);
+}
+
+async function startAnew(): Promise<void> {
+  fault = () => undefined;
+  store.close();
+  rmSync(folder, { recursive: true, force: true });
+  folder = mkdtempSync(join(tmpdir(), 'kit-poison-'));
+  path = join(folder, 'events.db');
+  store = openSqlite(path, { owner: true, idsInSegment: 3, onDropped: (what) => void dropped.push(what) });
+}
+
+describe.each(Object.keys(KINDS))('E5: %s', (name) => {
+  const { reading } = KINDS[name] as (typeof KINDS)[string];
+
+  test('that fails by itself at any statement is kept aside alone, and its neighbours are stored and counted exactly', async () => {
+    const { statements } = await rehearse(name);
+    expect(statements.length).toBeGreaterThan(3);
+    let taken = 0;
+    for (const sql of statements) {
+      await startAnew();
+      await prepareFor(name);
+      const before = await store.counters();
+      const neighbours = [webhook(90), webhook(91)];
+      // In the group, alone, and alone once more: by then it is the reading's own. Neighbours run before it.
+      let left = 0;
+      let mine = false;
+      fault = (one, args) => {
+        if (namesNeighbour(args)) mine = false;
+        else if (names(reading, args)) mine = true;
+        return one === sql && mine && left++ < 3 ? own() : undefined;
+      };
+      const accepted = await accept([...neighbours, reading]);
+      fault = () => undefined;
+      expect(verdicts(accepted).slice(0, 2), sql).toEqual(['new', 'new']);
+      expect(idsStored(), sql).toEqual(expect.arrayContaining(['evt_90', 'evt_91']));
+      if (left < 3) continue;
+      taken++;
+      expect(accepted[2], sql).toEqual({ verdict: 'quarantined' });
+      expect(await store.counters(), sql).toEqual({
+        ...before,
+        events: (before['events'] ?? 0) + 2,
+        accepted: (before['accepted'] ?? 0) + 2,
+        quarantined: 1,
+        poisoned: 1,
+      });
+      expect(rows('select reason from quarantine'), sql).toEqual([{ reason: 'poisoned: SQLITE_CONSTRAINT_CHECK' }]);
+      const [day] = rows<{ n: number }>(`select sum(events) as n from arrivals where origin = 'webhook'`);
+      expect(day?.n, sql).toBe(rows(`select 1 from events where origin = 'webhook' and cursor is not null`).length);
+    }
+    expect(taken).toBeGreaterThan(2);
+  });
+
+  test('that meets a failing store at any statement is not kept aside, and is stored once the store is well', async () => {
+    const { statements, counters } = await rehearse(name);
+    const codes = [
+      'SQLITE_FULL',
+      'SQLITE_IOERR_WRITE',
+      'SQLITE_BUSY',
+      'SQLITE_CORRUPT',
+      'SQLITE_LOCKED',
+      'SQLITE_INTERRUPT',
+    ];
+    for (const [n, sql] of statements.entries()) {
+      await startAnew();
+      await prepareFor(name);
+      const code = codes[n % codes.length] ?? '';
+      fault = (one) => (one === sql ? new Database.SqliteError('injected', code) : undefined);
+      await expect(accept([reading], { fresh: true }), sql).rejects.toBeInstanceOf(StoreError);
+      fault = () => undefined;
+      expect(rows('select 1 from quarantine'), sql).toEqual([]);
+      await accept([reading], { fresh: true });
+      expect(await store.counters(), `${sql} ${code}`).toEqual(counters);
+    }
+  });
+});
+
+function marks(reading: Reading): unknown[] {
+  if (!('event' in reading)) return [];
+  const { id, cursor } = reading.event;
+  return [...(id === null ? [] : [id, `i:${id}`]), ...(cursor === null ? [] : [BigInt(cursor), `c:${cursor}`])];
+}
+const flat = (args: unknown[]): unknown[] =>
+  args.flatMap((one) =>
+    typeof one === 'object' && one !== null && !(one instanceof Uint8Array) ? Object.values(one) : [one],
+  );
+const names = (reading: Reading, args: unknown[]): boolean => flat(args).some((one) => marks(reading).includes(one));
+const namesNeighbour = (args: unknown[]): boolean =>
+  flat(args).some((one) => /^(i:evt_|evt_|c:)?9[01]$/.test(String(one)));
+
+describe('E5: what the store causes', () => {
+  test('is told from what readings cause by the third reading that fails in a row, whether they come in one group or in three', async () => {
+    fault = (sql) => (/insert into events/.test(sql) ? own() : undefined);
+    const three = [webhook(1), webhook(2), webhook(3)];
+    await expect(accept(three)).rejects.toMatchObject({ code: 'unwritable' });
+    expect(rows('select 1 from quarantine')).toEqual([]);
+    fault = () => undefined;
+    expect(verdicts(await accept(three))).toEqual(['new', 'new', 'new']);
+
+    fault = (sql) => (/insert into events/.test(sql) ? own() : undefined);
+    expect(verdicts(await accept([webhook(4)]))).toEqual(['quarantined']);
+    expect(verdicts(await accept([webhook(5)]))).toEqual(['quarantined']);
+    await expect(accept([webhook(6)])).rejects.toMatchObject({ code: 'unwritable' });
+    await expect(accept([webhook(6)])).rejects.toMatchObject({ code: 'unwritable' });
+    await expect(accept([webhook(7)])).rejects.toMatchObject({ code: 'unwritable' });
+    expect(rows('select 1 from quarantine')).toHaveLength(2);
+    fault = () => undefined;
+    expect(verdicts(await accept([webhook(6), webhook(7)]))).toEqual(['new', 'new']);
+    fault = (sql) => (/insert into events/.test(sql) ? own() : undefined);
+    expect(verdicts(await accept([webhook(8)]))).toEqual(['quarantined']);
+  });
+
+  test('one reading that comes again and again is one reading', async () => {
+    fault = (sql) => (/insert into events/.test(sql) ? own() : undefined);
+    for (let n = 0; n < 5; n++) expect(verdicts(await accept([webhook(1)]))).toEqual(['quarantined']);
+    expect(rows('select copies from quarantine')).toEqual([{ copies: 4 }]);
+    expect(await store.counters()).toEqual({ quarantined: 1, poisoned: 1, duplicates: 4 });
+  });
+
+  test('three that fail beside others that do not are refused for now, the others are stored', async () => {
+    const bad = new Set(['evt_1', 'evt_2', 'evt_3']);
+    fault = (sql, args) =>
+      /insert into events/.test(sql) && args.some((one) => bad.has(String(one))) ? own() : undefined;
+    const accepted = await accept([webhook(1), webhook(2), webhook(3), webhook(4)]);
+    expect(verdicts(accepted)).toEqual(['unkept', 'unkept', 'unkept', 'new']);
+    expect(rows('select 1 from quarantine')).toEqual([]);
+  });
+
+  test('a reading that fails in two ways is not its own fault', async () => {
+    let n = 0;
+    fault = (sql) =>
+      /insert into events/.test(sql)
+        ? n++ % 2 === 0
+          ? own()
+          : new Database.SqliteError('injected', 'SQLITE_MISMATCH')
+        : undefined;
+    await expect(accept([webhook(1)])).rejects.toMatchObject({ code: 'unwritable' });
+    expect(rows('select 1 from quarantine')).toEqual([]);
+  });
+
+  test('a reading that cannot even be kept aside is refused alone', async () => {
+    const bad = (args: unknown[]): boolean =>
+      args.some((one) => one instanceof Uint8Array && Buffer.from(one).includes('{"bad'));
+    fault = (sql, args) => (/insert into quarantine/.test(sql) && bad(args) ? own() : undefined);
+    expect(verdicts(await accept([webhook(1), unreadable('{"bad'), webhook(2)]))).toEqual(['new', 'unkept', 'new']);
+    await expect(accept([unreadable('{"bad')])).rejects.toMatchObject({ code: 'unwritable' });
+  });
+
+  test('what does not fit a binding is the reading’s own', async () => {
+    fault = (sql, args) =>
+      /insert into events/.test(sql) && args.includes('evt_2') ? new RangeError('too large to bind') : undefined;
+    expect(verdicts(await accept([webhook(1), webhook(2), webhook(3)]))).toEqual(['new', 'quarantined', 'new']);
+    expect(rows('select reason from quarantine')).toEqual([{ reason: 'poisoned: RangeError' }]);
+  });
+});
+
+describe('E5: what rides along', () => {
+  const riders = { counts: { 'refused.method': 1, unseen_failures: 1 }, facts: { failures: '{}', failure_run: 2 } };
+
+  test.each(['unseen_failures', 'failures'])(
+    '%s alone is dropped and said, the readings and the rest go in',
+    async (name) => {
+      fault = (_, args) => (args[0] === name ? own() : undefined);
+      expect(verdicts(await accept([webhook(1)], riders))).toEqual(['new']);
+      await store.note({ unseen_failures: 1 }, { failures: '{}' });
+      fault = () => undefined;
+      expect(new Set(dropped)).toEqual(new Set([name]));
+      expect(await store.counters()).toMatchObject({ accepted: 1, 'refused.method': 1 });
+      expect((await store.status(T0)).failureRun).toBe(2);
+    },
+  );
+
+  test.each(['watermark', 'proved_from'])(
+    '%s of a page is never dropped: the page fails as the store',
+    async (name) => {
+      fault = (_, args) => (args[0] === name && typeof args[1] === 'bigint' ? own() : undefined);
+      const page = { watermark: '2' as never, from: '1' as never };
+      await expect(accept([item(1), item(2)], page)).rejects.toMatchObject({ code: 'unwritable' });
+      expect(idsStored()).toEqual([]);
+      fault = () => undefined;
+      await accept([item(1), item(2)], page);
+      expect(idsStored()).toEqual(['c1', 'c2']);
+      expect(await store.watermark()).toBe('2');
+    },
+  );
+
+  test('nor is its gap', async () => {
+    fault = (sql) => (/insert into gaps/.test(sql) ? own() : undefined);
+    const gap = { after: '1' as never, upTo: null, reason: 'test' };
+    await expect(accept([item(3)], { gap })).rejects.toMatchObject({ code: 'unwritable' });
+    fault = () => undefined;
+    await accept([item(3)], { gap });
+    expect(await store.gaps()).toHaveLength(1);
+  });
+
+  test('ids that cannot be sorted cost no delivery', async () => {
+    fault = (sql) => (/into id_segments/.test(sql) ? own() : undefined);
+    for (let n = 1; n <= 6; n++) expect(verdicts(await accept([webhook(n), webhook(n)]))).toEqual(['new', 'duplicate']);
+    expect(dropped.length).toBeGreaterThan(0);
+  });
+});
+
+test('E5: a poisoned item of a page is kept aside with its cursor, and the watermark passes it', async () => {
+  fault = (sql, args) => (/insert into events/.test(sql) && args.includes(2n) ? own() : undefined);
+  expect(verdicts(await accept([item(1), item(2), item(3)], { watermark: '3' as never }))).toEqual([
+    'new',
+    'quarantined',
+    'new',
+  ]);
+  expect(await store.watermark()).toBe('3');
+  expect(await store.quarantine(10)).toMatchObject([{ cursor: '2', origin: 'replay' }]);
+});
+
+test.each([
+  ['a delivery', webhook(2), 'evt_2'],
+  ['an item of replay', item(2), 'c2'],
+])(
+  'E5: %s that was poisoned is read again once the cause is gone, and stays as it is before',
+  async (_, reading, name) => {
+    fault = (sql, args) => (/insert into events/.test(sql) && args.includes(2n) ? own() : undefined);
+    await accept([webhook(1), reading]);
+    const [row] = await store.quarantine(10);
+    for (let n = 0; n < 4; n++)
+      expect(await store.retryQuarantined(Number(row?.id), T0)).toEqual({ verdict: 'quarantined' });
+    expect(await store.quarantine(10)).toEqual([row]);
+    fault = () => undefined;
+    expect(await store.retryQuarantined(Number(row?.id), T0)).toEqual({ verdict: 'new' });
+    expect(idsStored()).toEqual(['evt_1', name]);
+    expect(await store.quarantine(10)).toEqual([]);
+    expect(await store.counters()).toMatchObject({ events: 2, quarantined: 0, poisoned: 1 });
+  },
+);
+
+test('E5: times at the end of time add up to a figure that its column can hold', async () => {
+  const late = (n: number): Reading =>
+    webhook(n, { created_at: null, data: { MessageReceived: { timestamp_unix_ms: -8.64e15 } } });
+  for (let n = 0; n < 12; n++)
+    expect(new Set(verdicts(await accept(Array.from({ length: 256 }, (_, i) => late(1 + n * 256 + i)))))).toEqual(
+      new Set(['new']),
+    );
+  const [day] = rows<{ late: string; latest: string }>(
+    'select cast(late_ms as text) as late, cast(latest_ms as text) as latest from arrivals',
+  );
+  expect(Number(day?.late)).toBeLessThanOrEqual(Number.MAX_SAFE_INTEGER);
+  expect(Number(day?.latest)).toBeLessThanOrEqual(Number(day?.late));
+  expect(rows('select 1 from quarantine')).toEqual([]);
+});
+
+test('E5: a counter that can go no further stays there', async () => {
+  const most = Number.MAX_SAFE_INTEGER;
+  await store.note({ duplicates: most });
+  await accept([webhook(1)]);
+  expect(verdicts(await accept([webhook(1)]))).toEqual(['duplicate']);
+  expect(await store.counters()).toMatchObject({ duplicates: most });
+});

@@ -1,0 +1,310 @@
+// E12: a file that takes the place of the store, or takes it away, under a running kit or between two starts. Nothing is
+// accepted then, no log is applied to another file, and `kit restore` is the way back in from each of these states.
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  linkSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import Database from 'better-sqlite3';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { own, type Ownership, type Replaced } from '../../src/owner.ts';
+import { backUp, putInPlace } from '../../src/store/sqlite/backup.ts';
+import { lockStore } from '../../src/store/sqlite/lock.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { StoreError } from '../../src/store/store.ts';
+import { readDelivery, type Reading } from '../../src/wire/event.ts';
+import { bodyOf, T0 } from '../receive/harness.ts';
+
+let folder: string;
+let path: string;
+const closing: (() => void)[] = [];
+let restores = 0;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'kit-replaced-'));
+  path = join(folder, 'events.db');
+});
+afterEach(() => {
+  for (const close of closing.splice(0)) close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const webhook = (cursor: number): Reading => readDelivery(bodyOf({ cursor: String(cursor) }));
+const wal = (): string => `${path}-wal`;
+
+async function start(at = path, onReplaced?: (replaced: Replaced) => void): Promise<Ownership> {
+  const owned = await own(at, { retentionMs: 86_400_000, ...(onReplaced ? { onReplaced } : {}) });
+  let open = true;
+  const release = (): void => {
+    if (open) owned.release();
+    open = false;
+  };
+  closing.push(release);
+  return { ...owned, release };
+}
+
+async function accept({ store }: Ownership, ...cursors: number[]): Promise<void> {
+  await store.accept({ readings: cursors.map(webhook), now: T0 });
+}
+
+function idsIn(file: string): string[] {
+  const db = new Database(file, { readonly: true });
+  try {
+    return db.prepare<[], string>('select id from events order by seq').pluck().all();
+  } finally {
+    db.close();
+  }
+}
+
+const codeOf = (work: () => unknown): string => {
+  try {
+    work();
+  } catch (error) {
+    return error instanceof StoreError ? error.code : String(error);
+  }
+  return 'no error';
+};
+
+/** As a kill leaves it: the files as they are, the log not written back, the lock free. */
+async function crashed(...cursors: number[]): Promise<void> {
+  const owned = await start();
+  await accept(owned, ...cursors);
+  const saved = join(folder, 'saved');
+  for (const end of ['', '-wal']) linkSync(path + end, saved + end);
+  const log = readFileSync(wal());
+  const bytes = readFileSync(path);
+  owned.release();
+  // The same inodes, with what they held.
+  writeFileSync(saved, bytes);
+  writeFileSync(`${saved}-wal`, log);
+  if (!existsSync(wal())) renameSync(`${saved}-wal`, wal());
+  for (const end of ['', '-wal']) rmSync(saved + end, { force: true });
+}
+
+async function backupOf(...cursors: number[]): Promise<string> {
+  const owned = await start();
+  await accept(owned, ...cursors);
+  owned.release();
+  const copy = join(folder, 'backup.db');
+  backUp(path, copy);
+  return copy;
+}
+
+/** By somebody who has stopped the kit. */
+function restore(from: string): ReturnType<typeof putInPlace> {
+  const lock = lockStore(path);
+  try {
+    return putInPlace(from, path, new Date(T0 + restores++).toISOString());
+  } finally {
+    lock.close();
+  }
+}
+
+describe('E12: under a running kit', () => {
+  test('a file that takes the place of the store is not touched, nor is the old log, and what was accepted is in a copy', async () => {
+    const backup = await backupOf(1);
+    const found: Replaced[] = [];
+    const owned = await start(path, (replaced) => void found.push(replaced));
+    await accept(owned, 2, 3);
+    renameSync(backup, path);
+    const bytes = readFileSync(path);
+    const log = readFileSync(wal());
+    await expect(accept(owned, 4)).rejects.toMatchObject({ code: 'replaced' });
+    await expect(owned.store.note({})).rejects.toMatchObject({ code: 'replaced' });
+    expect(codeOf(() => openSqlite(path))).toBe('replaced');
+    expect(found).toHaveLength(1);
+    const copy = (await found[0]?.copy) ?? '';
+    expect(copy).toContain('.replaced-');
+    expect(idsIn(copy)).toEqual(['evt_1', 'evt_2', 'evt_3']);
+    expect(statSync(copy).mode & 0o777).toBe(0o600);
+    owned.release();
+    expect(readFileSync(path).equals(bytes)).toBe(true);
+    expect(readFileSync(wal()).equals(log)).toBe(true);
+  });
+
+  test.each(['the file', 'its log'])('%s that is deleted ends it for good, also when it comes back', async (what) => {
+    const owned = await start();
+    await accept(owned, 1);
+    const gone = what === 'the file' ? path : wal();
+    renameSync(gone, `${gone}.away`);
+    await expect(accept(owned, 2)).rejects.toMatchObject({ code: 'replaced' });
+    renameSync(`${gone}.away`, gone);
+    await expect(accept(owned, 3)).rejects.toMatchObject({ code: 'replaced' });
+    owned.release();
+    const again = await start();
+    await accept(again, 4);
+    expect(idsIn(path)).toEqual(['evt_1', 'evt_4']);
+  });
+
+  test('a log that was deleted is written back by the end of the kit', async () => {
+    const owned = await start();
+    await accept(owned, 1);
+    rmSync(wal());
+    await expect(accept(owned, 2)).rejects.toMatchObject({ code: 'replaced' });
+    owned.release();
+    await start();
+    expect(idsIn(path)).toEqual(['evt_1']);
+  });
+
+  test('restore refuses', async () => {
+    const backup = await backupOf(1);
+    const owned = await start();
+    expect(codeOf(() => restore(backup))).toBe('owned');
+    renameSync(backup, path);
+    await expect(accept(owned, 2)).rejects.toMatchObject({ code: 'replaced' });
+    expect(codeOf(() => restore(path))).toBe('owned');
+  });
+});
+
+describe('E12: between two starts', () => {
+  test('a backup beside the log of another is refused by owner and commands, and untouched; restore takes it', async () => {
+    const backup = await backupOf(1);
+    await crashed(2, 3);
+    renameSync(backup, path);
+    const [bytes, log] = [readFileSync(path), readFileSync(wal())];
+    expect(log.length).toBeGreaterThan(0);
+    await expect(start()).rejects.toMatchObject({
+      code: 'replaced',
+      message: expect.stringContaining('npx kit restore'),
+    });
+    expect(codeOf(() => openSqlite(path))).toBe('replaced');
+    expect(codeOf(() => backUp(path, join(folder, 'other.db')))).toBe('replaced');
+    expect([readFileSync(path).equals(bytes), readFileSync(wal()).equals(log)]).toEqual([true, true]);
+    expect(readdirSync(folder).filter((name) => /look|part/.test(name))).toEqual([]);
+    const kept = restore(path);
+    expect(readFileSync(kept.log ?? '').equals(log)).toBe(true);
+    expect(readFileSync(kept.file ?? '').equals(bytes)).toBe(true);
+    await accept(await start(), 4);
+    expect(idsIn(path)).toEqual(['evt_1', 'evt_4']);
+  });
+
+  test('a backup that was written over the file, which keeps its inode, is refused as well', async () => {
+    const backup = await backupOf(1);
+    await crashed(2);
+    copyFileSync(backup, path);
+    await expect(start()).rejects.toMatchObject({ code: 'replaced' });
+  });
+
+  test('an older raw copy of the same store beside a later log is refused', async () => {
+    const owned = await start();
+    await accept(owned, 1);
+    owned.release();
+    copyFileSync(path, join(folder, 'raw.db'));
+    const again = await start();
+    copyFileSync(path, join(folder, 'raw-of-now.db'));
+    again.release();
+    for (const raw of ['raw.db', 'raw-of-now.db']) {
+      await crashed(2);
+      renameSync(join(folder, raw), path);
+      await expect(start(), raw).rejects.toMatchObject({ code: 'replaced' });
+      restore(path);
+      (await start()).release();
+    }
+  });
+
+  test('a copy of this very boot beside its log is refused: the log may be later', async () => {
+    const owned = await start();
+    await accept(owned, 1);
+    copyFileSync(path, join(folder, 'raw.db'));
+    const log = readFileSync(wal());
+    owned.release();
+    renameSync(join(folder, 'raw.db'), path);
+    writeFileSync(wal(), log);
+    await expect(start()).rejects.toMatchObject({ code: 'replaced' });
+  });
+
+  test('without a log, a file with another id is refused all the same', async () => {
+    const backup = await backupOf(1);
+    (await start()).release();
+    expect(existsSync(wal())).toBe(false);
+    renameSync(backup, path);
+    await expect(start()).rejects.toMatchObject({ code: 'replaced' });
+    expect(restore(path).log).toBeNull();
+    await accept(await start(), 2);
+    expect(idsIn(path)).toEqual(['evt_1', 'evt_2']);
+  });
+
+  test('a log whose file is gone is not applied to a new one, nor deleted with it', async () => {
+    const backup = await backupOf(1);
+    await crashed(2);
+    rmSync(path);
+    const log = readFileSync(wal());
+    await expect(start()).rejects.toMatchObject({ code: 'replaced' });
+    writeFileSync(path, '');
+    await expect(start()).rejects.toMatchObject({ code: 'replaced' });
+    const kept = restore(backup);
+    expect(readFileSync(kept.log ?? '').equals(log)).toBe(true);
+    await start();
+    expect(idsIn(path)).toEqual(['evt_1']);
+  });
+
+  test('neither file nor log is a new store', async () => {
+    (await start()).release();
+    rmSync(path);
+    await accept(await start(), 1);
+    expect(idsIn(path)).toEqual(['evt_1']);
+  });
+
+  test('after a kill the same file starts with its log', async () => {
+    await crashed(1, 2);
+    await start();
+    expect(idsIn(path)).toEqual(['evt_1', 'evt_2']);
+  });
+
+  test.each(['a start', 'a command'])(
+    'a whole folder that was copied elsewhere, with its log, opens by %s',
+    async (how) => {
+      await crashed(1, 2);
+      const moved = mkdtempSync(join(tmpdir(), 'kit-moved-'));
+      closing.push(() => rmSync(moved, { recursive: true, force: true }));
+      cpSync(folder, moved, { recursive: true });
+      const at = join(moved, 'events.db');
+      if (how === 'a command') openSqlite(at).close();
+      const owned = await start(at);
+      expect(idsIn(at)).toEqual(['evt_1', 'evt_2']);
+      owned.release();
+    },
+  );
+
+  test('a file that was moved by hand, without what lay beside it, starts', async () => {
+    const backup = await backupOf(1);
+    for (const name of readdirSync(folder)) if (name.startsWith('events.db')) rmSync(join(folder, name));
+    renameSync(backup, path);
+    await accept(await start(), 2);
+    expect(idsIn(path)).toEqual(['evt_1', 'evt_2']);
+  });
+
+  test('a start that died between its new id and the mark beside the file starts again', async () => {
+    const owned = await start();
+    await accept(owned, 1);
+    owned.release();
+    const mark = readFileSync(`${path}-id`, 'utf8');
+    const db = new Database(path);
+    const id = db.prepare<[], string>('select id from store').pluck().get();
+    db.close();
+    expect(JSON.parse(mark)).toMatchObject({ id, was: null });
+    writeFileSync(`${path}-id`, JSON.stringify({ ...JSON.parse(mark), id: 'the next', was: id }));
+    await start();
+    expect(idsIn(path)).toEqual(['evt_1']);
+  });
+
+  test('a store that is whole is set aside by restore with all that its log held', async () => {
+    const backup = await backupOf(1);
+    await crashed(2);
+    const kept = restore(backup);
+    expect(kept.log).toBeNull();
+    expect(idsIn(kept.file ?? '')).toEqual(['evt_1', 'evt_2']);
+    await start();
+    expect(idsIn(path)).toEqual(['evt_1']);
+  });
+});

@@ -1,0 +1,102 @@
+// E12: the store's file is replaced or deleted under a running kit: nothing is taken over, nothing is started again, and
+// `kit restore` brings back what was acknowledged.
+import { execFile } from 'node:child_process';
+import { readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterEach, expect, test } from 'vitest';
+import { createKit, deliver, load, makeEvent, RECORD, until, type Kit } from './kit.ts';
+
+const run = promisify(execFile);
+let kit: Kit;
+afterEach(() => kit.remove());
+
+const pathOf = (): string => join(kit.folder, 'events.db');
+
+async function cli(...args: string[]): Promise<{ code: number; text: string }> {
+  const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${pathOf()}` };
+  try {
+    const { stdout, stderr } = await run(process.execPath, ['src/cli/kit.js', ...args], { env });
+    return { code: 0, text: stdout + stderr };
+  } catch (error) {
+    const { code, stdout, stderr } = error as { code: number; stdout: string; stderr: string };
+    return { code, text: stdout + stderr };
+  }
+}
+
+function lives(pid: number): boolean {
+  try {
+    // A dead one that nobody has buried yet is no more.
+    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+const childrenOf = (pid: number): number[] =>
+  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
+
+async function ready(): Promise<{ status: number; text: string }> {
+  const response = await fetch(`http://127.0.0.1:${kit.port}/readyz`);
+  return { status: response.status, text: await response.text() };
+}
+
+test.each(['at work', 'stopped by SIGSTOP'])(
+  'E12: a backup that takes the place of the store ends run and keep (%s), costs 503, and is not touched; restore brings back all',
+  async (how) => {
+    kit = await createKit({ record: RECORD });
+    await kit.start();
+    await until(() => kit.pid('keep') !== undefined);
+    expect(await deliver(kit, makeEvent(1))).toBe(204);
+    const backup = join(kit.folder, 'backup.db');
+    expect(await cli('backup', backup)).toMatchObject({ code: 0 });
+    const running = load(kit, 100);
+    await until(() => running.acknowledged.size > 100);
+    const pids = ['run', 'keep'].map((role) => kit.pid(role) ?? 0);
+    if (how !== 'at work') for (const pid of pids) process.kill(pid, 'SIGSTOP');
+    renameSync(backup, pathOf());
+    const bytes = readFileSync(pathOf());
+
+    await until(() => kit.output().includes('npx kit restore'));
+    await until(() => pids.every((pid) => !lives(pid)));
+    expect(await deliver(kit, makeEvent(1_000_000))).toBe(503);
+    await running.stop();
+    expect(await ready()).toEqual({ status: 503, text: expect.stringContaining('npx kit restore') });
+    // Neither does a wish of a person start them again.
+    kit.signal('SIGHUP');
+    await until(() => kit.output().includes('SIGHUP'));
+    expect(childrenOf(kit.main() ?? 0)).toEqual([]);
+    expect((await cli('restore', pathOf())).text).toContain(`served by process ${kit.main()}`);
+    expect((await cli('status')).text).toContain('npx kit restore');
+
+    await until(() => kit.output().includes('"copy"'));
+    expect(await kit.stop()).toBe(0);
+    expect(readFileSync(pathOf()).equals(bytes)).toBe(true);
+    await expect(kit.start()).rejects.toThrow('npx kit restore');
+    expect(await kit.exited()).toBe(78);
+
+    const [copy = ''] = readdirSync(kit.folder).filter((name) => /\.replaced-[^.]*Z$/.test(name));
+    expect(await cli('restore', join(kit.folder, copy))).toMatchObject({ code: 0 });
+    await kit.start();
+    expect(await deliver(kit, makeEvent(1_000_001))).toBe(204);
+    const ids = new Set(kit.query<{ id: string }>('select id from events').map(({ id }) => id));
+    expect([...running.acknowledged].filter((id) => !ids.has(id))).toEqual([]);
+    expect(kit.query('pragma integrity_check')).toEqual([{ integrity_check: 'ok' }]);
+    await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === ids.size);
+  },
+);
+
+test('E12: a deleted file is found out without a delivery, and a kill afterwards leaves the copy', async () => {
+  kit = await createKit({});
+  await kit.start();
+  expect(await deliver(kit, makeEvent(1))).toBe(204);
+  rmSync(pathOf());
+  await until(() => kit.output().includes('"copy"'));
+  kit.signal('SIGKILL');
+  await kit.exited();
+  const [copy = ''] = readdirSync(kit.folder).filter((name) => /\.replaced-[^.]*Z$/.test(name));
+  await expect(kit.start()).rejects.toThrow('npx kit restore');
+  expect(await cli('restore', join(kit.folder, copy))).toMatchObject({ code: 0 });
+  await kit.start();
+  expect(kit.query('select id from events')).toEqual([{ id: 'evt_1' }]);
+});
