@@ -11,13 +11,13 @@ const PAUSE_MS = 60_000;
 const LATELY_MS = 120_000;
 
 export interface Liveness {
-  opened(after: Cursor | null): void;
+  opened: (after: Cursor | null) => void;
   /** A ping. */
-  heard(): void;
+  heard: () => void;
   /** It leaves something out, or says that it has. */
-  broken(): void;
+  broken: () => void;
   /** An item has come. */
-  isLive(cursor: Cursor): boolean;
+  isLive: (cursor: Cursor) => boolean;
 }
 
 export function createLiveness(clock: Clock, ended: () => Ended | null): Liveness {

@@ -92,8 +92,7 @@ export function readPage(
   if (proved === null && has_more && onward === null) throw new PageError('it is empty, and yet there is more');
   if (next_cursor && next === null) oddities.push('next_cursor is no cursor');
   // Above it is where a filter has come to.
-  if (next !== null && last !== null && !more && isAbove(last, next))
-    oddities.push('next_cursor is below the last item');
+  if (next !== null && last !== null && !more && isAbove(last, next)) oddities.push('next_cursor is not the last item');
   const readings = [...ordered.flatMap(({ reading }) => (reading === SKIPPED ? [] : [reading])), ...floating];
   const times = readings.flatMap((one) =>
     'event' in one && one.event.createdAt !== null ? [one.event.createdAt] : [],

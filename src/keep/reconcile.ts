@@ -1,7 +1,7 @@
 // Which call of ReplayEvents comes next: reading forward from the watermark first, then sweeping over the last minutes
 // once more, then verifying a stretch that a person named. It never goes faster than its budget, never believes a page
 // further than its items, and says why when it stops.
-import { iso, type Clock } from '../clock.ts';
+import type { Clock } from '../clock.ts';
 import type { Logger } from '../log.ts';
 import type { Budget } from '../service/budget.ts';
 import { ServiceError } from '../service/errors.ts';
@@ -15,7 +15,7 @@ import { PageError, readPage, type Page } from './page.ts';
 import { wordsOf } from './progress.ts';
 import { createPageText } from './page-text.ts';
 import { createPositions, EMPTY_PAGES } from './position.ts';
-import { createRuns } from './runs.ts';
+import { createReport } from './report.ts';
 import { createSweep, SWEEPING } from './sweep.ts';
 import { createVerify } from './verify.ts';
 
@@ -103,18 +103,13 @@ const BACKOFF_MS = { first: 1_000, most: 60_000 };
 
 export function createReconciler(options: ReconcilerOptions): Reconciler {
   const { store, service, clock, log, budget, types, onEvents, signal, intervalMs } = options;
-  let state: ReplayState = { state: 'idle', since: null, lastAt: null, reason: null, progress: null };
   let limit = REPLAY_LIMIT;
   let pauseUntil = -Infinity;
   let failures = 0;
   let stuckAt: { reading: Reading; after: Cursor | null } | null = null;
   let asked: number | null = null;
-  /** Since when nothing could be read; '' while it can, null before that is known. */
-  let troubleSince: string | null = null;
-  /** What was wrong with the last pages of each, though they could be used. */
-  const oddities = new Map<Reading, string>();
-
-  const runs = createRuns(clock, () => store.replayRuns());
+  const report = createReport<Reading>({ store, clock, log });
+  const { say } = report;
   const desk: Desk = { ...options, commit, say };
   const sweep = createSweep(desk);
   const forward = createForward(desk, sweep);
@@ -123,8 +118,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   const positions = createPositions<Reading>();
 
   async function step(): Promise<number> {
-    troubleSince ??= await earlierTrouble();
-    await runs.load();
+    await report.load();
     await hear();
     await verify.look();
     const now = clock.monotonic();
@@ -136,25 +130,20 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     if (after === undefined) return 0;
     const untilCall = budget.take();
     if (untilCall > 0) {
-      const words = state.progress ? wordsOf(state.progress) : reading === sweep ? SWEEPING : null;
+      const { state, progress } = report.state();
+      const words = progress ? wordsOf(progress) : reading === sweep ? SWEEPING : null;
       // Trouble is not over because it has to wait.
-      if (state.state !== 'backing-off')
+      if (state !== 'backing-off')
         await say('running', [words, 'waiting for the call budget'].filter(Boolean).join('; '));
       return Math.min(untilCall, ASKED_MS);
     }
-    if (state.state !== 'backing-off' && state.state !== 'running') await say('running', null);
+    if (!['backing-off', 'running'].includes(report.state().state)) await say('running', null);
     try {
       await read(reading, after);
     } catch (error) {
       await fail(reading, after, error);
     }
     return 0;
-  }
-
-  /** Since when an earlier `keep` could not read; '' where it could. */
-  async function earlierTrouble(): Promise<string> {
-    const before = await store.replayState();
-    return (before && isTrouble(before.state) && before.since) || '';
   }
 
   /** A person asks, and everything that keeps us waiting is forgotten. */
@@ -180,12 +169,12 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     const page = readPage(response, cursor, types, { limit, known: after, ceiling: await store.ceiling() });
     if (text.isSmall()) limit = Math.min(REPLAY_LIMIT, 2 * limit);
     failures = 0;
-    note(reading, page);
+    report.note(reading, page);
     if (page.reset) return lose(reading, after, page, 'forgotten');
     if (page.onward !== null) return follow(reading, after, page, page.onward);
     const stuck = page.hasMore && page.proved === after;
     if (!stuck) {
-      troubleSince = '';
+      report.wentWell();
       stuckAt = null;
       positions.leave(reading);
       return reading.take(page, after);
@@ -234,16 +223,6 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     if (positions.refused(reading)) await leave(reading, after, null);
   }
 
-  function note(reading: Reading, page: Page): void {
-    if (page.oddities.length > 0) {
-      const words = page.oddities.join(', ');
-      // A sweep reads the same page again and again.
-      if (oddities.get(reading) !== words)
-        log.warn({ oddities: page.oddities }, 'a page of ReplayEvents was odd; its items were kept');
-      oddities.set(reading, words);
-    } else if (!page.hasMore) oddities.delete(reading);
-  }
-
   async function commit(page: Page, more: Parameters<Desk['commit']>[1] = {}): Promise<Accepted[]> {
     const results = await store.accept({
       readings: page.readings,
@@ -252,13 +231,13 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       counts: { replay_calls: 1, ...more.counts },
     });
     const recovered = results.filter(({ verdict }) => verdict === 'new').length;
-    runs.page(recovered);
+    report.page(recovered);
     if (more.gap || recovered > 0) onEvents();
     return results;
   }
 
   async function fail(reading: Reading, after: Cursor | null, error: unknown): Promise<void> {
-    if (error instanceof PageError) return backOff(error.message, state.progress);
+    if (error instanceof PageError) return backOff(error.message, report.state().progress);
     if (!(error instanceof ServiceError)) throw error;
     if (signal?.aborted) return;
     // Large events: fewer of them fit into an answer, or into its time.
@@ -282,7 +261,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       return lose(reading, after, null, 'unknown', `${error.message}: `);
     }
     log.warn(facts, 'a call of ReplayEvents failed; tried again');
-    return backOff(error.message, state.progress);
+    return backOff(error.message, report.state().progress);
   }
 
   async function settle(trouble: string | null, what = ''): Promise<void> {
@@ -293,27 +272,6 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     const ceiling = Math.min(BACKOFF_MS.most, BACKOFF_MS.first * 2 ** Math.min(failures++, 10));
     pauseUntil = clock.monotonic() + ceiling * (0.5 + Math.random() / 2);
     await say('backing-off', reason, { progress });
-  }
-
-  async function say(
-    now: ReplayState['state'],
-    words: string | null,
-    {
-      done = false,
-      progress = now === 'running' ? state.progress : null,
-    }: { done?: boolean; progress?: Progress | null } = {},
-  ): Promise<void> {
-    const odd =
-      oddities.size > 0 ? `pages were odd, their items were kept: ${[...new Set(oddities.values())].join('; ')}` : null;
-    const reason = [words, odd].filter((text) => text !== null).join('; ') || null;
-    const lastAt = done ? iso(clock.now()) : state.lastAt;
-    if (isTrouble(now)) troubleSince ||= iso(clock.now()) ?? '';
-    const since = isTrouble(now) ? troubleSince : now === state.state ? state.since : iso(clock.now());
-    const said = { state: now, since: since ?? null, lastAt, reason, progress };
-    if (JSON.stringify(said) === JSON.stringify(state)) return;
-    state = said;
-    const list = now === 'running' ? undefined : runs.end(now, reason);
-    await store.note({}, { replay: JSON.stringify(state), ...(list && { replay_runs: JSON.stringify(list) }) });
   }
 
   return {
@@ -335,8 +293,4 @@ function isTooMuch({ message, reason, cause }: ServiceError): boolean {
     name === 'TimeoutError' ||
     words === 'terminated'
   );
-}
-
-function isTrouble(state: ReplayState['state']): boolean {
-  return state === 'backing-off' || state === 'stopped';
 }

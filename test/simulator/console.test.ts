@@ -46,6 +46,10 @@ test('a rehearsal: register, ping, send, rotate, disable, enable, expire, revoke
   await say('enable', /without backfill/);
   await say('chaos on', /by the seed/);
   await say('chaos off', /calm/);
+  await say('bare on', /neither session nor time/);
+  await say('bare off', /names its session and time/);
+  await say('key restrict', /after the limit/);
+  await say('key restrict off', /reaches all numbers/);
   await say('expire', /reset_required/);
   await say('key revoke', /401/);
   await say('nonsense', /help shows them/);

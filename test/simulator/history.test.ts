@@ -76,3 +76,15 @@ test('4.2: what has expired can neither be read nor read from, though it did hap
   expect(history.after(null, 9)).toEqual({ events: [c], hasMore: false });
   expect(history.all()).toEqual([a, b, c]);
 });
+
+test('6.4: bare, the types that the contract does not show name neither session nor time in their data', () => {
+  const history = createHistory({ seed: 1 });
+  const fields = (type: string) => Object.keys(history.next(type).data);
+  history.bare(true);
+  expect(fields('MessageSent')).toEqual(['message_id']);
+  expect(fields('CampaignUpdated')).toEqual(['message_id']);
+  expect(fields('MessageReceived')).toEqual(expect.arrayContaining(['session_id', 'timestamp_unix_ms']));
+  expect(history.next('MessageSent').sessionId, 'a webhook tells it beside the data').not.toBeNull();
+  history.bare(false);
+  expect(fields('MessageSent')).toEqual(expect.arrayContaining(['session_id', 'timestamp_unix_ms']));
+});

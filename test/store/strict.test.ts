@@ -336,10 +336,9 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await workOff()).toEqual([]);
       await assign();
       await expectHeld();
-      expect((await claim()).map(({ event, unproven }) => [event.cursor, unproven]).toSorted()).toEqual([
-        ['20', true],
-        ['30', true],
-      ]);
+      const claims = await claim();
+      expect(new Set(claims.map(cursorOf))).toEqual(new Set(['20', '30']));
+      expect(claims.every(({ unproven }) => unproven)).toBe(true);
     });
 
     test.each([1, 2, 3, 4, 5, 6, 7, 8])(

@@ -67,7 +67,7 @@ export function createUpkeep(
     .prepare<unknown[], Cursor>(`
     select ${text('cursor')} from events where cursor < ? and disputed = 0 order by events.cursor desc limit 1`)
     .pluck();
-  const upTo = db
+  const atMost = db
     .prepare<unknown[], Cursor>(`
     select ${text('cursor')} from events where cursor <= ? and disputed = 0 order by events.cursor desc limit 1`)
     .pluck();
@@ -129,7 +129,7 @@ export function createUpkeep(
     newestCursor: () => newest.get() ?? null,
     cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
     cursorBelow: (bound) => (bound === null ? newest.get() : below.get(BigInt(bound))) ?? null,
-    cursorUpTo: (bound) => upTo.get(BigInt(bound)) ?? null,
+    cursorUpTo: (bound) => atMost.get(BigInt(bound)) ?? null,
     anchors(before) {
       const last = lastBefore(before);
       // What lies before a gap is no place to read from: the service has forgotten it.

@@ -16,10 +16,10 @@ const LOOKED = 10_000;
 
 export interface Watermark {
   /** Within the transaction of the batch. */
-  raise(batch: Pick<Batch, 'watermark' | 'after' | 'now'>): void;
-  ceiling(): Cursor | null;
-  ahead(types: string[], upTo: number, now: number): Ahead | null;
-  lower(lowering: Lowering): Lowered;
+  raise: (batch: Pick<Batch, 'watermark' | 'after' | 'now'>) => void;
+  ceiling: () => Cursor | null;
+  ahead: (types: string[], upTo: number, now: number) => Ahead | null;
+  lower: (lowering: Lowering) => Lowered;
 }
 
 export function createWatermark(session: Session): Watermark {
