@@ -56,7 +56,8 @@ function isFile(place: string): boolean {
 }
 
 function isOurs(place: string): boolean {
-  return place.startsWith(`${import.meta.dirname}/`) && !place.includes('/handlers/');
+  const ours = `${import.meta.dirname}/`;
+  return place.startsWith(ours) && !place.slice(ours.length - 1).includes('/handlers/');
 }
 
 function firstFrame(stack: string): string | null {

@@ -1,10 +1,11 @@
 // Which tasks an event becomes: one for each handler that wants its type, in the lane that the handler names, held for
 // as long as the handler's order asks.
 import { iso } from '../clock.ts';
+import { describe } from '../errors.ts';
 import type { KitEvent } from '../kit.ts';
 import type { NewTask, StoredEvent, Unassigned } from '../store/tasks-store.ts';
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import { conversationOf, dataOfText, sessionOf } from '../wire/event.ts';
+import { conversationOf, dataOfText, sessionOf, typeOf } from '../wire/event.ts';
 import type { JsonObject } from '../wire/json.ts';
 import type { Loaded } from './load.ts';
 
@@ -86,11 +87,27 @@ export function isHistory(
 /** On the event itself: thousands of entries of a WeakMap would make each collection of garbage a long pause. */
 const READ = Symbol('as handlers see it');
 
-/** As handlers see it: plain JSON, frozen. Read once for all handlers. Throws where the body was purged. */
-export function toKitEvent(stored: StoredEvent & { [READ]?: KitEvent }): KitEvent {
+interface Read {
+  event: KitEvent;
+  mismatch: string | undefined;
+}
+
+/** As handlers see it: plain JSON, frozen, as src/events.ts reads it. Throws where the body was purged. */
+export function toKitEvent(stored: StoredEvent): KitEvent {
+  return read(stored).event;
+}
+
+/** The exact place where the data does not fit its type in src/events.ts, or undefined; such data stay as they came. */
+export function mismatchOf(stored: StoredEvent): string | undefined {
+  return read(stored).mismatch;
+}
+
+/** Once for all handlers. */
+function read(stored: StoredEvent & { [READ]?: Read }): Read {
   if (stored[READ]) return stored[READ];
   if (stored.text === null) throw new Error('its body was purged after PAYLOAD_RETENTION_DAYS');
-  stored[READ] = Object.freeze({
+  const { data, mismatch } = parse(stored.type, dataOfText(stored.origin, stored.type, stored.text));
+  const event = Object.freeze({
     key: stored.key,
     id: stored.id,
     type: stored.type,
@@ -99,9 +116,29 @@ export function toKitEvent(stored: StoredEvent & { [READ]?: KitEvent }): KitEven
     createdAt: iso(stored.createdAt),
     receivedAt: iso(stored.receivedAt) ?? '',
     origin: stored.origin,
-    data: freeze(dataOfText(stored.origin, stored.type, stored.text)),
+    data: freeze(data),
   });
-  return stored[READ];
+  return (stored[READ] = { event, mismatch });
+}
+
+/** src/events.ts is the user's: whatever it throws is a mismatch of this event, and stops no other. */
+function parse(type: string, data: JsonObject): { data: Record<string, unknown>; mismatch: string | undefined } {
+  const where = `data does not fit ${type} in src/events.ts: `;
+  try {
+    const parsed = typeOf(type)?.data.safeParse(data);
+    if (!parsed) return { data, mismatch: undefined };
+    if (parsed.success) return { data: keepProto(data, parsed.data as Record<string, unknown>), mismatch: undefined };
+    const [issue] = parsed.error.issues;
+    return { data, mismatch: `${where}${issue?.path.join('.')}: ${issue?.message}` };
+  } catch (error) {
+    return { data, mismatch: `${where}${describe(error).message}` };
+  }
+}
+
+/** zod leaves out a field of this name, for fear of prototypes. */
+function keepProto(from: JsonObject, to: Record<string, unknown>): Record<string, unknown> {
+  const field = Object.getOwnPropertyDescriptor(from, '__proto__');
+  return field ? Object.defineProperty(to, '__proto__', field) : to;
 }
 
 function laneOf(

@@ -4,13 +4,12 @@ import type { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
 import { behind, describe, loggable } from '../errors.ts';
-import { eventTypes } from '../events.ts';
-import type { Context, KitEvent } from '../kit.ts';
+import type { Context } from '../kit.ts';
 import type { Logger } from '../log.ts';
 import { endingWith, type Service } from '../service/service.ts';
 import { StoreError } from '../store/store.ts';
 import type { Claim, Settlement, TaskStore, Tx } from '../store/tasks-store.ts';
-import { toKitEvent } from './assign.ts';
+import { mismatchOf, toKitEvent } from './assign.ts';
 import { backoff } from './backoff.ts';
 import type { Loaded } from './load.ts';
 import { Dead, RetryAfter, Skip } from './verdicts.ts';
@@ -57,7 +56,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     if (claim.attempt > retry.attempts)
       return { claim, state: 'dead', error: claim.error ?? 'no attempts left', spent: false };
     const event = toKitEvent(claim.event);
-    const mismatch = mismatchOf(event);
+    const mismatch = mismatchOf(claim.event);
     if (mismatch) return { claim, state: 'dead', error: mismatch };
     const stale = staleness(claim, handler, clock.now());
     if (stale && handler.onStale !== 'run')
@@ -211,15 +210,6 @@ class Timeout extends Error {
     super(`no result within ${limitMs} ms`);
     this.name = 'Timeout';
   }
-}
-
-/** The exact place where the data does not fit its type in src/events.ts, or undefined. */
-export function mismatchOf(event: KitEvent): string | undefined {
-  if (!Object.hasOwn(eventTypes, event.type)) return undefined;
-  const parsed = eventTypes[event.type as keyof typeof eventTypes].data.safeParse(event.data);
-  if (parsed.success) return undefined;
-  const [issue] = parsed.error.issues;
-  return `data does not fit ${event.type} in src/events.ts: ${issue?.path.join('.')}: ${issue?.message}`;
 }
 
 /** Why it is too old to act on, or undefined. What was recovered, with no age known, counts as old. */
