@@ -30,7 +30,7 @@ export type Seldom = (kind: string) => { more?: number } | undefined;
 export function createSeldom(clock: Clock, burst = 1): Seldom {
   const kinds = new Map<string, { since: number; said: number; more: number }>();
   return (kind) => {
-    const now = clock.now();
+    const now = clock.monotonic();
     const known = kinds.get(kind);
     if (known && now - known.since < FLOOD_MS) {
       if (known.said++ < burst) return {};

@@ -111,8 +111,9 @@ export function createAlarms({
     }
     const unheard = isUnheard({ now, status, types });
     const blind = (await store.blind()) ?? [];
+    const broken = await store.brokenHandlers();
     const runDownMs = now - runUpAt;
-    const holding = judge({ now, status, grown, freeBytes: freeBytes(), runDownMs, silence, unheard, blind });
+    const holding = judge({ now, status, grown, freeBytes: freeBytes(), runDownMs, silence, unheard, blind, broken });
     const raised = new Map((await store.raised()).map((alarm) => [alarm.name, alarm]));
     for (const [name, detail] of holding) {
       const before = raised.get(name);

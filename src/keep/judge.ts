@@ -50,6 +50,8 @@ export interface Facts {
   unheard?: boolean;
   /** The types that replay does not show, as they were found last. */
   blind?: string[];
+  /** Files of handlers that cannot be loaded, and the handlers that wait for them. */
+  broken?: { fault: string; waiting: string[] }[];
 }
 
 /** The alarms that hold now, with what to do. */
@@ -62,6 +64,7 @@ export function judge({
   silence = null,
   unheard = false,
   blind = [],
+  broken = [],
 }: Facts): Map<string, string> {
   const alarms = new Map<string, string>();
   const when = (holds: boolean | undefined, name: (typeof ALARMS)[number], detail: string): void => {
@@ -156,6 +159,8 @@ export function judge({
       ? before
       : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --lanes shows what they wait for, npx kit explain <key> the error. Mend it, and send SIGHUP; they are tried again by themselves, at once with npx kit retry --state ready --handler ${failing[0]} or on the page, Dead letters`,
   );
+  // Instead of what attempts come to: it says what to do about both.
+  when(broken.length > 0, 'handler_failing', broken.map(brokenWords).join('; '));
   when(
     tasks.dead > 0,
     'dead_letters',
@@ -185,6 +190,14 @@ export function judge({
       one.startsWith(`${name}.`) && grew(one) > 0 ? [one.slice(name.length + 1)] : [],
     );
   }
+}
+
+function brokenWords({ fault, waiting }: { fault: string; waiting: string[] }): string {
+  const goesOn =
+    waiting.length > 0
+      ? `handler ${waiting.join(', ')} waits, the others go on`
+      : 'the handlers that were loaded go on';
+  return `${fault}: ${goesOn}. Fix the file, and send SIGHUP: what came meanwhile is handled then`;
 }
 
 function remedyOf(causes: Record<string, number>): string {

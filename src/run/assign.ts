@@ -5,7 +5,7 @@ import { describe } from '../errors.ts';
 import type { KitEvent } from '../kit.ts';
 import type { NewTask, StoredEvent, Unassigned } from '../store/tasks-store.ts';
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import { conversationOf, dataOfText, sessionOf, typeOf } from '../wire/event.ts';
+import { conversationOf, dataOfText, factsOf, sessionOf, typeOf } from '../wire/event.ts';
 import type { JsonObject } from '../wire/json.ts';
 import type { Loaded } from './load.ts';
 
@@ -17,6 +17,8 @@ export interface AssignOptions {
   now: number;
   /** A `lane` function threw; the session's lane stood in. */
   onLaneFault: (handler: Loaded, error: unknown) => void;
+  /** When an event was received, by the clock as it is set now. */
+  received?: (at: number) => number;
   /** The event comes again for it; 0: it has just come. */
   rerun?: number;
 }
@@ -26,16 +28,16 @@ export function tasksOf(
   from: Pick<Unassigned, 'watermark' | 'born' | 'history'>,
   options: AssignOptions,
 ): NewTask[] {
-  const { handlers, windowMs, fetchesHistory, now, rerun = 0 } = options;
+  const { handlers, windowMs, fetchesHistory, now, received = (at) => at, rerun = 0 } = options;
   // Erased before it came to that.
   if (stored.text === null) return [];
   const history = fetchesHistory && rerun === 0 && isHistory(stored, from);
-  let event: KitEvent | undefined;
+  const { cursor } = stored;
+  const receivedAt = received(stored.receivedAt);
   const tasks: NewTask[] = [];
   for (const [id, handler] of handlers) {
     if (!wants(handler, stored.type) || (history && !handler.history)) continue;
-    event ??= toKitEvent(stored);
-    const lane = laneOf(handler, event, options.onLaneFault, rerun);
+    const lane = laneOf(handler, read(stored), options.onLaneFault, rerun);
     tasks.push({
       event: stored.seq,
       handler: id,
@@ -43,7 +45,7 @@ export function tasksOf(
       cursor: stored.cursor,
       ...(handler.order === 'strict' && stored.cursor !== null && { strict: true }),
       ...(rerun > 0 && { rerun }),
-      releaseAt: releaseAt(stored, handler, from.watermark, windowMs, now),
+      releaseAt: releaseAt({ cursor, receivedAt }, handler, from.watermark, windowMs, now),
     });
   }
   return tasks;
@@ -89,6 +91,8 @@ const READ = Symbol('as handlers see it');
 
 interface Read {
   event: KitEvent;
+  /** As it came, for the functions of src/events.ts. */
+  raw: JsonObject;
   mismatch: string | undefined;
 }
 
@@ -106,7 +110,8 @@ export function mismatchOf(stored: StoredEvent): string | undefined {
 function read(stored: StoredEvent & { [READ]?: Read }): Read {
   if (stored[READ]) return stored[READ];
   if (stored.text === null) throw new Error('its body was purged after PAYLOAD_RETENTION_DAYS');
-  const { data, mismatch } = parse(stored.type, dataOfText(stored.origin, stored.type, stored.text));
+  const raw = dataOfText(stored.origin, stored.type, stored.text);
+  const { data, mismatch } = parse(stored.type, raw);
   const event = Object.freeze({
     key: stored.key,
     id: stored.id,
@@ -118,7 +123,7 @@ function read(stored: StoredEvent & { [READ]?: Read }): Read {
     origin: stored.origin,
     data: freeze(data),
   });
-  return (stored[READ] = { event, mismatch });
+  return (stored[READ] = { event, raw, mismatch });
 }
 
 /** src/events.ts is the user's: whatever it throws is a mismatch of this event, and stops no other. */
@@ -143,23 +148,31 @@ function keepProto(from: JsonObject, to: Record<string, unknown>): Record<string
 
 function laneOf(
   handler: Loaded,
-  event: KitEvent,
+  { event, raw }: Read,
   onLaneFault: AssignOptions['onLaneFault'],
   rerun: number,
 ): string | null {
-  const { lane } = handler;
+  const { lane, order } = handler;
   // What waits for its proof or behind events that have just come, and for no other, is in a lane of its own.
-  if (lane === 'none') return handler.order === 'strict' || rerun > 0 ? event.key : null;
-  if (lane === 'session') return sessionOf(event.sessionId);
-  if (lane === 'conversation') return conversationOf(event.type, event.sessionId, event.data as JsonObject);
+  if (lane === 'none') return order === 'strict' || rerun > 0 ? event.key : null;
+  // In another lane by webhook than by replay, strict order would break between the two.
+  const shown = order === 'strict' ? asReplayed(event, raw) : event;
+  if (lane === 'session') return sessionOf(shown.sessionId);
+  if (lane === 'conversation') return conversationOf(event.type, shown.sessionId, raw);
   try {
-    const name: unknown = lane(event);
+    const name: unknown = lane(shown);
     if (typeof name !== 'string') throw new TypeError('lane must return a string');
     return name.slice(0, 500);
   } catch (error) {
     onLaneFault(handler, error);
-    return sessionOf(event.sessionId);
+    return sessionOf(shown.sessionId);
   }
+}
+
+/** As replay shows it, however it came: without an id, its session and its time from `data` alone. */
+function asReplayed(event: KitEvent, raw: JsonObject): KitEvent {
+  const { sessionId, createdAt } = factsOf(event.type, raw);
+  return Object.freeze({ ...event, id: null, origin: 'replay', sessionId, createdAt: iso(createdAt) });
 }
 
 function freeze<Value>(value: Value): Value {

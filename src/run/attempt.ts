@@ -12,14 +12,12 @@ import type { Claim, Settlement, TaskStore, Tx } from '../store/tasks-store.ts';
 import { mismatchOf, toKitEvent } from './assign.ts';
 import { backoff } from './backoff.ts';
 import type { Loaded } from './load.ts';
+import type { Course } from './trace.ts';
 import { Dead, RetryAfter, Skip } from './verdicts.ts';
 
 /** RetryAfter puts a task off for this long at the most, all its delays together. */
 const DEFERRED_MS = 86_400_000;
 const LOCKED_MS = 10;
-
-/** Fails the attempt. False where it has ended already: then somebody else has to say so. */
-export type Blame = (error: unknown) => boolean;
 
 export interface AttemptOptions {
   store: Pick<TaskStore, 'complete'>;
@@ -27,7 +25,7 @@ export interface AttemptOptions {
   clock: Clock;
   log: Logger;
   /** Finds the attempt in whose course something went astray. */
-  blame: AsyncLocalStorage<Blame>;
+  courses: AsyncLocalStorage<Course>;
 }
 
 export interface Attempt {
@@ -47,6 +45,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   const outside = Promise.withResolvers<never>();
   outside.promise.catch(() => {});
   const context = new AttemptContext(claim, handler, options);
+  const course = { handler: handler.name, key: claim.event.key, fail };
   let draining = false;
   let thrown: object = {};
 
@@ -64,7 +63,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
 
     let timer: NodeJS.Timeout | undefined;
     try {
-      const handled = options.blame.run(fail, () => handler.handle(event, context));
+      const handled = options.courses.run(course, () => handler.handle(event, context));
       if (handled !== undefined) {
         timer = setTimeout(() => outside.reject(new Timeout(handler.timeoutMs)), handler.timeoutMs);
         await Promise.race([handled, outside.promise]);

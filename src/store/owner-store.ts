@@ -21,9 +21,25 @@ export interface OwnerStore {
   books(): Promise<Books>;
   /**
    * The tasks that the dead processes were at: given back and marked suspect, to run alone. One that was the only one
-   * has spent its attempt. `alive` are the boots that still run. Returns how many.
+   * has spent its attempt. `alive` are the boots that still run.
    */
-  giveBack(alive: number[], now: number): Promise<number>;
+  giveBack(alive: number[], now: number, crash?: Crash): Promise<GivenBack[]>;
   /** Whether a suspect of one of these handlers waits for a process of its own. */
   suspectDue(now: number, handlers: string[]): Promise<boolean>;
+}
+
+/** How a process died, and what that means for a task that was alone in it. Without it, nobody saw the process die. */
+export interface Crash {
+  /** In words: exit code or signal, and where it is known the place. */
+  how: string;
+  after(handler: string, attempt: number, crashes: number): { delayMs: number; holdMs: number } | 'dead';
+}
+
+export interface GivenBack {
+  handler: string;
+  key: string;
+  attempt: number;
+  /** It was the only one in its process. */
+  alone: boolean;
+  dead: boolean;
 }

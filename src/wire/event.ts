@@ -119,7 +119,8 @@ export function typeOf(type: string): EventType<unknown> | undefined {
   return Object.hasOwn(eventTypes, type) ? eventTypes[type as keyof typeof eventTypes] : undefined;
 }
 
-function factsOf(type: string, data: JsonObject): { sessionId: string | null; createdAt: number | null } {
+/** What every origin shows of it: read from `data` as src/events.ts says. */
+export function factsOf(type: string, data: JsonObject): { sessionId: string | null; createdAt: number | null } {
   const known = typeOf(type);
   return {
     sessionId: readSession(attempt(() => (known?.session ? known.session(data) : data['session_id']))),

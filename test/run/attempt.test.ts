@@ -2,6 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, test, vi } from 'vitest';
 import type { Context, KitEvent } from '../../src/kit.ts';
+import type { Course } from '../../src/run/trace.ts';
 import { staleness, startAttempt, type Attempt } from '../../src/run/attempt.ts';
 import type { Loaded } from '../../src/run/load.ts';
 import { Dead, RetryAfter, Skip } from '../../src/run/verdicts.ts';
@@ -53,7 +54,7 @@ function start(
     service: noService,
     clock,
     log,
-    blame: new AsyncLocalStorage(),
+    courses: new AsyncLocalStorage(),
   });
 }
 
@@ -393,7 +394,7 @@ describe('what a handler is given', () => {
       service: noService,
       clock: createClock(T0 + 500),
       log,
-      blame: new AsyncLocalStorage<(error: unknown) => boolean>(),
+      courses: new AsyncLocalStorage<Course>(),
     };
     await startAttempt(claim, handlerOf({ handle }), options).settled;
     const [event, ctx] = await got.promise;
@@ -478,7 +479,7 @@ test('what a handler calls after its time is over is not sent any more', async (
     service,
     clock: createClock(),
     log,
-    blame: new AsyncLocalStorage(),
+    courses: new AsyncLocalStorage(),
   });
   await attempt.settled;
   over.resolve();

@@ -150,7 +150,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
 
   async function crash(): Promise<void> {
     const given = await store.giveBack(suspect ? [suspect.boot] : [], desk.now);
-    expect(given).toBe(running.length);
+    expect(given).toHaveLength(running.length);
     const [only, ...others] = running;
     if (only && others.length === 0) holdsUntil(only, desk.now + CRASH_HOLD_MS);
     lost = running;
@@ -168,7 +168,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
     const claim = suspect;
     suspect = undefined;
     if (random() < 0.2 && claim.attempt < 4) {
-      expect(await store.giveBack([desk.boot], desk.now)).toBe(1);
+      expect(await store.giveBack([desk.boot], desk.now)).toHaveLength(1);
       holdsUntil(claim, desk.now + CRASH_HOLD_MS);
       return;
     }

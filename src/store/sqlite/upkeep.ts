@@ -20,7 +20,7 @@ import { HANDLERS } from './waiting.ts';
 const DAY_MS = 86_400_000;
 const FRAME_BYTES = 4_096 + 24;
 
-type Upkeep = Omit<KeepStore, 'accept' | 'note'>;
+type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'brokenHandlers'>;
 
 export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upkeep> {
   const { db } = session;
