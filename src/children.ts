@@ -161,7 +161,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   async function runGone(role: 'run' | 'run-solo', unexpected: boolean, death: Death): Promise<void> {
     if (!store()) return;
     const alive = [run.boot(), solo.boot()].filter((one) => one !== null);
-    const how = death.still ? 'it stood still for 10 s' : howOf(death);
+    const how = howOf(death);
     const crash = { how, after: afterCrash(policies()) };
     const back = await patiently(() => opened().giveBack(alive, clock.now(), crash));
     if (back.length > 0) log.error({ role, how, ...namesOf(back) }, wordsOf(back));

@@ -47,9 +47,8 @@ export interface Spawned {
   handlers(): LoadedHandler[];
   send(orders: Orders): void;
   kill(signal: NodeJS.Signals): void;
-  /** How long it has shown no life, milliseconds. */
-  silentMs(): number;
-  forgetSilence(): void;
+  /** SIGKILL where it has shown no life for that long. False where it has. */
+  endIfSilent(ms: number): boolean;
 }
 
 export function spawnChild(options: SpawnOptions): Spawned {
@@ -122,8 +121,13 @@ export function spawnChild(options: SpawnOptions): Spawned {
       if (child.connected) child.send(orders, () => {});
     },
     kill: (signal) => void child.kill(signal),
-    silentMs: () => (debugged ? 0 : performance.now() - beatAt),
-    forgetSilence: () => (beatAt = Infinity),
+    endIfSilent(ms) {
+      if (debugged || performance.now() - beatAt < ms) return false;
+      // Asked again before it has gone.
+      beatAt = Infinity;
+      still = true;
+      return child.kill('SIGKILL');
+    },
   };
 }
 

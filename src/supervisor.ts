@@ -226,10 +226,9 @@ export function createChild(options: ChildOptions): Child {
       if (child === stopping) child = undefined;
     },
     endIfSilent(ms) {
-      if (!child || child.silentMs() < ms) return;
-      child.forgetSilence();
-      log.error({ role, pid: child.pid }, `${role} shows no life while it holds the store's lock, and is killed`);
-      child.kill('SIGKILL');
+      const pid = child?.pid;
+      if (child?.endIfSilent(ms))
+        log.error({ role, pid }, `${role} shows no life while it holds the store's lock, and is killed`);
     },
     handlers: () => handlers,
     broken: () => broken,
@@ -257,7 +256,8 @@ function deedOf(death: Death): string {
 }
 
 /** In words, for people. */
-export function howOf({ code, signal, words }: Death): string {
+export function howOf({ code, signal, words, still }: Death): string {
+  if (still) return 'it stood still, and was killed';
   const at = words?.at ? ` at ${relative(process.cwd(), words.at)}` : '';
   return `${signal ?? `exit code ${code}`}${at}`;
 }
