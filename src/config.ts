@@ -17,7 +17,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** Variables that may lie in a file instead, named by `<NAME>_FILE`; re-read on SIGHUP. */
+/** Variables that may lie in a file instead, named by `<NAME>_FILE`; re-read by npx kit reload. */
 const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'] as const;
 
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);

@@ -32,7 +32,7 @@ export const eventTypes = {
   MessageReceived: define({
     data: z.looseObject({
       /** string, UUID by its shape: the number (session) that received the message. */
-      session_id: z.string().min(1),
+      session_id: z.guid(),
       /** string: who wrote; an address of the messaging network. */
       from: z.string().min(1),
       /** string: the message's id. */

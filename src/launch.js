@@ -17,7 +17,7 @@ export async function launch(entry, args) {
   const installed = fileURLToPath(new URL(`../node_modules/${name}/bin/node`, import.meta.url));
   if (!existsSync(installed)) refuseRuntime();
   const child = spawn(installed, [...process.execArgv, entry, ...args], { stdio: 'inherit' });
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2']) process.on(signal, () => child.kill(signal));
   child.on('exit', (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));
 }
 

@@ -1,5 +1,6 @@
 // The main process: it receives, and nothing else may take its time. It puts the parts together, and answers to signals.
 import './checked.js';
+import { onReload } from './reload.ts';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AddressInfo, Server } from 'node:net';
@@ -19,6 +20,7 @@ import { createSampler } from './receive/sampler.ts';
 import { createProbe, createReceiveServer, drainServer } from './receive/server.ts';
 import { createVerifier } from './receive/verify.ts';
 import { patiently } from './store/patiently.ts';
+import type { Reloaded } from './store/owner-store.ts';
 import { writerOf } from './store/sqlite/lock.ts';
 import { StoreError } from './store/store.ts';
 
@@ -28,6 +30,8 @@ const PROBE_MS = 2_000;
 const TAKE_MS = 7_500;
 /** Several looks of a proxy at /readyz. */
 const NOTICE_MS = 500;
+/** A reload happens whatever the store does; who asked for it is told within this time, or not at all. */
+const TELL_MS = 5_000;
 /** What the main process reads once; the rest is read again by `run` and `keep`. */
 const FIXED = [
   'PORT',
@@ -145,10 +149,19 @@ async function start(config: Config): Promise<void> {
     process.exit(EXIT.done);
   }
 
-  const reload = serially(reread);
+  const reload = serially(async () => {
+    const asked = await patiently(() => store.reloadAsked(), TELL_MS).catch((error) =>
+      ignoreStore(error).then(() => 0),
+    );
+    await reread((outcome) => {
+      const reloaded = JSON.stringify({ asked, ...outcome });
+      return patiently(() => store.note({}, { reloaded }), TELL_MS).catch(ignoreStore);
+    });
+  });
 
-  async function reread(): Promise<void> {
+  async function reread(tell: (outcome: Omit<Reloaded, 'asked'>) => Promise<void>): Promise<void> {
     const asked = performance.now();
+    const since = (): number => Math.round(performance.now() - asked);
     const fresh = readEnv();
     let changed: Config;
     try {
@@ -156,7 +169,8 @@ async function start(config: Config): Promise<void> {
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       log.error({ faults: error.faults }, 'SIGHUP: the configuration has faults; the old one stays in force');
-      return;
+      const old = 'configuration stays in force';
+      return tell({ handlers: children.handlers(), ms: since(), faults: error.faults, old, restart: [] });
     }
     verifier.useSecrets(changed.WEBHOOK_SECRET);
     ledger.useSecrets(changed.WEBHOOK_SECRET);
@@ -171,10 +185,12 @@ async function start(config: Config): Promise<void> {
         {
           secrets: changed.WEBHOOK_SECRET.length,
           handlers: children.handlers(),
-          ms: Math.round(performance.now() - asked),
+          ms: since(),
         },
         'SIGHUP: secrets and handlers read again, run has started again, and keep does',
       );
+    const old = broken.length > 0 ? 'handlers go on' : null;
+    await tell({ handlers: children.handlers(), ms: since(), faults: broken, old, restart: fixed });
     await children.restartKeep();
   }
 
@@ -184,6 +200,7 @@ async function start(config: Config): Promise<void> {
   process.off('SIGHUP', noteReload);
   process.on('SIGHUP', () => void (process.stdout.isTTY ? stop('SIGHUP') : reload()));
   if (early.reload) void reload();
+  onReload(() => void reload());
   const { port } = server.address() as AddressInfo;
   log.info(
     {

@@ -37,6 +37,7 @@ const ROOM_OF_FILE: Record<string, string> = {
   'main.ts': 'main',
   'children.ts': 'main',
   'owner.ts': 'main',
+  'reload.ts': 'main',
   'spawned.ts': 'main',
   'supervisor.ts': 'main',
 };

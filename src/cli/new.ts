@@ -71,7 +71,7 @@ function write(template: string, name: string): number {
   create(test, source(`${template}.test.ts`).replaceAll(`'./${template}.ts'`, `'${path}'`));
   print(`${relative('', handler)}\n${relative('', test)}\n`);
   print(`Next: read its header, change what it does, and npm test -- ${relative('', test)}`);
-  print('npm run dev runs it against the simulated service; a running receiver takes it with kill -HUP');
+  print('npm run dev runs it against the simulated service; a running receiver takes it with npx kit reload');
   return EXIT.done;
 }
 

@@ -43,7 +43,7 @@ async function show(status: Status, missed: number): Promise<void> {
   }
   line(
     'events',
-    `${status.events} stored, ${status.unassigned} not yet tasks, ${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`,
+    `${status.events} stored, ${status.unassigned} not yet tasks, ${status.undecided > 0 ? `${status.undecided} undecided (history or not), ` : ''}${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`,
   );
   line(
     'tasks',

@@ -1,11 +1,9 @@
 // Sends signed events to the receiver, as the service would: to see a handler at work without waiting for a stranger,
 // and to see what the receiver does with copies, disorder, forgeries and old deliveries.
 import { randomUUID } from 'node:crypto';
-import { iso } from '../clock.ts';
 import { loadConfig, readEnv, type Config } from '../config.ts';
 import { EXIT } from '../errors.ts';
 import { signedHeaders } from '../simulator/sign.ts';
-import { parseCursor } from '../wire/cursor.ts';
 import {
   clean,
   clock,
@@ -20,6 +18,7 @@ import {
   type Command,
 } from './command.ts';
 import { isTls, loopbackUrl, post } from './post.ts';
+import { hasExample, samples, type Sample } from './sample.ts';
 
 const OPTIONS = {
   set: { type: 'string', multiple: true },
@@ -34,7 +33,11 @@ const OPTIONS = {
 
 const command: Command = {
   summary: 'send signed events to the receiver',
-  usage: `trigger <type> [--set data.body=hi …] [--set cursor=42] [--repeat 3] [--shuffle] [--duplicate] [--bad-signature] [--old 400] [--url https://…] [--json]
+  usage: `trigger <type> [--set data.body=hi …] [--repeat 3] [--shuffle] [--duplicate]
+       [--bad-signature] [--old 400] [--url https://…] [--json]
+  Sends the example of that type in src/events.ts. Each event says that the kit sent it.
+  --set data.x=y   a field of its data; also id, created_at, session_id, webhook_id, cursor.
+                   A cursor is data alone: the event has no place in history, its key is i:<id>
   --repeat n       n different events; a cursor that was set counts up
   --shuffle        in mixed order, their times ascending
   --duplicate      each of them twice
@@ -49,6 +52,10 @@ const command: Command = {
     if (values.shuffle && repeat === 1) throw new UsageError('--shuffle needs --repeat 2 or more');
     const other = webAddress('--url', values.url);
     const events = samples(type, repeat, values.set ?? []);
+    if (!hasExample(type))
+      process.stderr.write(
+        `src/events.ts has no example of ${clean(type)}: its data hold what --set names, and no more\n`,
+      );
     const config = loadConfig(readEnv(), { only: NEEDED });
     const url = other ?? loopbackUrl(config);
     const secret = values['bad-signature'] ? `whsec_${randomUUID()}` : (config.WEBHOOK_SECRET[0] ?? '');
@@ -75,7 +82,7 @@ const command: Command = {
           : 'start the receiver with npm start, or name another with --url';
         return fail(`nothing answers at ${new URL(url).origin} (${failure}): ${remedy}`, EXIT.unreachable);
       }
-      const key = event.cursor === null ? `i:${event.id}` : `c:${event.cursor}`;
+      const key = `i:${event.id}`;
       deliveries.push({ id: event.id, key, status });
       if (!values.json) print(`${status} for ${clean(`${type} ${key}`)}`);
     }
@@ -100,53 +107,6 @@ const NEEDED: (keyof Config)[] = [
   'TIMESTAMP_TOLERANCE_SECONDS',
 ];
 
-interface Sample {
-  id: string;
-  type: string;
-  created_at: string | null;
-  cursor: string | null;
-  session_id: string | null;
-  webhook_id: string;
-  data: Record<string, unknown>;
-}
-
-/** Different events of one session, a millisecond apart, so that they share a lane. */
-function samples(type: string, repeat: number, assignments: string[]): Sample[] {
-  const session = randomUUID();
-  const from = clock.now() - repeat;
-  return Array.from({ length: repeat }, (_, n) => {
-    const event = sample(type, session, from + n + 1);
-    for (const assignment of assignments) assign(event, type, assignment);
-    const cursor = parseCursor(event.cursor);
-    if (cursor !== undefined) event.cursor = String(BigInt(cursor) + BigInt(n));
-    if (n > 0 && assignments.some((one) => one.startsWith('id='))) event.id += `-${n + 1}`;
-    return event;
-  });
-}
-
-/** Without a cursor: an invented one could be a real event's, and the real event would then be taken for this one. */
-function sample(type: string, session: string, at: number): Sample {
-  const fields = {
-    session_id: session,
-    from: '15550100',
-    body: 'a message that npx kit trigger made',
-    message_id: randomUUID(),
-    is_group: false,
-    timestamp_unix_ms: at,
-    message_type: 'text',
-    push_name: 'Trigger',
-  };
-  return {
-    id: `trigger_${randomUUID()}`,
-    type,
-    created_at: iso(at),
-    cursor: null,
-    session_id: type === 'webhook.ping' ? null : session,
-    webhook_id: 'trigger',
-    data: type === 'webhook.ping' ? { message: 'a test' } : { [type]: fields },
-  };
-}
-
 /** In an order that is not the one they came in. */
 function mixed(events: Sample[]): Sample[] {
   const drawn = events
@@ -154,26 +114,4 @@ function mixed(events: Sample[]): Sample[] {
     .toSorted((a, b) => a.at - b.at)
     .map(({ event }) => event);
   return drawn.every(({ id }, n) => id === events[n]?.id) ? drawn.toReversed() : drawn;
-}
-
-/** `data.body=hi` sets a field of the event's data, `cursor=42` one of the envelope; JSON where it is JSON. */
-function assign(event: Sample, type: string, assignment: string): void {
-  const [, path, text] = /^([\w.]+)=(.*)$/s.exec(assignment) ?? [];
-  if (!path || text === undefined) throw new UsageError(`--set takes path=value, like data.body=hi, not ${assignment}`);
-  const value = path === 'cursor' || path === 'id' ? text : valueOf(text);
-  const [first, field, ...deeper] = path.split('.');
-  if (first === 'data' && field && deeper.length === 0) {
-    const fields = type in event.data ? (event.data[type] as Record<string, unknown>) : event.data;
-    fields[field] = value;
-  } else if (first && first in event && !field && first !== 'data' && first !== 'type') {
-    Object.assign(event, { [first]: value });
-  } else throw new UsageError(`--set ${path}: name id, cursor, created_at, session_id, webhook_id, or data.<field>`);
-}
-
-function valueOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
 }

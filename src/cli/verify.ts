@@ -88,9 +88,13 @@ async function follow(store: Store, from: Cursor, say: (text: string) => void): 
 function show({ from, at, events, types }: VerifyAccount): void {
   print(`${count(events, 'event')} after ${from} up to ${at}`);
   printTable(
-    ['type', 'present', 'missing, now recovered', 'only here', 'handled', 'dead'],
-    types.map((sum) => [sum.type, sum.present, sum.missing, sum.onlyHere, sum.handled, sum.dead]),
+    ['type', 'present', 'missing, now recovered', 'older than the store remembers', 'only here', 'handled', 'dead'],
+    types.map((sum) => [sum.type, sum.present, sum.missing, sum.older, sum.onlyHere, sum.handled, sum.dead]),
   );
+  if (types.some(({ older }) => older > 0))
+    print(
+      'What is older than the store remembers was pruned after RETENTION_DAYS; it is neither fetched nor run again.',
+    );
 }
 
 function showWeeks(weeks: Arrivals[]): void {

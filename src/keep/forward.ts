@@ -35,6 +35,8 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   let again = false;
   /** When the end was last reached; what comes long after that happened while deliveries may have failed as well. */
   let completeAt = -Infinity;
+  /** By the monotonic clock. */
+  let historyEndedAt: number | null = null;
   let sweptAt = -Infinity;
   let sweptBefore = -Infinity;
   /** When to read before the interval is over, for the sake of what waits for proof. */
@@ -80,8 +82,10 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
 
   /** For a store without a watermark: a cursor already seen, null for the beginning, undefined while there is none. */
   async function beginning(): Promise<Cursor | null | undefined> {
-    if (desk.from === 'start') return null;
-    if (desk.from !== 'first-webhook') return desk.from as Cursor;
+    if (desk.from !== 'first-webhook') {
+      await store.openHistory();
+      return desk.from === 'start' ? null : (desk.from as Cursor);
+    }
     const begins = await store.beginsAt();
     if (begins !== null) return begins;
     const anchors = await store.anchors(clock.now() - overlapMs);
@@ -131,7 +135,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     rest();
     completeAt = ended;
     const watermark = await store.watermark();
-    if (watermark !== null && desk.from !== 'first-webhook') await store.endHistory(watermark);
+    if (desk.from !== 'first-webhook') await endHistory(watermark);
     await blindness.readToTheEnd(begun, sweptBefore);
     if (await somethingWaits()) {
       const pause = Math.max(budget.spacing(), AGAIN_MS * 2 ** Math.min(vain++, 20));
@@ -141,6 +145,13 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     if (due) [sweptBefore, sweptAt] = [Math.min(sweptAt, ended), ended];
     const sweeps = due && watermark !== null && (await sweep.begin(watermark));
     await say(sweeps ? 'running' : 'idle', sweeps ? SWEEPING : null, { done: true, progress: null });
+  }
+
+  /** What the first catch-up has not shown came after the store was there; what it has may be undecided for an overlap. */
+  async function endHistory(watermark: Cursor | null): Promise<void> {
+    historyEndedAt ??= clock.monotonic();
+    await store.endHistory(watermark ?? ZERO);
+    if (clock.monotonic() - historyEndedAt >= overlapMs) await store.closeHistory();
   }
 
   function rest(goOn = again): void {

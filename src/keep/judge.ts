@@ -93,7 +93,7 @@ export function judge({
     failures.badSignatures >= 3 &&
       (silence !== null || unheard || !status.lastDeliveryAt || ['off', 'stopped'].includes(reconcile.state)),
     'secret_mismatch',
-    `${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours, and none by one of ours since. Guess: the secret of the webhook has changed, or was never ours: put it before the old one (WEBHOOK_SECRET=new,old), and send SIGHUP${switchingOff(failures.badSignatures, reconcile)}. If they are a stranger's, the next good delivery ends this`,
+    `${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours, and none by one of ours since. Guess: the secret of the webhook has changed, or was never ours: put it before the old one (WEBHOOK_SECRET=new,old), then npx kit reload${switchingOff(failures.badSignatures, reconcile)}. If they are a stranger's, the next good delivery ends this`,
   );
   when(
     grew('unseen') > 0,
@@ -144,7 +144,7 @@ export function judge({
   when(
     under('lane_faults').length > 0,
     'lane_fault',
-    `lane of ${under('lane_faults').join(', ')} throws, and the session stands in: mend it, and send SIGHUP; the log has the place`,
+    `lane of ${under('lane_faults').join(', ')} throws, and the session stands in: mend it, then npx kit reload; the log has the place`,
   );
   // Once up, it stays until they have gone on: attempts get rarer, the tasks are as stuck as before.
   const stuck = (status.oldestReadySeconds ?? 0) > STUCK_SECONDS;
@@ -157,14 +157,14 @@ export function judge({
     'handler_failing',
     failing.length === 0 && before !== undefined
       ? before
-      : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --lanes shows what they wait for, npx kit explain <key> the error. Mend it, and send SIGHUP; they are tried again by themselves, at once with npx kit retry --state ready --handler ${failing[0]} or on the page, Dead letters`,
+      : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --lanes shows what they wait for, npx kit explain <key> the error. Mend it, then npx kit reload; they are tried again by themselves, at once with npx kit retry --state ready --handler ${failing[0]} or on the page, Dead letters`,
   );
   // Instead of what attempts come to: it says what to do about both.
   when(broken.length > 0, 'handler_failing', broken.map(brokenWords).join('; '));
   when(
     tasks.dead > 0,
     'dead_letters',
-    `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}: see why (npx kit tasks --state dead --groups, or the page, Dead letters), mend the handler and send SIGHUP, then retry them (npx kit retry --state dead) or discard them there`,
+    `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}: see why (npx kit tasks --state dead --groups, or the page, Dead letters), mend the handler, npx kit reload, then retry them (npx kit retry --state dead) or discard them there`,
   );
   when(
     gaps > 0,
@@ -174,7 +174,7 @@ export function judge({
   when(
     reconcile.state === 'stopped',
     'reconcile_stopped',
-    `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then send SIGHUP; until then strict handlers wait (${tasks.held} held)`,
+    `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then npx kit reload; until then strict handlers wait (${tasks.held} held)`,
   );
   const freeMb = Math.floor(freeBytes / MB);
   when(

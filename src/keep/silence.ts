@@ -52,7 +52,7 @@ function allMissing(overdue: DeliveredType[], { failureRun, failures }: Evidence
   if (skewed > 0)
     return `${seen} Known: ${skewed} rightly signed deliveries in a row were refused, because their time lies outside the window. The clock of this machine is wrong: synchronise it`;
   if (failures.badSignatures >= NOT_NOISE)
-    return `${seen} Known: ${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours. Guess: they are the service's, and WEBHOOK_SECRET is not its secret (any more): put the new one before the old (WEBHOOK_SECRET=new,old), and send SIGHUP${failures.badSignatures >= SWITCHED_OFF ? '; the service has switched the webhook off by now: enable it there as well' : ''}`;
+    return `${seen} Known: ${failures.badSignatures} deliveries since ${failures.badSince} were signed by no secret of ours. Guess: they are the service's, and WEBHOOK_SECRET is not its secret (any more): put the new one before the old (WEBHOOK_SECRET=new,old), then npx kit reload${failures.badSignatures >= SWITCHED_OFF ? '; the service has switched the webhook off by now: enable it there as well' : ''}`;
   const refused =
     failures.badSignatures === 0 ? 'nothing was' : `only ${failures.badSignatures} with a bad signature were`;
   return `${seen} Known: ${refused} refused here. Guess: the webhook is switched off, was removed, or its address does not lead here: see it at the service, and enable it where it is off; replay brings what it misses meanwhile. Else npx kit doctor finds what is in the way`;

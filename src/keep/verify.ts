@@ -57,7 +57,9 @@ export function createVerify({ store, clock, budget, commit, say }: Desk): Verif
         if (after !== null && compareCursors(reading.event.cursor, after) <= 0) continue;
         shown.add(reading.event.cursor);
         const sum = of(verified, reading.event.type);
-        if (results[index]?.verdict === 'new') sum.missing++;
+        const result = results[index];
+        if (result?.pruned) sum.older++;
+        else if (result?.verdict === 'new') sum.missing++;
         else sum.present++;
       }
       verified.pages++;
@@ -88,7 +90,7 @@ export function createVerify({ store, clock, budget, commit, say }: Desk): Verif
 function of({ types }: VerifyAccount, type: string): VerifyAccount['types'][number] {
   const known = types.find((one) => one.type === type);
   if (known) return known;
-  const sum = { type, present: 0, missing: 0, onlyHere: 0, handled: 0, dead: 0 };
+  const sum = { type, present: 0, missing: 0, older: 0, onlyHere: 0, handled: 0, dead: 0 };
   types.push(sum);
   return sum;
 }

@@ -12,6 +12,7 @@ import { isOurs, isRepeated, type Ledger } from './ledger.ts';
 import { lingerOnClose } from './linger.ts';
 import { createRefusals } from './refusals.ts';
 import type { Sampler } from './sampler.ts';
+import { createTurns } from './turns.ts';
 import type { Verifier } from './verify.ts';
 
 /** Who tried while we started, or by a clock a little ahead of ours, was refused by nobody but us. */
@@ -36,6 +37,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   const hereSince = clock.now() + STARTING_MS;
   const attemptHeader = `${options.prefix}Attempt`.toLowerCase();
   const refusals = createRefusals(options);
+  const turns = createTurns();
   const noteAlienPrefix = once((prefix: string) => {
     options.log.warn({ prefix }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${prefix}`);
   });
@@ -63,16 +65,20 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
       if (error.code === 'too_large') return refuse(ctx, 413, 'body_limit');
       return refuse(ctx, 408, `body_${error.code}`);
     }
+    await turns.wait(body.length);
     const signers = verifier.body(claimed, body, clock.now());
     if (signers === 'bad_signature') ledger.forged();
-    if (signers === 'clock_skew' && !isOurs(readDelivery(body))) ledger.answered(401, signers);
-    if (typeof signers === 'string') return refuse(ctx, 401, signers);
+    if (typeof signers === 'string' && signers !== 'clock_skew') return refuse(ctx, 401, signers);
     const reading = readDelivery(body);
+    const entries = isOurs(reading) ? undefined : ledger;
+    if (signers === 'clock_skew') {
+      entries?.answered(401, signers);
+      return refuse(ctx, 401, entries ? signers : 'own_skew');
+    }
     if ('event' in reading) {
       const skewSeconds = Math.round(clock.now() / 1000) - claimed.timestamp;
       reading.event.signed = { secret: (signers[0] ?? 0) + 1, skewSeconds };
     }
-    const entries = isOurs(reading) ? undefined : ledger;
     entries?.signed(signers, claimed.timestamp);
     await commit(ctx, reading, entries);
     intake.count(countsOf(performance.now() - began));
@@ -83,7 +89,12 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
       const { verdict, conflict } = await intake.accept(reading);
       ctx.status = 204;
       entries?.answered(204, verdict);
-      if (verdict === 'new' && happenedSince(hereSince, reading) && isRepeated(ctx.req.headers[attemptHeader]))
+      if (
+        entries &&
+        verdict === 'new' &&
+        happenedSince(hereSince, reading) &&
+        isRepeated(ctx.req.headers[attemptHeader])
+      )
         intake.count({ unseen_failures: 1 });
       if (verdict === 'quarantined' || conflict)
         sampler.note(

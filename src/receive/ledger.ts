@@ -141,9 +141,10 @@ export function mayGo(one: Use, all: Use[]): boolean {
   });
 }
 
-/** Whether doctor or trigger sent it, and not the service. */
+/** Whether doctor or trigger sent it, and not the service: of a body whose signature was right. */
 export function isOurs(reading: Reading): boolean {
-  return 'event' in reading && /^(doctor|trigger)_/.test(reading.event.id ?? '');
+  const { sentByKit = false } = 'event' in reading ? reading.event : reading.unreadable;
+  return sentByKit;
 }
 
 /**

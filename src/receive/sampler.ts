@@ -13,6 +13,7 @@ const WORDS: Record<string, string> = {
   far_timestamp: 'refused: the timestamp is more than a day off',
   bad_signature: 'refused: no secret of ours signed this; if it is the service, WEBHOOK_SECRET is not its secret',
   clock_skew: 'refused: rightly signed, but outside the time window; check the clock of this machine',
+  own_skew: 'refused: signed too long ago by the kit itself (npx kit trigger --old); the clock is no concern',
   content_encoding: 'refused: compressed bodies are not read; the service sends none',
   body_limit: 'refused: the body is above BODY_LIMIT_BYTES',
   body_dropped: 'dropped: the slowest of too many large bodies',

@@ -3,6 +3,7 @@
 import { iso } from '../clock.ts';
 import { describe } from '../errors.ts';
 import type { KitEvent } from '../kit.ts';
+import { placeOf } from '../store/birth.ts';
 import type { NewTask, StoredEvent, Unassigned } from '../store/tasks-store.ts';
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
 import { conversationOf, dataOfText, factsOf, sessionOf, typeOf } from '../wire/event.ts';
@@ -12,8 +13,6 @@ import type { Loaded } from './load.ts';
 export interface AssignOptions {
   handlers: Map<number, Loaded>;
   windowMs: number;
-  /** Whether REPLAY_FROM asks for what was there before this store. */
-  fetchesHistory: boolean;
   now: number;
   /** A `lane` function threw; the session's lane stood in. */
   onLaneFault: (handler: Loaded, error: unknown) => void;
@@ -21,22 +20,24 @@ export interface AssignOptions {
   received?: (at: number) => number;
   /** The event comes again for it; 0: it has just come. */
   rerun?: number;
+  /** It is known to be no history. */
+  decided?: boolean;
 }
 
 export function tasksOf(
   stored: StoredEvent,
-  from: Pick<Unassigned, 'watermark' | 'born' | 'history'>,
+  { watermark, birth }: Pick<Unassigned, 'watermark' | 'birth'>,
   options: AssignOptions,
 ): NewTask[] {
-  const { handlers, windowMs, fetchesHistory, now, received = (at) => at, rerun = 0 } = options;
+  const { handlers, windowMs, now, received = (at) => at, rerun = 0, decided = rerun > 0 } = options;
   // Erased before it came to that.
   if (stored.text === null) return [];
-  const history = fetchesHistory && rerun === 0 && isHistory(stored, from);
+  const fresh = decided || placeOf(stored, birth) === 'new';
   const { cursor } = stored;
   const receivedAt = received(stored.receivedAt);
   const tasks: NewTask[] = [];
   for (const [id, handler] of handlers) {
-    if (!wants(handler, stored.type) || (history && !handler.history)) continue;
+    if (!wants(handler, stored.type) || (!fresh && !handler.history)) continue;
     const lane = laneOf(handler, read(stored), options.onLaneFault, rerun);
     tasks.push({
       event: stored.seq,
@@ -45,7 +46,7 @@ export function tasksOf(
       cursor: stored.cursor,
       ...(handler.order === 'strict' && stored.cursor !== null && { strict: true }),
       ...(rerun > 0 && { rerun }),
-      releaseAt: releaseAt({ cursor, receivedAt }, handler, from.watermark, windowMs, now),
+      releaseAt: releaseAt({ cursor, receivedAt }, handler, watermark, windowMs, now),
     });
   }
   return tasks;
@@ -74,16 +75,6 @@ export function releaseAt(
 /** It waits for the watermark. */
 export function isUnproven({ strict, cursor }: NewTask, { watermark }: Pick<Unassigned, 'watermark'>): boolean {
   return strict === true && cursor !== null && (watermark === null || compareCursors(cursor, watermark) > 0);
-}
-
-/** What happened before this store was there, and came by REPLAY_FROM. Of unknown age: until replay had caught up. */
-export function isHistory(
-  { origin, createdAt, cursor }: StoredEvent,
-  { born, history }: Pick<Unassigned, 'born' | 'history'>,
-): boolean {
-  if ((origin !== 'replay' && origin !== 'stream') || cursor === null) return false;
-  if (createdAt !== null && createdAt >= born) return false;
-  return history === null || compareCursors(cursor, history) <= 0;
 }
 
 /** On the event itself: thousands of entries of a WeakMap would make each collection of garbage a long pause. */

@@ -3,6 +3,7 @@
 import type { Clock } from '../clock.ts';
 import { loggable } from '../errors.ts';
 import type { Logger, Seldom } from '../log.ts';
+import { placeOf } from '../store/birth.ts';
 import type { NewTask, StoredEvent, TaskStore, Turn, Unassigned } from '../store/tasks-store.ts';
 import { isUnproven, tasksOf } from './assign.ts';
 import type { Loaded } from './load.ts';
@@ -18,7 +19,6 @@ export interface FanOutOptions {
   /** Handlers that waited, and the last event that each has its tasks of. */
   behind: Map<number, number>;
   windowMs: number;
-  fetchesHistory: boolean;
   clock: Clock;
   log: Logger;
   seldom: Seldom;
@@ -44,10 +44,9 @@ export interface FanOut {
 }
 
 export function createFanOut(options: FanOutOptions): FanOut {
-  const { store, handlers, behind, windowMs, fetchesHistory, clock, log, seldom, received } = options;
+  const { store, handlers, behind, windowMs, clock, log, seldom, received } = options;
   const assigning = {
     windowMs,
-    fetchesHistory,
     received,
     onLaneFault(handler: Loaded, error: unknown): void {
       const more = seldom(`lane ${handler.name}`);
@@ -65,8 +64,8 @@ export function createFanOut(options: FanOutOptions): FanOut {
   }
 
   /** Of each event. */
-  function make(events: StoredEvent[], found: Unassigned, ids: number[]): NewTask[][] {
-    const its = { ...assigning, handlers: only(ids), now: clock.now() };
+  function make(events: StoredEvent[], found: Unassigned, ids: number[], decided = false): NewTask[][] {
+    const its = { ...assigning, handlers: only(ids), now: clock.now(), decided };
     return events.map((event) => tasksOf(event, found, its));
   }
 
@@ -86,7 +85,8 @@ export function createFanOut(options: FanOutOptions): FanOut {
     if (!handler) return null;
     const its = { ...assigning, handlers: new Map([[page.handler, handler]]), now: clock.now(), rerun: page.id };
     // All of it came long ago: no window to wait for, and its proof is the store's to find.
-    const from = { watermark: null, born: 0, history: null };
+    const birth = { at: 0, reading: 'none', end: null, older: null, younger: null } as const;
+    const from = { watermark: null, birth };
     return { page, tasks: page.events.flatMap((event) => tasksOf(event, from, its)) };
   }
 
@@ -95,19 +95,26 @@ export function createFanOut(options: FanOutOptions): FanOut {
     async plan() {
       const found = await store.unassigned(EVENTS);
       const missed = await planMissed(found);
-      const upTo = found.events.at(-1)?.seq;
+      const upTo = found.events.at(-1)?.seq ?? found.from;
       const joined = missed?.joins ? [...ready(), missed.handler] : ready();
       const made = make(found.events, found, joined);
       for (const [i, { key, type }] of found.events.entries())
         if (made[i]?.length === 0) log.debug({ key, type, verdict: 'unhandled' }, 'no handler wants it');
-      const tasks = made.flat();
-      const full = found.events.length >= EVENTS;
+      // Those behind get theirs at once: what they missed is not looked through for it again.
+      const late = make(found.decided, found, [...handlers.keys()], true);
+      const tasks = [...made, ...late].flat();
+      const undecided = found.events.flatMap(({ seq: event, cursor, ...rest }) =>
+        cursor !== null && placeOf({ cursor, ...rest }, found.birth) === 'undecided' ? [{ event, cursor }] : [],
+      );
+      const decided = found.decided.map(({ seq }) => seq);
+      const full = found.events.length >= EVENTS || decided.length >= EVENTS;
       const rerun = full ? null : await planRerun();
       const now = clock.now();
       const waiting = tasks.filter(({ strict, releaseAt }) => !strict && releaseAt > now);
       const until = Math.max(...waiting.map((task) => task.releaseAt));
       return {
-        assign: upTo === undefined ? null : { from: found.from, upTo, tasks },
+        assign:
+          upTo === found.from && decided.length === 0 ? null : { from: found.from, upTo, tasks, undecided, decided },
         missed,
         rerun,
         more: full || rerun !== null || (missed !== null && (!missed.joins || behind.size > 1)),

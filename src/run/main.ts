@@ -137,7 +137,6 @@ async function start({ boot }: Orders): Promise<void> {
     boot,
     concurrency: config.RUN_CONCURRENCY,
     windowMs: config.ORDER_WINDOW_MS,
-    fetchesHistory: config.REPLAY_FROM !== 'first-webhook',
     tellsWhy: throwaway,
     courses,
     onLaneFault: ({ name }: Loaded) => void patiently(() => store.note({ [`lane_faults.${name}`]: 1 })),

@@ -45,7 +45,6 @@ export interface RunnerOptions {
   boot: number;
   concurrency: number;
   windowMs: number;
-  fetchesHistory: boolean;
   onLaneFault?: (handler: Loaded) => void;
   /** Tasks were made that wait for proof: replay had better look. */
   onUnproven?: () => void;

@@ -36,6 +36,10 @@ export type Counter =
   | 'replay_calls'
   | 'fenced'
   | 'run_crashes'
+  /** Events of which nobody knows yet whether they are history. */
+  | 'undecided'
+  /** Lanes whose row was gone while tasks waited in them. */
+  | 'lanes_restored'
   | `lane_faults.${string}`
   | 'failure_runs'
   /** New events whose delivery says that earlier attempts failed; an unsigned header, so evidence alone. */
@@ -76,7 +80,11 @@ export interface EventStore {
 export type Fact =
   | 'watermark'
   | 'born'
+  /** Replay has fetched up to here what was there before this store. */
   | 'history'
+  | 'history_reading'
+  | 'older'
+  | 'younger'
   /** The highest cursor that pruning has removed; the floor, as far as the watermark reaches. */
   | 'pruned_to'
   /** Unix milliseconds: all that pruning has removed was received, and happened, before. */
@@ -111,6 +119,9 @@ export type Fact =
   /** The last refusals, by cause: JSON. */
   | 'refusals'
   | 'reconcile_asked'
+  /** How often `npx kit reload` has asked; what became of the last reload: JSON. */
+  | 'reload_asked'
+  | 'reloaded'
   | 'failure_run'
   | 'held'
   /** The time as `run` saw it last, Unix milliseconds. */

@@ -97,8 +97,19 @@ export interface VerifyAccount {
   at: Cursor;
   pages: number;
   events: number;
-  /** `missing`: recovered by it. `onlyHere`: the service did not show it. */
-  types: { type: string; present: number; missing: number; onlyHere: number; handled: number; dead: number }[];
+  /**
+   * `missing`: recovered by it. `older`: at or below the floor, so that pruning may have removed it; not fetched.
+   * `onlyHere`: the service did not show it.
+   */
+  types: {
+    type: string;
+    present: number;
+    missing: number;
+    older: number;
+    onlyHere: number;
+    handled: number;
+    dead: number;
+  }[];
 }
 
 export interface Stretch {
@@ -143,8 +154,12 @@ export interface KeepStore extends EventStore {
   stretch(after: Cursor, upTo: Cursor, before: number, limit: number): Promise<Stretch>;
   /** What webhooks bring, and what they lately missed. */
   types(): Promise<DeliveredType[]>;
-  /** Replay has caught up for the first time: what it brought up to here was there before this store. Set once. */
+  /** Replay begins to read what was there before this store. */
+  openHistory(): Promise<void>;
+  /** Replay has caught up for the first time: what lies behind this cursor came after the store was there. Set once. */
   endHistory(upTo: Cursor): Promise<void>;
+  /** One overlap later: what is undecided now is history. */
+  closeHistory(): Promise<void>;
   /** The last time, Unix milliseconds, that somebody asked for a reconciliation; 0 if never. */
   reconcileAsked(): Promise<number>;
   /** The number of the newest event; 0 where there is none. */

@@ -10,6 +10,20 @@ export interface Process {
   boot: number;
 }
 
+/** What became of a reload. */
+export interface Reloaded {
+  /** Questions up to this one were asked before it began. */
+  asked: number;
+  /** Their names. */
+  handlers: string[];
+  ms: number;
+  faults: string[];
+  /** What goes on as it was, because of the faults; null: nothing. */
+  old: 'handlers go on' | 'configuration stays in force' | null;
+  /** Variables that changed, and take a restart. */
+  restart: string[];
+}
+
 export interface OwnerStore {
   /** A number that no process had before. */
   nextBoot(): Promise<number>;
@@ -17,6 +31,12 @@ export interface OwnerStore {
   beat(process: Process, now: number): Promise<void>;
   gone(role: string): Promise<void>;
   processes(): Promise<Process[]>;
+  /** Asks for a reload; the number of the question. The receiver is to be told, too. */
+  askReload(): Promise<number>;
+  /** The number of the last question; 0: there was none. */
+  reloadAsked(): Promise<number>;
+  /** What became of the last reload; null: there was none. */
+  reloaded(): Promise<Reloaded | null>;
   /** What an earlier boot knew of failures and secrets. */
   books(): Promise<Books>;
   /**

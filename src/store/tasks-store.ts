@@ -1,4 +1,5 @@
 // What `run` needs of a store: what arrived becomes tasks, tasks are claimed in the order of their lanes, and end.
+import type { Birth } from './birth.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import type { Origin } from '../wire/event.ts';
 
@@ -79,7 +80,7 @@ export interface Turn {
   boot: number;
   settle: Settlement[];
   /** New tasks of the events up to `upTo`; refused as a whole when another process has gone on from `from`. */
-  assign: { from: number; upTo: number; tasks: NewTask[] } | null;
+  assign: Assignment | null;
   /**
    * New tasks of events up to `upTo` for a handler that waited. With `joins` it is as far as the others, and `assign` holds
    * its tasks too.
@@ -94,6 +95,16 @@ export interface Turn {
   limits?: Map<number, number>;
   /** At the most so many of reruns; as many as there is room for. `nextAt` leaves them out when that is used up. */
   reruns?: number;
+}
+
+export interface Assignment {
+  from: number;
+  upTo: number;
+  tasks: NewTask[];
+  /** Events among these of which nobody knows yet whether they are history. */
+  undecided?: { event: number; cursor: Cursor }[];
+  /** Earlier ones that have turned out to be none: their tasks are among these. */
+  decided?: number[];
 }
 
 export interface TurnResult {
@@ -112,11 +123,10 @@ export interface Unassigned {
   /** The last event that tasks were made of. */
   from: number;
   watermark: Cursor | null;
-  /** When this store was created, Unix milliseconds. */
-  born: number;
-  /** Up to here replay has fetched what was there before this store; null until it has. */
-  history: Cursor | null;
+  birth: Birth;
   events: StoredEvent[];
+  /** Undecided before, and no history: in the order of their cursors. */
+  decided: StoredEvent[];
 }
 
 /** How far a rerun has come: by cursor, and among the events without a place in the order of cursors. */

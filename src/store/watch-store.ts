@@ -14,6 +14,8 @@ export interface Alarm {
 export interface Status {
   events: number;
   unassigned: number;
+  /** Of which nobody knows yet whether they existed before this store; they wait, in no lane. */
+  undecided: number;
   duplicates: number;
   quarantined: number;
   conflicts: number;
@@ -223,7 +225,7 @@ export interface WaitingLane {
   head: { key: string; attempts: number; error: string | null };
 }
 
-export type Quarantined = Omit<Unreadable, 'body'> & { id: number; receivedAt: string; bytes: number };
+export type Quarantined = Omit<Unreadable, 'body' | 'sentByKit'> & { id: number; receivedAt: string; bytes: number };
 
 export interface WatchStore {
   status(now: number): Promise<Status>;

@@ -178,7 +178,6 @@ function createMachine({ store, clock, service, handler, crashAfter, log }: Mach
       boot,
       concurrency: 32,
       windowMs: WINDOW_MS,
-      fetchesHistory: false,
     };
   }
 

@@ -14,12 +14,16 @@ export interface Incoming {
   sessionId: string | null;
   /** When it happened, Unix milliseconds. */
   createdAt: number | null;
+  /** The same by the envelope of a delivery, which only webhooks have. */
+  toldAt?: number | null;
   /** As received: a delivery's whole body, else the text of `{ "<EventType>": { … } }`. */
   body: Uint8Array;
   /** What was odd about it, yet readable. */
   flags: Flag[];
   /** Of a delivery: the secret's position, from 1, and how old the signature was on receipt. */
   signed?: { secret: number; skewSeconds: number };
+  /** Trigger or doctor sent it, as its signed body says: it has no place in the service's history, and no cursor. */
+  sentByKit?: true;
 }
 
 export interface Unreadable {
@@ -27,11 +31,15 @@ export interface Unreadable {
   cursor: Cursor | null;
   body: Uint8Array;
   reason: string;
+  sentByKit?: true;
 }
 
 export type Flag = 'dup_keys' | 'no_cursor' | 'cursor_number' | 'extra_keys' | 'session_shape';
 
 export type Reading = { event: Incoming } | { unreadable: Unreadable };
+
+/** In `sent_by` at the top level of a body: the signature covers it, and no field of the service has this name. */
+export const SENT_BY_KIT = 'kit';
 
 const ID = /^[\x21-\x7e]{1,200}$/;
 const TYPE = /^[\x21-\x7e]{1,200}$/;
@@ -41,18 +49,24 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const utf8 = new TextDecoder();
 const BOM = '\uFEFF';
 
+/** Of a lane's name: an author can make an address as long as a body. */
+const LONGEST_LANE = 500;
+/** Of a written time. */
+const LONGEST_TIME = 64;
 /** The longest time that a Date can hold. */
 const LATEST_MS = 8.64e15;
 
 /** A webhook body whose signature was right. Only the body is signed, so nothing here looks at headers. */
 export function readDelivery(body: Uint8Array): Reading {
+  const ours: Pick<Incoming, 'sentByKit'> = {};
   const parsed = parseJson(body);
   if (!parsed.ok) return refuse(parsed.reason);
   const envelope = parsed.value;
   if (!isObject(envelope)) return refuse('not an object');
   const flags: Flag[] = parsed.duplicateKeys ? ['dup_keys'] : [];
+  if (envelope['sent_by'] === SENT_BY_KIT) ours.sentByKit = true;
 
-  const cursor = readCursor(envelope['cursor'], body, flags);
+  const cursor = ours.sentByKit ? null : readCursor(envelope['cursor'], body, flags);
   if (cursor === undefined) return refuse('cursor is not a decimal 64-bit integer');
   const { id, type } = envelope;
   if (typeof id !== 'string' || !ID.test(id)) return refuse('id is not 1 to 200 visible ASCII characters', cursor);
@@ -61,16 +75,17 @@ export function readDelivery(body: Uint8Array): Reading {
   }
   const data = dataOf(envelope['data'], type, flags);
   if (!data) return refuse('data does not hold its type', cursor);
-  if (cursor === null && type !== 'webhook.ping') flags.push('no_cursor');
+  if (cursor === null && type !== 'webhook.ping' && !ours.sentByKit) flags.push('no_cursor');
 
   const facts = factsOf(type, data);
   const sessionId = facts.sessionId ?? readSession(envelope['session_id']);
   if (sessionId !== null && !UUID.test(sessionId)) flags.push('session_shape');
-  const createdAt = readTime(facts.createdAt ?? parseDate(envelope['created_at']));
-  return { event: { origin: 'webhook', id, cursor, type, sessionId, createdAt, body, flags } };
+  const toldAt = readTime(parseDate(envelope['created_at']));
+  const createdAt = facts.createdAt ?? toldAt;
+  return { event: { origin: 'webhook', id, cursor, type, sessionId, createdAt, toldAt, body, flags, ...ours } };
 
   function refuse(reason: string, at: Cursor | null = null): Reading {
-    return { unreadable: { origin: 'webhook', cursor: at, body, reason } };
+    return { unreadable: { origin: 'webhook', cursor: at, body, reason, ...ours } };
   }
 }
 
@@ -107,7 +122,8 @@ export function dataOfText(origin: Origin, type: string, text: string): JsonObje
 /** The lane that an event belongs to by default: its conversation where the type knows one, else its session. */
 export function conversationOf(type: string, sessionId: string | null, data: JsonObject): string {
   const conversation = attempt(() => typeOf(type)?.conversation?.(data));
-  return typeof conversation === 'string' ? `${sessionId ?? ''}/${conversation}` : sessionOf(sessionId);
+  if (typeof conversation !== 'string') return sessionOf(sessionId);
+  return `${sessionId ?? ''}/${conversation}`.slice(0, LONGEST_LANE);
 }
 
 export function sessionOf(sessionId: string | null): string {
@@ -119,7 +135,7 @@ export function typeOf(type: string): EventType<unknown> | undefined {
   return Object.hasOwn(eventTypes, type) ? eventTypes[type as keyof typeof eventTypes] : undefined;
 }
 
-/** What every origin shows of it: read from `data` as src/events.ts says. */
+/** Session and time, as src/events.ts reads them from the data, whatever way they came. */
 export function factsOf(type: string, data: JsonObject): { sessionId: string | null; createdAt: number | null } {
   const known = typeOf(type);
   return {
@@ -163,5 +179,5 @@ function readTime(value: unknown): number | null {
 }
 
 function parseDate(value: unknown): number | null {
-  return typeof value === 'string' ? Date.parse(value) : null;
+  return typeof value === 'string' && value.length <= LONGEST_TIME ? Date.parse(value) : null;
 }

@@ -4,7 +4,7 @@ import type { Json } from './json.ts';
 /** `+55 11 5555-0100`, `551155550100` and `551155550100@…` are one person. */
 export function isOf(address: string): (body: Uint8Array) => boolean {
   const wanted = plain(address);
-  const names = (text: string): boolean => plain(text.split('@')[0] ?? '') === wanted || plain(text) === wanted;
+  const names = (text: string): boolean => plain(text.split('@', 1)[0] ?? '') === wanted || plain(text) === wanted;
   return (body) => {
     const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString();
     try {

@@ -325,7 +325,7 @@ describe('the round trip', () => {
 
   test('a receiver with another secret is told to read it again, before any proxy is blamed', async () => {
     const found = await see([receiver, roundTrip], { ...env, WEBHOOK_SECRET: `${SECRET},whsec_another_one_0123` });
-    expect(found.text).toContain('the running receiver refuses secret 2 of 2 → send it SIGHUP');
+    expect(found.text).toContain('the running receiver refuses secret 2 of 2 → npx kit reload');
     expect(found.text).toContain('skipped round trip: because receiver has a fault');
     expect(found.exit).toBe(78);
   });

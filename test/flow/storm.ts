@@ -148,7 +148,6 @@ export async function storm(options: StormOptions): Promise<Outcome> {
     boot: 1,
     concurrency: 32,
     windowMs: 250,
-    fetchesHistory: false,
     onUnproven() {
       reconciler?.prove();
       nextStepAt = 0;

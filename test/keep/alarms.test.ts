@@ -18,6 +18,7 @@ describe('which facts raise which alarm', () => {
   const calm: Status = {
     events: 10,
     unassigned: 0,
+    undecided: 0,
     duplicates: 0,
     quarantined: 0,
     conflicts: 0,

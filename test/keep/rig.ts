@@ -148,7 +148,10 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
         select cast(cursor as text) as cursor from events where cursor is not null
         union select cast(cursor as text) from quarantine where cursor is not null`).map((row) => row.cursor),
     );
-    const passed = [...server.shown.values()].filter((shown) => BigInt(shown.cursor) <= BigInt(watermark));
+    const { floor } = await store.status(clock.time);
+    const passed = [...server.shown.values()].filter(
+      (shown) => BigInt(shown.cursor) <= BigInt(watermark) && BigInt(shown.cursor) > BigInt(floor ?? -1),
+    );
     const lost = passed.filter((shown) => !kept.has(shown.cursor) && isWanted(shown)).map(({ cursor }) => cursor);
     expect(lost, `everything up to the watermark ${watermark} is stored`).toEqual([]);
     expect(

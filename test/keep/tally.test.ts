@@ -2,6 +2,7 @@
 // when; each event once, by whatever way and however often it comes.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createPruner } from '../../src/keep/prune.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import { fields } from './replay-server.ts';
 import { createClock, createStoreFile, START, type StoreFile, type TestClock } from './rig.ts';
@@ -153,6 +154,7 @@ test('sightings go with their events, weekly figures with the retention', async 
   const { from, events } = await file.store.unassigned(10);
   const assign = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
   await file.store.turn({ now: clock.time, boot: 1, settle: [], assign, room: 0, handlers: [] });
+  await file.store.accept({ readings: [], now: clock.time, watermark: '3' as Cursor });
   const pruner = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
   for (let delay = 0; delay < 60_000;) delay = await pruner.step();
   expect(file.query('select cast(cursor as text) as cursor from events')).toEqual([{ cursor: '3' }]);

@@ -63,8 +63,8 @@ describe('the account', () => {
     const account = await toTheEnd();
     expect(account).toMatchObject({ state: 'done', events: 4, at: '20' });
     expect(account.types.toSorted((a, b) => (a.type < b.type ? -1 : 1))).toEqual([
-      { type: 'MessageReceived', present: 2, missing: 1, onlyHere: 1, handled: 0, dead: 0 },
-      { type: 'MessageSent', present: 1, missing: 0, onlyHere: 1, handled: 0, dead: 0 },
+      { type: 'MessageReceived', present: 2, missing: 1, older: 0, onlyHere: 1, handled: 0, dead: 0 },
+      { type: 'MessageSent', present: 1, missing: 0, older: 0, onlyHere: 1, handled: 0, dead: 0 },
     ]);
     expect(rig.stored()).toContain('15');
   });
@@ -206,4 +206,20 @@ test('what the stream has brought is present', async () => {
   rig.clock.time += 1;
   await ask('10');
   expect((await toTheEnd()).types).toMatchObject([{ present: 1, missing: 0, onlyHere: 0 }]);
+});
+
+test('E1: what pruning removed is counted apart, is not fetched, and runs no handler again', async () => {
+  for (const cursor of [11, 12, 13]) await both(cursor);
+  await rig.pass(OVERLAP_MS + 2.5 * INTERVAL_MS);
+  const { from, events } = await rig.store.unassigned(100);
+  const assign = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
+  const turn = { now: rig.clock.time, boot: 1, settle: [], room: 0, handlers: [] };
+  await rig.store.turn({ ...turn, assign });
+  const before = rig.clock.time + 1;
+  await rig.store.prune({ before, settled: 0, after: null, limit: 100 });
+  const left = rig.stored();
+  expect(left).toEqual(['13']);
+  await ask('10');
+  expect((await toTheEnd()).types).toMatchObject([{ present: 1, missing: 0, older: 2, onlyHere: 0 }]);
+  expect(rig.stored()).toEqual(left);
 });

@@ -65,6 +65,7 @@ describe('GET /api/status', () => {
     expect((await ops.get('/api/status')).json()).toEqual({
       events: 0,
       unassigned: 0,
+      undecided: 0,
       duplicates: 0,
       quarantined: 0,
       conflicts: 0,
@@ -120,6 +121,7 @@ describe('GET /api/status', () => {
     expect(reply.json()).toEqual({
       events: 4,
       unassigned: 1,
+      undecided: 0,
       duplicates: 1,
       quarantined: 1,
       conflicts: 1,

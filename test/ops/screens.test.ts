@@ -128,7 +128,7 @@ test.each([
   ['running', /"handled" class="figure"><span class="none">/],
   ['done', /"handled" class="figure">0</],
 ])('what a verified stretch sums up at its end is not shown as nothing before: %s', async (state, words) => {
-  const sum = { type: 'A', present: 1_000, missing: 0, onlyHere: 0, handled: 0, dead: 0 };
+  const sum = { type: 'A', present: 1_000, missing: 0, older: 0, onlyHere: 0, handled: 0, dead: 0 };
   const account = { state, reason: null, asked: START, from: '1', at: '2', pages: 1, events: 1_000, types: [sum] };
   await ops.store.note({}, { verify: JSON.stringify(account) });
   const { text } = await ops.get('/reconciliation');

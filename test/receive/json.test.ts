@@ -80,6 +80,8 @@ const cases: Case[] = [
   ['I28: arrays 200,000 deep that never end', Buffer.from('['.repeat(200_000)), 'quarantine'],
   ['I28: objects 100,000 deep', Buffer.from(`${'{"a":'.repeat(100_000)}1${'}'.repeat(100_000)}`), 'quarantine'],
   ['I28: a field 65 deep', withField('extra', `${'['.repeat(65)}${']'.repeat(65)}`), 'quarantine'],
+  ['E83: a million items', withField('extra', `[${'0,'.repeat(1_000_000)}0]`), 'quarantine'],
+  ['E83: a text of escaped quotes', withField('extra', `"${'\\"'.repeat(1_000_000)}"`), 'event'],
   ['I28: a field 60 deep', withField('extra', `${'['.repeat(60)}${']'.repeat(60)}`), 'event'],
   ['I28: brackets within a text', withText('['.repeat(200)), 'event'],
   ['I29: the id twice', Buffer.from(text.replace('{', '{"id":"first",')), 'event'],

@@ -97,7 +97,7 @@ describe('the failure run', () => {
     const receiver = await startReceiver();
     await sendStale(receiver);
     for (const id of ['doctor_1', 'trigger_1']) {
-      const body = bodyOf({ id, cursor: null });
+      const body = bodyOf({ id, cursor: null, sent_by: 'kit' });
       expect(await deliver(receiver.port, body)).toBe(204);
       expect(await deliver(receiver.port, body, signed(body, receiver.clock.at / 1000 - 400))).toBe(401);
     }

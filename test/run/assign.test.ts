@@ -1,14 +1,6 @@
 // Which tasks an event becomes: for whom, in which lane, held until when. By tables.
 import { expect, test } from 'vitest';
-import {
-  isHistory,
-  isUnproven,
-  releaseAt,
-  tasksOf,
-  toKitEvent,
-  wants,
-  type AssignOptions,
-} from '../../src/run/assign.ts';
+import { isUnproven, releaseAt, tasksOf, toKitEvent, wants, type AssignOptions } from '../../src/run/assign.ts';
 import type { Loaded } from '../../src/run/load.ts';
 import type { StoredEvent, Unassigned } from '../../src/store/tasks-store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -17,7 +9,8 @@ import { handlerOf, storedEvent, T0 } from './fixture.ts';
 const NOW = T0 + 5_000;
 
 function from(fields: Partial<Unassigned> = {}): Unassigned {
-  return { from: 0, watermark: null, born: T0, history: null, events: [], ...fields };
+  const birth = { at: T0, reading: 'none', end: null, older: null, younger: null } as const;
+  return { from: 0, watermark: null, birth, events: [], decided: [], ...fields };
 }
 
 function assign(event: StoredEvent, handlers: Partial<Loaded>[], options: Partial<AssignOptions> = {}, found = from()) {
@@ -25,7 +18,6 @@ function assign(event: StoredEvent, handlers: Partial<Loaded>[], options: Partia
   return tasksOf(event, found, {
     handlers: loaded,
     windowMs: 250,
-    fetchesHistory: false,
     now: NOW,
     onLaneFault: () => {},
     ...options,
@@ -146,40 +138,11 @@ test.each<[string, Loaded['lane']]>([
   expect(faults).toHaveLength(1);
 });
 
-test.each<[string, Partial<StoredEvent>, Partial<Unassigned>, boolean]>([
-  ['a webhook is never history', { origin: 'webhook', createdAt: T0 - 1 }, {}, false],
-  ['a kit event is never history', { origin: 'kit', createdAt: T0 - 1, cursor: null }, {}, false],
-  ['replayed, older than the store', { origin: 'replay', createdAt: T0 - 1 }, {}, true],
-  ['streamed, older than the store', { origin: 'stream', createdAt: T0 - 1 }, {}, true],
-  ['replayed, as old as the store', { origin: 'replay', createdAt: T0 }, {}, false],
-  ['of unknown age, before replay has caught up', { origin: 'replay', createdAt: null }, {}, true],
-  [
-    'of unknown age, at the end of history',
-    { origin: 'replay', createdAt: null, cursor: '10' as Cursor },
-    { history: '10' as Cursor },
-    true,
-  ],
-  [
-    'of unknown age, behind the end of history',
-    { origin: 'replay', createdAt: null, cursor: '10' as Cursor },
-    { history: '9' as Cursor },
-    false,
-  ],
-  [
-    'old, but behind the end of history',
-    { origin: 'replay', createdAt: T0 - 1, cursor: '100' as Cursor },
-    { history: '99' as Cursor },
-    false,
-  ],
-])('history: %s', (_, event, found, expected) => {
-  expect(isHistory(storedEvent(event), from(found))).toBe(expected);
-});
-
-test('history makes tasks only for handlers that ask for it, and only where it is fetched on purpose', () => {
+test('history makes tasks only for handlers that ask for it, unless it has turned out to be none', () => {
   const old = storedEvent({ origin: 'replay', createdAt: T0 - 1, text: '{"Thing":{}}' });
   const both = [{ history: false }, { history: true }];
-  expect(assign(old, both, { fetchesHistory: true }).map(({ handler }) => handler)).toEqual([2]);
-  expect(assign(old, both, { fetchesHistory: false }).map(({ handler }) => handler)).toEqual([1, 2]);
+  expect(assign(old, both).map(({ handler }) => handler)).toEqual([2]);
+  expect(assign(old, both, { decided: true }).map(({ handler }) => handler)).toEqual([1, 2]);
 });
 
 test('handlers see plain JSON, frozen all the way down, the same object for all', () => {

@@ -13,6 +13,8 @@ import { delivery, handlerOf, storedEvent, T0 } from './fixture.ts';
 
 const SESSIONS = ['00000000-0000-4000-8000-00000000000a', '00000000-0000-4000-8000-00000000000b'] as const;
 
+const BIRTH = { at: 0, reading: 'none', end: null, older: null, younger: null } as const;
+
 interface Happened {
   session: string;
   /** Whether its data names session and time. */
@@ -31,9 +33,9 @@ function stored(data: object, fields: Partial<StoredEvent>): StoredEvent {
 }
 
 function laneOf(event: StoredEvent, handler: Partial<Loaded>): string | null | undefined {
-  const options = { windowMs: 250, fetchesHistory: false, now: T0, onLaneFault: () => {} };
+  const options = { windowMs: 250, now: T0, onLaneFault: () => {} };
   const handlers = new Map([[1, handlerOf(handler)]]);
-  return tasksOf(event, { watermark: null, born: T0, history: null }, { handlers, ...options })[0]?.lane;
+  return tasksOf(event, { watermark: null, birth: BIRTH }, { handlers, ...options })[0]?.lane;
 }
 
 const byWebhook = { origin: 'webhook', sessionId: 'a' } as const;
@@ -72,7 +74,7 @@ interface Handled {
 /** Webhooks in the order of `arrivals`, and replay's pages up to the cursors of `pages`, as they are mixed. */
 async function run(store: Store, happened: Happened[], actions: Action[], order: Loaded['order']): Promise<Handled[]> {
   const [id = 0] = (await store.register(['one'])).values();
-  const handlers = new Map([[id, handlerOf({ order })]]);
+  const handlers = new Map([[id, handlerOf({ order, history: true })]]);
   const handled: Handled[] = [];
   const ended: number[] = [];
   let now = T0;
@@ -83,7 +85,7 @@ async function run(store: Store, happened: Happened[], actions: Action[], order:
     for (let settle: Settlement[] = []; ;) {
       const found = await store.unassigned(1_000);
       const tasks = found.events.flatMap((event) =>
-        tasksOf(event, found, { handlers, windowMs: 250, fetchesHistory: false, now, onLaneFault: () => {} }),
+        tasksOf(event, found, { handlers, windowMs: 250, now, onLaneFault: () => {} }),
       );
       const last = found.events.at(-1);
       const assign = last ? { from: found.from, upTo: last.seq, tasks } : null;

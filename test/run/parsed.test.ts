@@ -41,7 +41,7 @@ describe('E23: a MessageReceived', () => {
   });
 
   test('keeps what src/events.ts does not name, also names that objects have of their own', () => {
-    const text = `{"type":"MessageReceived","data":{"MessageReceived":{"session_id":"s","from":"x","message_id":"m","more":{"deep":[1]},"__proto__":{"a":1},"constructor":2}}}`;
+    const text = `{"type":"MessageReceived","data":{"MessageReceived":{"session_id":"6f1c2f8e-8f4e-4c3a-9a51-3d2f0a6b7c11","from":"x","message_id":"m","more":{"deep":[1]},"__proto__":{"a":1},"constructor":2}}}`;
     const { data } = toKitEvent(storedEvent({ type: 'MessageReceived', text }));
     expect(data).toMatchObject({ more: { deep: [1] }, constructor: 2 });
     expect(Object.keys(data)).toContain('__proto__');
@@ -51,7 +51,7 @@ describe('E23: a MessageReceived', () => {
 
   test.each<[string, object]>([
     ['session_id', { ...NEEDED, session_id: null }],
-    ['session_id', { ...NEEDED, session_id: '' }],
+    ['session_id', { ...NEEDED, session_id: 'not a uuid' }],
     ['from', { ...NEEDED, from: undefined }],
     ['message_id', { ...NEEDED, message_id: 5 }],
     ['timestamp_unix_ms', { ...NEEDED, timestamp_unix_ms: '1.5' }],
@@ -90,8 +90,12 @@ test('E23: the data are read once for all handlers, and a lane sees them as the 
     return 'x';
   };
   const handlers = new Map([1, 2].map((id) => [id, handlerOf({ lane: lane as never })]));
-  const options = { handlers, windowMs: 0, fetchesHistory: false, now: T0, onLaneFault: () => {} };
-  tasksOf(event, { watermark: null, born: T0, history: null }, options);
+  const options = { handlers, windowMs: 0, now: T0, onLaneFault: () => {} };
+  tasksOf(
+    event,
+    { watermark: null, birth: { at: 0, reading: 'none', end: null, older: null, younger: null } },
+    options,
+  );
   expect(seen[0]).toMatchObject({ timestamp_unix_ms: T0 });
   expect(seen[1]).toBe(seen[0]);
   expect(toKitEvent(event).data).toBe(seen[0]);

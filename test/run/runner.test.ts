@@ -55,7 +55,6 @@ async function stage(
     boot: 1,
     concurrency: 32,
     windowMs: 250,
-    fetchesHistory: false,
     ...options,
   });
   let drained = false;

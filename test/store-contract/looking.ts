@@ -144,7 +144,7 @@ export function looking(suite: Suite): void {
     test('where history ends is said once', async () => {
       await store.endHistory('10' as Cursor);
       await store.endHistory('20' as Cursor);
-      expect((await store.unassigned(1)).history).toBe('10');
+      expect((await store.unassigned(1)).birth.end).toBe('10');
     });
 
     test('an alarm keeps the time since when it is raised, until it is cleared', async () => {

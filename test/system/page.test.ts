@@ -292,7 +292,9 @@ async function trouble(ops: Ops): Promise<void> {
         at: '9007199254740949',
         pages: 3,
         events: 2_112,
-        types: [{ type: 'w'.repeat(200), present: 2_000, missing: 100, onlyHere: 12, handled: 1_990, dead: 3 }],
+        types: [
+          { type: 'w'.repeat(200), present: 2_000, missing: 100, older: 7, onlyHere: 12, handled: 1_990, dead: 3 },
+        ],
       }),
     },
   );

@@ -1,9 +1,11 @@
 // The deliveries that doctor makes: a `webhook.ping` without a cursor, id `doctor_<uuid>`, in spellings that a proxy
-// which reads JSON would not give back. A delivery has arrived when the store holds exactly its bytes.
+// which reads JSON would not give back. Each says that the kit sent it, and has arrived when the store holds exactly its
+// bytes.
 import { createHash, randomUUID } from 'node:crypto';
 import { iso } from '../../clock.ts';
 import { signedHeaders } from '../../simulator/sign.ts';
 import type { Store } from '../../store/store.ts';
+import { SENT_BY_KIT } from '../../wire/event.ts';
 import { loopbackUrl, post, type Answer } from '../post.ts';
 import type { Context } from './check.ts';
 
@@ -37,7 +39,7 @@ export const UNUSUAL: Probe[] = [
 ];
 
 function ping(id: string, at: string | null, message: string): object {
-  const rest = { cursor: null, session_id: null, webhook_id: 'doctor' };
+  const rest = { cursor: null, session_id: null, webhook_id: 'doctor', sent_by: SENT_BY_KIT };
   return { id, type: 'webhook.ping', created_at: at, ...rest, data: { message } };
 }
 

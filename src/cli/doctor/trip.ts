@@ -47,7 +47,7 @@ function judgeDirect({ status, arrived, failure }: Arrival, url: string, secret:
   if (status === 401)
     return misconfigured(
       `the running receiver refuses ${secret}`,
-      'send it SIGHUP (docker compose up -d), so that it reads WEBHOOK_SECRET again; start it again where WEBHOOK_HEADER_PREFIX was changed',
+      'npx kit reload (in compose: docker compose up -d), so that it reads WEBHOOK_SECRET again; start it again where WEBHOOK_HEADER_PREFIX was changed',
     );
   if (status === 503) return fault('the receiver answers 503', 'the store cannot be written, or it stops: see its log');
   return misconfigured(`${url} answers ${status}`, 'it has another WEBHOOK_PATH, or somebody else listens at PORT');

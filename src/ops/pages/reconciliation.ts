@@ -24,7 +24,7 @@ export function reconciliation({ status, runs, gaps, weeks, verify, calls, mayCh
       reconcile.state === 'off'
         ? html`<p class="empty">
             Off: what webhooks miss stays missing. Set <code>API_BASE_URL</code> and <code>API_KEY</code> in
-            <code>.env</code>, then send SIGHUP.
+            <code>.env</code>, then <code>npx kit reload</code>.
           </p>`
         : null
     }
@@ -141,11 +141,20 @@ function verifying(verify: VerifyAccount | null, mayAsk: boolean): Html {
             </p>
             ${table(
               'What was found',
-              ['type', '#present', '#missing, now recovered', '#only here', '#handled', '#dead'],
+              [
+                'type',
+                '#present',
+                '#missing, now recovered',
+                '#older than the store remembers',
+                '#only here',
+                '#handled',
+                '#dead',
+              ],
               verify.types.map((sum) => [
                 code(sum.type),
                 sum.present,
                 sum.missing,
+                sum.older,
                 // Counted at the end.
                 ...[sum.onlyHere, sum.handled, sum.dead].map((n) => (verify.state === 'done' ? n : null)),
               ]),

@@ -17,6 +17,7 @@ export interface Refused {
 const MEANING: Record<string, string> = {
   bad_signature: 'No secret of ours signed it: a stranger, or WEBHOOK_SECRET is not the secret of the webhook',
   clock_skew: 'Rightly signed, outside the time window: synchronise the clock of this machine',
+  own_skew: 'Sent by npx kit trigger --old: as it should be',
   no_signature: 'No readable v1= signature: a stranger, or WEBHOOK_HEADER_PREFIX is another',
   bad_timestamp: 'No readable timestamp: a stranger',
   far_timestamp: 'A timestamp more than a day off: a stranger, or a clock that is wrong by far',

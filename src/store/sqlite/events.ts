@@ -6,6 +6,7 @@ import { dataOfBody, type Incoming, type Unreadable } from '../../wire/event.ts'
 import { compareCursors, type Cursor } from '../../wire/cursor.ts';
 import { digestOf, sameJson, type JsonObject } from '../../wire/json.ts';
 import type { Accepted, Batch, Conflict, Counts, EventStore, Fact } from '../events-store.ts';
+import { createBirthWatch, createHeard } from './birth.ts';
 import { createIds } from './ids.ts';
 import { EVENT_KEY, type Session, type Sync } from './session.ts';
 import { createTally } from './tally.ts';
@@ -70,6 +71,8 @@ export function createEventStore(
   const opened = inodesOf(session.path);
   const startTally = createTally(session);
   const ids = createIds(session, idsInSegment);
+  const learnBirth = createBirthWatch(session);
+  const heard = createHeard(session);
 
   function accept(batch: Batch): Accepted[] {
     ids.fold(batch.now);
@@ -84,9 +87,11 @@ export function createEventStore(
       // Aliases are rare: one look for the whole batch spares two for each event.
       let aliased = anyAlias.get() !== undefined;
       const floor = session.floor(highest(session.cursorFact('watermark'), batch.watermark));
+      const born = Number(session.fact('born'));
       const prunedBefore = Number(session.fact('pruned_before') ?? 0);
       const raised = batch.gap ? raiseGap(batch.gap, batch.now) : [];
       const readings = [...batch.readings, ...raised];
+      learnBirth(readings.flatMap((reading) => ('event' in reading ? [reading.event] : [])));
       const tally = startTally(batch.now);
       const results = readings.map((reading): Accepted => {
         if ('unreadable' in reading) return keepAside(reading.unreadable);
@@ -172,6 +177,8 @@ export function createEventStore(
           addId.run(event.id, event.sessionId, event.createdAt, c.seq);
           ids.add(c.seq);
           newIds.set(event.id, c.seq);
+          const happened = Math.max(event.createdAt ?? -Infinity, event.toldAt ?? -Infinity);
+          if (event.cursor && happened >= born) heard({ seq: c.seq, cursor: event.cursor }, c.origin);
           // Only a webhook brings an id.
           return duplicate(c, same ? undefined : 'its cursor was known with other data');
         }

@@ -10,8 +10,6 @@ import { createRouse, toWaiting, WAITING, type Waiting, type WaitingRow } from '
 
 /** Lanes in which nothing waits, kept for their names. */
 const IDLE = 20_000;
-/** After this, a lane in which nothing waited may have been swept away; milliseconds. */
-const TRUSTED_MS = 3_600_000;
 /** A task that waits for longer than this is read again when its time comes. */
 const SOON_MS = 60_000;
 
@@ -32,7 +30,6 @@ interface Lane extends Proving {
   more: boolean;
   /** When to look again; null: while it works, or when nothing waits. */
   at: number | null;
-  usedAt: number;
 }
 
 /** A lane to look at; out of date where the lane says another time by now. */
@@ -84,8 +81,11 @@ export function createLanes(session: Session): Lanes {
   const laneOf = db.prepare<unknown[], LaneRow & { handler: number; name: string; rerun: number }>(
     `select handler, name, rerun, ${LANE} from lanes where id = ?`,
   );
-  // From one lane to the next: as many steps as there are lanes, however many tasks wait in each.
   const inLane = `state = 'ready' and alone = 0`;
+  const restore = db.prepare(`
+    insert into lanes (id, handler, name, used_at)
+    select lane, handler, 'restored ' || lane, @now from tasks where lane = @id and ${inLane} limit 1`);
+  // From one lane to the next: as many steps as there are lanes, however many tasks wait in each.
   const waitingLanes = db
     .prepare<[], number>(`
     with recursive waiting (lane) as (
@@ -131,6 +131,7 @@ export function createLanes(session: Session): Lanes {
   const proof = createProof(session, (id) => lanes.get(id));
   let loaded = false;
   let idleLimit = IDLE;
+  let swept = session.fact('lanes_swept');
 
   function forget(): void {
     lanes.clear();
@@ -141,10 +142,10 @@ export function createLanes(session: Session): Lanes {
     loaded = false;
   }
 
-  function know(id: number, handler: number, name: string, rerun: number, now: number): Lane {
+  function know(id: number, handler: number, name: string, rerun: number): Lane {
     const key = keyOf(handler, name, rerun);
     const none = { released: -1n, unproven: -1n, finished: -1n, working: null, head: null, proof: null };
-    const lane = lanes.get(id) ?? { id, key, handler, rerun, ...none, more: false, at: null, usedAt: now };
+    const lane = lanes.get(id) ?? { id, key, handler, rerun, ...none, more: false, at: null };
     lanes.set(id, lane);
     names.set(key, lane);
     return lane;
@@ -152,7 +153,10 @@ export function createLanes(session: Session): Lanes {
 
   /** Between two turns: within one, a lane that nothing waits in yet may be about to be entered. */
   function dropIdle(): void {
-    if (names.size <= idleLimit) return;
+    const sweeps = session.fact('lanes_swept');
+    // A lane that was swept away may not be entered by the number that it had.
+    if (names.size <= idleLimit && sweeps === swept) return;
+    swept = sweeps;
     for (const lane of lanes.values()) {
       if (waits(lane) || lane.working !== null) continue;
       lanes.delete(lane.id);
@@ -171,13 +175,23 @@ export function createLanes(session: Session): Lanes {
         forgetLane(id);
         continue;
       }
-      const lane = know(id, row.handler, row.name, row.rerun, now);
+      const lane = know(id, row.handler, row.name, row.rerun);
       update(lane, row);
       lane.working = cursors.get(id) ?? null;
       lane.head = null;
       lane.more = true;
       schedule(lane, now);
     }
+  }
+
+  /** The schema lets no task wait without its lane's row; a file that was worked on by hand may hold some all the same. */
+  function repair(ids: number[], now: number): void {
+    const lost = ids.filter((id) => !laneOf.get(id));
+    if (lost.length === 0) return;
+    session.write(() => {
+      for (const id of lost) restore.run({ id, now });
+      session.count({ lanes_restored: lost.length });
+    });
   }
 
   /** It was swept away: nothing waits in it. */
@@ -288,7 +302,9 @@ export function createLanes(session: Session): Lanes {
       forget();
       // First, so that whatever changes from now on is noted for us.
       session.write(() => session.setFact('runner', me));
-      readAll(waitingLanes.all(), now);
+      const waiting = waitingLanes.all();
+      repair(waiting, now);
+      readAll(waiting, now);
       loaded = true;
     },
     refresh(now) {
@@ -302,12 +318,11 @@ export function createLanes(session: Session): Lanes {
     enter({ handler, rerun = 0 }, name, now) {
       const key = keyOf(handler, name, rerun);
       let lane = names.get(key);
-      if (!lane || (!waits(lane) && lane.working === null && now - lane.usedAt > TRUSTED_MS)) {
+      if (!lane) {
         const row = enter.get(handler, name, rerun, now) ?? { id: 0, finished: '-1', unproven: '-1' };
-        lane = know(row.id, handler, name, rerun, now);
+        lane = know(row.id, handler, name, rerun);
         update(lane, row);
       }
-      lane.usedAt = now;
       return lane.id;
     },
     add(task) {
@@ -339,7 +354,6 @@ export function createLanes(session: Session): Lanes {
     left(id, finished, aside, now) {
       const lane = lanes.get(id);
       if (!lane) return;
-      lane.usedAt = now;
       if (finished !== null) {
         // Strict ones that waited below one that had stepped aside wait no longer.
         if (aside && finished > lane.unproven && finished > proof.watermark()) proof.doubt();

@@ -1,6 +1,6 @@
 // The side of the store that the main process works with: who runs, and what a dead process leaves behind.
 import type { KeepStore } from '../keep-store.ts';
-import type { Crash, OwnerStore, Process } from '../owner-store.ts';
+import type { Crash, OwnerStore, Process, Reloaded } from '../owner-store.ts';
 import { createHandlers } from './handlers.ts';
 import { createHistory } from './history.ts';
 import { EVENT_KEY, type Session, type Sync } from './session.ts';
@@ -88,6 +88,14 @@ export function createOwner(session: Session): Sync<OwnerStore & Pick<KeepStore,
     gone: (role) => void gone.run(role),
     processes: () => processes.all(),
     books: () => booksOf(session),
+    askReload: () =>
+      session.write(() => {
+        const asked = Number(session.fact('reload_asked')) + 1;
+        session.setFact('reload_asked', asked);
+        return asked;
+      }),
+    reloadAsked: () => Number(session.fact('reload_asked')),
+    reloaded: () => JSON.parse(String(session.fact('reloaded'))) as Reloaded | null,
     giveBack: (alive, now, crash = WITH_THE_KIT) =>
       session.write(() => {
         const rows = orphans.all(JSON.stringify(alive));

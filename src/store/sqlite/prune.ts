@@ -36,8 +36,8 @@ export function createPruning(session: Session): Pruning {
       `select min(value, coalesce((select min(waits_from) from handlers), value)) from facts where name = 'assigned'`,
     )
     .pluck();
-  const finished = `seq <= @assigned and not exists (
-    select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
+  const finished = `seq <= @assigned and not exists (select 1 from undecided where event = seq)
+    and not exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
   const old = (also: string) =>
     db
       .prepare<unknown[], Record<keyof OldRow, bigint | null>>(`

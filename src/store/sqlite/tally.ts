@@ -40,7 +40,7 @@ export function createTally({ db }: Session): (now: number) => Tally {
     const arrivals = new Map<string, Arrivals>();
     return {
       delivered({ cursor, type }) {
-        // A test event is no part of the history, and is told from doctor's by nothing that is signed.
+        // A test event is no part of the history, and neither is an event that the kit sent itself.
         if (cursor !== null) delivered.add(type);
       },
       first({ cursor, origin, type, createdAt }, wasMissed) {

@@ -15,6 +15,7 @@ import type {
   TurnResult,
   Tx,
 } from '../tasks-store.ts';
+import { birthOf, createUndecided } from './birth.ts';
 import { gapId } from './events.ts';
 import { createHandlers } from './handlers.ts';
 import { createHistory } from './history.ts';
@@ -75,6 +76,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
   const history = createHistory(session);
+  const undecided = createUndecided(session);
   const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
   let recent = createRecent();
   let erased = session.fact('erased');
@@ -120,10 +122,12 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
         }
       }
       add('fenced', fenced);
+      if (claiming) undecided.giveUp();
       const moved = assign !== null && planned && moveOn.run(BigInt(assign.upTo), BigInt(assign.from)).changes === 1;
       // What it missed first: in the order of arrival, so that nothing of it is made twice.
       const behind =
         missed && planned ? makeMissed(missed, moved || assign === null, now, add) : (missed?.from ?? null);
+      if (assign && moved) undecided.assign(assign);
       if (assign && moved) add('tasks.ready', makeAll(withoutMissed(assign.tasks, missed, behind), now));
       if (rerun && reruns.moveOn(rerun.page, now)) feed(rerun, now, add);
       if (claiming) unproven = lanes.prove(now);
@@ -311,12 +315,13 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       const from = Number(session.fact('assigned'));
       const events = unassigned.all(from, limit);
       for (const event of events) recent.add(event);
+      const birth = birthOf(session);
       return {
         from,
         watermark: session.cursorFact('watermark'),
-        born: Number(session.fact('born')),
-        history: session.cursorFact('history'),
+        birth,
         events,
+        decided: undecided.decided(birth, limit),
       };
     },
     rerun(handlers, limit) {

@@ -130,9 +130,17 @@ export function createUpkeep(session: Session, idsInSegment?: number): Sync<Upke
       return { types: [...sums.values()], next: rows.length === limit ? (rows.at(-1)?.cursor ?? null) : null };
     },
     types: () => types.all(),
+    openHistory: () =>
+      session.write(() => {
+        if (session.fact('history_reading') === null) session.setFact('history_reading', 'open');
+      }),
     endHistory: (upTo) =>
       session.write(() => {
         if (session.fact('history') === null) session.setFact('history', BigInt(upTo));
+      }),
+    closeHistory: () =>
+      session.write(() => {
+        if (session.fact('history_reading') === 'open') session.setFact('history_reading', 'over');
       }),
     reconcileAsked: () => Number(session.fact('reconcile_asked')),
     newestEvent: () => bounds().last ?? 0,

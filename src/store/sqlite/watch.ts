@@ -247,6 +247,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       return {
         events: at('events'),
         unassigned: Math.max(0, (seq ?? 0) - Number(session.fact('assigned'))),
+        undecided: at('undecided'),
         duplicates: at('duplicates'),
         quarantined: at('quarantined'),
         conflicts: at('conflicts'),

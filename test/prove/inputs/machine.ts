@@ -89,7 +89,7 @@ export function createMachine() {
     const found = run.store.unassigned(limit);
     const last = found.events.at(-1);
     if (!last) return null;
-    const options = { handlers: run.handlers, windowMs: WINDOW_MS, fetchesHistory: false, now, onLaneFault: () => {} };
+    const options = { handlers: run.handlers, windowMs: WINDOW_MS, now, onLaneFault: () => {} };
     const tasks = found.events.flatMap((event) => tasksOf(event, found, options));
     for (const { key } of found.events)
       for (const task of tasksNamed(key)) Object.assign(task, { state: 'waiting', dueAt: 0 });

@@ -92,6 +92,14 @@ create table arrivals (
   primary key (day, type, origin)
 ) strict, without rowid;
 
+-- Fanned out before anybody could know whether they are history.
+create table undecided (
+  event  integer primary key,       -- events.seq
+  cursor integer not null,
+  ready  integer not null default 0 check (ready in (0, 1))  -- 1: it is none, a webhook says
+) strict;
+create index undecided_by_cursor on undecided (cursor);
+
 create table conflicts (
   id          integer primary key,
   seq         integer not null,     -- the event that was there before

@@ -1,0 +1,57 @@
+// Bodies of megabytes that are complete at the same moment: each takes the loop for some tens of milliseconds, and what
+// is small gets its turn between them.
+import { expect, test } from 'vitest';
+import { createBodyReader, type BodyReader } from '../../src/receive/bytes.ts';
+import { bodyOf, deliver, message, signed, startReceiver } from './harness.ts';
+
+const BIG = 3;
+const MEGABYTES = 'x'.repeat(2 * 1024 * 1024);
+
+/** Hands all of them over in one turn of the loop, once so many have come. */
+function together(count: number): BodyReader {
+  const inner = createBodyReader();
+  const all = Promise.withResolvers<void>();
+  let come = 0;
+  return {
+    async read(...given) {
+      const body = await inner.read(...given);
+      if (++come === count) all.resolve();
+      await all.promise;
+      return body;
+    },
+  };
+}
+
+/** Which turn of the loop it is. */
+function countTurns(): { turn: () => number; stop: () => void } {
+  let turn = 0;
+  let next = setImmediate(function again() {
+    turn++;
+    next = setImmediate(again);
+  });
+  return { turn: () => turn, stop: () => clearImmediate(next) };
+}
+
+test('E83: large bodies are verified one in a turn of the loop, small ones wait for none of them', async () => {
+  const receiver = await startReceiver({ bodies: together(BIG + 2) });
+  const turns = countTurns();
+  const seen: { bytes: number; turn: number }[] = [];
+  const verifier = { ...receiver.verifier };
+  receiver.verifier.body = (claimed, body, now) => {
+    seen.push({ bytes: body.length, turn: turns.turn() });
+    return verifier.body(claimed, body, now);
+  };
+  const texts = [...Array.from({ length: BIG }, () => MEGABYTES), 'small', 'small'];
+  const statuses = await Promise.all(
+    texts.map((text, n) => {
+      const body = bodyOf({ cursor: String(n + 1), data: { MessageReceived: message({ body: text }) } });
+      return deliver(receiver.port, body, signed(body));
+    }),
+  );
+  turns.stop();
+  expect(statuses).toEqual(texts.map(() => 204));
+  const small = seen.filter(({ bytes }) => bytes < MEGABYTES.length).map(({ turn }) => turn);
+  const large = seen.filter(({ bytes }) => bytes > MEGABYTES.length).map(({ turn }) => turn);
+  expect(new Set(large).size).toBe(BIG);
+  expect(Math.max(...small)).toBeLessThan(Math.min(...large));
+});

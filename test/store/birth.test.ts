@@ -1,0 +1,178 @@
+// E4: what existed before the store is history, and what did not is not, in whichever order that becomes known.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { placeOf, type Birth, type Place } from '../../src/store/birth.ts';
+import { startRunner, type Runner } from '../../src/run/runner.ts';
+import { noService } from '../../src/service/service.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
+import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock } from '../keep/rig.ts';
+import { handlerOf, until } from '../run/fixture.ts';
+
+const BORN = Date.UTC(2026, 0, 1);
+const HOUR = 3_600_000;
+const cursor = (n: number): Cursor => String(n) as Cursor;
+
+describe('E4: the rule', () => {
+  const open: Birth = { at: BORN, reading: 'open', end: null, older: cursor(10), younger: cursor(20) };
+  const bare = { origin: 'replay', createdAt: null } as const;
+  test.each<[string, Parameters<typeof placeOf>[0], Birth, Place]>([
+    ['a webhook is never history', { origin: 'webhook', cursor: cursor(1), createdAt: BORN - 1 }, open, 'new'],
+    ["the kit's own is none", { origin: 'kit', cursor: null, createdAt: BORN - 1 }, open, 'new'],
+    ['older by its own time', { origin: 'stream', cursor: cursor(30), createdAt: BORN - 1 }, open, 'history'],
+    ['as old as the store', { origin: 'replay', cursor: cursor(1), createdAt: BORN }, open, 'new'],
+    ['without a time, among what is older', { ...bare, cursor: cursor(10) }, open, 'history'],
+    ['without a time, among what is younger', { ...bare, cursor: cursor(20) }, open, 'new'],
+    ['without a time, between', { ...bare, cursor: cursor(15) }, open, 'undecided'],
+    ['without a time, between, and over', { ...bare, cursor: cursor(15) }, { ...open, reading: 'over' }, 'history'],
+    ['younger, and over', { ...bare, cursor: cursor(25) }, { ...open, reading: 'over' }, 'new'],
+    ['behind the first catch-up', { ...bare, cursor: cursor(16) }, { ...open, end: cursor(15) }, 'new'],
+    [
+      'old, and behind the first catch-up',
+      { origin: 'replay', cursor: cursor(16), createdAt: BORN - 1 },
+      { ...open, end: cursor(15) },
+      'new',
+    ],
+    ['nobody asked for history', { ...bare, cursor: cursor(5) }, { ...open, reading: 'none', younger: null }, 'new'],
+    [
+      'before the first webhook, read on purpose',
+      { ...bare, cursor: cursor(5) },
+      { ...open, reading: 'none', younger: null, end: cursor(9) },
+      'history',
+    ],
+    [
+      'a younger one below an older one: it is handled rather than lost',
+      { ...bare, cursor: cursor(9) },
+      { ...open, younger: cursor(8) },
+      'new',
+    ],
+  ])('%s', (_, event, birth, place) => {
+    expect(placeOf(event, birth)).toBe(place);
+  });
+});
+
+describe('E4: as it becomes known', () => {
+  let file: StoreFile;
+  let clock: TestClock;
+  let runner: Runner;
+  let handled: string[];
+  let historic: string[];
+
+  beforeEach(async () => {
+    file = createStoreFile();
+    clock = createClock();
+    file.exec(`update facts set value = ${clock.time} where name = 'born'`);
+    handled = [];
+    historic = [];
+    await file.store.openHistory();
+    runner = await startRunner({
+      store: file.store,
+      handlers: [
+        handlerOf({ name: 'plain', order: 'arrival', handle: (event) => void handled.push(String(event.cursor)) }),
+        handlerOf({ name: 'all', order: 'arrival', history: true, handle: (event) => void historic.push(event.key) }),
+      ],
+      service: noService,
+      clock,
+      log: createTestLog().log,
+      boot: 1,
+      concurrency: 32,
+      windowMs: 250,
+    });
+  });
+
+  afterEach(async () => {
+    await runner.drain(0);
+    file.remove();
+  });
+
+  function item(at: number, time?: number): Reading {
+    const data = { session_id: 's', ...(time !== undefined && { timestamp_unix_ms: time }) };
+    return readItem('replay', cursor(at), JSON.stringify({ Thing: data }));
+  }
+
+  function webhook(at: number, time: number | null, data: object = {}): Reading {
+    const created_at = time === null ? undefined : new Date(time).toISOString();
+    const body = { id: `e${at}`, type: 'Thing', cursor: String(at), created_at, data: { Thing: data } };
+    return readDelivery(Buffer.from(JSON.stringify(body)));
+  }
+
+  async function accept(...readings: Reading[]): Promise<void> {
+    await file.store.accept({ readings, now: clock.time });
+    await rest();
+  }
+
+  async function rest(): Promise<void> {
+    runner.wake();
+    await until(async () => {
+      runner.wake();
+      const { unassigned, tasks } = await file.store.status(clock.time);
+      return unassigned === 0 && tasks.ready === 0 && tasks.running === 0;
+    }, 'the runner to rest');
+  }
+
+  const undecided = async (): Promise<number> => (await file.store.status(clock.time)).undecided;
+  const become = (expected: number): Promise<void> => until(async () => (await undecided()) === expected, 'decisions');
+
+  test('what happened during the first catch-up, and names no time, waits until a younger neighbour is known', async () => {
+    await accept(item(1, clock.time - HOUR), item(2), item(3), item(4, clock.time - HOUR), item(5), item(6), item(7));
+    expect(handled).toEqual([]);
+    expect(await undecided()).toBe(3);
+    await accept(webhook(6, clock.time + 1));
+    await become(1);
+    await rest();
+    expect(handled.toSorted()).toEqual(['6', '7']);
+    expect(historic.toSorted()).toEqual(['c:1', 'c:2', 'c:3', 'c:4', 'c:5', 'c:6', 'c:7']);
+    await file.store.endHistory(cursor(7));
+    await file.store.closeHistory();
+    await become(0);
+    expect(handled.toSorted(), 'undecided to the end is history').toEqual(['6', '7']);
+  });
+
+  test('a webhook that brings a time after the birth makes its tasks whenever it comes', async () => {
+    await accept(item(1), item(2), item(3));
+    await file.store.endHistory(cursor(3));
+    await file.store.closeHistory();
+    await become(0);
+    expect(handled).toEqual([]);
+    await accept(webhook(2, clock.time + 1));
+    await until(() => Promise.resolve(handled.length > 0), 'its task');
+    expect(handled).toEqual(['2']);
+    await accept(webhook(2, clock.time + 1), webhook(1, clock.time - HOUR));
+    expect(handled, 'once, and not what is older').toEqual(['2']);
+  });
+
+  test('by its envelope too, though its data name an older time', async () => {
+    const old = { timestamp_unix_ms: clock.time - HOUR };
+    await accept(item(5, clock.time - HOUR));
+    expect(handled).toEqual([]);
+    await accept(webhook(5, clock.time + 1, { session_id: 's', ...old }));
+    await until(() => Promise.resolve(handled.length > 0), 'its task');
+    expect(handled).toEqual(['5']);
+  });
+
+  test('what comes behind the end of the first catch-up is handled, with no time and no webhook', async () => {
+    await accept(item(1), item(2));
+    await file.store.endHistory(cursor(2));
+    await accept(item(3));
+    expect(handled).toEqual(['3']);
+  });
+
+  test('what is undecided is not pruned, however long the catch-up takes', async () => {
+    await accept(item(1), item(2), item(3));
+    await file.store.accept({ readings: [], now: clock.time, watermark: cursor(3) });
+    await file.store.prune({ before: clock.time + HOUR, settled: Infinity, after: null, limit: 10 });
+    await accept(webhook(1, clock.time + 1));
+    await become(0);
+    await rest();
+    expect(handled.toSorted()).toEqual(['1', '2', '3']);
+  });
+
+  test('many at once: no turn takes more than its share, and none is passed over', async () => {
+    await accept(...Array.from({ length: 700 }, (_, n) => item(n + 1)));
+    expect(await undecided()).toBe(700);
+    await accept(webhook(1, clock.time + 1));
+    await become(0);
+    await rest();
+    expect(handled.length).toBe(700);
+    expect(new Set(handled).size).toBe(700);
+  });
+});

@@ -1,0 +1,73 @@
+// E8: no task waits without its lane's row. The schema refuses it, a sweep is told to whoever keeps lanes in memory, and a
+// start repairs what a file that was worked on by hand lacks.
+import Database from 'better-sqlite3';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { Store } from '../../src/store/store.ts';
+import { createDesk, cursorOf, T0, type Desk } from '../store-contract/desk.ts';
+
+const DAY_MS = 86_400_000;
+
+let path: string;
+let desk: Desk;
+const opened: { close(): unknown }[] = [];
+
+function open(): Store {
+  const store = openSqlite(path, { owner: true });
+  opened.push(store);
+  return store;
+}
+
+function raw(): Database.Database {
+  const db = new Database(path);
+  opened.push(db);
+  return db;
+}
+
+beforeEach(async () => {
+  path = join(mkdtempSync(join(tmpdir(), 'kit-lanes-')), 'events.db');
+  desk = await createDesk(open());
+});
+
+afterEach(() => {
+  for (const one of opened.splice(0)) one.close();
+  rmSync(join(path, '..'), { recursive: true, force: true });
+});
+
+test.each([0, DAY_MS, -DAY_MS, 60 * DAY_MS, -60 * DAY_MS])(
+  'E8: a lane that was swept while its number was in memory is entered anew, with the clock %i ms on',
+  async (step) => {
+    await desk.arrive('a', [1]);
+    await desk.workOff();
+    await desk.store.sweep(T0 + 1);
+    desk.now += step;
+    await desk.arrive('a', [2, 3]);
+    const restarted = await createDesk(open());
+    restarted.now = desk.now;
+    expect((await restarted.claim()).map(cursorOf)).toEqual(['2']);
+    expect((await restarted.store.event('3', T0))?.tasks[0]?.lane).toBe('a');
+  },
+);
+
+test('E8: the schema takes no waiting task without its lane, and no lane from under one', async () => {
+  await desk.arrive('a', [1]);
+  const db = raw();
+  expect(() => db.exec('delete from lanes')).toThrow('tasks wait in this lane');
+  expect(() => db.exec('update tasks set lane = 77')).toThrow('a task without its lane');
+  const columns = 'event, handler, lane, alone, cursor, state, strict, release_at, due_at, started_at, changed_at';
+  expect(() => db.exec(`insert into tasks (${columns}) values (9, 1, 77, 0, 9, 'ready', 0, 0, 0, 0, 0)`)).toThrow(
+    'a task without its lane',
+  );
+});
+
+test('E8: a start finds tasks whose lane is gone, and runs them in order', async () => {
+  await desk.arrive('a', [2, 1]);
+  const db = raw();
+  db.exec('drop trigger lanes_with_tasks; delete from lanes');
+  const restarted = await createDesk(open());
+  expect(await restarted.workOff()).toEqual([['1'], ['2']]);
+  expect(await restarted.store.counters()).toMatchObject({ lanes_restored: 1 });
+});

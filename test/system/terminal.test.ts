@@ -1,0 +1,54 @@
+// The kit as on a terminal: its output is one, by the command `script`.
+import { execFile, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { createKit, SECRET, until, type Kit } from './kit.ts';
+
+const HANDLER = `export default { on: 'Never', handle() {} };`;
+
+test('E64: npx kit reload works where SIGHUP ends the kit', async () => {
+  const kit = await createKit({ one: HANDLER });
+  const terminal = await onTerminal(kit);
+  try {
+    kit.addHandler('two', HANDLER);
+    const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${kit.folder}/events.db` };
+    const command = [`${process.cwd()}/src/cli/kit.js`, 'reload'];
+    const { stdout } = await promisify(execFile)(process.execPath, command, { env, cwd: kit.folder });
+    expect(stdout).toMatch(/^reloaded 2 handlers in \d+ ms\n$/);
+    expect(terminal.running()).toBe(true);
+    process.kill(kit.pid('receive') ?? 0, 'SIGHUP');
+    await terminal.closed;
+  } finally {
+    terminal.end();
+    await terminal.closed;
+    await kit.remove();
+  }
+});
+
+async function onTerminal(kit: Kit): Promise<{ running: () => boolean; end: () => void; closed: Promise<void> }> {
+  const command = `exec ${process.execPath} ${process.cwd()}/src/main.ts`;
+  const env = {
+    PATH: process.env['PATH'],
+    SHELL: '/bin/sh',
+    WEBHOOK_SECRET: SECRET,
+    PORT: String(kit.port),
+    OPS_PORT: String(kit.opsPort),
+    HANDLERS_DIR: join(kit.folder, 'handlers'),
+    DATABASE_URL: `sqlite:${kit.folder}/events.db`,
+  };
+  const child = spawn('script', ['-qefc', command, '/dev/null'], {
+    env,
+    cwd: kit.folder,
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
+  let text = '';
+  child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  const closed = new Promise<void>((done) => child.once('close', () => done()));
+  await until(() => text.includes('ready for deliveries'));
+  return {
+    running: () => child.exitCode === null && child.signalCode === null,
+    end: () => void child.kill('SIGTERM'),
+    closed,
+  };
+}

@@ -1,0 +1,137 @@
+// What reading a body may cost: bounded by how many values it holds and how deep they lie, never by what an author of
+// twelve megabytes can think of. Work is counted here, not timed.
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { conversationOf, dataOfBody, readDelivery, readItem } from '../../src/wire/event.ts';
+import { parseJson, parseJsonText } from '../../src/wire/json.ts';
+import { isOf } from '../../src/wire/person.ts';
+
+const MOST = 50_000;
+const TOO_MANY = { ok: false, reason: `more than ${MOST} keys and items` };
+const LARGE = 12 * 1024 * 1024;
+
+afterEach(() => vi.restoreAllMocks());
+
+const list = (n: number, item: (n: number) => string): string => Array.from({ length: n }, (_, i) => item(i)).join(',');
+
+describe('E83: more values than any event of the service has', () => {
+  const millions: [string, string][] = [
+    ['keys', `{${list(1_000_000, (n) => `"k${n}":0`)}}`],
+    ['one key again and again', `{${list(1_000_000, () => '"k":0')}}`],
+    ['items', `[${list(1_000_000, () => '0')}]`],
+    ['small objects', `[${list(300_000, () => '{"a":1}')}]`],
+    ['empty lists', `[${list(1_000_000, () => '[]')}]`],
+    ['strings with quotes in them', `[${list(300_000, () => String.raw`"\",\\"`)}]`],
+    ['commas alone', ','.repeat(1_000_000)],
+    ['colons alone', ':'.repeat(1_000_000)],
+    ['keys without an end', `{${'"a":'.repeat(1_000_000)}`],
+  ];
+
+  test.each(millions)('are refused before anything is parsed: %s', (_, text) => {
+    const parse = vi.spyOn(JSON, 'parse');
+    expect(parseJsonText(text)).toEqual(TOO_MANY);
+    expect(parseJson(Buffer.from(text))).toEqual(TOO_MANY);
+    expect(parse).not.toHaveBeenCalled();
+  });
+
+  test.each(millions)('are looked at no further than the bound: %s', (_, text) => {
+    const look = vi.spyOn(String.prototype, 'charCodeAt');
+    parseJsonText(text);
+    expect(look.mock.calls.length).toBeLessThan(20 * MOST);
+  });
+
+  test('quarantine a delivery, and a replay item with its cursor, and parse neither', () => {
+    const data = `{"Thing":{"list":[${list(1_000_000, String)}]}}`;
+    const parse = vi.spyOn(JSON, 'parse');
+    const body = Buffer.from(`{"id":"a","type":"Thing","cursor":"5","data":${data}}`);
+    expect(readDelivery(body)).toMatchObject({
+      unreadable: { origin: 'webhook', cursor: null, reason: TOO_MANY.reason },
+    });
+    expect(readItem('replay', '5' as Cursor, data)).toMatchObject({
+      unreadable: { cursor: '5', reason: TOO_MANY.reason },
+    });
+    expect(parse).not.toHaveBeenCalled();
+  });
+
+  test('begin right behind the bound', () => {
+    expect(parseJsonText(`[${list(MOST + 1, () => '0')}]`)).toMatchObject({ ok: true });
+    expect(parseJsonText(`[${list(MOST + 2, () => '0')}]`)).toEqual(TOO_MANY);
+    expect(parseJsonText(`{${list(MOST / 2, (n) => `"${n}":0`)}}`)).toMatchObject({ ok: true, duplicateKeys: false });
+    expect(parseJsonText(`{${list(MOST / 2 + 1, (n) => `"${n}":0`)}}`)).toEqual(TOO_MANY);
+  });
+});
+
+describe('E83: what is deep is left at its 65th level', () => {
+  test.each([
+    ['lists', '['],
+    ['objects', '{"a":'],
+    ['both', '[{"a":'],
+  ])('%s', (_, text) => {
+    const parse = vi.spyOn(JSON, 'parse');
+    const look = vi.spyOn(String.prototype, 'charCodeAt');
+    expect(parseJsonText(text.repeat(1_000_000))).toEqual({ ok: false, reason: 'nested deeper than 64' });
+    expect(look.mock.calls.length).toBeLessThan(1_000);
+    expect(parse).not.toHaveBeenCalled();
+  });
+});
+
+describe('E83: what is long costs no more than its length', () => {
+  test.each([
+    ['escaped quotes without an end', '"\\'],
+    ['escaped backslashes without an end', '"\\\\'],
+    ['quotes', '"'],
+    ['empty strings', '""'],
+    ['backslashes', '\\'],
+    ['brackets', '[]'],
+    ['closing brackets', ']'],
+    ['digits', '1'],
+    ['blanks', ' '],
+  ])('%s', (_, unit) => {
+    const text = unit.repeat(Math.floor(200_000 / unit.length));
+    const look = vi.spyOn(String.prototype, 'charCodeAt');
+    const find = vi.spyOn(String.prototype, 'indexOf');
+    expect(parseJsonText(text).ok).toBe(unit === '1');
+    expect(look.mock.calls.length).toBeLessThan(2 * text.length);
+    expect(find.mock.calls.length).toBeLessThan(10);
+  });
+
+  const inside = (json: string): string => `{"id":"a","type":"Thing","cursor":"5","data":{"Thing":{"media":${json}}}}`;
+
+  test.each([
+    ['base64', 'QUJD'],
+    [String.raw`\u0041`, String.raw`\u0041`],
+    ['escaped quotes', String.raw`\"`],
+    ['escaped backslashes', String.raw`\\`],
+    ['commas and colons', ':,'],
+    ['brackets', '[{'],
+    ['umlauts', 'ä'],
+  ])('a string of twelve megabytes is an event: %s', (_, unit) => {
+    const units = Math.floor((LARGE - 200) / Buffer.byteLength(unit));
+    const body = Buffer.from(inside(`"${unit.repeat(units)}"`));
+    expect(readDelivery(body)).toMatchObject({ event: { id: 'a', cursor: '5', flags: [] } });
+    const { media } = dataOfBody('webhook', 'Thing', body);
+    expect((media as string).length).toBe((JSON.parse(`"${unit}"`) as string).length * units);
+  });
+
+  test('a list of 10,000 phones is an event (contract 4.2)', () => {
+    const phones = JSON.stringify(Array.from({ length: 10_000 }, (_, n) => ({ phone: String(5_511_000_000 + n) })));
+    expect(readDelivery(Buffer.from(inside(phones)))).toMatchObject({ event: { id: 'a', flags: [] } });
+  });
+
+  test('a conversation, a time and a cursor that are megabytes long name nothing of that length', () => {
+    const long = '5'.repeat(LARGE / 3);
+    const event = { id: 'a', type: 'Thing', cursor: '5', created_at: long, session_id: long };
+    const reading = readDelivery(Buffer.from(JSON.stringify({ ...event, data: { Thing: {} } })));
+    expect(reading).toMatchObject({ event: { sessionId: null, createdAt: null } });
+    const cursor = readDelivery(Buffer.from(`{"id":"a","type":"Thing","cursor":${long},"data":{"Thing":{}}}`));
+    expect(cursor).toMatchObject({ unreadable: { reason: 'cursor is not a decimal 64-bit integer' } });
+    expect(conversationOf('MessageReceived', 'session', { from: long }).length).toBeLessThanOrEqual(500);
+  });
+
+  test('a person is looked for in it without being taken to pieces', () => {
+    const split = vi.spyOn(String.prototype, 'split');
+    expect(isOf('+55 11 5555-0100')(Buffer.from(inside(`"551155550100${'@'.repeat(100_000)}"`)))).toBe(true);
+    const pieces = split.mock.results.map(({ value }) => (value as string[]).length);
+    expect(Math.max(...pieces)).toBeLessThan(10);
+  });
+});
