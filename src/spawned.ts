@@ -21,6 +21,8 @@ export interface SpawnOptions {
   onWake: () => void;
   /** It is about to be killed. */
   onStill: (limitMs: number) => void;
+  /** It could not be started. */
+  onError: (error: Error) => void;
 }
 
 export interface Death {
@@ -97,7 +99,8 @@ export function spawnChild(options: SpawnOptions): Spawned {
       stages[message.type].resolve({ faults: message.faults });
     } else if (message.type === 'ready') stages.ready.resolve({ faults: [] });
   });
-  child.on('error', (error) => ended.reject(error));
+  // Its end follows.
+  child.on('error', options.onError);
   child.on('close', (code, signal) => {
     clearInterval(watch);
     const death = { code, signal, words, at, still };

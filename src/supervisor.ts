@@ -91,14 +91,9 @@ export function createChild(options: ChildOptions): Child {
       onWake: () => options.onWake?.(),
       onStill: (limitMs) =>
         log.error({ role, pid: spawned.pid }, `${role} stood still for ${limitMs / 1000} s and is killed`),
+      onError: (error) => log.error({ role, code: (error as NodeJS.ErrnoException).code }, `${role} cannot be started`),
     });
-    spawned.ended.catch((error: unknown) =>
-      log.error({ role, code: (error as NodeJS.ErrnoException).code }, `${role} cannot be started`),
-    );
-    gone = spawned.ended.then(
-      () => {},
-      () => {},
-    );
+    gone = spawned.ended.then(() => undefined);
     return spawned;
   }
 

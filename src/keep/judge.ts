@@ -197,7 +197,7 @@ function brokenWords({ fault, waiting }: { fault: string; waiting: string[] }): 
     waiting.length > 0
       ? `handler ${waiting.join(', ')} waits, the others go on`
       : 'the handlers that were loaded go on';
-  return `${fault}: ${goesOn}. Fix the file, and send SIGHUP: what came meanwhile is handled then`;
+  return `${fault}: ${goesOn}. Fix the file, then npx kit reload: what came meanwhile is handled then`;
 }
 
 function remedyOf(causes: Record<string, number>): string {

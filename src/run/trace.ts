@@ -16,9 +16,9 @@ export interface Course {
 export interface TraceOptions {
   courses: AsyncLocalStorage<Course>;
   /** A rejection of a course that has ended, or of none; the process goes on. */
-  onStray(who: Partial<LastWords>, error: unknown): void;
+  onStray: (who: Partial<LastWords>, error: unknown) => void;
   /** Said before this process ends by other hands than ours: synchronously. */
-  onEnd(words: LastWords, error?: unknown): void;
+  onEnd: (words: LastWords, error?: unknown) => void;
 }
 
 export function traceStray({ courses, onStray, onEnd }: TraceOptions): void {

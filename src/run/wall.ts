@@ -11,7 +11,7 @@ export interface Wall {
   /** Milliseconds that the clock was set by since this was last asked; 0: not. */
   step(): number;
   /** When something was received, by the clock as it is set now. */
-  received(at: number): number;
+  received: (at: number) => number;
 }
 
 export function createWall(clock: Clock): Wall {

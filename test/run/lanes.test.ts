@@ -1,6 +1,6 @@
 // Which lane an event is in, whichever way it came: of every type by every origin in every order, with and without a
 // session and a time in its data.
-import fc from 'fast-check';
+import { array, assert, asyncProperty, boolean, constantFrom, record, shuffledSubarray } from 'fast-check';
 import { expect, test } from 'vitest';
 import { tasksOf } from '../../src/run/assign.ts';
 import type { Loaded } from '../../src/run/load.ts';
@@ -122,12 +122,12 @@ async function run(store: Store, happened: Happened[], actions: Action[], order:
 type Action = { webhook: number } | { replayTo: number };
 
 const MOST = 8;
-const story = fc.record({
-  happened: fc.array(
-    fc.record({ session: fc.constantFrom(...SESSIONS), full: fc.boolean(), delivered: fc.boolean() }),
-    { minLength: 2, maxLength: MOST },
-  ),
-  actions: fc.shuffledSubarray<Action>(
+const story = record({
+  happened: array(record({ session: constantFrom(...SESSIONS), full: boolean(), delivered: boolean() }), {
+    minLength: 2,
+    maxLength: MOST,
+  }),
+  actions: shuffledSubarray<Action>(
     [
       ...Array.from({ length: MOST }, (_, webhook) => ({ webhook })),
       ...Array.from({ length: MOST }, (_, n) => ({ replayTo: n + 1 })),
@@ -137,8 +137,8 @@ const story = fc.record({
 });
 
 async function holds(order: Loaded['order'], check: (all: Handled[], happened: Happened[]) => void): Promise<void> {
-  await fc.assert(
-    fc.asyncProperty(story, async ({ happened, actions }) => {
+  await assert(
+    asyncProperty(story, async ({ happened, actions }) => {
       const store = openSqlite(':memory:', { owner: true });
       try {
         const within = actions.filter((one) => !('replayTo' in one) || one.replayTo <= happened.length);

@@ -108,6 +108,48 @@ test("what was erased before it became a task is nobody's work, and holds up no 
   expect(await tasks()).toMatchObject({ done: 2, dead: 0 });
 });
 
+test('E60: a handler that is back catches up in order, page by page, while others go on and events come', async () => {
+  const store = createStore();
+  const MISSED = 700;
+  const files = { of: new Map([['mine', '/h/mine.ts']]), broken: [] };
+  const other = noting({ name: 'other', order: 'arrival', lane: 'none' });
+  const mine = noting({ name: 'mine', order: 'arrival' });
+  const before = await stage([mine.handler, other.handler], { files }, store);
+  await before.accept({ cursor: 1 });
+  await before.rest();
+  await before.runner.drain(0);
+
+  const without = await stage([other.handler], { files: { of: new Map(), broken: ['/h/mine.ts'] } }, store);
+  await without.accept(...Array.from({ length: MISSED }, (_, n) => ({ cursor: n + 2 })));
+  await without.rest();
+  await without.runner.drain(0);
+  expect(mine.handled).toEqual(['c:1']);
+
+  const after = await stage([mine.handler, other.handler], { files }, store);
+  for (let n = 1; n <= 50; n++) await after.accept({ cursor: MISSED + 1 + n });
+  const all = Array.from({ length: MISSED + 51 }, (_, n) => `c:${n + 1}`);
+  await until(() => mine.handled.length >= all.length && other.handled.length >= all.length, 'all to be handled');
+  expect(mine.handled).toEqual(all);
+  expect(new Set(other.handled).size).toBe(all.length);
+});
+
+test('E51: a drain spends no attempt of what was claimed ahead', async () => {
+  const gate = Promise.withResolvers<void>();
+  const handle = (event: KitEvent): Promise<void> | void => (event.key === 'c:150' ? gate.promise : undefined);
+  const store = createStore();
+  const { accept, runner, tasks } = await stage(
+    [{ order: 'arrival', lane: 'none', handle }],
+    { concurrency: 1 },
+    store,
+  );
+  await accept(...Array.from({ length: 400 }, (_, n) => ({ cursor: n + 1 })));
+  await until(async () => (await tasks()).running > 10, 'claims ahead');
+  await runner.drain(0);
+  const { tasks: waiting } = await store.tasks({ state: 'ready', limit: 1_000 }, T0);
+  expect(waiting.length).toBeGreaterThan(10);
+  expect(waiting.every(({ attempts, error }) => attempts === 0 && error === null)).toBe(true);
+});
+
 test('the loop turns while handlers commit, however many there are to come', async () => {
   let commits = 0;
   let most = 0;

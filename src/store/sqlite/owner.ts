@@ -52,7 +52,7 @@ export function createOwner(session: Session): Sync<OwnerStore & Pick<KeepStore,
   const finish = db.prepare(`
     update lanes set finished = max(finished, t.cursor), used_at = ? from tasks t where t.id = ? and lanes.id = t.lane`);
   const history = createHistory(session);
-  const handlers = createHandlers(session);
+  const registry = createHandlers(session);
   const suspectDue = db
     .prepare<unknown[], number>(`
     select 1 from tasks where state = 'ready' and suspect = 1 and due_at <= ?
@@ -113,7 +113,7 @@ export function createOwner(session: Session): Sync<OwnerStore & Pick<KeepStore,
       }),
     brokenHandlers() {
       const faults = JSON.parse(String(session.fact('handler_faults') ?? '[]')) as { file: string; fault: string }[];
-      const waiting = handlers.waiting();
+      const waiting = registry.waiting();
       return faults.map(({ file, fault }) => ({
         fault,
         waiting: waiting.flatMap((one) => (one.file === file ? [one.name] : [])),

@@ -72,7 +72,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     update gaps set closed_at = ?, closed_by = (select name from handlers where id = ?)
     where '${gapId('')}' || id = ? and closed_at is null`);
   const rouse = createRouse(session);
-  const handlers = createHandlers(session);
+  const registry = createHandlers(session);
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
   const history = createHistory(session);
@@ -184,7 +184,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     add: (name: keyof Counts, by: number) => void,
   ): number | null {
     const to = joins && together ? null : upTo;
-    if (!handlers.moveOn(handler, from, to)) return from;
+    if (!registry.moveOn(handler, from, to)) return from;
     add('tasks.ready', makeAll(tasks, now));
     return to;
   }
@@ -229,17 +229,17 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   }
 
   /** Handlers take turns, so that the backlog of one does not keep another waiting; reruns take what is left. */
-  function claimUpTo({ room, handlers: of, limits, reruns: most = room, now, boot }: Turn) {
+  function claimUpTo({ room, handlers, limits, reruns: most = room, now, boot }: Turn) {
     const claims: Claim[] = [];
     const watermark = lanes.watermark();
     const left = new Map(limits);
     round++;
     function share(places: number, pick: (handler: number, share: number) => Waiting[]): void {
       const upTo = claims.length + places;
-      for (const index of places > 0 ? of.keys() : []) {
-        const handler = of[(index + round) % of.length] ?? 0;
+      for (const index of places > 0 ? handlers.keys() : []) {
+        const handler = handlers[(index + round) % handlers.length] ?? 0;
         const limit = left.get(handler);
-        const fair = Math.ceil((upTo - claims.length) / (of.length - index));
+        const fair = Math.ceil((upTo - claims.length) / (handlers.length - index));
         const tasks = pick(handler, Math.min(fair, limit ?? fair));
         if (limit !== undefined) left.set(handler, limit - tasks.length);
         for (const task of tasks) claims.push(claimOne(task, now, boot, watermark));
@@ -254,7 +254,7 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     });
     const before = claims.length;
     share(Math.min(room - before, most), (handler, places) => lanes.take(handler, now, places, true));
-    const free = of.filter((handler) => left.get(handler) !== 0);
+    const free = handlers.filter((handler) => left.get(handler) !== 0);
     return { claims, nextAt: whenDue(free, claims.length - before < most) };
   }
 
@@ -302,9 +302,9 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   }
 
   return {
-    register: handlers.register,
-    idsOf: handlers.idsOf,
-    behind: handlers.behind,
+    register: (names, files) => registry.register(names, files),
+    idsOf: (names) => registry.idsOf(names),
+    behind: () => registry.behind(),
     missed(after, upTo, limit) {
       const events = between.all(after, upTo, limit);
       for (const event of events) recent.add(event);
