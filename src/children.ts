@@ -4,11 +4,14 @@ import type { Clock } from './clock.ts';
 import type { Env } from './config.ts';
 import type { Logger } from './log.ts';
 import { startLoop, type Loop } from './loop.ts';
-import type { Account } from './process.ts';
+import { afterCrash } from './run/backoff.ts';
 import { addCrash } from './crashes.ts';
+import type { Account, LoadedHandler } from './process.ts';
 import { patiently } from './store/patiently.ts';
 import { StoreError, type Store } from './store/store.ts';
-import { createChild, type Child, type Exit } from './supervisor.ts';
+import type { Death } from './spawned.ts';
+import type { GivenBack } from './store/owner-store.ts';
+import { createChild, howOf, type Child, type Fault } from './supervisor.ts';
 
 /** Of the 9 s that a stop may take; what is left is for the store to close. */
 export const STOP_MS = 8_500;
@@ -16,8 +19,9 @@ export const STOP_MS = 8_500;
 const SOLO_MS = 500;
 /** A child that holds the store's lock and shows no life for so long is taken to spin. */
 const SILENT_MS = 2_500;
-/** Of the tasks that a dead process was at, the log names so many. */
-const NAMED = 5;
+
+/** Of the tasks that a process has died under. */
+const NAMED = 20;
 
 export interface ChildrenOptions {
   /** From the demo and dev alone: --throwaway, and --inspect=<port>, which is for `run`. */
@@ -33,7 +37,7 @@ export interface ChildrenOptions {
 export interface Children {
   /** The handlers are read by `run`, so that their code never runs beside the acknowledgements. Resolves with their faults. */
   load(): Promise<string[]>;
-  /** Lets `run` work. Resolves with what keeps it from that, or with nothing. */
+  /** Lets `run` work, where the set-ups have no fault either. Resolves with what keeps it from that, or with nothing. */
   start(): Promise<string[]>;
   /** Starts `keep`, and from now on the process for single tasks whenever one is due. */
   startRest(): void;
@@ -45,7 +49,10 @@ export interface Children {
   report(account: Account): void;
   /** The names of the handlers that `run` has loaded. */
   handlers(): string[];
-  /** Reads the handlers again, beside the `run` at work, which is replaced where they have no faults. Resolves with those. */
+  /**
+   * Reads and sets up the handlers again, beside the `run` at work, which is replaced where they have no faults. Resolves
+   * with those.
+   */
   reload(): Promise<string[]>;
   restartKeep(): Promise<void>;
   /** All of them at once, for good: they have a file open that is the store no more. */
@@ -62,6 +69,10 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   /** Nothing is written down any more of those that end. */
   let abandoned = false;
   let suspects: Loop | undefined;
+  /** The `run` that may take the place of the other. */
+  let next: Child | undefined;
+  /** Faults of handlers' files as people were told of them. */
+  let told = '';
 
   // It shows and fetches, and nobody waits for its speed.
   const keep = createChild({
@@ -86,8 +97,10 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
       env,
       boot,
       log,
+      prepares: true,
       onWake: () => keep.wake(),
-      onExit: (exit) => runGone('run', exit),
+      onFaults: (faults) => void goWithout(faults),
+      onExit: (unexpected, death) => runGone('run', unexpected, death),
     });
   let run = createRun();
   const solo = createChild({
@@ -99,7 +112,8 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     boot,
     log,
     lasting: false,
-    onExit: (exit) => runGone('run-solo', exit),
+    without: () => run.broken(),
+    onExit: (_, death) => runGone('run-solo', false, death),
   });
 
   function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
@@ -117,8 +131,26 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   async function go(child: Child): Promise<void> {
     // One that was loaded already knows nothing of the end.
     if (ending) return child.stop(abandoned ? 0 : STOP_MS);
-    const problems = await child.start();
+    const problems = textsOf(await child.start());
     if (problems.length > 0) log.error({ problems }, 'cannot start; mend it, tried again');
+  }
+
+  /** For as long as they last, by an alarm. False where people were told of the same before. */
+  async function noteFaults(faults: Fault[], waiting: boolean): Promise<boolean> {
+    const files = JSON.stringify(faults.filter(({ file }) => file !== null));
+    const news = `${waiting} ${files}`;
+    if (news === told) return false;
+    told = news;
+    await patiently(() => opened().note({}, { handler_faults: files }));
+    return true;
+  }
+
+  async function goWithout(faults: Fault[]): Promise<void> {
+    if (!(await noteFaults(faults, true)) || faults.length === 0) return;
+    log.error(
+      { faults: textsOf(faults) },
+      'the handlers of these files wait until they can be loaded; the others go on',
+    );
   }
 
   function opened(): Store {
@@ -132,30 +164,8 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   }
 
   /** Where the store cannot be written, its sign of life is out of date in a few seconds all the same. */
-  async function gone(role: string): Promise<object> {
+  async function gone(role: string): Promise<void> {
     if (!abandoned) await ifStore(() => opened().gone(role));
-    return {};
-  }
-
-  async function runGone(role: 'run' | 'run-solo', { unexpected, words }: Exit): Promise<object> {
-    if (!store() || abandoned) return {};
-    const alive = [run.boot(), solo.boot()].filter((one) => one !== null);
-    const back = await patiently(() => opened().giveBack(alive, clock.now()));
-    const [first] = back;
-    const only = back.length === 1 && first ? { handler: first.handler, key: first.key, attempt: first.attempt } : {};
-    const at = {
-      tasks: back.length,
-      ...only,
-      atWork: back.slice(0, NAMED).map(({ handler, key }) => `${handler} ${key}`),
-    };
-    if (first)
-      log.warn({ role, exit: words, ...at }, 'the tasks that a dead process was at are given back, and run alone');
-    if (first || unexpected) {
-      const crashes = addCrash((await ifStore(() => opened().crashes())) ?? [], back, words, clock.now());
-      await patiently(() => opened().note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));
-    }
-    await gone(role);
-    return back.length > 0 ? at : {};
   }
 
   async function ifStore<Result>(work: () => Promise<Result>): Promise<Result | undefined> {
@@ -167,11 +177,30 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     }
   }
 
+  async function runGone(role: 'run' | 'run-solo', unexpected: boolean, death: Death): Promise<void> {
+    if (!store() || abandoned) return;
+    const alive = [run.boot(), solo.boot()].filter((one) => one !== null);
+    const how = howOf(death);
+    const crash = { how, after: afterCrash(policies()) };
+    const back = await patiently(() => opened().giveBack(alive, clock.now(), crash));
+    if (back.length > 0) log.error({ role, how, ...namesOf(back) }, wordsOf(back));
+    if (back.length > 0 || unexpected) {
+      const crashes = addCrash((await ifStore(() => opened().crashes())) ?? [], back, how, clock.now());
+      await patiently(() => opened().note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));
+    }
+    await gone(role);
+  }
+
+  /** As they were loaded last: of those that ran, or are about to. */
+  function policies(): Map<string, LoadedHandler> {
+    return new Map([run, solo].flatMap((child) => child.handlers()).map((one) => [one.name, one]));
+  }
+
   /** A task whose process died runs in one of its own, one at a time; the others go on. */
   async function watchSuspects(): Promise<number> {
     try {
-      if (solo.pid() === undefined && (await opened().suspectDue(clock.now(), run.handlers()))) {
-        const problems = await solo.start();
+      if (solo.pid() === undefined && (await opened().suspectDue(clock.now(), names()))) {
+        const problems = textsOf(await solo.start());
         if (problems.length > 0) log.error({ problems }, 'the process for single tasks cannot start');
       }
     } catch (error) {
@@ -180,9 +209,17 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     return SOLO_MS;
   }
 
+  function names(): string[] {
+    return run.handlers().map(({ name }) => name);
+  }
+
   return {
-    load: () => run.load(),
-    start: () => run.start(),
+    load: async () => textsOf(await run.load()),
+    async start() {
+      const faults = await run.prepare();
+      if (faults.length > 0) return textsOf(faults);
+      return textsOf(await run.start());
+    },
     startRest() {
       suspects = startLoop(watchSuspects);
       void inTurn(() => go(keep));
@@ -190,33 +227,52 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     wake: () => run.wake(),
     processes: () => ({ run: run.boot() === null ? 'down' : 'up', keep: keep.boot() === null ? 'down' : 'up' }),
     report: (account) => keep.say({ type: 'account', account }),
-    handlers: () => run.handlers(),
+    handlers: names,
     reload: () =>
       inTurn(async () => {
         if (ending) return [];
-        const next = createRun();
-        const faults = await next.load();
+        next = createRun();
+        const faults = await next.prepare();
         if (faults.length > 0 || ending) {
           await next.stop(STOP_MS);
-          return faults;
+          next = undefined;
+          await noteFaults(faults, false);
+          return textsOf(faults);
         }
         await run.stop(STOP_MS);
         run = next;
-        await go(run);
-        return [];
+        next = undefined;
+        return ending ? [] : textsOf(await run.start());
       }),
     restartKeep: () => inTurn(() => restartOne(keep)),
     async kill() {
       ending = true;
       abandoned = true;
-      await Promise.all([suspects?.stop(), ...[run, solo, keep].map((child) => child.stop(0))]);
+      await Promise.all([suspects?.stop(), ...[run, solo, keep, next].map((child) => child?.stop(0))]);
     },
     endIfSilent(pid) {
-      for (const child of [run, solo, keep]) if (child.pid() === pid) child.endIfSilent(SILENT_MS);
+      for (const child of [run, solo, keep, next]) if (child?.pid() === pid) child.endIfSilent(SILENT_MS);
     },
     async stop(limitMs = STOP_MS) {
       ending = true;
-      await Promise.all([suspects?.stop(), ...[run, solo, keep].map((child) => child.stop(limitMs))]);
+      await Promise.all([suspects?.stop(), ...[run, solo, keep, next].map((child) => child?.stop(limitMs))]);
     },
   };
+}
+
+function textsOf(faults: Fault[]): string[] {
+  return faults.map(({ fault }) => fault);
+}
+
+/** The one task, in the fields that every line about an attempt has; of several, all that fit. */
+function namesOf(tasks: GivenBack[]): object {
+  const [one] = tasks;
+  if (one && tasks.length === 1) return { handler: one.handler, key: one.key, attempt: one.attempt };
+  return { tasks: tasks.length, at_work: tasks.slice(0, NAMED).map(({ handler, key }) => `${handler} ${key}`) };
+}
+
+function wordsOf([one, ...more]: GivenBack[]): string {
+  if (more.length > 0) return 'a process died under these tasks; they are given back, and run alone';
+  if (one?.dead) return 'its process died under this task too often; it is a dead letter: see npx kit explain';
+  return 'its process died under this task; it is tried again, alone';
 }

@@ -1,14 +1,19 @@
 // How processes that run handlers have died lately, so that people are told which handler ends them, on which event.
 import { iso } from './clock.ts';
 import type { Crash } from './store/keep-store.ts';
-import type { Orphan } from './store/owner-store.ts';
+import type { GivenBack } from './store/owner-store.ts';
 
 const KEPT = 20;
 /** Of many tasks that were at work together, so few are worth a row. */
 const TOGETHER = 5;
 
 /** The list with one more, newest first. */
-export function addCrash(known: Crash[], atWork: Orphan[], exit: string, now: number): Crash[] {
+export function addCrash(
+  known: Crash[],
+  atWork: Pick<GivenBack, 'handler' | 'key' | 'alone'>[],
+  exit: string,
+  now: number,
+): Crash[] {
   const at = iso(now) ?? '';
   const rows = atWork.slice(0, TOGETHER).map(({ handler, key, alone }) => ({ task: { handler, key }, alone }));
   const fresh = (rows.length > 0 ? rows : [{ task: null, alone: false }]).map((row): Crash => {

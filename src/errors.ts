@@ -56,19 +56,28 @@ function isFile(place: string): boolean {
 }
 
 function isOurs(place: string): boolean {
-  return place.startsWith(`${import.meta.dirname}/`) && !place.includes('/handlers/');
+  const ours = `${import.meta.dirname}/`;
+  return place.startsWith(ours) && !place.slice(ours.length - 1).includes('/handlers/');
+}
+
+/** The first line of a file that is not the kit's, as `file:line`; null where there is none. */
+export function handlersLine(stack = ''): string | null {
+  return placesIn(stack).find((place) => !isOurs(place)) ?? null;
 }
 
 function firstFrame(stack: string): string | null {
   // What Node puts before the error where a file is no TypeScript.
   const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d+)\n/.exec(stack)?.[1];
   if (unreadable && isFile(unreadable)) return unreadable;
-  const places = stack
+  return handlersLine(stack) ?? placesIn(stack)[0] ?? null;
+}
+
+function placesIn(stack: string): string[] {
+  return stack
     .split('\n')
     .slice(1)
     .flatMap((line) => {
       const place = /(?:\(|at )(?:file:\/\/)?(\/[^()]+:\d+):\d+\)?$/.exec(line)?.[1];
       return place && !place.includes('/node_modules/') && isFile(place) ? [place] : [];
     });
-  return places.find((place) => !isOurs(place)) ?? places[0] ?? null;
 }

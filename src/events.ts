@@ -3,7 +3,7 @@
 import { z } from 'zod';
 
 export interface EventType<Data> {
-  /** What `event.data` holds. Fields that are not named here are kept. */
+  /** Reads `event.data`: handlers get the result. Keep fields that are not named here (z.looseObject). */
   data: z.ZodType<Data>;
   /** What tests get from `fixture(type)`, so that a test names only the fields that it is about. */
   example?: (about: ExampleOf) => NoInfer<Data>;
@@ -24,26 +24,29 @@ export interface ExampleOf {
   at: number;
 }
 
-/** Contract 6.4. The fields of MessageSent and MessageStatusUpdated are not shown there: name those that you rely on. */
+/**
+ * Contract 6.4. Required is only what an event cannot be handled without: a field that is missing would make it a dead
+ * letter. The fields of MessageSent and MessageStatusUpdated are not shown there: name those that you rely on.
+ */
 export const eventTypes = {
   MessageReceived: define({
     data: z.looseObject({
       /** string, UUID by its shape: the number (session) that received the message. */
       session_id: z.guid(),
       /** string: who wrote; an address of the messaging network. */
-      from: z.string(),
-      /** string: what was written. */
-      body: z.string(),
+      from: z.string().min(1),
       /** string: the message's id. */
-      message_id: z.string(),
+      message_id: z.string().min(1),
+      /** string: what was written; empty where nothing was. */
+      body: orElse(z.string(), ''),
       /** boolean: it was written in a group. */
-      is_group: z.boolean(),
-      /** integer: when it was written, Unix milliseconds. */
-      timestamp_unix_ms: z.int(),
-      /** string; the contract does not show its values. */
-      message_type: z.string(),
-      /** string: the name that the writer chose to show. Anyone can choose any. */
-      push_name: z.string(),
+      is_group: orElse(z.boolean(), false),
+      /** integer: when it was written, Unix milliseconds; null where it does not say. */
+      timestamp_unix_ms: orElse(integer(), null),
+      /** string; the contract does not show its values. Null where it does not say. */
+      message_type: orElse(z.string(), null),
+      /** string: the name that the writer chose to show, or empty. Anyone can choose any. */
+      push_name: orElse(z.string(), ''),
     }),
     conversation: (data) => data['from'],
     example: ({ n, session, at }) => ({
@@ -68,8 +71,8 @@ export const eventTypes = {
   /** The test event that the service's dashboard sends. */
   'webhook.ping': define({
     data: z.looseObject({
-      /** string: a text. */
-      message: z.string(),
+      /** string: a text, or empty. */
+      message: orElse(z.string(), ''),
     }),
     example: () => ({ message: 'a test' }),
   }),
@@ -77,7 +80,7 @@ export const eventTypes = {
   'kit.gap': define({
     data: z.looseObject({
       /** As `npx kit gaps` numbers it. */
-      gap: z.int(),
+      gap: integer(),
       /** The last cursor before it. */
       after: z.string(),
       /** The first cursor behind it; null where that is not known. */
@@ -93,4 +96,19 @@ export type EventMap = { [Type in keyof typeof eventTypes]: z.infer<(typeof even
 
 function define<Data>(type: EventType<Data>): EventType<Data> {
   return type;
+}
+
+/** A number that also comes as text: 64-bit fields do (contract 2.8). */
+function integer(): z.ZodType<number> {
+  const text = z
+    .string()
+    .regex(/^-?\d{1,16}$/, 'must be an integer')
+    .transform(Number)
+    .pipe(z.int());
+  return z.union([z.int(), text], 'must be an integer');
+}
+
+/** What a field is where it is missing or null. */
+function orElse<Value, Fallback>(schema: z.ZodType<Value>, fallback: Fallback): z.ZodType<Value | Fallback> {
+  return schema.nullish().transform((value) => value ?? fallback);
 }

@@ -42,7 +42,10 @@ export interface Context {
   readonly signal: AbortSignal;
   /** From 1. */
   readonly attempt: number;
-  /** A later event of the lane was finished before this one. */
+  /**
+   * A later event of the lane was finished before this one. Of an event that was recovered without its session: a later
+   * event of this handler.
+   */
   readonly late: boolean;
   /** Released though replay, which looked for it twice, does not show it; only with `order: 'strict'`. */
   readonly unproven: boolean;
@@ -74,7 +77,8 @@ export interface Handler<Type extends string = string> {
   on: Type | readonly Type[] | '*';
   /**
    * Tasks of one lane run one after another, in cursor order. Default 'conversation': where src/events.ts knows it, else
-   * the session. 'none' runs whenever there is room.
+   * the session. 'none' runs whenever there is room. With `order: 'strict'` the lane follows from `data` alone, as replay
+   * shows nothing else: types whose data name no session share one lane for the account, and a function is given no id.
    */
   lane?: 'conversation' | 'session' | 'none' | ((event: KitEvent<Type>) => string);
   /**

@@ -8,7 +8,8 @@ import { EXIT } from './errors.ts';
 
 /** From the owner to a child. */
 export interface Orders {
-  type: 'go' | 'wake';
+  /** `prepare`: set up what was loaded. */
+  type: 'prepare' | 'go' | 'wake';
   /** No process had this number before; it fences claims. */
   boot: number;
 }
@@ -31,10 +32,40 @@ export interface Statement {
   account: Account;
 }
 
+/** What the owner needs of a handler to judge a task whose process died. */
+export interface LoadedHandler {
+  name: string;
+  retry: { attempts: number; firstMs: number; maxMs: number };
+  laneHoldMs: number;
+}
+
+/** Why a handler's file cannot be used, with its line where that is known. */
+export interface FileFault {
+  file: string;
+  fault: string;
+}
+
+/** Of a process that ends by other hands than the kit's. */
+export interface LastWords {
+  code: number;
+  /** `file:line` of the handler, where it is known. */
+  at: string | null;
+  /** It ends by an exception, and not by an exit. */
+  threw: boolean;
+  handler?: string;
+  key?: string;
+  /** Of the handler in whose loading it began. */
+  file?: string;
+}
+
 /** From a child to its owner. */
 export type Report =
-  | { type: 'loaded'; handlers: string[] }
+  /** Said before it is begun: whatever ends the process then is this file's doing. */
+  | { type: 'at'; file: string; stage: 'load' | 'setup' }
+  | { type: 'loaded'; handlers: LoadedHandler[]; faults: FileFault[]; notes: string[] }
+  | { type: 'prepared'; handlers: LoadedHandler[]; faults: FileFault[] }
   | { type: 'faults'; faults: string[] }
+  | { type: 'last words'; words: LastWords }
   | { type: 'ready' }
   | { type: 'beat' }
   | { type: 'wake' };
@@ -46,7 +77,7 @@ export interface Owner {
   /** Resolves when it was said; a process that exits at once waits for that. */
   say(report: Report): Promise<void>;
   /** Runs it once, when the owner gives this order. */
-  orders(work: (orders: Orders) => Promise<void>): Promise<void>;
+  onOrder(type: 'prepare' | 'go', work: (orders: Orders) => Promise<void>): void;
   onWake(work: () => void): void;
   onAccount(work: (account: Account) => void): void;
   /** Also done with every sign of life; a failure is not a sign of death. */
@@ -63,23 +94,24 @@ export function joinOwner(): Owner {
       else resolve();
     });
   setInterval(() => void say({ type: 'beat' }), BEAT_MS);
+
+  async function giveUp(error: unknown): Promise<void> {
+    // A secret's file may have changed since the main process has read it.
+    if (!(error instanceof ConfigError)) return void setImmediate(() => rethrow(error));
+    await say({ type: 'faults', faults: error.faults });
+    process.exit(EXIT.configuration);
+  }
+
   return {
     self,
     say,
-    async orders(work) {
-      const orders = await new Promise<Orders>((resolve) => {
-        process.on('message', (message: Orders) => {
-          if (message.type === 'go') resolve(message);
-        });
+    onOrder(type, work) {
+      let begun = false;
+      process.on('message', (message: Orders) => {
+        if (message.type !== type || begun) return;
+        begun = true;
+        work(message).catch(giveUp);
       });
-      try {
-        await work(orders);
-      } catch (error) {
-        // A secret's file may have changed since the main process has read it.
-        if (!(error instanceof ConfigError)) throw error;
-        await say({ type: 'faults', faults: error.faults });
-        process.exit(EXIT.configuration);
-      }
     },
     onWake(work) {
       process.on('message', (message: Orders) => {
@@ -97,6 +129,11 @@ export function joinOwner(): Owner {
       setInterval(beat, 2 * BEAT_MS);
     },
   };
+}
+
+/** Outside of a promise, whose rejection could be taken for a handler's. */
+function rethrow(error: unknown): never {
+  throw error;
 }
 
 /** The kernel's start time of a process, so that a reused pid is not taken for it; empty where that is not known. */

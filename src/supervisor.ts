@@ -1,40 +1,28 @@
-// One child process: started, watched, started again with growing pauses when it dies, stopped within a time limit.
-import { spawn, type ChildProcess } from 'node:child_process';
-import { getPriority, setPriority } from 'node:os';
+// One child of the main process: loaded, let to work, watched, started again with growing pauses when it dies, stopped
+// within a time limit. A handler's file that ends it while it loads is left out, and named.
+import { relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import type { Env } from './config.ts';
 import type { Logger } from './log.ts';
-import type { Orders, Report, Statement } from './process.ts';
+import type { LoadedHandler, Statement } from './process.ts';
+import { spawnChild, type Death, type Reached, type Spawned } from './spawned.ts';
 
-/** A loop that has not turned for this long is killed; one that loads yet may take longer, on a machine that is busy. */
-const STILL_MS = { loading: 60_000, working: 10_000 };
 /** A debugger holds its loop, and a process that it is attached to does not end by itself. */
 const DEBUGGED_STOP_MS = 1_000;
 const PAUSE_MS = { first: 100, most: 30_000 };
 /** A child that lived this long starts again without a pause. */
 const HEALTHY_MS = 10_000;
-
 /** Between two words to the same child: one costs as much as some deliveries. */
 const WAKE_MS = 5;
-/** How much less urgent a child is than the main process, and the least that there is. */
-const NICE = 10;
-const LEAST = 19;
 
-/** The line that says that a child died waits this long for what it was at. */
-const LOOK_MS = 1_000;
-
-/** How a child has ended. */
-export interface Exit {
-  /** Nobody has asked it to. */
-  unexpected: boolean;
-  /** `exit code 7`, `SIGSEGV`, or that it stood still. */
-  words: string;
+/** Why it cannot work: of a handler's file, which it can do without, or of none. */
+export interface Fault {
+  file: string | null;
+  fault: string;
 }
 
 export interface ChildOptions {
   role: string;
-  /** How V8 shall keep its memory. */
   memory: string[];
   /** Relative to this file. */
   entry: string;
@@ -46,145 +34,170 @@ export interface ChildOptions {
   log: Logger;
   /** False for a child that ends by itself. */
   lasting?: boolean;
+  /** Whether it has set-ups to run between loading and working. */
+  prepares?: boolean;
+  /** Files that are left out from the beginning; asked at each start. */
+  without?: () => string[];
   onWake?: () => void;
-  /** After each exit of one that was told to work, before the next start. Resolves to what it was at, for the log. */
-  onExit?: (exit: Exit) => Promise<object>;
+  /** It goes to work without these files. */
+  onFaults?: (faults: Fault[]) => void;
+  /** After each exit of one that was told to work, before the next start. */
+  onExit?: (unexpected: boolean, death: Death) => Promise<void>;
 }
 
 export interface Child {
-  /** Resolves with faults that keep it from loading, or with none once it has loaded. Does not work yet. */
-  load(): Promise<string[]>;
-  /** Lets it work; loads it first if need be. Resolves with faults, or with none once it is ready. */
-  start(): Promise<string[]>;
+  /** Resolves with faults that keep it, or files of its, from loading. Does not work yet. */
+  load(): Promise<Fault[]>;
+  /** The same, with the set-ups. */
+  prepare(): Promise<Fault[]>;
+  /** Lets it work, without the files that have faults. Resolves with what keeps it from that, or with none once it is ready. */
+  start(): Promise<Fault[]>;
   wake(): void;
   say(statement: Statement): void;
   /** SIGTERM, then SIGKILL after the limit; without one, SIGKILL. */
   stop(limitMs: number): Promise<void>;
   /** SIGKILL where it has shown no life for that long. */
   endIfSilent(ms: number): void;
-  /** The names of the handlers that it has loaded. */
-  handlers(): string[];
+  /** Those that it was let to work with last. */
+  handlers(): LoadedHandler[];
+  /** The files that it works without. */
+  broken(): string[];
   /** Its number while it lives. */
   boot(): number | null;
   pid(): number | undefined;
 }
 
 export function createChild(options: ChildOptions): Child {
-  const { role, log, lasting = true, args = [] } = options;
+  const { role, log, lasting = true, prepares = false, args = [] } = options;
   const debugged = args.some((arg) => arg.startsWith('--inspect'));
-  let child: ChildProcess | undefined;
+  let child: Spawned | undefined;
   let boot: number | null = null;
   let wanted = false;
+  let stopped = false;
   let pauseMs = PAUSE_MS.first;
-  let beatAt = 0;
   let wokenAt = -Infinity;
   let waking = false;
-  /** Why we have killed it ourselves. */
-  let still = '';
-  let handlers: string[] = [];
-  let exited = Promise.resolve();
-  let report: (faults: string[], stage: 'loaded' | 'ready') => void = () => {};
+  /** Files that have ended a process, and how; left out of the next. */
+  let killers = new Map<string, string>();
+  let broken: string[] = [];
+  let handlers: LoadedHandler[] = [];
+  let gone: Promise<void> = Promise.resolve();
 
-  function spawnIt(): ChildProcess {
-    const entry = fileURLToPath(new URL(options.entry, import.meta.url));
-    const spawned = spawn(process.execPath, [...options.memory, entry, ...args], {
-      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  function spawnIt(): Spawned {
+    const without = [...new Set([...(options.without?.() ?? []), ...killers.keys()])];
+    const spawned = spawnChild({
+      ...options,
+      args: [...args, ...(without.length > 0 ? [`--without=${JSON.stringify(without)}`] : [])],
       env: options.env(),
+      onWake: () => options.onWake?.(),
+      onStill: (limitMs) =>
+        log.error({ role, pid: spawned.pid }, `${role} stood still for ${limitMs / 1000} s and is killed`),
+      onError: (error) => log.error({ role, code: (error as NodeJS.ErrnoException).code }, `${role} cannot be started`),
     });
-    // The acknowledgements come first: a child must not keep the main process from the processor.
-    if (spawned.pid !== undefined) setPriority(spawned.pid, Math.min(getPriority() + NICE, LEAST));
-    const startedAt = performance.now();
-    beatAt = startedAt;
-    let lookedAt = startedAt;
-    let limitMs = STILL_MS.loading;
-    still = '';
-    const watch = setInterval(() => {
-      // Where we stood still ourselves, what it said waits to be read.
-      const late = performance.now() - lookedAt > 2_000;
-      lookedAt = performance.now();
-      if (late) beatAt = lookedAt;
-      if (debugged || performance.now() - beatAt < limitMs) return;
-      log.error({ role, pid: spawned.pid }, `${role} stood still for ${limitMs / 1000} s and is killed`);
-      still = `: it stood still for ${limitMs / 1000} s`;
-      spawned.kill('SIGKILL');
-    }, 500);
-    spawned.on('message', (message: Report) => {
-      beatAt = performance.now();
-      if (message.type === 'wake') options.onWake?.();
-      if (message.type === 'faults') report(message.faults, 'ready');
-      if (message.type === 'loaded') {
-        handlers = message.handlers;
-        limitMs = STILL_MS.working;
-      }
-      if (message.type === 'loaded' || message.type === 'ready') report([], message.type);
-    });
-    const gone = Promise.withResolvers<void>();
-    exited = gone.promise;
-    spawned.on('error', (error) =>
-      log.error({ role, code: (error as NodeJS.ErrnoException).code }, `${role} cannot be started`),
-    );
-    spawned.on('close', (code, signal) => {
-      clearInterval(watch);
-      const worked = boot !== null;
-      child = undefined;
-      boot = null;
-      const words = `${signal ?? `exit code ${code}`}${still}`;
-      report([`${role} ended with ${words} before it was ready`], 'ready');
-      const unexpected = lasting && wanted;
-      if (performance.now() - startedAt > HEALTHY_MS) pauseMs = PAUSE_MS.first;
-      const told = (worked ? options.onExit?.({ unexpected, words }) : undefined) ?? Promise.resolve({});
-      // A store that is locked must not keep the line back.
-      if (unexpected)
-        void Promise.race([told, sleep(LOOK_MS, {})]).then((at) =>
-          log.error({ role, code, signal, ...at }, `${role} died and is started again`),
-        );
-      void told.then(() => gone.resolve()).then(comeBack);
-    });
+    gone = spawned.ended.then(() => undefined);
     return spawned;
   }
 
-  async function comeBack(): Promise<void> {
-    if (!lasting || !wanted) return;
+  /** As far as that stage: what ends it on the way is left out, and tried again without. */
+  async function reach(stage: 'loaded' | 'prepared'): Promise<Fault[]> {
+    for (;;) {
+      const mine = (child ??= spawnIt());
+      let reached = await mine.loaded;
+      if (stage === 'prepared' && 'faults' in reached) {
+        mine.send({ type: 'prepare', boot: 0 });
+        reached = await mine.prepared;
+      }
+      if ('faults' in reached) return [...killersAsFaults(), ...reached.faults];
+      if (stopped) return [];
+      const fault = await failed(mine, reached);
+      if (fault) return [...killersAsFaults(), ...fault];
+    }
+  }
+
+  function killersAsFaults(): Fault[] {
+    return [...killers].map(([file, fault]) => ({ file, fault }));
+  }
+
+  /** Undefined: it can be tried again without the file that did it. */
+  async function failed(mine: Spawned, reached: Exclude<Reached, { faults: unknown }>): Promise<Fault[] | undefined> {
+    await gone;
+    if (child === mine) child = undefined;
+    if ('refused' in reached) return reached.refused.map((fault) => ({ file: null, fault }));
+    const { death } = reached;
+    const file = culprit(death);
+    if (file === undefined || killers.has(file))
+      return [{ file: null, fault: `${role} ended with ${howOf(death)} before it was ready` }];
+    killers.set(file, `${placeOf(death, file)}: ${deedOf(death)}`);
+    return undefined;
+  }
+
+  /** Prepares it, and lets it work. Whatever keeps it from that, it is tried again. */
+  async function begin(): Promise<Fault[]> {
+    const faults = await reach(prepares ? 'prepared' : 'loaded');
+    const mine = child;
+    if (!wanted || !mine) return giveUp(faults);
+    const number = await options.boot();
+    // One that was started in its place has another number, and a dead one none.
+    if (child !== mine) return giveUp([]);
+    boot = number;
+    handlers = mine.handlers();
+    broken = faults.flatMap(({ file }) => file ?? []);
+    options.onFaults?.(faults);
+    gone = look(mine);
+    mine.send({ type: 'go', boot });
+    const reached = await mine.ready;
+    // One that was stopped meanwhile has not failed.
+    if ('faults' in reached || !wanted) return [];
+    if ('refused' in reached) return reached.refused.map((fault) => ({ file: null, fault }));
+    return [{ file: null, fault: `${role} ended with ${howOf(reached.death)} before it was ready` }];
+  }
+
+  function giveUp(faults: Fault[]): Fault[] {
+    if (wanted) void comeBack(undefined);
+    return faults.filter(({ file }) => file === null);
+  }
+
+  /** Until it has died, and its tasks are given back. */
+  async function look(mine: Spawned): Promise<void> {
+    const death = await mine.ended;
+    if (child === mine) child = undefined;
+    boot = null;
+    const unexpected = lasting && wanted;
+    const { code, signal, words } = death;
+    if (unexpected)
+      log.error({ role, code, signal, ...(words?.at && { at: words.at }) }, `${role} died and is started again`);
+    if (performance.now() - mine.startedAt > HEALTHY_MS) pauseMs = PAUSE_MS.first;
+    await options.onExit?.(unexpected, death);
+    if (lasting) void comeBack(death);
+  }
+
+  async function comeBack(death: Death | undefined): Promise<void> {
+    if (!wanted) return;
     await sleep(pauseMs);
     pauseMs = Math.min(pauseMs * 2, PAUSE_MS.most);
     if (!wanted || child) return;
-    const faults = await start();
-    if (faults.length > 0 && wanted) log.error({ role, faults }, `${role} cannot start; mend it, tried again`);
-  }
-
-  function stage(name: 'loaded' | 'ready'): Promise<string[]> {
-    return new Promise((resolve) => {
-      report = (faults, reached) => {
-        if (faults.length > 0 || reached === name || reached === 'ready') resolve(faults);
-      };
-    });
-  }
-
-  async function start(): Promise<string[]> {
-    wanted = true;
-    const mine = (child ??= spawnIt());
-    const ready = stage('ready');
-    const number = await options.boot();
-    // One that was started in its place has another number, and a dead one none.
-    if (child === mine) {
-      boot = number;
-      send({ type: 'go', boot });
-    }
-    const faults = await ready;
-    // One that was stopped meanwhile has not failed.
-    return wanted ? faults : [];
-  }
-
-  function send(message: Orders | Statement): void {
-    if (child?.connected) child.send(message, () => {});
+    // Each file is tried again, but for the one that has just ended the process from its own top level.
+    const file = death?.words?.file;
+    killers = new Map(death && file !== undefined ? [[file, `${placeOf(death, file)}: ${deedOf(death)}`]] : []);
+    const faults = await begin();
+    if (faults.length > 0 && wanted)
+      log.error({ role, faults: faults.map(({ fault }) => fault) }, `${role} cannot start; mend it, tried again`);
   }
 
   return {
     load() {
-      child = spawnIt();
-      return stage('loaded');
+      stopped = false;
+      return reach('loaded');
     },
-    start,
+    prepare() {
+      stopped = false;
+      return reach('prepared');
+    },
+    start() {
+      stopped = false;
+      wanted = true;
+      return begin();
+    },
     wake() {
       if (waking) return;
       waking = true;
@@ -192,30 +205,56 @@ export function createChild(options: ChildOptions): Child {
       const tell = (): void => {
         waking = false;
         wokenAt = performance.now();
-        send({ type: 'wake', boot: boot ?? 0 });
+        child?.send({ type: 'wake', boot: boot ?? 0 });
       };
       if (since >= WAKE_MS) tell();
       else setTimeout(tell, WAKE_MS - since);
     },
-    say: send,
+    say: (statement) => child?.send(statement),
     async stop(limitMs) {
       wanted = false;
+      stopped = true;
       const stopping = child;
       if (!stopping) return;
       stopping.kill(limitMs > 0 ? 'SIGTERM' : 'SIGKILL');
       const timer = setTimeout(() => stopping.kill('SIGKILL'), debugged ? DEBUGGED_STOP_MS : limitMs);
-      await exited;
+      await gone;
       clearTimeout(timer);
+      if (child === stopping) child = undefined;
     },
     endIfSilent(ms) {
-      if (!child || debugged || performance.now() - beatAt < ms) return;
-      beatAt = Infinity;
-      still = ": it showed no life while it held the store's lock";
-      log.error({ role, pid: child.pid }, `${role} shows no life while it holds the store's lock, and is killed`);
-      child.kill('SIGKILL');
+      const pid = child?.pid;
+      if (child?.endIfSilent(ms))
+        log.error({ role, pid }, `${role} shows no life while it holds the store's lock, and is killed`);
     },
     handlers: () => handlers,
+    broken: () => broken,
     boot: () => boot,
     pid: () => child?.pid,
   };
+}
+
+/** The file that it was at; where its own top level has left something behind, that file. */
+function culprit({ words, at }: Death): string | undefined {
+  return words?.file ?? at?.file;
+}
+
+function placeOf({ words }: Death, file: string): string {
+  const at = words?.at;
+  if (!at || at.startsWith(`${file}:`)) return at ?? file;
+  return `${file}: ${at}`;
+}
+
+function deedOf(death: Death): string {
+  const when = death.at?.stage === 'setup' ? 'during its setup' : 'while it was loaded';
+  if (death.still) return `blocked its process ${when}, and was killed`;
+  const how = death.words?.threw ? 'threw what nobody caught' : `ended its process (${howOf(death)})`;
+  return `${how} ${death.at ? when : 'after it was loaded'}`;
+}
+
+/** In words, for people. */
+export function howOf({ code, signal, words, still }: Death): string {
+  if (still) return 'it stood still, and was killed';
+  const at = words?.at ? ` at ${relative(process.cwd(), words.at)}` : '';
+  return `${signal ?? `exit code ${code}`}${at}`;
 }

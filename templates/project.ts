@@ -31,7 +31,7 @@ export default defineHandler({
            last_message_id = iif(excluded.last_cursor > last_cursor, excluded.last_message_id, last_message_id),
            last_at = iif(excluded.last_cursor > last_cursor, excluded.last_at, last_at),
            last_cursor = max(last_cursor, excluded.last_cursor)`,
-        ...[session_id, from, cursor, message_id, BigInt(timestamp_unix_ms)],
+        ...[session_id, from, cursor, message_id, BigInt(timestamp_unix_ms ?? 0)],
       );
     });
   },

@@ -43,6 +43,7 @@ const ROOM_OF_FILE: Record<string, string> = {
   'store-watch.ts': 'main',
   'owner.ts': 'main',
   'reload.ts': 'main',
+  'spawned.ts': 'main',
   'supervisor.ts': 'main',
 };
 

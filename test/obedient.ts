@@ -1,7 +1,17 @@
-// A child that shows life once, and when it is given a number says which.
+// A child that shows life once, has loaded (with `slow`, when it is told by a signal), and writes down each number that it
+// is given.
+import { appendFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers';
 
+const load = (): void => void process.send?.({ type: 'loaded', handlers: [], faults: [], notes: [] });
+
 process.send?.({ type: 'wake' });
-process.once('message', ({ boot }: { boot: number }) => process.send?.({ type: 'loaded', handlers: [String(boot)] }));
+process.on('message', ({ type, boot }: { type: string; boot: number }) => {
+  if (type !== 'go') return;
+  appendFileSync(process.env['NUMBERS'] ?? '', `${boot}\n`);
+  process.send?.({ type: 'ready' });
+});
 process.once('disconnect', () => process.exit());
 setTimeout(() => {}, 2 ** 30);
+if (process.argv.includes('slow')) process.once('SIGUSR2', load);
+else load();

@@ -8,7 +8,7 @@ export const right = [
     on: 'MessageReceived',
     handle(event) {
       event.data.body satisfies string;
-      event.data.timestamp_unix_ms satisfies number;
+      event.data.timestamp_unix_ms satisfies number | null;
       // Fields that the contract may add are there, of unknown type.
       event.data['something_new'] satisfies unknown;
     },
@@ -39,7 +39,7 @@ export const wrong = [
     handle(event, ctx) {
       // @ts-expect-error -- misspelt: it is of unknown type, and no string
       event.data.bodi satisfies string;
-      // @ts-expect-error -- a number, not a string
+      // @ts-expect-error -- a number or null, not a string
       event.data.timestamp_unix_ms satisfies string;
       // @ts-expect-error -- events are frozen
       event.id = null;

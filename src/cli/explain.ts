@@ -3,7 +3,7 @@ import { iso } from '../clock.ts';
 import { EXIT } from '../errors.ts';
 import { copiesOf, textOf } from '../ops/copies.ts';
 import type { ShownTask } from '../store/watch-store.ts';
-import { rivalOf, storyOf } from '../store/story.ts';
+import { laneWords, rivalOf, storyOf } from '../store/story.ts';
 import {
   clean,
   clock,
@@ -72,6 +72,7 @@ const command: Command = {
       );
       if (task.state === 'held')
         print('    held: for earlier events of its lane, or for the proof of replay (npx kit status)');
+      print(`    ${laneWords(task, event)}`);
       const names = (list: ShownTask[]): string =>
         clean(list.map(({ key, state }) => `${key} ${state}`).join(', ')) || 'none near';
       if (task.lane !== null) print(`    in its lane before it: ${names(earlier)}; behind it: ${names(later)}`);

@@ -112,6 +112,7 @@ export function createAlarms(options: AlarmsOptions): Alarms {
       cause: await store.newestCause(),
       contradicted: await store.lastContradicted(),
       crashes: await store.crashes(),
+      broken: await store.brokenHandlers(),
     };
   }
 

@@ -72,6 +72,8 @@ export interface Facts {
   contradicted?: string | null;
   /** How processes that run handlers have died, newest first. */
   crashes?: Crash[];
+  /** Files of handlers that cannot be loaded, and the handlers that wait for them. */
+  broken?: { fault: string; waiting: string[] }[];
 }
 
 /** The alarms that hold now, with what to do. */
@@ -89,6 +91,7 @@ export function judge({
   cause = null,
   contradicted = null,
   crashes = [],
+  broken = [],
 }: Facts): Map<string, string> {
   const alarms = new Map<string, string>();
   const when = (holds: boolean | undefined, name: (typeof ALARMS)[number], detail: string): void => {
@@ -193,6 +196,8 @@ export function judge({
       ? before
       : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --state ready --handler ${failing[0]} lists them, npx kit explain <key> shows the error. Mend it, then npx kit reload; they are tried again by themselves, at once with npx kit retry --state ready --handler ${failing[0]} or on the page, Dead letters`,
   );
+  // Instead of what attempts come to: it says what to do about both.
+  when(broken.length > 0, 'handler_failing', broken.map(brokenWords).join('; '));
   when(
     tasks.dead > 0,
     'dead_letters',
@@ -243,6 +248,14 @@ function culpritOf(crashes: Crash[]): string {
     ? `Handler ${handler} on event ${key} ended it ${found.count === 1 ? 'once' : `${found.count} times`}, last with ${found.exit}`
     : `Handler ${handler} on event ${key} was among the tasks at work when it ended with ${found.exit}`;
   return `${words}: npx kit explain ${key} shows its attempts, the log (run died) the rest`;
+}
+
+function brokenWords({ fault, waiting }: { fault: string; waiting: string[] }): string {
+  const goesOn =
+    waiting.length > 0
+      ? `handler ${waiting.join(', ')} waits, the others go on`
+      : 'the handlers that were loaded go on';
+  return `${fault}: ${goesOn}. Fix the file, then npx kit reload: what came meanwhile is handled then`;
 }
 
 function remedyOf(causes: Record<string, number>): string {

@@ -24,8 +24,8 @@ const TELL_MS = 1_000;
 const SAMPLE_MS = 10_000;
 
 const owner = joinOwner();
-await owner.say({ type: 'loaded', handlers: [] });
-await owner.orders(start);
+owner.onOrder('go', start);
+await owner.say({ type: 'loaded', handlers: [], faults: [], notes: [] });
 
 async function start({ boot }: Orders): Promise<void> {
   const config = loadConfig(readEnv());

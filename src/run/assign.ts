@@ -1,11 +1,12 @@
 // Which tasks an event becomes: one for each handler that wants its type, in the lane that the handler names, held for
 // as long as the handler's order asks.
 import { iso } from '../clock.ts';
+import { describe } from '../errors.ts';
 import type { KitEvent } from '../kit.ts';
 import { placeOf } from '../store/birth.ts';
 import type { NewTask, StoredEvent, Unassigned } from '../store/tasks-store.ts';
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import { conversationOf, dataOfText, sessionOf } from '../wire/event.ts';
+import { conversationOf, dataOfText, factsOf, sessionOf, typeOf } from '../wire/event.ts';
 import type { JsonObject } from '../wire/json.ts';
 import type { Loaded } from './load.ts';
 
@@ -15,6 +16,8 @@ export interface AssignOptions {
   now: number;
   /** A `lane` function threw; the session's lane stood in. */
   onLaneFault: (handler: Loaded, error: unknown) => void;
+  /** When an event was received, by the clock as it is set now. */
+  received?: (at: number) => number;
   /** The event comes again for it; 0: it has just come. */
   rerun?: number;
   /** It is known to be no history. */
@@ -26,16 +29,16 @@ export function tasksOf(
   { watermark, birth }: Pick<Unassigned, 'watermark' | 'birth'>,
   options: AssignOptions,
 ): NewTask[] {
-  const { handlers, windowMs, now, rerun = 0, decided = rerun > 0 } = options;
+  const { handlers, windowMs, now, received = (at) => at, rerun = 0, decided = rerun > 0 } = options;
   // Erased before it came to that.
   if (stored.text === null) return [];
   const fresh = decided || placeOf(stored, birth) === 'new';
-  let event: KitEvent | undefined;
+  const { cursor } = stored;
+  const receivedAt = received(stored.receivedAt);
   const tasks: NewTask[] = [];
   for (const [id, handler] of handlers) {
     if (!wants(handler, stored.type) || (!fresh && !handler.history)) continue;
-    event ??= toKitEvent(stored);
-    const lane = laneOf(handler, event, options.onLaneFault, rerun);
+    const lane = laneOf(handler, read(stored), options.onLaneFault, rerun);
     tasks.push({
       event: stored.seq,
       handler: id,
@@ -43,7 +46,7 @@ export function tasksOf(
       cursor: stored.cursor,
       ...(handler.order === 'strict' && stored.cursor !== null && { strict: true }),
       ...(rerun > 0 && { rerun }),
-      releaseAt: releaseAt(stored, handler, watermark, windowMs, now),
+      releaseAt: releaseAt({ cursor, receivedAt }, handler, watermark, windowMs, now),
     });
   }
   return tasks;
@@ -77,11 +80,30 @@ export function isUnproven({ strict, cursor }: NewTask, { watermark }: Pick<Unas
 /** On the event itself: thousands of entries of a WeakMap would make each collection of garbage a long pause. */
 const READ = Symbol('as handlers see it');
 
-/** As handlers see it: plain JSON, frozen. Read once for all handlers. Throws where the body was purged. */
-export function toKitEvent(stored: StoredEvent & { [READ]?: KitEvent }): KitEvent {
+interface Read {
+  event: KitEvent;
+  /** As it came, for the functions of src/events.ts. */
+  raw: JsonObject;
+  mismatch: string | undefined;
+}
+
+/** As handlers see it: plain JSON, frozen, as src/events.ts reads it. Throws where the body was purged. */
+export function toKitEvent(stored: StoredEvent): KitEvent {
+  return read(stored).event;
+}
+
+/** The exact place where the data does not fit its type in src/events.ts, or undefined; such data stay as they came. */
+export function mismatchOf(stored: StoredEvent): string | undefined {
+  return read(stored).mismatch;
+}
+
+/** Once for all handlers. */
+function read(stored: StoredEvent & { [READ]?: Read }): Read {
   if (stored[READ]) return stored[READ];
   if (stored.text === null) throw new Error('its body was purged after PAYLOAD_RETENTION_DAYS');
-  stored[READ] = Object.freeze({
+  const raw = dataOfText(stored.origin, stored.type, stored.text);
+  const { data, mismatch } = parse(stored.type, raw);
+  const event = Object.freeze({
     key: stored.key,
     id: stored.id,
     type: stored.type,
@@ -90,30 +112,58 @@ export function toKitEvent(stored: StoredEvent & { [READ]?: KitEvent }): KitEven
     createdAt: iso(stored.createdAt),
     receivedAt: iso(stored.receivedAt) ?? '',
     origin: stored.origin,
-    data: freeze(dataOfText(stored.origin, stored.type, stored.text)),
+    data: freeze(data),
   });
-  return stored[READ];
+  return (stored[READ] = { event, raw, mismatch });
+}
+
+/** src/events.ts is the user's: whatever it throws is a mismatch of this event, and stops no other. */
+function parse(type: string, data: JsonObject): { data: Record<string, unknown>; mismatch: string | undefined } {
+  const where = `data does not fit ${type} in src/events.ts: `;
+  try {
+    const parsed = typeOf(type)?.data.safeParse(data);
+    if (!parsed) return { data, mismatch: undefined };
+    if (parsed.success) return { data: keepProto(data, parsed.data as Record<string, unknown>), mismatch: undefined };
+    const [issue] = parsed.error.issues;
+    return { data, mismatch: `${where}${issue?.path.join('.')}: ${issue?.message}` };
+  } catch (error) {
+    return { data, mismatch: `${where}${describe(error).message}` };
+  }
+}
+
+/** zod leaves out a field of this name, for fear of prototypes. */
+function keepProto(from: JsonObject, to: Record<string, unknown>): Record<string, unknown> {
+  const field = Object.getOwnPropertyDescriptor(from, '__proto__');
+  return field ? Object.defineProperty(to, '__proto__', field) : to;
 }
 
 function laneOf(
   handler: Loaded,
-  event: KitEvent,
+  { event, raw }: Read,
   onLaneFault: AssignOptions['onLaneFault'],
   rerun: number,
 ): string | null {
-  const { lane } = handler;
+  const { lane, order } = handler;
   // What waits for its proof or behind events that have just come, and for no other, is in a lane of its own.
-  if (lane === 'none') return handler.order === 'strict' || rerun > 0 ? event.key : null;
-  if (lane === 'session') return sessionOf(event.sessionId);
-  if (lane === 'conversation') return conversationOf(event.type, event.sessionId, event.data as JsonObject);
+  if (lane === 'none') return order === 'strict' || rerun > 0 ? event.key : null;
+  // In another lane by webhook than by replay, strict order would break between the two.
+  const shown = order === 'strict' ? asReplayed(event, raw) : event;
+  if (lane === 'session') return sessionOf(shown.sessionId);
+  if (lane === 'conversation') return conversationOf(event.type, shown.sessionId, raw);
   try {
-    const name: unknown = lane(event);
+    const name: unknown = lane(shown);
     if (typeof name !== 'string') throw new TypeError('lane must return a string');
     return name.slice(0, 500);
   } catch (error) {
     onLaneFault(handler, error);
-    return sessionOf(event.sessionId);
+    return sessionOf(shown.sessionId);
   }
+}
+
+/** As replay shows it, however it came: without an id, its session and its time from `data` alone. */
+function asReplayed(event: KitEvent, raw: JsonObject): KitEvent {
+  const { sessionId, createdAt } = factsOf(event.type, raw);
+  return Object.freeze({ ...event, id: null, origin: 'replay', sessionId, createdAt: iso(createdAt) });
 }
 
 function freeze<Value>(value: Value): Value {

@@ -4,23 +4,20 @@ import type { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
 import { behind, describe, loggable } from '../errors.ts';
-import { eventTypes } from '../events.ts';
-import type { Context, KitEvent } from '../kit.ts';
+import type { Context } from '../kit.ts';
 import type { Logger } from '../log.ts';
 import { endingWith, type Service } from '../service/service.ts';
 import { StoreError } from '../store/store.ts';
 import type { Claim, Settlement, TaskStore, Tx } from '../store/tasks-store.ts';
-import { toKitEvent } from './assign.ts';
+import { mismatchOf, toKitEvent } from './assign.ts';
 import { backoff } from './backoff.ts';
 import type { Loaded } from './load.ts';
+import type { Course } from './trace.ts';
 import { Dead, RetryAfter, Skip } from './verdicts.ts';
 
 /** RetryAfter puts a task off for this long at the most, all its delays together. */
 const DEFERRED_MS = 86_400_000;
 const LOCKED_MS = 10;
-
-/** Fails the attempt. False where it has ended already: then somebody else has to say so. */
-export type Blame = (error: unknown) => boolean;
 
 export interface AttemptOptions {
   store: Pick<TaskStore, 'complete'>;
@@ -28,7 +25,7 @@ export interface AttemptOptions {
   clock: Clock;
   log: Logger;
   /** Finds the attempt in whose course something went astray. */
-  blame: AsyncLocalStorage<Blame>;
+  courses: AsyncLocalStorage<Course>;
 }
 
 export interface Attempt {
@@ -48,6 +45,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   const outside = Promise.withResolvers<never>();
   outside.promise.catch(() => {});
   const context = new AttemptContext(claim, handler, options);
+  const course = { handler: handler.name, key: claim.event.key, fail };
   let draining = false;
   let thrown: object = {};
 
@@ -57,7 +55,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     if (claim.attempt > retry.attempts)
       return { claim, state: 'dead', error: claim.error ?? 'no attempts left', spent: false };
     const event = toKitEvent(claim.event);
-    const mismatch = mismatchOf(event);
+    const mismatch = mismatchOf(claim.event);
     if (mismatch) return { claim, state: 'dead', error: mismatch };
     const stale = staleness(claim, handler, clock.now());
     if (stale && handler.onStale !== 'run')
@@ -65,7 +63,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
 
     let timer: NodeJS.Timeout | undefined;
     try {
-      const handled = options.blame.run(fail, () => handler.handle(event, context));
+      const handled = options.courses.run(course, () => handler.handle(event, context));
       if (handled !== undefined) {
         timer = setTimeout(() => outside.reject(new Timeout(handler.timeoutMs)), handler.timeoutMs);
         await Promise.race([handled, outside.promise]);
@@ -211,15 +209,6 @@ class Timeout extends Error {
     super(`no result within ${limitMs} ms`);
     this.name = 'Timeout';
   }
-}
-
-/** The exact place where the data does not fit its type in src/events.ts, or undefined. */
-export function mismatchOf(event: KitEvent): string | undefined {
-  if (!Object.hasOwn(eventTypes, event.type)) return undefined;
-  const parsed = eventTypes[event.type as keyof typeof eventTypes].data.safeParse(event.data);
-  if (parsed.success) return undefined;
-  const [issue] = parsed.error.issues;
-  return `data does not fit ${event.type} in src/events.ts: ${issue?.path.join('.')}: ${issue?.message}`;
 }
 
 /** Why it is too old to act on, or undefined. What was recovered, with no age known, counts as old. */

@@ -15,3 +15,15 @@ export function backoff(attempt: number, { firstMs, maxMs }: RetryPolicy, random
   const ceiling = Math.min(maxMs, firstMs * 2 ** Math.min(attempt - 1, 40));
   return Math.round(Math.max(Math.min(firstMs, ceiling) / 2, ceiling * random));
 }
+
+/** A task that ends its process is given up after so many. */
+const CRASHES = 3;
+
+/** What follows a process that died under a task alone, as the handler's own policy has it; by default where it is unknown. */
+export function afterCrash(policies: Map<string, { retry: RetryPolicy; laneHoldMs: number }>) {
+  return (handler: string, attempt: number, crashes: number): { delayMs: number; holdMs: number } | 'dead' => {
+    const { retry, laneHoldMs } = policies.get(handler) ?? { retry: DEFAULT_RETRY, laneHoldMs: 120_000 };
+    if (crashes >= Math.min(retry.attempts, CRASHES) || attempt >= retry.attempts) return 'dead';
+    return { delayMs: backoff(attempt, retry), holdMs: laneHoldMs };
+  };
+}

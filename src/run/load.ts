@@ -1,13 +1,19 @@
 // Finds the user's handlers and checks them, so that a slip shows when the kit starts and not when an event comes.
+import type { AsyncLocalStorage } from 'node:async_hooks';
 import { readdirSync } from 'node:fs';
 import { registerHooks } from 'node:module';
 import { basename, extname, join } from 'node:path';
+import { setImmediate as settled } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
 import { ConfigError } from '../config.ts';
 import { describe } from '../errors.ts';
 import type { Handler } from '../kit.ts';
+import { typeOf } from '../wire/event.ts';
+import type { FileFault } from '../process.ts';
 import { DEFAULT_RETRY, type RetryPolicy } from './backoff.ts';
+import { nearestType } from './nearest.ts';
+import type { Course } from './trace.ts';
 
 /** A handler with its defaults filled in. */
 export type Loaded = Omit<Required<Handler>, 'maxAgeMs' | 'setup' | 'on' | 'retry' | 'rate'> & {
@@ -17,6 +23,25 @@ export type Loaded = Omit<Required<Handler>, 'maxAgeMs' | 'setup' | 'on' | 'retr
   rate: NonNullable<Handler['rate']> | null;
   setup: Handler['setup'];
 };
+
+export interface LoadOptions {
+  /** Without it nothing can be proved: strict order is refused. */
+  replay: boolean;
+  /** Files that have ended this process before: left out. */
+  without?: string[];
+  courses: AsyncLocalStorage<Course>;
+  /** Before a file is begun. */
+  onFile?: (file: string) => Promise<void>;
+}
+
+export interface LoadedFolder {
+  /** By their files. */
+  handlers: Map<string, Loaded>;
+  /** The first of each file. */
+  faults: Map<string, string>;
+  /** True: what goes astray from now on is no fault of the loading. */
+  over: boolean;
+}
 
 const NO_PROOF = `order: 'strict' needs API_BASE_URL and API_KEY: only replay can prove that nothing before an event is missing; set both, or use 'window'`;
 const LOAD_MS = 10_000;
@@ -50,26 +75,59 @@ const shape = z.strictObject({
   handle: z.custom((value) => typeof value === 'function', 'is required: an async function of the event and ctx'),
 });
 
-/** Throws ConfigError with every fault of every file. Without replay, nothing can be proved: strict order is refused. */
-export async function loadHandlers(folder: string, { replay }: { replay: boolean }): Promise<Loaded[]> {
+/** Throws ConfigError where the folder cannot be read. A fault of one file keeps no other from being loaded. */
+export async function loadHandlers(folder: string, options: LoadOptions): Promise<LoadedFolder> {
+  const { replay, without = [], courses, onFile } = options;
   resolveKitEverywhere();
-  const faults: string[] = [];
-  const loaded: Loaded[] = [];
+  const found: LoadedFolder = { handlers: new Map(), faults: new Map(), over: false };
+  const { handlers, faults } = found;
   for (const file of filesIn(folder)) {
     const path = join(folder, file);
+    if (without.includes(path)) continue;
+    const fail = (error: unknown): boolean => {
+      if (found.over) return false;
+      if (!faults.has(path)) faults.set(path, faultOf(error, path));
+      return true;
+    };
+    await onFile?.(path);
     try {
-      const module = (await within(LOAD_MS, import(pathToFileURL(path).href))) as { default?: unknown };
-      loaded.push(checkHandler(module.default, basename(file, extname(file)), replay));
+      const load = courses.run({ file: path, fail }, () => import(pathToFileURL(path).href));
+      const module = (await within(LOAD_MS, load)) as { default?: unknown };
+      const handler = checkHandler(module.default, basename(file, extname(file)), replay);
+      const other = [...handlers].find(([, { name }]) => name === handler.name)?.[0];
+      if (other)
+        faults.set(
+          path,
+          `${path}: is named ${handler.name}, as ${other} is: a name is a handler's identity, give another`,
+        );
+      else handlers.set(path, handler);
+      // What it left unawaited comes up now.
+      await settled();
     } catch (error) {
-      faults.push(`${placeOf(error, path)}: ${wordingOf(error)}`);
+      fail(error);
     }
   }
-  const names = loaded.map(({ name }) => name);
-  for (const name of new Set(names.filter((one, i) => names.indexOf(one) !== i))) {
-    faults.push(`${folder}: two handlers are named ${name}: a name is a handler's identity, give one another`);
-  }
-  if (faults.length > 0) throw new ConfigError(faults);
-  return loaded;
+  return found;
+}
+
+export function listFaults(faults: Map<string, string>): FileFault[] {
+  return [...faults].map(([file, fault]) => ({ file, fault }));
+}
+
+/** Types in `on` that src/events.ts does not know: a slip, or one to be added there. */
+export function unknownTypes({ on }: Pick<Loaded, 'on'>): { type: string; nearest: string | undefined }[] {
+  if (on === '*') return [];
+  return [...on].filter((type) => !typeOf(type)).map((type) => ({ type, nearest: nearestType(type) }));
+}
+
+/** For people: which handler, which type, and what was probably meant. */
+export function notesOf(handlers: LoadedFolder['handlers']): string[] {
+  return [...handlers].flatMap(([file, handler]) =>
+    unknownTypes(handler).map(
+      ({ type, nearest }) =>
+        `${file}: ${handler.name} is on ${JSON.stringify(type)}, which src/events.ts does not know: ${nearest ? `did you mean ${nearest}?` : 'add it there, if it is no slip'}`,
+    ),
+  );
 }
 
 function filesIn(folder: string): string[] {
@@ -110,6 +168,11 @@ export function checkHandler(exported: unknown, fileName: string, replay: boolea
     setup: handler.setup?.bind(handler),
     handle: handler.handle.bind(handler),
   };
+}
+
+/** What is wrong with a file, and in which line. */
+export function faultOf(error: unknown, path: string, what = ''): string {
+  return `${placeOf(error, path)}: ${what}${wordingOf(error)}`;
 }
 
 /** With the line where it is known, which may be in a file that the handler imports. */

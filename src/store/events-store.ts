@@ -146,6 +146,10 @@ export type Fact =
   | 'reloaded'
   | 'failure_run'
   | 'held'
+  /** The time as `run` saw it last, Unix milliseconds. */
+  | 'run_seen'
+  /** Files of handlers that could not be loaded: JSON. */
+  | 'handler_faults'
   | 'oldest'
   | 'erased'
   /** Goes up when ids were sorted into a segment, or a segment was removed. */

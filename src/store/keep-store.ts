@@ -211,6 +211,8 @@ export interface KeepStore extends EventStore {
   prune(step: PruneStep): Promise<Receipt | null>;
   /** Removes the bodies of finished events received before `before`, in steps like prune; a digest stays. */
   purge(before: number, after: Receipt | null, limit: number): Promise<Receipt | null>;
+  /** Files of handlers that could not be loaded or set up, and the handlers that wait for each. */
+  brokenHandlers(): Promise<{ fault: string; waiting: string[] }[]>;
   /** Removes quarantine, conflicts and idle lanes older than `before`, which lies hours back at least. */
   sweep(before: number): Promise<void>;
   /** Copies the log into the file; with `restart`, lets the log begin anew. Returns the log's size in bytes. */

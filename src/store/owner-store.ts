@@ -24,16 +24,6 @@ export interface Reloaded {
   restart: string[];
 }
 
-/** A task that a dead process was at. */
-export interface Orphan {
-  handler: string;
-  key: string;
-  /** The attempt that it died in. */
-  attempt: number;
-  /** It was the only one in its process. */
-  alone: boolean;
-}
-
 export interface OwnerStore {
   /**
    * Brings the log into the file, synced, before anything is built on it: an earlier process may have died with a sync
@@ -62,7 +52,23 @@ export interface OwnerStore {
    * The tasks that the dead processes were at: given back and marked suspect, to run alone. One that was the only one
    * has spent its attempt. `alive` are the boots that still run.
    */
-  giveBack(alive: number[], now: number): Promise<Orphan[]>;
+  giveBack(alive: number[], now: number, crash?: CrashPolicy): Promise<GivenBack[]>;
   /** Whether a suspect of one of these handlers waits for a process of its own. */
   suspectDue(now: number, handlers: string[]): Promise<boolean>;
+}
+
+/** How a process died, and what that means for a task that was alone in it. Without it, nobody saw the process die. */
+export interface CrashPolicy {
+  /** In words: exit code or signal, and where it is known the place. */
+  how: string;
+  after(handler: string, attempt: number, crashes: number): { delayMs: number; holdMs: number } | 'dead';
+}
+
+export interface GivenBack {
+  handler: string;
+  key: string;
+  attempt: number;
+  /** It was the only one in its process. */
+  alone: boolean;
+  dead: boolean;
 }

@@ -80,3 +80,16 @@ function lastOf(task: ShownTask, attempts: ShownAttempt[]): Moment[] {
     return [moment(finishedAt, `${handler}: ${state}`, '', error)];
   return [moment(startedAt, name, `${Date.parse(finishedAt) - Date.parse(startedAt)} ms, ${state}`, error)];
 }
+
+/** Which lane a task is in, and why; without its name, which may hold a phone number. */
+export function laneWords({ lane }: Pick<ShownTask, 'lane'>, { key, sessionId, origin }: Found['event']): string {
+  if (lane === null) return 'in no lane: it waits for no other';
+  if (lane === key) return 'in a lane of its own: it waits for the proof of replay alone';
+  if (lane === '' && sessionId === null) return "in the account's lane: it names no session";
+  if (lane === '')
+    return `in the account's lane: its data name no session, and ${origin === 'webhook' ? 'strict order goes by nothing else' : `${origin}, which brought it, shows nothing else`}`;
+  if (lane === sessionId) return "in its session's lane";
+  if (sessionId !== null && lane.startsWith(`${sessionId}/`)) return "in its conversation's lane";
+  if (lane.startsWith('/')) return "in its conversation's lane, of no session that its data name";
+  return 'in the lane that the handler names';
+}

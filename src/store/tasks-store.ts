@@ -58,6 +58,13 @@ export interface Claim {
   error: string | null;
 }
 
+/** Where handlers come from; a broken file is one that could not be loaded or set up. */
+export interface HandlerFiles {
+  /** By the handler's name. */
+  of: Map<string, string>;
+  broken: string[];
+}
+
 /** `spent: false` gives the attempt back. */
 export type Settlement = { claim: Claim; error: string | null; spent?: boolean } & (
   | { state: 'done' | 'skipped' | 'dead' }
@@ -76,6 +83,11 @@ export interface Turn {
   settle: Settlement[];
   /** New tasks of the events up to `upTo`; refused as a whole when another process has gone on from `from`. */
   assign: Assignment | null;
+  /**
+   * New tasks of events up to `upTo` for a handler that waited. With `joins` it is as far as the others, and `assign` holds
+   * its tasks too.
+   */
+  missed?: { handler: number; from: number; upTo: number; joins: boolean; tasks: NewTask[] } | null;
   /** New tasks of a page of a rerun; refused as a whole when it was cancelled, or another process has gone on. */
   rerun?: { page: RerunPage; tasks: NewTask[] } | null;
   /** How many tasks to claim, of these handlers: those of reruns last. */
@@ -105,6 +117,8 @@ export interface TurnResult {
   nextAt: number | null;
   /** Strict tasks that wait for proof. */
   unproven: number;
+  /** Up to which event the handler of `missed` has its tasks now; null: it has joined the others. */
+  behind: number | null;
 }
 
 export interface Unassigned {
@@ -148,8 +162,17 @@ export type SqlRow = Record<string, SqlValue>;
 export type SqlValue = null | number | bigint | string | Uint8Array;
 
 export interface TaskStore {
-  /** Ids of the handlers by name: these are loaded, and no others. A name that is new begins now. */
-  register(names: string[]): Promise<Map<string, number>>;
+  /**
+   * Ids of the handlers by name: these are loaded, and no others. A name that is new begins now; one whose file is broken
+   * waits, and has its tasks made when it is back.
+   */
+  register(names: string[], files?: HandlerFiles): Promise<Map<string, number>>;
+  /** Of those that are known. */
+  idsOf(names: string[]): Promise<Map<string, number>>;
+  /** Handlers that wait or catch up, and the last event that each has its tasks of. */
+  behind(): Promise<Map<number, number>>;
+  /** Events that a handler has missed: behind `after`, up to `upTo`. */
+  missed(after: number, upTo: number, limit: number): Promise<StoredEvent[]>;
   /** Runs each handler's set-up in one transaction. */
   setup(work: (tx: Tx) => void): Promise<void>;
   /** Events that no task was made of yet, in order of arrival. */
@@ -158,8 +181,10 @@ export interface TaskStore {
   rerun(handlers: number[], limit: number): Promise<RerunPage | null>;
   /** What ended is settled, what arrived becomes tasks, what is due is claimed: lanes in cursor order, one at a time. */
   turn(turn: Turn): Promise<TurnResult>;
-  /** The clock was set back by so many milliseconds: what waits for a time waits for it no longer than before. */
-  setBack(ms: number, now: number): Promise<void>;
+  /** The wall clock was set by so many milliseconds: what waits for a time waits for it as long as before. */
+  clockStepped(ms: number, now: number): Promise<void>;
+  /** The last time that `run` has noted, Unix milliseconds; null: none. */
+  seenAt(): Promise<number | null>;
   /** The next task whose process died under it, for a process of its own. */
   claimSuspect(now: number, boot: number, handlers: number[]): Promise<Claim | undefined>;
   /** Commits the user's writes together with the task's completion, synced, or neither. False: the claim is gone. */

@@ -132,7 +132,8 @@ export function sessionOf(sessionId: string | null): string {
   return sessionId ?? '';
 }
 
-function typeOf(type: string): EventType<unknown> | undefined {
+/** As src/events.ts knows it. */
+export function typeOf(type: string): EventType<unknown> | undefined {
   return Object.hasOwn(eventTypes, type) ? eventTypes[type as keyof typeof eventTypes] : undefined;
 }
 

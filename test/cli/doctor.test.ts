@@ -119,6 +119,30 @@ describe('what lies on this machine', () => {
     ['a syntax error', 'export default {', 'broken.ts', 'fault'],
     ['no default export', 'export const x = 1;', 'broken.ts: has no default export', 'fault'],
     ['a file that ends the process', 'process.exit(3);', 'ends the process (exit code 3)', 'fault'],
+    [
+      'E60: a setup that fails',
+      `export default { on: '*', handle() {},\nsetup() { throw new Error('no table'); } };`,
+      'broken.ts:2: setup of handler broken failed: no table → mend the file',
+      'fault',
+    ],
+    [
+      'E60: a setup that minds what it has made',
+      `export default { on: '*', handle() {}, setup(tx) {\ntx.run('create table mine (n)'); } };`,
+      'broken.ts:2: setup of handler broken failed: ',
+      'fault',
+    ],
+    [
+      'E60: a setup that ends the process',
+      `export default { on: '*', handle() {}, setup() { process.exit(0); } };`,
+      'broken.ts, in setup, ends the process',
+      'fault',
+    ],
+    [
+      'E61: a type that is misspelt',
+      `export default { on: 'MesageReceived', handle() {} };`,
+      'did you mean MessageReceived? → mend `on`',
+      'warning',
+    ],
     ['no handlers', undefined, 'events are stored and wait for nobody → write one', 'warning'],
     ['a good one', `export default { on: '*', handle() {} };`, '1 loaded: broken', 'ok'],
   ])('handlers: %s', async (_, source, words, state) => {

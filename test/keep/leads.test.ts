@@ -174,7 +174,9 @@ test.each(MADE)('E42: %s leads to what there is', async (name, make, laterMs = 2
 /** The words behind each `npx kit`: the command, what it is about, and its options. */
 function commandsIn(detail: string): string[][] {
   return [
-    ...detail.matchAll(/npx kit ([a-z]+)((?: (?:--[a-z]+(?: (?:dead|ready|[a-z]+\b(?=[ ;,)])))?|[ci]:\S+|<key>))*)/g),
+    ...detail.matchAll(
+      /npx kit ([a-z]+)((?: (?:--[a-z]+(?: (?:dead|ready|[a-z]+\b(?=[ ;,)])))?|[ci]:\S+|\d+|<key>))*)/g,
+    ),
   ].map(([, command = '', rest = '']) => [command, ...rest.trim().split(' ').filter(Boolean)]);
 }
 

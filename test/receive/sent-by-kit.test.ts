@@ -55,7 +55,7 @@ test('E80: what the kit sends is handled once, in no lane, and held by nothing',
   await deliver(port, bodyOf({ ...OURS, cursor: CURSORS[3] }));
   const found = await store.unassigned(10);
   const handler = { on: '*', order: 'strict', lane: 'conversation', history: false } as unknown as Loaded;
-  const options = { handlers: new Map([[1, handler]]), windowMs: 250, fetchesHistory: true, now: T0, onLaneFault() {} };
+  const options = { handlers: new Map([[1, handler]]), windowMs: 250, now: T0, onLaneFault() {} };
   const tasks = found.events.flatMap((event) => tasksOf(event, found, options));
   expect(tasks).toMatchObject([{ handler: 1, cursor: null, releaseAt: T0 }]);
   expect(tasks[0]?.strict).toBeUndefined();

@@ -83,7 +83,7 @@ test('an event becomes one task for each handler that wants it', () => {
 test('a task of a strict handler is strict, unless its event has no place in the order', () => {
   const strict = { order: 'strict' } as const;
   expect(assign(storedEvent(), [strict])).toEqual([
-    { event: 1, handler: 1, lane: 'a', cursor: '1', strict: true, releaseAt: T0 },
+    { event: 1, handler: 1, lane: '', cursor: '1', strict: true, releaseAt: T0 },
   ]);
   expect(assign(storedEvent({ cursor: null }), [strict])[0]?.strict).toBeUndefined();
   expect(assign(storedEvent(), [{ ...strict, lane: 'none' }])).toMatchObject([{ lane: 'c:1', strict: true }]);

@@ -2,7 +2,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, test, vi } from 'vitest';
 import type { Context, KitEvent } from '../../src/kit.ts';
-import { mismatchOf, staleness, startAttempt, type Attempt } from '../../src/run/attempt.ts';
+import type { Course } from '../../src/run/trace.ts';
+import { staleness, startAttempt, type Attempt } from '../../src/run/attempt.ts';
 import type { Loaded } from '../../src/run/load.ts';
 import { Dead, RetryAfter, Skip } from '../../src/run/verdicts.ts';
 import { noService } from '../../src/service/service.ts';
@@ -53,7 +54,7 @@ function start(
     service: noService,
     clock,
     log,
-    blame: new AsyncLocalStorage(),
+    courses: new AsyncLocalStorage(),
   });
 }
 
@@ -225,56 +226,6 @@ describe('a handler that', () => {
   });
 });
 
-describe('data that do not fit their type', () => {
-  const fitting = {
-    session_id: '6f1c2f8e-8f4e-4c3a-9a51-3d2f0a6b7c11',
-    from: 'x',
-    body: 'hello',
-    message_id: 'm',
-    is_group: false,
-    timestamp_unix_ms: T0,
-    message_type: 'text',
-    push_name: 'X',
-  };
-  const message = (data: object): KitEvent => ({ type: 'MessageReceived', data }) as unknown as KitEvent;
-
-  test.each<[string, object]>([
-    ['is_group', { ...fitting, is_group: 'yes' }],
-    ['timestamp_unix_ms', { ...fitting, timestamp_unix_ms: 1.5 }],
-    ['session_id', { ...fitting, session_id: 'not a uuid' }],
-    ['from', { ...fitting, from: undefined }],
-  ])('name the exact path: %s', (path, data) => {
-    expect(mismatchOf(message(data))).toMatch(
-      new RegExp(`^data does not fit MessageReceived in src/events.ts: ${path}: .+`),
-    );
-  });
-
-  test('are those that lack or change a field, not those that add one, nor those of a type that is not listed', () => {
-    expect(mismatchOf(message(fitting))).toBeUndefined();
-    expect(mismatchOf(message({ ...fitting, more: 1 }))).toBeUndefined();
-    // A UUID by its shape: nothing is computed from its version.
-    expect(mismatchOf(message({ ...fitting, session_id: '11111111-2222-3333-4444-555555555555' }))).toBeUndefined();
-    expect(mismatchOf({ ...message({}), type: 'NeverHeardOf' })).toBeUndefined();
-    expect(mismatchOf({ ...message({}), type: 'constructor' })).toBeUndefined();
-  });
-
-  test('make a dead letter, and the handler is not run (I55)', async () => {
-    const store = createStore();
-    const claim = await claimOf(store, delivery({ type: 'MessageReceived', data: { ...fitting, is_group: 'yes' } }));
-    let ran = false;
-    const settlement = await settle(() => void (ran = true), claim);
-    expect(settlement).toMatchObject({ state: 'dead' });
-    expect(settlement.error).toContain('is_group');
-    expect(ran).toBe(false);
-  });
-
-  test('a body that was purged makes a dead letter that says so', async () => {
-    const settlement = await settle(() => {}, claimed({ event: storedEvent({ text: null }) }));
-    expect(settlement).toMatchObject({ state: 'dead' });
-    expect(settlement.error).toContain('purged');
-  });
-});
-
 describe('freshness', () => {
   test.each<[string, Parameters<typeof storedEvent>[0], number | null, number, boolean]>([
     ['no limit', { createdAt: 0 }, null, T0, false],
@@ -443,7 +394,7 @@ describe('what a handler is given', () => {
       service: noService,
       clock: createClock(T0 + 500),
       log,
-      blame: new AsyncLocalStorage<(error: unknown) => boolean>(),
+      courses: new AsyncLocalStorage<Course>(),
     };
     await startAttempt(claim, handlerOf({ handle }), options).settled;
     const [event, ctx] = await got.promise;
@@ -528,7 +479,7 @@ test('what a handler calls after its time is over is not sent any more', async (
     service,
     clock: createClock(),
     log,
-    blame: new AsyncLocalStorage(),
+    courses: new AsyncLocalStorage(),
   });
   await attempt.settled;
   over.resolve();

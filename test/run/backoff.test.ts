@@ -1,7 +1,7 @@
 // How long a failed attempt waits, by table.
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { backoff, DEFAULT_RETRY } from '../../src/run/backoff.ts';
+import { afterCrash, backoff, DEFAULT_RETRY } from '../../src/run/backoff.ts';
 
 const policy = { attempts: 20, firstMs: 1_000, maxMs: 60_000 };
 
@@ -47,4 +47,23 @@ test('twenty attempts take about eight hours on the average, as the service itse
   const hours = total / 3_600_000;
   expect(hours).toBeGreaterThan(7);
   expect(hours).toBeLessThan(9);
+});
+
+test.each<[string, number, number, number, boolean]>([
+  ['three crashes, by default', 20, 3, 3, true],
+  ['two crashes', 20, 2, 2, false],
+  ['as many crashes as there are attempts', 2, 2, 2, true],
+  ['one attempt alone', 1, 1, 1, true],
+  ['a crash in the last attempt, after failures of other kinds', 5, 5, 1, true],
+])('E42: after %s', (_, attempts, attempt, crashes, dead) => {
+  const policies = new Map([['one', { retry: { attempts, firstMs: 8, maxMs: 8 }, laneHoldMs: 7 }]]);
+  const next = afterCrash(policies)('one', attempt, crashes);
+  if (dead) expect(next).toBe('dead');
+  else expect(next).toMatchObject({ holdMs: 7 });
+  if (next !== 'dead') expect(next.delayMs).toBeLessThanOrEqual(8);
+});
+
+test('E42: a handler that nobody knows is judged by the default policy', () => {
+  expect(afterCrash(new Map())('gone', 1, 1)).toMatchObject({ holdMs: 120_000 });
+  expect(afterCrash(new Map())('gone', 3, 3)).toBe('dead');
 });

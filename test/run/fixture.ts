@@ -16,15 +16,16 @@ import { readDelivery, type Reading } from '../../src/wire/event.ts';
 
 export const T0 = Date.UTC(2026, 0, 1);
 
-/** A time that stands still until it is set. */
+/** A time that stands still until it is set; `stepped` is how far the wall clock was set besides. */
 export interface SetClock {
   at: number;
+  stepped: number;
   now(): number;
   monotonic(): number;
 }
 
 export function createClock(at = T0): SetClock {
-  const clock = { at, now: () => clock.at, monotonic: () => clock.at };
+  const clock = { at, stepped: 0, now: () => clock.at + clock.stepped, monotonic: () => clock.at };
   return clock;
 }
 

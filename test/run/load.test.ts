@@ -221,7 +221,9 @@ describe('a fault names its file and what to do', () => {
       'a.ts': `export default { name: 'b', on: '*', handle() {} };`,
       'b.ts': GOOD,
     });
-    expect(faults).toEqual([`${folder}: two handlers are named b: a name is a handler's identity, give one another`]);
+    expect(faults).toEqual([
+      `${folder}/b.ts: is named b, as ${folder}/a.ts is: a name is a handler's identity, give another`,
+    ]);
   });
 
   test('a folder that is not there', async () => {

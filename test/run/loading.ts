@@ -1,4 +1,5 @@
 // A thread that loads folders of handlers as `run` does: with Node's own loader, which the test runner replaces.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { parentPort } from 'node:worker_threads';
 import type { Context, KitEvent } from '../../src/kit.ts';
 import { ConfigError } from '../../src/config.ts';
@@ -24,7 +25,9 @@ parentPort?.on('message', (asked: Asked) => void tell(asked).then((told) => pare
 async function tell({ folder, replay }: Asked): Promise<Told> {
   const told: Told = { faults: [], handlers: [], thrown: [] };
   try {
-    for (const { on, lane, handle, setup, ...rest } of await loadHandlers(folder, { replay })) {
+    const { handlers, faults } = await loadHandlers(folder, { replay, courses: new AsyncLocalStorage() });
+    told.faults = [...faults.values()];
+    for (const { on, lane, handle, setup, ...rest } of handlers.values()) {
       const shown = { lane: typeof lane === 'function' ? 'function' : lane, setup: typeof setup };
       told.handlers.push({ ...rest, ...shown, on: on === '*' ? on : [...on] });
       told.thrown.push(await call(handle));

@@ -1,11 +1,13 @@
 // The runner with a real store: order over shuffled arrivals, failures, blame and drains. Logic goes by a clock that is
 // set; only the runner's own pace is real.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Context, KitEvent } from '../../src/kit.ts';
 import type { Loaded } from '../../src/run/load.ts';
 import { startRunner, type Runner, type RunnerOptions } from '../../src/run/runner.ts';
+import type { Course } from '../../src/run/trace.ts';
 import { RetryAfter } from '../../src/run/verdicts.ts';
 import { noService } from '../../src/service/service.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
@@ -104,6 +106,48 @@ test("what was erased before it became a task is nobody's work, and holds up no 
   await rest();
   expect(handled).toEqual(['c:1', 'c:3']);
   expect(await tasks()).toMatchObject({ done: 2, dead: 0 });
+});
+
+test('E60: a handler that is back catches up in order, page by page, while others go on and events come', async () => {
+  const store = createStore();
+  const MISSED = 700;
+  const files = { of: new Map([['mine', '/h/mine.ts']]), broken: [] };
+  const other = noting({ name: 'other', order: 'arrival', lane: 'none' });
+  const mine = noting({ name: 'mine', order: 'arrival' });
+  const before = await stage([mine.handler, other.handler], { files }, store);
+  await before.accept({ cursor: 1 });
+  await before.rest();
+  await before.runner.drain(0);
+
+  const without = await stage([other.handler], { files: { of: new Map(), broken: ['/h/mine.ts'] } }, store);
+  await without.accept(...Array.from({ length: MISSED }, (_, n) => ({ cursor: n + 2 })));
+  await without.rest();
+  await without.runner.drain(0);
+  expect(mine.handled).toEqual(['c:1']);
+
+  const after = await stage([mine.handler, other.handler], { files }, store);
+  for (let n = 1; n <= 50; n++) await after.accept({ cursor: MISSED + 1 + n });
+  const all = Array.from({ length: MISSED + 51 }, (_, n) => `c:${n + 1}`);
+  await until(() => mine.handled.length >= all.length && other.handled.length >= all.length, 'all to be handled');
+  expect(mine.handled).toEqual(all);
+  expect(new Set(other.handled).size).toBe(all.length);
+});
+
+test('E51: a drain spends no attempt of what was claimed ahead', async () => {
+  const gate = Promise.withResolvers<void>();
+  const handle = (event: KitEvent): Promise<void> | void => (event.key === 'c:150' ? gate.promise : undefined);
+  const store = createStore();
+  const { accept, runner, tasks } = await stage(
+    [{ order: 'arrival', lane: 'none', handle }],
+    { concurrency: 1 },
+    store,
+  );
+  await accept(...Array.from({ length: 400 }, (_, n) => ({ cursor: n + 1 })));
+  await until(async () => (await tasks()).running > 10, 'claims ahead');
+  await runner.drain(0);
+  const { tasks: waiting } = await store.tasks({ state: 'ready', limit: 1_000 }, T0);
+  expect(waiting.length).toBeGreaterThan(10);
+  expect(waiting.every(({ attempts, error }) => attempts === 0 && error === null)).toBe(true);
 });
 
 test('the loop turns while handlers commit, however many there are to come', async () => {
@@ -231,16 +275,16 @@ describe('order', () => {
   test('held tasks are counted until their window is over', async () => {
     const { accept, runner, pass } = await stage([noting().handler]);
     await accept({ cursor: 1 }, { cursor: 2 });
-    await until(() => runner.held() === 2, 'two to be held');
+    await until(() => runner.facts().held === 2, 'two to be held');
     pass(250);
-    expect(runner.held()).toBe(0);
+    expect(runner.facts().held).toBe(0);
   });
 
   test('strict: a shuffled burst runs in cursor order, as far as replay has gone', async () => {
     const { handler, handled } = noting({ order: 'strict' });
     const { accept, runner, store, lines } = await stage([handler]);
     for (const cursor of [5, 2, 4, 1]) await accept({ cursor });
-    await until(() => runner.held() === 4, 'four to be held');
+    await until(() => runner.facts().held === 4, 'four to be held');
     const prove = async (watermark: number, sent: Sent[] = []): Promise<void> => {
       await store.accept({ readings: sent.map(delivery), now: T0, watermark: String(watermark) as Cursor });
       runner.wake();
@@ -250,7 +294,7 @@ describe('order', () => {
     await prove(5, [{ cursor: 3 }]);
     await until(() => handled.length === 5);
     expect(handled).toEqual(['c:1', 'c:2', 'c:3', 'c:4', 'c:5']);
-    expect(runner.held()).toBe(0);
+    expect(runner.facts().held).toBe(0);
     expect(lines.filter((line) => line['late'] === true || 'unproven' in line)).toEqual([]);
   });
 
@@ -259,7 +303,7 @@ describe('order', () => {
     const handle = (event: KitEvent, ctx: Context): void => void seen.push([event.key, ctx.unproven]);
     const { accept, runner, store, lines } = await stage([{ order: 'strict', handle }]);
     await accept({ cursor: 1 });
-    await until(() => runner.held() === 1, 'one to be held');
+    await until(() => runner.facts().held === 1, 'one to be held');
     await store.note({}, { searched: 1 });
     runner.wake();
     await until(() => lines.some(({ verdict }) => verdict === 'done'));
@@ -276,7 +320,7 @@ describe('order', () => {
     await until(() => handled.length === 2);
     expect(asked).toBe(0);
     await accept({ cursor: 3 }, { cursor: 2 });
-    await until(() => runner.held() === 2, 'two to be held');
+    await until(() => runner.facts().held === 2, 'two to be held');
     expect(asked).toBe(1);
   });
 });
@@ -421,31 +465,109 @@ describe('failure', () => {
     await accept({ cursor: 2 });
     await rest();
     expect(handled).toEqual([]);
-    clock.at -= 3_600_000;
+    clock.stepped = -3_600_000;
     await until(() => {
       pass(10);
       return tries === 2 && handled.length === 1;
     }, 'the second attempt, and the window');
-    expect(clock.at).toBeLessThan(T0);
+    expect(clock.now()).toBeLessThan(T0);
   });
 
-  test('F16: nor does an attempt that ended just before', async () => {
+  test.each([-3_600_000, 3_600_000, 60 * 86_400_000])(
+    'F16: nor does an attempt that ended just before the clock was set by %i ms, and it waits as long',
+    async (stepped) => {
+      const gate = Promise.withResolvers<void>();
+      let tries = 0;
+      const handle = (): Promise<void> | void => (++tries === 1 ? gate.promise : undefined);
+      const retry = { attempts: 5, firstMs: 1_000, maxMs: 1_000 };
+      const { accept, pass, clock, rest } = await stage([{ order: 'arrival', retry, handle }]);
+      await accept({ cursor: 1 });
+      await until(() => tries === 1, 'the first attempt');
+      gate.reject(new Error('the first time'));
+      // Its end is known, and the runner has not taken its turn yet.
+      for (let ticks = 0; ticks < 50; ticks++) await Promise.resolve();
+      clock.stepped = stepped;
+      pass(1);
+      await rest();
+      pass(400);
+      await rest();
+      expect(tries).toBe(1);
+      await until(() => {
+        pass(10);
+        return tries === 2;
+      }, 'the second attempt');
+      expect(clock.at - T0).toBeLessThan(2_000);
+    },
+  );
+
+  test.each([60 * 86_400_000, -60 * 86_400_000, 3_600_000])(
+    'F16: within the window order is perfect, also where the clock is set by %i ms',
+    async (stepped) => {
+      const { handler, handled } = noting();
+      const { accept, pass, rest, clock, store } = await stage([handler]);
+      // One has its task already, one was only received.
+      await accept({ cursor: 5 });
+      await rest();
+      await store.accept({ readings: [delivery({ cursor: 4 })], now: clock.now() });
+      clock.stepped = stepped;
+      pass(200);
+      await rest();
+      expect(handled).toEqual([]);
+      await accept({ cursor: 3 });
+      await rest();
+      expect(handled).toEqual([]);
+      await until(() => {
+        pass(10);
+        return handled.length === 3;
+      }, 'the end of the window');
+      expect(handled).toEqual(['c:3', 'c:4', 'c:5']);
+      expect(clock.at - T0).toBeLessThan(1_000);
+    },
+  );
+
+  test('F16: what waits when run ends waits no longer where the clock is set back before it starts again', async () => {
+    const store = createStore();
+    const first = await stage([noting().handler], {}, store);
+    await first.accept({ cursor: 1 });
+    await first.rest();
+    await store.note({}, first.runner.facts());
+    await first.runner.drain(0);
+    const clock = createClock(T0 - 60 * 86_400_000);
+    const { handler, handled } = noting();
+    const second = await stage([handler], { clock }, store);
+    clock.at += 250;
+    second.runner.wake();
+    await until(() => handled.length === 1, 'the end of the window');
+  });
+
+  test('E9: an attempt is as long as it took, and a rate holds, whatever the clock is set to meanwhile', async () => {
     const gate = Promise.withResolvers<void>();
-    let tries = 0;
-    const handle = (): Promise<void> | void => (++tries === 1 ? gate.promise : undefined);
-    const retry = { attempts: 5, firstMs: 1_000, maxMs: 1_000 };
-    const { accept, pass, clock } = await stage([{ order: 'arrival', retry, handle }]);
-    await accept({ cursor: 1 });
-    await until(() => tries === 1, 'the first attempt');
-    gate.reject(new Error('the first time'));
-    // Its end is known, and the runner has not taken its turn yet.
-    for (let ticks = 0; ticks < 50; ticks++) await Promise.resolve();
-    clock.at -= 3_600_000;
+    const begun: number[] = [];
+    const time: { at: number } = { at: 0 };
+    const handle = (event: KitEvent): Promise<void> | void => {
+      begun.push(time.at);
+      if (event.key === 'c:1') return gate.promise;
+    };
+    const rate = { perMinute: 60 };
+    const { accept, pass, clock, lines } = await stage([{ order: 'arrival', lane: 'none', rate, handle }]);
+    const go = (ms: number): void => {
+      pass(ms);
+      time.at = clock.at - T0;
+    };
+    go(1_000);
+    await accept({ cursor: 1 }, { cursor: 2 });
+    await until(() => begun.length === 1, 'the first');
+    clock.stepped = 3_600_000;
+    go(100);
+    gate.resolve();
+    await until(() => lines.some(({ verdict }) => verdict === 'done'), 'its end');
+    expect(lines.find(({ verdict }) => verdict === 'done')).toMatchObject({ ms: 100 });
     await until(() => {
-      pass(10);
-      return tries === 2;
-    }, 'the second attempt');
-    expect(clock.at).toBeLessThan(T0);
+      go(10);
+      return begun.length === 2;
+    }, 'the second');
+    expect(begun[0]).toBe(1_000);
+    expect(begun[1]).toBeGreaterThanOrEqual(2_000);
   });
 
   test('F22: a handler that hangs frees its place when its time is over', async () => {
@@ -466,15 +588,14 @@ describe('failure', () => {
 
   test('F26: what a handler left unawaited fails the attempt in whose course it came up', async () => {
     const blamed: boolean[] = [];
-    let runner: Runner | undefined;
+    const courses = new AsyncLocalStorage<Course>();
     const handle = async (event: KitEvent): Promise<void> => {
       await new Promise(setImmediate);
       if (event.key !== 'c:1') return;
-      blamed.push(runner?.blame(new Error('stray')) ?? false);
+      blamed.push(courses.getStore()?.fail(new Error('stray')) ?? false);
       await new Promise(() => {});
     };
-    const { accept, store, rest, runner: started } = await stage([{ order: 'arrival', lane: 'none', handle }]);
-    runner = started;
+    const { accept, store, rest } = await stage([{ order: 'arrival', lane: 'none', handle }], { courses });
     await accept({ cursor: 1 }, { cursor: 2 });
     await until(() => blamed.length === 1);
     await rest();
@@ -483,11 +604,6 @@ describe('failure', () => {
       { state: 'ready', attempts: 1, error: expect.stringMatching(/^Error: stray \(test/) },
     ]);
     expect((await store.event('2', T0))?.tasks).toMatchObject([{ state: 'done' }]);
-  });
-
-  test('nothing is blamed on anyone outside of an attempt', async () => {
-    const { runner } = await stage([]);
-    expect(runner.blame(new Error('stray'))).toBe(false);
   });
 
   test('a store that is locked for a while costs nothing but the while', async () => {

@@ -37,20 +37,32 @@ export function attempts(suite: Suite): void {
       expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, attempt: 3, alone: true, late: true }]);
     });
 
-    test('F16: waits no longer than before where the clock is set back, in its lane and aside', async () => {
-      for (const [lane, cursor] of [
-        ['a', 10],
-        [null, 20],
-      ] as const) {
-        await desk.arrive(lane, [cursor]);
-        await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 2_000, holdMs: 5_000 })));
-      }
-      await store.setBack(3_600_000, T0 - 3_600_000);
-      desk.now = T0 - 3_600_000 + 1_999;
-      expect(await desk.claim()).toEqual([]);
-      desk.now++;
-      expect((await desk.claim()).map(cursorOf).toSorted()).toEqual(['10', '20']);
-    });
+    test.each([3_600_000, 60 * 86_400_000, -3_600_000, -60 * 86_400_000])(
+      'F16: waits as long as before where the clock is set by %i ms, in its lane and aside',
+      async (ms) => {
+        for (const [lane, cursor] of [
+          ['a', 10],
+          [null, 20],
+        ] as const) {
+          await desk.arrive(lane, [cursor]);
+          await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 2_000, holdMs: 5_000 })));
+        }
+        // The window of another, and the hold of what fails for longer than its lane may wait.
+        await desk.arrive('b', [30], T0 + 2_000);
+        await desk.arrive('c', [40]);
+        await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 9_000, holdMs: 2_000 })));
+        await desk.arrive('c', [50]);
+        await store.clockStepped(ms, T0 + ms);
+        desk.now = T0 + ms + 1_999;
+        expect(await desk.claim()).toEqual([]);
+        desk.now++;
+        expect((await desk.claim()).map(cursorOf).toSorted()).toEqual(['10', '20', '30', '50']);
+        desk.now = T0 + ms + 8_999;
+        expect(await desk.claim()).toEqual([]);
+        desk.now++;
+        expect((await desk.claim()).map(cursorOf)).toEqual(['40']);
+      },
+    );
 
     test('in no lane keeps nobody waiting', async () => {
       await desk.arrive(null, [1, 2]);

@@ -14,7 +14,7 @@ export function deaths(suite: Suite): void {
       await desk.arrive('a', [1, 2]);
       await desk.arrive('b', [3]);
       await desk.claim();
-      expect(await store.giveBack([2], T0)).toEqual([
+      expect(await store.giveBack([2], T0)).toMatchObject([
         { handler: 'first', key: 'c:1', attempt: 1, alone: false },
         { handler: 'first', key: 'c:3', attempt: 1, alone: false },
       ]);
@@ -52,6 +52,81 @@ export function deaths(suite: Suite): void {
       const again = await store.claimSuspect(desk.now, 2, [desk.handler]);
       expect(again).toMatchObject({ event: { cursor: '1' }, attempt: 2 });
       expect(again?.error).toContain('died');
+    });
+
+    describe('E42: under a task that was alone in it', () => {
+      const after = (handler: string, attempt: number, crashes: number) =>
+        crashes >= 3 ? ('dead' as const) : { delayMs: 10 * attempt, holdMs: 60_000 };
+      const crash = { how: 'exit code 7 at bad.ts:3', after };
+
+      test("the pause is the policy's, and at the last it is a dead letter that says how often and how", async () => {
+        await desk.arrive('a', [1, 2]);
+        await desk.claim();
+        expect(await store.giveBack([], desk.now, crash)).toEqual([
+          { handler: 'first', key: 'c:1', attempt: 1, alone: true, dead: false },
+        ]);
+        for (const attempt of [2, 3]) {
+          desk.now += 10 * (attempt - 1) - 1;
+          expect(await store.suspectDue(desk.now, ['first'])).toBe(false);
+          desk.now += 1;
+          const claim = present(await store.claimSuspect(desk.now, attempt + 10, [desk.handler]));
+          expect(claim.attempt).toBe(attempt);
+          const [given] = await store.giveBack([], desk.now, crash);
+          expect(given).toMatchObject({ attempt, alone: true, dead: attempt === 3 });
+        }
+        const { tasks } = await store.tasks({ state: 'dead', limit: 10 }, desk.now);
+        expect(tasks).toMatchObject([
+          { key: 'c:1', attempts: 3, error: 'its process died 3 times: exit code 7 at bad.ts:3' },
+        ]);
+        expect((await store.event('1', desk.now))?.attempts).toHaveLength(3);
+        expect((await store.groups({ limit: 10 })).groups).toMatchObject([{ handler: 'first', dead: 1 }]);
+        // Its lane goes on, and what comes below it is late.
+        desk.boot = 50;
+        expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
+      });
+
+      test('one of several has spent nothing, and is no nearer to its end', async () => {
+        await desk.arrive('a', [1]);
+        await desk.arrive('b', [2]);
+        for (let boot = 1; boot < 6; boot++) {
+          const claims = [1, 2].map(() => store.claimSuspect(desk.now, boot * 10, [desk.handler]));
+          if (boot === 1) await desk.claim();
+          else await Promise.all(claims);
+          const given = await store.giveBack([], desk.now, crash);
+          expect(given).toMatchObject([
+            { attempt: 1, alone: false, dead: false },
+            { attempt: 1, alone: false, dead: false },
+          ]);
+        }
+      });
+
+      test('a retry by hand begins anew', async () => {
+        await desk.arrive(null, [1]);
+        await desk.claim();
+        for (let boot = 2; boot < 5; boot++) {
+          await store.giveBack([], desk.now, crash);
+          desk.now += 100;
+          await store.claimSuspect(desk.now, boot, [desk.handler]);
+        }
+        const { tasks } = await store.tasks({ state: 'dead', limit: 10 }, desk.now);
+        await store.retry(
+          tasks.map(({ id }) => id),
+          desk.now,
+        );
+        await desk.claim();
+        expect(await store.giveBack([], desk.now, crash)).toMatchObject([{ attempt: 1, dead: false }]);
+      });
+
+      test('nothing counts where the kit died as a whole: that was not the task', async () => {
+        await desk.arrive('a', [1]);
+        await desk.claim();
+        for (let boot = 2; boot < 8; boot++) {
+          expect(await store.giveBack([], desk.now)).toMatchObject([{ dead: false }]);
+          desk.now += 3_600_000;
+          await store.claimSuspect(desk.now, boot, [desk.handler]);
+        }
+        expect(await store.giveBack([], desk.now, crash)).toMatchObject([{ dead: false }]);
+      });
     });
 
     test('a lane does not wait for ever for a suspect that keeps killing its process', async () => {
@@ -117,7 +192,7 @@ export function deaths(suite: Suite): void {
       desk.boot = 2;
       await desk.arrive('b', [2]);
       const mine = await desk.claim();
-      expect(await store.giveBack([2], T0)).toHaveLength(1);
+      expect(await store.giveBack([2], T0)).toMatchObject([{ handler: 'first', key: 'c:1', alone: true, dead: false }]);
       await desk.arrive('c', [3]);
       expect((await desk.claim()).map(cursorOf)).toEqual(['3']);
       expect((await desk.settle(mine.map(done))).fenced).toBe(0);

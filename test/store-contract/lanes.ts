@@ -3,7 +3,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { createDesk, cursorOf, done, present, ROOM, T0, tasksOf, type Desk, type Suite } from './desk.ts';
+import { createDesk, cursorOf, done, present, range, ROOM, T0, tasksOf, type Desk, type Suite } from './desk.ts';
 
 export function lanes(suite: Suite): void {
   const { another } = suite;
@@ -42,6 +42,87 @@ export function lanes(suite: Suite): void {
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
       await expect(desk.turn({ assign: { from, upTo: 1, tasks } })).rejects.toThrow();
       expect(await store.unassigned(10)).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
+    });
+
+    test('E51: what a transaction that was rolled back had made of lanes is forgotten', async () => {
+      await desk.accept('a', [1]);
+      const { from, events } = await store.unassigned(10);
+      const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
+      await expect(desk.turn({ assign: { from, upTo: 1, tasks } })).rejects.toThrow();
+      await desk.assign();
+      expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
+      expect((await store.tasks({ limit: 1 }, T0)).tasks).toMatchObject([{ lane: 'a' }]);
+    });
+
+    describe('E60: a handler whose file is broken', () => {
+      const files = { of: new Map([['first', '/h/first.ts']]), broken: [] as string[] };
+      const broken = (...paths: string[]) => ({ of: new Map<string, string>(), broken: paths });
+      /** Its pages, each with what others are given in the same turn. */
+      async function catchUp(more: () => Promise<void>): Promise<string[]> {
+        const made: string[] = [];
+        for (;;) {
+          const [next] = await store.behind();
+          if (!next) return made;
+          await more();
+          const found = await store.unassigned(2);
+          const [handler, from_] = next;
+          const events = await store.missed(from_, found.from, 3);
+          const upTo = events.length < 3 ? found.from : (events.at(-1)?.seq ?? 0);
+          const joins = upTo === found.from;
+          const assigned = found.events.at(-1)?.seq ?? found.from;
+          const missed = { handler, from: from_, upTo, joins, tasks: tasksOf(events, handler, T0) };
+          const tasks = joins ? tasksOf(found.events, handler, T0) : [];
+          const { behind } = await desk.turn({ assign: { from: found.from, upTo: assigned, tasks }, missed });
+          expect(behind).toBe(joins ? null : upTo);
+          made.push(...events.map(({ key }) => key), ...(joins ? found.events.map(({ key }) => key) : []));
+        }
+      }
+
+      test('waits, and has its tasks of all that came meanwhile, once, when it is back', async () => {
+        await store.register(['first'], files);
+        await desk.arrive('a', [1]);
+        await store.register([], broken('/h/first.ts'));
+        expect(await store.behind()).toEqual(new Map());
+        await desk.accept('a', range(2, 9));
+        await desk.turn({ assign: { from: 1, upTo: 9, tasks: [] } });
+        await store.register([], broken('/h/first.ts'));
+        await store.register(['first'], files);
+        let next = 10;
+        const more = () => (next < 14 ? desk.accept('a', [next++]) : Promise.resolve());
+        const made = await catchUp(more);
+        expect(made).toEqual(range(2, next - 1).map((n) => `c:${n}`));
+        expect((await desk.workOff()).flat()).toEqual(range(1, next - 1).map(String));
+      });
+
+      test('is gone where its file is deleted, and begins anew where it comes back', async () => {
+        await store.register(['first'], files);
+        await store.register([], broken('/h/other.ts'));
+        await store.register([], broken());
+        await store.register(['first'], files);
+        expect(await store.behind()).toEqual(new Map());
+      });
+
+      test('may be the one whose file is gone, where nobody knows the broken one; and is gone where others know it', async () => {
+        const both = { of: new Map([...files.of, ['second', '/h/second.ts']]), broken: [] };
+        await store.register(['first', 'second'], both);
+        await store.register(['second'], { of: new Map([['second', '/h/second.ts']]), broken: ['/h/renamed.ts'] });
+        await store.register(['first', 'second'], both);
+        expect([...(await store.behind()).keys()]).toEqual([desk.handler]);
+        await store.register(['first', 'second'], both);
+        await store.register([], broken('/h/second.ts'));
+        await store.register(['first', 'second'], both);
+        expect([...(await store.behind()).keys()]).not.toContain(desk.handler);
+      });
+
+      test('loses nothing to pruning', async () => {
+        await store.register(['first'], files);
+        await store.register([], broken('/h/first.ts'));
+        await desk.accept('a', [1, 2, 3]);
+        await desk.turn({ assign: { from: 0, upTo: 3, tasks: [] } });
+        await store.prune({ before: T0 + 1, settled: 3, after: null, limit: 100 });
+        await store.register(['first'], files);
+        expect((await store.missed(0, 3, 10)).map(({ key }) => key)).toEqual(['c:1', 'c:2', 'c:3']);
+      });
     });
 
     test('a handler keeps its id, and a new name gets one of its own', async () => {

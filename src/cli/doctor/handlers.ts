@@ -1,7 +1,7 @@
 // The handlers, loaded by the process that would run them, so that what they do at their top level costs nothing here.
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { Report } from '../../process.ts';
+import type { Orders, Report } from '../../process.ts';
 import { misconfigured, ok, warning, type Check, type Finding } from './check.ts';
 
 /** Each file may take 10 s; one that spins never says so. */
@@ -13,24 +13,40 @@ export const handlers: Check = {
   needs: ['HANDLERS_DIR'],
   run: ({ env, config: { handlersDir } }) =>
     new Promise<Finding | Finding[]>((resolve) => {
-      const child = fork(RUN, { env, stdio: 'ignore', timeout: LIMIT_MS, killSignal: 'SIGKILL' });
+      const child = fork(RUN, ['check'], { env, stdio: 'ignore', timeout: LIMIT_MS, killSignal: 'SIGKILL' });
+      const loaded: { names: string[]; notes: string[] } = { names: [], notes: [] };
+      let doing = `a file in ${handlersDir}`;
       child.on('message', (report: Report) => {
-        if (report.type === 'loaded') resolve(judge(report.handlers, handlersDir));
-        if (report.type === 'faults')
-          resolve(report.faults.map((one) => misconfigured(one, 'mend the file, then npx kit reload')));
-        if (report.type !== 'beat') child.kill('SIGKILL');
+        if (report.type === 'at')
+          doing = `${report.file}, ${report.stage === 'load' ? 'while it is loaded' : 'in setup'},`;
+        if (report.type === 'loaded') {
+          Object.assign(loaded, { names: report.handlers.map(({ name }) => name), notes: report.notes });
+          child.send({ type: 'prepare', boot: 0 } satisfies Orders);
+        }
+        if (report.type === 'faults') resolve(report.faults.map(broken));
+        if (report.type === 'prepared')
+          resolve(
+            report.faults.length > 0 ? report.faults.map(({ fault }) => broken(fault)) : judge(loaded, handlersDir),
+          );
+        if (report.type === 'faults' || report.type === 'prepared') child.kill('SIGKILL');
       });
       child.on('close', (code, signal) => {
         const slow = signal === 'SIGKILL';
         const how = slow
           ? `takes more than ${LIMIT_MS / 1000} s`
           : `ends the process (${signal ?? `exit code ${code}`})`;
-        resolve(misconfigured(`a file in ${handlersDir} ${how} while it is loaded`, 'keep its top level to imports'));
+        resolve(misconfigured(`${doing} ${how}`, 'keep its top level to imports, and setup to creating tables'));
       });
     }),
 };
 
-function judge(names: string[], folder: string): Finding {
-  if (names.length > 0) return ok(`${names.length} loaded: ${names.join(', ')}`);
-  return warning(`there are none in ${folder}: events are stored and wait for nobody`, 'write one: see templates/');
+function broken(fault: string): Finding {
+  return misconfigured(fault, 'mend the file, then npx kit reload');
+}
+
+function judge({ names, notes }: { names: string[]; notes: string[] }, folder: string): Finding[] {
+  if (names.length === 0)
+    return [warning(`there are none in ${folder}: events are stored and wait for nobody`, 'write one: see templates/')];
+  const slips = notes.map((note) => warning(note, 'mend `on`, then npx kit reload'));
+  return [ok(`${names.length} loaded: ${names.join(', ')}`), ...slips];
 }

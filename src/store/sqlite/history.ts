@@ -8,9 +8,11 @@ import type { Session } from './session.ts';
 const KEPT = 10;
 const ERROR_LENGTH = 200;
 
+type Ended = Pick<Claim, 'task' | 'attempt' | 'startedAt' | 'handler'>;
+
 export interface History {
   /** Within the transaction that settles it. What ends at its first attempt stands in its task, and needs no row. */
-  ended(claim: Claim, state: TaskState, error: string | null, now: number): void;
+  ended(claim: Ended, state: TaskState, error: string | null, now: number): void;
   /** A person lets it run again. */
   retried(task: number, now: number): void;
   /** A task is now another handler's, under another number: its attempts and its cause go with it. */

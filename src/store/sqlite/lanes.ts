@@ -54,8 +54,13 @@ export interface Lanes {
   left(lane: number, finished: bigint | null, aside: boolean, now: number): void;
   /** Tasks whose turn it is, of reruns or of events as they come; their lanes are at work from now on. */
   take(handler: number, now: number, limit: number, reruns: boolean): Waiting[];
-  /** A later task of the lane has ended, or is at work because this one stepped aside. */
-  isLate(task: Waiting): boolean;
+  /**
+   * A later task of the lane has ended, or is at work because this one stepped aside. `anywhere`: its lane is not known for
+   * sure, so that a later one of its handler counts.
+   */
+  isLate(task: Waiting, anywhere: boolean): boolean;
+  /** By its name: the account's lane, or that of a conversation of an unknown session. */
+  hasNoSession(lane: number): boolean;
   nextAt(handler: number, reruns: boolean): number | null;
   /** Goes on with what replay has proved since; returns how many strict tasks still wait for it. */
   prove(now: number): number;
@@ -107,6 +112,9 @@ export function createLanes(session: Session): Lanes {
   const earliest = db
     .prepare<unknown[], number | null>(`select min(release_at) from tasks where lane = +? and ${inLane} and strict = 0`)
     .pluck();
+  const furthest = db
+    .prepare<unknown[], string>('select cast(max(finished) as text) from lanes where handler = ? and rerun = 0')
+    .pluck();
   const stepAside = db.prepare('update tasks set alone = 1 where id = ?');
   const overtaken = db
     .prepare<unknown[], number>(`
@@ -118,6 +126,8 @@ export function createLanes(session: Session): Lanes {
   const names = new Map<string, Lane>();
   /** By handler; negative: its reruns. */
   const queues = new Map<number, Queue>();
+  /** By handler: the highest cursor finished in any of its lanes, once it was asked for. */
+  const highest = new Map<number, bigint>();
   const proof = createProof(session, (id) => lanes.get(id));
   let loaded = false;
   let idleLimit = IDLE;
@@ -127,6 +137,7 @@ export function createLanes(session: Session): Lanes {
     lanes.clear();
     names.clear();
     queues.clear();
+    highest.clear();
     proof.forget();
     loaded = false;
   }
@@ -195,9 +206,18 @@ export function createLanes(session: Session): Lanes {
   }
 
   function raise(lane: Lane, finished: bigint): void {
+    const most = highest.get(lane.handler);
+    if (most !== undefined && lane.rerun === 0 && finished > most) highest.set(lane.handler, finished);
     if (finished > lane.finished) lane.finished = finished;
     if (finished > lane.released) lane.released = finished;
     if (finished > lane.unproven) lane.unproven = finished;
+  }
+
+  function highestOf(handler: number): bigint {
+    // Where the lanes are not kept in memory, others finish tasks unheard.
+    const most = (loaded ? highest.get(handler) : undefined) ?? BigInt(furthest.get(handler) ?? -1);
+    highest.set(handler, most);
+    return most;
   }
 
   function isFree(lane: Lane, cursor: bigint, strict: boolean): boolean {
@@ -368,11 +388,16 @@ export function createLanes(session: Session): Lanes {
       }
       return tasks;
     },
-    isLate({ lane: id, cursor, alone }) {
+    isLate({ lane: id, handler, rerun, cursor, alone }, anywhere) {
       if (id === null || cursor === null) return false;
+      if (anywhere && rerun === 0 && cursor < highestOf(handler)) return true;
       const lane = lanes.get(id);
       if (lane && !alone) return cursor < lane.finished;
       return overtaken.get({ lane: id, cursor, alone: alone ? 1 : 0 }) !== undefined;
+    },
+    hasNoSession(id) {
+      const name = laneOf.get(id)?.name;
+      return name === '' || name?.startsWith('/') === true;
     },
     nextAt: (handler, reruns) => (proof.unfinished() ? 0 : (first(queueOf(handler, reruns))?.at ?? null)),
     prove(now) {

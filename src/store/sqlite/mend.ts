@@ -50,7 +50,7 @@ export function createMend(session: Session, readmit: (batch: Batch) => Accepted
       left join lanes l on l.id = t.lane
     where t.state in (select value from json_each(@states)) and not exists (select 1 from claims where task = t.id)`);
   const revive = db.prepare(`
-    update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, deferred = 0,
+    update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, crashes = 0, deferred = 0,
       cause = null, changed_at = ? where id = ?`);
   // A person's word stands for the proof.
   const waive = db.prepare(`

@@ -30,6 +30,12 @@ export interface Pruning {
 export function createPruning(session: Session): Pruning {
   const { db } = session;
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
+  // A handler that waits for its file has its tasks yet to be made.
+  const assigned = db
+    .prepare<[], number>(
+      `select min(value, coalesce((select min(waits_from) from handlers), value)) from facts where name = 'assigned'`,
+    )
+    .pluck();
   const finished = `seq <= @assigned and not exists (select 1 from undecided where event = seq)
     and not exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
   const old = (also: string) =>
@@ -66,7 +72,7 @@ export function createPruning(session: Session): Pruning {
 
   function rows(statement: typeof oldRows, before: number, after: Receipt | null, limit: number): OldRow[] {
     const from = after ?? { at: Number.MIN_SAFE_INTEGER, seq: 0 };
-    const bounds = { before, limit, newest: newest.get() ?? 0, assigned: Number(session.fact('assigned')) };
+    const bounds = { before, limit, newest: newest.get() ?? 0, assigned: assigned.get() ?? 0 };
     return statement.all({ ...from, ...bounds }).map(({ cursor, ...row }) => ({
       cursor,
       seq: Number(row.seq),

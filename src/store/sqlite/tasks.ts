@@ -4,7 +4,6 @@
 // says that this one cannot.
 import type { Counts } from '../events-store.ts';
 import type {
-  Assignment,
   Claim,
   NewTask,
   Settlement,
@@ -18,6 +17,7 @@ import type {
 } from '../tasks-store.ts';
 import { birthOf, createUndecided } from './birth.ts';
 import { gapId } from './events.ts';
+import { createHandlers } from './handlers.ts';
 import { createHistory } from './history.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from './reruns.ts';
@@ -28,15 +28,13 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   const { db } = session;
   const lanes = createLanes(session);
 
-  const unload = db.prepare('update handlers set loaded = 0');
-  const addHandler = db.prepare(
-    'insert into handlers (name, loaded) values (?, 1) on conflict (name) do update set loaded = 1',
-  );
-  const handlerId = db.prepare<[string], number>('select id from handlers where name = ?').pluck();
   const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
   const handlerNames = new Map<number, string>();
   const unassigned = db.prepare<unknown[], StoredEvent>(
     `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq > +? order by e.seq limit +?`,
+  );
+  const between = db.prepare<unknown[], StoredEvent>(
+    `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq > +? and e.seq <= +? order by e.seq limit +?`,
   );
   const moveOn = db.prepare(`update facts set value = ? where name = 'assigned' and value = ?`);
   const insert = db.prepare(`
@@ -67,13 +65,14 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     select ${WAITING} from tasks where state = 'ready' and suspect = 1 and due_at <= ?
       and handler in (select value from json_each(?)) and ${UNCLAIMED}
     order by due_at limit 1`);
-  const sooner = db.prepare(`
-    update tasks set release_at = release_at - @ms, due_at = due_at - @ms, hold_until = hold_until - @ms
-    where state = 'ready' and max(release_at, due_at) > @now`);
+  const shift = db.prepare(`
+    update tasks set release_at = release_at + @ms, due_at = due_at + @ms, hold_until = hold_until + @ms
+    where state = 'ready' and max(release_at, due_at, coalesce(hold_until, 0)) > @from`);
   const closeGap = db.prepare(`
     update gaps set closed_at = ?, closed_by = (select name from handlers where id = ?)
     where '${gapId('')}' || id = ? and closed_at is null`);
   const rouse = createRouse(session);
+  const registry = createHandlers(session);
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
   const history = createHistory(session);
@@ -99,8 +98,8 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   }
 
   function turn(given: Turn): TurnResult {
-    const { now, settle: settlements, assign, rerun, room } = given;
-    const claiming = assign !== null || rerun != null || room > 0;
+    const { now, settle: settlements, assign, missed, rerun, room } = given;
+    const claiming = assign !== null || missed != null || rerun != null || room > 0;
     if (claiming) lanes.load(now);
     return withLanes(() => {
       if (claiming) lanes.refresh(now);
@@ -124,14 +123,19 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       }
       add('fenced', fenced);
       if (claiming) undecided.giveUp();
-      if (assign && planned) add('tasks.ready', assignAll(assign, now));
+      const moved = assign !== null && planned && moveOn.run(BigInt(assign.upTo), BigInt(assign.from)).changes === 1;
+      // What it missed first: in the order of arrival, so that nothing of it is made twice.
+      const behind =
+        missed && planned ? makeMissed(missed, moved || assign === null, now, add) : (missed?.from ?? null);
+      if (assign && moved) undecided.assign(assign);
+      if (assign && moved) add('tasks.ready', makeAll(withoutMissed(assign.tasks, missed, behind), now));
       if (rerun && reruns.moveOn(rerun.page, now)) feed(rerun, now, add);
       if (claiming) unproven = lanes.prove(now);
       const { claims, nextAt } = claimUpTo(given);
       add('tasks.ready', -claims.length);
       add('tasks.running', claims.length);
       session.count(counts);
-      return { claims, fenced, nextAt, unproven };
+      return { claims, fenced, nextAt, unproven, behind };
     });
   }
 
@@ -168,11 +172,21 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
     if (lane !== null) lanes.left(lane, endOf(settlement), aside, now);
   }
 
-  function assignAll(assignment: Assignment, now: number): number {
-    const { from, upTo, tasks } = assignment;
-    if (moveOn.run(BigInt(upTo), BigInt(from)).changes !== 1) return 0;
-    undecided.assign(assignment);
+  function makeAll(tasks: NewTask[], now: number): number {
     return tasks.filter((task) => make(task, now)).length;
+  }
+
+  /** How far the handler is now; null where it has joined the others. */
+  function makeMissed(
+    { handler, from, upTo, joins, tasks }: NonNullable<Turn['missed']>,
+    together: boolean,
+    now: number,
+    add: (name: keyof Counts, by: number) => void,
+  ): number | null {
+    const to = joins && together ? null : upTo;
+    if (!registry.moveOn(handler, from, to)) return from;
+    add('tasks.ready', makeAll(tasks, now));
+    return to;
   }
 
   /** What has ended begins anew; what waits or is at work is left as it is. */
@@ -246,10 +260,10 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
 
   function claimOne(task: Waiting, now: number, boot: number, watermark: bigint): Claim {
     const { id, handler, lane, alone: isAlone, rerun, deferred: deferredMs, error } = task;
-    const late = lanes.isLate(task);
+    const event = recent.take(task.event) ?? readEvent(task.event);
+    const late = lanes.isLate(task, !task.strict && isUnplaced(event, lane));
     const attempt = task.attempts + 1;
     take.run(id, boot, attempt, late ? 1 : 0, now);
-    const event = recent.take(task.event) ?? readEvent(task.event);
     return {
       task: id,
       handler,
@@ -265,6 +279,11 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       deferredMs,
       error,
     };
+  }
+
+  /** Recovered without its session, and in the lane of those: a webhook may have named the session since. */
+  function isUnplaced({ origin }: StoredEvent, lane: number | null): boolean {
+    return lane !== null && (origin === 'replay' || origin === 'stream') && lanes.hasNoSession(lane);
   }
 
   function readEvent(seq: number): StoredEvent {
@@ -283,12 +302,14 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
   }
 
   return {
-    register: (names) =>
-      session.write(() => {
-        unload.run();
-        for (const name of names) addHandler.run(name);
-        return new Map(names.map((name) => [name, handlerId.get(name) ?? 0]));
-      }),
+    register: (names, files) => registry.register(names, files),
+    idsOf: (names) => registry.idsOf(names),
+    behind: () => registry.behind(),
+    missed(after, upTo, limit) {
+      const events = between.all(after, upTo, limit);
+      for (const event of events) recent.add(event);
+      return events;
+    },
     setup: (work) => session.write(() => inTransaction(session, work)),
     unassigned(limit) {
       const from = Number(session.fact('assigned'));
@@ -309,9 +330,14 @@ export function createTaskStore(session: Session): Sync<TaskStore> {
       return page;
     },
     turn,
-    setBack(ms, now) {
-      session.write(() => sooner.run({ ms, now }));
+    clockStepped(ms, now) {
+      // What was due before the step stays due.
+      session.write(() => shift.run({ ms, from: Math.min(now, now - ms) }));
       lanes.forget();
+    },
+    seenAt() {
+      const at = session.fact('run_seen');
+      return at === null ? null : Number(at);
     },
     claimSuspect: (now, boot, handlers) =>
       session.write(() => {
@@ -364,6 +390,11 @@ function createRecent() {
       return known?.event;
     },
   };
+}
+
+/** Where its handler could not join after all, the next page holds them. */
+function withoutMissed(tasks: NewTask[], missed: Turn['missed'], behind: number | null): NewTask[] {
+  return missed && behind !== null ? tasks.filter(({ handler }) => handler !== missed.handler) : tasks;
 }
 
 /** The cursor that has ended; null where the task waits again, or has none. */

@@ -25,7 +25,7 @@ import { createWatermark } from './watermark.ts';
 const DAY_MS = 86_400_000;
 const FRAME_BYTES = 4_096 + 24;
 
-type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'sync'>;
+type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'sync' | 'brokenHandlers'>;
 
 export function createUpkeep(
   session: Session,

@@ -143,9 +143,11 @@ create table gaps (
 ) strict;
 
 create table handlers (
-  id     integer primary key,
-  name   text not null unique,
-  loaded integer not null check (loaded in (0, 1))  -- 1: the last process that ran handlers had it
+  id         integer primary key,
+  name       text not null unique,
+  loaded     integer not null check (loaded in (0, 1)),  -- 1: the last process that ran handlers had it
+  file       text,                  -- where it was loaded from last
+  waits_from integer                -- events.seq: its file cannot be loaded, or it catches up; it has its tasks up to here
 ) strict;
 
 create table lanes (
@@ -177,6 +179,7 @@ create table tasks (
   due_at      integer not null,     -- not before: back-off
   hold_until  integer,              -- while it fails it holds its lane until then
   attempts    integer not null default 0,
+  crashes     integer not null default 0,  -- attempts that ended their process
   rerun       integer not null default 0,  -- reruns.id; 0: made when its event came
   suspect     integer not null default 0 check (suspect in (0, 1)),  -- 1: its process died under it; it runs alone
   late        integer not null default 0 check (late in (0, 1)),

@@ -1,0 +1,34 @@
+// The type that was probably meant. A library for one line of advice would be the larger part of it.
+import { eventTypes } from '../events.ts';
+
+/** Of so many letters, one may be wrong. */
+const PER_SLIP = 4;
+
+/** The known type that is nearest to a misspelt one, or undefined where none is near. */
+export function nearestType(type: string, known = Object.keys(eventTypes)): string | undefined {
+  const [best] = known
+    .map((one) => ({ one, slips: slipsBetween(one.toLowerCase(), type.toLowerCase()) }))
+    .toSorted((a, b) => a.slips - b.slips);
+  return best && best.slips <= Math.max(best.one.length, type.length) / PER_SLIP ? best.one : undefined;
+}
+
+/** Letters to add, leave out, change or swap with their neighbour (optimal string alignment). */
+function slipsBetween(a: string, b: string): number {
+  let before: number[] = [];
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1] ? 0 : 1;
+      const swapped = same && i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      next[j] = Math.min(
+        (row[j] ?? 0) + 1,
+        (next[j - 1] ?? 0) + 1,
+        (row[j - 1] ?? 0) + same,
+        swapped ? (before[j - 2] ?? 0) + 1 : Infinity,
+      );
+    }
+    [before, row] = [row, next];
+  }
+  return row[b.length] ?? 0;
+}
