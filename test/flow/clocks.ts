@@ -97,7 +97,7 @@ export async function openWorld({ service: serviceAhead, seed }: Cell): Promise<
       order,
       retry: { attempts: 20, firstMs: 5_000, maxMs: 20_000 },
       async handle(event, ctx) {
-        const lane = `${order}/${event.sessionId ?? ''}/${String(event.data['from'] ?? '')}`;
+        const lane = `${order}/${event.sessionId ?? ''}/${JSON.stringify(event.data['from'] ?? '')}`;
         if (working.has(lane)) overlaps.push(`${event.key} beside ${working.get(lane)} in ${lane}`);
         working.set(lane, event.key);
         await turnOfTheLoop();
@@ -195,7 +195,8 @@ export async function openWorld({ service: serviceAhead, seed }: Cell): Promise<
     parts?.runner.wake();
     await turnOfTheLoop();
     const { reconciler } = present();
-    while (reconciler && nextStepAt <= clock.at) nextStepAt = clock.at + Math.max(1, await reconciler.step());
+    if (!reconciler) return;
+    while (nextStepAt <= clock.at) nextStepAt = clock.at + Math.max(1, await reconciler.step());
   }
 
   async function rows(): Promise<Map<string, number>> {
