@@ -1,5 +1,6 @@
 // F14 to F17: the wall clock. There is no faketime: every process of the kit is loaded with inside.ts, which moves Date.now
 // alone; monotonic time goes on, as it does where a machine's clock is set.
+import { liveThrough, SERVICES, STEPS } from '../../flow/clocks.ts';
 import { RECORD } from '../../system/kit.ts';
 import { eventually, stage, type Fault } from './scene.ts';
 
@@ -92,7 +93,31 @@ const atTime = (what: string, time: number, zone: string): Fault => ({
     }),
 });
 
+/** In one process, so that every cell takes a second. */
+const matrix = (services: number[]): Fault => ({
+  numbers: [16],
+  what: `the clock matrix beside ${services.length} clocks of the service: steps of an hour, a day and sixty, both ways`,
+  ...(services.length === 1 && { short: true }),
+  async produce(seed) {
+    const violations: string[] = [];
+    let cells = 0;
+    for (const up of [true, false])
+      for (const key of [true, false])
+        for (const service of services)
+          for (const step of STEPS) {
+            // Without a key, what never lies in the window never comes.
+            if (!key && Math.abs(service) > 300_000) continue;
+            const found = await liveThrough({ step, up, service, key, seed: seed + cells++ }).catch(String);
+            const where = `step ${step}, ${up ? 'up' : 'between starts'}, service ${service}, ${key ? 'key' : 'no key'}`;
+            violations.push(...[found].flat().map((one) => `${where}: ${one}`));
+          }
+    return { seen: `${cells} cells: each event stored once, handled once by each handler, in order`, violations };
+  },
+});
+
 export const clock: Fault[] = [
+  matrix([0]),
+  matrix(SERVICES.slice(1)),
   skewed(14, 6),
   skewed(15, -6),
   jump('an hour ahead', [HOUR_MS]),
