@@ -226,6 +226,33 @@ describe('a handler that', () => {
   });
 });
 
+describe('data', () => {
+  test('I55: that do not fit their type make a dead letter that names the field, and the handler is not run', async () => {
+    let ran = false;
+    const text = JSON.stringify({
+      data: {
+        MessageReceived: {
+          session_id: '00000000-0000-4000-8000-00000000000a',
+          from: 'x',
+          message_id: 'm',
+          is_group: 'yes',
+        },
+      },
+    });
+    const claim = claimed({ event: storedEvent({ type: 'MessageReceived', text }) });
+    const settlement = await settle(() => void (ran = true), claim);
+    expect(settlement).toMatchObject({ state: 'dead' });
+    expect(settlement.error).toContain('is_group');
+    expect(ran).toBe(false);
+  });
+
+  test('that were purged make a dead letter that says so', async () => {
+    const settlement = await settle(() => {}, claimed({ event: storedEvent({ text: null }) }));
+    expect(settlement).toMatchObject({ state: 'dead' });
+    expect(settlement.error).toContain('purged');
+  });
+});
+
 describe('freshness', () => {
   test.each<[string, Parameters<typeof storedEvent>[0], number | null, number, boolean]>([
     ['no limit', { createdAt: 0 }, null, T0, false],
