@@ -2,11 +2,8 @@
 // the old handlers go on; at a restart its handler waits, and misses nothing.
 import { renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { createKit, deliver, makeEvent, until, type Kit } from './kit.ts';
-
-let kit: Kit;
-afterEach(() => kit.remove());
 
 const handler = (table: string, more = ''): string => `
 ${more}
@@ -84,152 +81,173 @@ const DEEDS: Record<string, Deed> = {
   'has no default export': { source: `export const x = 1;`, line: ': ', words: /no default export/ },
 };
 
-const file = (name: string): string => join(kit.folder, 'handlers', `${name}.ts`);
-
 interface Alarm {
   name: string;
   detail: string;
 }
 
-const alarms = (): Alarm[] => kit.query<Alarm>('select name, detail from alarms where cleared = 0');
-const keys = (table: string): string[] =>
-  kit.query<{ key: string }>(`select key from ${table} order by n`).map(({ key }) => key);
-const lines = (words: string): number => kit.output().split(words).length - 1;
-
-function crash(): void {
-  const pid = kit.pid('run');
-  if (pid) process.kill(pid, 'SIGKILL');
+/** Ends with its test: many run at once, since most of their time they wait. */
+async function stage(sources: Record<string, string>, atEnd: (work: () => Promise<void>) => void) {
+  const kit: Kit = await createKit(sources);
+  atEnd(() => kit.remove());
+  return {
+    kit,
+    file: (name: string): string => join(kit.folder, 'handlers', `${name}.ts`),
+    alarms: (): Alarm[] => kit.query<Alarm>('select name, detail from alarms where cleared = 0'),
+    keys: (table: string): string[] =>
+      kit.query<{ key: string }>(`select key from ${table} order by n`).map(({ key }) => key),
+    lines: (words: string): number => kit.output().split(words).length - 1,
+    crash(): void {
+      const pid = kit.pid('run');
+      if (pid) process.kill(pid, 'SIGKILL');
+    },
+  };
 }
 
-test('E60: at the first start all faulty files are named with their line, and nothing starts', async () => {
+test.concurrent('E60: at the first start all faulty files are named with their line, and nothing starts', async ({
+  onTestFinished,
+}) => {
   const names = Object.keys(DEEDS);
   const sources = Object.fromEntries(names.map((deed, n) => [`deed${n}`, DEEDS[deed]?.source ?? '']));
   // A set-up is tried once its file has loaded: those of load are all told at once, then those of set-ups.
   const stages = [names.filter((deed) => !deed.includes('setup')), names.filter((deed) => deed.includes('setup'))];
-  for (const stage of stages) {
-    kit = await createKit({ good: handler('good') });
-    for (const deed of stage) kit.addHandler(`deed${names.indexOf(deed)}`, sources[`deed${names.indexOf(deed)}`] ?? '');
-    await expect(kit.start()).rejects.toThrow('the kit ended with 78');
-    for (const deed of stage) {
-      const said = kit
+  for (const part of stages) {
+    const it = await stage({ good: handler('good') }, onTestFinished);
+    for (const deed of part)
+      it.kit.addHandler(`deed${names.indexOf(deed)}`, sources[`deed${names.indexOf(deed)}`] ?? '');
+    await expect(it.kit.start()).rejects.toThrow('the kit ended with 78');
+    for (const deed of part) {
+      const said = it.kit
         .output()
         .split('\n')
         .filter((one) => one.includes(`deed${names.indexOf(deed)}.ts`));
       expect(said, deed).toHaveLength(1);
-      expect(said[0]).toContain(`${file(`deed${names.indexOf(deed)}`)}${DEEDS[deed]?.line}`);
+      expect(said[0]).toContain(`${it.file(`deed${names.indexOf(deed)}`)}${DEEDS[deed]?.line}`);
       expect(said[0]).toMatch(DEEDS[deed]?.words ?? /./);
     }
-    expect(kit.output()).not.toContain('good.ts');
-    await kit.remove();
+    expect(it.kit.output()).not.toContain('good.ts');
   }
 });
 
-describe.each(Object.entries(DEEDS))('E60: a file that %s', (_, { source, line, words }) => {
-  test('replaces nothing at a reload, and its handler waits at a restart', async () => {
-    kit = await createKit({ good: handler('good'), bad: handler('bad') });
-    await kit.start();
-    expect(await deliver(kit, makeEvent(1))).toBe(204);
-    await until(() => keys('good').length === 1 && keys('bad').length === 1);
-    const before = kit.pid('run');
+/** Each way by which a file can fail; the first start tries them all. */
+const WAYS = ['slip', 'unawaited', 'ends the process', 'blocks', 'never ends', 'setup that throws'];
+const chosen = Object.entries(DEEDS).filter(([deed]) => WAYS.some((way) => deed.includes(way)));
 
-    kit.addHandler('bad', source);
-    kit.signal('SIGHUP');
-    await until(() => lines('the old ones go on') === 1, 60_000);
-    expect(kit.output()).toContain(`${file('bad')}${line}`);
-    expect(kit.output()).toMatch(words);
-    expect(kit.output()).not.toContain('run has started again');
-    expect(kit.pid('run')).toBe(before);
-    await deliver(kit, makeEvent(2));
-    await until(() => keys('bad').length === 2);
-    await until(() => alarms().some(({ name, detail }) => name === 'handler_failing' && detail.includes('bad.ts')));
+test.concurrent.for(chosen)(
+  'E60: a file that %s replaces nothing at a reload, and its handler waits at a restart',
+  async ([, { source, line, words }], { onTestFinished }) => {
+    const it = await stage({ good: handler('good'), bad: handler('bad') }, onTestFinished);
+    await it.kit.start();
+    expect(await deliver(it.kit, makeEvent(1))).toBe(204);
+    await until(() => it.keys('good').length === 1 && it.keys('bad').length === 1);
+    const before = it.kit.pid('run');
 
-    crash();
-    await until(() => lines('wait until they can be loaded') === 1, 60_000);
-    for (let n = 3; n < 9; n++) await deliver(kit, makeEvent(n, 1));
-    await until(() => keys('good').length === 8);
-    expect(keys('bad')).toHaveLength(2);
+    it.kit.addHandler('bad', source);
+    it.kit.signal('SIGHUP');
+    await until(() => it.lines('the old ones go on') === 1, 60_000);
+    expect(it.kit.output()).toContain(`${it.file('bad')}${line}`);
+    expect(it.kit.output()).toMatch(words);
+    expect(it.kit.output()).not.toContain('run has started again');
+    expect(it.kit.pid('run')).toBe(before);
+    await deliver(it.kit, makeEvent(2));
+    await until(() => it.keys('bad').length === 2);
+    await until(() => it.alarms().some(({ name, detail }) => name === 'handler_failing' && detail.includes('bad.ts')));
 
-    await until(() => alarms().some(({ detail }) => detail.includes('handler bad waits, the others go on')));
-    crash();
+    it.crash();
+    await until(() => it.lines('wait until they can be loaded') === 1, 60_000);
+    for (let n = 3; n < 9; n++) await deliver(it.kit, makeEvent(n, 1));
+    await until(() => it.keys('good').length === 8);
+    expect(it.keys('bad')).toHaveLength(2);
+
+    await until(() => it.alarms().some(({ detail }) => detail.includes('handler bad waits, the others go on')));
+    it.crash();
     await until(
-      () => kit.query("select 1 from processes where role = 'run'").length === 1 && kit.pid('run') !== before,
+      () => it.kit.query("select 1 from processes where role = 'run'").length === 1 && it.kit.pid('run') !== before,
     );
 
-    kit.addHandler('bad', handler('bad'));
-    kit.signal('SIGHUP');
-    await until(() => lines('run has started again') === 1, 60_000);
-    await until(() => keys('bad').length === 8);
-    expect(keys('bad').slice(2)).toEqual([1_003, 1_004, 1_005, 1_006, 1_007, 1_008].map((n) => `c:${n}`));
-    expect(lines('wait until they can be loaded')).toBe(1);
-    await until(() => alarms().length === 0 || !alarms().some(({ detail }) => detail.includes('bad.ts')));
-  });
+    it.kit.addHandler('bad', handler('bad'));
+    it.kit.signal('SIGHUP');
+    await until(() => it.lines('run has started again') === 1, 60_000);
+    await until(() => it.keys('bad').length === 8);
+    expect(it.keys('bad').slice(2)).toEqual([1_003, 1_004, 1_005, 1_006, 1_007, 1_008].map((n) => `c:${n}`));
+    expect(it.lines('wait until they can be loaded')).toBe(1);
+    await until(() => it.alarms().length === 0 || !it.alarms().some(({ detail }) => detail.includes('bad.ts')));
+  },
+);
+
+test.concurrent('E60: a handler that waits waits through a stop and a start, and what a crash interrupted is still its task', async ({
+  onTestFinished,
+}) => {
+  const it = await stage({ good: handler('good'), bad: handler('bad') }, onTestFinished);
+  await it.kit.start();
+  await deliver(it.kit, makeEvent(1));
+  await until(() => it.keys('bad').length === 1);
+  it.kit.addHandler('bad', 'export default {');
+  it.crash();
+  await until(() => it.lines('wait until they can be loaded') === 1);
+  await deliver(it.kit, makeEvent(2));
+  await until(() => it.keys('good').length === 2);
+  await it.kit.stop();
+  await expect(it.kit.start()).rejects.toThrow('the kit ended with 78');
+  it.kit.addHandler('bad', handler('bad'));
+  await it.kit.start();
+  await deliver(it.kit, makeEvent(3));
+  await until(() => it.keys('bad').length === 3);
+  expect(it.keys('bad')).toEqual(['c:1001', 'c:1002', 'c:1003']);
 });
 
-test('E60: a handler that waits waits through a stop and a start, and what a crash interrupted is still its task', async () => {
-  kit = await createKit({ good: handler('good'), bad: handler('bad') });
-  await kit.start();
-  await deliver(kit, makeEvent(1));
-  await until(() => keys('bad').length === 1);
-  kit.addHandler('bad', 'export default {');
-  crash();
-  await until(() => lines('wait until they can be loaded') === 1);
-  await deliver(kit, makeEvent(2));
-  await until(() => keys('good').length === 2);
-  await kit.stop();
-  await expect(kit.start()).rejects.toThrow('the kit ended with 78');
-  kit.addHandler('bad', handler('bad'));
-  await kit.start();
-  await deliver(kit, makeEvent(3));
-  await until(() => keys('bad').length === 3);
-  expect(keys('bad')).toEqual(['c:1001', 'c:1002', 'c:1003']);
-});
-
-test('E60: a file that is renamed while it is broken keeps the handler that names itself; a deleted one is gone', async () => {
+test.concurrent('E60: a file that is renamed while it is broken keeps the handler that names itself; a deleted one is gone', async ({
+  onTestFinished,
+}) => {
   const named = handler('bad').replace('export default {', `export default { name: 'mine',`);
-  kit = await createKit({ good: handler('good'), bad: named, gone: handler('gone') });
-  await kit.start();
-  await deliver(kit, makeEvent(1));
-  await until(() => keys('bad').length === 1 && keys('gone').length === 1);
-  renameSync(file('bad'), file('better'));
-  kit.addHandler('better', 'export default {');
-  crash();
-  await until(() => lines('wait until they can be loaded') === 1);
-  await deliver(kit, makeEvent(2));
-  await until(() => keys('gone').length === 2);
-  rmSync(file('gone'));
-  kit.addHandler('better', named);
-  kit.signal('SIGHUP');
-  await until(() => lines('run has started again') === 1);
-  await until(() => keys('bad').length === 2);
-  await deliver(kit, makeEvent(3));
-  await until(() => keys('bad').length === 3);
-  expect(keys('bad')).toEqual(['c:1001', 'c:1002', 'c:1003']);
-  kit.addHandler('gone', handler('gone'));
-  kit.signal('SIGHUP');
-  await until(() => lines('run has started again') === 2);
-  await deliver(kit, makeEvent(4));
-  await until(() => keys('gone').length === 3);
-  expect(keys('gone')).toEqual(['c:1001', 'c:1002', 'c:1004']);
+  const it = await stage({ good: handler('good'), bad: named, gone: handler('gone') }, onTestFinished);
+  await it.kit.start();
+  await deliver(it.kit, makeEvent(1));
+  await until(() => it.keys('bad').length === 1 && it.keys('gone').length === 1);
+  renameSync(it.file('bad'), it.file('better'));
+  it.kit.addHandler('better', 'export default {');
+  it.crash();
+  await until(() => it.lines('wait until they can be loaded') === 1);
+  await deliver(it.kit, makeEvent(2));
+  await until(() => it.keys('gone').length === 2);
+  rmSync(it.file('gone'));
+  it.kit.addHandler('better', named);
+  it.kit.signal('SIGHUP');
+  await until(() => it.lines('run has started again') === 1);
+  await until(() => it.keys('bad').length === 2);
+  await deliver(it.kit, makeEvent(3));
+  await until(() => it.keys('bad').length === 3);
+  expect(it.keys('bad')).toEqual(['c:1001', 'c:1002', 'c:1003']);
+  it.kit.addHandler('gone', handler('gone'));
+  it.kit.signal('SIGHUP');
+  await until(() => it.lines('run has started again') === 2);
+  await deliver(it.kit, makeEvent(4));
+  await until(() => it.keys('gone').length === 3);
+  expect(it.keys('gone')).toEqual(['c:1001', 'c:1002', 'c:1004']);
 });
 
-test('E60: a file whose top level ends the process long after it was loaded takes no other with it', async () => {
+test.concurrent('E60: a file whose top level ends the process long after it was loaded takes no other with it', async ({
+  onTestFinished,
+}) => {
   const later = handler('bad', 'setTimeout(() => {\n  if (process.argv.length > 0) process.exit(4); }, 1_500);');
-  kit = await createKit({ good: handler('good'), bad: later });
-  await kit.start();
-  await until(() => lines('wait until they can be loaded') === 1, 60_000);
-  expect(kit.output()).toMatch(/bad\.ts:3: ended its process \(exit code 4/);
-  await deliver(kit, makeEvent(1));
-  await until(() => keys('good').length === 1);
-  kit.addHandler('bad', handler('bad'));
-  kit.signal('SIGHUP');
-  await until(() => keys('bad').length === 1);
+  const it = await stage({ good: handler('good'), bad: later }, onTestFinished);
+  await it.kit.start();
+  await until(() => it.lines('wait until they can be loaded') === 1, 60_000);
+  expect(it.kit.output()).toMatch(/bad\.ts:3: ended its process \(exit code 4/);
+  await deliver(it.kit, makeEvent(1));
+  await until(() => it.keys('good').length === 1);
+  it.kit.addHandler('bad', handler('bad'));
+  it.kit.signal('SIGHUP');
+  await until(() => it.keys('bad').length === 1);
 });
 
-test('E61: a type that src/events.ts does not know is told at load, with the nearest, and refused nowhere', async () => {
-  kit = await createKit({ slip: `export default { on: ['MesageReceived', 'Other'], handle() {} };` });
-  await kit.start();
+test.concurrent('E61: a type that src/events.ts does not know is told at load, with the nearest, and refused nowhere', async ({
+  onTestFinished,
+}) => {
+  const it = await stage({ slip: `export default { on: ['MesageReceived', 'Other'], handle() {} };` }, onTestFinished);
+  await it.kit.start();
   const said = (): string[] =>
-    kit
+    it.kit
       .output()
       .split('\n')
       .filter((one) => one.includes('src/events.ts'));
@@ -237,7 +255,7 @@ test('E61: a type that src/events.ts does not know is told at load, with the nea
   expect(said()[0]).toMatch(/"handler":"slip","type":"MesageReceived","nearest":"MessageReceived"/);
   expect(said()[1]).toMatch(/"type":"Other"/);
   expect(said()[1]).not.toContain('nearest');
-  kit.signal('SIGHUP');
+  it.kit.signal('SIGHUP');
   await until(() => said().length === 4);
 });
 
@@ -248,40 +266,43 @@ const MISDEEDS: [string, string, RegExp][] = [
   ['is killed', `process.kill(process.pid, 'SIGKILL')`, /SIGKILL/],
 ];
 
-describe.each(MISDEEDS)('E42, E62: a handler that %s', (_, deed, words) => {
-  test('is named by log, task and list with its key, and ends as a dead letter after three', async () => {
+test.concurrent.for(MISDEEDS)(
+  'E42, E62: a handler that %s is named by log, task and list, and ends as a dead letter after three',
+  async ([, deed, words], { onTestFinished }) => {
     const source = `\n\n\nexport default { on: 'MessageReceived', order: 'arrival', lane: 'none', retry: { attempts: 20, firstMs: 10, maxMs: 20 },
-      async handle(event, ctx) { if (event.data.body === 'poison') ${deed}; } };`;
-    kit = await createKit({ bad: source, good: handler('good') });
-    await kit.start();
-    await deliver(kit, { ...makeEvent(1), body: 'poison' });
+    async handle(event, ctx) { if (event.data.body === 'poison') ${deed}; } };`;
+    const it = await stage({ bad: source, good: handler('good') }, onTestFinished);
+    await it.kit.start();
+    await deliver(it.kit, { ...makeEvent(1), body: 'poison' });
     const task = `select t.state, t.attempts, t.error from tasks t join handlers h on h.id = t.handler where h.name = 'bad'`;
-    await until(() => kit.query<{ state: string }>(task)[0]?.state === 'dead', 90_000);
-    const [{ attempts, error } = { attempts: 0, error: '' }] = kit.query<{ attempts: number; error: string }>(task);
+    await until(() => it.kit.query<{ state: string }>(task)[0]?.state === 'dead', 90_000);
+    const [{ attempts, error } = { attempts: 0, error: '' }] = it.kit.query<{ attempts: number; error: string }>(task);
     expect(attempts).toBeLessThanOrEqual(4);
     expect(error).toMatch(/^its process died 3 times: /);
-    expect(kit.output()).toMatch(words);
-    const named = kit
+    expect(it.kit.output()).toMatch(words);
+    const named = it.kit
       .output()
       .split('\n')
       .filter((one) => one.includes('"handler":"bad"') && one.includes('"key":"c:1001"'));
     expect(named.length).toBeGreaterThanOrEqual(3);
-    expect(kit.query("select 1 from tasks where state = 'done'")).toHaveLength(1);
-  });
-});
+    expect(it.kit.query("select 1 from tasks where state = 'done'")).toHaveLength(1);
+  },
+);
 
-test('E62: a rejection and an exception after the attempt has ended name handler and key', async () => {
+test.concurrent('E62: a rejection and an exception after the attempt has ended name handler and key', async ({
+  onTestFinished,
+}) => {
   const late = (deed: string): string =>
     `export default { on: 'MessageReceived', order: 'arrival', handle() { setTimeout(() => { ${deed} }, 20); } };`;
-  kit = await createKit({ rejects: late(`void Promise.reject(new Error('a'));`) });
-  await kit.start();
-  await deliver(kit, makeEvent(1));
-  await until(() => lines('rejection unhandled') === 1);
-  expect(kit.output()).toMatch(/"handler":"rejects","key":"c:1001","error":"Error","at":".*rejects\.ts:1"/);
-  kit.addHandler('rejects', late(`throw new Error('b');`));
-  kit.signal('SIGHUP');
-  await until(() => lines('run has started again') === 1);
-  await deliver(kit, makeEvent(2));
-  await until(() => lines('nobody caught') === 1);
-  expect(kit.output()).toMatch(/"handler":"rejects","key":"c:1002".*nobody caught/);
+  const it = await stage({ rejects: late(`void Promise.reject(new Error('a'));`) }, onTestFinished);
+  await it.kit.start();
+  await deliver(it.kit, makeEvent(1));
+  await until(() => it.lines('rejection unhandled') === 1);
+  expect(it.kit.output()).toMatch(/"handler":"rejects","key":"c:1001","error":"Error","at":".*rejects\.ts:1"/);
+  it.kit.addHandler('rejects', late(`throw new Error('b');`));
+  it.kit.signal('SIGHUP');
+  await until(() => it.lines('run has started again') === 1);
+  await deliver(it.kit, makeEvent(2));
+  await until(() => it.lines('nobody caught') === 1);
+  expect(it.kit.output()).toMatch(/"handler":"rejects","key":"c:1002".*nobody caught/);
 });
