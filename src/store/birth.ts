@@ -23,11 +23,13 @@ interface Placed {
   cursor: Cursor | null;
   /** Unix milliseconds. */
   createdAt: number | null;
+  /** 1: a live stream brought it, as it happened. */
+  live?: 0 | 1;
 }
 
-/** What a webhook brings first is never history, however old. */
-export function placeOf({ origin, cursor, createdAt }: Placed, birth: Birth): Place {
-  if ((origin !== 'replay' && origin !== 'stream') || cursor === null) return 'new';
+/** What a webhook or a live stream brings first is never history, however old it says that it is. */
+export function placeOf({ origin, cursor, createdAt, live }: Placed, birth: Birth): Place {
+  if ((origin !== 'replay' && origin !== 'stream') || cursor === null || live) return 'new';
   const { reading, end, older, younger } = birth;
   if (end !== null && compareCursors(cursor, end) > 0) return 'new';
   if (createdAt !== null) return createdAt < birth.at ? 'history' : 'new';

@@ -17,6 +17,12 @@ describe('E4: the rule', () => {
   const bare = { origin: 'replay', createdAt: null } as const;
   test.each<[string, Parameters<typeof placeOf>[0], Birth, Place]>([
     ['a webhook is never history', { origin: 'webhook', cursor: cursor(1), createdAt: BORN - 1 }, open, 'new'],
+    [
+      'a live stream brought it as it happened',
+      { origin: 'stream', cursor: cursor(1), createdAt: BORN - 1, live: 1 },
+      open,
+      'new',
+    ],
     ["the kit's own is none", { origin: 'kit', cursor: null, createdAt: BORN - 1 }, open, 'new'],
     ['older by its own time', { origin: 'stream', cursor: cursor(30), createdAt: BORN - 1 }, open, 'history'],
     ['as old as the store', { origin: 'replay', cursor: cursor(1), createdAt: BORN }, open, 'new'],
