@@ -268,7 +268,7 @@ function textsOf(faults: Fault[]): string[] {
 function namesOf(tasks: GivenBack[]): object {
   const [one] = tasks;
   if (one && tasks.length === 1) return { handler: one.handler, key: one.key, attempt: one.attempt };
-  return { tasks: tasks.length, at_work: tasks.slice(0, NAMED).map(({ handler, key }) => `${handler} ${key}`) };
+  return { tasks: tasks.length, atWork: tasks.slice(0, NAMED).map(({ handler, key }) => `${handler} ${key}`) };
 }
 
 function wordsOf([one, ...more]: GivenBack[]): string {

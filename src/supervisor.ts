@@ -166,9 +166,11 @@ export function createChild(options: ChildOptions): Child {
     const { code, signal, words } = death;
     if (unexpected)
       log.error({ role, code, signal, ...(words?.at && { at: words.at }) }, `${role} died and is started again`);
-    if (performance.now() - mine.startedAt > HEALTHY_MS) pauseMs = PAUSE_MS.first;
+    const healthy = performance.now() - mine.startedAt > HEALTHY_MS;
+    if (healthy) pauseMs = PAUSE_MS.first;
     await options.onExit?.(unexpected, death);
-    if (lasting) void comeBack(death);
+    // A file that ends it now and then, by a lost connection say, is worth another start; one that does at once is not.
+    if (lasting) void comeBack(healthy ? undefined : death);
   }
 
   async function comeBack(death: Death | undefined): Promise<void> {
@@ -176,7 +178,7 @@ export function createChild(options: ChildOptions): Child {
     await sleep(pauseMs);
     pauseMs = Math.min(pauseMs * 2, PAUSE_MS.most);
     if (!wanted || child) return;
-    // Each file is tried again, but for the one that has just ended the process from its own top level.
+    // Each file is tried again, but for one that has ended the process from its own top level, soon after the start.
     const file = death?.words?.file;
     killers = new Map(death && file !== undefined ? [[file, `${placeOf(death, file)}: ${deedOf(death)}`]] : []);
     const faults = await begin();

@@ -77,7 +77,10 @@ beforeAll(async () => {
   for (const index of DEEDS.keys()) await exchange(kit.port, post(envelope({ cursor: String(2_000 + index) })));
   await lies();
   const open = `select 1 from tasks where state = 'ready' limit 1`;
-  await until(() => kit.query(open).length === 0 && kit.output().includes('"alone: '), 120_000);
+  // Its file has ended the process soon after the start, so that it waits for somebody to reload it.
+  await until(() => kit.output().includes('wait until they can be loaded'), 60_000);
+  kit.signal('SIGHUP');
+  await until(() => kit.query(open).length === 0 && kit.output().includes('"role":"run-solo"'), 120_000);
   await until(
     () =>
       ['conflict', 'dead_letters', 'clock_skew', 'lane_fault'].every((name) => posts.some((one) => one.includes(name))),
