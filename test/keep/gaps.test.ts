@@ -1,5 +1,6 @@
 // Gaps: on record with why and since when, raised once as a task, loud until somebody closes them.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { readDelivery } from '../../src/wire/event.ts';
 import { createStoreFile, START, type StoreFile } from './rig.ts';
 
 let file: StoreFile;
@@ -90,3 +91,15 @@ test('one that was closed while its end was not known is raised once more when i
   await handle('done');
   expect(await open()).toBe(0);
 });
+
+test.each(['kit.gap:1', 'kit.gap·1', 'kit.gap%C2%B71', 'i:kit.gap·1'])(
+  'E13: a delivery that calls itself %s takes nothing from the event of a gap',
+  async (id) => {
+    const body = { id, type: 'kit.gap', cursor: null, data: { 'kit.gap': { gap: 1 } } };
+    await file.store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: START });
+    await found('9');
+    expect(raised()).toContain('kit.gap·1');
+    expect(await open()).toBe(1);
+    expect(await file.store.event('i:kit.gap·1', START)).toMatchObject({ event: { origin: 'kit' } });
+  },
+);

@@ -349,6 +349,17 @@ describe('data are compared', () => {
   });
 });
 
+test('E10: a webhook that contradicts what replay had shown of its cursor is the same event, and recorded', async () => {
+  expect(await verdicts(replay({ text: 'one' }), webhook({ text: 'two' }), webhook({ text: 'two' }))).toEqual([
+    'new',
+    'duplicate, conflict',
+    'duplicate, conflict',
+  ]);
+  expect(await counts()).toMatchObject({ events: 1, conflicts: 1 });
+  expect(file.query<{ body: Buffer }>('select body from conflicts')[0]?.body.toString()).toContain('two');
+  expect(await keyOf('a')).toBe('c:10');
+});
+
 describe('a cursor at or below the floor', () => {
   const old = PRUNED_AT - 1;
 
