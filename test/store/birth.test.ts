@@ -146,6 +146,17 @@ describe('E4: as it becomes known', () => {
     expect(handled, 'once, and not what is older').toEqual(['2']);
   });
 
+  test('a webhook that comes while a turn is being planned is not passed over by it', async () => {
+    await runner.drain(0);
+    const { store } = file;
+    await store.accept({ readings: [item(1)], now: clock.time });
+    const { from, events } = await store.unassigned(10);
+    await store.accept({ readings: [webhook(1, clock.time + 1)], now: clock.time });
+    const turn = { now: clock.time, boot: 2, settle: [], room: 1, handlers: [1] };
+    await store.turn({ ...turn, assign: { from, upTo: events.at(-1)?.seq ?? from, tasks: [] } });
+    expect((await store.unassigned(10)).decided).toMatchObject([{ key: 'c:1' }]);
+  });
+
   test('by its envelope too, though its data name an older time', async () => {
     const old = { timestamp_unix_ms: clock.time - HOUR };
     await accept(item(5, clock.time - HOUR));
