@@ -44,8 +44,9 @@ export function createHeard(
     insert into undecided (event, cursor, ready) values (?, ?, 1) on conflict (event) do update set ready = 1`);
   const known = db.prepare<[number], number>('select 1 from undecided where event = ?').pluck();
   return ({ seq, cursor }, origin) => {
-    // Also of one that no task was made of yet: a turn may have read it without its time, and go past it.
-    if (placeOf({ origin, cursor, createdAt: null }, birthOf(session)) === 'new') return;
+    // A turn may have read it without its time, and before its neighbours were known, and go past it now.
+    const birth = { ...birthOf(session), younger: null };
+    if (placeOf({ origin, cursor, createdAt: null }, birth) === 'new') return;
     if (known.get(seq) === undefined) session.count({ undecided: 1 });
     ready.run(seq, BigInt(cursor));
   };
