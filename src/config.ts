@@ -1,5 +1,5 @@
 // The environment as one checked object. Every fault is reported at once, by name and remedy; nothing is guessed.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { z } from 'zod';
@@ -166,7 +166,7 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
     ...config,
     // Where only RETENTION_DAYS is set, bodies go with their rows.
     PAYLOAD_RETENTION_DAYS: Math.min(config.PAYLOAD_RETENTION_DAYS, config.RETENTION_DAYS),
-    storePath: pathOf(config.DATABASE_URL.slice('sqlite:'.length)),
+    storePath: realOf(pathOf(config.DATABASE_URL.slice('sqlite:'.length))),
     handlersDir: pathOf(config.HANDLERS_DIR),
   };
 }
@@ -195,6 +195,16 @@ function pick(values: Env, names: string[]): Env {
 
 function wordingOf(message: string): string {
   return message.startsWith('Invalid input') ? 'is required' : message;
+}
+
+/** A link to the store names the store: what SQLite keeps beside it lies beside the file itself. */
+function realOf(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    // Not there yet, or not to be seen: what opens it says so.
+    return path;
+  }
 }
 
 function pathOf(text: string): string {

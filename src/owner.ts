@@ -2,7 +2,7 @@
 // the one that was there last. What an older owner could not sync is brought into the file before anything is built on it.
 import { startOf } from './process.ts';
 import { guarded } from './store/sqlite/fault.ts';
-import { newId, requireSame, writeMark } from './store/sqlite/identity.ts';
+import { inodeOf, newId, readMark, requireSame, writeMark } from './store/sqlite/identity.ts';
 import { lockStore } from './store/sqlite/lock.ts';
 import { openSqlite, type OpenOptions, type Replaced } from './store/sqlite/open.ts';
 import { patiently } from './store/patiently.ts';
@@ -26,9 +26,10 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
   const lock = lockStore(path);
   let store: Store | undefined;
   try {
+    const here = readMark(path)?.file === inodeOf(path);
     guarded(() => requireSame(path), path);
     store = openSqlite(path, { owner: true, synchronous: 'NORMAL', busyMs: 0, ...options });
-    const left = await endOthers(store, path);
+    const left = await endOthers(store, path, here);
     await nameAnew(store, path);
     await forget(store, left);
   } catch (error) {
@@ -46,9 +47,10 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
   };
 }
 
-/** Before anything is written: while they live they may keep the log from being settled. */
-async function endOthers(store: Store, path: string): Promise<string[]> {
+/** Before anything is written: while they live they may keep the log from being settled. Those of a copied store work elsewhere. */
+async function endOthers(store: Store, path: string, here: boolean): Promise<string[]> {
   const left = await patiently(() => store.processes(), START_MS);
+  if (!here) return left.map(({ role }) => role);
   for (const { pid, started } of left)
     if (started !== '' && pid !== process.pid && startOf(pid) === started) end(pid, path);
   return left.map(({ role }) => role);

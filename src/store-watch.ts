@@ -52,7 +52,7 @@ export interface StoreWatch {
 export function watchStore(store: Writes, clock: Clock): StoreWatch {
   const faults = new Map<Verb, Fault>();
   const begun = new Map<Verb, Fault>();
-  let up: { code: string; since: number; refused: number; changes: number; fault: Fault } | undefined;
+  let up: { code: string; since: number; refused: number; codes: Set<string>; fault: Fault } | undefined;
   let calmAfter: number | null = null;
 
   async function watched<Result>(verb: Verb, proves: boolean, work: () => Promise<Result>): Promise<Result> {
@@ -88,8 +88,9 @@ export function watchStore(store: Writes, clock: Clock): StoreWatch {
     const definite = fault.error?.code === 'replaced';
     if (!up && !definite && clock.monotonic() - fault.after < PATIENCE_MS) return;
     const code = codeOf(fault);
-    const before = up ?? { code, since: fault.since, refused: 0, changes: 0 };
-    up = { ...before, code, fault, changes: before.changes + (before.code === code ? 0 : 1) };
+    const before = up ?? { code, since: fault.since, refused: 0, codes: new Set<string>() };
+    before.codes.add(code);
+    up = { ...before, code, fault };
   }
 
   const writes: Writes = {
@@ -119,10 +120,12 @@ export function watchStore(store: Writes, clock: Clock): StoreWatch {
     judge(around) {
       note();
       if (!up) return new Map();
-      const { code, since, refused, changes, fault } = up;
+      const { code, since, refused, codes, fault } = up;
       const level = refused === 0 ? 1 : 1 + String(refused).length;
-      const held = { level, news: changes };
-      if (code === 'replaced') return new Map([['store_replaced', { ...held, detail: replaced(fault, since) }]]);
+      // A disk that is full also keeps locks: what was told already is no news.
+      const held = { level, news: codes.size };
+      if (code === 'replaced')
+        return new Map([['store_replaced', { level: 1, news: 0, detail: replaced(fault, since) }]]);
       const deliveries = `${around.waiting} deliveries wait, ${refused} were answered with 503${switchingOff(around)}`;
       const detail = `nothing can be written to the store since ${iso(since)} (${code}${blame(code, around)}): ${deliveries}. ${remedyOf(code)}. What is delivered meanwhile comes again`;
       return new Map([['store_unwritable', { ...held, detail }]]);
@@ -166,5 +169,5 @@ function remedyOf(code: string): string {
 }
 
 function replaced({ error }: Fault, since: number): string {
-  return `another file lies in the place of the store since ${iso(since)}${error ? ` (${error.message})` : ''}: nothing is taken any more, deliveries get 503. Stop the kit, then npx kit restore <file>, and start it again; what is delivered meanwhile comes again`;
+  return `another file lies in the place of the store since ${iso(since)}: nothing is taken any more, deliveries get 503. ${error?.message ?? ''}. The copy of what was accepted until then (see the log, and the files .replaced-… beside the store) is such a file; what is delivered meanwhile comes again`;
 }

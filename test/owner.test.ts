@@ -1,7 +1,7 @@
 // Taking over from an owner that died, and whose processes may be there still, or just going.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
@@ -40,6 +40,31 @@ test('what an older owner left running is ended', async () => {
   ownership = await take();
   expect(await gone).toEqual([null, 'SIGKILL']);
   expect(await ownership.store.processes()).toEqual([]);
+});
+
+test('the processes of the store that this one is a copy of go on', async () => {
+  const kill = vi.spyOn(process, 'kill');
+  const copy = join(folder, 'copy');
+  mkdirSync(copy);
+  for (const name of readdirSync(folder))
+    if (name.startsWith('events.db')) copyFileSync(join(folder, name), join(copy, name));
+  for (const beside of ['', '-id']) {
+    ownership = await own(join(copy, 'events.db'), {});
+    expect(await ownership.store.processes(), beside).toEqual([]);
+    ownership.release();
+    copyFileSync(join(folder, 'events.db'), join(copy, 'events.db'));
+    rmSync(join(copy, 'events.db-id'));
+  }
+  ownership = undefined;
+  expect(kill).not.toHaveBeenCalled();
+});
+
+test('a store that is gone is no reason to begin with an empty one', async () => {
+  const path = join(folder, 'events.db');
+  for (const name of readdirSync(folder)) if (!name.endsWith('-id')) rmSync(join(folder, name));
+  await expect(take()).rejects.toThrow(`${path} is gone or empty`);
+  rmSync(`${path}-id`);
+  ownership = await take();
 });
 
 test('what ends by itself at that very moment is no reason not to start', async () => {

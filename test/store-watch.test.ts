@@ -112,7 +112,7 @@ test.each([
 test('E40: a replaced file is told at once, as what it is', async () => {
   const bench = setUp();
   bench.fault = new StoreError('replaced', 'another file was put in its place');
-  expect(await bench.look()).toMatch(/^store_replaced 1: .*npx kit restore <file>/);
+  expect(await bench.look()).toMatch(/^store_replaced 1: .*503\. another file was put/);
 });
 
 test('E40: deliveries that wait and that were refused are counted; each order of magnitude is a level', async () => {

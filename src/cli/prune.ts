@@ -34,7 +34,7 @@ async function pruneAll(store: Store, rows: number, bodies: number): Promise<voi
   const receipts = await store.receipts();
   const settled = receipts === null ? 0 : settledUpTo(receipts);
   for (let after: Receipt | null = null, steps = 1; ; steps++) {
-    after = await store.prune({ before: rows, settled, after, limit: STEP });
+    after = await store.prune({ now: clock.now(), before: rows, settled, after, limit: STEP });
     if (after === null) break;
     if (steps % 50 === 0) process.stderr.write(`looked at ${steps * STEP} events\n`);
   }

@@ -38,7 +38,7 @@ const command: Command = {
       throw new UsageError('--from, --runs and --forget do not go together');
     if (runs) return showRuns(json);
     if (forget) return giveUp();
-    const to = from === undefined ? undefined : parseCursor(from);
+    const to = from === undefined ? undefined : parseCursor(from.replace(/^c:/, ''));
     if (from !== undefined && to === undefined)
       throw new UsageError('--from must be a cursor: npx kit events shows them');
     return withStore((store) => reconcile(store, to, json));

@@ -67,7 +67,7 @@ export interface Facts {
   /** The longest failure run of the last minutes. */
   worstRun?: number;
   /** The newest cause of dead letters. */
-  cause?: { id: number; handler: string; pattern: string } | null;
+  cause?: { id: number; handler: string; error: string } | null;
   /** The event that was contradicted last. */
   contradicted?: string | null;
   /** How processes that run handlers have died, newest first. */
@@ -103,7 +103,7 @@ export function judge({
   when(
     failureRun >= 3,
     'failure_run',
-    `${failureRun} authentic deliveries in a row were not answered with 2xx (${causes}): ${remedyOf(failures.causes)}${switchingOff(failureRun, reconcile)}`,
+    `${failureRun} authentic deliveries in a row were not answered with 2xx${causes ? ` (${causes})` : ''}: ${remedyOf(failures.causes)}${switchingOff(failureRun, reconcile)}`,
   );
   when(
     failureRun < 3 && grew('failure_runs') > 0,
@@ -230,9 +230,11 @@ export function judge({
   }
 }
 
-/** The handler and the pattern of its errors, without numbers that could be a person's. */
-function wordingOf({ handler, pattern }: NonNullable<Facts['cause']>): string {
-  return `${handler}: ${pattern.replaceAll(/\p{N}(?:[\s.()+-]*\p{N}){5,}/gu, '#')}`;
+/** The handler, and of its error the name and the place: the rest may quote what strangers wrote. */
+function wordingOf({ handler, error }: NonNullable<Facts['cause']>): string {
+  const name = /^([A-Z]\w{0,60}): /.exec(error)?.[1];
+  const place = / \(([\w./-]{1,200}:\d{1,6})\)$/.exec(error)?.[1];
+  return [handler, name, place].filter(Boolean).join(', ');
 }
 
 /** A task that was alone in its process has ended it; of several, it may have been any. */
@@ -253,9 +255,9 @@ function culpritOf(crashes: Crash[]): string {
 function brokenWords({ fault, waiting }: { fault: string; waiting: string[] }): string {
   const goesOn =
     waiting.length > 0
-      ? `handler ${waiting.join(', ')} waits, the others go on`
-      : 'the handlers that were loaded go on';
-  return `${fault}: ${goesOn}. Fix the file, then npx kit reload: what came meanwhile is handled then`;
+      ? `handler ${waiting.join(', ')} waits, the others go on. Fix the file, then npx kit reload: what came meanwhile is handled then`
+      : 'the handlers that were loaded go on. Fix the file, then npx kit reload';
+  return `${fault}: ${goesOn}`;
 }
 
 function remedyOf(causes: Record<string, number>): string {

@@ -33,7 +33,8 @@ const LEVELS: Record<string, (facts: Facts) => number> = {
   webhook_silent: ({ missed = 0 }) => orders(missed),
   reconcile_behind: ({ now, status: { reconcile } }) => orders((now - sinceOf(reconcile.since, now)) / TROUBLE_MS),
   reconcile_stopped: ({ now, status: { reconcile } }) => orders((now - sinceOf(reconcile.since, now)) / TROUBLE_MS),
-  handler_failing: ({ grown }) =>
+  handler_failing: ({ grown, broken = [] }) =>
+    broken.filter(({ waiting }) => waiting.length > 0).length +
     Object.keys(grown).filter((one) => {
       const [, name] = /^attempts\.retry\.(.+)/.exec(one) ?? [];
       return name !== undefined && (grown[one] ?? 0) > (grown[`attempts.done.${name}`] ?? 0);

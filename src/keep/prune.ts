@@ -44,7 +44,7 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
         await mark();
         stage = 'rows';
       } else if (stage === 'rows') {
-        after = await store.prune({ before: before(retentionDays), settled, after, limit: STEP });
+        after = await store.prune({ now: clock.now(), before: before(retentionDays), settled, after, limit: STEP });
         if (after === null) stage = payloadDays < retentionDays ? 'bodies' : 'rest';
       } else if (stage === 'bodies') {
         after = await store.purge(before(payloadDays), after, STEP);

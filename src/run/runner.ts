@@ -71,6 +71,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     [...handlers].flatMap(([id, { rate }]) => (rate ? [[id, createRate(rate, clock.monotonic())] as const] : [])),
   );
   const seldom = createSeldom(clock, LINES);
+  const storeSeldom = createSeldom(clock);
   /** No Map: its outgrown tables, one behind the other, would keep every event alive until the old generation is collected. */
   const active: Attempt[] = [];
   /** Claimed, and waiting for a place. */
@@ -219,7 +220,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   const loop: Loop = startLoop(step, (error) => {
     if (!(error instanceof StoreError)) throw error;
     if (error.code === 'busy') return 5;
-    const more = seldom('store');
+    const more = storeSeldom('store');
     if (more) log.error({ code: error.code, ...more }, 'the store cannot be written; tried again');
     return 1_000;
   });

@@ -183,7 +183,7 @@ export interface KeepStore extends EventStore {
   /** The last of them, newest first; written by the main process as the fact `crashes`. */
   crashes(): Promise<Crash[]>;
   /** Why a task became a dead letter for a reason that none had before; `id` grows from cause to cause. */
-  newestCause(): Promise<{ id: number; handler: string; pattern: string } | null>;
+  newestCause(): Promise<{ id: number; handler: string; error: string } | null>;
   /** The key of the event that was contradicted last. */
   lastContradicted(): Promise<string | null>;
   /** The account of `npx kit verify`, if there ever was one. */
@@ -254,6 +254,8 @@ export interface Receipt {
 }
 
 export interface PruneStep {
+  /** Unix milliseconds. */
+  now: number;
   /** Received before then, Unix milliseconds. */
   before: number;
   /** Up to this event the service repeats nothing any more. */

@@ -216,7 +216,7 @@ test('E1: what pruning removed is counted apart, is not fetched, and runs no han
   const turn = { now: rig.clock.time, boot: 1, settle: [], room: 0, handlers: [] };
   await rig.store.turn({ ...turn, assign });
   const before = rig.clock.time + 1;
-  await rig.store.prune({ before, settled: 0, after: null, limit: 100 });
+  await rig.store.prune({ now: 0, before, settled: 0, after: null, limit: 100 });
   const left = rig.stored();
   expect(left).toEqual(['13']);
   await ask('10');

@@ -119,7 +119,7 @@ export function lanes(suite: Suite): void {
         await store.register([], broken('/h/first.ts'));
         await desk.accept('a', [1, 2, 3]);
         await desk.turn({ assign: { from: 0, upTo: 3, tasks: [] } });
-        await store.prune({ before: T0 + 1, settled: 3, after: null, limit: 100 });
+        await store.prune({ now: T0, before: T0 + 1, settled: 3, after: null, limit: 100 });
         await store.register(['first'], files);
         expect((await store.missed(0, 3, 10)).map(({ key }) => key)).toEqual(['c:1', 'c:2', 'c:3']);
       });

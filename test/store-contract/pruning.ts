@@ -17,7 +17,7 @@ export function pruning(suite: Suite): void {
       let steps = 0;
       let after: Receipt | null = null;
       do {
-        after = await store.prune({ before, settled: Infinity, after, limit: 2 });
+        after = await store.prune({ now: T0, before, settled: Infinity, after, limit: 2 });
         steps++;
       } while (after !== null);
       return steps;
@@ -26,7 +26,7 @@ export function pruning(suite: Suite): void {
     test('removes finished events in steps, moves the floor and keeps the newest row', async () => {
       await desk.arrive('a', [50, 10, 20, 40, 30]);
       await desk.workOff();
-      expect(await prune(T0 + 1, '50')).toBe(3);
+      expect(await prune(T0 + 1, '51')).toBe(3);
       expect(await store.status(T0)).toMatchObject({ events: 1, floor: '50', tasks: { done: 1 } });
       expect((await store.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:30']);
       await desk.arrive('a', [60]);
@@ -60,7 +60,7 @@ export function pruning(suite: Suite): void {
       await desk.workOff();
       await desk.arrive('a', [2]);
       await desk.workOff();
-      await prune(T0 + 1, '9007199254740993');
+      await prune(T0 + 1, '9007199254740994');
       expect((await store.status(T0)).floor).toBe('9007199254740993');
       expect(await store.accept({ readings: [event('9007199254740993')], now: T0 })).toEqual([
         { verdict: 'duplicate', pruned: true },

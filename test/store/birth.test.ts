@@ -176,7 +176,7 @@ describe('E4: as it becomes known', () => {
   test('what is undecided is not pruned, however long the catch-up takes', async () => {
     await accept(item(1), item(2), item(3));
     await file.store.accept({ readings: [], now: clock.time, watermark: cursor(3) });
-    await file.store.prune({ before: clock.time + HOUR, settled: Infinity, after: null, limit: 10 });
+    await file.store.prune({ now: clock.time, before: clock.time + HOUR, settled: Infinity, after: null, limit: 10 });
     await accept(webhook(1, clock.time + 1));
     await become(0);
     await rest();

@@ -84,15 +84,16 @@ async function counts(): Promise<
 
 const PRUNED_AT = NOW - RETENTION - DAY;
 
-/** An event of this cursor came and went, two retentions ago; replay has passed it. */
+/** An event of this cursor came and went, two retentions ago; replay is past it. */
 async function pruneTo(floor: string): Promise<void> {
   const gone = webhook({ id: 'pruned', cursor: floor, at: PRUNED_AT });
-  await file.store.accept({ readings: [gone], now: PRUNED_AT, watermark: floor as Cursor });
+  const watermark = String(BigInt(floor) + 1n) as Cursor;
+  await file.store.accept({ readings: [gone], now: PRUNED_AT, watermark });
   await accept(webhook({ id: 'newest', cursor: null }));
   const { from, events } = await file.store.unassigned(100);
   const assign = { from, upTo: events.at(-1)?.seq ?? 0, tasks: [] };
   await file.store.turn({ now: NOW, boot: 1, settle: [], assign, room: 0, handlers: [] });
-  await file.store.prune({ before: NOW - RETENTION, settled: Infinity, after: null, limit: 100 });
+  await file.store.prune({ now: NOW, before: NOW - RETENTION, settled: Infinity, after: null, limit: 100 });
   expect((await file.store.status(NOW)).floor).toBe(floor);
 }
 

@@ -134,7 +134,7 @@ test('what was pruned is known no more, and what still waits is', async () => {
   expect(await verdicts(webhooks(0, 1), watcher)).toEqual({ duplicate: 1 });
   expect(await verdicts(webhooks(100, 5), store, NOW + 10)).toEqual({ new: 5 });
 
-  await store.prune({ before: NOW + 5, settled: Infinity, after: null, limit: 1_000 });
+  await store.prune({ now: NOW, before: NOW + 5, settled: Infinity, after: null, limit: 1_000 });
   await store.sweep(NOW + 20);
 
   expect(count('select count(*) from id_segments')).toBe(0);
@@ -150,7 +150,7 @@ test('what was pruned is known no more, though its id is still in memory', async
   await arrive(5, one);
   db.exec(`update facts set value = 5 where name = 'assigned'`);
   expect(await verdicts(webhooks(100, 1), one, NOW + 10)).toEqual({ new: 1 });
-  await one.prune({ before: NOW + 5, settled: Infinity, after: null, limit: 1_000 });
+  await one.prune({ now: NOW, before: NOW + 5, settled: Infinity, after: null, limit: 1_000 });
   expect(count('select count(*) from events')).toBe(1);
   expect(await verdicts(webhooks(0, 5, 1_000), one)).toEqual({ new: 5 });
 });

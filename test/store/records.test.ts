@@ -114,7 +114,7 @@ test('of attempts that fail the last ten are kept, and pruning leaves none', asy
   expect(found?.attempts.at(-1)).toMatchObject({ state: 'done', error: null });
   await deliver(ops, { cursor: '2' });
   await assign(ops, []);
-  await ops.store.prune({ before: now() + 1, settled: Infinity, after: null, limit: 10 });
+  await ops.store.prune({ now: now(), before: now() + 1, settled: Infinity, after: null, limit: 10 });
   let left: unknown;
   await ops.store.setup((tx) => void (left = tx.get('select count(*) as n from attempts')?.['n']));
   expect(left).toBe(0);
@@ -168,7 +168,7 @@ test('a rerun leaves out what was pruned between the look at a page and its task
   await ops.store.askRerun({ handler: 'a', type: null, from, to, events: 2, range }, now());
   const page = await ops.store.rerun([handler], 10);
   if (!page) throw new Error('there is no rerun');
-  await ops.store.prune({ before: now() + 1, settled: Infinity, after: null, limit: 100 });
+  await ops.store.prune({ now: now(), before: now() + 1, settled: Infinity, after: null, limit: 100 });
   const tasks = page.events.map(({ seq, cursor }) => ({
     event: seq,
     cursor,

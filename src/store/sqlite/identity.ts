@@ -69,6 +69,7 @@ export function requireSame(path: string): void {
   const here = inodeOf(path);
   const logged = sizeOf(`${path}-wal`) > 0;
   const id = sizeOf(path) === 0 ? undefined : idWithoutLog(path);
+  if (sizeOf(path) === 0 && !logged) throw gone(path);
   // Nothing, or no store: what opens it says so. A damaged store in its place is our own.
   if (id === undefined && (!logged || (here === mark.file && sizeOf(path) > 0))) return;
   const known = id !== undefined && (id === mark.id || id === mark.was);
@@ -103,6 +104,13 @@ function replaced(path: string, logged: boolean): StoreError {
   return new StoreError(
     'replaced',
     `${path} is not the file that was this store${log}: nothing was opened. Stop the kit, then put a backup (or this file) in its place with npx kit restore <file>`,
+  );
+}
+
+function gone(path: string): StoreError {
+  return new StoreError(
+    'replaced',
+    `${path} is gone or empty, and ${path}-id says that it was a store: nothing was opened. Put a backup in its place with npx kit restore <file>, or delete ${path}-id to begin with an empty store`,
   );
 }
 

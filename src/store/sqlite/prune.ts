@@ -113,7 +113,7 @@ export function createPruning(session: Session): Pruning {
   }
 
   return {
-    prune({ before, settled, after, limit }) {
+    prune({ now, before, settled, after, limit }) {
       // What goes is overwritten, whole pages too.
       db.pragma('secure_delete = on');
       return session.write(() => {
@@ -128,12 +128,12 @@ export function createPruning(session: Session): Pruning {
           if (!row.finished) continue;
           const cursors = cursorsOf(row);
           const covered = watermark !== null && cursors.length > 0;
-          if (covered ? cursors.some((cursor) => cursor > top) : row.seq > settled) {
+          if (covered ? cursors.some((cursor) => cursor >= top) : row.seq > settled) {
             if (row.whole) purgeBody(row.seq);
             continue;
           }
           for (const cursor of cursors) if (cursor <= top && cursor > floor) floor = cursor;
-          until = Math.max(until, lastTimeOf(row) + 1);
+          until = Math.max(until, lastTimeOf(row, now, settled) + 1);
           remove(row.seq, counts);
         }
         if (floor >= 0n) session.setFact('pruned_to', floor);
@@ -153,9 +153,10 @@ export function createPruning(session: Session): Pruning {
   };
 }
 
-/** When it was received or, by its own account, happened: whichever is later. Clocks differ. */
-function lastTimeOf({ at, created_at: createdAt }: OldRow): number {
-  return createdAt !== null && createdAt <= at + PLAUSIBLE_MS ? Math.max(at, createdAt) : at;
+/** When it was received or, by its own account, happened: whichever is later. A clock that was behind has been set since. */
+function lastTimeOf({ seq, at, created_at: createdAt }: OldRow, now: number, settled: number): number {
+  if (createdAt === null) return seq > settled ? Math.max(at, now) : at;
+  return createdAt <= Math.max(now, at + PLAUSIBLE_MS) ? Math.max(at, createdAt) : at;
 }
 
 function nextOf(rows: OldRow[], limit: number): Receipt | null {

@@ -1,6 +1,5 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { Cursor } from '../../wire/cursor.ts';
-import { patternOf } from '../pattern.ts';
 import type { EventStore } from '../events-store.ts';
 import type {
   Ahead,
@@ -156,7 +155,7 @@ export function createUpkeep(
     crashes: () => JSON.parse(String(session.fact('crashes') ?? '[]')) as Crash[],
     newestCause() {
       const row = newestCause.get();
-      return row ? { id: row.id, handler: row.handler, pattern: patternOf(row.error ?? '') } : null;
+      return row ? { id: row.id, handler: row.handler, error: row.error ?? '' } : null;
     },
     lastContradicted: () => lastContradicted.get() ?? null,
     verifying: () => JSON.parse(String(session.fact('verify'))) as VerifyAccount | null,
