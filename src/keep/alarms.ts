@@ -62,6 +62,8 @@ export function createAlarms(options: AlarmsOptions): Alarms {
   async function step(): Promise<void> {
     await ifStore(restore);
     const read = await ifStore(look);
+    // Without a store, run is not to blame.
+    if (!read) runUpAfter = clock.monotonic();
     last = told(read ?? { ...last, freeBytes: freeBytes() });
     board.hold(holdingOf(last));
     await save();
@@ -92,7 +94,6 @@ export function createAlarms(options: AlarmsOptions): Alarms {
       deliveredAt: steady.moment(`delivered ${type}`, deliveredAt),
       missedSince: steady.moment(`missed ${type}`, missedSince),
     }));
-    // Without a store, run is not to blame.
     const storeless = status.processes.keep === 'down' || (accounts?.latest()?.alarms.length ?? 0) > 0;
     if (status.processes.run === 'up' || storeless) runUpAfter = clock.monotonic();
     const evidence = { now, status, types };

@@ -166,7 +166,7 @@ test('E41: a new cause of dead letters is named, without the words of its error,
   }
   await bench.pass(5 * MINUTE);
   expect(bench.told('dead_letters')).toHaveLength(3);
-  expect(bench.told('dead_letters')[2]).toContain('answer: Error: odd for');
+  expect(bench.told('dead_letters')[2]).toContain('newest cause: answer, Error.');
   expect(bench.posts.join('\n')).not.toMatch(/\d{4}|Ana/);
 });
 

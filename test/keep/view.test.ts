@@ -105,7 +105,8 @@ test('E40: keep that comes up while the store cannot be opened shows what it kno
   reach(true);
   free.bytes = 1e12;
   const opened = async (): Promise<number> => {
-    accounts.take({ ...ACCOUNT, alarms: [], failureRun: 0, causes: {} });
+    const processes = { ...ACCOUNT.processes, run: 'up' as const };
+    accounts.take({ ...ACCOUNT, processes, alarms: [], failureRun: 0, causes: {} });
     await turn();
     return opens();
   };
