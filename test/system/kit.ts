@@ -241,7 +241,7 @@ export function freePort(): Promise<number> {
   });
 }
 
-function killQuietly(pid: number): void {
+export function killQuietly(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {

@@ -17,7 +17,7 @@ import {
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { watermarkOf, withAccount, type Account } from './account.ts';
-import { RECORD } from '../../system/kit.ts';
+import { killQuietly, RECORD } from '../../system/kit.ts';
 import { eventually, stage, type Fault, type Scene } from './scene.ts';
 
 const PAGE = 4_096;
@@ -81,7 +81,7 @@ const damaged = (what: string, damage: (path: string) => void): Fault => ({
       const code = await kit.exited();
       scene.holds(refused === undefined || (code === 78 && !/\n\s+at |"level"/.test(refused)), `${code}: ${refused}`);
       renameSync(pathOf(scene), `${pathOf(scene)}.aside`);
-      for (const end of ['-wal', '-shm']) rmSync(`${pathOf(scene)}${end}`, { force: true });
+      for (const end of ['-wal', '-shm', '-id']) rmSync(`${pathOf(scene)}${end}`, { force: true });
       await kit.start();
       scene.holds(await account.whole(), 'replay does not fill the new store');
       return `${found}; the new store is filled by replay`;
@@ -117,7 +117,7 @@ export const file: Fault[] = [
         const { kit } = scene;
         for (let n = 0; n < 50; n++) await scene.send();
         await eventually(() => kit.pid('keep') !== undefined);
-        const pids = ['receive', 'run', 'keep'].map((role) => kit.pid(role) ?? 0);
+        const pids = ['receive', 'run', 'keep'].flatMap((role) => kit.pid(role) ?? []);
         await eventually(() => statSync(pathOf(scene)).size > 20 * PAGE);
         const before = statSync(pathOf(scene)).size;
         copyFileSync(pathOf(scene), join(scene.kit.folder, 'copy.db'));
@@ -125,7 +125,7 @@ export const file: Fault[] = [
         const acknowledged = new Set<number>();
         for (let n = 0; n < 3; n++) acknowledged.add(await scene.send());
         const ready = await scene.probe();
-        for (const pid of pids) process.kill(pid, 'SIGKILL');
+        for (const pid of pids) killQuietly(pid);
         await kit.exited();
         // What was acknowledged is judged by the file as it was: no test can ask a broken one.
         copyFileSync(join(kit.folder, 'copy.db'), pathOf(scene));
