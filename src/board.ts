@@ -3,6 +3,7 @@
 import { iso, type Clock } from './clock.ts';
 import type { Logger } from './log.ts';
 import type { Notifier } from './notifier.ts';
+import type { KeepStore, RaisedAlarm } from './store/keep-store.ts';
 
 const REMIND_MS = 86_400_000;
 /** An alarm that has been so many levels below what was told, for so long, is told again when it rises. */
@@ -19,19 +20,6 @@ export interface Held {
   news: number;
 }
 
-export interface Kept {
-  name: string;
-  detail: string;
-  /** Unix milliseconds. */
-  since: number;
-  /** When people were last told, Unix milliseconds, at which level, with news up to where. Null: never. */
-  toldAt: number | null;
-  level: number;
-  news: number;
-  /** It holds no more; its all-clear is still to be told. */
-  cleared: boolean;
-}
-
 /** An alarm as it is shown. */
 export interface Up {
   name: string;
@@ -40,28 +28,23 @@ export interface Up {
 }
 
 /** Where alarms outlast the process. */
-export interface BoardStore {
-  raise(name: string, detail: string, since: number): Promise<void>;
-  told(name: string, level: number, news: number, at: number): Promise<void>;
-  clear(name: string): Promise<void>;
-  forget(name: string): Promise<void>;
-}
+export type BoardStore = Pick<KeepStore, 'raise' | 'told' | 'clear' | 'forget'>;
 
 export interface Board {
-  /** What an earlier process has left. */
-  restore(alarms: Kept[]): void;
+  /** From an earlier process. */
+  restore(alarms: RaisedAlarm[]): void;
   /** These alarms hold now, and no others. */
   hold(holding: Map<string, Held>): void;
-  /** Posts what is due; what is not taken stays due. */
+  /** Posts each alarm that is due. A post that fails stays due. */
   tell(): Promise<void>;
   up(): Up[];
   /** Writes what has changed; what could not be written is written the next time. */
   save(store: BoardStore): Promise<void>;
 }
 
-interface Entry extends Kept {
+interface Entry extends RaisedAlarm {
   held: Held;
-  /** The highest level lately; above `level` it is still to be told. */
+  /** The highest recent level. If it is above `level`, a notification is due. */
   peak: number;
   toldAfter: number;
   lowSince: number | null;

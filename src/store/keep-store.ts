@@ -288,9 +288,10 @@ export interface RaisedAlarm {
   detail: string;
   /** Unix milliseconds. */
   since: number;
-  /** When people were last told, Unix milliseconds; null: never. */
+  /** Of the last notification, Unix milliseconds; null: none was sent. `level` and `news` are what it said. */
   toldAt: number | null;
   level: number;
   news: number;
+  /** The alarm holds no more; its all-clear is still due. */
   cleared: boolean;
 }

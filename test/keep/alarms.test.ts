@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createAlarms, type Alarms } from '../../src/keep/alarms.ts';
 import { judge, type Facts } from '../../src/keep/judge.ts';
+import { UNREAD } from '../../src/keep/view.ts';
 import { iso } from '../../src/clock.ts';
 import { StoreError } from '../../src/store/store.ts';
 import type { Status } from '../../src/store/watch-store.ts';
@@ -16,26 +17,10 @@ const DAY_MS = 86_400_000;
 
 describe('which facts raise which alarm', () => {
   const calm: Status = {
+    ...UNREAD,
     events: 10,
-    unassigned: 0,
-    undecided: 0,
-    duplicates: 0,
-    quarantined: 0,
-    conflicts: 0,
-    tasks: { held: 0, ready: 0, running: 0, done: 10, skipped: 0, dead: 0 },
-    oldestReadySeconds: null,
-    watermark: null,
-    floor: null,
-    newestCursor: null,
-    reconcile: { state: 'idle', since: null, lastAt: null, progress: null, reason: null, recovered: 0 },
-    stream: { state: 'off', since: null, reason: null },
-    gaps: 0,
-    failureRun: 0,
-    failures: { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null },
-    lastDeliveryAt: null,
-    secrets: [],
-    alarms: [],
-    processes: { receive: 'up', run: 'up', keep: 'up' },
+    tasks: { ...UNREAD.tasks, done: 10 },
+    reconcile: { ...UNREAD.reconcile, state: 'idle' },
   };
   const facts = (status: Partial<Status> = {}, grown: Record<string, number> = {}, freeBytes = 100 * GB): Facts => ({
     now: NOW,
