@@ -3,7 +3,6 @@
 import { iso, type Clock } from './clock.ts';
 import type { Logger } from './log.ts';
 import type { Notifier } from './notifier.ts';
-import type { KeepStore, RaisedAlarm } from './store/keep-store.ts';
 
 const REMIND_MS = 86_400_000;
 /** An alarm that has been so many levels below what was told, for so long, is told again when it rises. */
@@ -27,8 +26,28 @@ export interface Up {
   detail: string;
 }
 
+export interface RaisedAlarm {
+  name: string;
+  detail: string;
+  /** Unix milliseconds. */
+  since: number;
+  /** Of the last notification, Unix milliseconds; null: none was sent. `level` and `news` are what it said. */
+  toldAt: number | null;
+  level: number;
+  news: number;
+  /** The alarm holds no more; its all-clear is still due. */
+  cleared: boolean;
+}
+
 /** Where alarms outlast the process. */
-export type BoardStore = Pick<KeepStore, 'raise' | 'told' | 'clear' | 'forget'>;
+export interface BoardStore {
+  raise(name: string, detail: string, now: number): Promise<void>;
+  /** It holds no more; it stays in `raised` until it is forgotten. */
+  clear(name: string): Promise<void>;
+  /** People were told of it, at this level of gravity, with news up to here. */
+  told(name: string, level: number, news: number, now: number): Promise<void>;
+  forget(name: string): Promise<void>;
+}
 
 export interface Board {
   /** From an earlier process. */

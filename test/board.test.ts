@@ -1,10 +1,10 @@
 // What people are told of alarms, by an ALERT_URL that really listens: slowly, late, or not at all.
-import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { ServerResponse } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { createBoard, type Board, type Held } from '../src/board.ts';
 import { createNotifier, type Notifier } from '../src/notifier.ts';
 import { StoreError } from '../src/store/store.ts';
+import { listenForAlerts } from './alert-endpoint.ts';
 import { createClock, createStoreFile, createTestLog, type TestClock } from './keep/rig.ts';
 
 interface Bench {
@@ -20,26 +20,16 @@ interface Bench {
 }
 
 async function setUp(): Promise<Bench> {
-  const endpoint = createServer((req, res) => {
-    let body = '';
-    req.on('data', (chunk: Buffer) => (body += chunk.toString()));
-    req.on('end', () => {
-      bench.posts.push((JSON.parse(body) as { text: string }).text);
-      if (bench.slow) bench.open.push(res);
-      else res.end();
-    });
+  const { url, posts, close } = await listenForAlerts((res) => {
+    if (bench.slow) bench.open.push(res);
+    else res.end();
   });
-  await new Promise<void>((done) => endpoint.listen(0, '127.0.0.1', done));
-  onTestFinished(() => {
-    endpoint.closeAllConnections();
-    endpoint.close();
-  });
-  const url = `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}/`;
+  onTestFinished(close);
   const clock = createClock();
   const { log } = createTestLog();
   const notifier = createNotifier({ url, clock, log });
   const again = (): Board => createBoard({ clock, log, notifier });
-  const bench: Bench = { board: again(), clock, notifier, url, posts: [], open: [], slow: false, again };
+  const bench: Bench = { board: again(), clock, notifier, url, posts, open: [], slow: false, again };
   return bench;
 }
 

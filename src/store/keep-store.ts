@@ -1,4 +1,5 @@
 // What `keep` needs of a store: where replay stands, which alarms are raised, what is pruned.
+import type { BoardStore, RaisedAlarm } from '../board.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import type { EventStore } from './events-store.ts';
 
@@ -131,7 +132,7 @@ export interface Stretch {
   next: Cursor | null;
 }
 
-export interface KeepStore extends EventStore {
+export interface KeepStore extends EventStore, BoardStore {
   watermark(): Promise<Cursor | null>;
   /** Where a store without a watermark begins to read, once that is known. */
   beginsAt(): Promise<Cursor | null>;
@@ -219,12 +220,6 @@ export interface KeepStore extends EventStore {
   checkpoint(restart: boolean): Promise<number>;
   /** All that are up, and those whose all-clear nobody was told yet. */
   raised(): Promise<RaisedAlarm[]>;
-  raise(name: string, detail: string, now: number): Promise<void>;
-  /** It holds no more; it stays in `raised` until it is forgotten. */
-  clear(name: string): Promise<void>;
-  /** People were told of it, at this level of gravity, with news up to here. */
-  told(name: string, level: number, news: number, now: number): Promise<void>;
-  forget(name: string): Promise<void>;
 }
 
 /** Where the watermark stood, and where it belongs. */
@@ -281,17 +276,4 @@ export interface DeliveredType {
   /** Since then brought by replay or stream alone, though deliveries could be taken; and since when. */
   missed: number;
   missedSince: number | null;
-}
-
-export interface RaisedAlarm {
-  name: string;
-  detail: string;
-  /** Unix milliseconds. */
-  since: number;
-  /** Of the last notification, Unix milliseconds; null: none was sent. `level` and `news` are what it said. */
-  toldAt: number | null;
-  level: number;
-  news: number;
-  /** The alarm holds no more; its all-clear is still due. */
-  cleared: boolean;
 }

@@ -1,8 +1,7 @@
 // An alarm that gets graver is told again, once for each level; one that wavers is not. And by which clock.
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { createAlarms } from '../../src/keep/alarms.ts';
+import { listenForAlerts } from '../alert-endpoint.ts';
 import { assign, deliver, end, type Ops } from '../ops/rig.ts';
 import { createStoreFile, createTestLog, START, type StoreFile } from './rig.ts';
 
@@ -26,22 +25,11 @@ interface Bench extends StoreFile {
 
 async function setUp(): Promise<Bench> {
   const file = createStoreFile();
-  const posts: string[] = [];
-  const endpoint = createServer((req, res) => {
-    let body = '';
-    req.on('data', (chunk: Buffer) => (body += chunk.toString()));
-    req.on('end', () => {
-      posts.push((JSON.parse(body) as { text: string }).text);
-      res.end();
-    });
-  });
-  await new Promise<void>((done) => endpoint.listen(0, '127.0.0.1', done));
+  const { url: alertUrl, posts, close } = await listenForAlerts();
   onTestFinished(() => {
-    endpoint.closeAllConnections();
-    endpoint.close();
+    close();
     file.remove();
   });
-  const alertUrl = `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}/`;
   // The wall clock can be set without any time passing.
   const clock = { time: START, passed: 0, now: () => clock.time, monotonic: () => clock.passed };
   const begin = () =>

@@ -1,5 +1,4 @@
 // What people see while the store cannot be read or written, and what keep does that comes up meanwhile.
-import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { createAccounts } from '../../src/keep/account.ts';
@@ -10,6 +9,7 @@ import type { Account } from '../../src/process.ts';
 import { openLater } from '../../src/store/sqlite/later.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { StoreError } from '../../src/store/store.ts';
+import { listenForAlerts } from '../alert-endpoint.ts';
 import { createClock, createStoreFile, createTestLog } from './rig.ts';
 
 const ACCOUNT: Account = {
@@ -23,13 +23,7 @@ async function setUp() {
   const file = createStoreFile();
   const clock = createClock();
   const { log } = createTestLog();
-  const posts: string[] = [];
-  const endpoint = createServer((req, res) => {
-    req.on('data', (chunk: Buffer) => posts.push((JSON.parse(chunk.toString()) as { text: string }).text));
-    req.on('end', () => res.end());
-  });
-  await new Promise<void>((done) => endpoint.listen(0, '127.0.0.1', done));
-  const alertUrl = `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}/`;
+  const { url: alertUrl, posts, close } = await listenForAlerts();
   let reachable = false;
   let opens = 0;
   const store = openLater(file.path, () => {
@@ -54,10 +48,9 @@ async function setUp() {
   const server = createOpsServer({ config, store, view, clock, log, disk, onChange: () => {} });
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
   onTestFinished(() => {
-    for (const one of [server, endpoint]) {
-      one.closeAllConnections();
-      one.close();
-    }
+    server.closeAllConnections();
+    server.close();
+    close();
     store.close();
     file.remove();
   });

@@ -2,45 +2,31 @@
 // wherever people look, and over when it is over.
 import { execFile } from 'node:child_process';
 import { rmSync, statfsSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { listenForAlerts, type AlertEndpoint } from '../alert-endpoint.ts';
 import { Lacking } from '../prove/faults/scene.ts';
 import { lockOf, smallDisk, type Disk } from '../prove/faults/tools.ts';
 import { createKit, deliver, makeEvent, RECORD, until, type Kit } from './kit.ts';
 
 const run = promisify(execFile);
 let posts: string[];
-let alertUrl: string;
+let endpoint: AlertEndpoint;
 let kit: Kit;
 let end: (() => Promise<void>)[];
 
 beforeEach(async () => {
-  posts = [];
-  end = [];
-  const endpoint = createServer((req, res) => {
-    let body = '';
-    req.on('data', (chunk: Buffer) => (body += chunk.toString()));
-    req.on('end', () => {
-      posts.push((JSON.parse(body) as { text: string }).text);
-      res.end();
-    });
-  });
-  await new Promise<void>((done) => endpoint.listen(0, '127.0.0.1', done));
-  alertUrl = `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}/hook`;
-  end.push(async () => {
-    endpoint.closeAllConnections();
-    endpoint.close();
-  });
+  endpoint = await listenForAlerts();
+  posts = endpoint.posts;
+  end = [async () => endpoint.close()];
 });
 afterEach(async () => {
   for (const step of end.toReversed()) await step();
 });
 
 async function startKit(handlers: Record<string, string>, env: Record<string, string> = {}): Promise<void> {
-  kit = await createKit(handlers, { ALERT_URL: alertUrl, ...env });
+  kit = await createKit(handlers, { ALERT_URL: endpoint.url, ...env });
   end.push(() => kit.remove());
   await kit.start();
   await eventually(async () => (await status()).processes?.['keep'] === 'up');

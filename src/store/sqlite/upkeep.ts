@@ -1,4 +1,5 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
+import type { RaisedAlarm } from '../../board.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { EventStore } from '../events-store.ts';
 import type {
@@ -6,7 +7,6 @@ import type {
   Crash,
   DeliveredType,
   KeepStore,
-  RaisedAlarm,
   Receipts,
   ReplayRun,
   ReplayState,
