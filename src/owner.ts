@@ -1,8 +1,9 @@
 // One instance owns a store: it takes the lock, ends what an older owner left running, and opens the file, unless it is not
 // the one that was there last. What an older owner could not sync is brought into the file before anything is built on it.
+import { existsSync } from 'node:fs';
 import { startOf } from './process.ts';
 import { guarded } from './store/sqlite/fault.ts';
-import { inodeOf, newId, readMark, requireSame, writeMark } from './store/sqlite/identity.ts';
+import { inodeOf, newId, readMark, requireSame, requireUnharmed, writeMark } from './store/sqlite/identity.ts';
 import { lockStore } from './store/sqlite/lock.ts';
 import { openSqlite, type OpenOptions, type Replaced } from './store/sqlite/open.ts';
 import { patiently } from './store/patiently.ts';
@@ -28,8 +29,10 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
   try {
     const here = readMark(path)?.file === inodeOf(path);
     guarded(() => requireSame(path), path);
+    const logged = existsSync(`${path}-wal`);
     store = openSqlite(path, { owner: true, synchronous: 'NORMAL', busyMs: 0, ...options });
     const left = await endOthers(store, path, here);
+    if (left.length > 0 && !logged) guarded(() => requireUnharmed(path), path);
     await nameAnew(store, path);
     await forget(store, left);
   } catch (error) {

@@ -156,6 +156,28 @@ describe('E12: under a running kit', () => {
     expect(idsIn(path)).toEqual(['evt_1']);
   });
 
+  test.each([
+    ['a backup', async (backup: string) => copyFileSync(backup, path)],
+    ['a shorter file', async (backup: string) => writeFileSync(path, readFileSync(backup).subarray(0, 3 * 4_096))],
+    ['an empty file', async () => writeFileSync(path, '')],
+  ])('%s that is copied over the store, which keeps its inode, ends it for good', async (_, copy) => {
+    const backup = await backupOf(1);
+    const found: Replaced[] = [];
+    const owned = await start(path, (replaced) => void found.push(replaced));
+    await accept(owned, 2);
+    await copy(backup);
+    await expect(accept(owned, 3)).rejects.toMatchObject({
+      code: 'replaced',
+      message: expect.stringContaining('copied over'),
+    });
+    await expect(owned.store.note({})).rejects.toMatchObject({ code: 'replaced' });
+    expect(await found[0]?.copy).toBeUndefined();
+    owned.release();
+    restore(backup);
+    await accept(await start(), 4);
+    expect(idsIn(path)).toEqual(['evt_1', 'evt_4']);
+  });
+
   test('restore refuses', async () => {
     const backup = await backupOf(1);
     const owned = await start();
@@ -193,6 +215,26 @@ describe('E12: between two starts', () => {
     await crashed(2);
     copyFileSync(backup, path);
     await expect(start()).rejects.toMatchObject({ code: 'replaced' });
+  });
+
+  test('a file that is damaged because its log was deleted after a kill is refused, and restore takes a backup', async () => {
+    const backup = await backupOf(1);
+    const owned = await start();
+    await owned.store.beat({ role: 'receive', pid: process.pid, started: '', boot: 1 }, T0);
+    await owned.store.settle();
+    const before = readFileSync(path);
+    await accept(owned, ...Array.from({ length: 200 }, (_, n) => n + 2));
+    await owned.store.settle();
+    const after = readFileSync(path);
+    owned.release();
+    // Of what the log held, only every other page has come into the file.
+    for (let page = 0; page * 4_096 < before.length; page += 2)
+      before.copy(after, page * 4_096, page * 4_096, (page + 1) * 4_096);
+    writeFileSync(path, after);
+    await expect(start()).rejects.toMatchObject({ code: 'replaced', message: expect.stringContaining('was deleted') });
+    restore(backup);
+    await accept(await start(), 300);
+    expect(idsIn(path)).toEqual(['evt_1', 'evt_300']);
   });
 
   test('an older raw copy of the same store beside a later log is refused', async () => {

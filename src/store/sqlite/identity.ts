@@ -7,6 +7,7 @@ import {
   linkSync,
   openSync,
   readFileSync,
+  readSync,
   realpathSync,
   renameSync,
   rmSync,
@@ -79,6 +80,25 @@ export function requireSame(path: string): void {
   if (here !== mark.file) writeMark(path, mark.id, mark.was);
 }
 
+/**
+ * After a kill, when the log is no longer there: it may have been half copied into the file. Throws StoreError `replaced`
+ * if the file is damaged.
+ */
+export function requireUnharmed(path: string): void {
+  const db = new Database(path, { readonly: true });
+  try {
+    if (db.pragma('quick_check(1)', { simple: true }) === 'ok') return;
+  } catch (error) {
+    if (!isNoStore(error)) throw error;
+  } finally {
+    db.close();
+  }
+  throw new StoreError(
+    'replaced',
+    `${path} is damaged: the kit was killed, and then its log ${path}-wal was deleted. Put a backup in its place with npx kit restore <file>`,
+  );
+}
+
 /** For everyone else: cheap where the file is in its place, as nearly always. `take` takes the lock, if it is free. */
 export function requireInPlace(path: string, take: (path: string) => { close(): unknown }): void {
   if (path === ':memory:') return;
@@ -116,6 +136,42 @@ function gone(path: string): StoreError {
 
 function sizeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+}
+
+/** Tells the file of a running kit from one that was copied over it: that has the inode, but not the id. */
+export interface Seal {
+  /** The id is in the file itself now. */
+  set(id: string): void;
+  holds(): boolean;
+  /** Only after the connection: closing a file frees all locks that its process has on it. */
+  close(): void;
+}
+
+/** The table with the id is made first, so its page is one of the first. */
+const SEAL_WITHIN = 1024 * 1024;
+
+export function createSeal(path: string): Seal {
+  let file: number | undefined;
+  let bytes = Buffer.alloc(0);
+  let at = -1;
+
+  function read(length: number, from: number): Buffer {
+    const found = Buffer.alloc(length);
+    return file === undefined ? found : found.subarray(0, readSync(file, found, 0, length, from));
+  }
+
+  return {
+    set(id) {
+      file ??= openSync(path, 'r');
+      bytes = Buffer.from(id);
+      at = read(SEAL_WITHIN, 0).indexOf(bytes);
+    },
+    holds: () => at === -1 || read(bytes.length, at).equals(bytes),
+    close() {
+      if (file !== undefined) closeSync(file);
+      file = undefined;
+    },
+  };
 }
 
 /** As the file alone has it, under another name, to which no log belongs; undefined where it is no store of this kit. */

@@ -7,7 +7,7 @@ import { StoreError, Unsynced, type Store } from '../store.ts';
 import { saveOpen } from './backup.ts';
 import { connect, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
 import { guarded } from './fault.ts';
-import { inodeOf } from './identity.ts';
+import { createSeal, inodeOf } from './identity.ts';
 import { createErase } from './erase.ts';
 import { createEventStore, type Dropped } from './events.ts';
 import { createLog } from './log.ts';
@@ -58,6 +58,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { onReplaced = () => {}, onDropped = () => {}, idsInSegment } = options;
   const failing = new Set<string>();
   const log = createLog(path);
+  const seal = createSeal(path);
   let db = open(owner);
   let parts = assemble(db);
   const ours = path === ':memory:' ? undefined : inodeOf(path);
@@ -79,6 +80,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     const session = createSession(connection, path, synchronous);
     const events = createEventStore(session, { idsInSegment, failing, onDropped });
     const tasks = createTaskStore(session);
+    const ownerPart = createOwner(session);
     return {
       ...events,
       accept(batch) {
@@ -90,7 +92,6 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
         log.settle(connection);
         return tasks.complete(...given);
       },
-      settle: () => log.settle(connection, true),
       resettle: () => log.settle(connection),
       ...createUpkeep(session, events.accept, idsInSegment),
       ...createWatch(session),
@@ -99,7 +100,11 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       ...createSamples(session),
       ...createMend(session, events.readmit),
       ...createErase(session),
-      ...createOwner(session),
+      ...ownerPart,
+      settle() {
+        log.settle(connection, true);
+        if (owner && path !== ':memory:') seal.set(ownerPart.identity());
+      },
     };
   }
 
@@ -130,6 +135,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   function requirePlace(): void {
     if (lost) throw lost;
     if (!guarded(() => parts.inPlace(), path)) throw replacedError(path, ours);
+    if (!guarded(() => seal.holds(), path)) throw overwrittenError(path);
   }
 
   /** For good: what lies there now, or comes back, may be anything. */
@@ -141,6 +147,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   async function saveLost(): Promise<string | undefined> {
     try {
+      // Of a file that was written over, nothing whole is left.
+      if (!seal.holds()) return undefined;
       return await saveOpen(db, path, iso(systemClock.now()) ?? '');
     } catch {
       return undefined;
@@ -205,6 +213,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     close() {
       log.close();
       db.close();
+      seal.close();
     },
   };
 }
@@ -215,4 +224,11 @@ function replacedError(path: string, ours: string | undefined): StoreError {
       ? `the log of ${path} was deleted or replaced while it was open: stop the kit with SIGTERM, which writes back what it holds, and start it again`
       : `${path} was replaced or deleted while it was open: stop the kit, then put a backup in its place with npx kit restore <file>`;
   return new StoreError('replaced', words);
+}
+
+function overwrittenError(path: string): StoreError {
+  return new StoreError(
+    'replaced',
+    `another file was copied over ${path} while it was open: stop the kit, then put a backup in its place with npx kit restore <file>`,
+  );
 }
