@@ -2,6 +2,7 @@
 // write can hardly write that down.
 import type { Held } from './board.ts';
 import { iso, type Clock } from './clock.ts';
+import { FULL, remedyOf } from './store/sqlite/fault.ts';
 import { StoreError, type Store } from './store/store.ts';
 
 /** A store that fails for a moment is busy, no more. */
@@ -9,7 +10,6 @@ const PATIENCE_MS = 2_000;
 /** It is over when nothing has failed for so long. */
 const CALM_MS = 5_000;
 const FAILURES_ALLOWED = 15;
-const FULL = /FULL|ENOSPC|EDQUOT/;
 /** With this much left on its disk, a store is no longer full. */
 const ROOM_BYTES = 16 * 1024 * 1024;
 
@@ -127,7 +127,7 @@ export function watchStore(store: Writes, clock: Clock): StoreWatch {
       if (code === 'replaced')
         return new Map([['store_replaced', { level: 1, news: 0, detail: replaced(fault, since) }]]);
       const deliveries = `${around.waiting} deliveries wait, ${refused} were answered with 503${switchingOff(around)}`;
-      const detail = `nothing can be written to the store since ${iso(since)} (${code}${blame(code, around)}): ${deliveries}. ${remedyOf(code)}. What is delivered meanwhile comes again`;
+      const detail = `nothing can be written to the store since ${iso(since)} (${code}${blame(code, around)}): ${deliveries}. ${remedyFor(code)}. What is delivered meanwhile comes again`;
       return new Map([['store_unwritable', { ...held, detail }]]);
     },
   };
@@ -157,17 +157,11 @@ function switchingOff({ failureRun, recovers }: Around): string {
   return `. After ${failureRun} failures in a row the service has switched the webhook off: enable it there as well; ${missed}`;
 }
 
-function remedyOf(code: string): string {
+function remedyFor(code: string): string {
   if (code === 'locked') return 'End the process that holds the lock: a copy, a SQLite shell, a handler that spins';
-  if (FULL.test(code)) return 'The disk is full: make room, see df -h (DATABASE_URL)';
-  if (/READONLY|PERM|EROFS|EACCES/.test(code))
-    return 'The file or its disk is read-only: give this user the right to write, and see mount (DATABASE_URL)';
-  if (/CORRUPT|NOTADB/.test(code)) return 'The file is damaged: stop the kit, then npx kit restore <backup>';
-  if (/CANTOPEN|EMFILE|ENFILE|ENOENT/.test(code))
-    return 'The file cannot be opened: see its folder, its rights and the limit of open files (DATABASE_URL)';
-  return 'See the disk (df -h, dmesg) and the rights of the file (DATABASE_URL)';
+  return remedyOf(code);
 }
 
 function replaced({ error }: Fault, since: number): string {
-  return `another file lies in the place of the store since ${iso(since)}: nothing is taken any more, deliveries get 503. ${error?.message ?? ''}. The copy of what was accepted until then (see the log, and the files .replaced-… beside the store) is such a file; what is delivered meanwhile comes again`;
+  return `another file lies in the place of the store since ${iso(since)}: nothing is taken any more, deliveries get 503. ${error?.message ?? ''}. If a file .replaced-… lies beside the store, it holds what was accepted until then, and restore takes it. What is delivered meanwhile comes again`;
 }

@@ -1,7 +1,7 @@
 // E12: the store's file is replaced or deleted under a running kit: nothing is taken over, nothing is started again, and
 // `kit restore` brings back what was acknowledged.
 import { execFile } from 'node:child_process';
-import { readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, expect, test } from 'vitest';
@@ -99,4 +99,27 @@ test('E12: a deleted file is found out without a delivery, and a kill afterwards
   expect(await cli('restore', join(kit.folder, copy))).toMatchObject({ code: 0 });
   await kit.start();
   expect(kit.query('select id from events')).toEqual([{ id: 'evt_1' }]);
+});
+
+test('E12: a backup that is copied over the running store is found out, nothing more is acknowledged, and restore helps', async () => {
+  kit = await createKit({ record: RECORD });
+  await kit.start();
+  expect(await deliver(kit, makeEvent(1))).toBe(204);
+  const backup = join(kit.folder, 'backup.db');
+  expect(await cli('backup', backup)).toMatchObject({ code: 0 });
+  const running = load(kit, 100);
+  await until(() => running.acknowledged.size > 100);
+  copyFileSync(backup, pathOf());
+  await until(() => kit.output().includes('npx kit restore'));
+  expect(await deliver(kit, makeEvent(1_000_000))).toBe(503);
+  await running.stop();
+  expect((await ready()).text).toContain('npx kit restore');
+  await until(() => childrenOf(kit.main() ?? 0).length === 0);
+  expect(await kit.stop()).toBe(0);
+  await expect(kit.start()).rejects.toThrow('npx kit restore');
+  await kit.exited();
+  expect(await cli('restore', backup)).toMatchObject({ code: 0 });
+  await kit.start();
+  expect(await deliver(kit, makeEvent(1_000_001))).toBe(204);
+  expect(kit.query('pragma integrity_check')).toEqual([{ integrity_check: 'ok' }]);
 });

@@ -5,6 +5,8 @@ import { StoreError } from '../store.ts';
 const UNUSABLE =
   /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|PERM|NOMEM|PROTOCOL|INTERRUPT|ABORT|AUTH|SCHEMA|MISUSE|INTERNAL|NOLFS)/;
 
+export const FULL = /FULL|ENOSPC|EDQUOT/;
+
 /** Runs it, and says in our words what SQLite and the system say in theirs. */
 export function guarded<T>(work: () => T, path = 'the store'): T {
   try {
@@ -21,11 +23,24 @@ export function faultOf(error: unknown, path: string): StoreError | undefined {
     if (/^SQLITE_(BUSY|LOCKED)/.test(error.code))
       return new StoreError('busy', `${path} is locked by another process`, error);
     if (!UNUSABLE.test(error.code)) return undefined;
-    const remedy = error.code === 'SQLITE_FULL' ? ': make room on its disk, see df -h' : '';
-    return new StoreError('unwritable', `${path} cannot be used: ${error.code}: ${error.message}${remedy}`, error);
+    return new StoreError(
+      'unwritable',
+      `${path} cannot be used: ${error.code}: ${error.message}. ${remedyOf(error.code)}`,
+      error,
+    );
   }
   const { code, syscall } = (error ?? {}) as NodeJS.ErrnoException;
   if (typeof code !== 'string' || typeof syscall !== 'string') return undefined;
-  const remedy = /^E[MN]FILE$/.test(code) ? ': raise the limit of open files, see ulimit -n' : '';
-  return new StoreError('unwritable', `${path} cannot be used: ${code} (${syscall})${remedy}`, error);
+  return new StoreError('unwritable', `${path} cannot be used: ${code} (${syscall}). ${remedyOf(code)}`, error);
+}
+
+/** What to do about an error code of SQLite or the system. */
+export function remedyOf(code: string): string {
+  if (FULL.test(code)) return 'The disk is full: make room, see df -h (DATABASE_URL)';
+  if (/READONLY|PERM|EROFS|EACCES/.test(code))
+    return 'The file or its disk is read-only: give this user the right to write, and see mount (DATABASE_URL)';
+  if (/CORRUPT|NOTADB/.test(code)) return 'The file is damaged: stop the kit, then npx kit restore <backup>';
+  if (/E[MN]FILE/.test(code)) return 'Raise the limit of open files, see ulimit -n';
+  if (/CANTOPEN|ENOENT/.test(code)) return 'The file cannot be opened: see its folder and its rights (DATABASE_URL)';
+  return 'See the disk (df -h, dmesg) and the rights of the file (DATABASE_URL)';
 }
