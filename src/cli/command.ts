@@ -120,8 +120,9 @@ export interface Readiness {
 }
 
 /** What the receiver itself says: signs of life are written to the store, and where it cannot be written, all seem to be down. */
-export async function readiness(): Promise<Readiness> {
-  const { PORT, storePath } = loadConfig(readEnv(), { only: ['PORT', 'DATABASE_URL'] });
+export async function readiness(
+  { PORT, storePath } = loadConfig(readEnv(), { only: ['PORT', 'DATABASE_URL'] }),
+): Promise<Readiness> {
   try {
     const response = await fetch(`http://127.0.0.1:${PORT}/readyz`, {
       headers: { accept: 'application/json' },

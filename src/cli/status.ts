@@ -17,6 +17,8 @@ import {
 } from './command.ts';
 
 const QUIET_MS = 180_000;
+/** While one of these holds, deliveries may be kept from us. */
+const NOT_QUIET = new Set(['failure_run', 'webhook_silent', 'secret_mismatch']);
 
 const command: Command = {
   summary: 'is it healthy: events, tasks, recovery, alarms',
@@ -123,11 +125,12 @@ function show(status: Status, missed: number, { words, ready, listens }: Readine
   showAlarms(status.alarms);
 }
 
-/** Nothing comes, and nothing is missing, as far as replay can tell. */
-function quietOf({ lastDeliveryAt, reconcile }: Status, missed: number): string {
+/** Nothing comes, and nothing is missing, as far as replay can tell; a webhook that is off would look the same. */
+function quietOf({ lastDeliveryAt, reconcile, failureRun, alarms }: Status, missed: number): string {
   if (missed > 0) return `; since then ${missed} were fetched that no webhook brought`;
+  if (failureRun > 0 || alarms.some(({ name }) => NOT_QUIET.has(name))) return '';
   const quiet = lastDeliveryAt !== null && clock.now() - Date.parse(lastDeliveryAt) > QUIET_MS;
-  return quiet && reconcile.state === 'idle' ? '; merely quiet: replay shows nothing that they missed' : '';
+  return quiet && reconcile.state === 'idle' ? '; quiet: replay shows nothing missing' : '';
 }
 
 function wordingOf({ number, hits, lastAt, mayGo }: Status['secrets'][number]): string {

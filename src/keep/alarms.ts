@@ -109,6 +109,8 @@ export function createAlarms(options: AlarmsOptions): Alarms {
       unheard: isUnheard(evidence),
       blind: (await store.blind()) ?? [],
       lowered: await store.lowered(),
+      gap: status.gaps > 0 ? ((await store.gaps()).findLast(({ closedAt }) => closedAt === null) ?? null) : null,
+      skewSeconds: (await store.refusals())['clock_skew']?.[0]?.skewSeconds,
       missed: types.reduce((sum, { missed }) => sum + missed, 0),
       cause: await store.newestCause(),
       contradicted: await store.lastContradicted(),

@@ -1,6 +1,6 @@
 // Which alarms hold, from facts alone, and in which words: what happened, to what, and what to do.
 import type { Crash } from '../store/keep-store.ts';
-import type { Status } from '../store/watch-store.ts';
+import type { Gap, Status } from '../store/watch-store.ts';
 
 const FAILURES_ALLOWED = 15;
 /** A process that shows no life for so long is worth a person's while, as is reading that fails for so long. */
@@ -64,6 +64,10 @@ export interface Facts {
   lowered?: { from: string; to: string } | null;
   /** How many events replay and stream have brought that webhooks should have. */
   missed?: number;
+  /** The newest open gap. */
+  gap?: Gap | null;
+  /** Of the newest authentic delivery outside the time window: how far its timestamp lay ahead of our clock. */
+  skewSeconds?: number | null | undefined;
   /** The longest failure run of the last minutes. */
   worstRun?: number;
   /** The newest cause of dead letters. */
@@ -87,6 +91,8 @@ export function judge({
   unheard = false,
   blind = [],
   lowered = null,
+  gap = null,
+  skewSeconds = null,
   worstRun = 0,
   cause = null,
   contradicted = null,
@@ -108,7 +114,8 @@ export function judge({
   when(
     failureRun < 3 && grew('failure_runs') > 0,
     'failure_run',
-    `lately, ${worstRun >= FAILURES_ALLOWED ? worstRun : '3 or more'} authentic deliveries in a row were not answered with 2xx; one has been since. ${worstRun >= FAILURES_ALLOWED ? 'At 15 the service has switched the webhook off: enable it there' : 'If there were 15, the webhook may be off all the same: see at the service that it is on'}. The page, Refused, and the log have the causes; this alarm ends 10 minutes after the last`,
+    // What was under way at the 15th failure can succeed after it, so that success does not prove that the webhook is on.
+    `${worstRun >= FAILURES_ALLOWED ? worstRun : '3 or more'} authentic deliveries in a row were not answered with 2xx. ${failureRun === 0 ? 'Deliveries succeed again' : 'Later deliveries succeeded, the newest failed again'}. At ${FAILURES_ALLOWED} in a row the service switches the webhook off: if it is still off, enable it at the service. The page, Refused, and the log have the causes. This alarm ends 10 minutes after the last such run`,
   );
   when(
     failureRun < 3 && grew('unseen_failures') >= 3 && grew('failure_runs') === 0,
@@ -146,7 +153,7 @@ export function judge({
   when(
     grew('refused.clock_skew') >= 3,
     'clock_skew',
-    'rightly signed deliveries lie outside the time window: check the clock of this machine',
+    `rightly signed deliveries lie outside the time window: the clock of this machine seems ${skewSeconds === null ? 'wrong' : `${Math.abs(skewSeconds)} s ${skewSeconds < 0 ? 'ahead of' : 'behind'} the service`}. Synchronise it, see timedatectl`,
   );
   when(
     grew('refused.body_limit') > 0,
@@ -181,7 +188,7 @@ export function judge({
   when(
     under('lane_faults').length > 0,
     'lane_fault',
-    `lane of ${under('lane_faults').join(', ')} throws, and the session stands in: mend it, then npx kit reload; the log has the place`,
+    `lane of ${under('lane_faults').join(', ')} throws, and the session stands in: fix it, then npx kit reload; the log has the place`,
   );
   // Once up, it stays until they have gone on: attempts get rarer, the tasks are as stuck as before.
   const stuck = (status.oldestReadySeconds ?? 0) > STUCK_SECONDS;
@@ -194,24 +201,24 @@ export function judge({
     'handler_failing',
     failing.length === 0 && before !== undefined
       ? before
-      : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --state ready --handler ${failing[0]} lists them, npx kit explain <key> shows the error. Mend it, then npx kit reload; they are tried again by themselves, at once with npx kit retry --state ready --handler ${failing[0]} or on the page, Dead letters`,
+      : `attempts of ${failing.join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --state ready --handler ${failing[0]} lists them, npx kit explain <key> shows the error. Fix it, then npx kit reload; they are tried again by themselves, at once with npx kit retry --state ready --handler ${failing[0]} or on the page, Dead letters`,
   );
   // Instead of what attempts come to: it says what to do about both.
   when(broken.length > 0, 'handler_failing', broken.map(brokenWords).join('; '));
   when(
     tasks.dead > 0,
     'dead_letters',
-    `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}${cause ? `; newest cause: ${wordingOf(cause)}` : ''}. See why (npx kit tasks --state dead --groups, or the page, Dead letters), mend the handler, npx kit reload, then retry them (npx kit retry --state dead) or discard them there`,
+    `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}${cause ? `; newest cause: ${wordingOf(cause)}` : ''}. See why (npx kit tasks --state dead --groups, or the page, Dead letters), fix the handler, npx kit reload, then retry them (npx kit retry --state dead) or discard them there`,
   );
   when(
-    gaps > 0,
+    gap !== null,
     'gap_open',
-    `${gaps === 1 ? 'a stretch' : `${gaps} stretches`} of history can no longer be fetched: see npx kit gaps`,
+    `${gaps > 1 ? `${gaps} gaps are open, npx kit gaps lists them; the newest is ` : ''}gap ${gap?.id}: the service can no longer replay what came after cursor ${gap?.after}${gap?.upTo ? ` up to ${gap.upTo}` : ''} (${gap?.reason}). Fetch what matters by other means, then npx kit gaps close ${gap?.id} --reason "…"`,
   );
   when(
     reconcile.state === 'stopped',
     'reconcile_stopped',
-    `reconciliation stopped (${reconcile.reason}): mend API_KEY in the configuration, then npx kit reload; until then strict handlers wait (${tasks.held} held)`,
+    `reconciliation stopped (${reconcile.reason}): correct API_KEY in the configuration, then npx kit reload; until then strict handlers wait (${tasks.held} held)`,
   );
   const freeMb = Math.floor(freeBytes / MB);
   const wasLow = status.alarms.some(({ name }) => name === 'disk_low');

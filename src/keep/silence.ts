@@ -21,7 +21,7 @@ export interface Evidence {
   types: DeliveredType[];
 }
 
-/** Why webhooks are silent, with what to do; null where they are not, or merely quiet. */
+/** Why webhooks are silent, with what to do; null where they are not, or where nothing happened. */
 export function explainSilence({ now, status, types }: Evidence): string | null {
   const overdue = types.filter(
     ({ deliveredAt, missed, missedSince }) =>
@@ -47,7 +47,7 @@ export function isUnheard({ now, status, types }: Evidence): boolean {
 function allMissing(overdue: DeliveredType[], { failureRun, failures }: Evidence['status']): string {
   const seen = `Known: replay or stream brought ${list(overdue)}, and no delivery came in the time of the first repeats.`;
   if (failureRun >= SWITCHED_OFF)
-    return `${seen} Known: we answered ${failureRun} deliveries in a row without a 2xx (${causes(failures.causes)}). Guess: the service has switched the webhook off, as it does at ${SWITCHED_OFF}; mend the cause, then enable it there`;
+    return `${seen} Known: we answered ${failureRun} deliveries in a row without a 2xx (${causes(failures.causes)}). Guess: the service has switched the webhook off, as it does at ${SWITCHED_OFF}; fix the cause, then enable it at the service`;
   const skewed = failures.causes['clock_skew'] ?? 0;
   if (skewed > 0)
     return `${seen} Known: ${skewed} rightly signed deliveries in a row were refused, because their time lies outside the window. The clock of this machine is wrong: synchronise it`;
@@ -71,10 +71,10 @@ function refusedToo({ reconcile }: Evidence['status'], lastAt: number, now: numb
     return null;
   const seen = `Known: the service refuses our key since ${reconcile.since} (${reconcile.reason}), and no delivery came since.`;
   if (reconcile.reason?.includes('API_KEY_IP_FORBIDDEN'))
-    return `${seen} Known: this machine's address is not among those that the key allows; that alone stops no webhook. Guess: nothing happened, merely quiet; allow the address at the service`;
+    return `${seen} Known: this machine's address is not among those that the key allows; that alone stops no webhook. Guess: nothing happened; allow the address at the service`;
   if (reconcile.reason?.includes('401'))
     return `${seen} Known: webhooks of a key that is revoked or expired stop with it (contract 3.2). Guess: that is so; give the kit a new key, and register the webhook with it`;
-  return `${seen} Guess: the key has lost events:read, and its webhooks have stopped with it (contract 3.2); or nothing happened, merely quiet`;
+  return `${seen} Guess: the key has lost events:read, and its webhooks have stopped with it (contract 3.2); or nothing happened`;
 }
 
 function list(types: DeliveredType[]): string {

@@ -23,7 +23,8 @@ const WORDS: Record<string, string> = {
   store: 'answered 503: the store could not be written in time',
   quarantined: 'kept aside: rightly signed, but not readable as an event; see npx kit quarantine',
   conflict: 'contradicts an event that was there before; see npx kit explain',
-  store_busy: 'the store has been locked for a second: deliveries wait, and are answered 503 after 8 s',
+  store_busy:
+    'the store has not taken a write for a second: its lock is held, or its disk is full; deliveries wait, and are answered 503 after 8 s',
   store_unwritable: 'the store cannot be written: deliveries wait, and are answered 503 after 8 s; see the disk',
   store_replaced: 'answered 503: the store was replaced or deleted; stop the kit, then npx kit restore <file>',
   broken_answer: 'an answer broke off: the sender went away, or a fault of the kit, which the line names',

@@ -13,12 +13,13 @@ import { examine, exitOf, type Check } from '../../src/cli/doctor/check.ts';
 import { handlers } from '../../src/cli/doctor/handlers.ts';
 import { clocks, key, replay } from '../../src/cli/doctor/service.ts';
 import { configuration, secrets } from '../../src/cli/doctor/setup.ts';
-import { file, folder } from '../../src/cli/doctor/store.ts';
+import { alarms, file, folder } from '../../src/cli/doctor/store.ts';
 import { receiver, roundTrip } from '../../src/cli/doctor/trip.ts';
 import { diagnose } from '../../src/cli/doctor.ts';
 import { systemClock as clock } from '../../src/clock.ts';
 import type { Env } from '../../src/config.ts';
 import { startOf } from '../../src/process.ts';
+import { fingerprintOf } from '../../src/store/sqlite/lock.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createKit, SECRET, until, type Kit } from '../system/kit.ts';
 
@@ -395,6 +396,27 @@ test('a log that was deleted under the running receiver is found before the file
   } finally {
     await kit.remove();
   }
+});
+
+test('the alarms that the receiver holds are shown, whatever the store is', async () => {
+  const path = join(at, 'events.db');
+  const detail = 'nothing can be written to the store';
+  const alarm = { name: 'store_unwritable', since: '2026-01-01T00:00:00.000Z', detail };
+  const url = await serve((_, res) => {
+    res.writeHead(503, { 'content-type': 'application/json' });
+    res.end(JSON.stringify({ words: 'the store cannot be written', store: fingerprintOf(path), alarms: [alarm] }));
+  });
+  const env = { DATABASE_URL: `sqlite:${path}`, PORT: new URL(url).port };
+  const shown = `warning alarms: store_unwritable: ${detail} → see src/ops/runbook.md`;
+  const broken = (await see([folder, file, alarms], env)).text;
+  expect(broken).toContain('fault store file: there is no store');
+  expect(broken).toContain(shown);
+  expect(broken).toContain('skipped alarms: because the store has a fault: the ops page (OPS_PORT) shows the others');
+  openSqlite(path, { owner: true }).close();
+  expect((await see([folder, file, alarms], env)).text).toContain(shown);
+  rmSync(path);
+  const alone = (await see([folder, file, alarms], { ...env, PORT: new URL(await closed()).port })).text;
+  expect(alone).toMatch(/skipped alarms: because the store has a fault, and nothing listens on port \d+/);
 });
 
 test('another file in the place of the one that the receiver has open is found', async () => {

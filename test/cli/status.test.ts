@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import Database from 'better-sqlite3';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { fingerprintOf } from '../../src/store/sqlite/lock.ts';
 import { createStoreFile, type StoreFile } from '../keep/rig.ts';
 
@@ -60,6 +60,26 @@ test('E40: the alarm and the processes are those that the receiver knows, not th
     processes: { receive: 'up', run: 'down', keep: 'up' },
     alarms: [{ name: 'store_unwritable' }],
   });
+});
+
+test.each<[string, number, string[], boolean]>([
+  ['nothing is wrong', 0, [], true],
+  ['the webhook is off at the service', 15, ['failure_run'], false],
+  ['a run of failures ended just now', 0, ['failure_run'], false],
+  ['webhooks are silent', 0, ['webhook_silent'], false],
+])('it says quiet only where that is so: %s', async (_, failureRun, alarms, quiet) => {
+  const since = '2026-01-01T00:00:00.000Z';
+  const calm = createStoreFile();
+  onTestFinished(() => calm.remove());
+  const replay = { state: 'idle', since, lastAt: since, reason: null, progress: null };
+  const failures = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt: since };
+  const facts = { failure_run: failureRun, failures: JSON.stringify(failures), replay: JSON.stringify(replay) };
+  await calm.store.note({}, facts);
+  for (const name of alarms) await calm.store.raise(name, 'as it was', Date.parse(since));
+  said = undefined;
+  const { out } = await status(calm.path);
+  expect(out.includes('; quiet: replay shows nothing missing')).toBe(quiet);
+  expect(/quiet/.test(out)).toBe(quiet);
 });
 
 test.each([

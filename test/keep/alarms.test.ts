@@ -7,13 +7,14 @@ import { judge, type Facts } from '../../src/keep/judge.ts';
 import { UNREAD } from '../../src/keep/view.ts';
 import { iso } from '../../src/clock.ts';
 import { StoreError } from '../../src/store/store.ts';
-import type { Status } from '../../src/store/watch-store.ts';
+import type { Gap, Status } from '../../src/store/watch-store.ts';
 import { readDelivery, readItem } from '../../src/wire/event.ts';
 import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock, type TestLog } from './rig.ts';
 
 const GB = 1024 ** 3;
 const NOW = Date.UTC(2026, 0, 1, 12);
 const DAY_MS = 86_400_000;
+const GAP = { id: 7, after: '10', upTo: '20', reason: 'expired' } as Gap;
 
 describe('which facts raise which alarm', () => {
   const calm: Status = {
@@ -27,6 +28,7 @@ describe('which facts raise which alarm', () => {
     status: { ...calm, ...status },
     grown,
     freeBytes,
+    gap: status.gaps ? GAP : null,
   });
   const retries = (retry: number, done: number) => ({ 'attempts.retry.answer': retry, 'attempts.done.answer': done });
   const stopped = {
@@ -94,8 +96,40 @@ describe('which facts raise which alarm', () => {
     expect(judge(facts({ failureRun, failures })).get('failure_run')).toMatch(words);
   });
 
-  test('a run of failures that is over says to look whether the webhook is on: what was under way can end it', () => {
-    expect(judge(facts({}, { failure_runs: 1 })).get('failure_run')).toContain('see at the service that it is on');
+  test.each<[string, number, number, RegExp]>([
+    [
+      'over',
+      15,
+      0,
+      /^15 .* 2xx\. Deliveries succeed again\. At 15 .*off: if it is still off, enable it at the service\./,
+    ],
+    [
+      'over, of unknown length',
+      0,
+      0,
+      /^3 or more .* Deliveries succeed again\. At 15 .*if it is still off, enable it at/,
+    ],
+    ['over, while the newest fail again', 15, 2, /^15 .* 2xx\. Later deliveries succeeded, the newest failed again\./],
+  ])('a run of failures that is %s: what happened, and a remedy that depends', (_, worstRun, failureRun, words) => {
+    const detail = judge({ ...facts({ failureRun }, { failure_runs: 1 }), worstRun }).get('failure_run');
+    expect(detail).toMatch(words);
+  });
+
+  test('clock_skew says by how much and in which direction, where that is known', () => {
+    const detail = (skewSeconds?: number | null) =>
+      judge({ ...facts({}, { 'refused.clock_skew': 3 }), skewSeconds }).get('clock_skew');
+    expect(detail(-412)).toContain('the clock of this machine seems 412 s ahead of the service');
+    expect(detail(400)).toContain('seems 400 s behind the service');
+    expect(detail(), 'unknown').toContain('the clock of this machine seems wrong');
+  });
+
+  test('gap_open names the newest open gap, and the command that closes it', () => {
+    const close = 'npx kit gaps close 7 --reason "…"';
+    expect(judge(facts({ gaps: 1 })).get('gap_open')).toMatch(/^gap 7: .* after cursor 10 up to 20 \(expired\)/);
+    expect(judge(facts({ gaps: 1 })).get('gap_open')).toContain(close);
+    expect(judge(facts({ gaps: 3 })).get('gap_open')).toMatch(
+      /^3 gaps are open, npx kit gaps lists them; the newest is gap 7: /,
+    );
   });
 
   test('lane_fault names the handlers, disk_low says what to do', () => {

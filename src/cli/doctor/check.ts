@@ -28,8 +28,12 @@ export interface Check {
   needs?: (keyof Config)[];
   /** A fault in one of these checks skips it. */
   after?: string[];
-  run: (context: Context) => Finding | Finding[] | Promise<Finding | Finding[]>;
+  run: Run;
+  /** Runs where `after` would skip the check: for what does not need that ground. */
+  groundless?: Run;
 }
+
+type Run = (context: Context) => Finding | Finding[] | Promise<Finding | Finding[]>;
 
 export const ok = (detail: string): Finding => ({ state: 'ok', detail, remedy: null, exit: EXIT.done });
 export const skipped = (because: string): Finding => ({ ...ok(`because ${because}`), state: 'skipped' });
@@ -45,8 +49,8 @@ export async function* examine(checks: Check[], context: Omit<Context, 'config'>
   const faulty = new Set<string>();
   for (const check of checks) {
     const ground = check.after?.find((name) => faulty.has(name));
-    const found =
-      ground === undefined ? await attempt(check, context) : [skipped(`${ground} has a fault, or was skipped`)];
+    const run = ground === undefined ? check.run : check.groundless;
+    const found = run ? await attempt({ ...check, run }, context) : [skipped(`${ground} has a fault, or was skipped`)];
     // What stands on a check that was left out is left out, too.
     if (ground !== undefined) faulty.add(check.name);
     for (const finding of found) {

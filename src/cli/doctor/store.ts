@@ -13,7 +13,8 @@ import { basename, dirname, join } from 'node:path';
 import { startOf } from '../../process.ts';
 import { networkOf } from '../../store/sqlite/folder.ts';
 import type { Process } from '../../store/owner-store.ts';
-import { withStore } from '../command.ts';
+import type { Alarm } from '../../store/watch-store.ts';
+import { readiness, withStore } from '../command.ts';
 import { fault, misconfigured, ok, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
 
 const MB = 1024 * 1024;
@@ -85,14 +86,26 @@ export const file: Check = {
 /** What the running kit has found by itself: a wrong secret, silent webhooks, a gap. */
 export const alarms: Check = {
   name: 'alarms',
-  needs: ['DATABASE_URL'],
+  needs: ['DATABASE_URL', 'PORT'],
   after: ['store file'],
   async run({ config, clock }) {
+    const { state } = await readiness(config);
     const { alarms: raised } = await withStore((store) => store.status(clock.now()), config);
-    if (raised.length === 0) return ok('none is raised');
-    return raised.map(({ name, detail }) => warning(`${name}: ${detail}`, 'see src/ops/runbook.md, under its name'));
+    const all = [...(state?.alarms ?? []), ...raised];
+    return all.length === 0 ? ok('none is raised') : all.map(warningOf);
+  },
+  /** A broken store is what the alarms of the receiver are about, and it holds them in memory. */
+  async groundless({ config }) {
+    const { state, listens, words } = await readiness(config);
+    const broken = 'the store has a fault';
+    if (state) return [...state.alarms.map(warningOf), skipped(`${broken}: the ops page (OPS_PORT) shows the others`)];
+    return skipped(`${broken}, and ${listens ? 'what listens on PORT is not the receiver of this store' : words}`);
   },
 };
+
+function warningOf({ name, detail }: Alarm): Finding {
+  return warning(`${name}: ${detail}`, 'see src/ops/runbook.md, under its name');
+}
 
 /** A process that writes into what has lost its name: to open the file beside it would only do harm. */
 function strayOf(path: string, suffix: '' | '-wal'): string | undefined {
