@@ -20,6 +20,9 @@ import {
 import { isTls, loopbackUrl, post } from './post.ts';
 import { hasExample, samples, type Sample } from './sample.ts';
 
+/** They are made before the first is sent. */
+const MOST = 10_000;
+
 const OPTIONS = {
   set: { type: 'string', multiple: true },
   repeat: { type: 'string' },
@@ -48,6 +51,7 @@ const command: Command = {
     const [type] = positionals;
     if (!type || positionals.length > 1) throw new UsageError('one event type is needed, like MessageReceived');
     const repeat = number('--repeat', values.repeat) ?? 1;
+    if (repeat > MOST) throw new UsageError(`--repeat takes ${MOST} at the most: run it again for more`);
     const old = number('--old', values.old) ?? 0;
     if (values.shuffle && repeat === 1) throw new UsageError('--shuffle needs --repeat 2 or more');
     const other = webAddress('--url', values.url);
@@ -92,7 +96,11 @@ const command: Command = {
       print(
         `${count(repeat, 'event')} in ${deliveries.length} deliveries: ${right} answered ${expected}, as they should`,
       );
-    else if (expected === 204 && right) print(`npx kit explain ${clean(deliveries[0]?.key ?? '')}`);
+    else if (expected === 204 && right) {
+      // Named for this command alone, the store is not that of the next one.
+      const { DATABASE_URL: named } = process.env;
+      print(`${named ? `DATABASE_URL=${clean(named)} ` : ''}npx kit explain ${clean(deliveries[0]?.key ?? '')}`);
+    }
     return right === deliveries.length ? EXIT.done : EXIT.failed;
   },
 };
