@@ -38,7 +38,7 @@ export function selectTasks(args: string[]): { filter: TaskFilter; reason: strin
 }
 
 /** How many of the tasks belong to handlers that are not loaded, by name. */
-export async function waitingForHandlers(store: Store, filter: TaskFilter): Promise<Map<string, number>> {
+async function waitingForHandlers(store: Store, filter: TaskFilter): Promise<Map<string, number>> {
   const waiting = new Map<string, number>();
   for (const { name, loaded } of await store.handlers()) {
     if (loaded || (filter.handler ?? name) !== name) continue;

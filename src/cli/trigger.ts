@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { loadConfig, readEnv, type Config } from '../config.ts';
 import { EXIT } from '../errors.ts';
+import { nearestType } from '../run/nearest.ts';
 import { signedHeaders } from '../simulator/sign.ts';
 import {
   clean,
@@ -56,10 +57,12 @@ const command: Command = {
     if (values.shuffle && repeat === 1) throw new UsageError('--shuffle needs --repeat 2 or more');
     const other = webAddress('--url', values.url);
     const events = samples(type, repeat, values.set ?? []);
-    if (!hasExample(type))
+    if (!hasExample(type)) {
+      const near = nearestType(type);
       process.stderr.write(
-        `src/events.ts has no example of ${clean(type)}: its data hold what --set names, and no more\n`,
+        `src/events.ts has no example of ${clean(type)}${near && near !== type ? ` (did you mean ${near}?)` : ''}: its data hold what --set names, and no more\n`,
       );
+    }
     const config = loadConfig(readEnv(), { only: NEEDED });
     const url = other ?? loopbackUrl(config);
     const secret = values['bad-signature'] ? `whsec_${randomUUID()}` : (config.WEBHOOK_SECRET[0] ?? '');

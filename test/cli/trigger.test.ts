@@ -175,6 +175,12 @@ test('E63: of a type that is not known, the data are what was set, and it says s
   expect(JSON.stringify(bodies([key])[0]?.data)).toBe('{"Thing":{"a":1,"__proto__":"b"}}');
 });
 
+test('a type that is nearly a known one is sent, with the question whether that was meant', async () => {
+  const { code, lines } = await trigger('messagereceved');
+  expect(code).toBe(0);
+  expect(lines.join('\n')).toContain('no example of messagereceved (did you mean MessageReceived?): its data');
+});
+
 test.each([
   ['data.is_group=maybe', 'data.is_group of MessageReceived must be true or false', '--set data.is_group='],
   [

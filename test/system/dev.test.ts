@@ -69,7 +69,11 @@ test('what it prints of npx kit runs in another terminal, and reads its store', 
   start({ 'one.ts': failing }, [], { NO_COLOR: '1' });
   const shell = (line: string): string => {
     const command = line.replace('npx kit', `${process.execPath} ${resolve('src/cli/kit.js')}`);
-    const found = spawnSync('sh', ['-c', command], { cwd: folder, env: { PATH: process.env['PATH'] } });
+    const found = spawnSync('sh', ['-c', command], {
+      cwd: folder,
+      env: { PATH: process.env['PATH'] },
+      encoding: 'utf8',
+    });
     return `${found.stdout}${found.stderr}`;
   };
   const printed = (after: RegExp): string => after.exec(output)?.[1] ?? `nothing matches ${after}`;

@@ -70,6 +70,10 @@ test(
         out: expect.stringContaining(`knows no event at or below ${cursor}`),
       });
     expect(fact('watermark')).toBe(last);
+    expect(await run('verify', '--from', '0'), 'the remedy that it names').toMatchObject({
+      code: 1,
+      out: expect.stringContaining('the service does not know the cursor that it begins at'),
+    });
     for (const cursor of ['007', '-1', '1.5', '9223372036854775808', 'c:'])
       expect((await run('reconcile', `--from=${cursor}`)).code, cursor).toBe(2);
     expect((await run('reconcile', '--from', '9223372036854775807')).out).toContain('not below it');
