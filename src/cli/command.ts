@@ -157,6 +157,14 @@ export async function keepIsUp(store: Store): Promise<boolean> {
   return false;
 }
 
+/** Undefined where `keep` can be asked to read; else says why not, and resolves to the exit code. */
+export async function unlessItReads(store: Store): Promise<number | undefined> {
+  if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
+  const { reconcile } = await store.status(clock.now());
+  if (reconcile.state !== 'off') return undefined;
+  return fail('reconciliation is off: set API_BASE_URL and API_KEY, then restart the kit', EXIT.configuration);
+}
+
 export function print(text: string): void {
   process.stdout.write(`${text}\n`);
 }

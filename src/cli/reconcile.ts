@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../errors.ts';
+import { isBehind } from '../keep/loss.ts';
 import type { Lowered } from '../store/keep-store.ts';
 import type { Store } from '../store/store.ts';
 import type { Status } from '../store/watch-store.ts';
@@ -9,14 +10,15 @@ import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import {
   clean,
   clock,
+  count,
   fail,
   keepIsUp,
   parse,
   print,
   printJson,
   printTable,
+  unlessItReads,
   UsageError,
-  whyDown,
   withStore,
   type Command,
 } from './command.ts';
@@ -47,21 +49,39 @@ const command: Command = {
 export default command;
 
 async function reconcile(store: Store, to: Cursor | undefined, json: boolean): Promise<number> {
-  if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
+  const refused = await unlessItReads(store);
+  if (refused !== undefined) return refused;
   const before = await store.status(clock.now());
-  if (before.reconcile.state === 'off')
-    return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
   if (to !== undefined) {
+    if (!(await isPlace(store, to, before)))
+      return fail(
+        `the store knows no event at or below ${to}, so the watermark stays: if the service does not know ${to} either, nothing is missing there. npx kit verify --from ${to} asks it, and opens no gap`,
+      );
     const lowered = await store.lowerWatermark({ to, why: 'asked', now: clock.now() });
     if (!lowered.done) return fail(whyNot(to, lowered));
     if (!json) print(`the watermark went down from ${lowered.watermark} to ${to}`);
   }
   const after = await follow(store, json ? () => {} : print);
+  const gaps = after.gaps - before.gaps;
+  if (gaps > 0)
+    process.stderr.write(
+      `${count(gaps, 'gap')} opened: the service no longer has that stretch; npx kit gaps shows it\n`,
+    );
   const recovered = after.reconcile.recovered - before.reconcile.recovered;
   const { state, reason } = after.reconcile;
   if (json) printJson({ recovered, watermark: after.watermark, state, reason });
   else print(`${recovered} events recovered, watermark ${after.watermark ?? '-'}`);
   return state === 'idle' ? EXIT.done : fail(clean(reason ?? state), EXIT.failed);
+}
+
+/**
+ * Whether reading can begin there without a gap that stands for nothing: the service has shown this cursor, or one below
+ * it that is read from where it does not know this one. Where the watermark would not go anyway, it says why itself.
+ */
+async function isPlace(store: Store, to: Cursor, { watermark, floor }: Status): Promise<boolean> {
+  if (watermark === null || !isBehind(to, watermark) || !isBehind(floor, to)) return true;
+  const { lowest } = await store.anchors(clock.now());
+  return (lowest !== null && !isBehind(to, lowest)) || (await store.cursorUpTo(to)) === to;
 }
 
 function whyNot(to: Cursor, lowered: Lowered & { done: false }): string {

@@ -6,6 +6,7 @@ import { mendAll } from '../store/mend.ts';
 import type { Store } from '../store/store.ts';
 import type { Range, Rerun, Survey } from '../store/watch-store.ts';
 import {
+  clean,
   clock,
   count,
   fail,
@@ -21,6 +22,7 @@ import {
   withStore,
   type Command,
 } from './command.ts';
+import { unloadedWords } from './selection.ts';
 
 const LOOK_MS = 250;
 /** Events that one page of the count looks at. */
@@ -57,9 +59,13 @@ The handler's own fields stay in force: it sees the types of its \`on\`, and max
     const end = to === null ? null : pointOf('--to', to);
 
     return withStore(async (store) => {
-      const loaded = (await store.handlers()).flatMap((one) => (one.loaded ? [one.name] : []));
-      if (!loaded.includes(handler))
-        return fail(`no handler named ${handler} is loaded; loaded are: ${loaded.join(', ') || 'none'}`);
+      const known = await store.handlers();
+      const loaded = known.flatMap((one) => (one.loaded ? [one.name] : []));
+      if (!loaded.includes(handler)) {
+        const gone = known.some(({ name }) => name === handler);
+        const kept = gone ? `. Its waiting tasks are kept. ${unloadedWords(handler)}` : '';
+        return fail(`no loaded handler is named ${clean(handler)}; loaded are: ${loaded.join(', ') || 'none'}${kept}`);
+      }
       const range = await store.range(point, end);
       const types = await survey(store, range, type);
       const events = sum(types, 'events');

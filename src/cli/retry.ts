@@ -12,6 +12,7 @@ const command: Command = {
       field: 'retried',
       words: 'will run again',
       states: 'dead, skipped or waiting',
+      run: true,
     });
   },
 };

@@ -7,7 +7,7 @@ import { eventTypes, type EventType } from '../events.ts';
 import { parseCursor } from '../wire/cursor.ts';
 import { factsOf, readDelivery, SENT_BY_KIT } from '../wire/event.ts';
 import type { JsonObject } from '../wire/json.ts';
-import { clean, clock, UsageError } from './command.ts';
+import { clean, clock, count, UsageError } from './command.ts';
 
 /** The body of a delivery (contract 6.3), and who sent it. */
 export interface Sample {
@@ -64,7 +64,9 @@ function sort(assignments: string[]) {
   for (const assignment of assignments) {
     const [, path, text] = /^([\w.]+)=(.*)$/s.exec(assignment) ?? [];
     if (!path || text === undefined)
-      throw new UsageError(`--set takes path=value, like data.body=hi, not ${clean(assignment)}`);
+      throw new UsageError(
+        `--set takes path=value, like data.body=hi, not ${clean(assignment.replace(/=.*/s, '')).slice(0, 40)}: a path has letters, digits, _ and dots`,
+      );
     const field = /^data\.(\w+)$/.exec(path)?.[1];
     if (field) fields.set(field, text);
     else if (ENVELOPE.includes(path)) envelope.set(path, text === 'null' ? null : text);
@@ -80,7 +82,7 @@ function dataOf(type: string, session: string, at: number, set: Map<string, stri
   for (const [field, text] of set)
     data = Object.fromEntries([...Object.entries(data), [field, valueOf(type, data, field, text)]]) as JsonObject;
   const issue = known?.data.safeParse(data).error?.issues[0];
-  if (issue) throw new UsageError(`data of ${clean(type)} ${faultOf(issue)}, by src/events.ts`);
+  if (issue) throw faultOf(type, issue);
   return data;
 }
 
@@ -96,7 +98,9 @@ function valueOf(type: string, data: JsonObject, field: string, text: string): u
   const found = [json, text].find(fits);
   if (found !== undefined) return found;
   const issue = issueWith(json);
-  throw new UsageError(`--set data.${field}=${clean(text)}: ${clean(type)} ${issue ? faultOf(issue) : ''}`);
+  // Data as a whole are read again once all is set.
+  if (!issue) return json;
+  throw faultOf(type, issue);
 
   function issueWith(value: unknown): Issue | undefined {
     const changed = Object.fromEntries([...Object.entries(data), [field, value]]);
@@ -114,17 +118,53 @@ function jsonOf(text: string): unknown {
   }
 }
 
-function faultOf(issue: Issue): string {
-  const place = issue.path.join('.');
-  const expected = expectedOf(issue);
-  return `needs ${place ? `${place} to be ${expected}` : expected}`;
+/** A sentence: the field, what it must be, and how to give it. Its value stays out: it may be long, or a person's. */
+function faultOf(type: string, issue: Issue): UsageError {
+  const [field = '<field>'] = issue.path;
+  const place = ['data', ...issue.path].join('.');
+  const words = `${clean(place)} of ${clean(type)} ${wordingOf(issue)}`;
+  return new UsageError(
+    `${words}, by its schema in src/events.ts: give it with --set data.${clean(String(field))}=VALUE`,
+  );
 }
 
-function expectedOf(issue: Issue): string {
-  if (issue.code === 'invalid_type') return issue.expected;
-  if (issue.code === 'invalid_format') return issue.format;
-  if (issue.code === 'invalid_union') return [...new Set(issue.errors.flat().map(expectedOf))].join(' or ');
-  return `other than it is: ${issue.message}`;
+const KINDS: Record<string, string> = {
+  boolean: 'true or false',
+  int: 'an integer',
+  array: 'a list, written as JSON',
+  object: 'an object, written as JSON',
+  record: 'an object, written as JSON',
+  uuid: 'a UUID',
+  guid: 'a UUID',
+};
+/** How the schema library's own words begin; other words are of who wrote the schema. */
+const LIBRARY = /^(Invalid|Too|Unrecognized)\b/;
+
+function wordingOf(issue: Issue): string {
+  if (!LIBRARY.test(issue.message)) return issue.message;
+  const kind = (name: string): string => `must be ${KINDS[name] ?? `a ${name}`}`;
+  switch (issue.code) {
+    case 'invalid_type':
+      return `${issue.message.endsWith('received undefined') ? 'is missing, and ' : ''}${kind(issue.expected)}`;
+    case 'invalid_format':
+      return issue.format === 'regex' ? `must match ${issue.pattern}` : kind(issue.format);
+    case 'invalid_value':
+      return `must be ${issue.values.map((value) => JSON.stringify(value)).join(' or ')}`;
+    case 'invalid_union':
+      return [...new Set(issue.errors.flat().map(wordingOf))].join(', or ') || 'does not fit';
+    case 'too_small':
+      return sizeOf(issue.origin, issue.minimum, 'more');
+    case 'too_big':
+      return sizeOf(issue.origin, issue.maximum, 'less');
+    default:
+      return 'does not fit';
+  }
+}
+
+function sizeOf(origin: string, limit: number | bigint, side: string): string {
+  if (origin === 'string') return `must have ${count(Number(limit), 'character')} or ${side}`;
+  if (origin === 'array') return `must have ${count(Number(limit), 'item')} or ${side}`;
+  return `must be ${limit} or ${side}`;
 }
 
 function cursorOf(text: string | null | undefined, repeat: number): bigint | null {
@@ -147,7 +187,10 @@ function timeOf(text: string | null | undefined): number | undefined {
 /** As the receiver reads it: what it could not read is not sent. */
 function checked(sample: Sample): Sample {
   const reading = readDelivery(Buffer.from(JSON.stringify(sample)));
-  if ('unreadable' in reading) throw new UsageError(`this could not be read as an event: ${reading.unreadable.reason}`);
+  if ('unreadable' in reading)
+    throw new UsageError(
+      `this could not be read as an event: ${reading.unreadable.reason}; change the type, or what --set names`,
+    );
   return sample;
 }
 

@@ -5,6 +5,7 @@ import { mendAll } from '../store/mend.ts';
 import type { Store } from '../store/store.ts';
 import type { TaskFilter } from '../store/watch-store.ts';
 import {
+  clean,
   clock,
   count,
   fail,
@@ -36,6 +37,23 @@ export function selectTasks(args: string[]): { filter: TaskFilter; reason: strin
   return { filter, reason: values.reason, json: values.json ?? false };
 }
 
+/** How many of the tasks belong to handlers that are not loaded, by name. */
+async function waitingForHandlers(store: Store, filter: TaskFilter): Promise<Map<string, number>> {
+  const waiting = new Map<string, number>();
+  for (const { name, loaded } of await store.handlers()) {
+    if (loaded || (filter.handler ?? name) !== name) continue;
+    const { length } = await store.matching({ ...filter, handler: name }, clock.now());
+    if (length > 0) waiting.set(name, length);
+  }
+  return waiting;
+}
+
+/** What becomes of the tasks of a handler that is not loaded. */
+export function unloadedWords(handler: string): string {
+  const name = clean(handler);
+  return `They run once it is loaded again (npx kit reload). npx kit tasks move --from ${name} --to OTHER gives them to another handler; npx kit discard --handler ${name} --reason TEXT gives them up.`;
+}
+
 export interface Change {
   mend: (store: Store, ids: number[]) => Promise<number>;
   /** The field of the JSON: retried, discarded. */
@@ -43,10 +61,12 @@ export interface Change {
   /** What becomes of so many tasks, and the states that can be changed. */
   words: string;
   states: string;
+  /** Whether they need their handler then. */
+  run?: boolean;
 }
 
 /** Resolves to the exit code. Ctrl-C ends it between two steps: what was moved stays moved. */
-export async function changeAll(filter: TaskFilter, json: boolean, { mend, field, words, states }: Change) {
+export async function changeAll(filter: TaskFilter, json: boolean, { mend, field, words, states, run }: Change) {
   const stop = new AbortController();
   process.on('SIGINT', () => stop.abort());
   let left = 0;
@@ -54,13 +74,19 @@ export async function changeAll(filter: TaskFilter, json: boolean, { mend, field
     left = of - done;
     progress(done, of);
   };
-  const moved = await withStore((store) =>
-    mendAll(store, filter, clock.now(), (ids) => mend(store, ids), onStep, stop.signal),
-  );
+  const { moved, waiting } = await withStore(async (store) => ({
+    waiting: run ? await waitingForHandlers(store, filter) : new Map<string, number>(),
+    moved: await mendAll(store, filter, clock.now(), (ids) => mend(store, ids), onStep, stop.signal),
+  }));
   if (json) printJson({ [field]: moved, left });
   else if (left > 0)
     return fail(`stopped: ${count(moved, 'task')} ${words}, ${left} are left: the same command goes on`);
   else if (moved === 0) return fail(`no task matched that is ${states}: npx kit tasks lists them`);
-  else print(`${count(moved, 'task')} ${words}`);
+  else {
+    const others = moved - [...waiting.values()].reduce((sum, tasks) => sum + tasks, 0);
+    if (others > 0) print(`${count(others, 'task')} ${words}`);
+  }
+  for (const [name, tasks] of waiting)
+    fail(`${count(tasks, 'task')} left waiting: no loaded handler is named ${clean(name)}. ${unloadedWords(name)}`);
   return moved > 0 && left === 0 ? EXIT.done : EXIT.failed;
 }

@@ -20,6 +20,7 @@ import {
   withStore,
   type Command,
 } from './command.ts';
+import { unloadedWords } from './selection.ts';
 
 /** Lanes that one step takes over. */
 const LANES = 500;
@@ -79,7 +80,10 @@ const command: Command = {
       }
       return EXIT.done;
     }
-    const page = await withStore((store) => firstPage(store, filter));
+    const { page, unloaded } = await withStore(async (store) => ({
+      page: await firstPage(store, filter),
+      unloaded: (await store.handlers()).flatMap(({ name, loaded }) => (loaded ? [] : [name])),
+    }));
     if (values.json)
       printJson({ ...page, tasks: page.tasks.map((task) => ({ ...task, error: undefined, lane: undefined })) });
     else {
@@ -87,6 +91,9 @@ const command: Command = {
         ['task', 'handler', 'state', 'tries', 'type', 'key', 'due'],
         page.tasks.map((task) => [task.id, task.handler, task.state, task.attempts, task.type, task.key, task.dueAt]),
       );
+      const waiting = page.tasks.filter(({ state }) => state === 'ready' || state === 'held');
+      for (const name of unloaded.filter((one) => waiting.some(({ handler }) => handler === one)))
+        print(`tasks left waiting: no loaded handler is named ${clean(name)}. ${unloadedWords(name)}`);
       if (page.next !== null) print(`more: the same with --before ${page.next}`);
     }
     return EXIT.done;

@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { loadConfig, readEnv, type Config } from '../config.ts';
 import { EXIT } from '../errors.ts';
+import { nearestType } from '../run/nearest.ts';
 import { signedHeaders } from '../simulator/sign.ts';
 import {
   clean,
@@ -19,6 +20,9 @@ import {
 } from './command.ts';
 import { isTls, loopbackUrl, post } from './post.ts';
 import { hasExample, samples, type Sample } from './sample.ts';
+
+/** They are made before the first is sent. */
+const MOST = 10_000;
 
 const OPTIONS = {
   set: { type: 'string', multiple: true },
@@ -48,14 +52,17 @@ const command: Command = {
     const [type] = positionals;
     if (!type || positionals.length > 1) throw new UsageError('one event type is needed, like MessageReceived');
     const repeat = number('--repeat', values.repeat) ?? 1;
+    if (repeat > MOST) throw new UsageError(`--repeat takes ${MOST} at the most: run it again for more`);
     const old = number('--old', values.old) ?? 0;
     if (values.shuffle && repeat === 1) throw new UsageError('--shuffle needs --repeat 2 or more');
     const other = webAddress('--url', values.url);
     const events = samples(type, repeat, values.set ?? []);
-    if (!hasExample(type))
+    if (!hasExample(type)) {
+      const near = nearestType(type);
       process.stderr.write(
-        `src/events.ts has no example of ${clean(type)}: its data hold what --set names, and no more\n`,
+        `src/events.ts has no example of ${clean(type)}${near && near !== type ? ` (did you mean ${near}?)` : ''}: its data hold what --set names, and no more\n`,
       );
+    }
     const config = loadConfig(readEnv(), { only: NEEDED });
     const url = other ?? loopbackUrl(config);
     const secret = values['bad-signature'] ? `whsec_${randomUUID()}` : (config.WEBHOOK_SECRET[0] ?? '');
@@ -92,7 +99,11 @@ const command: Command = {
       print(
         `${count(repeat, 'event')} in ${deliveries.length} deliveries: ${right} answered ${expected}, as they should`,
       );
-    else if (expected === 204 && right) print(`npx kit explain ${clean(deliveries[0]?.key ?? '')}`);
+    else if (expected === 204 && right) {
+      // Named for this command alone, the store is not that of the next one.
+      const { DATABASE_URL: named } = process.env;
+      print(`${named ? `DATABASE_URL=${clean(named)} ` : ''}npx kit explain ${clean(deliveries[0]?.key ?? '')}`);
+    }
     return right === deliveries.length ? EXIT.done : EXIT.failed;
   },
 };

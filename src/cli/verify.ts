@@ -19,6 +19,7 @@ import {
   print,
   printJson,
   printTable,
+  unlessItReads,
   UsageError,
   whyDown,
   withStore,
@@ -41,10 +42,8 @@ const command: Command = {
         else showWeeks(weeks);
         return EXIT.done;
       }
-      if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
-      const { reconcile } = await store.status(clock.now());
-      if (reconcile.state === 'off')
-        return fail('reconciliation is off: set API_BASE_URL and API_KEY', EXIT.configuration);
+      const refused = await unlessItReads(store);
+      if (refused !== undefined) return refused;
       const from = await cursorOf(store, values.from);
       if (from === null)
         return fail('nothing that old is stored: give a later --from, npx kit events shows cursors', EXIT.failed);

@@ -28,7 +28,7 @@ export function createLive(
       }
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      say(`${error.message}: mend API_KEY, and start again`);
+      say(`${error.message}: fix API_KEY, and start again`);
     }
   }
 

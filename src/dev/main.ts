@@ -63,7 +63,7 @@ function greet(): void {
   print(`webhook   ${kit.url}
 ops       ${kit.opsUrl}/api/status
 send      WEBHOOK_SECRET=${SECRET} WEBHOOK_HEADER_PREFIX=X-Svc- npx kit trigger MessageReceived --url ${kit.url}
-look      DATABASE_URL=sqlite:${kit.storePath} npx kit events
+look      npx kit events
 handlers  ${config.handlersDir}: at work as soon as you save them. Ctrl-C ends it.
 ${HEAD}`);
   void source.start({ url: kit.url, secret: SECRET, up: () => up });
@@ -132,8 +132,10 @@ function readArgs(): { inspect: string | undefined; live: boolean } {
   return refuse('usage: npm run dev -- [--inspect[=port]] [--live]', EXIT.usage);
 }
 
+/** Copied to another terminal, a command is to find this kit, and not the real one. */
 function print(text: string): void {
-  process.stdout.write(`${text}\n`);
+  const here = () => `DATABASE_URL=sqlite:${kit.storePath} PORT=${new URL(kit.url).port} npx kit`;
+  process.stdout.write(`${text.replaceAll(/\bnpx kit\b/g, here)}\n`);
 }
 
 function refuse(message: string, code: number): never {

@@ -71,16 +71,14 @@ async function start({ boot }: Orders): Promise<void> {
     onDoubt: () => recovery?.now(),
   });
   let recovery: Recovery | undefined;
+  const beginRecovery = async (): Promise<void> => {
+    const silent = (): boolean => alarms.silent();
+    recovery = await startRecovery({ config, store, clock, log, recover, onEvents: wake, silent });
+    // Not before: who sees a sign of life relies on what is said of reconciliation.
+    owner.onBeat(() => store.beat({ role: 'keep', ...owner.self, boot }, clock.now()));
+  };
   // Not awaited: it needs the store, and neither the ops port nor alarms may wait for that.
-  void startRecovery({
-    config,
-    store,
-    clock,
-    log,
-    recover,
-    onEvents: wake,
-    silent: () => alarms.silent(),
-  }).then((started) => void (recovery = started));
+  void beginRecovery();
   owner.onWake(() => recovery?.prove());
   // A loop of its own: ALERT_URL may take its time, and nothing waits for it.
   const telling = startLoop(async () => {
@@ -120,7 +118,6 @@ async function start({ boot }: Orders): Promise<void> {
     process.exit(EXIT.failed);
   });
   server.listen(config.OPS_PORT, config.OPS_HOST);
-  owner.onBeat(() => store.beat({ role: 'keep', ...owner.self, boot }, clock.now()));
   process.once('SIGTERM', () => {
     stopping.abort();
     server.close();

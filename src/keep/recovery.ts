@@ -41,6 +41,12 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     log.warn('recovery is off: without API_BASE_URL and API_KEY, what webhooks miss stays missing');
     return undefined;
   }
+  // A start without a key may have left that recovery is off; and a new store says nothing yet.
+  const said = await patiently(() => store.replayState());
+  if (said === null || said.state === 'off') {
+    const on = { ...none, state: 'idle', lastAt: null, progress: null };
+    await patiently(() => store.note({}, { replay: JSON.stringify(on) }));
+  }
   const stopping = new AbortController();
   const common = { store, clock, log, types, onEvents };
   const reconciler = createReconciler({

@@ -210,3 +210,29 @@ test('Ctrl-C ends the retry of many between two steps, says how far it came, and
   expect(await dead()).toBe(left);
   expect((await kit('retry', '--state', 'dead')).out).toContain(`${left} tasks will run again`);
 });
+
+test('tasks of a handler that is gone wait: retry, rerun and tasks say so, with what runs or ends them', async () => {
+  await deliver(ops, { cursor: '9001' }, { cursor: '9002' });
+  await assign(ops, ['old']);
+  await ops.store.register(['answer']);
+  const remedy =
+    'They run once it is loaded again (npx kit reload). npx kit tasks move --from old --to OTHER gives them to another handler; npx kit discard --handler old --reason TEXT gives them up.';
+  const wait = `2 tasks left waiting: no loaded handler is named old. ${remedy}\n`;
+  expect(await kit('retry', '--handler', 'old')).toEqual({ code: 0, out: wait });
+  const { out } = await kit('retry', '--state', 'ready');
+  expect(out).toMatch(/^\d+ tasks will run again\n/);
+  expect(out.endsWith(wait)).toBe(true);
+  const json = await kit('retry', '--handler', 'old', '--json');
+  expect(json).toEqual({ code: 0, out: `${JSON.stringify({ retried: 2, left: 0 }, null, 2)}\n${wait}` });
+  expect(await kit('rerun', '--handler', 'old', '--from', '1', '--yes')).toEqual({
+    code: 1,
+    out: `no loaded handler is named old; loaded are: answer. Its waiting tasks are kept. ${remedy}\n`,
+  });
+  expect((await kit('rerun', '--handler', 'none', '--from', '1', '--yes')).out).toBe(
+    'no loaded handler is named none; loaded are: answer\n',
+  );
+  expect((await kit('tasks', '--handler', 'old')).out).toContain(`no loaded handler is named old. ${remedy}`);
+  expect((await kit('tasks', '--handler', 'answer')).out).not.toContain('no loaded handler');
+  expect((await kit('discard', '--handler', 'old', '--reason', 'gone')).out).toBe('2 tasks skipped\n');
+  expect((await kit('tasks', '--handler', 'old')).out).not.toContain('no loaded handler');
+});

@@ -1,7 +1,9 @@
 // `npx kit trigger` as people run it, against a real receiver.
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { z } from 'zod';
+import { samples } from '../../src/cli/sample.ts';
 import { eventTypes } from '../../src/events.ts';
 import { mismatchOf } from '../../src/run/assign.ts';
 import { storedEvent } from '../run/fixture.ts';
@@ -62,7 +64,7 @@ test('one event is one line and a hint', async () => {
   expect(code).toBe(0);
   expect(lines).toEqual([
     expect.stringMatching(/^204 for MessageReceived i:trigger_/),
-    expect.stringMatching(/^npx kit explain i:/),
+    expect.stringMatching(/^DATABASE_URL=sqlite:\S+ npx kit explain i:/),
   ]);
 });
 
@@ -113,7 +115,7 @@ test.each([
 ])('E80: a cursor is data: %s goes by its id, and explain finds it', async (type, key) => {
   const { lines } = await trigger(type, '--set', 'cursor=42', '--set', `id=evt_${type}`);
   expect(lines[0]).toMatch(new RegExp(`^204 for ${type} ${key}`));
-  expect(lines[1]).toBe(`npx kit explain ${lines[0]?.split(' ').at(-1)}`);
+  expect(lines[1]).toBe(`DATABASE_URL=sqlite:${kit.folder}/events.db npx kit explain ${lines[0]?.split(' ').at(-1)}`);
   expect(bodies([`i:trigger_evt_${type}`])).toMatchObject([{ cursor: '42', sent_by: 'kit' }]);
   expect(kit.query("select * from events where cursor is not null or id like 'evt_%'")).toEqual([]);
   const explained = await run('explain', lines[0]?.split(' ').at(-1) ?? '');
@@ -173,25 +175,79 @@ test('E63: of a type that is not known, the data are what was set, and it says s
   expect(JSON.stringify(bodies([key])[0]?.data)).toBe('{"Thing":{"a":1,"__proto__":"b"}}');
 });
 
+test('a type that is nearly a known one is sent, with the question whether that was meant', async () => {
+  const { code, lines } = await trigger('messagereceved');
+  expect(code).toBe(0);
+  expect(lines.join('\n')).toContain('no example of messagereceved (did you mean MessageReceived?): its data');
+});
+
 test.each([
-  ['data.is_group=maybe', 'MessageReceived needs is_group to be', 'boolean'],
-  ['data.timestamp_unix_ms=soon', 'MessageReceived needs timestamp_unix_ms to be', 'number'],
-  ['data.session_id=none', 'MessageReceived needs session_id to be', 'uid'],
-  ['session_id=none', 'MessageReceived needs session_id to be', 'uid'],
+  ['data.is_group=maybe', 'data.is_group of MessageReceived must be true or false', '--set data.is_group='],
+  [
+    'data.timestamp_unix_ms=soon',
+    'data.timestamp_unix_ms of MessageReceived must be an integer',
+    'data.timestamp_unix_ms=',
+  ],
+  ['data.session_id=none', 'data.session_id of MessageReceived must be a UUID', '--set data.session_id='],
+  ['session_id=none', 'data.session_id of MessageReceived must be a UUID', '--set data.session_id='],
+  ['data.from=', 'data.from of MessageReceived must have 1 character or more', '--set data.from='],
   ['created_at=soon', 'created_at needs a time', '2026'],
   ['id=two words', 'this could not be read as an event', 'id'],
   ['sent_by=me', '--set sent_by: name id, cursor', 'data.<field>'],
+  ['data', '--set takes path=value, like data.body=hi, not data', 'letters'],
+  [`data.a-b=${'9'.repeat(300)}`, '--set takes path=value, like data.body=hi, not data.a-b', 'letters'],
 ])('E63: %s is refused before it is sent', async (assignment, words, must) => {
   const before = kit.query('select seq from events').length;
   const { code, lines } = await trigger('MessageReceived', '--set', assignment);
   expect({ code, first: lines[0] }).toEqual({ code: 2, first: expect.stringContaining(words) });
   expect(lines[0]).toContain(must);
+  expect(lines[0]?.length).toBeLessThan(300);
   expect(kit.query('select seq from events')).toHaveLength(before);
 });
 
-test.each([[['MessageReceived', '--repeat', '0']], [['MessageReceived', '--shuffle']], [[]], [['a', '--url', 'x']]])(
-  'wrong usage: %j',
-  async (args) => {
-    expect((await trigger(...args)).code).toBe(2);
-  },
-);
+test('a schema of your own: each fault is a sentence that names the field, what it must be, and --set', () => {
+  const data = z.looseObject({
+    order: z.string(),
+    state: z.enum(['open', 'paid']).default('open'),
+    items: z
+      .array(z.object({ sku: z.string() }))
+      .max(1)
+      .default([]),
+    amount: z.number().min(5).default(5),
+    currency: z.string().length(3, 'must be a currency, like EUR').default('EUR'),
+    odd: z.number().multipleOf(2).default(2),
+  });
+  onTestFinished(() => void Reflect.deleteProperty(eventTypes, 'Order'));
+  Object.assign(eventTypes, { Order: { data } });
+  const fault = (...set: string[]): string => {
+    try {
+      samples('Order', 1, set);
+    } catch (error) {
+      return (error as Error).message;
+    }
+    return 'none';
+  };
+  const by = (field: string): string => `, by its schema in src/events.ts: give it with --set data.${field}=VALUE`;
+  expect(fault()).toBe(`data.order of Order is missing, and must be a string${by('order')}`);
+  const faults = ['state=x', 'items=[{}]', 'items={', 'items=[1,2]', 'amount=1', 'amount=x', 'currency=E', 'odd=3'];
+  expect(faults.map((one) => fault('data.order=1', `data.${one}`))).toEqual([
+    `data.state of Order must be "open" or "paid"${by('state')}`,
+    `data.items.0.sku of Order is missing, and must be a string${by('items')}`,
+    `data.items of Order must be a list, written as JSON${by('items')}`,
+    `data.items of Order must have 1 item or less${by('items')}`,
+    `data.amount of Order must be 5 or more${by('amount')}`,
+    `data.amount of Order must be a number${by('amount')}`,
+    `data.currency of Order must be a currency, like EUR${by('currency')}`,
+    `data.odd of Order does not fit${by('odd')}`,
+  ]);
+});
+
+test.each([
+  [['MessageReceived', '--repeat', '0']],
+  [['MessageReceived', '--repeat', '99999999']],
+  [['MessageReceived', '--shuffle']],
+  [[]],
+  [['a', '--url', 'x']],
+])('wrong usage: %j', async (args) => {
+  expect((await trigger(...args)).code).toBe(2);
+});

@@ -76,3 +76,14 @@ test('a restart does not refill the budget', async () => {
   await second.stop();
   expect(calls()).toBe(1);
 });
+
+test('what a start without a key has left is corrected before the service is asked', async () => {
+  const { start, store } = await begin({ answers: false });
+  await store.note(
+    {},
+    { replay: JSON.stringify({ state: 'off', since: null, lastAt: null, reason: 'x', progress: null }) },
+  );
+  const recovery = await start();
+  expect((await store.status(0)).reconcile.state).not.toBe('off');
+  await recovery.stop();
+});

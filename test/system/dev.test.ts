@@ -1,5 +1,5 @@
 // `npm run dev` as a process: events come by themselves, a saved handler is the new one, a broken one stops no other.
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -61,6 +61,29 @@ test('a saved handler is at work, a broken one is named while the other goes on,
   expect(child.exitCode).toBe(0);
   expect(readdirSync(join(folder, 'temp'))).toEqual([]);
   expect(existsSync(join(folder, 'data'))).toBe(false);
+});
+
+test('what it prints of npx kit runs in another terminal, and reads its store', { timeout: 60_000 }, async () => {
+  const failing =
+    "export default { on: '*', order: 'arrival', lane: 'none', retry: { attempts: 1 }, handle() { throw new Error(); } };";
+  start({ 'one.ts': failing }, [], { NO_COLOR: '1' });
+  const shell = (line: string): string => {
+    const command = line.replace('npx kit', `${process.execPath} ${resolve('src/cli/kit.js')}`);
+    const found = spawnSync('sh', ['-c', command], {
+      cwd: folder,
+      env: { PATH: process.env['PATH'] },
+      encoding: 'utf8',
+    });
+    return `${found.stdout}${found.stderr}`;
+  };
+  const printed = (after: RegExp): string => after.exec(output)?.[1] ?? `nothing matches ${after}`;
+  await until(() => /newest cause/.test(output));
+  expect(shell(printed(/See why \((.*?),/))).toContain('one');
+  expect(shell(printed(/then retry them \((.*?)\)/))).toContain('will run again');
+  expect(shell(printed(/^look +(.*)$/m))).toContain('MessageReceived');
+  const sent = shell(printed(/^send +(.*)$/m));
+  expect(sent).toMatch(/^204 for/);
+  expect(shell(sent.trim().split('\n').at(-1) ?? '')).toContain('received');
 });
 
 test('a file that is broken from the beginning is named, and saving it mended begins', async () => {

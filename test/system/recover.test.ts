@@ -40,10 +40,9 @@ test(
     expect((await run('reconcile', '--from', 'abc')).code, 'no cursor').toBe(2);
     expect((await run('reconcile', '--from', '5', '--forget')).code).toBe(2);
     await kit.start();
-    // Until keep has told its state, reconciliation counts as off.
-    await until(() => !(fact('replay') ?? '"off"').includes('"off"'));
+    const atOnce = run('reconcile', '--from', '5');
     await service.webhooks.register(key, { url: `http://localhost:${kit.port}/webhooks`, secret: SECRET });
-    expect(await run('reconcile', '--from', '5')).toMatchObject({
+    expect(await atOnce, 'the key is set, however early it is asked').toMatchObject({
       code: 1,
       out: expect.stringContaining('no watermark yet'),
     });
@@ -63,6 +62,32 @@ test(
       out: expect.stringContaining('not below it'),
     });
     expect((await run('reconcile', '--from', first?.cursor ?? '', '--json')).code).toBe(0);
+
+    const gaps = () => kit.query('select * from gaps');
+    for (const cursor of ['0', String(BigInt(first?.cursor ?? 0) - 1n)])
+      expect(await run('reconcile', '--from', cursor), 'below everything').toMatchObject({
+        code: 1,
+        out: expect.stringContaining(`knows no event at or below ${cursor}`),
+      });
+    expect(fact('watermark')).toBe(last);
+    expect(await run('verify', '--from', '0'), 'the remedy that it names').toMatchObject({
+      code: 1,
+      out: expect.stringContaining('the service does not know the cursor that it begins at'),
+    });
+    for (const cursor of ['007', '-1', '1.5', '9223372036854775808', 'c:'])
+      expect((await run('reconcile', `--from=${cursor}`)).code, cursor).toBe(2);
+    expect((await run('reconcile', '--from', '9223372036854775807')).out).toContain('not below it');
+    let between = BigInt(first?.cursor ?? 0);
+    while (events.some(({ cursor }) => cursor === String(between))) between++;
+    expect(await run('reconcile', '--from', String(between)), 'no event of the service').toMatchObject({ code: 0 });
+    expect(fact('watermark')).toBe(last);
+    expect(gaps()).toEqual([]);
+
+    service.history.expireUpTo(second?.cursor ?? '');
+    const expired = await run('reconcile', '--from', first?.cursor ?? '');
+    expect(expired.out).toContain('1 gap opened: the service no longer has');
+    expect(fact('watermark')).toBe(last);
+    expect(gaps()).toHaveLength(1);
 
     expect(await run('reconcile', '--forget')).toMatchObject({
       code: 1,
@@ -90,3 +115,14 @@ test(
     expect(await kit.stop()).toBe(0);
   },
 );
+
+test('without a key, at once after the start, reconcile and verify say that reconciliation is off', async () => {
+  const kit = await createKit();
+  onTestFinished(() => kit.remove());
+  await kit.start();
+  for (const words of [['reconcile'], ['verify', '--from', '1']])
+    expect(await kitCommand(kit, {}, ...words)).toEqual({
+      code: 78,
+      out: 'reconciliation is off: set API_BASE_URL and API_KEY, then restart the kit\n',
+    });
+});

@@ -121,7 +121,7 @@ test('the command shows how much it is, asks for --yes without a terminal, names
   const unsure = await command('rerun', '--handler', 'record', '--from', '1001');
   expect([unsure.code, unsure.err]).toEqual([2, expect.stringContaining('--yes')]);
   const unknown = await command('rerun', '--handler', 'recrod', '--from', '1001', '--yes');
-  expect([unknown.code, unknown.err]).toEqual([1, 'no handler named recrod is loaded; loaded are: record\n']);
+  expect([unknown.code, unknown.err]).toEqual([1, 'no loaded handler is named recrod; loaded are: record\n']);
   const done = await command('rerun', '--handler', 'record', '--from', '2020-01-01', '--to', '1002', '--yes', '--json');
   expect(JSON.parse(done.out)).toMatchObject({ id: 1, state: 'ended', events: 3, seen: 3, made: 3 });
   expect(total()).toBe(8);
