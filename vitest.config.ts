@@ -1,5 +1,5 @@
 // Two projects: `unit` is quick and needs nothing; `system` starts real processes, kills them, and takes its time.
-import './src/checked.js';
+import './src/base/node/checked.js';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 

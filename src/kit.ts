@@ -1,6 +1,6 @@
 // What handlers import as '#kit'. Everything here is public: names stay.
 import type { EventMap } from './events.ts';
-import type { SqlValue, Tx } from './store/tasks-store.ts';
+import type { SqlValue, Tx } from './store/work.ts';
 import type { Origin } from './wire/event.ts';
 import type { ItemOf, OperationName, ResponseOf } from './service/operations.ts';
 import type { Service } from './service/service.ts';

@@ -1,29 +1,29 @@
 // The main process: it receives, and nothing else may take its time. It puts the parts together, and answers to signals.
-import './checked.js';
-import { onReload } from './reload.ts';
+import './base/node/checked.js';
+import { onReload } from './processes/reload.ts';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AddressInfo, Server } from 'node:net';
-import { createChildren, STOP_MS } from './children.ts';
-import { systemClock as clock } from './clock.ts';
+import { createChildren, STOP_MS } from './processes/children.ts';
+import { systemClock as clock } from './base/clock.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
-import { EXIT, loggable } from './errors.ts';
-import { createIntake } from './intake.ts';
-import { createLog, createSeldom } from './log.ts';
-import { startLoop } from './loop.ts';
-import { own, START_MS, type Ownership, type Replaced } from './owner.ts';
-import { startOf } from './process.ts';
+import { EXIT, loggable } from './base/errors.ts';
+import { createIntake } from './receive/group-commit.ts';
+import { createLog, createSeldom } from './base/log.ts';
+import { startLoop } from './base/loop.ts';
+import { own, START_MS, type Ownership, type Replaced } from './processes/ownership.ts';
+import { startOf } from './processes/channel.ts';
 import { createReceiveApp } from './receive/app.ts';
-import { createBodyReader } from './receive/bytes.ts';
-import { createLedger } from './receive/ledger.ts';
-import { createSampler } from './receive/sampler.ts';
+import { createBodyReader } from './receive/body.ts';
+import { createLedger } from './receive/delivery-health.ts';
+import { createSampler } from './receive/refusal-log.ts';
 import { createProbe, createReceiveServer, drainServer } from './receive/server.ts';
 import { createVerifier } from './receive/verify.ts';
-import { patiently } from './store/patiently.ts';
-import type { Reloaded } from './store/owner-store.ts';
+import { patiently } from './store/retry-while-busy.ts';
+import type { Reloaded } from './store/processes.ts';
 import { writerOf } from './store/sqlite/lock.ts';
 import { StoreError } from './store/store.ts';
-import { createStoreAlarm } from './store-alarm.ts';
+import { createStoreAlarm } from './alarms/store-alarm.ts';
 
 /** Lengths of a failure run that people are told of. */
 const FAILURES = new Set([3, 10, 13, 15]);

@@ -19,32 +19,32 @@ const FLOORS = [
 /** Files that lie in no folder of their own room. */
 const ROOM_OF_FILE: Record<string, string> = {
   'config.ts': 'ground',
-  'clock.ts': 'ground',
-  'board.ts': 'ground',
-  'notifier.ts': 'ground',
-  'loop.ts': 'ground',
-  'log.ts': 'ground',
-  'acks.ts': 'ground',
-  'metrics.ts': 'ground',
-  'errors.ts': 'ground',
+  'base/clock.ts': 'ground',
+  'alarms/board.ts': 'ground',
+  'alarms/notifier.ts': 'ground',
+  'base/loop.ts': 'ground',
+  'base/log.ts': 'ground',
+  'base/latency-buckets.ts': 'ground',
+  'ops/metrics.ts': 'ground',
+  'base/errors.ts': 'ground',
   'events.ts': 'ground',
-  'process.ts': 'ground',
-  'checked.js': 'ground',
-  'runtime.js': 'ground',
-  'launch.js': 'ground',
-  'throwaway.ts': 'ground',
-  'intake.ts': 'intake',
+  'processes/channel.ts': 'ground',
+  'base/node/checked.js': 'ground',
+  'base/node/runtime.js': 'ground',
+  'base/node/launch.js': 'ground',
+  'tools/sandbox.ts': 'ground',
+  'receive/group-commit.ts': 'intake',
   'kit.ts': 'kit',
   'testing.ts': 'testing',
   'main.ts': 'main',
-  'children.ts': 'main',
-  'crashes.ts': 'main',
-  'store-alarm.ts': 'main',
-  'store-watch.ts': 'main',
-  'owner.ts': 'main',
-  'reload.ts': 'main',
-  'spawned.ts': 'main',
-  'supervisor.ts': 'main',
+  'processes/children.ts': 'main',
+  'processes/crashes.ts': 'main',
+  'alarms/store-alarm.ts': 'main',
+  'alarms/store-watch.ts': 'main',
+  'processes/ownership.ts': 'main',
+  'processes/reload.ts': 'main',
+  'processes/child.ts': 'main',
+  'processes/supervisor.ts': 'main',
 };
 
 /** Rooms on one floor that may import each other nevertheless, as the design says. */
@@ -54,8 +54,8 @@ const NEIGHBOURS = ['keep -> service', 'run -> service'];
 const EXCEPTIONS: Record<string, string> = {
   'config.ts -> wire/cursor.ts':
     'REPLAY_FROM is a cursor, and there is one way to read one; wire/cursor.ts imports nothing',
-  'metrics.ts -> store/events-store.ts': 'types alone: the counters that metrics show are those of the store',
-  'metrics.ts -> store/watch-store.ts': 'types alone: the figures that metrics show are those of the store',
+  'ops/metrics.ts -> store/events-store.ts': 'types alone: the counters that metrics show are those of the store',
+  'ops/metrics.ts -> store/watch-store.ts': 'types alone: the figures that metrics show are those of the store',
   'run/assign.ts -> kit.ts': 'types alone: the shape of a handler is what users import as #kit',
   'run/attempt.ts -> kit.ts': 'types alone: the shape of a handler is what users import as #kit',
   'run/load.ts -> kit.ts': 'types alone: the shape of a handler is what users import as #kit',
@@ -119,8 +119,8 @@ function breaks({ from, to }: Import): boolean {
 
 test('the import statements of src are found', () => {
   expect(imports.length).toBeGreaterThan(100);
-  expect(imports).toContainEqual({ from: 'keep/page.ts', to: 'wire/event.ts', typesOnly: false });
-  expect(imports).toContainEqual({ from: 'keep/alarms.ts', to: 'clock.ts', typesOnly: true });
+  expect(imports).toContainEqual({ from: 'reconcile/page.ts', to: 'wire/event.ts', typesOnly: false });
+  expect(imports).toContainEqual({ from: 'alarms/alarms.ts', to: 'base/clock.ts', typesOnly: true });
 });
 
 test('every file is in a room, and every import names a file', () => {
@@ -145,29 +145,29 @@ describe('one room has one duty', () => {
     files.filter((file) => pattern.test(readFileSync(join(SRC, file), 'utf8'))).toSorted();
 
   test('nobody but the store, who locks it, and the demo, which counts for itself, knows SQLite', () => {
-    const allowed = (file: string) => /^(store\/sqlite|demo)\//.test(file) || file === 'owner.ts';
+    const allowed = (file: string) => /^(store\/sqlite|demo)\//.test(file) || file === 'processes/ownership.ts';
     expect(importersOf(/from 'better-sqlite3'/).filter((file) => !allowed(file))).toEqual([]);
   });
 
   test('nobody opens the SQLite store but entries of processes, and the test kit in memory', () => {
     const opens = imports.filter(({ to }) => to === 'store/sqlite/open.ts').map(({ from }) => from);
     const entries = [
-      'cli/command.ts',
-      'demo/receiver.ts',
+      'cli/lib/command.ts',
+      'tools/demo/receiver.ts',
       'keep/main.ts',
-      'owner.ts',
+      'processes/ownership.ts',
       'run/main.ts',
-      'testing/deliver.ts',
+      'tools/testing/deliver.ts',
     ];
     expect(opens.filter((file) => !entries.includes(file))).toEqual([]);
   });
 
   test('nobody but receive and ops knows HTTP servers', () => {
-    const allowed = (file: string) => /^(receive|ops|simulator)\//.test(file) || file === 'throwaway.ts';
+    const allowed = (file: string) => /^(receive|ops|simulator)\//.test(file) || file === 'tools/sandbox.ts';
     expect(importersOf(/from '(koa|@koa\/router|koa-body)'|createServer/).filter((file) => !allowed(file))).toEqual([]);
   });
 
   test('nobody but the clock asks what time it is', () => {
-    expect(importersOf(/\bDate\.now\(|\bnew Date\(\)/).filter((file) => file !== 'clock.ts')).toEqual([]);
+    expect(importersOf(/\bDate\.now\(|\bnew Date\(\)/).filter((file) => file !== 'base/clock.ts')).toEqual([]);
   });
 });

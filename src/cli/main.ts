@@ -1,30 +1,30 @@
 // `npx kit <command>`: finds the command, and turns what it throws into words and an exit code.
-import '../checked.js';
+import '../base/node/checked.js';
 import { ConfigError } from '../config.ts';
-import { describe, EXIT } from '../errors.ts';
+import { describe, EXIT } from '../base/errors.ts';
 import { StoreError } from '../store/store.ts';
-import { bold, fail, print, UsageError, type Command } from './command.ts';
+import { bold, fail, print, UsageError, type Command } from './lib/command.ts';
 
 const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
-  status: () => import('./status.ts'),
-  events: () => import('./events.ts'),
-  explain: () => import('./explain.ts'),
-  tasks: () => import('./tasks.ts'),
-  retry: () => import('./retry.ts'),
-  rerun: () => import('./rerun.ts'),
-  discard: () => import('./discard.ts'),
-  reconcile: () => import('./reconcile.ts'),
-  verify: () => import('./verify.ts'),
-  gaps: () => import('./gaps.ts'),
-  quarantine: () => import('./quarantine.ts'),
-  prune: () => import('./prune.ts'),
-  backup: () => import('./backup.ts'),
-  restore: () => import('./restore.ts'),
-  erase: () => import('./erase.ts'),
-  reload: () => import('./reload.ts'),
-  doctor: () => import('./doctor.ts'),
-  trigger: () => import('./trigger.ts'),
-  new: () => import('./new.ts'),
+  status: () => import('./commands/status.ts'),
+  events: () => import('./commands/events.ts'),
+  explain: () => import('./commands/explain.ts'),
+  tasks: () => import('./commands/tasks.ts'),
+  retry: () => import('./commands/retry.ts'),
+  rerun: () => import('./commands/rerun.ts'),
+  discard: () => import('./commands/discard.ts'),
+  reconcile: () => import('./commands/reconcile.ts'),
+  verify: () => import('./commands/verify.ts'),
+  gaps: () => import('./commands/gaps.ts'),
+  quarantine: () => import('./commands/quarantine.ts'),
+  prune: () => import('./commands/prune.ts'),
+  backup: () => import('./commands/backup.ts'),
+  restore: () => import('./commands/restore.ts'),
+  erase: () => import('./commands/erase.ts'),
+  reload: () => import('./commands/reload.ts'),
+  doctor: () => import('./commands/doctor.ts'),
+  trigger: () => import('./commands/trigger.ts'),
+  new: () => import('./commands/new.ts'),
 };
 
 // Who reads us has seen enough: head, less.

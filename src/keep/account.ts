@@ -1,7 +1,7 @@
 // What the main process says of itself: which processes live, how the service was answered, whether the store can be
 // written. It comes by message, so that it is known whatever the store does.
-import type { Clock } from '../clock.ts';
-import type { Account } from '../process.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Account } from '../processes/channel.ts';
 
 /** The main process speaks every two seconds; one that does not for so long stands still. */
 const STILL_MS = 6_000;

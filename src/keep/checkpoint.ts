@@ -1,6 +1,6 @@
 // Copies SQLite's log into the file, away from the loop that acknowledges. PASSIVE alone never lets the log begin anew
 // under load; past 32 MB a RESTART right behind a PASSIVE does, and has little left to wait for.
-import type { KeepStore } from '../store/keep-store.ts';
+import type { KeepStore } from '../store/keep.ts';
 
 const EVERY_MS = 250;
 const RESTART_BYTES = 32 * 1024 * 1024;

@@ -1,22 +1,22 @@
 // The `keep` process: fetches what webhooks missed, removes what is old, moves the log, raises alarms, and shows it all
 // on the ops port. It never runs a handler and never accepts a delivery.
 import { statSync } from 'node:fs';
-import { systemClock as clock } from '../clock.ts';
+import { systemClock as clock } from '../base/clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
-import { EXIT, loggable } from '../errors.ts';
-import { createLog, createSeldom } from '../log.ts';
-import { startLoop, type Loop } from '../loop.ts';
+import { EXIT, loggable } from '../base/errors.ts';
+import { createLog, createSeldom } from '../base/log.ts';
+import { startLoop, type Loop } from '../base/loop.ts';
 import { createOpsServer } from '../ops/server.ts';
-import { joinOwner, type Orders } from '../process.ts';
+import { joinOwner, type Orders } from '../processes/channel.ts';
 import { freeBytesOf } from '../store/sqlite/folder.ts';
-import { openLater } from '../store/sqlite/later.ts';
+import { openLater } from '../store/sqlite/open-later.ts';
 import { openSqlite, type OpenOptions } from '../store/sqlite/open.ts';
 import { StoreError } from '../store/store.ts';
 import { createAccounts } from './account.ts';
-import { createAlarms } from './alarms.ts';
+import { createAlarms } from '../alarms/alarms.ts';
 import { createCheckpointer } from './checkpoint.ts';
 import { createPruner } from './prune.ts';
-import { startRecovery, type Recovery } from './recovery.ts';
+import { startRecovery, type Recovery } from '../reconcile/start.ts';
 import { createView } from './view.ts';
 
 const ALARMS_MS = 2_000;

@@ -1,6 +1,6 @@
 // Removes what is older than its retention, in steps so small that no delivery waits for one.
-import type { Clock } from '../clock.ts';
-import type { KeepStore, Receipt, Receipts } from '../store/keep-store.ts';
+import type { Clock } from '../base/clock.ts';
+import type { KeepStore, Receipt, Receipts } from '../store/keep.ts';
 
 const DAY_MS = 86_400_000;
 const STEP = 200;

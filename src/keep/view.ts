@@ -1,9 +1,9 @@
 // What people are shown of the kit's state: as the store has it, or had it when it could be read last; and with what the
 // processes know by themselves, which holds where the store says otherwise.
-import type { Up } from '../board.ts';
-import type { Account } from '../process.ts';
+import type { Up } from '../alarms/board.ts';
+import type { Account } from '../processes/channel.ts';
 import { StoreError } from '../store/store.ts';
-import type { Status, WatchStore } from '../store/watch-store.ts';
+import type { Status, WatchStore } from '../store/read.ts';
 
 type View = Pick<WatchStore, 'status' | 'counters'>;
 

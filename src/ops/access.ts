@@ -3,7 +3,7 @@
 // through a browser. A change from a page must come from our own page, whoever asks.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Context, Next } from 'koa';
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../base/clock.ts';
 
 export interface AccessOptions {
   clock: Clock;

@@ -2,17 +2,17 @@
 // with a 2xx once they are on disk, whatever they hold: a non-2xx counts towards switching the webhook off.
 import { Router } from '@koa/router';
 import Koa, { type Context, type Next } from 'koa';
-import { countsOf } from '../acks.ts';
-import type { Clock } from '../clock.ts';
-import { Unavailable, type Intake } from '../intake.ts';
-import type { Account } from '../process.ts';
-import type { Logger } from '../log.ts';
+import { countsOf } from '../base/latency-buckets.ts';
+import type { Clock } from '../base/clock.ts';
+import { Unavailable, type Intake } from './group-commit.ts';
+import type { Account } from '../processes/channel.ts';
+import type { Logger } from '../base/log.ts';
 import { readDelivery, type Reading } from '../wire/event.ts';
-import { BodyError, type BodyReader } from './bytes.ts';
-import { isOurs, isRepeated, type Ledger } from './ledger.ts';
+import { BodyError, type BodyReader } from './body.ts';
+import { isOurs, isRepeated, type Ledger } from './delivery-health.ts';
 import { lingerOnClose } from './linger.ts';
-import { createRefusals } from './refusals.ts';
-import type { Sampler } from './sampler.ts';
+import { createRefusals } from './refusal-records.ts';
+import type { Sampler } from './refusal-log.ts';
 import { createTurns } from './turns.ts';
 import type { Verifier } from './verify.ts';
 

@@ -1,10 +1,10 @@
 // Which tasks an event becomes: one for each handler that wants its type, in the lane that the handler names, held for
 // as long as the handler's order asks.
-import { iso } from '../clock.ts';
-import { describe } from '../errors.ts';
+import { iso } from '../base/clock.ts';
+import { describe } from '../base/errors.ts';
 import type { KitEvent } from '../kit.ts';
 import { placeOf } from '../store/birth.ts';
-import type { NewTask, StoredEvent, Unassigned } from '../store/tasks-store.ts';
+import type { NewTask, StoredEvent, Unassigned } from '../store/work.ts';
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
 import { conversationOf, dataOfText, factsOf, sessionOf, typeOf } from '../wire/event.ts';
 import type { JsonObject } from '../wire/json.ts';

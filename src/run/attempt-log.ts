@@ -1,6 +1,6 @@
 // The log line of an attempt's end. Why it failed stays out, except in dev: it may quote what strangers wrote.
-import type { Logger, Seldom } from '../log.ts';
-import type { Claim, Settlement } from '../store/tasks-store.ts';
+import type { Logger, Seldom } from '../base/log.ts';
+import type { Claim, Settlement } from '../store/work.ts';
 import type { Attempt } from './attempt.ts';
 import type { Loaded } from './load.ts';
 

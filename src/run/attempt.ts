@@ -2,15 +2,15 @@
 // the process comes out as a settlement; whatever it does after that is fenced off.
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Clock } from '../clock.ts';
-import { behind, describe, loggable } from '../errors.ts';
+import type { Clock } from '../base/clock.ts';
+import { behind, describe, loggable } from '../base/errors.ts';
 import type { Context } from '../kit.ts';
-import type { Logger } from '../log.ts';
+import type { Logger } from '../base/log.ts';
 import { endingWith, type Service } from '../service/service.ts';
 import { StoreError } from '../store/store.ts';
-import type { Claim, Settlement, TaskStore, Tx } from '../store/tasks-store.ts';
+import type { Claim, Settlement, TaskStore, Tx } from '../store/work.ts';
 import { mismatchOf, toKitEvent } from './assign.ts';
-import { backoff } from './backoff.ts';
+import { backoff } from '../base/backoff.ts';
 import type { Loaded } from './load.ts';
 import type { Course } from './trace.ts';
 import { Dead, RetryAfter, Skip } from './verdicts.ts';

@@ -1,10 +1,10 @@
 // Which tasks the next turn makes: of what arrived, of what a handler missed while its file could not be loaded, and of
 // reruns. Writes nothing: the turn does.
-import type { Clock } from '../clock.ts';
-import { loggable } from '../errors.ts';
-import type { Logger, Seldom } from '../log.ts';
+import type { Clock } from '../base/clock.ts';
+import { loggable } from '../base/errors.ts';
+import type { Logger, Seldom } from '../base/log.ts';
 import { placeOf } from '../store/birth.ts';
-import type { NewTask, StoredEvent, TaskStore, Turn, Unassigned } from '../store/tasks-store.ts';
+import type { NewTask, StoredEvent, TaskStore, Turn, Unassigned } from '../store/work.ts';
 import { isUnproven, tasksOf } from './assign.ts';
 import type { Loaded } from './load.ts';
 

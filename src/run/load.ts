@@ -7,12 +7,12 @@ import { setImmediate as settled } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
 import { ConfigError } from '../config.ts';
-import { describe } from '../errors.ts';
+import { describe } from '../base/errors.ts';
 import type { Handler } from '../kit.ts';
 import { typeOf } from '../wire/event.ts';
-import type { FileFault } from '../process.ts';
-import { DEFAULT_RETRY, type RetryPolicy } from './backoff.ts';
-import { nearestType } from './nearest.ts';
+import type { FileFault } from '../processes/channel.ts';
+import { DEFAULT_RETRY, type RetryPolicy } from '../base/backoff.ts';
+import { nearestType } from './did-you-mean.ts';
 import type { Course } from './trace.ts';
 
 /** A handler with its defaults filled in. */

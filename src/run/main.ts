@@ -6,20 +6,20 @@ import { open as openInspector } from 'node:inspector';
 import { flushCompileCache } from 'node:module';
 import { setImmediate as settled } from 'node:timers/promises';
 import { ConfigError, loadConfig, readEnv, type Config } from '../config.ts';
-import { systemClock as clock } from '../clock.ts';
-import { describe, EXIT, loggable } from '../errors.ts';
-import { createLog, createSeldom, type Logger } from '../log.ts';
-import { joinOwner, type LoadedHandler, type Orders } from '../process.ts';
+import { systemClock as clock } from '../base/clock.ts';
+import { describe, EXIT, loggable } from '../base/errors.ts';
+import { createLog, createSeldom, type Logger } from '../base/log.ts';
+import { joinOwner, type LoadedHandler, type Orders } from '../processes/channel.ts';
 import { createPace } from '../service/pace.ts';
 import { createService, noService } from '../service/service.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Store } from '../store/store.ts';
-import { patiently } from '../store/patiently.ts';
+import { patiently } from '../store/retry-while-busy.ts';
 import { listFaults, loadHandlers, notesOf, unknownTypes, type Loaded, type LoadedFolder } from './load.ts';
 import { lockGlobals } from './lock.ts';
 import { startRunner } from './runner.ts';
 import { setUpHandlers } from './set-up.ts';
-import { startSolo } from './solo.ts';
+import { startSolo } from './isolation.ts';
 import { traceStray, type Course } from './trace.ts';
 
 /** Of the 9 s that a stop may take. */

@@ -2,19 +2,19 @@
 // nothing of processes, so that tests run it as it is.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Clock } from '../clock.ts';
-import { createSeldom, type Logger } from '../log.ts';
-import { startLoop, type Loop } from '../loop.ts';
+import type { Clock } from '../base/clock.ts';
+import { createSeldom, type Logger } from '../base/log.ts';
+import { startLoop, type Loop } from '../base/loop.ts';
 import type { Service } from '../service/service.ts';
-import { patiently } from '../store/patiently.ts';
+import { patiently } from '../store/retry-while-busy.ts';
 import { StoreError } from '../store/store.ts';
-import type { Fact, FactValue } from '../store/events-store.ts';
-import type { Claim, HandlerFiles, Settlement, TaskStore } from '../store/tasks-store.ts';
+import type { Fact, FactValue } from '../store/ingest.ts';
+import type { Claim, HandlerFiles, Settlement, TaskStore } from '../store/work.ts';
 import { logEnd } from './attempt-log.ts';
 import { startAttempt, type Attempt } from './attempt.ts';
 import { createFanOut } from './fan-out.ts';
 import type { Loaded } from './load.ts';
-import { createRate } from './rate.ts';
+import { createRate } from './rate-limit.ts';
 import type { Course } from './trace.ts';
 import { createWall, offsetOf, stepBetween } from './wall.ts';
 

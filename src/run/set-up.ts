@@ -1,8 +1,8 @@
 // The set-ups of handlers: each in a transaction of its own, so that one that fails takes back no other's work.
 import type { AsyncLocalStorage } from 'node:async_hooks';
-import { patiently } from '../store/patiently.ts';
+import { patiently } from '../store/retry-while-busy.ts';
 import { StoreError } from '../store/store.ts';
-import type { TaskStore, Tx } from '../store/tasks-store.ts';
+import type { TaskStore, Tx } from '../store/work.ts';
 import { faultOf, type Loaded, type LoadedFolder } from './load.ts';
 import type { Course } from './trace.ts';
 

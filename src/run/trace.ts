@@ -1,8 +1,8 @@
 // Who did it: what goes astray in this process, or ends it, is traced to the attempt or to the handler's file in whose
 // course it began.
 import type { AsyncLocalStorage } from 'node:async_hooks';
-import { describe, EXIT, handlersLine } from '../errors.ts';
-import type { LastWords } from '../process.ts';
+import { describe, EXIT, handlersLine } from '../base/errors.ts';
+import type { LastWords } from '../processes/channel.ts';
 
 /** What asynchronous work belongs to: an attempt, or the loading of a file. */
 export interface Course {

@@ -1,6 +1,6 @@
 // The wall clock as seen by the monotonic one. What waits in the store waits for a time of the wall clock; where somebody
 // sets that clock, in either direction, what waits is moved with it.
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../base/clock.ts';
 
 /** A smaller step costs less than looking for what waits by the clock. */
 const STEP_MS = 1_000;

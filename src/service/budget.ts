@@ -1,6 +1,6 @@
 // How many calls may be made: never more in any 60 seconds than allowed, because the account's 120 calls a minute are
 // shared by reconciliation and handlers (contract 8). What was saved up is there for a burst.
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../base/clock.ts';
 
 const MINUTE_MS = 60_000;
 

@@ -1,7 +1,7 @@
 // When a call of a handler is made, and made again (contract 7.2, 8): it waits for its share of the account's calls, and
 // what only reads is repeated where that can help, all within the time that a handler has.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../base/clock.ts';
 import { createBudget } from './budget.ts';
 import { aborted, ServiceError } from './errors.ts';
 

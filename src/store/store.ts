@@ -1,11 +1,11 @@
 // What any store promises. Each method is one transaction; all are awaited. Cursors are compared as integers.
 // Receiving needs EventStore, `run` TaskStore, `keep` KeepStore, people WatchStore and MendStore, the main process OwnerStore.
-import type { Accepted, EventStore } from './events-store.ts';
-import type { KeepStore } from './keep-store.ts';
-import type { EraseStore, MendStore } from './mend-store.ts';
-import type { OwnerStore } from './owner-store.ts';
-import type { TaskStore } from './tasks-store.ts';
-import type { SampleStore, WatchStore } from './watch-store.ts';
+import type { Accepted, EventStore } from './ingest.ts';
+import type { KeepStore } from './keep.ts';
+import type { EraseStore, MendStore } from './admin.ts';
+import type { OwnerStore } from './processes.ts';
+import type { TaskStore } from './work.ts';
+import type { SampleStore, WatchStore } from './read.ts';
 
 /**
  * busy: locked elsewhere, try again. unwritable: try again, on a new connection. The rest need a person; replaced: another

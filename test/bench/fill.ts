@@ -3,7 +3,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
-import { createIds } from '../../src/store/sqlite/ids.ts';
+import { createIds } from '../../src/store/sqlite/ingest/ids.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createSession } from '../../src/store/sqlite/session.ts';
 

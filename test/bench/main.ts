@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { describe, EXIT } from '../../src/errors.ts';
+import { describe, EXIT } from '../../src/base/errors.ts';
 import { endsWithSignals, whole } from './asked.ts';
 import { growth, latency, rates, type Part, type PartOptions } from './parts.ts';
 

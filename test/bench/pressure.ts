@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import Database from 'better-sqlite3';
-import { describe, EXIT } from '../../src/errors.ts';
+import { describe, EXIT } from '../../src/base/errors.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';

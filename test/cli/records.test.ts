@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { assign, createOps, deliver, end, type Ops } from '../ops/rig.ts';
+import { assign, createOps, deliver, end, type Ops } from '../ops/harness.ts';
 
 let ops: Ops;
 beforeAll(async () => {

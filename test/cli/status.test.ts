@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import Database from 'better-sqlite3';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { fingerprintOf } from '../../src/store/sqlite/lock.ts';
-import { createStoreFile, type StoreFile } from '../keep/rig.ts';
+import { createStoreFile, type StoreFile } from '../reconcile/harness.ts';
 
 let file: StoreFile;
 /** Undefined: nothing that a kit would say. */

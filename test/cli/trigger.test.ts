@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
-import { samples } from '../../src/cli/sample.ts';
+import { samples } from '../../src/cli/lib/sample.ts';
 import { eventTypes } from '../../src/events.ts';
 import { mismatchOf } from '../../src/run/assign.ts';
 import { storedEvent } from '../run/fixture.ts';

@@ -1,7 +1,7 @@
 // Whatever the service lies about: no event is skipped, the call budget holds, `status` names what is wrong in words, and
 // afterwards nothing is missing.
 import { describe, expect, test } from 'vitest';
-import type { Fault, FaultName } from '../../src/simulator/faults.ts';
+import type { Fault, FaultName } from '../../src/tools/simulator/faults.ts';
 import { BUDGET, LIARS, live, pageOf, refused } from './lying.ts';
 
 describe('a service that lies for ten minutes', () => {

@@ -1,13 +1,13 @@
 // A service that has one fault for ten minutes, and then tells the truth again, and what a reconciler makes of it: the
 // service's double over HTTP, a real reconciler on a real store file, and a clock that is set.
 import { createBudget } from '../../src/service/budget.ts';
-import { createReconciler, type ReconcilerOptions } from '../../src/keep/reconcile.ts';
+import { createReconciler, type ReconcilerOptions } from '../../src/reconcile/reconciler.ts';
 import { createService } from '../../src/service/service.ts';
-import type { Answer, Fault, FaultName } from '../../src/simulator/faults.ts';
-import { Refusal } from '../../src/simulator/refusal.ts';
-import { createSimulatedService } from '../../src/simulator/service.ts';
+import type { Answer, Fault, FaultName } from '../../src/tools/simulator/faults.ts';
+import { Refusal } from '../../src/tools/simulator/refusal.ts';
+import { createSimulatedService } from '../../src/tools/simulator/service.ts';
 import { readDelivery } from '../../src/wire/event.ts';
-import { createClock, createStoreFile, createTestLog, INTERVAL_MS, OVERLAP_MS } from '../keep/rig.ts';
+import { createClock, createStoreFile, createTestLog, INTERVAL_MS, OVERLAP_MS } from '../reconcile/harness.ts';
 
 export const BUDGET = 20;
 const MINUTE_MS = 60_000;

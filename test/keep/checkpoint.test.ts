@@ -6,8 +6,8 @@ import { createCheckpointer } from '../../src/keep/checkpoint.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
-import { fields } from './replay-server.ts';
-import { createStoreFile, START, type StoreFile } from './rig.ts';
+import { fields } from '../reconcile/replay-server.ts';
+import { createStoreFile, START, type StoreFile } from '../reconcile/harness.ts';
 
 const MB = 1024 * 1024;
 

@@ -1,11 +1,11 @@
 // The pruner on a real store file: what goes, what stays, and in how small steps.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createPruner, markReceipt, settledUpTo } from '../../src/keep/prune.ts';
-import type { Receipt, Receipts } from '../../src/store/keep-store.ts';
+import type { Receipt, Receipts } from '../../src/store/keep.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
-import { fields } from './replay-server.ts';
-import { createClock, createStoreFile, type StoreFile, type TestClock } from './rig.ts';
+import { fields } from '../reconcile/replay-server.ts';
+import { createClock, createStoreFile, type StoreFile, type TestClock } from '../reconcile/harness.ts';
 
 const DAY_MS = 86_400_000;
 const MOST_IN_A_STEP = 200;

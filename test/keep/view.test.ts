@@ -2,15 +2,15 @@
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { createAccounts } from '../../src/keep/account.ts';
-import { createAlarms } from '../../src/keep/alarms.ts';
+import { createAlarms } from '../../src/alarms/alarms.ts';
 import { createView } from '../../src/keep/view.ts';
 import { createOpsServer } from '../../src/ops/server.ts';
-import type { Account } from '../../src/process.ts';
-import { openLater } from '../../src/store/sqlite/later.ts';
+import type { Account } from '../../src/processes/channel.ts';
+import { openLater } from '../../src/store/sqlite/open-later.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { StoreError } from '../../src/store/store.ts';
-import { listenForAlerts } from '../alert-endpoint.ts';
-import { createClock, createStoreFile, createTestLog } from './rig.ts';
+import { listenForAlerts } from '../alarms/alert-endpoint.ts';
+import { createClock, createStoreFile, createTestLog } from '../reconcile/harness.ts';
 
 const ACCOUNT: Account = {
   processes: { receive: 'up', run: 'down', keep: 'up' },

@@ -1,6 +1,6 @@
 // Who may look at the ops port and who may change things: tokens, and without any, this machine alone.
 import { afterEach, describe, expect, test } from 'vitest';
-import { NOTHING_SET, createOps, type Ops, type Reply } from './rig.ts';
+import { NOTHING_SET, createOps, type Ops, type Reply } from './harness.ts';
 
 const TOKEN = 'the-token-that-may-change-things';
 const READ_TOKEN = 'the-token-that-may-only-look';

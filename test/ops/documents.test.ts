@@ -1,8 +1,8 @@
 // Metrics, alarms, alert rules, runbook and log fields: what is documented is what there is, and the other way round.
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { ALARMS } from '../../src/keep/judge.ts';
-import { ACKS, METRICS } from '../../src/metrics.ts';
+import { ALARMS } from '../../src/alarms/rules.ts';
+import { ACKS, METRICS } from '../../src/ops/metrics.ts';
 
 const list = readFileSync('src/ops/README.md', 'utf8');
 const rules = readFileSync('src/ops/alerts.yaml', 'utf8')

@@ -1,7 +1,7 @@
 // /metrics: the figures of the store in Prometheus' own format, with labels from our own words only.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { renderMetrics } from '../../src/metrics.ts';
-import { assign, createOps, DISK, deliver, end, type Ops } from './rig.ts';
+import { renderMetrics } from '../../src/ops/metrics.ts';
+import { assign, createOps, DISK, deliver, end, type Ops } from './harness.ts';
 
 let ops: Ops;
 beforeEach(async () => {

@@ -1,6 +1,16 @@
 // Events, one event and dead letters over the ops port: what pages and programs ask, reveal, export and mend.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { assign, createOps, deliver, end, NOTHING_SET, OTHER_SESSION, SESSION, type Ops, type Reply } from './rig.ts';
+import {
+  assign,
+  createOps,
+  deliver,
+  end,
+  NOTHING_SET,
+  OTHER_SESSION,
+  SESSION,
+  type Ops,
+  type Reply,
+} from './harness.ts';
 
 const TOKENS = { ...NOTHING_SET, OPS_TOKEN: 'changes-0123456789', OPS_READ_TOKEN: 'looks-0123456789' };
 const CHANGE = { authorization: `Bearer ${TOKENS.OPS_TOKEN}` };

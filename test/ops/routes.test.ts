@@ -11,7 +11,7 @@ import {
   end,
   type Ops,
   type Reply,
-} from './rig.ts';
+} from './harness.ts';
 
 let ops: Ops;
 beforeEach(async () => {

@@ -1,14 +1,14 @@
 // What screens say, as functions of what the store knows: the sentence of health, charts, and what was refused.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { ACK_LE_MS } from '../../src/acks.ts';
-import { chart } from '../../src/ops/pages/chart.ts';
+import { ACK_LE_MS } from '../../src/base/latency-buckets.ts';
+import { chart } from '../../src/ops/pages/shell/chart.ts';
 import { health, quantile } from '../../src/ops/pages/overview.ts';
 import { hex, refused, reread } from '../../src/ops/pages/refused.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import type { Refusal } from '../../src/store/keep-store.ts';
-import type { Status } from '../../src/store/watch-store.ts';
-import { START } from '../keep/rig.ts';
-import { createOps, type Ops } from './rig.ts';
+import type { Refusal } from '../../src/store/keep.ts';
+import type { Status } from '../../src/store/read.ts';
+import { START } from '../reconcile/harness.ts';
+import { createOps, type Ops } from './harness.ts';
 
 let ops: Ops;
 let well: Status;

@@ -1,12 +1,12 @@
 // `npm run prove -- <campaign>`: tries to break what the README promises, and says what was done, what was seen, and
 // what did not hold. The seed that it prints repeats the run as far as processes let themselves be repeated.
-import '../../src/checked.js';
+import '../../src/base/node/checked.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { printTable } from '../../src/cli/table.ts';
-import { describe, EXIT } from '../../src/errors.ts';
+import { printTable } from '../../src/cli/lib/table.ts';
+import { describe, EXIT } from '../../src/base/errors.ts';
 import { endsWithSignals } from '../bench/asked.ts';
 import { MissingTool, type Options, type Report } from './report.ts';
 

@@ -3,7 +3,7 @@
 import { Agent } from 'node:http';
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createSampler } from '../../src/receive/sampler.ts';
+import { createSampler } from '../../src/receive/refusal-log.ts';
 import {
   bodyOf,
   createClock,

@@ -1,7 +1,7 @@
 // Whatever an authentic body holds, it is answered with 204 and its bytes are on disk as they came; one byte changed,
 // and nothing is (hazards C1, I21 to I60 and I78, as far as receiving goes).
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { StoredEvent } from '../../src/store/tasks-store.ts';
+import type { StoredEvent } from '../../src/store/work.ts';
 import {
   bodyOf,
   deliver,

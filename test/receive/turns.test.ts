@@ -1,7 +1,7 @@
 // Bodies of megabytes that are complete at the same moment: each takes the loop for some tens of milliseconds, and what
 // is small gets its turn between them.
 import { expect, test } from 'vitest';
-import { createBodyReader, type BodyReader } from '../../src/receive/bytes.ts';
+import { createBodyReader, type BodyReader } from '../../src/receive/body.ts';
 import { bodyOf, deliver, message, signed, startReceiver } from './harness.ts';
 
 const BIG = 3;

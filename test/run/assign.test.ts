@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { isUnproven, releaseAt, tasksOf, toKitEvent, wants, type AssignOptions } from '../../src/run/assign.ts';
 import type { Loaded } from '../../src/run/load.ts';
-import type { StoredEvent, Unassigned } from '../../src/store/tasks-store.ts';
+import type { StoredEvent, Unassigned } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { handlerOf, storedEvent, T0 } from './fixture.ts';
 

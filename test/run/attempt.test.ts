@@ -8,7 +8,7 @@ import type { Loaded } from '../../src/run/load.ts';
 import { Dead, RetryAfter, Skip } from '../../src/run/verdicts.ts';
 import { noService } from '../../src/service/service.ts';
 import type { Store } from '../../src/store/store.ts';
-import type { Claim, Settlement } from '../../src/store/tasks-store.ts';
+import type { Claim, Settlement } from '../../src/store/work.ts';
 import {
   claimOf,
   createClock,

@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { onTestFinished } from 'vitest';
-import type { Logger } from '../../src/log.ts';
+import type { Logger } from '../../src/base/log.ts';
 import type { Loaded } from '../../src/run/load.ts';
-import { DEFAULT_RETRY } from '../../src/run/backoff.ts';
+import { DEFAULT_RETRY } from '../../src/base/backoff.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
-import type { Claim, StoredEvent } from '../../src/store/tasks-store.ts';
+import type { Claim, StoredEvent } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, type Reading } from '../../src/wire/event.ts';
 

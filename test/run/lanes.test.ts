@@ -6,7 +6,7 @@ import { tasksOf } from '../../src/run/assign.ts';
 import type { Loaded } from '../../src/run/load.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
-import type { Settlement, StoredEvent } from '../../src/store/tasks-store.ts';
+import type { Settlement, StoredEvent } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readItem } from '../../src/wire/event.ts';
 import { delivery, handlerOf, storedEvent, T0 } from './fixture.ts';

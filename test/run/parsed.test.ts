@@ -3,9 +3,9 @@
 import { describe, expect, test } from 'vitest';
 import { eventTypes } from '../../src/events.ts';
 import { mismatchOf, tasksOf, toKitEvent } from '../../src/run/assign.ts';
-import type { StoredEvent } from '../../src/store/tasks-store.ts';
+import type { StoredEvent } from '../../src/store/work.ts';
 import type { JsonObject } from '../../src/wire/json.ts';
-import { fixture } from '../../src/testing/fixture.ts';
+import { fixture } from '../../src/tools/testing/fixture.ts';
 import { handlerOf, storedEvent, T0 } from './fixture.ts';
 
 const NEEDED = { session_id: '6f1c2f8e-8f4e-4c3a-9a51-3d2f0a6b7c11', from: 'x', message_id: 'm' };

@@ -12,7 +12,7 @@ import { RetryAfter } from '../../src/run/verdicts.ts';
 import { noService } from '../../src/service/service.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
-import type { ShownState } from '../../src/store/tasks-store.ts';
+import type { ShownState } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import {
   createClock,

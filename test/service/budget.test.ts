@@ -1,7 +1,7 @@
 // The call budget: never more calls in any minute than configured, and none lost to rounding.
 import { expect, test } from 'vitest';
 import { createBudget } from '../../src/service/budget.ts';
-import { createClock } from '../keep/rig.ts';
+import { createClock } from '../reconcile/harness.ts';
 
 const MINUTE = 60_000;
 

@@ -4,8 +4,8 @@ import { expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import type { ItemOf, ResponseOf } from '../../src/kit.ts';
 import { ServiceError } from '../../src/service/errors.ts';
 import { createService, noService, type Service } from '../../src/service/service.ts';
-import { createSimulatedService } from '../../src/simulator/service.ts';
-import { createEndpoint } from '../simulator/endpoint.ts';
+import { createSimulatedService } from '../../src/tools/simulator/service.ts';
+import { createEndpoint } from '../tools/simulator/endpoint.ts';
 
 const SCOPES = ['events:read', 'product:inbox', 'product:campaigns', 'messages:send', 'sessions:manage'];
 

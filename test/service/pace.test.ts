@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { ServiceError } from '../../src/service/errors.ts';
 import { createPace, repeatWait } from '../../src/service/pace.ts';
 import { createService } from '../../src/service/service.ts';
-import { createEndpoint } from '../simulator/endpoint.ts';
+import { createEndpoint } from '../tools/simulator/endpoint.ts';
 
 const UNAVAILABLE = { error: { code: 'UNAVAILABLE', message: '', reason: 'ACCESS_CONTROL_UNAVAILABLE' } };
 

@@ -2,9 +2,9 @@
 // whole or not at all, with the books of failures and secrets.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
-import type { StoredEvent } from '../../src/store/tasks-store.ts';
+import type { StoredEvent } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { event, T0, unreadable, type Suite } from './desk.ts';
+import { event, T0, unreadable, type Suite } from './harness.ts';
 
 export function accepting(suite: Suite): void {
   const { another } = suite;

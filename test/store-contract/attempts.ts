@@ -2,7 +2,7 @@
 // end the task, together with what its handler wrote.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
-import { cursorOf, done, ended, failed, present, query, ROOM, T0, type Desk, type Suite } from './desk.ts';
+import { cursorOf, done, ended, failed, present, query, ROOM, T0, type Desk, type Suite } from './harness.ts';
 
 export function attempts(suite: Suite): void {
   const { another } = suite;

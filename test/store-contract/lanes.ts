@@ -3,7 +3,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { createDesk, cursorOf, done, present, range, ROOM, T0, tasksOf, type Desk, type Suite } from './desk.ts';
+import { createDesk, cursorOf, done, present, range, ROOM, T0, tasksOf, type Desk, type Suite } from './harness.ts';
 
 export function lanes(suite: Suite): void {
   const { another } = suite;

@@ -1,9 +1,9 @@
 // What is forgotten: finished events and idle lanes, never what is still owed; what comes again is known nevertheless.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { Receipt } from '../../src/store/keep-store.ts';
+import type { Receipt } from '../../src/store/keep.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { done, ended, event, T0, unreadable, type Desk, type Suite } from './desk.ts';
+import { done, ended, event, T0, unreadable, type Desk, type Suite } from './harness.ts';
 
 export function pruning(suite: Suite): void {
   let store: Store;

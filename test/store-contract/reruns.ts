@@ -1,9 +1,21 @@
 // The past once more: a rerun gives each event of its span once, in order, and behind whatever is new.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
-import type { Claim } from '../../src/store/tasks-store.ts';
+import type { Claim } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { createDesk, cursorOf, done, ended, present, range, ROOM, T0, tasksOf, type Desk, type Suite } from './desk.ts';
+import {
+  createDesk,
+  cursorOf,
+  done,
+  ended,
+  present,
+  range,
+  ROOM,
+  T0,
+  tasksOf,
+  type Desk,
+  type Suite,
+} from './harness.ts';
 
 export function reruns(suite: Suite): void {
   const { another } = suite;

@@ -5,7 +5,7 @@ import { startRunner, type Runner } from '../../src/run/runner.ts';
 import { noService } from '../../src/service/service.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
-import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock } from '../keep/rig.ts';
+import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock } from '../reconcile/harness.ts';
 import { handlerOf, until } from '../run/fixture.ts';
 
 const BORN = Date.UTC(2026, 0, 1);

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
-import type { Claim } from '../../src/store/tasks-store.ts';
+import type { Claim } from '../../src/store/work.ts';
 import { readDelivery } from '../../src/wire/event.ts';
-import { isOf } from '../../src/wire/person.ts';
+import { isOf } from '../../src/admin/person.ts';
 
 const NOW = Date.UTC(2026, 0, 1);
 const SECRET_WORDS = 'the words that must go';

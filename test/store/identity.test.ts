@@ -1,8 +1,8 @@
 // Which arrivals are the same event: the identity table of the design, one test a row and more for where rows meet. The
 // counters must always say what the rows say.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Accepted } from '../../src/store/events-store.ts';
-import type { Status } from '../../src/store/watch-store.ts';
+import type { Accepted } from '../../src/store/ingest.ts';
+import type { Status } from '../../src/store/read.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import { createStoreFile, type StoreFile } from '../receive/harness.ts';

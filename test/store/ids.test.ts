@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createIds } from '../../src/store/sqlite/ids.ts';
+import { createIds } from '../../src/store/sqlite/ingest/ids.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createSession } from '../../src/store/sqlite/session.ts';
 import type { Store } from '../../src/store/store.ts';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
-import { createDesk, cursorOf, T0, type Desk } from '../store-contract/desk.ts';
+import { createDesk, cursorOf, T0, type Desk } from '../store-contract/harness.ts';
 
 const DAY_MS = 86_400_000;
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Database, { type Statement } from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { Accepted, Batch } from '../../src/store/events-store.ts';
+import type { Accepted, Batch } from '../../src/store/ingest.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { StoreError, type Store } from '../../src/store/store.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';

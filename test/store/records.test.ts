@@ -1,9 +1,9 @@
 // What is kept of deaths, attempts and duplicates: exact counts, nothing of a person, and no more than is promised.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { patternOf } from '../../src/store/pattern.ts';
-import { storyOf } from '../../src/store/story.ts';
+import { patternOf } from '../../src/store/error-pattern.ts';
+import { storyOf } from '../../src/admin/timeline.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { assign, createOps, deliver, end, type Ops } from '../ops/rig.ts';
+import { assign, createOps, deliver, end, type Ops } from '../ops/harness.ts';
 
 describe('the pattern of an error', () => {
   test.each([

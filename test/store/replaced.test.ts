@@ -17,7 +17,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { own, type Ownership, type Replaced } from '../../src/owner.ts';
+import { own, type Ownership, type Replaced } from '../../src/processes/ownership.ts';
 import { backUp, putInPlace } from '../../src/store/sqlite/backup.ts';
 import { lockStore } from '../../src/store/sqlite/lock.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';

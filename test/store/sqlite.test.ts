@@ -21,7 +21,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { connect, migrate, setSynchronous, versionOf } from '../../src/store/sqlite/connection.ts';
 import { openSqlite, type OpenOptions } from '../../src/store/sqlite/open.ts';
 import { StoreError, type Store } from '../../src/store/store.ts';
-import { storeContract } from '../store-contract.ts';
+import { storeContract } from '../store-contract/suite.ts';
 
 storeContract('a SQLite store', (path) => openSqlite(path, { owner: true, idsInSegment: 3 }));
 

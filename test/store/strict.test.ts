@@ -7,9 +7,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { connect } from '../../src/store/sqlite/connection.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createSession } from '../../src/store/sqlite/session.ts';
-import { createTaskStore } from '../../src/store/sqlite/tasks.ts';
+import { createTaskStore } from '../../src/store/sqlite/work/tasks.ts';
 import type { Store } from '../../src/store/store.ts';
-import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/tasks-store.ts';
+import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import type { Reading } from '../../src/wire/event.ts';
 

@@ -21,7 +21,7 @@ function start(files: Record<string, string>, args: string[] = [], env: Record<s
   for (const name of ['handlers', 'temp']) mkdirSync(join(folder, name));
   for (const [name, source] of Object.entries(files)) save(name, source);
   output = '';
-  child = spawn(process.execPath, [resolve('src/dev/main.ts'), ...args], {
+  child = spawn(process.execPath, [resolve('src/tools/dev/main.ts'), ...args], {
     cwd: folder,
     env: { PATH: process.env['PATH'], HANDLERS_DIR: join(folder, 'handlers'), TMPDIR: join(folder, 'temp'), ...env },
   });

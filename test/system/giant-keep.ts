@@ -1,12 +1,12 @@
 // A process that reconciles with a service until it is told otherwise: what a page may do to `keep`, its heap included.
 import { pino } from 'pino';
-import { systemClock as clock } from '../../src/clock.ts';
-import { createReconciler } from '../../src/keep/reconcile.ts';
-import { startLoop } from '../../src/loop.ts';
+import { systemClock as clock } from '../../src/base/clock.ts';
+import { createReconciler } from '../../src/reconcile/reconciler.ts';
+import { startLoop } from '../../src/base/loop.ts';
 import { createBudget } from '../../src/service/budget.ts';
 import { createService } from '../../src/service/service.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import { API_KEY } from '../keep/replay-server.ts';
+import { API_KEY } from '../reconcile/replay-server.ts';
 
 const [baseUrl = '', path = ''] = process.argv.slice(2);
 const reconciler = createReconciler({

@@ -2,8 +2,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { item, startReplayServer, type Answer, type Lie } from '../keep/replay-server.ts';
-import { createStoreFile } from '../keep/rig.ts';
+import { item, startReplayServer, type Answer, type Lie } from '../reconcile/replay-server.ts';
+import { createStoreFile } from '../reconcile/harness.ts';
 
 const HEAP_MB = 48;
 const MIB = 1024 * 1024;

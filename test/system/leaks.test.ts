@@ -7,7 +7,7 @@ import { createServer } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { API_KEY, item, startReplayServer, type ReplayServer } from '../keep/replay-server.ts';
+import { API_KEY, item, startReplayServer, type ReplayServer } from '../reconcile/replay-server.ts';
 import { catalogue, envelope, fieldsOf, MARKS, post, SECRET } from './catalogue.ts';
 import { createKit, until, type Kit } from './kit.ts';
 

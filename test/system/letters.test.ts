@@ -2,7 +2,7 @@
 import { chromium, type Browser, type Page } from 'playwright-core';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readDelivery } from '../../src/wire/event.ts';
-import { createOps, deliver, NOTHING_SET, type Ops } from '../ops/rig.ts';
+import { createOps, deliver, NOTHING_SET, type Ops } from '../ops/harness.ts';
 
 const MANY = 10_000;
 const TOKEN = 'changes-0123456789';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { assign, createOps, deliver, end, NOTHING_SET, SESSION, type Ops } from '../ops/rig.ts';
+import { assign, createOps, deliver, end, NOTHING_SET, SESSION, type Ops } from '../ops/harness.ts';
 
 const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) =>
   existsSync(path),

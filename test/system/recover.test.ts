@@ -1,7 +1,7 @@
 // The commands that lower the watermark, or give it up, on a kit that runs beside the service's double.
 import { execFile } from 'node:child_process';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { createSimulatedService } from '../../src/simulator/service.ts';
+import { createSimulatedService } from '../../src/tools/simulator/service.ts';
 import { createKit, SECRET, type Kit } from './kit.ts';
 
 const until = (holds: () => unknown) => vi.waitUntil(holds, { timeout: 30_000, interval: 50 });

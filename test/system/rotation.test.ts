@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import type { Signer } from '../../src/store/keep-store.ts';
+import type { Signer } from '../../src/store/keep.ts';
 import { createKit, load, RECORD, SECRET, until, type Kit } from './kit.ts';
 
 const NEW = 'whsec_of_the_time_after_the_rotation';

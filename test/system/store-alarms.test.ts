@@ -5,7 +5,7 @@ import { rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { listenForAlerts, type AlertEndpoint } from '../alert-endpoint.ts';
+import { listenForAlerts, type AlertEndpoint } from '../alarms/alert-endpoint.ts';
 import { Lacking } from '../prove/faults/scene.ts';
 import { lockOf, smallDisk, type Disk } from '../prove/faults/tools.ts';
 import { createKit, deliver, makeEvent, RECORD, until, type Kit } from './kit.ts';

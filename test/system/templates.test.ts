@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { resolve } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { createSimulatedService, type SimulatedService } from '../../src/simulator/service.ts';
+import { createSimulatedService, type SimulatedService } from '../../src/tools/simulator/service.ts';
 import { createKit, SECRET, until, type Kit } from './kit.ts';
 
 let kit: Kit | undefined;

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { conversationOf, dataOfBody, readDelivery, readItem } from '../../src/wire/event.ts';
 import { parseJson, parseJsonText } from '../../src/wire/json.ts';
-import { isOf } from '../../src/wire/person.ts';
+import { isOf } from '../../src/admin/person.ts';
 
 const MOST = 50_000;
 const TOO_MANY = { ok: false, reason: `more than ${MOST} keys and items` };

@@ -1,6 +1,6 @@
 // The public address, by the service's rules (contract 6.3): what it would refuse at registration or at a delivery.
 import { lookup } from 'node:dns/promises';
-import { kindOf } from '../../simulator/address.ts';
+import { kindOf } from '../../base/ip-address.ts';
 import { misconfigured, ok, shown, skipped, type Check } from './check.ts';
 
 export const address: Check = {

@@ -1,8 +1,8 @@
 // What a check is, what it finds, and how a list of them is gone through: each with the configuration that it needs, and
 // none whose ground has given way already.
-import type { Clock } from '../../clock.ts';
+import type { Clock } from '../../base/clock.ts';
 import { ConfigError, loadConfig, type Config, type Env } from '../../config.ts';
-import { EXIT, loggable } from '../../errors.ts';
+import { EXIT, loggable } from '../../base/errors.ts';
 import { StoreError } from '../../store/store.ts';
 
 export interface Finding {

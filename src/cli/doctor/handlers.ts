@@ -1,7 +1,7 @@
 // The handlers, loaded by the process that would run them, so that what they do at their top level costs nothing here.
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { Orders, Report } from '../../process.ts';
+import type { Orders, Report } from '../../processes/channel.ts';
 import { misconfigured, ok, warning, type Check, type Finding } from './check.ts';
 
 /** Each file may take 10 s; one that spins never says so. */

@@ -2,11 +2,11 @@
 // which reads JSON would not give back. Each says that the kit sent it, and has arrived when the store holds exactly its
 // bytes.
 import { createHash, randomUUID } from 'node:crypto';
-import { iso } from '../../clock.ts';
-import { signedHeaders } from '../../simulator/sign.ts';
+import { iso } from '../../base/clock.ts';
+import { signedHeaders } from '../../wire/sign.ts';
 import type { Store } from '../../store/store.ts';
 import { SENT_BY_KIT } from '../../wire/event.ts';
-import { loopbackUrl, post, type Answer } from '../post.ts';
+import { loopbackUrl, post, type Answer } from '../lib/post.ts';
 import type { Context } from './check.ts';
 
 export interface Probe {

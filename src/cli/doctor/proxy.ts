@@ -1,7 +1,7 @@
 // Why a delivery did not come through what stands before the receiver: by the answer, and by what the receiver itself
 // has counted meanwhile.
 import type { Config } from '../../config.ts';
-import { isDns, isTls } from '../post.ts';
+import { isDns, isTls } from '../lib/post.ts';
 import { fault, misconfigured, shown, unreachable, type Finding } from './check.ts';
 import { PLAIN, type Arrival, type Probe, type Prober } from './probe.ts';
 

@@ -2,8 +2,8 @@
 import { ServiceError } from '../../service/errors.ts';
 import { createService } from '../../service/service.ts';
 import { replayPage } from '../../wire/replay.ts';
-import { withStore } from '../command.ts';
-import { failureOf, isDns, isTls } from '../post.ts';
+import { withStore } from '../lib/command.ts';
+import { failureOf, isDns, isTls } from '../lib/post.ts';
 import {
   fault,
   misconfigured,

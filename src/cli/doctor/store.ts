@@ -10,11 +10,11 @@ import {
   statSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { startOf } from '../../process.ts';
+import { startOf } from '../../processes/channel.ts';
 import { networkOf } from '../../store/sqlite/folder.ts';
-import type { Process } from '../../store/owner-store.ts';
-import type { Alarm } from '../../store/watch-store.ts';
-import { readiness, withStore } from '../command.ts';
+import type { Process } from '../../store/processes.ts';
+import type { Alarm } from '../../store/read.ts';
+import { readiness, withStore } from '../lib/command.ts';
 import { fault, misconfigured, ok, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
 
 const MB = 1024 * 1024;

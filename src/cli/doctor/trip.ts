@@ -1,7 +1,7 @@
 // Signed deliveries to the receiver, first past every proxy and then through the public address, so that the difference
 // names the proxy.
-import { withStore } from '../command.ts';
-import { loopbackUrl } from '../post.ts';
+import { withStore } from '../lib/command.ts';
+import { loopbackUrl } from '../lib/post.ts';
 import { fault, misconfigured, ok, shown, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
 import { createProber, PLAIN, UNUSUAL, type Arrival } from './probe.ts';
 import { explain } from './proxy.ts';

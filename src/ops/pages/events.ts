@@ -1,11 +1,11 @@
 // Events and one event: did X arrive, and what became of it? Functions of data; nothing here knows HTTP.
-import { iso } from '../../clock.ts';
-import { CONFLICTS, type EventFilter, type ShownEvent, type ShownTask } from '../../store/watch-store.ts';
-import { NOT_KEPT, rivalOf, storyOf, type Found } from '../../store/story.ts';
-import type { Copies } from '../copies.ts';
-import { origin, taskState } from '../queries.ts';
-import { html, type Html } from './html.ts';
-import { action, code, figures, hidden, reason, table, time } from './parts.ts';
+import { iso } from '../../base/clock.ts';
+import { CONFLICTS, type EventFilter, type ShownEvent, type ShownTask } from '../../store/read.ts';
+import { NOT_KEPT, rivalOf, storyOf, type Found } from '../../admin/timeline.ts';
+import type { Copies } from '../../admin/copies.ts';
+import { origin, taskState } from '../../admin/filters.ts';
+import { html, type Html } from './shell/html.ts';
+import { action, code, figures, hidden, reason, table, time } from './shell/parts.ts';
 
 export interface EventsPage {
   filter: EventFilter;

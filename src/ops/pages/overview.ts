@@ -1,10 +1,10 @@
 // Is it well, and if not, what is to do? One sentence, then figures, then how they went.
-import { ACK_LE_MS } from '../../acks.ts';
-import type { Sample, Status, WaitingLane } from '../../store/watch-store.ts';
-import { chart } from './chart.ts';
+import { ACK_LE_MS } from '../../base/latency-buckets.ts';
+import type { Sample, Status, WaitingLane } from '../../store/read.ts';
+import { chart } from './shell/chart.ts';
 import { keyLink, why } from './events.ts';
-import { html, type Html } from './html.ts';
-import { code, count, figures, span, table, time } from './parts.ts';
+import { html, type Html } from './shell/html.ts';
+import { code, count, figures, span, table, time } from './shell/parts.ts';
 
 export const RANGES = {
   '1h': { ms: 3_600_000, stepMs: 30_000 },

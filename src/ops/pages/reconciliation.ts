@@ -1,9 +1,9 @@
 // How what webhooks missed is found: where reading stands, the gaps and what to do about them, what each way brought.
-import { iso } from '../../clock.ts';
-import type { ReplayRun, VerifyAccount } from '../../store/keep-store.ts';
-import type { Arrivals, Gap, Status } from '../../store/watch-store.ts';
-import { html, type Html } from './html.ts';
-import { action, code, count, figures, hidden, reason, span, table, time } from './parts.ts';
+import { iso } from '../../base/clock.ts';
+import type { ReplayRun, VerifyAccount } from '../../store/keep.ts';
+import type { Arrivals, Gap, Status } from '../../store/read.ts';
+import { html, type Html } from './shell/html.ts';
+import { action, code, count, figures, hidden, reason, span, table, time } from './shell/parts.ts';
 
 export interface Reconciliation {
   status: Status;

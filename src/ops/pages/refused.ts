@@ -1,9 +1,9 @@
 // What was turned away and what was kept aside: enough to tell the service under a wrong secret from strangers' noise.
-import type { Accepted } from '../../store/events-store.ts';
-import type { Refusal } from '../../store/keep-store.ts';
-import type { Quarantined, Status } from '../../store/watch-store.ts';
-import { html, type Html } from './html.ts';
-import { action, code, count, figures, hidden, span, table, time } from './parts.ts';
+import type { Accepted } from '../../store/ingest.ts';
+import type { Refusal } from '../../store/keep.ts';
+import type { Quarantined, Status } from '../../store/read.ts';
+import { html, type Html } from './shell/html.ts';
+import { action, code, count, figures, hidden, span, table, time } from './shell/parts.ts';
 
 export interface Refused {
   status: Status;

@@ -1,17 +1,17 @@
 // The page's addresses: which screen shows what, and which form changes what. Screens are functions of data.
-import type { Accepted, EventStore } from '../../store/events-store.ts';
-import type { KeepStore } from '../../store/keep-store.ts';
-import type { MendStore } from '../../store/mend-store.ts';
+import type { Accepted, EventStore } from '../../store/ingest.ts';
+import type { KeepStore } from '../../store/keep.ts';
+import type { MendStore } from '../../store/admin.ts';
 import { StoreError } from '../../store/store.ts';
-import type { SampleStore, WatchStore } from '../../store/watch-store.ts';
-import { askToVerify, beginningOf, readPoint } from '../../store/stretch.ts';
-import type { Jobs } from '../jobs.ts';
-import { shelteredLane } from '../sheltered.ts';
-import { createFrame, type Frame, type FrameOptions, type Visit } from './frame.ts';
-import type { Html } from './html.ts';
+import type { SampleStore, WatchStore } from '../../store/read.ts';
+import { askToVerify, beginningOf, readPoint } from '../../admin/range.ts';
+import type { Jobs } from '../../admin/jobs.ts';
+import { shelteredLane } from '../../admin/redact.ts';
+import { createFrame, type Frame, type FrameOptions, type Visit } from './shell/frame.ts';
+import type { Html } from './shell/html.ts';
 import { overview, RANGES, type Range } from './overview.ts';
 import { reconciliation } from './reconciliation.ts';
-import { addRecords } from './records.ts';
+import { addRecords } from './record-routes.ts';
 import { quarantined, refused, reread } from './refused.ts';
 
 /** Rows that one page shows, and that one press reads again. */

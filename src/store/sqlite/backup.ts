@@ -18,7 +18,7 @@ import { StoreError } from '../store.ts';
 import { connect, requireVersion, type Connection } from './connection.ts';
 import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
-import { newId, readMark, requireSame, writeMark } from './identity.ts';
+import { newId, readMark, requireSame, writeMark } from './file-identity.ts';
 
 /** The file that a copy grows in, by this process. */
 export const partOf = (to: string): string => `${to}.part-${process.pid}`;

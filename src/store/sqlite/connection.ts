@@ -5,7 +5,7 @@ import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
 import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
-import { inodeOf, requireInPlace } from './identity.ts';
+import { inodeOf, requireInPlace } from './file-identity.ts';
 import { lockStore } from './lock.ts';
 
 export type Connection = Database.Database;

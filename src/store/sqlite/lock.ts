@@ -4,11 +4,11 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import Database from 'better-sqlite3';
-import { startOf } from '../../process.ts';
+import { startOf } from '../../processes/channel.ts';
 import { StoreError } from '../store.ts';
 import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
-import { readMark } from './identity.ts';
+import { readMark } from './file-identity.ts';
 
 /** Until it is closed, nobody else owns the store. Throws StoreError `owned`. */
 export function lockStore(path: string): Database.Database {

@@ -1,25 +1,25 @@
 // The SQLite store: its parts on one connection, every method awaited and guarded alike. After a failed write or sync
 // the connection is not trusted again; the next call opens a new one. Deliveries and completions are synced after their commit.
 // A store whose file or log loses its place takes nothing any more: what lies there now is never opened.
-import { iso, systemClock } from '../../clock.ts';
-import { patiently } from '../patiently.ts';
+import { iso, systemClock } from '../../base/clock.ts';
+import { patiently } from '../retry-while-busy.ts';
 import { StoreError, Unsynced, type Store } from '../store.ts';
 import { saveOpen } from './backup.ts';
 import { connect, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
 import { guarded } from './fault.ts';
-import { createSeal, inodeOf } from './identity.ts';
-import { createErase } from './erase.ts';
-import { createEventStore, type Dropped } from './events.ts';
-import { createLog } from './log.ts';
-import { createMend } from './mend.ts';
-import { createMove } from './move.ts';
-import { createOwner } from './owner.ts';
-import { createReruns } from './reruns.ts';
-import { createSamples } from './samples.ts';
+import { createSeal, inodeOf } from './file-identity.ts';
+import { createErase } from './admin/erase.ts';
+import { createEventStore, type Dropped } from './ingest/events.ts';
+import { createLog } from './wal-sync.ts';
+import { createMend } from './admin/retry.ts';
+import { createMove } from './admin/move.ts';
+import { createOwner } from './work/orphans.ts';
+import { createReruns } from './admin/reruns.ts';
+import { createSamples } from './read/samples.ts';
 import { createSession, type Sync } from './session.ts';
-import { createTaskStore } from './tasks.ts';
-import { createUpkeep } from './upkeep.ts';
-import { createWatch } from './watch.ts';
+import { createTaskStore } from './work/tasks.ts';
+import { createUpkeep } from './keep/upkeep.ts';
+import { createWatch } from './read/read.ts';
 
 export interface OpenOptions {
   /** The owner creates and migrates the file; everyone else finds it ready. */

@@ -1,7 +1,7 @@
 // What the parts of the SQLite store share: the connection, the transaction, the counters, and rows as our types.
-import { iso } from '../../clock.ts';
+import { iso } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Counts, Fact, FactValue } from '../events-store.ts';
+import type { Counts, Fact, FactValue } from '../ingest.ts';
 import type { Connection } from './connection.ts';
 
 /** The synchronous form of a part of the store; `openSqlite` awaits and guards every method alike. */

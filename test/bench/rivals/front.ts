@@ -1,7 +1,7 @@
 // The ceiling of the kit as it is: Koa and its router with the kit's own reading, verifying and parsing, keeping nothing.
 import { Router } from '@koa/router';
 import Koa from 'koa';
-import { createBodyReader } from '../../../src/receive/bytes.ts';
+import { createBodyReader } from '../../../src/receive/body.ts';
 import { createVerifier } from '../../../src/receive/verify.ts';
 import { readDelivery } from '../../../src/wire/event.ts';
 

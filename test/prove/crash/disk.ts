@@ -1,6 +1,6 @@
 // A disk whose power may fail at any step of a recording: what was synced is on it, and of what was written since any
 // part may be. Names of files are always there: the file system keeps those of files that were synced.
-import type { Random } from '../../../src/simulator/random.ts';
+import type { Random } from '../../../src/base/random.ts';
 import type { Step } from './recording.ts';
 
 const SECTOR = 512;

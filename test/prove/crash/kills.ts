@@ -1,5 +1,5 @@
 // SIGKILL at every system call of each process by which it changes something: one round of the story for each point.
-import { createRandom } from '../../../src/simulator/random.ts';
+import { createRandom } from '../../../src/base/random.ts';
 import { until } from '../../system/kit.ts';
 import type { Options, Row } from '../report.ts';
 import { timedStart, tooSlow } from './ready.ts';

@@ -1,7 +1,7 @@
 // What holds of a store's file at any moment, whatever happened to those that wrote it. It looks read-only, so that what
 // a crash left is still there for the kit to mend.
 import Database from 'better-sqlite3';
-import type { SimulatedEvent } from '../../../src/simulator/history.ts';
+import type { SimulatedEvent } from '../../../src/tools/simulator/history.ts';
 
 export interface Known {
   /** Ids whose delivery was answered with a 2xx. */

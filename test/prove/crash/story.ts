@@ -1,8 +1,8 @@
 // The run that gets killed: a seeded service that delivers some events, delivers some twice and leaves some to replay,
 // and the kit as processes with a handler that completes with its effect. Goes on over as many starts as it takes.
 import { join } from 'node:path';
-import { createRandom } from '../../../src/simulator/random.ts';
-import { createSimulatedService } from '../../../src/simulator/service.ts';
+import { createRandom } from '../../../src/base/random.ts';
+import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
 import { createKit, SECRET, until, type Kit } from '../../system/kit.ts';
 import { countsIn, violationsIn } from './look.ts';
 

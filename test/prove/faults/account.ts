@@ -1,7 +1,7 @@
 // A kit beside the service's double, which delivers what happens and shows it again: whatever was lost or missed has to be
 // there in the end, once and completed once.
-import { createSimulatedService, type SimulatedService } from '../../../src/simulator/service.ts';
-import type { Webhook } from '../../../src/simulator/webhook.ts';
+import { createSimulatedService, type SimulatedService } from '../../../src/tools/simulator/service.ts';
+import type { Webhook } from '../../../src/tools/simulator/webhook.ts';
 import { RECORD, SECRET } from '../../system/kit.ts';
 import { eventually, stage, type Found, type Scene, type SceneOptions } from './scene.ts';
 

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Fault as Lie, FaultName } from '../../../src/simulator/faults.ts';
+import type { Fault as Lie, FaultName } from '../../../src/tools/simulator/faults.ts';
 import { BUDGET, LIARS, live, pageOf, refused } from '../../flow/lying.ts';
 import { SECRET, until } from '../../system/kit.ts';
 import { watermarkOf, withAccount } from './account.ts';

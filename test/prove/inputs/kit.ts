@@ -3,10 +3,10 @@
 import Database from 'better-sqlite3';
 import type { Loaded } from '../../../src/run/load.ts';
 import { connect, migrate } from '../../../src/store/sqlite/connection.ts';
-import { createEventStore } from '../../../src/store/sqlite/events.ts';
-import { createOwner } from '../../../src/store/sqlite/owner.ts';
+import { createEventStore } from '../../../src/store/sqlite/ingest/events.ts';
+import { createOwner } from '../../../src/store/sqlite/work/orphans.ts';
 import { createSession } from '../../../src/store/sqlite/session.ts';
-import { createTaskStore } from '../../../src/store/sqlite/tasks.ts';
+import { createTaskStore } from '../../../src/store/sqlite/work/tasks.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../../src/wire/event.ts';
 import { handlerOf } from '../../run/fixture.ts';

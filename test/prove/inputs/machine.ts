@@ -1,7 +1,7 @@
 // The store at work and the models beside it: every step is taken by both, and the store may do only what they allow. A
 // process that dies is a part of the store whose memory is gone; the next one reads the same file.
 import { tasksOf } from '../../../src/run/assign.ts';
-import type { Claim, Settlement, TurnResult } from '../../../src/store/tasks-store.ts';
+import type { Claim, Settlement, TurnResult } from '../../../src/store/work.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
 import { hold } from './check.ts';
 import { openKit, readingOf, T0, type Process, type Sent } from './kit.ts';

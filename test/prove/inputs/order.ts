@@ -1,6 +1,6 @@
 // When a task may be claimed, said again from "Order" and "Attempts" of the design, over a plain list: each claim that the
 // store makes is held to it, and so is what it leaves waiting.
-import type { Claim } from '../../../src/store/tasks-store.ts';
+import type { Claim } from '../../../src/store/work.ts';
 import { hold } from './check.ts';
 
 export const WINDOW_MS = 250;

@@ -1,0 +1,75 @@
+// A stored body to look at and to take along: masked, as a curl line, as a fixture. A secret is never in it: curl takes
+// it from the environment of whoever runs it.
+import { iso } from '../base/clock.ts';
+import type { ShownEvent } from '../store/read.ts';
+import { dataOfBody } from '../wire/event.ts';
+import { isObject, type Json } from '../wire/json.ts';
+
+/** Above this, a body is too large to be shown or copied; it can be exported. Bytes. */
+const LARGEST = 256 * 1024;
+const utf8 = new TextDecoder();
+
+/** As it came. */
+export function textOf(body: Uint8Array): string {
+  return body.length > LARGEST ? `${body.length} bytes: too large to show` : utf8.decode(body);
+}
+
+/** The shape without what was written: what a value is and how long, and field names where they are names. */
+export function maskedOf(body: Uint8Array): string {
+  if (body.length > LARGEST) return `${body.length} bytes: too large to show`;
+  return JSON.stringify(masked(JSON.parse(utf8.decode(body)) as Json), null, 2);
+}
+
+function masked(value: Json): Json {
+  if (Array.isArray(value)) return value.length === 0 ? [] : [masked(value[0] ?? null), `… ${value.length} in all`];
+  if (typeof value === 'string') return `text of ${value.length}`;
+  if (!isObject(value)) return value === null ? null : typeof value;
+  const names = Object.entries(value).map(([name, of], n) => [
+    /^[A-Za-z_.]{1,60}$/.test(name) ? name : `field ${n + 1}`,
+    masked(of),
+  ]);
+  return Object.fromEntries(names) as Json;
+}
+
+export interface Copies {
+  text: string;
+  curl: string;
+  fixture: string;
+}
+
+export function copiesOf(event: ShownEvent, body: Uint8Array): Copies {
+  const received = textOf(body);
+  if (body.length > LARGEST) {
+    const tooLarge = `${received}; npx kit events --q ${event.key} --ndjson --bodies writes it`;
+    return { text: tooLarge, curl: tooLarge, fixture: tooLarge };
+  }
+  const { key: _, id, cursor, type, sessionId, origin } = event;
+  const createdAt = iso(event.createdAt);
+  const data = dataOfBody(origin, type, body);
+  const envelope = { id: id ?? `copy-of-${cursor}`, type, created_at: createdAt, cursor, session_id: sessionId };
+  const held = type === 'webhook.ping' ? data : { [type]: data };
+  const sent = origin === 'webhook' ? received : JSON.stringify({ ...envelope, webhook_id: 'copy', data: held });
+  const overrides = { ...(id ? { id } : {}), cursor, sessionId, ...(createdAt ? { createdAt } : {}), data };
+  return {
+    text: pretty(received),
+    curl: `# WEBHOOK_SECRET=whsec_… in the environment, and WEBHOOK_HEADER_PREFIX where it is set
+prefix="\${WEBHOOK_HEADER_PREFIX:-X-Svc-}"
+body=${quoted(sent)}
+at=$(date +%s)
+signature=$(printf '%s.%s' "$at" "$body" | openssl dgst -sha256 -hmac "$WEBHOOK_SECRET" -hex | sed 's/^.* //')
+curl -sS -X POST "\${URL:-http://localhost:3000/webhooks}" -H 'Content-Type: application/json' \\
+  -H "\${prefix}Timestamp: $at" -H "\${prefix}Signature: v1=$signature" --data-binary "$body"`,
+    fixture: `fixture(${JSON.stringify(type)}, ${JSON.stringify(overrides, null, 2)})`,
+  };
+}
+
+/** Numbers as they were written: parsed and printed again, long ones would change. */
+function pretty(text: string): string {
+  const exact = JSON.stringify(JSON.parse(text), null, 2);
+  return /\d{16}|\d[eE.]/.test(text.replaceAll(/"(?:[^"\\]|\\.)*"/g, '')) ? text : exact;
+}
+
+/** For a shell: nothing in it is obeyed. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}

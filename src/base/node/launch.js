@@ -1,0 +1,25 @@
+// Runs an entry point on Node 24 or newer, whichever Node runs this file: it hands over to the Node that npm installed
+// with the project where this one is too old. npm 10 installs that Node and does not link it, so it is found by path.
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { constants } from 'node:os';
+import { resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { refuseRuntime, tooOld } from './runtime.js';
+
+export async function launch(entry, args) {
+  if (!tooOld()) {
+    process.argv = [process.execPath, entry, ...args];
+    await import(pathToFileURL(entry).href);
+    return;
+  }
+  const name = `node-${process.platform}-${process.arch}`;
+  const installed = fileURLToPath(new URL(`../../../node_modules/${name}/bin/node`, import.meta.url));
+  if (!existsSync(installed)) refuseRuntime();
+  const child = spawn(installed, [...process.execArgv, entry, ...args], { stdio: 'inherit' });
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2']) process.on(signal, () => child.kill(signal));
+  child.on('exit', (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));
+}
+
+const [, self, entry, ...args] = process.argv;
+if (self && entry && resolve(self) === fileURLToPath(import.meta.url)) await launch(resolve(entry), args);

@@ -1,0 +1,50 @@
+// Forgets a person: their messages go, from events, dead letters, quarantine and conflicts; identity stays.
+import { EXIT } from '../../base/errors.ts';
+import type { Erased } from '../../store/admin.ts';
+import type { Store } from '../../store/store.ts';
+import { isOf } from '../../admin/person.ts';
+import { clock, count, parse, print, printJson, UsageError, withStore, type Command } from '../lib/command.ts';
+
+const STEP = 500;
+
+const command: Command = {
+  summary: "remove a person's messages; that they came, and what became of them, stays",
+  usage: 'erase --sender <address> [--dry-run] [--json]',
+  async run(args) {
+    const options = { sender: { type: 'string' }, 'dry-run': { type: 'boolean' }, json: { type: 'boolean' } } as const;
+    const { values } = parse(args, options, { names: false });
+    const { sender, 'dry-run': dry = false } = values;
+    if (!sender || sender.trim().length < 4) throw new UsageError('name the address with --sender, whole');
+    const erased = await withStore((store) => eraseAll(store, sender, dry));
+    if (values.json) printJson({ dryRun: dry, ...erased });
+    else print(report(erased, dry));
+    return erased.events + erased.quarantined + erased.conflicts > 0 ? EXIT.done : EXIT.failed;
+  },
+};
+export default command;
+
+async function eraseAll(store: Store, sender: string, dry: boolean): Promise<Erased> {
+  const isTheirs = isOf(sender);
+  const total = await store.eraseAsides(isTheirs, dry);
+  let saidAfter = clock.monotonic();
+  for (let after: number | null = 0; after !== null;) {
+    const { erased, next } = await store.eraseEvents(isTheirs, after, STEP, clock.now(), dry);
+    total.events += erased.events;
+    total.skipped += erased.skipped;
+    total.errors += erased.errors;
+    after = next;
+    if (after === null || clock.monotonic() - saidAfter < 2_000) continue;
+    saidAfter = clock.monotonic();
+    process.stderr.write(`looked at events up to ${after}, ${total.events} of theirs\n`);
+  }
+  return total;
+}
+
+function report({ events, skipped, errors, quarantined, conflicts }: Erased, dry: boolean): string {
+  return [
+    `${count(events, 'message')}${dry ? ' would be erased (dry run)' : ' erased; ids, cursors and times stay'}`,
+    `${count(quarantined, 'quarantined delivery').replace('deliverys', 'deliveries')}, ${count(conflicts, 'contradiction')}`,
+    ...(dry ? [] : [`${count(skipped, 'waiting task')} skipped, ${count(errors, 'error text')} emptied`]),
+    'Not touched: tables of your own handlers, backups made before, and what your handlers sent elsewhere.',
+  ].join('\n');
+}

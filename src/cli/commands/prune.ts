@@ -1,0 +1,45 @@
+// Removes now what is older than its retention, as `keep` does every ten minutes.
+import { loadConfig, readEnv } from '../../config.ts';
+import { EXIT } from '../../base/errors.ts';
+import { settledUpTo } from '../../keep/prune.ts';
+import type { Receipt } from '../../store/keep.ts';
+import type { Store } from '../../store/store.ts';
+import { clock, count, parse, print, printJson, withStore, type Command } from '../lib/command.ts';
+
+const DAY_MS = 86_400_000;
+const STEP = 200;
+
+const command: Command = {
+  summary: 'remove now what is older than RETENTION_DAYS, and bodies older than PAYLOAD_RETENTION_DAYS',
+  usage: 'prune [--json]',
+  async run(args) {
+    const { values } = parse(args, { json: { type: 'boolean' } }, { names: false });
+    const { RETENTION_DAYS: rows, PAYLOAD_RETENTION_DAYS: bodies } = loadConfig(readEnv(), {
+      only: ['RETENTION_DAYS', 'PAYLOAD_RETENTION_DAYS', 'DATABASE_URL'],
+    });
+    return withStore(async (store) => {
+      const before = (await store.status(clock.now())).events;
+      await pruneAll(store, clock.now() - rows * DAY_MS, clock.now() - bodies * DAY_MS);
+      const { events, floor } = await store.status(clock.now());
+      const removed = before - events;
+      if (values.json) printJson({ removed, events, floor });
+      else print(`${count(removed, 'event')} removed, ${events} left; floor ${floor ?? '-'}`);
+      return EXIT.done;
+    });
+  },
+};
+export default command;
+
+async function pruneAll(store: Store, rows: number, bodies: number): Promise<void> {
+  const receipts = await store.receipts();
+  const settled = receipts === null ? 0 : settledUpTo(receipts);
+  for (let after: Receipt | null = null, steps = 1; ; steps++) {
+    after = await store.prune({ now: clock.now(), before: rows, settled, after, limit: STEP });
+    if (after === null) break;
+    if (steps % 50 === 0) process.stderr.write(`looked at ${steps * STEP} events\n`);
+  }
+  for (let after: Receipt | null = null; ;) {
+    after = await store.purge(bodies, after, STEP);
+    if (after === null) return;
+  }
+}

@@ -1,0 +1,199 @@
+// The events that trigger sends: the type's own example in src/events.ts, with what --set names in it. What could only
+// end as a dead letter, or in quarantine, is refused here, before it is sent.
+import { randomUUID } from 'node:crypto';
+import type { z } from 'zod';
+import { iso } from '../../base/clock.ts';
+import { eventTypes, type EventType } from '../../events.ts';
+import { parseCursor } from '../../wire/cursor.ts';
+import { factsOf, readDelivery, SENT_BY_KIT } from '../../wire/event.ts';
+import type { JsonObject } from '../../wire/json.ts';
+import { clean, clock, count, UsageError } from './command.ts';
+
+/** The body of a delivery (contract 6.3), and who sent it. */
+export interface Sample {
+  id: string;
+  type: string;
+  created_at: string | null;
+  cursor: string | null;
+  session_id: string | null;
+  webhook_id: string;
+  sent_by: typeof SENT_BY_KIT;
+  data: object;
+}
+
+type Issue = z.core.$ZodIssue;
+
+/** No id of the service begins like this, so that none of ours can be taken for one of its events. */
+const OURS = 'trigger_';
+
+export function hasExample(type: string): boolean {
+  return typeOf(type)?.example !== undefined;
+}
+
+/** Different events of one session, a millisecond apart. Throws UsageError. */
+export function samples(type: string, repeat: number, assignments: string[]): Sample[] {
+  const { fields, envelope } = sort(assignments);
+  const session = envelope.get('session_id') || randomUUID();
+  const at = timeOf(envelope.get('created_at')) ?? clock.now() - repeat + 1;
+  const cursor = cursorOf(envelope.get('cursor'), repeat);
+  const named = envelope.get('id') ?? randomUUID();
+  const id = named.startsWith(OURS) ? named : OURS + named;
+  return Array.from({ length: repeat }, (_, n) => {
+    const data = dataOf(type, session, at + n, fields);
+    const facts = factsOf(type, data);
+    const placeless = type === 'webhook.ping' || type.startsWith('kit.');
+    return checked({
+      id: n === 0 ? id : `${id}-${n + 1}`,
+      type,
+      created_at: envelope.get('created_at') === null ? null : iso(facts.createdAt ?? at + n),
+      cursor: cursor === null ? null : String(cursor + BigInt(n)),
+      session_id: envelope.get('session_id') === null || placeless ? null : (facts.sessionId ?? session),
+      webhook_id: envelope.get('webhook_id') ?? 'trigger',
+      sent_by: SENT_BY_KIT,
+      data: type === 'webhook.ping' ? data : { [type]: data },
+    });
+  });
+}
+
+const ENVELOPE = ['id', 'cursor', 'created_at', 'session_id', 'webhook_id'];
+
+/** `data.body=hi` sets a field of the event's data, `cursor=42` one of the envelope. */
+function sort(assignments: string[]) {
+  const fields = new Map<string, string>();
+  const envelope = new Map<string, string | null>();
+  for (const assignment of assignments) {
+    const [, path, text] = /^([\w.]+)=(.*)$/s.exec(assignment) ?? [];
+    if (!path || text === undefined)
+      throw new UsageError(
+        `--set takes path=value, like data.body=hi, not ${clean(assignment.replace(/=.*/s, '')).slice(0, 40)}: a path has letters, digits, _ and dots`,
+      );
+    const field = /^data\.(\w+)$/.exec(path)?.[1];
+    if (field) fields.set(field, text);
+    else if (ENVELOPE.includes(path)) envelope.set(path, text === 'null' ? null : text);
+    else throw new UsageError(`--set ${path}: name ${ENVELOPE.join(', ')}, or data.<field>`);
+  }
+  return { fields, envelope };
+}
+
+function dataOf(type: string, session: string, at: number, set: Map<string, string>): JsonObject {
+  const known = typeOf(type);
+  let data = { ...(known?.example?.({ n: at, session, at }) as JsonObject | undefined) };
+  // Not assigned: a field may be called __proto__.
+  for (const [field, text] of set)
+    data = Object.fromEntries([...Object.entries(data), [field, valueOf(type, data, field, text)]]) as JsonObject;
+  const issue = known?.data.safeParse(data).error?.issues[0];
+  if (issue) throw faultOf(type, issue);
+  return data;
+}
+
+/** What the text means for this field: a string where that fits, else JSON. */
+function valueOf(type: string, data: JsonObject, field: string, text: string): unknown {
+  const json = jsonOf(text);
+  const schema = typeOf(type)?.data;
+  if (!schema) return json;
+  const fits = (value: unknown): boolean => !issueWith(value);
+  if (json === null && fits(null)) return null;
+  const likeExample = Object.hasOwn(data, field) && typeof data[field] === 'string';
+  if (likeExample && fits(text)) return text;
+  const found = [json, text].find(fits);
+  if (found !== undefined) return found;
+  const issue = issueWith(json);
+  // Data as a whole are read again once all is set.
+  if (!issue) return json;
+  throw faultOf(type, issue);
+
+  function issueWith(value: unknown): Issue | undefined {
+    const changed = Object.fromEntries([...Object.entries(data), [field, value]]);
+    return schema?.safeParse(changed).error?.issues.find(({ path }) => path[0] === field);
+  }
+}
+
+/** JSON where it is JSON; digits that a number would round stay as they are. */
+function jsonOf(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text);
+    return Number.isInteger(value) && !Number.isSafeInteger(value) ? text : value;
+  } catch {
+    return text;
+  }
+}
+
+/** A sentence: the field, what it must be, and how to give it. Its value stays out: it may be long, or a person's. */
+function faultOf(type: string, issue: Issue): UsageError {
+  const [field = '<field>'] = issue.path;
+  const place = ['data', ...issue.path].join('.');
+  const words = `${clean(place)} of ${clean(type)} ${wordingOf(issue)}`;
+  return new UsageError(
+    `${words}, by its schema in src/events.ts: give it with --set data.${clean(String(field))}=VALUE`,
+  );
+}
+
+const KINDS: Record<string, string> = {
+  boolean: 'true or false',
+  int: 'an integer',
+  array: 'a list, written as JSON',
+  object: 'an object, written as JSON',
+  record: 'an object, written as JSON',
+  uuid: 'a UUID',
+  guid: 'a UUID',
+};
+/** How the schema library's own words begin; other words are of who wrote the schema. */
+const LIBRARY = /^(Invalid|Too|Unrecognized)\b/;
+
+function wordingOf(issue: Issue): string {
+  if (!LIBRARY.test(issue.message)) return issue.message;
+  const kind = (name: string): string => `must be ${KINDS[name] ?? `a ${name}`}`;
+  switch (issue.code) {
+    case 'invalid_type':
+      return `${issue.message.endsWith('received undefined') ? 'is missing, and ' : ''}${kind(issue.expected)}`;
+    case 'invalid_format':
+      return issue.format === 'regex' ? `must match ${issue.pattern}` : kind(issue.format);
+    case 'invalid_value':
+      return `must be ${issue.values.map((value) => JSON.stringify(value)).join(' or ')}`;
+    case 'invalid_union':
+      return [...new Set(issue.errors.flat().map(wordingOf))].join(', or ') || 'does not fit';
+    case 'too_small':
+      return sizeOf(issue.origin, issue.minimum, 'more');
+    case 'too_big':
+      return sizeOf(issue.origin, issue.maximum, 'less');
+    default:
+      return 'does not fit';
+  }
+}
+
+function sizeOf(origin: string, limit: number | bigint, side: string): string {
+  if (origin === 'string') return `must have ${count(Number(limit), 'character')} or ${side}`;
+  if (origin === 'array') return `must have ${count(Number(limit), 'item')} or ${side}`;
+  return `must be ${limit} or ${side}`;
+}
+
+function cursorOf(text: string | null | undefined, repeat: number): bigint | null {
+  if (text === undefined || text === null) return null;
+  const first = BigInt(parseCursor(text) ?? -1);
+  if (first < 0n || parseCursor(String(first + BigInt(repeat - 1))) === undefined)
+    throw new UsageError(
+      '--set cursor needs a decimal integer from 0 to 9223372036854775807, as does each of --repeat',
+    );
+  return first;
+}
+
+function timeOf(text: string | null | undefined): number | undefined {
+  if (text === undefined || text === null) return undefined;
+  const time = Date.parse(text);
+  if (iso(time) === null) throw new UsageError('--set created_at needs a time like 2026-01-31T12:00:00Z');
+  return time;
+}
+
+/** As the receiver reads it: what it could not read is not sent. */
+function checked(sample: Sample): Sample {
+  const reading = readDelivery(Buffer.from(JSON.stringify(sample)));
+  if ('unreadable' in reading)
+    throw new UsageError(
+      `this could not be read as an event: ${reading.unreadable.reason}; change the type, or what --set names`,
+    );
+  return sample;
+}
+
+function typeOf(type: string): EventType<unknown> | undefined {
+  return Object.hasOwn(eventTypes, type) ? eventTypes[type as keyof typeof eventTypes] : undefined;
+}

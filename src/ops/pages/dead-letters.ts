@@ -1,0 +1,139 @@
+// Dead letters by cause: what is stuck, why, and what to do about it: one, a group, or all of them.
+import type { DeadGroup, ShownTask } from '../../store/read.ts';
+import type { Job } from '../../admin/jobs.ts';
+import { keyLink, why } from './events.ts';
+import { html, type Html } from './shell/html.ts';
+import { action, code, count, figures, hidden, reason, table, time } from './shell/parts.ts';
+
+export interface LettersPage {
+  /** How many are dead: of the handler, or of the group, where one is asked for. */
+  dead: number;
+  groups: DeadGroup[];
+  handler: string | undefined;
+  /** Of the one group that is asked for. */
+  tasks: ShownTask[] | undefined;
+  next: number | null;
+  jobs: Job[];
+  /** Tasks that wait for their turn, or for another try. */
+  waiting: number;
+}
+
+export function lettersScreen(
+  { dead, groups, handler, tasks, next, jobs, waiting }: LettersPage,
+  mayChange: boolean,
+): Html {
+  const [group] = groups;
+  const one = tasks !== undefined && group ? group : undefined;
+  const which = one
+    ? hidden('group', one.id)
+    : handler === undefined
+      ? hidden('state', 'dead')
+      : hidden('handler', handler);
+  const whose = handler === undefined ? 'in all' : `of ${handler}`;
+  return html`${jobs.map((job) => jobOf(job, mayChange))}
+    ${tasks || handler !== undefined ? html`<p><a href="/dead-letters">All causes</a></p>` : null}
+    ${dead === 0 || one ? null : html`<p><strong>${count(dead)}</strong> ${dead === 1 ? 'dead letter' : 'dead letters'} ${whose}.</p>`}
+    ${one ? sample(one) : null} ${mayChange && dead > 0 ? mend(which, dead) : null}
+    ${
+      one
+        ? letters(tasks ?? [], one, next, mayChange)
+        : table(
+            'By handler and cause, largest first',
+            ['handler', 'cause', '#dead', 'first', 'last', 'sample'],
+            groups.map(({ id, handler: name, pattern, dead: of, firstAt, lastAt, key }) => [
+              html`<a href="/dead-letters?handler=${encodeURIComponent(name)}">${name}</a>`,
+              html`<a href="/dead-letters?group=${id}" class="why">${pattern || 'without words'}</a>`,
+              of,
+              time(firstAt),
+              time(lastAt),
+              keyLink(key),
+            ]),
+            tasks
+              ? 'Nothing is dead of this cause any more.'
+              : 'No dead letters. What a handler gives up, or has no attempts left for, waits here.',
+          )
+    }
+    ${one || handler !== undefined || waiting === 0 ? null : awaiting(waiting, mayChange)}
+    <p class="soft">
+      Causes are errors without their numbers, ids and quotes; the 200 largest are shown, their first time is since they
+      were last empty. Retried tasks run in the order of their lanes, with a new budget of attempts.
+    </p>`;
+}
+
+function jobOf({ id, action: what, state, done, of, moved }: Job, mayChange: boolean): Html {
+  const verb = what === 'retry' ? 'Retry' : 'Discard';
+  const end = {
+    running: '',
+    done: 'done',
+    cancelled: 'cancelled: what was moved stays moved',
+    failed: 'failed: see the log',
+  }[state];
+  if (state !== 'running')
+    return html`<p class="job" id="job-${id}">${verb} ${id}: ${count(moved)} of ${count(of)} moved; ${end}.</p>`;
+  return html`<div class="job" id="job-${id}">
+    <label for="progress-${id}">${verb} ${id}: ${count(done)} of ${count(of)}</label>
+    <progress id="progress-${id}" max="${of}" value="${done}"></progress>
+    ${mayChange ? action('/dead-letters/cancel', 'Cancel', hidden('job', id)) : null}
+  </div>`;
+}
+
+function sample({ handler, dead, pattern, error, firstAt, lastAt, key }: DeadGroup): Html {
+  return html`<h2 class="why">${pattern || 'without words'}</h2>
+    ${figures([
+      { name: 'Handler', value: handler },
+      { name: 'Dead of it', value: dead },
+      { name: 'First', value: time(firstAt) },
+      { name: 'Last', value: time(lastAt) },
+      { name: 'The newest event', value: keyLink(key) },
+    ])}
+    ${
+      error === null
+        ? null
+        : html`<h3>The error of the newest</h3>
+            ${why(error)}`
+    }`;
+}
+
+function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, mayChange: boolean): Html {
+  return html`${table(
+    'Dead letters of this cause, newest first',
+    ['died', 'key', 'type', '#attempts', 'why', ''],
+    tasks.map((task) => [
+      time(task.finishedAt),
+      keyLink(task.key),
+      code(task.type),
+      task.attempts,
+      why(task.error ?? ''),
+      mayChange
+        ? action(
+            '/dead-letters/retry',
+            'Retry',
+            html`${hidden('id', task.id)} ${hidden('to', `/dead-letters?group=${id}`)}`,
+          )
+        : '',
+    ]),
+    'None is left.',
+  )}
+  ${next === null ? null : html`<p class="pager"><a href="/dead-letters?group=${id}&before=${next}">Older</a></p>`}`;
+}
+
+/** After a mend nobody should have to wait for the pause of the last attempt. */
+function awaiting(waiting: number, mayChange: boolean): Html {
+  return html`<h2>Not dead yet</h2>
+    <p>
+      <strong>${count(waiting)}</strong> ${waiting === 1 ? 'task waits' : 'tasks wait'} for their turn or for another
+      try, in up to an hour. Once their handler is mended, they can be tried at once, with a new budget of attempts.
+    </p>
+    ${mayChange ? action('/dead-letters/retry', 'Try what waits now', hidden('state', 'ready')) : null}`;
+}
+
+function mend(which: Html, dead: number): Html {
+  const all = dead === 1 ? 'it' : `all ${count(dead)}`;
+  return html`<div class="mend">
+    ${action('/dead-letters/retry', `Retry ${all}`, which)}
+    <details id="discard-all">
+      <summary>Discard ${all}</summary>
+      ${action('/dead-letters/discard', `Discard ${all} for good`, html`${which} ${reason('reason-all')}`, 'bad')}
+    </details>
+  </div>`;
+}

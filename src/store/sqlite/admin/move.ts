@@ -1,0 +1,84 @@
+// Gives a handler's tasks to another, as after it was renamed: with their lanes, and how far these have finished.
+import type { Counts } from '../../ingest.ts';
+import type { MendStore } from '../../admin.ts';
+import { createHistory } from '../work/attempts.ts';
+import type { Session, Sync } from '../session.ts';
+import { createRouse, HANDLERS } from '../work/waiting.ts';
+
+interface GivenRow {
+  id: number;
+  event: number;
+  state: 'ready' | 'dead' | 'skipped';
+  lane: number | null;
+  cause: number | null;
+}
+
+export function createMove(session: Session): Sync<Pick<MendStore, 'giveTo' | 'giveLanes'>> {
+  const { db } = session;
+  const rouse = createRouse(session);
+  const history = createHistory(session);
+  const idOf = db.prepare<unknown[], number>('select id from handlers where name = ?').pluck();
+  const given = db.prepare<unknown[], GivenRow>(`
+    select id, event, state, lane, cause from tasks where id in (select value from json_each(?)) and state <> 'done'
+      and not exists (select 1 from claims where task = tasks.id)`);
+  const taken = db.prepare<unknown[], number>('select 1 from tasks where id = ?').pluck();
+  const give = db.prepare('update tasks set id = @to, handler = @handler, lane = @lane where id = @id');
+  const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ?, cause = null where id = ?`);
+  const lane = db
+    .prepare<unknown[], number>(`
+    insert into lanes (handler, name, rerun, finished, unproven, used_at)
+      select @handler, name, rerun, finished, unproven, @now from lanes where id = @lane
+    on conflict (name, handler, rerun) do update set finished = max(finished, excluded.finished),
+      unproven = max(unproven, excluded.unproven), used_at = excluded.used_at
+    returning id`)
+    .pluck();
+  const lanesOf = db
+    .prepare<unknown[], number>('select id from lanes where handler = ? and id > ? order by id limit ?')
+    .pluck();
+
+  /** The lane of the same name; where the old one was swept away, its number, which is nobody's. */
+  function laneFor(old: number, handler: number, now: number): number {
+    const id = lane.get({ lane: old, handler, now }) ?? old;
+    rouse(old);
+    rouse(id);
+    return id;
+  }
+
+  function handlerOf(name: string): number {
+    const id = idOf.get(name);
+    if (id === undefined) throw new Error(`there is no handler ${name}: npx kit tasks shows whose tasks there are`);
+    return id;
+  }
+
+  return {
+    giveTo: (ids, name, now) =>
+      session.write(() => {
+        const handler = handlerOf(name);
+        const counts: Counts = {};
+        let moved = 0;
+        for (const { id, event, state, lane: old, cause } of given.all(JSON.stringify(ids))) {
+          const to = event * HANDLERS + handler;
+          if (taken.get(to) === undefined) {
+            give.run({ id, to, handler, lane: old === null ? null : laneFor(old, handler, now) });
+            history.given(id, to, handler, cause);
+            moved++;
+          } else if (state !== 'skipped') {
+            skip.run(now, `${name} has its own task of this event`, id);
+            if (cause !== null) history.left(cause, 1);
+            if (old !== null) rouse(old);
+            counts[`tasks.${state}`] = (counts[`tasks.${state}`] ?? 0) - 1;
+            counts['tasks.skipped'] = (counts['tasks.skipped'] ?? 0) + 1;
+          }
+        }
+        session.count(counts);
+        return moved;
+      }),
+    giveLanes: (from, to, after, limit, now) =>
+      session.write(() => {
+        const handler = handlerOf(to);
+        const ids = lanesOf.all(handlerOf(from), after, limit);
+        for (const id of ids) laneFor(id, handler, now);
+        return ids.length === limit ? (ids.at(-1) ?? null) : null;
+      }),
+  };
+}

@@ -1,0 +1,127 @@
+// How people mend: dead, skipped or waiting tasks run again, or never; in the order of their lanes.
+import { readDelivery, readItem, type Origin } from '../../../wire/event.ts';
+import type { Cursor } from '../../../wire/cursor.ts';
+import type { Accepted, Batch, Counts } from '../../ingest.ts';
+import type { MendStore } from '../../admin.ts';
+import { createHistory } from '../work/attempts.ts';
+import { createRouse } from '../work/waiting.ts';
+import { idsOf, MATCHING, matchOf } from '../read/selection.ts';
+import type { Session, Sync } from '../session.ts';
+
+type State = 'dead' | 'skipped' | 'ready';
+interface MovableRow {
+  id: number;
+  state: State;
+  lane: number | null;
+  cause: number | null;
+  /** Of the lane; null where it was swept away. */
+  name: string | null;
+}
+
+type Mending = Pick<MendStore, 'matching' | 'retry' | 'discard' | 'closeGap' | 'retryQuarantined'>;
+
+export function createMend(session: Session, readmit: (batch: Batch) => Accepted[]): Sync<Mending> {
+  const { db } = session;
+  const rouse = createRouse(session);
+  const history = createHistory(session);
+  const matching = (ids: string) =>
+    db
+      .prepare<unknown[], number>(`
+      select t.id from tasks t left join lanes l on l.id = t.lane
+      where t.id in (${ids}) and not exists (select 1 from claims where task = t.id) and ${MATCHING}
+      order by t.cursor, t.id`)
+      .pluck();
+  // Nobody is at them: so many can be dead that each of the other conditions would be felt.
+  const dead = (which: string) =>
+    db
+      .prepare<unknown[], number>(`
+      select id from tasks where ${which} and (@handler is null or handler = (select id from handlers where name = @handler))
+        and (@ids is null or id in (select value from json_each(@ids))) order by cursor, id`)
+      .pluck();
+  const lists = {
+    dead: dead(`state in ('dead', 'skipped') and state = 'dead'`),
+    skipped: matching(idsOf.skipped),
+    ready: matching(idsOf.ready),
+    group: dead(`state = 'dead' and cause = @group`),
+    any: matching([idsOf.dead, idsOf.skipped, idsOf.ready].join(' union all ')),
+  };
+  const movable = db.prepare<unknown[], MovableRow>(`
+    select t.id, t.state, t.lane, t.cause, l.name from json_each(@ids) as chosen cross join tasks t on t.id = chosen.value
+      left join lanes l on l.id = t.lane
+    where t.state in (select value from json_each(@states)) and not exists (select 1 from claims where task = t.id)`);
+  const revive = db.prepare(`
+    update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, crashes = 0, deferred = 0,
+      cause = null, changed_at = ? where id = ?`);
+  // A person's word stands for the proof.
+  const waive = db.prepare(`
+    update lanes set unproven = max(unproven, t.cursor) from tasks t where t.id = ? and t.strict = 1 and lanes.id = t.lane`);
+  const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ?, cause = null where id = ?`);
+
+  const closeGap = db.prepare('update gaps set closed_at = ?, closed_by = ? where id = ? and closed_at is null');
+  const aside = db.prepare<unknown[], { origin: Origin; cursor: Cursor | null; body: Uint8Array }>(
+    'select origin, cast(cursor as text) as cursor, body from quarantine where id = ?',
+  );
+  const leave = db.prepare('delete from quarantine where id = ?');
+  const explain = db.prepare('update quarantine set reason = ? where id = ?');
+
+  function move(ids: number[], states: State[], to: 'ready' | 'skipped', step: (row: MovableRow) => void): number {
+    return session.write(() => {
+      const rows = movable.all({ ids: JSON.stringify(ids), states: JSON.stringify(states) });
+      const counts: Counts = { [`tasks.${to}`]: rows.length };
+      const left = new Map<number, number>();
+      for (const row of rows) {
+        step(row);
+        if (row.cause !== null) left.set(row.cause, (left.get(row.cause) ?? 0) + 1);
+        counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
+      }
+      for (const [cause, tasks] of left) history.left(cause, tasks);
+      session.count(counts);
+      return rows.length;
+    });
+  }
+
+  return {
+    matching(filter, now) {
+      const match = matchOf(filter, now);
+      const { state } = match;
+      const known = state === 'dead' || state === 'skipped' || state === 'ready';
+      const list = match.group !== null ? lists.group : known ? lists[state] : lists.any;
+      return list.all(match);
+    },
+    retry: (ids, now) =>
+      move(ids, ['dead', 'skipped', 'ready'], 'ready', ({ id, lane, name }) => {
+        if (id < Number(session.fact('oldest'))) session.setFact('oldest', id);
+        // Back in its lane, where its cursor decides whose turn it is. Its lane may have been swept meanwhile.
+        const inLane = lane !== null && name !== null;
+        revive.run(inLane ? 0 : 1, now, now, now, id);
+        history.retried(id, now);
+        if (!inLane) return;
+        waive.run(id);
+        rouse(lane);
+      }),
+    closeGap: (id, by, now) => closeGap.run(now, by, id).changes === 1,
+    retryQuarantined: (id, now) =>
+      session.write(() => {
+        const row = aside.get(id);
+        if (!row) return undefined;
+        const { origin, cursor, body } = row;
+        const item = origin === 'replay' || origin === 'stream';
+        const reading =
+          item && cursor !== null ? readItem(origin, cursor, Buffer.from(body).toString()) : readDelivery(body);
+        if ('unreadable' in reading) {
+          explain.run(reading.unreadable.reason, id);
+          return { verdict: 'quarantined' };
+        }
+        const [accepted] = readmit({ readings: [reading], now });
+        if (accepted?.verdict === 'quarantined') return accepted;
+        leave.run(id);
+        session.count({ quarantined: -1 });
+        return accepted;
+      }),
+    discard: (ids, reason, now) =>
+      move(ids, ['dead', 'ready'], 'skipped', ({ id, lane }) => {
+        skip.run(now, `discarded: ${reason}`, id);
+        if (lane !== null) rouse(lane);
+      }),
+  };
+}

@@ -1,0 +1,88 @@
+// The store's side of history: what is known of its birth, and the events that wait for that to be known.
+import { compareCursors, type Cursor } from '../../../wire/cursor.ts';
+import type { Incoming } from '../../../wire/event.ts';
+import { placeOf, type Birth } from '../../birth.ts';
+import type { Assignment, StoredEvent } from '../../work.ts';
+import { EVENT_COLUMNS, EVENT_TEXT, type Session } from '../session.ts';
+
+/** Rows that one turn gives up: so few that no delivery waits for them. */
+const STEP = 1_000;
+
+export function birthOf(session: Session): Birth {
+  return {
+    at: Number(session.fact('born')),
+    reading: (session.fact('history_reading') ?? 'none') as Birth['reading'],
+    // Where the first webhook is the beginning, nothing behind it was there before.
+    end: session.cursorFact('history') ?? session.cursorFact('begins_at'),
+    older: session.cursorFact('older'),
+    younger: session.cursorFact('younger'),
+  };
+}
+
+/** While history is being read: learns from each arrival where it ends. */
+export function createBirthWatch(session: Session): (events: Incoming[]) => void {
+  return (events) => {
+    if (session.fact('history_reading') !== 'open') return;
+    const birth = birthOf(session);
+    let { older, younger } = birth;
+    for (const { cursor, createdAt, origin } of events) {
+      if (cursor === null || createdAt === null || origin === 'kit') continue;
+      if (createdAt >= birth.at) younger = younger === null || compareCursors(cursor, younger) < 0 ? cursor : younger;
+      else if (origin !== 'webhook') older = older === null || compareCursors(cursor, older) > 0 ? cursor : older;
+    }
+    if (older !== birth.older && older !== null) session.setFact('older', BigInt(older));
+    if (younger !== birth.younger && younger !== null) session.setFact('younger', BigInt(younger));
+  };
+}
+
+/** A webhook says when an event happened that replay had brought without a time. */
+export function createHeard(
+  session: Session,
+): (event: { seq: number; cursor: Cursor }, origin: Incoming['origin']) => void {
+  const { db } = session;
+  const ready = db.prepare(`
+    insert into undecided (event, cursor, ready) values (?, ?, 1) on conflict (event) do update set ready = 1`);
+  const known = db.prepare<[number], number>('select 1 from undecided where event = ?').pluck();
+  return ({ seq, cursor }, origin) => {
+    // A turn may have read it without its time, and before its neighbours were known, and go past it now.
+    const birth = { ...birthOf(session), younger: null };
+    if (placeOf({ origin, cursor, createdAt: null }, birth) === 'new') return;
+    if (known.get(seq) === undefined) session.count({ undecided: 1 });
+    ready.run(seq, BigInt(cursor));
+  };
+}
+
+export function createUndecided(session: Session) {
+  const { db } = session;
+  const any = db.prepare('select 1 from undecided limit 1').pluck();
+  const add = db.prepare('insert into undecided (event, cursor) values (?, ?) on conflict (event) do nothing');
+  const remove = db.prepare('delete from undecided where event = ?');
+  const isNew = 'u.ready = 1 or u.cursor >= @younger';
+  const decided = db.prepare<unknown[], StoredEvent>(`
+    select ${EVENT_COLUMNS}, ${EVENT_TEXT} from undecided u join events e on e.seq = u.event
+    where ${isNew} order by u.cursor limit @limit`);
+  const giveUp = db.prepare(`
+    delete from undecided where event in (
+      select event from undecided u where not (${isNew}) and u.cursor <= @history order by u.cursor limit ${STEP})`);
+
+  const younger = (birth: Birth): bigint => BigInt(birth.younger ?? 2n ** 63n - 1n);
+
+  return {
+    decided: (birth: Birth, limit: number): StoredEvent[] =>
+      any.get() === undefined ? [] : decided.all({ younger: younger(birth), limit }),
+    /** Within the turn that makes their tasks. */
+    assign({ undecided = [], decided: ended = [] }: Assignment): void {
+      let more = 0;
+      for (const { event, cursor } of undecided) more += add.run(event, BigInt(cursor)).changes;
+      for (const event of ended) more -= remove.run(event).changes;
+      session.count({ undecided: more });
+    },
+    /** What has turned out to be history waits no longer. */
+    giveUp(): void {
+      if (any.get() === undefined) return;
+      const birth = birthOf(session);
+      const history = birth.reading === 'open' ? BigInt(birth.older ?? -1) : 2n ** 63n - 1n;
+      session.count({ undecided: -giveUp.run({ younger: younger(birth), history }).changes });
+    },
+  };
+}

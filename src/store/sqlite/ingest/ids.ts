@@ -1,0 +1,202 @@
+// Which event has an id. Ids are random, so an index over all of them would read and write a page for each event. The latest
+// are held in memory, beside a table in the order in which they came; a few thousand at a time they are sorted into a segment,
+// which is small, and a filter in memory says of nearly every new id that it is in none of the segments.
+import type { FactValue } from '../../ingest.ts';
+import type { Session } from '../session.ts';
+
+/** Ids in a segment: about 1.5 MB. Never changed once released: a segment that is full has its filter written. */
+const SEGMENT = 32_768;
+/** How often a segment is added to until it is full: then one page takes several ids, and nobody waits long for the rest. */
+const PARTS = 16;
+/** A filter has 2 ** 11 blocks of 2 ** 9 places: one id in twenty thousand seems to be in a segment that it is not in. */
+const BLOCK_BITS = 11;
+const PLACE_BITS = 9;
+/** Segments that share a filter: each has a bit of every place. */
+const SHARED = 8;
+
+interface Filter {
+  /** The first of the segments that share it. */
+  first: number;
+  marks: Uint8Array;
+}
+
+export interface Ids {
+  /** The event that has this id, or undefined. Within a transaction, after `refresh`. */
+  find(id: string): number | undefined;
+  /** Writes down the id of an event; `learn` after the commit. */
+  add(seq: number): void;
+  /** The same of all events from this on. */
+  addFrom(seq: number): void;
+  /** What was committed with `add`. */
+  learn(added: Map<string, number>): void;
+  /** Sees what other connections have written since. */
+  refresh(): void;
+  /** Sorts the latest into a segment, in a transaction of its own, once there are enough. */
+  fold(now: number): void;
+}
+
+export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
+  const { db } = session;
+  const add = db.prepare('insert into latest_ids (id, event) select id, seq from events where seq = ?');
+  const addFrom = db.prepare(
+    'insert into latest_ids (id, event) select id, seq from events where seq >= ? and id is not null',
+  );
+  const newest = db.prepare<[], number>('select coalesce(max(n), 0) from latest_ids').pluck();
+  const after = db.prepare<unknown[], { n: number; id: string; event: number }>(
+    'select n, id, event from latest_ids where n > ? order by n',
+  );
+  const holds = db.prepare<unknown[], number>('select seq from events where seq = ? and id = ?').pluck();
+  const inSegment = db
+    .prepare<unknown[], number>(
+      'select e.seq from ids i join events e on e.seq = i.event and e.id = i.id where i.segment = +? and i.id = +?',
+    )
+    .pluck();
+  const lastSegment = db.prepare<[], { segment: number; ids: number }>(
+    'select segment, ids from id_segments order by segment desc limit 1',
+  );
+  const setSegment = db.prepare('insert or replace into id_segments values (@segment, @ids, @now)');
+  const ofSegment = db.prepare<[number], string>('select id from ids where segment = ?').pluck();
+  const oldest = db.prepare<[], number>('select coalesce(min(n), 0) from latest_ids').pluck();
+  const upTo = db.prepare<[number], string>('select id from latest_ids where n <= ?').pluck();
+  const sort = db.prepare('insert or replace into ids select ?, id, event from latest_ids where n <= ? order by id, n');
+  const remove = db.prepare('delete from latest_ids where n <= ?');
+  const allFilters = db.prepare<[], Filter>('select first, marks from id_filters order by first desc');
+  const keepFilter = db.prepare('insert or replace into id_filters values (@first, @marks)');
+
+  const enough = Math.ceil(idsInSegment / PARTS);
+  /** Of what is in memory; undefined: nothing is. */
+  let version: FactValue | undefined;
+  let count = 0;
+  let latest = new Map<string, number>();
+  let filters: Filter[] = [];
+
+  function refresh(): void {
+    const now = session.fact('id_version');
+    if (now !== version) {
+      // Where a statement fails half-way, all of it is read again.
+      version = undefined;
+      [count, latest, filters] = [0, new Map(), allFilters.all()];
+      const last = lastSegment.get();
+      // The filter of a segment is written when the segment is full.
+      if (last && last.ids < idsInSegment) mark(last.segment, ofSegment.all(last.segment));
+      version = now;
+    }
+    for (const { n, id, event } of newest.get() === count ? [] : after.all(count)) {
+      latest.set(id, event);
+      count = n;
+    }
+  }
+
+  function mark(segment: number, ids: Iterable<string>): Filter {
+    const first = segment - (segment % SHARED);
+    let filter = filters.find((one) => one.first === first);
+    if (!filter) filters.unshift((filter = { first, marks: new Uint8Array(2 ** (BLOCK_BITS + PLACE_BITS)) }));
+    const { marks } = filter;
+    for (const id of ids)
+      for (const place of placesOf(id)) marks[place] = (marks[place] ?? 0) | (2 ** (segment % SHARED));
+    return filter;
+  }
+
+  return {
+    find(id) {
+      const recent = latest.get(id);
+      if (recent !== undefined && holds.get(recent, id) !== undefined) return recent;
+      if (filters.length === 0) return undefined;
+      const places = placesOf(id);
+      for (const { first, marks } of filters) {
+        let segments = 0xff;
+        for (let n = 0; n < places.length && segments > 0; n++) segments &= marks[places[n] ?? 0] ?? 0;
+        for (let segment = first; segments > 0; segment++, segments >>= 1) {
+          const seq = segments & 1 ? inSegment.get(segment, id) : undefined;
+          if (seq !== undefined) return seq;
+        }
+      }
+      return undefined;
+    },
+    add: (seq) => void add.run(seq),
+    addFrom: (seq) => void addFrom.run(seq),
+    learn(added) {
+      // Within a caller's transaction, which may yet fail: read again by the next `refresh`.
+      if (db.inTransaction) {
+        version = undefined;
+        return;
+      }
+      for (const [id, seq] of added) latest.set(id, seq);
+      count += added.size;
+    },
+    refresh,
+    fold(now) {
+      if (count < enough || db.inTransaction) return;
+      const folded = session.write(() => {
+        refresh();
+        if (count < enough) return undefined;
+        const last = lastSegment.get() ?? { segment: -1, ids: idsInSegment };
+        const { segment, ids } = last.ids < idsInSegment ? last : { segment: last.segment + 1, ids: 0 };
+        // All of them, unless a sweep has left many: nobody shall wait long.
+        const end = (oldest.get() ?? 0) + 2 * enough;
+        const taken = upTo.all(end);
+        sort.run(segment, end);
+        remove.run(end);
+        setSegment.run({ segment, ids: ids + taken.length, now });
+        // Marks that are left behind where this fails are marks too many, never too few.
+        const filter = mark(segment, taken);
+        if (ids + taken.length >= idsInSegment) keepFilter.run(filter);
+        return { next: nextVersion(session), rest: end < count };
+      });
+      if (folded) [version, count, latest] = [folded.rest ? undefined : folded.next, 0, new Map()];
+    },
+  };
+}
+
+/** Drops the segments that were not added to since: what they name is old enough to be pruned; what still waits stays known. */
+export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before: number) => void {
+  const { db } = session;
+  const old = db
+    .prepare<unknown[], number>('select segment from id_segments where added_at < ? order by segment')
+    .pluck();
+  const rescue = db.prepare(`
+    insert into latest_ids (id, event)
+    select i.id, i.event from ids i join events e on e.seq = i.event and e.id = i.id where i.segment = ?`);
+  const removeIds = db.prepare('delete from ids where segment = ?');
+  const removeSegment = db.prepare('delete from id_segments where segment = ?');
+  const removeFilters = db.prepare(
+    `delete from id_filters where not exists (select 1 from id_segments where segment between first and first + ${SHARED - 1})`,
+  );
+  const waiting = db.prepare<[], number>('select count(*) from latest_ids').pluck();
+  return (before) => {
+    for (const segment of old.all(before)) {
+      // The rest after these have been sorted, in the next sweep: they are in memory until then.
+      if ((waiting.get() ?? 0) >= idsInSegment) return;
+      session.write(() => {
+        rescue.run(segment);
+        removeIds.run(segment);
+        removeSegment.run(segment);
+        removeFilters.run();
+        nextVersion(session);
+      });
+    }
+  };
+}
+
+/** Tells the other connections that segments have changed. */
+function nextVersion(session: Session): number {
+  const next = Number(session.fact('id_version') ?? 0) + 1;
+  session.setFact('id_version', next);
+  return next;
+}
+
+/** All of one id lie in one block, and most lookups end at the second or third: a filter costs two looks at the memory. */
+function placesOf(id: string): number[] {
+  let one = 0x811c9dc5;
+  let other = 0x9747b28c;
+  for (let index = 0; index < id.length; index++) {
+    const code = id.charCodeAt(index);
+    one = Math.imul(one ^ code, 0x01000193);
+    other = Math.imul(other ^ code, 0x5bd1e995) ^ (other >>> 15);
+  }
+  const block = (Math.imul(one, 0x9e3779b1) >>> (32 - BLOCK_BITS)) << PLACE_BITS;
+  const some = Math.imul(other ^ (other >>> 16), 0x85ebca6b);
+  const more = Math.imul(some ^ (some >>> 13) ^ one, 0xc2b2ae35);
+  const place = (bits: number): number => block + (bits & (2 ** PLACE_BITS - 1));
+  return [some >>> 5, some >>> 14, some >>> 23, more >>> 5, more >>> 14, more >>> 23].map(place);
+}

@@ -1,0 +1,133 @@
+// The watermark: raised by what replay and stream have proved, lowered by evidence, by an earlier anchor, or by a person.
+// A height that was refused is remembered, so that the same item does not raise it again.
+import type { Cursor } from '../../../wire/cursor.ts';
+import type { Batch } from '../../ingest.ts';
+import type { Ahead, Lowering, Lowered } from '../../keep.ts';
+import type { Session } from '../session.ts';
+
+/** Deliveries below the watermark that say, together, that it lies too high. */
+const WITNESSES = 3;
+/** A delivery is signed so soon after its event, milliseconds; what is signed later is a repetition. */
+const PROMPT_MS = 60_000;
+/** How far the service's clock may be ahead of ours. */
+const SKEW_MS = 300_000;
+/** Events that are looked through for the last one that replay has shown. */
+const LOOKED = 10_000;
+
+export interface Watermark {
+  /** Within the transaction of the batch. */
+  raise: (batch: Pick<Batch, 'watermark' | 'after' | 'now'>) => void;
+  ceiling: () => Cursor | null;
+  ahead: (types: string[], upTo: number, now: number) => Ahead | null;
+  lower: (lowering: Lowering) => Lowered;
+}
+
+export function createWatermark(session: Session): Watermark {
+  const { db } = session;
+  const newest = db.prepare<[], number>('select coalesce(max(seq), 0) from events').pluck();
+  const rejoin = db.prepare(`
+    update gaps set closed_at = ?, closed_by = 'the service knows the cursor again: nothing is missing'
+    where after = ? and up_to is null and closed_at is null`);
+  // Only a delivery brings an id.
+  const delivered = db
+    .prepare<unknown[], number>(
+      'select 1 from events where cursor >= ? and cursor is not null and disputed = 0 and id is not null limit 1',
+    )
+    .pluck();
+  const happened = db
+    .prepare<unknown[], number | null>(
+      'select created_at from events where cursor = ? and cursor is not null and disputed = 0',
+    )
+    .pluck();
+  const shown = `(origin = 'replay' or exists (select 1 from sightings where event = seq and origin = 'replay'))`;
+  const fresh = `seq > @moved and seq <= @upTo and origin in ('webhook', 'stream') and id is not null
+    and cursor is not null and disputed = 0`;
+  const above = db
+    .prepare<unknown[], number>(`select 1 from events where ${fresh} and cursor >= @watermark limit 1`)
+    .pluck();
+  // What happened before the event at the watermark was delivered late: it may lie below it by right.
+  const witnesses = db
+    .prepare<unknown[], string>(`
+    select cast(cursor as text) from events where ${fresh} and cursor < @watermark and not ${shown}
+      and (created_at is null or (created_at > @happened
+        and abs(received_at - 1000 * coalesce(skew_s, 0) - created_at) <= ${PROMPT_MS}))
+      and (@all or type in (select value from json_each(@types)))
+    order by events.cursor limit ${WITNESSES}`)
+    .pluck();
+  const lastShown = db
+    .prepare<unknown[], string>(`
+    select cast(cursor as text) from (
+      select seq, cursor, origin from events where cursor < ? and disputed = 0 order by events.cursor desc limit ${LOOKED})
+    where ${shown} limit 1`)
+    .pluck();
+
+  /** Null where a delivery has come from there since: then it was no lie. */
+  function ceiling(): Cursor | null {
+    const refused = session.cursorFact('refused');
+    return refused !== null && delivered.get(BigInt(refused)) === undefined ? refused : null;
+  }
+
+  function evidence(watermark: Cursor, { types, upTo, now }: { types: string[]; upTo: number; now: number }): string[] {
+    const of = { moved: Number(session.fact('moved')), upTo, watermark: BigInt(watermark) };
+    if (above.get(of) !== undefined) return [];
+    const time = happened.get(of.watermark) ?? null;
+    return witnesses.all({
+      ...of,
+      happened: time !== null && time <= now + SKEW_MS ? time : Number.MIN_SAFE_INTEGER,
+      all: types.includes('*') ? 1 : 0,
+      types: JSON.stringify(types),
+    });
+  }
+
+  return {
+    ceiling,
+    raise({ watermark, after, now }) {
+      if (!watermark) return;
+      const before = session.cursorFact('watermark');
+      const to = BigInt(watermark);
+      if (before !== null && to < BigInt(before)) return;
+      // It went down while the page was on its way: what lies between was not read.
+      if (before !== null && after !== undefined && BigInt(after) > BigInt(before)) return;
+      const top = ceiling();
+      if (top !== null && to >= BigInt(top)) return;
+      // Read on from where a gap without an end began, there is none.
+      if (before !== null) rejoin.run(now, BigInt(before));
+      if (before !== null && to === BigInt(before)) return;
+      session.setFact('watermark', to);
+      session.setFact('moved', newest.get() ?? 0);
+    },
+    ahead(types, upTo, now) {
+      const watermark = session.cursorFact('watermark');
+      if (watermark === null) return null;
+      const [lowest, ...more] = evidence(watermark, { types, upTo, now });
+      if (lowest === undefined || more.length < WITNESSES - 1) return null;
+      const to = BigInt(lastShown.get(BigInt(lowest)) ?? lowest);
+      const floor = session.floor() ?? -1n;
+      return { from: watermark, to: String(to < floor ? floor : to) as Cursor };
+    },
+    lower: ({ to, why, now }) =>
+      session.write(() => {
+        const watermark = session.cursorFact('watermark');
+        const floor = session.floor();
+        if (watermark === null) return { done: false, why: 'none' };
+        const refuse = { done: false, watermark, floor: (floor?.toString() ?? null) as Cursor | null } as const;
+        if (BigInt(to) >= BigInt(watermark)) return { ...refuse, why: 'not_lower' };
+        if (floor !== null && BigInt(to) < floor) return { ...refuse, why: 'floor' };
+        const doubtful =
+          why === 'evidence' ||
+          (why === 'asked' && evidence(watermark, { types: ['*'], upTo: newest.get() ?? 0, now }).length > 0);
+        if (doubtful) session.setFact('refused', BigInt(watermark));
+        session.setFact('watermark', BigInt(to));
+        session.setFact('moved', newest.get() ?? 0);
+        // Two complete reads from here have to look for what waits for proof.
+        session.setFact('searched', 0);
+        const from = session.cursorFact('proved_from');
+        if (from !== null && BigInt(from) > BigInt(to)) session.setFact('proved_from', BigInt(to));
+        if (why === 'evidence') {
+          session.setFact('lowered', JSON.stringify({ from: watermark, to }));
+          session.count({ watermark_ahead: 1 });
+        }
+        return { done: true, watermark };
+      }),
+  };
+}

@@ -1,0 +1,174 @@
+// What is forgotten: finished events after their retention, and their bodies. Identity stays for as long as the event may
+// come again: with recovery on until replay has passed it, without for as long as the service repeats a delivery.
+import { dataOfBody, type Origin } from '../../../wire/event.ts';
+import { digestOf } from '../../../wire/json.ts';
+import type { Counts } from '../../ingest.ts';
+import type { PruneStep, Receipt } from '../../keep.ts';
+import type { Session } from '../session.ts';
+import { HANDLERS } from '../work/waiting.ts';
+
+const DAY_MS = 86_400_000;
+/** An event's own time further ahead of its receipt than this says nothing. */
+const PLAUSIBLE_MS = 366 * DAY_MS;
+/** Arrivals among which the median stands for "about now", so that one odd cursor decides nothing. */
+const LATEST = 100;
+
+interface OldRow {
+  seq: number;
+  at: number;
+  cursor: bigint | null;
+  created_at: number | null;
+  whole: number;
+  finished: number;
+}
+
+export interface Pruning {
+  prune(step: PruneStep): Receipt | null;
+  purge(before: number, after: Receipt | null, limit: number): Receipt | null;
+}
+
+export function createPruning(session: Session): Pruning {
+  const { db } = session;
+  const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
+  // A handler that waits for its file has its tasks yet to be made.
+  const assigned = db
+    .prepare<[], number>(
+      `select min(value, coalesce((select min(waits_from) from handlers), value)) from facts where name = 'assigned'`,
+    )
+    .pluck();
+  const finished = `seq <= @assigned and not exists (select 1 from undecided where event = seq)
+    and not exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
+  const old = (also: string) =>
+    db
+      .prepare<unknown[], Record<keyof OldRow, bigint | null>>(`
+      select seq, received_at as at, cursor, created_at, body is not null as whole, ${finished} as finished from events
+      where received_at >= @at and (received_at > @at or seq > @seq) and received_at < @before and seq < @newest ${also}
+      order by received_at, seq limit @limit`)
+      .safeIntegers();
+  const oldRows = old('');
+  const oldBodies = old('and body is not null');
+  const newest = db.prepare<[], number>('select coalesce(max(seq), 0) from events').pluck();
+  const latest = db
+    .prepare<[number], bigint>(
+      'select cursor from events where cursor is not null and disputed = 0 order by seq desc limit ?',
+    )
+    .pluck()
+    .safeIntegers();
+  const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();
+  const removeEvent = db.prepare('delete from events where seq = ?');
+  const removeTasks = db.prepare<unknown[], { state: 'done' | 'skipped' }>(
+    `delete from tasks where id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} returning state`,
+  );
+  const removeAliases = db.prepare('delete from aliases where seq = ?');
+  const removeSightings = db.prepare('delete from sightings where event = ?');
+  const removeCopies = db.prepare('delete from copies where event = ?');
+  const removeAttempts = db.prepare(
+    `delete from attempts where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1}`,
+  );
+  const body = db.prepare<unknown[], { origin: Origin; type: string; body: Uint8Array | null }>(
+    'select origin, type, body from events where seq = ?',
+  );
+  const removeBody = db.prepare('update events set body = null, digest = ? where seq = ? and body is not null');
+
+  function rows(statement: typeof oldRows, before: number, after: Receipt | null, limit: number): OldRow[] {
+    const from = after ?? { at: Number.MIN_SAFE_INTEGER, seq: 0 };
+    const bounds = { before, limit, newest: newest.get() ?? 0, assigned: assigned.get() ?? 0 };
+    return statement.all({ ...from, ...bounds }).map(({ cursor, ...row }) => ({
+      cursor,
+      seq: Number(row.seq),
+      at: Number(row.at),
+      created_at: row.created_at === null ? null : Number(row.created_at),
+      whole: Number(row.whole),
+      finished: Number(row.finished),
+    }));
+  }
+
+  function purgeBody(seq: number): void {
+    const row = body.get(seq);
+    if (row?.body) removeBody.run(digestOfRow(row.origin, row.type, row.body), seq);
+  }
+
+  function remove(seq: number, counts: Counts): void {
+    for (const { state } of removeTasks.all({ seq })) {
+      counts[`tasks.${state}`] = (counts[`tasks.${state}`] ?? 0) - 1;
+      if (state === 'done') counts['pruned.done'] = (counts['pruned.done'] ?? 0) + 1;
+    }
+    removeSightings.run(seq);
+    removeCopies.run(seq);
+    removeAttempts.run({ seq });
+    removeAliases.run(seq);
+    removeEvent.run(seq);
+    counts.events = (counts.events ?? 0) - 1;
+  }
+
+  /** Every place in history that the event has. */
+  function cursorsOf({ seq, cursor }: OldRow): bigint[] {
+    const more = aliases.all(seq).flatMap((name) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));
+    return cursor === null ? more : [cursor, ...more];
+  }
+
+  function median(): bigint {
+    const cursors = latest.all(LATEST).toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0));
+    return cursors[Math.floor(cursors.length / 2)] ?? -1n;
+  }
+
+  return {
+    prune({ now, before, settled, after, limit }) {
+      // What goes is overwritten, whole pages too.
+      db.pragma('secure_delete = on');
+      return session.write(() => {
+        const watermark = session.cursorFact('watermark');
+        // Without a watermark the floor is only prepared, and one odd cursor may not lift it over what is to come.
+        const top = watermark === null ? median() : BigInt(watermark);
+        let floor = BigInt(session.cursorFact('pruned_to') ?? -1);
+        let until = Number(session.fact('pruned_before') ?? 0);
+        const counts: Counts = {};
+        const found = rows(oldRows, before, after, limit);
+        for (const row of found) {
+          if (!row.finished) continue;
+          const cursors = cursorsOf(row);
+          const covered = watermark !== null && cursors.length > 0;
+          if (covered ? cursors.some((cursor) => cursor >= top) : row.seq > settled) {
+            if (row.whole) purgeBody(row.seq);
+            continue;
+          }
+          for (const cursor of cursors) if (cursor <= top && cursor > floor) floor = cursor;
+          until = Math.max(until, lastTimeOf(row, now, settled) + 1);
+          remove(row.seq, counts);
+        }
+        if (floor >= 0n) session.setFact('pruned_to', floor);
+        if (until > 0) session.setFact('pruned_before', until);
+        session.count(counts);
+        return nextOf(found, limit);
+      });
+    },
+    purge(before, after, limit) {
+      db.pragma('secure_delete = on');
+      return session.write(() => {
+        const found = rows(oldBodies, before, after, limit);
+        for (const { seq, finished: ended } of found) if (ended) purgeBody(seq);
+        return nextOf(found, limit);
+      });
+    },
+  };
+}
+
+/** When it was received or, by its own account, happened: whichever is later. A clock that was behind has been set since. */
+function lastTimeOf({ seq, at, created_at: createdAt }: OldRow, now: number, settled: number): number {
+  if (createdAt === null) return seq > settled ? Math.max(at, now) : at;
+  return createdAt <= Math.max(now, at + PLAUSIBLE_MS) ? Math.max(at, createdAt) : at;
+}
+
+function nextOf(rows: OldRow[], limit: number): Receipt | null {
+  const last = rows.at(-1);
+  return last && rows.length === limit ? { at: last.at, seq: last.seq } : null;
+}
+
+/** Null where the stored bytes can no longer be read. */
+function digestOfRow(origin: Origin, type: string, bytes: Uint8Array): Uint8Array | null {
+  try {
+    return digestOf(dataOfBody(origin, type, bytes));
+  } catch {
+    return null;
+  }
+}

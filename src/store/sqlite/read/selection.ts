@@ -1,0 +1,51 @@
+// Which tasks a person means: by state as people see it, by handler, by id. Used by what shows tasks and what moves them.
+import type { ShownState, TaskState } from '../../work.ts';
+import type { TaskFilter } from '../../read.ts';
+
+/** A ready task with a claim is running. */
+export const STATE = `case when t.state = 'ready' and exists (select 1 from claims where task = t.id) then 'running' else t.state end`;
+
+/** What the watermark has passed, what its lane has gone past, and what was released without proof waits no longer. */
+const PASSED = `t.cursor <= max(coalesce((select value from facts where name = 'watermark'), -1),
+  coalesce(l.finished, -1), coalesce(l.unproven, -1))`;
+
+/** Its release is still to come, and no later one of its lane was released. */
+export const HELD = `t.state = 'ready' and not exists (select 1 from claims where task = t.id)
+  and case when t.strict then t.alone = 0 and not ${PASSED}
+    else t.release_at > @now and not (t.alone = 0 and (${PASSED} or exists (
+      select 1 from tasks o where o.lane = t.lane and o.state = 'ready' and o.alone = 0 and o.cursor > t.cursor
+        and o.strict = 0 and o.release_at <= @now))) end`;
+
+/** `@held` is 1 for held, 0 for what is ready and not held, null where that does not matter. */
+export const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @held)`;
+
+/** For `tasks t left join lanes l`; its parameters are `matchOf`. */
+export const MATCHING = `
+    (@state is null or (${IN_STATE})) and (@handler is null or t.handler = (select id from handlers where name = @handler))
+    and (@group is null or t.cause = @group) and (@ids is null or t.id in (select value from json_each(@ids)))`;
+// Each state but done has a partial index of its own; SQLite takes it where the query names its condition, or is told to.
+export const idsOf = {
+  ready: `select id from tasks indexed by tasks_in_lane where state = 'ready' and alone = 0
+    union all select id from tasks indexed by tasks_alone where state = 'ready' and alone = 1`,
+  running: 'select task as id from claims',
+  dead: `select id from tasks where state in ('dead', 'skipped') and state = 'dead'`,
+  skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
+  group: `select id from tasks where state = 'dead' and cause = @group`,
+};
+
+/** The parameters of IN_STATE. */
+export function inState(state: ShownState | undefined): { state: TaskState | null; held: 0 | 1 | null } {
+  if (state === 'held') return { state: 'ready', held: 1 };
+  return { state: state ?? null, held: state === 'ready' ? 0 : null };
+}
+
+/** The parameters of MATCHING. What people see as ready is what is not held. */
+export function matchOf({ ids, state, handler, group }: TaskFilter, now: number) {
+  return {
+    ...inState(state),
+    now,
+    handler: handler ?? null,
+    group: group ?? null,
+    ids: ids ? JSON.stringify(ids) : null,
+  };
+}

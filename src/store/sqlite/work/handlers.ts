@@ -1,0 +1,62 @@
+// The handlers that the store knows: which are loaded, which are gone, and which wait for a file that cannot be loaded.
+// One that waits has its tasks made when it is back; a new one starts at now.
+import type { HandlerFiles } from '../../work.ts';
+import type { Session } from '../session.ts';
+
+interface HandlerRow {
+  id: number;
+  name: string;
+  loaded: number;
+  file: string | null;
+  waits_from: number | null;
+}
+
+export function createHandlers(session: Session) {
+  const { db } = session;
+  const all = db.prepare<[], HandlerRow>('select id, name, loaded, file, waits_from from handlers');
+  const load = db.prepare(`
+    insert into handlers (name, loaded, file) values (@name, 1, @file)
+    on conflict (name) do update set loaded = 1, file = coalesce(@file, file)`);
+  const unload = db.prepare('update handlers set loaded = 0, waits_from = ? where id = ?');
+  const behind = db.prepare<[], { id: number; waits_from: number }>(
+    'select id, waits_from from handlers where waits_from is not null and loaded = 1',
+  );
+  const moveOn = db.prepare('update handlers set waits_from = ? where id = ? and waits_from = ?');
+  const waiting = db.prepare<[], { name: string; file: string | null }>(
+    'select name, file from handlers where waits_from is not null and loaded = 0 order by name',
+  );
+
+  function idsOf(names: string[]): Map<string, number> {
+    return new Map(all.all().flatMap(({ id, name }) => (names.includes(name) ? [[name, id] as const] : [])));
+  }
+
+  /** A broken file may also be one that was renamed: it is of a handler whose file is gone. */
+  function waits({ file }: HandlerRow, known: HandlerRow[], { of, broken }: HandlerFiles): boolean {
+    if (broken.length === 0) return false;
+    if (file !== null && broken.includes(file)) return true;
+    const isNew = (one: string): boolean => !known.some((row) => row.file === one);
+    const isGone = file !== null && ![...of.values()].includes(file);
+    return isGone && broken.some(isNew);
+  }
+
+  return {
+    register(names: string[], files: HandlerFiles = { of: new Map(), broken: [] }): Map<string, number> {
+      return session.write(() => {
+        const known = all.all();
+        const assigned = Number(session.fact('assigned'));
+        for (const row of known) {
+          if (names.includes(row.name)) continue;
+          const waited = row.loaded === 1 || row.waits_from !== null;
+          unload.run(waited && waits(row, known, files) ? (row.waits_from ?? assigned) : null, row.id);
+        }
+        for (const name of names) load.run({ name, file: files.of.get(name) ?? null });
+        return idsOf(names);
+      });
+    },
+    idsOf,
+    behind: (): Map<number, number> => new Map(behind.all().map(({ id, waits_from: from }) => [id, from])),
+    /** False where another process has moved it. */
+    moveOn: (id: number, from: number, to: number | null): boolean => moveOn.run(to, id, from).changes === 1,
+    waiting: () => waiting.all(),
+  };
+}

@@ -1,0 +1,128 @@
+// The side of the store that the main process works with: who runs, and what a dead process leaves behind.
+import type { KeepStore } from '../../keep.ts';
+import type { CrashPolicy, OwnerStore, Process, Reloaded } from '../../processes.ts';
+import { createHandlers } from './handlers.ts';
+import { createHistory } from './attempts.ts';
+import { EVENT_KEY, type Session, type Sync } from '../session.ts';
+import { booksOf } from '../read/read.ts';
+import { createRouse, UNCLAIMED } from './waiting.ts';
+
+/** As by default; the main process died too, so that nothing says that it was the task. */
+const WITH_THE_KIT: CrashPolicy = {
+  how: 'with the kit',
+  after: (_, attempt) => ({ delayMs: 1_000 * 2 ** Math.min(attempt - 1, 12), holdMs: 120_000 }),
+};
+
+interface Orphan {
+  task: number;
+  handler: number;
+  name: string;
+  key: string;
+  lane: number | null;
+  /** Whether it has a place in its lane. */
+  placed: number;
+  boot: number;
+  attempt: number;
+  late: number;
+  startedAt: number;
+  crashes: number;
+}
+
+export function createOwner(session: Session): Sync<Omit<OwnerStore, 'settle'> & Pick<KeepStore, 'brokenHandlers'>> {
+  const { db } = session;
+  const identity = db.prepare<[], string>('select id from store').pluck();
+  const identify = db.prepare('update store set id = ?');
+  const rouse = createRouse(session);
+  const beat = db.prepare(`
+    insert into processes (role, pid, started, boot, beat_at) values (?, ?, ?, ?, ?)
+    on conflict (role) do update set pid = excluded.pid, started = excluded.started, boot = excluded.boot, beat_at = excluded.beat_at`);
+  const gone = db.prepare('delete from processes where role = ?');
+  const processes = db.prepare<[], Process>('select role, pid, started, boot from processes');
+  const orphans = db.prepare<unknown[], Orphan>(`
+    select c.task, t.handler, h.name, ${EVENT_KEY}, t.lane, t.cursor is not null as placed, c.boot, c.attempt, c.late,
+      c.started_at as startedAt, t.crashes
+    from claims c join tasks t on t.id = c.task join handlers h on h.id = t.handler join events e on e.seq = t.event
+    where c.boot not in (select value from json_each(?))`);
+  const release = db.prepare('delete from claims where task = ?');
+  const back = db.prepare('update tasks set suspect = 1, attempts = ?, due_at = ? where id = ?');
+  const postpone = db.prepare(`
+    update tasks set suspect = 1, attempts = ?, crashes = ?, due_at = ?, error = ?, hold_until = coalesce(hold_until, ?),
+      started_at = ? where id = ?`);
+  const die = db.prepare(`
+    update tasks set state = 'dead', suspect = 0, attempts = ?, crashes = ?, late = ?, error = ?, started_at = ?,
+      changed_at = ? where id = ?`);
+  const finish = db.prepare(`
+    update lanes set finished = max(finished, t.cursor), used_at = ? from tasks t where t.id = ? and lanes.id = t.lane`);
+  const history = createHistory(session);
+  const registry = createHandlers(session);
+  const suspectDue = db
+    .prepare<unknown[], number>(`
+    select 1 from tasks where state = 'ready' and suspect = 1 and due_at <= ?
+      and handler in (select id from handlers where name in (select value from json_each(?)))
+      and ${UNCLAIMED} limit 1`)
+    .pluck();
+
+  /** The attempt of a task that was alone when its process died. True: it was the last. */
+  function spend(row: Orphan, crash: CrashPolicy, now: number): boolean {
+    const { task, name, attempt, late, startedAt, placed } = row;
+    const crashes = row.crashes + (crash === WITH_THE_KIT ? 0 : 1);
+    const next = crash.after(name, attempt, crashes);
+    const dead = next === 'dead';
+    const often = crashes > 1 ? `its process died ${crashes} times` : 'its process died';
+    const error = `${often}: ${crash.how}`;
+    if (dead) {
+      die.run(attempt, crashes, late, error, startedAt, now, task);
+      if (placed) finish.run(now, task);
+    } else postpone.run(attempt, crashes, now + next.delayMs, error, now + next.holdMs, startedAt, task);
+    history.ended(row, dead ? 'dead' : 'ready', error, now);
+    session.count({ [`attempts.${dead ? 'dead' : 'retry'}.${name}`]: 1 });
+    return dead;
+  }
+
+  return {
+    identity: () => identity.get() ?? '',
+    identify: (id) => void identify.run(id),
+    nextBoot: () =>
+      session.write(() => {
+        const boot = Number(session.fact('boot')) + 1;
+        session.setFact('boot', boot);
+        return boot;
+      }),
+    beat: ({ role, pid, started, boot }, now) => void beat.run(role, pid, started, boot, now),
+    gone: (role) => void gone.run(role),
+    processes: () => processes.all(),
+    books: () => booksOf(session),
+    askReload: () =>
+      session.write(() => {
+        const asked = Number(session.fact('reload_asked')) + 1;
+        session.setFact('reload_asked', asked);
+        return asked;
+      }),
+    reloadAsked: () => Number(session.fact('reload_asked')),
+    reloaded: () => JSON.parse(String(session.fact('reloaded'))) as Reloaded | null,
+    giveBack: (alive, now, crash = WITH_THE_KIT) =>
+      session.write(() => {
+        const rows = orphans.all(JSON.stringify(alive));
+        const atWork = Map.groupBy(rows, ({ boot }) => boot);
+        return rows.map((row) => {
+          const { task, lane, boot, name: handler, key, attempt } = row;
+          const alone = atWork.get(boot)?.length === 1;
+          release.run(task);
+          if (lane !== null) rouse(lane);
+          const dead = alone && spend(row, crash, now);
+          if (!alone) back.run(attempt - 1, now, task);
+          session.count({ 'tasks.running': -1, [dead ? 'tasks.dead' : 'tasks.ready']: 1 });
+          return { handler, key, attempt, alone, dead };
+        });
+      }),
+    brokenHandlers() {
+      const faults = JSON.parse(String(session.fact('handler_faults') ?? '[]')) as { file: string; fault: string }[];
+      const waiting = registry.waiting();
+      return faults.map(({ file, fault }) => ({
+        fault,
+        waiting: waiting.flatMap((one) => (one.file === file ? [one.name] : [])),
+      }));
+    },
+    suspectDue: (now, handlers) => suspectDue.get(now, JSON.stringify(handlers)) === 1,
+  };
+}

@@ -1,0 +1,76 @@
+// A waiting task: what its claim needs of it, who may claim it, and how the process that keeps the lanes in memory is told
+// that another has changed one.
+import type { Session } from '../session.ts';
+
+/** A waiting task, as much of it as its claim needs. */
+export interface Waiting {
+  id: number;
+  event: number;
+  handler: number;
+  lane: number | null;
+  alone: boolean;
+  cursor: bigint | null;
+  strict: boolean;
+  releaseAt: number;
+  dueAt: number;
+  holdUntil: number | null;
+  /** 0: it was made when its event came. */
+  rerun: number;
+  suspect: boolean;
+  attempts: number;
+  deferred: number;
+  error: string | null;
+}
+
+export const WAITING = `id, event, handler, lane, alone, cast(cursor as text) as cursor, strict, release_at, due_at,
+  hold_until, rerun, suspect, attempts, deferred, error`;
+
+export interface WaitingRow {
+  id: number;
+  event: number;
+  handler: number;
+  lane: number | null;
+  alone: number;
+  cursor: string | null;
+  strict: number;
+  release_at: number;
+  due_at: number;
+  hold_until: number | null;
+  rerun: number;
+  suspect: number;
+  attempts: number;
+  deferred: number;
+  error: string | null;
+}
+
+export function toWaiting(row: WaitingRow): Waiting {
+  return {
+    id: row.id,
+    event: row.event,
+    handler: row.handler,
+    lane: row.lane,
+    alone: row.alone === 1,
+    cursor: row.cursor === null ? null : BigInt(row.cursor),
+    strict: row.strict === 1,
+    releaseAt: row.release_at,
+    dueAt: row.due_at,
+    holdUntil: row.hold_until,
+    rerun: row.rerun,
+    suspect: row.suspect === 1,
+    attempts: row.attempts,
+    deferred: row.deferred,
+    error: row.error,
+  };
+}
+
+/** For a query of tasks: nobody is at it, nor at another of its lane. */
+export const UNCLAIMED = `not exists (select 1 from claims where task = tasks.id) and (tasks.alone = 1
+  or not exists (select 1 from claims c cross join tasks o on o.id = c.task where o.lane = tasks.lane and o.alone = 0))`;
+
+/** More handlers than a store can ever know; a task's id is made of its event and its handler. */
+export const HANDLERS = 4_096;
+/** Tells the process that keeps the lanes in memory that something of this one has changed. */
+export function createRouse({ db }: Session): (lane: number) => void {
+  const rouse = db.prepare('insert into roused (lane) values (?) on conflict (lane) do nothing');
+  return (lane) => void rouse.run(lane);
+}

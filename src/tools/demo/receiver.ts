@@ -1,0 +1,87 @@
+// The demo's receiver: a real one, what its handler wrote down, and how to wait for it.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import Database from 'better-sqlite3';
+import { openSqlite } from '../../store/sqlite/open.ts';
+import type { Store } from '../../store/store.ts';
+import { createThrowaway } from '../sandbox.ts';
+
+const PATIENCE_MS = 60_000;
+
+export interface Receiver {
+  url: string;
+  opsUrl: string;
+  secret: string;
+  store: Store;
+  /** What it wrote to its log. */
+  output(): string;
+  pidOfRun(): Promise<number>;
+  /** What the demo's handler wrote down. */
+  handled(): { completions: number; once: number; late: number; inOrder: number };
+  /** Looks again and again; throws after a minute with what was waited for. */
+  until(what: string, holds: () => Promise<boolean>): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export async function startReceiver(apiBaseUrl: string, apiKey: string): Promise<Receiver> {
+  const secret = 'whsec_of_the_demo_and_of_nothing_else';
+  const kit = await createThrowaway('demo', {
+    PATH: process.env['PATH'],
+    WEBHOOK_SECRET: secret,
+    HANDLERS_DIR: fileURLToPath(new URL('handlers/', import.meta.url)),
+    API_BASE_URL: apiBaseUrl,
+    API_KEY: apiKey,
+    // Once at its beginning, then when it is asked.
+    RECONCILE_INTERVAL_SECONDS: '86400',
+  });
+  let output = '';
+  const main = kit.start();
+  for (const stream of [main.stdout, main.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
+
+  async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
+    const end = performance.now() + PATIENCE_MS;
+    while (!(await holds())) {
+      if (main.exitCode !== null) throw new Error(`the receiver ended with ${main.exitCode}:\n${output}`);
+      if (performance.now() > end) throw new Error(`waited ${PATIENCE_MS / 1000} s in vain for ${what}:\n${output}`);
+      await sleep(50);
+    }
+  }
+
+  await until('the receiver to be ready', () => Promise.resolve(output.includes('ready for deliveries')));
+  const store = openSqlite(kit.storePath, { busyMs: 5_000 });
+  return {
+    url: kit.url,
+    opsUrl: kit.opsUrl,
+    secret,
+    store,
+    output: () => output,
+    async pidOfRun() {
+      const processes = await store.processes();
+      const run = processes.find(({ role }) => role === 'run');
+      if (!run) throw new Error('the process that runs handlers has not shown itself');
+      return run.pid;
+    },
+    handled: () => count(kit.storePath),
+    until,
+    async stop() {
+      await kit.stop(PATIENCE_MS);
+      store.close();
+    },
+  };
+}
+
+function count(path: string): ReturnType<Receiver['handled']> {
+  const db = new Database(path, { readonly: true });
+  const number = (sql: string): number => db.prepare<[], number>(sql).pluck().get() ?? 0;
+  const before = 'max(cursor) over (partition by lane order by n rows between unbounded preceding and 1 preceding)';
+  const seen = {
+    completions: number('select count(*) from demo_handled'),
+    once: number('select count(*) from (select 1 from demo_handled group by key having count(*) = 1)'),
+    late: number('select count(*) from demo_handled where late'),
+    inOrder: number(
+      `select count(*) from (select late or cursor > coalesce(${before}, -1) as fine from demo_handled) where fine`,
+    ),
+  };
+  db.close();
+  return seen;
+}

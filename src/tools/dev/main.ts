@@ -1,0 +1,151 @@
+// `npm run dev`: a real receiver on a store of its own, events that come by themselves, and a readable line for each. A
+// saved handler is at work within a second; a broken one is named, and the rest goes on.
+import '../../base/node/checked.js';
+import { readdirSync, watch } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { ConfigError, loadConfig, readEnv, VARIABLES, type Config } from '../../config.ts';
+import { EXIT } from '../../base/errors.ts';
+import { createThrowaway, type MainProcess } from '../sandbox.ts';
+import { createDouble } from './double.ts';
+import { HEAD, readable } from './lines.ts';
+import { createLive } from './live.ts';
+
+const SECRET = 'whsec_of_npm_run_dev_and_nothing_else';
+const INSPECT_PORT = '9229';
+/** Editors write a file in several steps. */
+const SETTLE_MS = 50;
+const END_MS = 1_000;
+
+const { inspect, live } = readArgs();
+const config = readConfig();
+const ended = new AbortController();
+const source = live ? createLive(config, print, ended.signal) : await createDouble();
+const kit = await createThrowaway('dev', kitEnv(), inspect === undefined ? [] : [`--inspect=${inspect}`]);
+let main: MainProcess | undefined;
+let greeted = false;
+let up = false;
+let settling: NodeJS.Timeout | undefined;
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void end(EXIT.done));
+watchFiles();
+startKit();
+
+function startKit(): void {
+  const started = kit.start();
+  let refusal = '';
+  main = started;
+  createInterface({ input: started.stdout }).on('line', (line) => {
+    const { colour, folder } = { colour: process.stdout.isTTY, folder: process.cwd() };
+    for (const text of readable(line, { live, colour, folder })) print(text);
+    if (line.includes('"process":"receive"') && line.includes('"ready for deliveries"')) greet();
+  });
+  createInterface({ input: started.stderr }).on('line', (line) => {
+    refusal = `${refusal}${line}\n`.slice(-10_000);
+    print(line);
+  });
+  started.once('close', (code) => {
+    main = undefined;
+    up = false;
+    if (ended.signal.aborted) return;
+    const mendable = greeted || code !== EXIT.configuration || refusal.includes(config.handlersDir);
+    if (!mendable) void end(EXIT.configuration);
+    else print(`the kit has ended with ${code}: it starts again when you save a file`);
+  });
+}
+
+function greet(): void {
+  up = true;
+  if (greeted) return print('the kit has started again');
+  greeted = true;
+  print(`webhook   ${kit.url}
+ops       ${kit.opsUrl}/api/status
+send      WEBHOOK_SECRET=${SECRET} WEBHOOK_HEADER_PREFIX=X-Svc- npx kit trigger MessageReceived --url ${kit.url}
+look      npx kit events
+handlers  ${config.handlersDir}: at work as soon as you save them. Ctrl-C ends it.
+${HEAD}`);
+  void source.start({ url: kit.url, secret: SECRET, up: () => up });
+}
+
+/** Folders and not files: many editors put another file in the place of the old one. */
+function watchFiles(): void {
+  const { handlersDir } = config;
+  const events = fileURLToPath(new URL('../../events.ts', import.meta.url));
+  watch(dirname(events), (_, name) => name === 'events.ts' && saved());
+  const inside = readdirSync(handlersDir, { recursive: true, withFileTypes: true }).filter((one) => one.isDirectory());
+  for (const folder of [handlersDir, ...inside.map((one) => join(one.parentPath, one.name))]) {
+    watch(folder, (_, name) => /^[^.].*\.[cm]?[jt]s$/.test(name ?? '') && saved());
+  }
+}
+
+function saved(): void {
+  clearTimeout(settling);
+  settling = setTimeout(() => {
+    if (up) main?.kill('SIGHUP');
+    // One that starts may have read the file before it was saved; it takes no SIGHUP yet.
+    else if (main) saved();
+    else startKit();
+  }, SETTLE_MS);
+}
+
+/** The handlers' variables as `npm start` would find them; of the kit's own none, so that nothing real is touched. */
+function kitEnv(): Record<string, string | undefined> {
+  const handlersOwn = Object.entries(readEnv()).filter(([name]) => !VARIABLES.includes(name));
+  return {
+    ...Object.fromEntries(handlersOwn),
+    WEBHOOK_SECRET: SECRET,
+    HANDLERS_DIR: config.handlersDir,
+    PORT: process.env['PORT'],
+    OPS_PORT: process.env['OPS_PORT'],
+    LOG_LEVEL: 'debug',
+    PAID_OPERATIONS: 'refuse',
+    ...source.env,
+  };
+}
+
+function readConfig(): Config {
+  try {
+    const found = loadConfig(readEnv(), {
+      only: live ? ['HANDLERS_DIR', 'API_BASE_URL', 'API_KEY'] : ['HANDLERS_DIR'],
+    });
+    readdirSync(found.handlersDir);
+    if (live && !found.API_KEY)
+      throw new ConfigError(['API_BASE_URL and API_KEY are required with --live: set them in .env']);
+    return found;
+  } catch (error) {
+    const remedy = 'HANDLERS_DIR cannot be read: create the folder, or name another';
+    return refuse(error instanceof ConfigError ? error.message : remedy, EXIT.configuration);
+  }
+}
+
+function readArgs(): { inspect: string | undefined; live: boolean } {
+  const args = process.argv.slice(2).map((arg) => (arg === '--inspect' ? `--inspect=${INSPECT_PORT}` : arg));
+  try {
+    const { values } = parseArgs({ args, options: { inspect: { type: 'string' }, live: { type: 'boolean' } } });
+    const { inspect: port, live: real = false } = values;
+    if (port === undefined || /^[1-9]\d{0,4}$/.test(port)) return { inspect: port, live: real };
+  } catch {
+    // Told below.
+  }
+  return refuse('usage: npm run dev -- [--inspect[=port]] [--live]', EXIT.usage);
+}
+
+/** Copied to another terminal, a command is to find this kit, and not the real one. */
+function print(text: string): void {
+  const here = () => `DATABASE_URL=sqlite:${kit.storePath} PORT=${new URL(kit.url).port} npx kit`;
+  process.stdout.write(`${text.replaceAll(/\bnpx kit\b/g, here)}\n`);
+}
+
+function refuse(message: string, code: number): never {
+  process.stderr.write(`${message}\n`);
+  process.exit(code);
+}
+
+async function end(code: number): Promise<void> {
+  if (ended.signal.aborted) return;
+  ended.abort();
+  await kit.stop(END_MS);
+  process.exit(code);
+}

@@ -1,0 +1,188 @@
+// API keys (contract 2.15, 3.1, 5): made, checked, rotated and revoked. Of a secret only the hash is kept.
+import { createHash } from 'node:crypto';
+import type { BlockList } from 'node:net';
+import { isIPv6 } from 'node:net';
+import { iso, type Clock } from '../../base/clock.ts';
+import { blockListOf } from '../../base/ip-address.ts';
+import type { SimulatedEvent } from './history.ts';
+import type { Limits } from './limits.ts';
+import type { Random } from '../../base/random.ts';
+import { Refusal } from './refusal.ts';
+
+export interface KeyAttributes {
+  name: string;
+  /** Contract 5.3. */
+  scopes: string[];
+  /** 1 to 1096; null: it does not expire. */
+  validDays: number | null;
+  /** Session ids; without them the key reaches all numbers. */
+  numbers?: string[] | undefined;
+  /** Addresses and CIDR ranges, 50 at most; without them any address may call. */
+  ips?: string[] | undefined;
+  /** Requests a minute, 1 to 120. */
+  perMinute?: number | undefined;
+}
+
+export interface Key {
+  readonly id: string;
+  readonly attributes: KeyAttributes;
+  /** What became of it and of its webhooks (contract 3.2). */
+  readonly timeline: { at: string; what: string }[];
+}
+
+export interface Keys {
+  /** The secret is shown here and nowhere else. Throws Refusal (API_KEY_*). */
+  create(attributes: KeyAttributes): { key: Key; secret: string };
+  /** Throws Refusal (API_KEY_*). */
+  edit(key: Key, changes: Partial<KeyAttributes>): void;
+  /** The new secret; the old one works on for so many hours. */
+  rotate(key: Key, graceHours: 0 | 1 | 24): string;
+  /** At once, and for ever. */
+  revoke(key: Key): void;
+  /** Whose call this is. Throws Refusal 401, 403 (IP), 429 (own limit). */
+  authorize(authorization: string | undefined, ip: string): Key;
+  /** Throws Refusal 401 where the key works no more, 403 where it has none of these scopes. */
+  require(key: Key, scopes: string[], reason?: string): void;
+  /** Whether the key could read the event on /events (contract 5.4, 6.3). */
+  reads(key: Key, event: Pick<SimulatedEvent, 'sessionId'>): boolean;
+  note(key: Key, what: string): void;
+  /** Called whenever what a key may do has changed; not when it expires. */
+  onChange(listener: () => void): void;
+}
+
+interface Kept extends Key {
+  attributes: KeyAttributes;
+  expiresAt: number;
+  revoked: boolean;
+  ips: BlockList | undefined;
+}
+
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+const LONGEST_DAYS = 3 * 365 + 1;
+const SCOPES = new Set(
+  'sessions:read sessions:manage messages:send messages:revoke messages:view_once events:read dashboard:read groups:read groups:manage product:inbox product:contacts product:campaigns product:templates product:media product:flows product:warmup product:ai'.split(
+    ' ',
+  ),
+);
+
+export function createKeys(options: { numbers: string[]; clock: Clock; limits: Limits; random: Random }): Keys {
+  const { numbers, clock, limits, random } = options;
+  const keys = new Map<string, Kept>();
+  /** By hash: whose secret it is, and until when. */
+  const secrets = new Map<string, { key: Kept; until: number }>();
+  const listeners: (() => void)[] = [];
+
+  function checked(attributes: KeyAttributes): Pick<Kept, 'attributes' | 'ips'> {
+    const { name, scopes, validDays, numbers: only, ips, perMinute } = attributes;
+    const refuse = (what: string): never => {
+      throw new Refusal(400, `API_KEY_${what}`);
+    };
+    if (validDays === undefined || !name.trim() || scopes.length === 0 || scopes.some((scope) => !SCOPES.has(scope)))
+      refuse('INPUT_INVALID');
+    if (validDays !== null && !(validDays >= 1 && validDays <= LONGEST_DAYS)) refuse('EXPIRY_INVALID');
+    if (only?.length === 0) refuse('EMPTY_DEVICES');
+    if (only?.some((number) => !numbers.includes(number))) refuse('DEVICES_INVALID');
+    if (only && scopes.some(isAccountWide)) refuse('RESTRICTED_SCOPE_INVALID');
+    if (ips && ips.length > 50) refuse('IPS_INVALID');
+    if (perMinute !== undefined && !(Number.isInteger(perMinute) && perMinute >= 1 && perMinute <= 120))
+      refuse('RATE_INVALID');
+    try {
+      return { attributes: { ...attributes }, ips: ips?.length ? blockListOf(ips) : undefined };
+    } catch {
+      return refuse('IPS_INVALID');
+    }
+  }
+
+  function issue(key: Kept): string {
+    const secret = `svc_test_${random.uuid().replaceAll('-', '')}`;
+    secrets.set(hash(secret), { key, until: Infinity });
+    return secret;
+  }
+
+  function keptOf({ id }: Key): Kept {
+    const key = keys.get(id);
+    if (!key) throw new Refusal(400, 'API_KEY_INVALID');
+    return key;
+  }
+
+  function change(key: Kept, what: string): void {
+    key.timeline.push({ at: iso(clock.now()) ?? '', what });
+    for (const listener of listeners) listener();
+  }
+
+  function alive(key: Kept): void {
+    if (key.revoked) throw new Refusal(401, 'API_AUTH_REVOKED');
+    if (clock.now() >= key.expiresAt) throw new Refusal(401, 'API_AUTH_REQUIRED', 'the key has expired');
+  }
+
+  const expiryOf = (days: number | null): number => (days === null ? Infinity : clock.now() + days * DAY_MS);
+
+  return {
+    create(attributes) {
+      const key: Kept = {
+        ...checked(attributes),
+        id: random.uuid(),
+        expiresAt: expiryOf(attributes.validDays),
+        revoked: false,
+        timeline: [],
+      };
+      keys.set(key.id, key);
+      change(key, 'created');
+      return { key, secret: issue(key) };
+    },
+    edit(one, changes) {
+      const key = keptOf(one);
+      if (key.revoked) throw new Refusal(400, 'API_KEY_UPDATE_INVALID', 'a revoked key stays revoked');
+      Object.assign(key, checked({ ...key.attributes, ...changes }));
+      if (changes.validDays !== undefined) key.expiresAt = expiryOf(changes.validDays);
+      change(key, 'edited');
+    },
+    rotate(one, graceHours) {
+      const key = keptOf(one);
+      alive(key);
+      const end = clock.now() + graceHours * HOUR_MS;
+      for (const secret of secrets.values()) if (secret.key === key) secret.until = Math.min(secret.until, end);
+      change(key, 'secret rotated');
+      return issue(key);
+    },
+    revoke(one) {
+      const key = keptOf(one);
+      key.revoked = true;
+      change(key, 'revoked');
+    },
+    authorize(authorization, ip) {
+      const secret = /^Bearer (\S+)$/i.exec(authorization ?? '')?.[1];
+      const known = secrets.get(hash(secret ?? ''));
+      if (!known) throw new Refusal(401, 'API_AUTH_REQUIRED');
+      const { key, until } = known;
+      alive(key);
+      if (clock.now() >= until) throw new Refusal(401, 'API_AUTH_REVOKED', 'the grace of the old secret has ended');
+      if (key.ips && !key.ips.check(ip, isIPv6(ip) ? 'ipv6' : 'ipv4')) throw new Refusal(403, 'API_KEY_IP_FORBIDDEN');
+      const { perMinute } = key.attributes;
+      if (perMinute !== undefined && !limits.take(`key ${key.id}`, perMinute))
+        throw new Refusal(429, 'API_KEY_RATE_LIMITED');
+      return key;
+    },
+    require(one, scopes, reason) {
+      const key = keptOf(one);
+      alive(key);
+      if (scopes.length > 0 && !scopes.some((scope) => key.attributes.scopes.includes(scope)))
+        throw new Refusal(403, reason, `the key needs ${scopes.join(' or ')}`);
+    },
+    reads({ attributes }, { sessionId }) {
+      return !attributes.numbers || (sessionId !== null && attributes.numbers.includes(sessionId));
+    },
+    note: (key, what) => void key.timeline.push({ at: iso(clock.now()) ?? '', what }),
+    onChange: (listener) => void listeners.push(listener),
+  };
+}
+
+/** Contract 5.4. */
+function isAccountWide(scope: string): boolean {
+  return scope === 'dashboard:read' || (scope.startsWith('product:') && scope !== 'product:inbox');
+}
+
+function hash(secret: string): string {
+  return createHash('sha256').update(secret).digest('hex');
+}

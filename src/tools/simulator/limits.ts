@@ -1,0 +1,23 @@
+// How much is allowed in 60 seconds (contract 8): windows that begin with the first call in them.
+import type { Clock } from '../../base/clock.ts';
+
+const MINUTE_MS = 60_000;
+/** Calls a minute of the whole account, by kind of route (contract 8). */
+export const ACCOUNT_LIMITS = { rpc: 120, quotes: 60, media: 60, events: 10, sessions: 10 };
+
+export interface Limits {
+  /** Counts one call; false where it is one too many. */
+  take(what: string, most: number): boolean;
+}
+
+export function createLimits(clock: Clock): Limits {
+  const windows = new Map<string, { from: number; calls: number }>();
+  return {
+    take(what, most) {
+      const open = windows.get(what);
+      const window = open && clock.now() - open.from < MINUTE_MS ? open : { from: clock.now(), calls: 0 };
+      windows.set(what, window);
+      return ++window.calls <= most;
+    },
+  };
+}

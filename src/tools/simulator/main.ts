@@ -1,0 +1,90 @@
+// The service's double as a program (npm run service): a team rehearses its go-live with it. It listens on this machine
+// alone, and takes commands on standard input.
+import '../../base/node/checked.js';
+import { createInterface } from 'node:readline/promises';
+import { parseArgs } from 'node:util';
+import { systemClock as clock } from '../../base/clock.ts';
+import { describe, EXIT } from '../../base/errors.ts';
+import { createConsole } from './console.ts';
+import { Refusal } from './refusal.ts';
+import { createSimulatedService } from './service.ts';
+
+const USAGE = `npm run service -- [--port 4000] [--url http://localhost:3000/webhooks [--secret whsec_…]]
+    [--rate <events a minute>] [--chaos <seed>] [--speed <divides the waits>]`;
+
+const { values } = read();
+const port = number('port', values.port, 4_000);
+const rate = number('rate', values.rate, 0);
+const speed = number('speed', values.speed, 1);
+const seed = number('chaos', values.chaos, 1);
+if (speed <= 0 || port > 65_535) wrong('--speed must be above 0, --port at most 65535');
+if (values.secret !== undefined && !values.url) wrong('--secret belongs to --url');
+
+const started = clock.now();
+const service = createSimulatedService({
+  seed: started,
+  // Above those of an earlier rehearsal: a receiver that kept its store must not take new events for old ones.
+  firstCursor: BigInt(started) * 1_000_000n,
+  speed,
+  addresses: { loopback: true },
+  chaos: { seed, on: values.chaos !== undefined },
+  onAttempt({ event, attempt, answer }) {
+    if (event.type === 'webhook.ping') print(`ping, attempt ${attempt}: ${answer}`);
+  },
+});
+const scopes = ['sessions:read', 'groups:read', 'events:read', 'messages:send', 'product:inbox'];
+const { key, secret: apiKey } = service.keys.create({ name: 'rehearsal', scopes, validDays: 30 });
+const answer = createConsole(service, key);
+
+const base = await service.listen(port).catch((error: unknown) => wrong(`--port ${port}: ${describe(error).message}`));
+print(`The simulated service. For the receiver's .env:\n  API_BASE_URL=${base}\n  API_KEY=${apiKey}`);
+if (values.url) await registerAtOnce(values.url, values.secret);
+if (rate > 0) service.run(rate);
+print('Type help for what it can do; Ctrl-C ends it.');
+
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void end());
+// Without a terminal it goes on when there is nothing more to read.
+for await (const line of createInterface({ input: process.stdin })) {
+  const said = await answer(line);
+  if (said) print(said);
+}
+
+async function registerAtOnce(url: string, secret: string | undefined): Promise<void> {
+  if (secret === undefined) return print(await answer(`register ${url}`));
+  try {
+    await service.webhooks.register(key, { url, secret });
+    print(`registered ${url} with the secret that was given`);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    print(`refused: ${error.status} ${error.reason}: ${error.message}`);
+  }
+}
+
+async function end(): Promise<never> {
+  await service.close();
+  process.exit(EXIT.done);
+}
+
+function read() {
+  const text = { type: 'string' } as const;
+  const options = { port: text, url: text, secret: text, rate: text, chaos: text, speed: text };
+  try {
+    return parseArgs({ options });
+  } catch (error) {
+    return wrong(describe(error).message);
+  }
+}
+
+function number(name: string, text: string | undefined, otherwise: number): number {
+  if (text === undefined) return otherwise;
+  return /^\d+(\.\d+)?$/.test(text) ? Number(text) : wrong(`--${name} takes a number`);
+}
+
+function wrong(what: string): never {
+  process.stderr.write(`${what}\n${USAGE}\n`);
+  process.exit(EXIT.usage);
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}

@@ -1,0 +1,78 @@
+// Events as the service would bring them: typed by EventMap, from the examples in src/events.ts, each with an id, a
+// cursor and a second of its own; and the signed request that carries one.
+import { randomUUID } from 'node:crypto';
+import { systemClock } from '../../base/clock.ts';
+import { eventTypes, type EventMap, type EventType } from '../../events.ts';
+import { signedHeaders } from '../../wire/sign.ts';
+import type { Cursor } from '../../wire/cursor.ts';
+import { readDelivery, readItem, type Reading } from '../../wire/event.ts';
+import { T0 } from './clock.ts';
+
+type DataOf<Type> = Type extends keyof EventMap ? EventMap[Type] : Record<string, unknown>;
+
+export interface Fixture<Type extends string = string> {
+  id: string;
+  type: Type;
+  /** Null for webhook.ping and the kit's own. */
+  cursor: string | null;
+  sessionId: string | null;
+  /** ISO 8601, UTC. */
+  createdAt: string;
+  /** How it comes: a webhook brings it, or replay what webhooks missed. */
+  origin: 'webhook' | 'replay';
+  data: DataOf<Type>;
+}
+
+export type Overrides<Type extends string> = Partial<Omit<Fixture<Type>, 'type' | 'data'>> & {
+  data?: Partial<DataOf<Type>>;
+};
+
+const SESSION = '00000000-0000-4000-8000-000000000001';
+const SECRET = 'whsec_of_the_fixtures';
+/** Rising through a test file, so that two fixtures are two events wherever they are made. */
+let made = 0;
+
+export function fixture<Type extends keyof EventMap | (string & {})>(
+  type: Type,
+  { data, ...overrides }: Overrides<Type> = {},
+): Fixture<Type> {
+  const n = ++made;
+  const event = {
+    id: `event-${n}`,
+    cursor: /^(webhook\.ping$|kit\.)/.test(type) ? null : String(1_000 + n),
+    sessionId: SESSION,
+    createdAt: new Date(T0 + n * 1_000).toISOString(),
+    origin: 'webhook' as const,
+    ...overrides,
+  };
+  const about = { n, session: event.sessionId ?? SESSION, at: Date.parse(event.createdAt) };
+  const known: Record<string, EventType<unknown>> = eventTypes;
+  const example = Object.hasOwn(known, type) ? (known[type]?.example?.(about) as object | undefined) : undefined;
+  return { ...event, type, data: { ...example, ...data } as DataOf<Type> };
+}
+
+/** One delivery (contract 6.3). `at`: the moment of signing, Unix milliseconds; default: now. */
+export function signedRequest(
+  event: Fixture,
+  { secret = SECRET, at = systemClock.now(), attempt = 1 }: { secret?: string; at?: number; attempt?: number } = {},
+): { headers: Record<string, string>; body: Buffer } {
+  const body = bodyOf(event);
+  const { id, type } = event;
+  const timestampSeconds = Math.floor(at / 1000);
+  return {
+    headers: signedHeaders({ body, secrets: [secret], type, id, deliveryId: randomUUID(), attempt, timestampSeconds }),
+    body,
+  };
+}
+
+/** As intake takes it. */
+export function readingOf(event: Fixture): Reading {
+  if (event.origin === 'webhook') return readDelivery(bodyOf(event));
+  return readItem('replay', event.cursor as Cursor, JSON.stringify({ [event.type]: event.data }));
+}
+
+function bodyOf({ id, type, createdAt, cursor, sessionId, data }: Fixture): Buffer {
+  const named = type === 'webhook.ping' ? data : { [type]: data };
+  const moment = { created_at: createdAt, cursor, session_id: sessionId };
+  return Buffer.from(JSON.stringify({ id, type, ...moment, webhook_id: 'webhook-1', data: named }));
+}

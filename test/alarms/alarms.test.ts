@@ -1,0 +1,651 @@
+// Alarms: which facts raise which, by a table; and how people are told, by an ALERT_URL that really listens.
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { createAlarms, type Alarms } from '../../src/alarms/alarms.ts';
+import { judge, type Facts } from '../../src/alarms/rules.ts';
+import { UNREAD } from '../../src/keep/view.ts';
+import { iso } from '../../src/base/clock.ts';
+import { StoreError } from '../../src/store/store.ts';
+import type { Gap, Status } from '../../src/store/read.ts';
+import { readDelivery, readItem } from '../../src/wire/event.ts';
+import {
+  createClock,
+  createStoreFile,
+  createTestLog,
+  type StoreFile,
+  type TestClock,
+  type TestLog,
+} from '../reconcile/harness.ts';
+
+const GB = 1024 ** 3;
+const NOW = Date.UTC(2026, 0, 1, 12);
+const DAY_MS = 86_400_000;
+const GAP = { id: 7, after: '10', upTo: '20', reason: 'expired' } as Gap;
+
+describe('which facts raise which alarm', () => {
+  const calm: Status = {
+    ...UNREAD,
+    events: 10,
+    tasks: { ...UNREAD.tasks, done: 10 },
+    reconcile: { ...UNREAD.reconcile, state: 'idle' },
+  };
+  const facts = (status: Partial<Status> = {}, grown: Record<string, number> = {}, freeBytes = 100 * GB): Facts => ({
+    now: NOW,
+    status: { ...calm, ...status },
+    grown,
+    freeBytes,
+    gap: status.gaps ? GAP : null,
+  });
+  const retries = (retry: number, done: number) => ({ 'attempts.retry.answer': retry, 'attempts.done.answer': done });
+  const stopped = {
+    state: 'stopped',
+    since: null,
+    progress: null,
+    lastAt: null,
+    reason: 'ReplayEvents: 401 UNAUTHENTICATED',
+    recovered: 0,
+  } as const;
+
+  test.each<[string, Facts, string[]]>([
+    ['nothing, in calm', facts(), []],
+    ['nothing, at two failures in a row', facts({ failureRun: 2 }), []],
+    ['failure_run, at three in a row', facts({ failureRun: 3 }), ['failure_run']],
+    ['nothing, when two deliveries lay outside the window', facts({}, { 'refused.clock_skew': 2 }), []],
+    ['clock_skew, when three did', facts({}, { 'refused.clock_skew': 3 }), ['clock_skew']],
+    ['nothing, when strangers send forged deliveries', facts({}, { 'refused.bad_signature': 5_000 }), []],
+    ['body_limit, at the first body that is too large', facts({}, { 'refused.body_limit': 1 }), ['body_limit']],
+    ['conflict', facts({}, { conflicts: 1 }), ['conflict']],
+    ['E5: poisoned', facts({}, { poisoned: 2 }), ['poisoned']],
+    ['cursor_regression', facts({}, { regressions: 1 }), ['cursor_regression']],
+    ['nothing, when run died twice', facts({}, { run_crashes: 2 }), []],
+    ['run_crashing, when it died three times', facts({}, { run_crashes: 3 }), ['run_crashing']],
+    ['lane_fault', facts({}, { 'lane_faults.answer': 1 }), ['lane_fault']],
+    ['dead_letters', facts({ tasks: { ...calm.tasks, dead: 1 } }), ['dead_letters']],
+    ['gap_open', facts({ gaps: 1 }), ['gap_open']],
+    ['reconcile_stopped', facts({ reconcile: stopped }), ['reconcile_stopped']],
+    ['nothing, where recovery is off on purpose', facts({ reconcile: { ...stopped, state: 'off' } }), []],
+    ['nothing, with 513 MB left', facts({}, {}, 513 * 1024 ** 2), []],
+    ['disk_low, with 511 MB left', facts({}, {}, 511 * 1024 ** 2), ['disk_low']],
+    ['nothing, while a task waits long and none fails', facts({ oldestReadySeconds: 4_000 }), []],
+    ['nothing, where attempts fail and none waits long', facts({ oldestReadySeconds: 60 }, retries(40, 2)), []],
+    ['nothing, where most go well', facts({ oldestReadySeconds: 4_000 }, retries(40, 900)), []],
+    ['handler_failing, as tasks wait', facts({ oldestReadySeconds: 301 }, retries(40, 2)), ['handler_failing']],
+    ['several at once', facts({ gaps: 2, failureRun: 14 }, {}, 0), ['disk_low', 'failure_run', 'gap_open']],
+  ])('%s', (_, given, names) => {
+    const alarms = judge(given);
+    expect([...alarms.keys()].toSorted()).toEqual(names);
+    for (const detail of alarms.values()) expect(detail, 'it says what is the matter').toMatch(/\w+ \w+/);
+  });
+
+  test('handler_failing stays, and names the handler, until its tasks have gone on', () => {
+    const raised = judge(facts({ oldestReadySeconds: 301 }, retries(9, 0)));
+    const detail = raised.get('handler_failing') ?? '';
+    expect(detail).toContain('attempts of answer fail');
+    const alarms = [{ name: 'handler_failing', since: '', detail }];
+    expect(judge(facts({ oldestReadySeconds: 9_000, alarms })).get('handler_failing')).toBe(detail);
+    expect(judge(facts({ oldestReadySeconds: 1, alarms })).size).toBe(0);
+  });
+
+  test.each([
+    [
+      'before 15, what to mend, and what is at stake',
+      3,
+      /3 authentic .* \(df -h\).*; at 15 in a row the service switches/,
+    ],
+    [
+      'from 15 on, that the webhook is off, and what to do there',
+      31,
+      /31 authentic .*has switched the webhook off: enable it there as well; replay/,
+    ],
+  ])('failure_run says, %s', (_, failureRun, words) => {
+    const failures = { ...calm.failures, causes: { store: failureRun } };
+    expect(judge(facts({ failureRun, failures })).get('failure_run')).toMatch(words);
+  });
+
+  test.each<[string, number, number, RegExp]>([
+    [
+      'over',
+      15,
+      0,
+      /^15 .* 2xx\. Deliveries succeed again\. At 15 .*off: if it is still off, enable it at the service\./,
+    ],
+    [
+      'over, of unknown length',
+      0,
+      0,
+      /^3 or more .* Deliveries succeed again\. At 15 .*if it is still off, enable it at/,
+    ],
+    ['over, while the newest fail again', 15, 2, /^15 .* 2xx\. Later deliveries succeeded, the newest failed again\./],
+  ])('a run of failures that is %s: what happened, and a remedy that depends', (_, worstRun, failureRun, words) => {
+    const detail = judge({ ...facts({ failureRun }, { failure_runs: 1 }), worstRun }).get('failure_run');
+    expect(detail).toMatch(words);
+  });
+
+  test('clock_skew says by how much and in which direction, where that is known', () => {
+    const detail = (skewSeconds?: number | null) =>
+      judge({ ...facts({}, { 'refused.clock_skew': 3 }), skewSeconds }).get('clock_skew');
+    expect(detail(-412)).toContain('the clock of this machine seems 412 s ahead of the service');
+    expect(detail(400)).toContain('seems 400 s behind the service');
+    expect(detail(), 'unknown').toContain('the clock of this machine seems wrong');
+  });
+
+  test('gap_open names the newest open gap, and the command that closes it', () => {
+    const close = 'npx kit gaps close 7 --reason "…"';
+    expect(judge(facts({ gaps: 1 })).get('gap_open')).toMatch(/^gap 7: .* after cursor 10 up to 20 \(expired\)/);
+    expect(judge(facts({ gaps: 1 })).get('gap_open')).toContain(close);
+    expect(judge(facts({ gaps: 3 })).get('gap_open')).toMatch(
+      /^3 gaps are open, npx kit gaps lists them; the newest is gap 7: /,
+    );
+  });
+
+  test('lane_fault names the handlers, disk_low says what to do', () => {
+    expect(judge(facts({}, { 'lane_faults.answer': 2, 'lane_faults.log': 0 })).get('lane_fault')).toMatch(
+      /^lane of answer throws/,
+    );
+    expect(judge(facts({}, {}, 1_000)).get('disk_low')).toMatch(/^nothing is left .* make room/);
+  });
+
+  test('the detail counts, and says why replay stopped', () => {
+    expect(judge(facts({ failureRun: 14 })).get('failure_run')).toContain('14');
+    expect(judge(facts({ reconcile: stopped })).get('reconcile_stopped')).toContain('401');
+    expect(judge(facts({ tasks: { ...calm.tasks, dead: 7 } })).get('dead_letters')).toContain('7');
+  });
+
+  const forged = (badSignatures: number) => ({
+    failures: { causes: {}, badSignatures, badSince: '2026-01-01T00:00:00.000Z', lastBadAt: null },
+  });
+  const catchingUp = (behind: boolean): Partial<Status> => ({
+    reconcile: {
+      ...stopped,
+      state: 'running',
+      progress: { pages: 9, events: 9_000, perMinute: 900, endsAt: null, behind },
+    },
+  });
+  test.each<[string, Facts, string[]]>([
+    ['webhook_silent, with its explanation', { ...facts(), silence: 'Known: this' }, ['webhook_silent']],
+    ['replay_blind, with the types', { ...facts({}, { unseen: 2 }), blind: ['MessageSent'] }, ['replay_blind']],
+    [
+      'secret_mismatch, while webhooks are silent',
+      { ...facts(forged(3)), silence: 's' },
+      ['secret_mismatch', 'webhook_silent'],
+    ],
+    ['secret_mismatch, before the first good delivery', facts(forged(3)), ['secret_mismatch']],
+    [
+      'secret_mismatch, as soon as something has happened that no delivery brought',
+      { ...facts({ ...forged(3), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }), unheard: true },
+      ['secret_mismatch'],
+    ],
+    ['nothing, at two forged ones', facts(forged(2)), []],
+    [
+      'nothing, when strangers send forged deliveries and nothing is missing',
+      facts({ ...forged(500), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }),
+      [],
+    ],
+    ['reconcile_behind', facts(catchingUp(true)), ['reconcile_behind']],
+    ['nothing, where a catch-up comes nearer', facts(catchingUp(false)), []],
+  ])('%s', (_, given, names) => {
+    expect([...judge(given).keys()].toSorted()).toEqual(names);
+  });
+
+  test('replay_blind names the types', () => {
+    expect(judge({ ...facts({}, { unseen: 2 }), blind: ['A', 'B'] }).get('replay_blind')).toContain('(A, B)');
+  });
+});
+
+describe('how people are told', () => {
+  let file: StoreFile;
+  let clock: TestClock;
+  let testLog: TestLog;
+  let alertUrl: string;
+  let closeEndpoint: () => Promise<void>;
+  /** What ALERT_URL took or refused, in order. */
+  let runLives = true;
+  let keepLives = true;
+  let posts: { text: string; status: number }[];
+  let answer: number;
+  let step: () => Promise<void>;
+
+  beforeEach(async () => {
+    file = createStoreFile();
+    clock = createClock();
+    testLog = createTestLog();
+    posts = [];
+    answer = 200;
+    runLives = true;
+    keepLives = true;
+    const endpoint = createServer((req, res) => {
+      let body = '';
+      req.on('data', (chunk: Buffer) => (body += chunk.toString()));
+      req.on('end', () => {
+        expect(req.method).toBe('POST');
+        expect(req.headers['content-type']).toBe('application/json');
+        posts.push({ ...(JSON.parse(body) as { text: string }), status: answer });
+        res.writeHead(answer, { location: '/elsewhere' }).end();
+      });
+    });
+    await new Promise<void>((done) => endpoint.listen(0, '127.0.0.1', done));
+    alertUrl = `http://127.0.0.1:${(endpoint.address() as AddressInfo).port}/hook`;
+    closeEndpoint = () => {
+      endpoint.closeAllConnections();
+      return new Promise((done) => endpoint.close(() => done()));
+    };
+    step = begin(alertUrl);
+  });
+  afterEach(async () => {
+    await closeEndpoint();
+    file.remove();
+  });
+
+  function begin(url: string | undefined, freeBytes = 100 * GB, signal?: AbortSignal): () => Promise<void> {
+    const alarms = createAlarms({
+      store: file.store,
+      clock,
+      log: testLog.log,
+      alertUrl: url,
+      freeBytes: () => freeBytes,
+      ...(signal && { signal }),
+    });
+    return async () => {
+      if (keepLives) await file.store.beat({ role: 'keep', pid: 2, started: '', boot: 1 }, clock.time);
+      if (runLives) await file.store.beat({ role: 'run', pid: 1, started: '', boot: 1 }, clock.time);
+      await alarms.step();
+      await alarms.tell();
+    };
+  }
+  const turn = async (alarms: Alarms): Promise<void> => {
+    await alarms.step();
+    await alarms.tell();
+  };
+  const fail = (run: number) => file.store.note({}, { failure_run: run });
+  const texts = () => posts.map(({ text }) => text);
+  const raised = async () => (await file.store.status(clock.time)).alarms.map(({ name }) => name);
+
+  async function steps(ms: number, every = 2_000): Promise<void> {
+    for (let passed = 0; passed < ms; passed += every) {
+      clock.time += every;
+      await step();
+    }
+  }
+
+  test('handler_failing is told of a busy handler that broke: what went well before does not hide it', async () => {
+    let oldestReadySeconds = 0;
+    const status = async (now: number) => ({ ...(await file.store.status(now)), oldestReadySeconds });
+    const store = { ...file.store, status };
+    const alarms = createAlarms({ store, clock, log: testLog.log, alertUrl: undefined, freeBytes: () => 100 * GB });
+    step = () => alarms.step();
+    for (let minute = 0; minute < 10; minute++) {
+      await file.store.note({ 'attempts.done.answer': 600 });
+      await steps(60_000, 20_000);
+    }
+    for (let minute = 1; minute <= 5; minute++) {
+      await file.store.note({ 'attempts.retry.answer': 20 });
+      oldestReadySeconds = minute * 60 + 1;
+      await steps(60_000, 20_000);
+    }
+    expect(await raised()).toContain('handler_failing');
+  });
+
+  test('a run that shows no life for long is told, though nothing died', async () => {
+    await steps(10_000);
+    runLives = false;
+    await steps(60_000);
+    expect(texts()).toEqual([expect.stringMatching(/^run_crashing: .* does not run/)]);
+  });
+
+  test('run is not blamed while the store takes no signs of life from anybody', async () => {
+    await steps(10_000);
+    runLives = false;
+    keepLives = false;
+    await steps(60_000);
+    expect(await raised()).toEqual([]);
+  });
+
+  test('a disk that takes nothing any more is told once all the same, and its end as well', async () => {
+    let full = true;
+    const real = file.store;
+    const ifRoom = (work: () => Promise<void>): Promise<void> =>
+      full ? Promise.reject(new StoreError('unwritable', 'the disk is full')) : work();
+    const store = {
+      ...real,
+      raise: (...given: Parameters<typeof real.raise>) => ifRoom(() => real.raise(...given)),
+      told: (...given: Parameters<typeof real.told>) => ifRoom(() => real.told(...given)),
+      note: (...given: Parameters<typeof real.note>) => ifRoom(() => real.note(...given)),
+      clear: (...given: Parameters<typeof real.clear>) => ifRoom(() => real.clear(...given)),
+    };
+    let freeBytes = 0;
+    const alarms = createAlarms({ store, clock, log: testLog.log, alertUrl, freeBytes: () => freeBytes });
+    for (let n = 0; n < 5; n++, clock.time += 2_000) await turn(alarms);
+    expect(texts()).toEqual([expect.stringMatching(/^disk_low: nothing is left/)]);
+    full = false;
+    await turn(alarms);
+    freeBytes = 100 * GB;
+    await turn(alarms);
+    expect(texts().slice(1)).toEqual(['disk_low: all clear']);
+  });
+
+  test('refusals for their signature ask replay every 20 s, and are told as soon as it shows what no delivery brought', async () => {
+    let asked = 0;
+    const alarms = createAlarms({
+      store: file.store,
+      clock,
+      log: testLog.log,
+      alertUrl,
+      freeBytes: () => 100 * GB,
+      onDoubt: () => void asked++,
+    });
+    await replay(9, false);
+    await file.store.accept({ readings: [delivered()], now: clock.time });
+    const at = iso(clock.time);
+    await signatures({ badSignatures: 3, badSince: at, lastBadAt: at, lastGoodAt: at });
+    for (let n = 0; n < 25; n++, clock.time += 2_000) await turn(alarms);
+    expect([asked, texts()]).toEqual([3, []]);
+    await file.store.accept({ readings: [missed(9)], now: clock.time, fresh: true });
+    await turn(alarms);
+    expect(texts(), 'it may still be on its way').toEqual([]);
+    clock.time += 12_000;
+    await turn(alarms);
+    expect([asked, texts()]).toEqual([4, [expect.stringMatching(/^secret_mismatch: 3 .*WEBHOOK_SECRET=new,old/)]]);
+  });
+
+  test('refusals that no more have followed for ten minutes cost no calls', async () => {
+    let asked = 0;
+    const onDoubt = (): void => void asked++;
+    const alarms = createAlarms({
+      store: file.store,
+      clock,
+      log: testLog.log,
+      alertUrl,
+      freeBytes: () => 100 * GB,
+      onDoubt,
+    });
+    const at = iso(clock.time);
+    await signatures({ badSignatures: 3, badSince: at, lastBadAt: at, lastGoodAt: at });
+    clock.time += 600_000;
+    await alarms.step();
+    for (let n = 0; n < 25; n++) {
+      clock.time += 60_000;
+      await alarms.step();
+    }
+    expect(asked).toBe(1);
+  });
+
+  test('in calm nobody is told anything', async () => {
+    await steps(20_000);
+    expect(posts).toEqual([]);
+    expect(await raised()).toEqual([]);
+  });
+
+  test('an alarm is posted once, as text, and shown in status with its beginning', async () => {
+    await fail(3);
+    await step();
+    const since = new Date(clock.time).toISOString();
+    await steps(60_000);
+    expect(texts()).toEqual([expect.stringMatching(/^failure_run: 3 /)]);
+    const { alarms } = await file.store.status(clock.time);
+    expect(alarms).toEqual([{ name: 'failure_run', since, detail: expect.stringContaining('3') }]);
+  });
+
+  test('what ALERT_URL did not take is tried again until it does, and then no more', async () => {
+    answer = 500;
+    await fail(3);
+    await steps(8_000);
+    expect(posts, 'at longer and longer distances').toHaveLength(3);
+    expect(testLog.text()).toContain('tried again');
+    answer = 204;
+    await steps(60_000);
+    expect(posts.map(({ status }) => status)).toEqual([500, 500, 500, 204]);
+  });
+
+  test('while ALERT_URL takes nothing, posts get further and further apart, and never more than five minutes', async () => {
+    answer = 500;
+    await fail(3);
+    const times: number[] = [];
+    for (const end = clock.time + 3_600_000; clock.time < end; clock.time += 2_000) {
+      const before = posts.length;
+      await step();
+      if (posts.length > before) times.push(clock.time);
+    }
+    const apart = times.slice(1).map((at, i) => at - (times[i] ?? 0));
+    expect(apart).toEqual(apart.toSorted((a, b) => a - b));
+    expect(apart.at(-1)).toBe(300_000);
+    expect(posts.length).toBeLessThan(25);
+  });
+
+  test('a post that ALERT_URL leaves hanging ends with the process', async () => {
+    const arrived = Promise.withResolvers<void>();
+    const hanging = createServer(() => arrived.resolve());
+    await new Promise<void>((done) => hanging.listen(0, '127.0.0.1', done));
+    onTestFinished(() => {
+      hanging.closeAllConnections();
+      hanging.close();
+    });
+    const never = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(new AbortController().signal);
+    onTestFinished(() => never.mockRestore());
+    const stopping = new AbortController();
+    const url = `http://127.0.0.1:${(hanging.address() as AddressInfo).port}`;
+    step = begin(url, 100 * GB, stopping.signal);
+    await fail(3);
+    const stepping = step();
+    await arrived.promise;
+    stopping.abort();
+    await stepping;
+    expect(testLog.text()).not.toContain('ALERT_URL');
+  });
+
+  test('a redirect is not followed, and counts as not taken', async () => {
+    answer = 302;
+    await fail(3);
+    await step();
+    expect(posts).toHaveLength(1);
+    answer = 200;
+    await steps(2_000);
+    expect(posts.map(({ status }) => status)).toEqual([302, 200]);
+  });
+
+  test('an ALERT_URL that cannot be reached costs nothing but a line in the log', async () => {
+    await closeEndpoint();
+    await fail(3);
+    await step();
+    expect(await raised()).toEqual(['failure_run']);
+    expect(testLog.text()).toContain('cannot be reached');
+  });
+
+  test('without ALERT_URL alarms are raised and cleared all the same', async () => {
+    step = begin(undefined, 0);
+    await step();
+    expect(await raised()).toEqual(['disk_low']);
+    expect(testLog.text()).toContain('disk_low');
+  });
+
+  test('a reminder follows after a day, and not before', async () => {
+    await fail(3);
+    await step();
+    clock.time += DAY_MS - 1_000;
+    await step();
+    expect(posts).toHaveLength(1);
+    clock.time += 1_000;
+    await step();
+    await steps(10_000);
+    expect(posts).toHaveLength(2);
+  });
+
+  test('when it is over, there is one all-clear', async () => {
+    await fail(3);
+    await step();
+    await fail(0);
+    await steps(60_000);
+    expect(texts()).toEqual([expect.stringContaining('failure_run: 3'), 'failure_run: all clear']);
+    expect(await raised()).toEqual([]);
+  });
+
+  test('an alarm that comes back is told again', async () => {
+    for (const run of [3, 0, 3]) {
+      await fail(run);
+      await step();
+    }
+    expect(texts()).toHaveLength(3);
+  });
+
+  test('an alarm that nobody could be told of ends without an all-clear', async () => {
+    answer = 500;
+    await fail(3);
+    await step();
+    answer = 200;
+    await fail(0);
+    await steps(10_000);
+    expect(posts).toHaveLength(1);
+  });
+
+  test('an all-clear that ALERT_URL did not take is tried again', async () => {
+    await fail(3);
+    await step();
+    answer = 500;
+    await fail(0);
+    await step();
+    answer = 200;
+    await steps(10_000);
+    expect(posts.map(({ text, status }) => [text.slice(-9), status])).toContainEqual(['all clear', 200]);
+  });
+
+  test('failure_run is told at 3, 10, 13 and 15, and not at every number between', async () => {
+    for (let run = 1; run <= 20; run++) {
+      await fail(run);
+      await step();
+    }
+    expect(texts().map((text) => Number(/\d+/.exec(text)?.[0]))).toEqual([3, 10, 13, 15]);
+  });
+
+  test('a restart of keep neither repeats what was told nor forgets the all-clear', async () => {
+    await fail(3);
+    await step();
+    step = begin(alertUrl);
+    await steps(10_000);
+    expect(posts, 'told once').toHaveLength(1);
+    await fail(0);
+    await steps(10_000);
+    expect(texts().slice(1)).toEqual(['failure_run: all clear']);
+  });
+
+  test('an alarm for what has grown stays over a restart of keep, also for what grew meanwhile', async () => {
+    await step();
+    await file.store.note({ conflicts: 1 });
+    await steps(4_000);
+    step = begin(alertUrl);
+    await steps(4_000);
+    expect(await raised()).toEqual(['conflict']);
+    await file.store.note({ regressions: 1 });
+    step = begin(alertUrl);
+    await steps(4_000);
+    expect((await raised()).toSorted()).toEqual(['conflict', 'cursor_regression']);
+    expect(texts().map((text) => text.split(':')[0])).toEqual(['conflict', 'cursor_regression']);
+    await steps(12 * 60_000, 60_000);
+    expect(await raised()).toEqual([]);
+  });
+
+  test('what happened keeps its alarm up for ten minutes, then it is over', async () => {
+    await step();
+    await file.store.note({ 'refused.body_limit': 1 });
+    await steps(9 * 60_000, 60_000);
+    expect(await raised()).toEqual(['body_limit']);
+    await steps(3 * 60_000, 60_000);
+    expect(await raised()).toEqual([]);
+    expect(texts()).toEqual([expect.stringMatching(/^body_limit: /), 'body_limit: all clear']);
+  });
+
+  test('neither a body nor a secret is in what is told', async () => {
+    await fail(3);
+    await file.store.note(
+      {},
+      {
+        replay: JSON.stringify({
+          state: 'stopped',
+          since: null,
+          lastAt: null,
+          progress: null,
+          reason: 'ReplayEvents: 401 UNAUTHENTICATED',
+        }),
+      },
+    );
+    await step();
+    expect(texts().join('\n')).not.toMatch(/whsec_|Bearer|svc_/);
+  });
+
+  test.each<[string, (n: number) => Promise<unknown>, () => Promise<unknown>]>([
+    [
+      'webhook_silent',
+      (n) => file.store.accept({ readings: [missed(n)], now: clock.time, fresh: true }),
+      () => file.store.accept({ readings: [delivered()], now: clock.time }),
+    ],
+    ['replay_blind', (n) => file.store.note({ unseen: n }, { blind: '["MessageSent"]' }), () => steps(11 * 60_000)],
+    ['secret_mismatch', (n) => signatures({ badSignatures: n }), () => signatures({ badSignatures: 0 })],
+    ['reconcile_behind', (n) => replay(n, true), () => replay(9, false)],
+  ])(
+    '%s is posted once while its figures change, though ALERT_URL fails at first, and has its all-clear',
+    async (name, hold, release) => {
+      await file.store.accept({ readings: [delivered()], now: clock.time });
+      await steps(2_000);
+      answer = 500;
+      for (let n = 3; n < 9; n++) {
+        await hold(n);
+        await steps(60_000);
+        if (n === 6) answer = 200;
+      }
+      const told = posts.filter(({ status }) => status === 200).map(({ text }) => text);
+      expect(told).toEqual([expect.stringMatching(`^${name}: `)]);
+      expect(await raised()).toEqual([name]);
+      await release();
+      await steps(10_000);
+      expect(texts().slice(-1)).toEqual([`${name}: all clear`]);
+      expect(await raised()).toEqual([]);
+    },
+  );
+
+  const missed = (cursor: number) =>
+    readItem(
+      'replay',
+      String(cursor) as never,
+      `{"MessageSent":{"session_id":null,"timestamp_unix_ms":${clock.time}}}`,
+    );
+  const delivered = () =>
+    readDelivery(
+      Buffer.from(
+        JSON.stringify({
+          id: 'e1',
+          type: 'MessageSent',
+          created_at: '2026-01-01T00:00:00Z',
+          cursor: '1',
+          session_id: null,
+          webhook_id: 'w',
+          data: { MessageSent: {} },
+        }),
+      ),
+    );
+  const signatures = (more: object) =>
+    file.store.note(
+      {},
+      {
+        failures: JSON.stringify({
+          causes: {},
+          badSignatures: 0,
+          badSince: null,
+          lastBadAt: null,
+          lastGoodAt: null,
+          ...more,
+        }),
+      },
+    );
+  const replay = (pages: number, behind: boolean) =>
+    file.store.note(
+      {},
+      {
+        replay: JSON.stringify({
+          state: 'running',
+          since: null,
+          lastAt: null,
+          reason: null,
+          progress: { pages, events: pages, perMinute: 1, endsAt: null, behind },
+        }),
+      },
+    );
+});

@@ -1,0 +1,198 @@
+// Can the store be written? On a real file with real locks: when an alarm is raised, in which words, and when it is over.
+import Database from 'better-sqlite3';
+import { expect, onTestFinished, test } from 'vitest';
+import { watchStore, type Around, type StoreWatch } from '../../src/alarms/store-watch.ts';
+import { StoreError, type Store } from '../../src/store/store.ts';
+import { readDelivery } from '../../src/wire/event.ts';
+import { createClock, createStoreFile, type TestClock } from '../reconcile/harness.ts';
+
+const AROUND: Around = { waiting: 0, failureRun: 0, writer: () => 4_711, recovers: true };
+const SELF = { role: 'receive', pid: 1, started: '', boot: 0 };
+
+interface Bench {
+  path: string;
+  watch: StoreWatch;
+  clock: TestClock;
+  /** Thrown by each write while it is set. */
+  fault: Error | undefined;
+  /** As the main process looks at it: writes, and judges. */
+  look: (ms?: number, around?: Partial<Around>) => Promise<string>;
+}
+
+function setUp(): Bench {
+  const file = createStoreFile();
+  onTestFinished(() => file.remove());
+  const clock = createClock();
+  const failing =
+    <Args extends unknown[], Result>(work: (...args: Args) => Promise<Result>) =>
+    async (...args: Args): Promise<Result> => {
+      if (bench.fault) throw bench.fault;
+      return work(...args);
+    };
+  const real = file.store;
+  const store: Pick<Store, 'accept' | 'sync' | 'note' | 'beat'> = {
+    accept: failing((batch) => real.accept(batch)),
+    sync: failing(() => real.sync()),
+    note: failing((...given) => real.note(...given)),
+    beat: failing((...given) => real.beat(...given)),
+  };
+  const watch = watchStore(store, clock);
+  const bench: Bench = {
+    path: file.path,
+    watch,
+    clock,
+    fault: undefined,
+    async look(ms = 250, around = {}) {
+      clock.time += ms;
+      await watch.writes.note({}).catch(() => {});
+      await watch.writes.beat(SELF, clock.time).catch(() => {});
+      return wordsOf(watch.judge({ ...AROUND, ...around }));
+    },
+  };
+  return bench;
+}
+
+const wordsOf = (alarms: ReturnType<StoreWatch['judge']>): string =>
+  [...alarms].map(([name, { level, detail }]) => `${name} ${level}: ${detail}`).join('\n');
+
+function lock(path: string, how: 'immediate' | 'exclusive'): () => void {
+  const db = new Database(path, { timeout: 5_000 });
+  db.exec(`begin ${how}`);
+  return () => {
+    db.exec('rollback');
+    db.close();
+  };
+}
+
+const sqlite = (code: string): StoreError =>
+  new StoreError('unwritable', `cannot be used: ${code}`, Object.assign(new Error('sqlite'), { code }));
+
+test.each(['immediate', 'exclusive'] as const)(
+  'E40: a lock (%s) is an alarm from two seconds on, names its holder, and is over five seconds after it is gone',
+  async (how) => {
+    const { path, look, clock } = setUp();
+    expect(await look()).toBe('');
+    const release = lock(path, how);
+    expect(await look(250)).toBe('');
+    expect(await look(1_900)).toBe('');
+    clock.time += 50;
+    const words = await look(50);
+    expect(words).toMatch(/^store_unwritable 1: .*locked by process 4711.* 0 deliveries wait.*End the process/);
+    release();
+    await look(250);
+    expect(await look(4_900), 'it may come back at once').toMatch(/^store_unwritable/);
+    expect(await look(200)).toBe('');
+  },
+);
+
+test('a lock of a moment, again and again, is no alarm', async () => {
+  const { path, look } = setUp();
+  for (let n = 0; n < 20; n++) {
+    const release = lock(path, 'immediate');
+    expect(await look(1_500)).toBe('');
+    release();
+    expect(await look(500)).toBe('');
+  }
+});
+
+test.each([
+  ['SQLITE_FULL', /SQLITE_FULL.*full: make room, see df -h/],
+  ['ENOSPC', /ENOSPC.*df -h/],
+  ['SQLITE_IOERR_FSYNC', /SQLITE_IOERR_FSYNC.*See the disk \(df -h, dmesg\)/],
+  ['SQLITE_READONLY', /SQLITE_READONLY.*read-only: give this user the right/],
+  ['SQLITE_CANTOPEN', /SQLITE_CANTOPEN.*cannot be opened/],
+  ['SQLITE_CORRUPT', /SQLITE_CORRUPT.*npx kit restore/],
+])('E40: %s is told with the remedy that fits', async (code, words) => {
+  const bench = setUp();
+  bench.fault = sqlite(code);
+  await bench.look();
+  expect(await bench.look(2_000)).toMatch(words);
+});
+
+test('E40: a replaced file is told at once, as what it is', async () => {
+  const bench = setUp();
+  bench.fault = new StoreError('replaced', 'another file was put in its place');
+  expect(await bench.look()).toMatch(/^store_replaced 1: .*503\. another file was put/);
+});
+
+test('E40: deliveries that wait and that were refused are counted; each order of magnitude is a level', async () => {
+  const bench = setUp();
+  bench.fault = sqlite('SQLITE_FULL');
+  await bench.look();
+  expect(await bench.look(2_000, { waiting: 7 })).toMatch(/^store_unwritable 1: .*7 deliveries wait, 0 were answered/);
+  const levels: string[] = [];
+  for (let n = 1; n <= 12; n++) {
+    bench.watch.refused();
+    const words = await bench.look(10, { failureRun: n + 4 });
+    levels.push(words[17] ?? '');
+    expect(words).toContain(`${n} were answered with 503`);
+    expect(words.includes('has switched the webhook off: enable it there')).toBe(n + 4 >= 15);
+  }
+  expect(levels.join('')).toBe('222222222333');
+});
+
+test('E40: a disk that takes deliveries but does not sync them is an alarm, though small writes succeed', async () => {
+  const { clock, watch, look } = setUp();
+  const store = watch.writes;
+  const unsynced = watchStore({ ...store, accept: () => Promise.reject(sqlite('EIO')) }, clock);
+  for (let n = 0; n < 5; n++) {
+    clock.time += 1_000;
+    await unsynced.writes.accept({ readings: [], now: clock.time }).catch(() => {});
+    await unsynced.writes.note({});
+    await unsynced.writes.beat(SELF, clock.time);
+  }
+  expect(wordsOf(unsynced.judge(AROUND))).toMatch(/^store_unwritable 1: .*EIO/);
+  expect(await look()).toBe('');
+});
+
+test('E40: a commit that does not end is an alarm', async () => {
+  const { clock, watch } = setUp();
+  const gate = Promise.withResolvers<never>();
+  const hanging = watchStore({ ...watch.writes, accept: () => gate.promise }, clock);
+  void hanging.writes.accept({ readings: [], now: clock.time }).catch(() => {});
+  expect(hanging.judge(AROUND).size).toBe(0);
+  clock.time += 2_001;
+  clock.time += 2_001;
+  expect(wordsOf(hanging.judge(AROUND))).toMatch(/^store_unwritable 1: .*a write does not end/);
+  gate.reject(sqlite('EIO'));
+});
+
+test('E40: an idle kit tries with an empty commit whether deliveries are taken again, but not on a disk without room', async () => {
+  const bench = setUp();
+  const { watch, clock } = bench;
+  const batch = () => ({ readings: [readDelivery(Buffer.from('{'))], now: clock.time });
+  bench.fault = sqlite('SQLITE_FULL');
+  await watch.writes.accept(batch()).catch(() => {});
+  bench.fault = undefined;
+  await watch.retry(() => 1_000);
+  expect(watch.failing()).toBe(true);
+  await watch.retry(() => 1e9);
+  expect(watch.failing()).toBe(false);
+  bench.fault = sqlite('EIO');
+  await watch.writes.accept(batch()).catch(() => {});
+  await watch.retry(() => 1_000);
+  expect(watch.failing()).toBe(true);
+  bench.fault = undefined;
+  await watch.retry(() => 1_000);
+  expect(watch.failing()).toBe(false);
+});
+
+test.each([3_600_000, -3_600_000])(
+  'E9: a step of the wall clock by %d ms raises no alarm, and ends none',
+  async (step) => {
+    const bench = setUp();
+    let wall = bench.clock.time;
+    bench.clock.now = () => wall;
+    bench.fault = sqlite('SQLITE_FULL');
+    await bench.look();
+    wall += step;
+    expect(await bench.look()).toBe('');
+    expect(await bench.look(2_000)).toMatch(/^store_unwritable/);
+    wall -= step;
+    expect(await bench.look()).toMatch(/^store_unwritable/);
+    bench.fault = undefined;
+    await bench.look();
+    wall += step;
+    expect(await bench.look()).toMatch(/^store_unwritable/);
+  },
+);

@@ -1,0 +1,41 @@
+// Tables on a narrow terminal: what a person has to copy or compare is whole.
+import { afterEach, expect, test, vi } from 'vitest';
+import { printTable } from '../../../src/cli/lib/table.ts';
+
+const { isTTY, columns } = process.stdout;
+afterEach(() => {
+  Object.assign(process.stdout, { isTTY, columns });
+  vi.restoreAllMocks();
+});
+
+/** What is printed where so many columns are; undefined: into a pipe. */
+function printed(room: number | undefined, ...table: Parameters<typeof printTable>): string[] {
+  let text = '';
+  vi.spyOn(process.stdout, 'write').mockImplementation((part) => ((text += String(part)), true));
+  Object.assign(process.stdout, { isTTY: room !== undefined, columns: room });
+  printTable(...table);
+  return text.trimEnd().split('\n');
+}
+
+const HEAD = ['received', 'key', 'type', 'session', 'again'];
+const ROW = [
+  '2026-01-31T12:34:56.789Z',
+  'c:1795327194052045843',
+  'MessageReceived',
+  'd6db3486-2611-49fd-a8fe-e0942b7a23b6',
+  3,
+];
+
+test('eighty columns cut neither a key nor a time, only what gives way', () => {
+  const [, row = ''] = printed(80, HEAD, [ROW]);
+  expect(row).toMatch(/^01-31 12:34:56 {2}c:1795327194052045843 {2}MessageReceived {2}d6db[-\w]+… +3$/);
+  expect(row.length).toBeLessThanOrEqual(80);
+});
+
+test('where a key does not fit, the line is longer, and the key whole', () => {
+  expect(printed(20, HEAD, [ROW])[1]).toContain('c:1795327194052045843');
+});
+
+test('with room, and in a pipe, everything is whole', () => {
+  for (const room of [160, undefined]) expect(printed(room, HEAD, [ROW])[1]).toBe(ROW.join('  '));
+});

@@ -1,0 +1,57 @@
+// What a person reads first: one sentence that is true, whatever has broken.
+import { expect, onTestFinished, test } from 'vitest';
+import { createOps, type Ops } from '../harness.ts';
+
+async function opened(...up: string[]): Promise<Ops> {
+  const ops = await createOps();
+  onTestFinished(() => ops.close());
+  for (const role of up) await ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
+  return ops;
+}
+
+async function sentence({ get }: Ops): Promise<string> {
+  return /<p class="health \w+">([^<]*)/.exec((await get('/')).text)?.[1] ?? '';
+}
+
+test.each(['store_unwritable', 'store_replaced'])(
+  'E40: while %s is up, the store is to blame, and nobody is told to start anything',
+  async (alarm) => {
+    const ops = await opened('receive', 'run', 'keep');
+    await ops.store.raise(alarm, 'nothing can be written: df -h', ops.clock.time);
+    const { text } = await ops.get('/');
+    expect(await sentence(ops)).toMatch(/^The store cannot be written: .*figures are those of before/);
+    expect(text).toContain('df -h');
+    expect(text).not.toMatch(/Start it|is down|does not run/);
+    expect((await ops.get('/readyz')).status).toBe(503);
+  },
+);
+
+test('a process that is down is called so, not merely coloured', async () => {
+  const { text } = await (await opened('receive', 'keep')).get('/');
+  expect(text).toMatch(/>run is down</);
+  expect(text).toMatch(/>receive</);
+});
+
+test('a receiver that is gone is to be started', async () => {
+  expect(await sentence(await opened('run', 'keep'))).toContain('Start it');
+});
+
+test.each([
+  ['secret_mismatch', {}, 'Deliveries are missing: one thing needs a person.'],
+  ['webhook_silent', {}, 'Deliveries are missing: one thing needs a person.'],
+  ['failure_run', { failure_run: 3 }, 'Deliveries are refused: one thing needs a person.'],
+  ['failure_run', { failure_run: 0 }, 'Deliveries are taken, but one thing needs a person.'],
+  ['dead_letters', {}, 'Deliveries are taken, but one thing needs a person.'],
+])('%s with %j reads: %s', async (alarm, facts, words) => {
+  const ops = await opened('receive', 'run', 'keep');
+  await ops.store.note({}, facts);
+  await ops.store.raise(alarm, 'because', ops.clock.time);
+  expect(await sentence(ops)).toBe(words);
+});
+
+test('refused signatures show before any alarm', async () => {
+  const ops = await opened('receive', 'run', 'keep');
+  const failures = { causes: {}, badSignatures: 3, badSince: null, lastBadAt: null, lastGoodAt: null };
+  await ops.store.note({}, { failures: JSON.stringify(failures) });
+  expect((await ops.get('/')).text).toContain('3 since, signed by no secret of ours');
+});

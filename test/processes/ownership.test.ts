@@ -1,0 +1,113 @@
+// Taking over from an owner that died, and whose processes may be there still, or just going.
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import Database from 'better-sqlite3';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { own, type Ownership } from '../../src/processes/ownership.ts';
+import { startOf } from '../../src/processes/channel.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+
+let folder: string;
+let left: ChildProcess;
+let ownership: Ownership | undefined;
+
+const take = (): Promise<Ownership> => own(join(folder, 'events.db'), {});
+
+/** A process that an owner before this one has started, and not ended. */
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'kit-owner-'));
+  left = spawn('sleep', ['60']);
+  await once(left, 'spawn');
+  const { pid = 0 } = left;
+  const earlier = await take();
+  await earlier.store.beat({ role: 'run', pid, started: startOf(pid), boot: 1 }, Date.now());
+  earlier.release();
+});
+
+afterEach(() => {
+  vi.restoreAllMocks();
+  left.kill('SIGKILL');
+  ownership?.release();
+  ownership = undefined;
+  rmSync(folder, { recursive: true });
+});
+
+test('what an older owner left running is ended', async () => {
+  const gone = once(left, 'exit');
+  ownership = await take();
+  expect(await gone).toEqual([null, 'SIGKILL']);
+  expect(await ownership.store.processes()).toEqual([]);
+});
+
+test('the processes of the store that this one is a copy of go on', async () => {
+  const kill = vi.spyOn(process, 'kill');
+  const copy = join(folder, 'copy');
+  mkdirSync(copy);
+  for (const name of readdirSync(folder))
+    if (name.startsWith('events.db')) copyFileSync(join(folder, name), join(copy, name));
+  for (const beside of ['', '-id']) {
+    ownership = await own(join(copy, 'events.db'), {});
+    expect(await ownership.store.processes(), beside).toEqual([]);
+    ownership.release();
+    copyFileSync(join(folder, 'events.db'), join(copy, 'events.db'));
+    rmSync(join(copy, 'events.db-id'));
+  }
+  ownership = undefined;
+  expect(kill).not.toHaveBeenCalled();
+});
+
+test('a store that is gone is no reason to begin with an empty one', async () => {
+  const path = join(folder, 'events.db');
+  for (const name of readdirSync(folder)) if (!name.endsWith('-id')) rmSync(join(folder, name));
+  await expect(take()).rejects.toThrow(`${path} is gone or empty`);
+  rmSync(`${path}-id`);
+  ownership = await take();
+});
+
+test('what ends by itself at that very moment is no reason not to start', async () => {
+  const { pid: ended } = spawnSync('true');
+  const kill = process.kill.bind(process);
+  vi.spyOn(process, 'kill').mockImplementation((_, signal) => kill(ended, signal));
+  ownership = await take();
+  expect(await ownership.store.processes()).toEqual([]);
+});
+
+test('what may not be ended is named', async () => {
+  vi.spyOn(process, 'kill').mockImplementation(() => {
+    throw Object.assign(new Error('kill EPERM'), { code: 'EPERM' });
+  });
+  await expect(take()).rejects.toThrow(`process ${left.pid} of another user`);
+});
+
+test('E13: what an older owner left in its log is in the file, synced, before anything is accepted', async () => {
+  const path = join(folder, 'events.db');
+  const earlier = openSqlite(path, { synchronous: 'NORMAL' });
+  await earlier.note({ accepted: 1 });
+  expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
+  // Somebody reads it yet: it cannot be settled, and the start waits.
+  const reader = new Database(path);
+  reader.exec('begin');
+  reader.prepare('select count(*) from counters').get();
+  await earlier.note({ accepted: 1 });
+  let owned = false;
+  const taking = take().then((taken) => {
+    owned = true;
+    return taken;
+  });
+  await expect.poll(() => existsSync(`${path}-owner`)).toBe(true);
+  await expect.poll(() => left.signalCode).toBe('SIGKILL');
+  expect(owned).toBe(false);
+  reader.exec('commit');
+  reader.close();
+  ownership = await taking;
+  // As a power loss would leave it, without the log.
+  const alone = join(folder, 'alone.db');
+  copyFileSync(path, alone);
+  const db = new Database(alone, { readonly: true });
+  expect(db.prepare(`select value from counters where name = 'accepted'`).pluck().get()).toBe(2);
+  db.close();
+  earlier.close();
+});

@@ -1,0 +1,74 @@
+// A child and its number: what it claims tasks by, and what its owner gives back when another process ends.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, test, vi } from 'vitest';
+import { createChild, type Child } from '../../src/processes/supervisor.ts';
+import { createTestLog } from '../reconcile/harness.ts';
+import { createFolder } from '../run/fixture.ts';
+
+let child: Child | undefined;
+afterEach(async () => {
+  vi.useRealTimers();
+  await child?.stop(1_000);
+});
+
+test('one that dies while its number is waited for is started again, under a number of its own', async () => {
+  const boots: PromiseWithResolvers<number>[] = [];
+  const boot = (): Promise<number> => {
+    boots.push(Promise.withResolvers());
+    return boots.at(-1)?.promise ?? Promise.reject(new Error('no number'));
+  };
+  const numbers = join(createFolder(), 'numbers');
+  const one = createChild({
+    role: 'run',
+    memory: [],
+    entry: '../test/obedient.ts',
+    env: () => ({ ...process.env, NUMBERS: numbers }),
+    boot,
+    log: createTestLog().log,
+  });
+  child = one;
+  void one.start();
+  await expect.poll(() => boots.length, { timeout: 10_000 }).toBe(1);
+  const before = one.pid();
+  expect(before).toBeDefined();
+  process.kill(before ?? 0, 'SIGKILL');
+  boots[0]?.resolve(1);
+  await expect.poll(() => boots.length, { timeout: 10_000 }).toBe(2);
+  boots[1]?.resolve(2);
+  await expect.poll(() => existsSync(numbers) && readFileSync(numbers, 'utf8'), { timeout: 10_000 }).toContain('2\n');
+  expect(one.boot()).toBe(2);
+  expect(one.pid()).not.toBe(before);
+});
+
+test('one that starts yet may stand still for a minute, though it has shown life; one that works for ten seconds', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+  const { log, text } = createTestLog();
+  const alive = Promise.withResolvers<void>();
+  const loaded = Promise.withResolvers<void>();
+  const one = createChild({
+    role: 'run',
+    memory: [],
+    entry: '../test/obedient.ts',
+    args: ['slow'],
+    env: () => process.env,
+    boot: () => {
+      loaded.resolve();
+      return Promise.withResolvers<number>().promise;
+    },
+    log,
+    lasting: false,
+    onWake: alive.resolve,
+  });
+  child = one;
+  void one.start();
+  await alive.promise;
+  vi.advanceTimersByTime(50_000);
+  expect(text()).toBe('');
+  process.kill(one.pid() ?? 0, 'SIGUSR2');
+  await loaded.promise;
+  vi.advanceTimersByTime(9_000);
+  expect(text()).toBe('');
+  vi.advanceTimersByTime(2_000);
+  expect(text()).toContain('run stood still for 10 s and is killed');
+});

@@ -1,0 +1,479 @@
+// How bodies come in: lengths, encodings, budgets, senders that hesitate, go away, or send too much (hazards C1, I61 to
+// I70 and I75).
+import { randomBytes } from 'node:crypto';
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
+import { describe, expect, test } from 'vitest';
+import { createBodyReader, type BodyReader } from '../../src/receive/body.ts';
+import {
+  BODY_LIMIT,
+  bodyOf,
+  deliver,
+  head,
+  kept,
+  message,
+  openLine,
+  pairs,
+  raw,
+  rows,
+  signed,
+  startReceiver,
+  statuses,
+  until,
+  type Line,
+} from './harness.ts';
+
+const MB = 1024 * 1024;
+const body = bodyOf();
+
+/** A readable event of exactly so many bytes. */
+function sized(bytes: number, cursor = '1'): Buffer {
+  const rest = bodyOf({ cursor, data: { MessageReceived: message({ body: '' }) } }).length;
+  return bodyOf({ cursor, data: { MessageReceived: message({ body: 'x'.repeat(bytes - rest) }) } });
+}
+
+function chunk(bytes: Uint8Array, extension = ''): Buffer {
+  return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}${extension}\r\n`), bytes, Buffer.from('\r\n')]);
+}
+
+const LAST_CHUNK = '0\r\n\r\n';
+const chunked: [string, string] = ['Transfer-Encoding', 'chunked'];
+
+/** The real reader, and how much reached it. */
+function watched(reader: BodyReader): BodyReader & { arrived(): number; reading(): number } {
+  let arrived = 0;
+  let reading = 0;
+  return {
+    arrived: () => arrived,
+    reading: () => reading,
+    async read(request, limit) {
+      reading++;
+      request.on('data', (part: Buffer) => void (arrived += part.length));
+      try {
+        return await reader.read(request, limit);
+      } finally {
+        reading--;
+      }
+    },
+  };
+}
+
+describe('the size of a body', () => {
+  test.each([MB + 1, 5 * MB, BODY_LIMIT])('I61: %d bytes are accepted, and kept as they came', async (bytes) => {
+    const receiver = await startReceiver();
+    const large = sized(bytes);
+    expect(large).toHaveLength(bytes);
+    expect(await deliver(receiver.port, large)).toBe(204);
+    expect(kept(receiver).events[0]?.body.equals(large)).toBe(true);
+  });
+
+  test('I61: one byte above the limit is refused unread, and logged with the variable to raise', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(head(pairs(sized(BODY_LIMIT + 1))));
+    const text = await line.heard('\r\n\r\n');
+    expect(statuses(text)).toEqual([413]);
+    expect(text).toMatch(/^connection: close\r$/im);
+    expect(await receiver.counters()).toEqual({ 'refused.body_limit': 1 });
+    expect(receiver.lines).toMatchObject([{ cause: 'body_limit', msg: expect.stringContaining('BODY_LIMIT_BYTES') }]);
+  });
+
+  test.each([
+    ['2^32 + 5', String(2 ** 32 + 5), 413],
+    ['10^15', String(10 ** 15), 413],
+    ['-1', '-1', 400],
+    ['5,5', '5,5', 400],
+    ['5 5', '5 5', 400],
+    ['0x10', '0x10', 400],
+    ['+5', '+5', 400],
+    ['1e3', '1e3', 400],
+    ['10^30', `1${'0'.repeat(30)}`, 400],
+  ])('I62: a Content-Length of %s is refused with nothing allocated', async (_, length, status) => {
+    const receiver = await startReceiver();
+    const text = await raw(receiver.port, head([...pairs(body, false), ['Content-Length', length]]), body);
+    expect(statuses(text)).toEqual([status]);
+    expect(text).toMatch(/^connection: close\r$/im);
+    expect(rows(receiver)).toBe(0);
+  });
+
+  test('I64: is not known beforehand where it comes in chunks, which are accepted', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(head([...pairs(body, false), chunked]));
+    for (const byte of body) line.write(chunk(Buffer.from([byte])));
+    line.write(LAST_CHUNK);
+    expect(statuses(await line.heard('\r\n\r\n'))).toEqual([204]);
+    expect(kept(receiver).events[0]?.body.equals(body)).toBe(true);
+  });
+
+  test('I64: is capped also where it comes in chunks', async () => {
+    const receiver = await startReceiver({ bodyLimit: 100_000 });
+    const exact = sized(100_000);
+    const over = sized(100_001, '2');
+    for (const [bytes, status] of [
+      [exact, 204],
+      [over, 413],
+    ] as const) {
+      const text = await raw(receiver.port, head([...pairs(bytes, false), chunked]), chunk(bytes), LAST_CHUNK);
+      expect(statuses(text)).toEqual([status]);
+    }
+    expect(rows(receiver)).toBe(1);
+  });
+});
+
+describe('a body that is too large', () => {
+  /** Writes as fast as the other side takes it, until it is told or cut off. */
+  async function pour(line: Line, part: Buffer): Promise<string> {
+    line.socket.on('drain', more);
+    function more(): void {
+      while (line.socket.writable && line.text() === '' && line.socket.write(part));
+    }
+    more();
+    return line.heard('\r\n\r\n');
+  }
+
+  test.each([
+    ['in chunks', chunked, chunk(randomBytes(65_536))],
+    ['of a known length', ['Content-Length', String(200 * MB)] as [string, string], randomBytes(65_536)],
+  ])('%s is answered with 413, and the status arrives though the sender is still sending', async (_, length, part) => {
+    const receiver = await startReceiver({ bodyLimit: MB });
+    const line = await openLine(receiver.port);
+    line.write(head([...pairs(body, false), length]));
+    const text = await pour(line, part);
+    expect(statuses(text)).toEqual([413]);
+    expect(text).toMatch(/^connection: close\r$/im);
+    expect(line.broken()).toBe(false);
+    await line.closed();
+    expect(rows(receiver)).toBe(0);
+  });
+
+  test('is cut off a moment after its answer, where the sender does not listen', async () => {
+    const receiver = await startReceiver({ bodyLimit: 100_000 });
+    const line = await openLine(receiver.port, { stubborn: true });
+    line.write(head([...pairs(body, false), ['Content-Length', String(200 * MB)]]));
+    await line.heard('\r\n\r\n');
+    const part = Buffer.alloc(10_000);
+    await until(() => !line.socket.writable || !line.socket.write(part) || line.socket.closed);
+    expect(statuses(await line.closed())).toEqual([413]);
+  });
+});
+
+describe('the budget for bodies in flight', () => {
+  /** One sender that has sent some of its body, and hesitates. */
+  async function slow(port: number, bytes: number, length: number): Promise<Line> {
+    const line = await openLine(port);
+    line.write(head([...pairs(Buffer.alloc(length, 0x20))]));
+    line.write(Buffer.alloc(bytes, 0x20));
+    return line;
+  }
+
+  test('is charged by what has arrived: the slowest is dropped, never the next delivery', async () => {
+    let now = 0;
+    const bodies = watched(createBodyReader(MB, () => now));
+    const receiver = await startReceiver({ bodies });
+    const slower = await slow(receiver.port, 400_000, 900_000);
+    await until(() => bodies.arrived() === 400_000);
+    now += 5_000;
+    const faster = await slow(receiver.port, 400_000, 900_000);
+    await until(() => bodies.arrived() === 800_000);
+    now += 1_000;
+    expect(await deliver(receiver.port, sized(300_000))).toBe(204);
+    expect(statuses(await slower.heard('\r\n\r\n'))).toEqual([408]);
+    expect(faster.text()).toBe('');
+    faster.write(Buffer.alloc(500_000, 0x20));
+    expect(statuses(await faster.heard('\r\n\r\n'))).toEqual([204]);
+    expect(await receiver.counters()).toMatchObject({ accepted: 1, quarantined: 1, 'refused.body_dropped': 1 });
+    // Nobody knows who the dropped one was.
+    expect(receiver.answered.map(({ status }) => status)).toEqual([204, 204]);
+  });
+
+  test('does not count what was only announced', async () => {
+    const bodies = watched(createBodyReader(MB));
+    const receiver = await startReceiver({ bodies });
+    for (let i = 0; i < 20; i++) await slow(receiver.port, 1_000, BODY_LIMIT);
+    await until(() => bodies.arrived() === 20_000);
+    expect(await deliver(receiver.port, sized(MB - 1))).toBe(204);
+    expect(bodies.reading()).toBe(20);
+  });
+
+  test('never keeps small bodies waiting, nor drops them', async () => {
+    const bodies = watched(createBodyReader(100_000));
+    const receiver = await startReceiver({ bodies });
+    await slow(receiver.port, 90_000, BODY_LIMIT);
+    const small = sized(60_000, '2');
+    const half = await openLine(receiver.port);
+    half.write(head(pairs(small)));
+    half.write(small.subarray(0, 30_000));
+    await until(() => bodies.arrived() === 120_000);
+    for (let n = 3; n < 8; n++) expect(await deliver(receiver.port, sized(64 * 1024, String(n)))).toBe(204);
+    half.write(small.subarray(30_000));
+    expect(statuses(await half.heard('\r\n\r\n'))).toEqual([204]);
+    expect(rows(receiver)).toBe(6);
+  });
+
+  test('is free again once bodies have been read, dropped, refused or abandoned', async () => {
+    const bodies = watched(createBodyReader(MB));
+    const receiver = await startReceiver({ bodies, bodyLimit: MB });
+    for (let n = 1; n < 5; n++) {
+      expect(await deliver(receiver.port, sized(900_000, String(n)))).toBe(204);
+      const before = bodies.arrived();
+      const line = await slow(receiver.port, 900_000, 950_000);
+      await until(() => bodies.arrived() === before + 900_000);
+      line.socket.resetAndDestroy();
+      await until(() => bodies.reading() === 0);
+      expect(
+        statuses(
+          await raw(receiver.port, head([...pairs(body, false), chunked]), chunk(Buffer.alloc(MB + 1)), LAST_CHUNK),
+        ),
+      ).toEqual([413]);
+    }
+    expect(await receiver.counters()).toMatchObject({
+      accepted: 4,
+      'refused.body_limit': 4,
+      'refused.body_aborted': 4,
+    });
+  });
+});
+
+describe('a request that is not well formed', () => {
+  test.each<[string, string, string]>([
+    ['I63: Content-Length and Transfer-Encoding', head([...pairs(body), chunked]), chunk(body).toString() + LAST_CHUNK],
+    ['I63: two lengths', head([...pairs(body), ['Content-Length', '5']]), body.toString()],
+    ['I63: two lengths that agree', head([...pairs(body), ['Content-Length', String(body.length)]]), body.toString()],
+    ['I63: bare newlines', head(pairs(body)).replaceAll('\r\n', '\n'), body.toString()],
+    ['I63: a folded header line', head(['X-Long: a\r\n folded', ...pairs(body)]), body.toString()],
+    ['I63: a blank before the colon', head(['X-Long : a', ...pairs(body)]), body.toString()],
+    ['I63: a NUL in a header', head(['X-Nul: a\u0000b', ...pairs(body)]), body.toString()],
+    ['I63: chunk sizes that are no numbers', head([...pairs(body, false), chunked]), 'zz\r\n'],
+    ['I63: another transfer encoding', head([...pairs(body, false), ['Transfer-Encoding', 'gzip']]), body.toString()],
+    [
+      'I63: chunked, twice',
+      head([...pairs(body, false), ['Transfer-Encoding', 'chunked, chunked']]),
+      chunk(body).toString() + LAST_CHUNK,
+    ],
+    ['I44: a CRLF smuggled into a header', head(['X-Svc-Delivery-Id: a\rX-Evil: b', ...pairs(body)]), body.toString()],
+    ['no request at all', '\u0016\u0003\u0001\u0002\u0000\u0001', '\r\n\r\n'],
+  ])('%s: refused before authentication, the connection closed, nothing kept', async (_, start, rest) => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(start);
+    line.write(rest);
+    const text = await line.closed();
+    expect(text === '' ? 400 : statuses(text)[0]).toSatisfy(
+      (status: number) => [400, 401, 408, 413].includes(status),
+      text,
+    );
+    expect(statuses(text)).not.toContain(204);
+    expect(rows(receiver)).toBe(0);
+  });
+
+  test('I63: a flood of chunk extensions is cut off', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(head([...pairs(body, false), chunked]));
+    line.write(`1;${'x'.repeat(20_000)}`);
+    const text = await line.closed();
+    expect(statuses(text).every((status) => status === 413 || status === 400 || status === 408)).toBe(true);
+    expect(rows(receiver)).toBe(0);
+  });
+
+  test('I65: bytes behind the length are neither part of the body nor a second delivery', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(head(pairs(body)));
+    line.write(Buffer.concat([body, Buffer.from('trailing')]));
+    const text = await line.closed();
+    expect(statuses(text).at(-1)).toBe(400);
+    expect(kept(receiver).events.every((event) => event.body.equals(body))).toBe(true);
+    expect(kept(receiver).quarantine).toEqual([]);
+  });
+
+  test('I65: a length that is too short for what was signed is refused', async () => {
+    const receiver = await startReceiver();
+    const text = await raw(
+      receiver.port,
+      head([...pairs(body, false), ['Content-Length', String(body.length - 1)]]),
+      body,
+    );
+    expect(statuses(text)[0]).toSatisfy((status: number) => status === 401 || status === 400);
+    expect(rows(receiver)).toBe(0);
+  });
+
+  test('I65: fewer bytes than the length says, and then an end, leave nothing', async () => {
+    const bodies = watched(createBodyReader());
+    const receiver = await startReceiver({ bodies });
+    const line = await openLine(receiver.port);
+    line.write(head([...pairs(body, false), ['Content-Length', String(body.length + 1)]]));
+    line.write(body);
+    line.socket.end();
+    expect(statuses(await line.closed()).every((status) => status === 400 || status === 408)).toBe(true);
+    expect([rows(receiver), bodies.reading()]).toEqual([0, 0]);
+  });
+
+  test('I65, I75: a sender that stops in the middle is sent away with 408 once its time is up', async () => {
+    const receiver = await startReceiver();
+    receiver.server.requestTimeout = 100;
+    receiver.server.headersTimeout = 50;
+    const [slowBody, slowHead] = [await openLine(receiver.port), await openLine(receiver.port)];
+    slowBody.write(head(pairs(body)));
+    slowBody.write(body.subarray(0, 10));
+    slowHead.write(`POST /webhooks HTTP/1.1\r\nHost: x\r\nX-Svc-`);
+    expect(statuses(await slowBody.closed())).toEqual([408]);
+    expect(statuses(await slowHead.closed())).toEqual([408]);
+    expect(rows(receiver)).toBe(0);
+    expect(await deliver(receiver.port, body)).toBe(204);
+  });
+
+  test('I75: nobody may take more than 15 s for a request', async () => {
+    const { server } = await startReceiver();
+    const { headersTimeout, requestTimeout } = server;
+    expect(headersTimeout).toBeGreaterThan(0);
+    expect(requestTimeout).toBeGreaterThan(10_000);
+    expect(Math.max(headersTimeout, requestTimeout)).toBeLessThan(15_000);
+    // Above the idle time of load balancers, whose reuse of a connection must not meet its end.
+    expect(server.keepAliveTimeout).toBeGreaterThanOrEqual(75_000);
+    expect(server.maxRequestsPerSocket).toBe(0);
+  });
+});
+
+describe('a sender that goes away', () => {
+  test.each<[string, [string, string][]]>([
+    ['plainly', []],
+    ['with gzip', [['Content-Encoding', 'gzip']]],
+    ['with br', [['Content-Encoding', 'br']]],
+  ])('I66: in the middle, %s, 300 times, leaves nothing pending', async (_, more) => {
+    const bodies = watched(createBodyReader());
+    const receiver = await startReceiver({ bodies });
+    const lines = await Promise.all(Array.from({ length: 300 }, () => openLine(receiver.port)));
+    for (const line of lines)
+      line.write(Buffer.concat([Buffer.from(head([...pairs(body), ...more])), body.subarray(0, 20)]));
+    if (more.length === 0) await until(() => bodies.arrived() === 300 * 20);
+    for (const [index, { socket }] of lines.entries()) {
+      if (index % 2) socket.destroy();
+      else socket.resetAndDestroy();
+    }
+    const connections = async (): Promise<number> =>
+      new Promise((resolve) => receiver.server.getConnections((_error, n) => resolve(n)));
+    let left = await connections();
+    await until(() => {
+      void connections().then((n) => (left = n));
+      return left === 0 && bodies.reading() === 0;
+    });
+    expect(rows(receiver)).toBe(0);
+    expect(receiver.answered).toEqual([]);
+    expect(await deliver(receiver.port, body)).toBe(204);
+  });
+
+  test('before its answer has had its delivery kept, and retries into a duplicate', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(Buffer.concat([Buffer.from(head(pairs(body))), body]));
+    await until(() => rows(receiver) === 1);
+    line.socket.destroy();
+    expect(await deliver(receiver.port, body)).toBe(204);
+    expect(rows(receiver)).toBe(1);
+  });
+});
+
+describe('a compressed body', () => {
+  const compressed: [string, Buffer][] = [
+    ['gzip', gzipSync(body)],
+    ['GZIP', gzipSync(body)],
+    ['gzip, gzip', gzipSync(gzipSync(body))],
+    ['br', brotliCompressSync(body)],
+    ['deflate', deflateSync(body)],
+    ['zstd', randomBytes(40)],
+    ['identity, gzip', gzipSync(body)],
+    ['x-unknown', body],
+  ];
+
+  test.each(compressed)('I67: (%s) is refused unread, rightly signed or not', async (encoding, bytes) => {
+    const receiver = await startReceiver();
+    for (const signatures of [signed(bytes), signed(body), {}]) {
+      expect(await deliver(receiver.port, bytes, { ...signatures, 'Content-Encoding': encoding })).toBe(415);
+    }
+    const line = await openLine(receiver.port);
+    line.write(head([...pairs(bytes), ['Content-Encoding', encoding]]));
+    const text = await line.heard('\r\n\r\n');
+    expect(statuses(text)).toEqual([415]);
+    expect(text).toMatch(/^connection: close\r$/im);
+    expect(await receiver.counters()).toEqual({ 'refused.content_encoding': 4 });
+  });
+
+  test.each(['gzip', 'br'])(
+    'I68: (%s) that would unfold to 64 MB is refused without unfolding it',
+    async (encoding) => {
+      const receiver = await startReceiver();
+      const bomb = encoding === 'gzip' ? gzipSync(Buffer.alloc(64 * MB)) : brotliCompressSync(Buffer.alloc(64 * MB));
+      const before = process.memoryUsage().rss;
+      expect(await deliver(receiver.port, bomb, { 'Content-Encoding': encoding })).toBe(415);
+      expect(process.memoryUsage().rss - before).toBeLessThan(32 * MB);
+    },
+  );
+
+  test.each(['identity', 'Identity'])('I67: (%s) is none', async (encoding) => {
+    const receiver = await startReceiver();
+    expect(await deliver(receiver.port, body, { 'Content-Encoding': encoding })).toBe(204);
+  });
+});
+
+describe('a Content-Type', () => {
+  test.each([
+    [undefined],
+    [';;;'],
+    ['a/b, c/d'],
+    ['text/plain'],
+    ['multipart/form-data; boundary=x'],
+    ['application/x-www-form-urlencoded'],
+    ['application/json; charset=utf-16'],
+    ['application/vnd.svc+json'],
+    ['application/octet-stream'],
+  ])('I69: of %s makes no difference to a signed body', async (type) => {
+    const receiver = await startReceiver();
+    expect(await deliver(receiver.port, body, type === undefined ? {} : { 'Content-Type': type })).toBe(204);
+    expect(kept(receiver).events[0]?.body.equals(body)).toBe(true);
+  });
+});
+
+describe('Expect', () => {
+  const expecting: [string, string] = ['Expect', '100-continue'];
+
+  test('I70: 100-continue is answered once the headers have passed, and the delivery once it is kept', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(head([...pairs(body), expecting]));
+    expect(statuses(await line.heard('\r\n\r\n'))).toEqual([100]);
+    line.write(body);
+    expect(statuses(await line.heard('204'))).toEqual([100, 204]);
+    expect(rows(receiver)).toBe(1);
+  });
+
+  test.each<[string, number, string]>([
+    ['no signature', 401, head([['Content-Length', '10'], expecting])],
+    [
+      'a stale timestamp',
+      401,
+      head([
+        ...Object.entries(signed(body, 1_000_000_000)).map(([name, value]): [string, string] => [name, String(value)]),
+        ['Content-Length', '10'],
+        expecting,
+      ]),
+    ],
+    [
+      'a body that is too large',
+      413,
+      head([...pairs(body, false), ['Content-Length', String(BODY_LIMIT + 1)], expecting]),
+    ],
+    ['a compressed body', 415, head([...pairs(body), ['Content-Encoding', 'gzip'], expecting])],
+    ['another method', 405, head([...pairs(body), expecting], 'PUT /webhooks HTTP/1.1')],
+    ['another path', 404, head([...pairs(body), expecting], 'POST /elsewhere HTTP/1.1')],
+  ])('I70: 100-continue with %s gets its %d, and is never told to continue', async (_, status, start) => {
+    const receiver = await startReceiver();
+    expect(statuses(await raw(receiver.port, start))).toEqual([status]);
+  });
+
+  test('I70: anything else is 417', async () => {
+    const receiver = await startReceiver();
+    expect(statuses(await raw(receiver.port, head([...pairs(body), ['Expect', 'kittens']])))).toEqual([417]);
+    expect(rows(receiver)).toBe(0);
+  });
+});

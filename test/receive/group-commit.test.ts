@@ -1,0 +1,528 @@
+// The one door under load and under faults: what arrives together commits together, and a store that is locked, full or
+// gone costs waiting, then a 503, then nothing (hazards C3, F1, F3, F6, F11).
+import { renameSync, unlinkSync } from 'node:fs';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createIntake, PATIENCE_MS, Unavailable, type Intake } from '../../src/receive/group-commit.ts';
+import type { Accepted, Batch } from '../../src/store/ingest.ts';
+import { StoreError, Unsynced, type Store } from '../../src/store/store.ts';
+import { readDelivery, type Reading } from '../../src/wire/event.ts';
+import {
+  bodyOf,
+  createClock,
+  createStoreFile,
+  deliver,
+  kept,
+  rows,
+  send,
+  startReceiver,
+  T0,
+  until,
+  type Receiver,
+  type SetClock,
+  type StoreFile,
+} from './harness.ts';
+
+/** The real store with a count of its transactions, with a fault while one is set, and a gate before the next of them. */
+interface Watched extends Store {
+  batches: Batch[];
+  fault: Error | undefined;
+  gate: Promise<void> | undefined;
+}
+
+function watch(store: Store): Watched {
+  const watched: Watched = {
+    ...store,
+    batches: [],
+    fault: undefined,
+    gate: undefined,
+    async accept(batch) {
+      watched.batches.push(batch);
+      const { fault } = watched;
+      await watched.gate;
+      if (fault) throw fault;
+      return store.accept(batch);
+    },
+    async note(counts, facts) {
+      if (watched.fault) throw watched.fault;
+      return store.note(counts, facts);
+    },
+  };
+  return watched;
+}
+
+interface Bench {
+  file: StoreFile;
+  store: Watched;
+  clock: SetClock;
+  intake: Intake;
+  faults: StoreError[];
+  commits: () => number;
+}
+
+function setUp(): Bench {
+  const file = createStoreFile();
+  onTestFinished(() => file.remove());
+  const store = watch(file.store);
+  const clock = createClock();
+  const faults: StoreError[] = [];
+  let commits = 0;
+  const intake = createIntake({
+    store,
+    clock,
+    onCommit: () => void commits++,
+    onFault: (error) => void faults.push(error),
+  });
+  return { file, store, clock, intake, faults, commits: () => commits };
+}
+
+function reading(cursor: number): Reading {
+  return readDelivery(bodyOf({ cursor: String(cursor) }));
+}
+
+function verdicts(accepted: Accepted[]): string[] {
+  return accepted.map(({ verdict }) => verdict);
+}
+
+/** Taken up again and again without success. */
+async function tried(store: Watched, times = 5): Promise<void> {
+  const before = store.batches.length;
+  await until(() => store.batches.length >= before + times, 'the store to be tried');
+}
+
+/** The commit that has just answered is over: until then a probe has nothing to find out. */
+function settled(): Promise<void> {
+  return new Promise(setImmediate);
+}
+
+/** What was refused may still keep the store busy for a moment. */
+async function untilReady(intake: Intake, recover: () => Promise<unknown>): Promise<void> {
+  const end = performance.now() + 10_000;
+  do {
+    await recover();
+    await settled();
+  } while (!intake.ready() && performance.now() < end);
+  expect(intake.ready()).toBe(true);
+}
+
+const full = (): StoreError =>
+  new StoreError('unwritable', 'the store cannot be used: SQLITE_FULL: database or disk is full');
+
+describe('deliveries that arrive together', () => {
+  test('are committed together, in their order of arrival', async () => {
+    const { file, store, intake, commits } = setUp();
+    const accepted = await Promise.all(Array.from({ length: 100 }, (_, n) => intake.accept(reading(n + 1))));
+    expect(verdicts(accepted)).toEqual(Array(100).fill('new'));
+    expect([store.batches.length, commits()]).toEqual([1, 1]);
+    expect(kept(file).events.map(({ cursor }) => Number(cursor))).toEqual(Array.from({ length: 100 }, (_, n) => n + 1));
+  });
+
+  test('in great numbers take few transactions, none of them long', async () => {
+    const { file, store, intake } = setUp();
+    await Promise.all(Array.from({ length: 2_000 }, (_, n) => intake.accept(reading(n + 1))));
+    expect(store.batches.length).toBe(8);
+    expect(Math.max(...store.batches.map(({ readings }) => readings.length))).toBe(256);
+    expect(rows(file)).toBe(2_000);
+  });
+
+  test('get each its own verdict', async () => {
+    const { store, intake } = setUp();
+    const readings = [
+      reading(1),
+      reading(1),
+      readDelivery(Buffer.from('{')),
+      reading(2),
+      readDelivery(Buffer.from('{')),
+    ];
+    const accepted = await Promise.all(readings.map((one) => intake.accept(one)));
+    expect(verdicts(accepted)).toEqual(['new', 'duplicate', 'quarantined', 'new', 'quarantined']);
+    expect(store.batches).toHaveLength(1);
+  });
+
+  test('while a commit is under way join the next one', async () => {
+    const { store, intake } = setUp();
+    const gate = Promise.withResolvers<void>();
+    store.gate = gate.promise;
+    const first = intake.accept(reading(1));
+    await until(() => store.batches.length === 1);
+    const second = [intake.accept(reading(2)), intake.accept(reading(3))];
+    gate.resolve();
+    expect(verdicts(await Promise.all([first, ...second]))).toEqual(['new', 'new', 'new']);
+    expect(store.batches.map(({ readings }) => readings.length)).toEqual([1, 2]);
+  });
+
+  test('are all on disk, as another process reads it, when the first of them is answered', async () => {
+    const { file, intake } = setUp();
+    const others = [2, 3, 4].map((n) => intake.accept(reading(n)));
+    await intake.accept(reading(1));
+    expect(rows(file)).toBe(4);
+    await Promise.all(others);
+  });
+});
+
+test.each([false, true])(
+  'a fact that is set while a commit fails is the one that stays (probed: %s)',
+  async (probed) => {
+    const { store, intake } = setUp();
+    const gate = Promise.withResolvers<void>();
+    store.gate = gate.promise;
+    store.fault = full();
+    intake.setFact('failure_run', 1);
+    const accepted = intake.accept(reading(1));
+    await until(() => store.batches.length === 1);
+    store.fault = undefined;
+    intake.setFact('failure_run', 2);
+    if (probed) await intake.probe();
+    gate.resolve();
+    await accepted;
+    expect((await store.books()).failureRun).toBe(2);
+  },
+);
+
+describe('what is counted', () => {
+  test('rides along with the next commit, or with the probe where none comes, and is written once', async () => {
+    const { file, store, intake } = setUp();
+    intake.count({ 'refused.no_signature': 2 });
+    intake.count({ 'refused.no_signature': 1, unseen_failures: 1 });
+    intake.setFact('failures', '{}');
+    await intake.accept(reading(1));
+    await settled();
+    expect(store.batches[0]).toMatchObject({
+      counts: { 'refused.no_signature': 3, unseen_failures: 1 },
+      facts: { failures: '{}' },
+    });
+    intake.count({ 'refused.method': 1 });
+    intake.setFact('failure_run', 3);
+    await intake.probe();
+    await intake.probe();
+    expect(await file.store.counters()).toMatchObject({
+      'refused.no_signature': 3,
+      unseen_failures: 1,
+      'refused.method': 1,
+    });
+    expect((await file.store.status(0)).failureRun).toBe(3);
+  });
+
+  test('is neither lost nor doubled by commits and probes that fail', async () => {
+    const { file, store, intake } = setUp();
+    intake.count({ 'refused.method': 1 });
+    intake.setFact('failure_run', 1);
+    store.fault = full();
+    await intake.probe();
+    intake.setFact('failure_run', 2);
+    const accepting = intake.accept(reading(1));
+    intake.count({ 'refused.method': 1 });
+    await tried(store);
+    store.fault = undefined;
+    await accepting;
+    await settled();
+    expect(store.batches.at(-1)).toMatchObject({ counts: { 'refused.method': 2 }, facts: { failure_run: 2 } });
+    expect(await file.store.counters()).toMatchObject({ 'refused.method': 2 });
+    expect((await file.store.status(0)).failureRun).toBe(2);
+  });
+});
+
+describe('a store that is locked by another process', () => {
+  test('F6: for a while costs only waiting, and the event loop goes on turning', async () => {
+    const { file, store, intake, faults } = setUp();
+    await intake.accept(reading(1));
+    const release = file.lock();
+    const loop = monitorEventLoopDelay({ resolution: 5 });
+    const waiting = Array.from({ length: 300 }, (_, n) => intake.accept(reading(n + 2)));
+    await tried(store, 2);
+    loop.enable();
+    await tried(store, 20);
+    release();
+    expect(new Set(verdicts(await Promise.all(waiting)))).toEqual(new Set(['new']));
+    loop.disable();
+    expect(loop.max / 1e6).toBeLessThan(100);
+    expect(intake.ready()).toBe(true);
+    expect(faults).toEqual([]);
+    expect(rows(file)).toBe(301);
+  });
+
+  test('takes in what arrives meanwhile, as part of the same group', async () => {
+    const { file, store, intake } = setUp();
+    const release = file.lock();
+    const first = intake.accept(reading(1));
+    await tried(store);
+    const second = intake.accept(reading(2));
+    await until(() => store.batches.at(-1)?.readings.length === 2);
+    release();
+    await Promise.all([first, second]);
+    expect(store.batches.at(-1)?.readings).toHaveLength(2);
+  });
+
+  test('F6: is waited for as long as a delivery can wait, and no longer', async () => {
+    const { file, store, clock, intake } = setUp();
+    const release = file.lock();
+    const first = intake.accept(reading(1));
+    const refused = expect(first).rejects.toThrow(Unavailable);
+    await tried(store);
+    clock.at += PATIENCE_MS - 1;
+    const second = intake.accept(reading(2));
+    await tried(store);
+    clock.at += 1;
+    await refused;
+    release();
+    expect(verdicts([await second])).toEqual(['new']);
+    expect(kept(file).events.map(({ id }) => id)).toEqual(['evt_2']);
+  });
+
+  test('says with the refusal what was the matter', async () => {
+    const { file, store, clock, intake } = setUp();
+    const release = file.lock();
+    const refused = expect(intake.accept(reading(1))).rejects.toMatchObject({
+      name: 'Unavailable',
+      cause: { code: 'busy' },
+    });
+    await tried(store);
+    clock.at += PATIENCE_MS;
+    await refused;
+    release();
+  });
+
+  test('for more than a second is not ready, and is ready with the next commit or probe', async () => {
+    const { file, store, clock, intake, faults } = setUp();
+    for (const recover of [() => intake.accept(reading(9)), () => intake.probe()]) {
+      const release = file.lock();
+      const refused = expect(intake.accept(reading(1))).rejects.toThrow(Unavailable);
+      await tried(store);
+      clock.at += 999;
+      expect(intake.ready()).toBe(true);
+      clock.at += 1;
+      expect(intake.ready()).toBe(false);
+      clock.at += PATIENCE_MS;
+      await refused;
+      release();
+      expect(intake.ready()).toBe(false);
+      await untilReady(intake, recover);
+    }
+    expect(faults.at(-1)?.code).toBe('busy');
+  });
+
+  test('is found out by the probe alone, where nobody delivers', async () => {
+    const { file, clock, intake } = setUp();
+    const release = file.lock();
+    await intake.probe();
+    clock.at += 2_000;
+    await intake.probe();
+    expect(intake.ready()).toBe(false);
+    release();
+    await intake.probe();
+    expect(intake.ready()).toBe(true);
+  });
+});
+
+describe('a store that cannot be written', () => {
+  test('F1: refuses what waited too long, says so, and accepts again once there is room', async () => {
+    const { file, store, clock, intake, faults } = setUp();
+    store.fault = full();
+    const refused = expect(intake.accept(reading(1))).rejects.toThrow(Unavailable);
+    await tried(store);
+    expect(faults[0]?.code).toBe('unwritable');
+    clock.at += PATIENCE_MS;
+    await refused;
+    expect(intake.ready()).toBe(false);
+    store.fault = undefined;
+    expect(verdicts([await intake.accept(reading(1))])).toEqual(['new']);
+    expect(intake.ready()).toBe(true);
+    expect(rows(file)).toBe(1);
+  });
+
+  test('F3: but had written it all the same, finds a duplicate when it is tried again', async () => {
+    const { file, store, intake } = setUp();
+    let first = true;
+    store.accept = async (batch) => {
+      const results = await file.store.accept(batch);
+      if (!first) return results;
+      first = false;
+      throw new StoreError('unwritable', 'the store cannot be used: SQLITE_IOERR_FSYNC');
+    };
+    expect(verdicts([await intake.accept(reading(1))])).toEqual(['duplicate']);
+    expect(rows(file)).toBe(1);
+  });
+});
+
+describe('a store file that is no longer in its place', () => {
+  test('E12: takes no delivery at once, and none again when the file is back, until the kit has started anew', async () => {
+    const { file, intake, faults } = setUp();
+    await intake.accept(reading(1));
+    renameSync(file.path, `${file.path}.away`);
+    await expect(intake.accept(reading(2))).rejects.toMatchObject({ name: 'Unavailable', cause: { code: 'replaced' } });
+    expect([intake.ready(), intake.replaced()]).toEqual([false, true]);
+    renameSync(`${file.path}.away`, file.path);
+    await expect(intake.accept(reading(3))).rejects.toThrow(Unavailable);
+    await intake.probe();
+    expect(intake.ready()).toBe(false);
+    expect(new Set(faults.map(({ code }) => code))).toEqual(new Set(['replaced']));
+    expect(kept(file).events.map(({ id }) => id)).toEqual(['evt_1']);
+  });
+
+  test('E12: is found out by the probe, where nobody delivers', async () => {
+    const { file, intake } = setUp();
+    await intake.accept(reading(1));
+    await settled();
+    renameSync(file.path, `${file.path}.away`);
+    await intake.probe();
+    expect(intake.replaced()).toBe(true);
+  });
+});
+
+describe('a sync that fails', () => {
+  /** What was committed stays so; the sync fails until it is mended. */
+  function failSync(file: StoreFile, store: Watched): { mend: () => void; syncs: () => number } {
+    let failing = true;
+    let syncs = 0;
+    const accept = store.accept.bind(store);
+    store.accept = async (batch) => {
+      const accepted = await accept(batch);
+      if (failing) throw new Unsynced(new StoreError('unwritable', 'cannot be synced'), accepted);
+      return accepted;
+    };
+    store.sync = async () => {
+      syncs++;
+      if (failing) throw new StoreError('unwritable', 'cannot be synced');
+      return file.store.sync();
+    };
+    return { mend: () => void (failing = false), syncs: () => syncs };
+  }
+
+  test('E11: is tried again alone: the delivery is accepted once, and nothing is counted twice', async () => {
+    const { file, store, intake, faults } = setUp();
+    const { mend, syncs } = failSync(file, store);
+    intake.count({ 'refused.method': 1 });
+    const first = intake.accept(reading(1));
+    await until(() => syncs() > 3);
+    const second = intake.accept(reading(2));
+    mend();
+    expect(verdicts(await Promise.all([first, second]))).toEqual(['new', 'new']);
+    expect(store.batches.map(({ readings }) => readings.length)).toEqual([1, 1]);
+    expect(await file.store.counters()).toEqual({ events: 2, accepted: 2, 'refused.method': 1 });
+    expect(faults.every(({ code }) => code === 'unwritable')).toBe(true);
+  });
+
+  test('E11: is waited for as long as a delivery can wait, then it is refused once, and what comes next is accepted', async () => {
+    const { file, store, clock, intake } = setUp();
+    const { mend, syncs } = failSync(file, store);
+    let refusals = 0;
+    const refused = intake.accept(reading(1)).catch(() => refusals++);
+    await until(() => syncs() > 3);
+    clock.at += PATIENCE_MS;
+    await refused;
+    expect(intake.ready()).toBe(false);
+    mend();
+    expect(verdicts([await intake.accept(reading(2))])).toEqual(['new']);
+    expect(refusals).toBe(1);
+    expect(await file.store.counters()).toEqual({ events: 2, accepted: 2 });
+  });
+
+  test('a disk that hangs costs a 503 in time, and is not ready', async () => {
+    const { store, clock, intake } = setUp();
+    const gate = Promise.withResolvers<void>();
+    store.gate = gate.promise;
+    const refused = expect(intake.accept(reading(1))).rejects.toThrow(Unavailable);
+    await until(() => store.batches.length === 1);
+    clock.at += PATIENCE_MS;
+    await refused;
+    expect(intake.ready()).toBe(false);
+    gate.resolve();
+    await until(() => intake.ready());
+  });
+});
+
+describe('E9: a wall clock that is set', () => {
+  const HOUR = 3_600_000;
+  test.each([-60 * 24 * HOUR, -24 * HOUR, -HOUR, HOUR, 24 * HOUR, 60 * 24 * HOUR])(
+    'by %d ms, once or again and again, costs a waiting delivery neither its answer nor its patience',
+    async (step) => {
+      const { file, store, clock, intake } = setUp();
+      const elapsed = { ms: 0 };
+      const stepping = { ...clock, now: () => T0 + steps * step, monotonic: () => elapsed.ms };
+      let steps = 0;
+      const stepped = createIntake({ store, clock: stepping });
+      const release = file.lock();
+      let refused = 0;
+      const first = stepped.accept(reading(1)).catch(() => void refused++);
+      for (steps = 1; steps < 4; steps++) await tried(store);
+      expect([refused, stepped.ready()]).toEqual([0, true]);
+      elapsed.ms = 1_000;
+      expect(stepped.ready()).toBe(false);
+      elapsed.ms = PATIENCE_MS - 1;
+      await tried(store);
+      expect(refused).toBe(0);
+      elapsed.ms = PATIENCE_MS;
+      await first;
+      expect(refused).toBe(1);
+      release();
+      expect(verdicts([await stepped.accept(reading(2))])).toEqual(['new']);
+      expect(intake.ready()).toBe(true);
+    },
+  );
+});
+
+describe('over HTTP', () => {
+  /** Sends one, lets it wait, and sets the clock forward until it is refused. */
+  async function refused(receiver: Receiver, waits: () => boolean, cursor: string): Promise<number> {
+    const answer = deliver(receiver.port, bodyOf({ cursor }));
+    await until(waits);
+    receiver.clock.at += PATIENCE_MS;
+    return answer;
+  }
+
+  async function readiness(receiver: Receiver): Promise<number> {
+    return (await send(receiver.port, '', { method: 'GET', path: '/readyz' })).status;
+  }
+
+  const noted = (receiver: Receiver, cause: string): boolean => receiver.lines.some((line) => line['cause'] === cause);
+
+  test('F6: a lock that lasts is a 503, counts as a failed delivery, and the readiness probe tells', async () => {
+    let store: Watched | undefined;
+    const receiver = await startReceiver({ wrap: (real) => (store = watch(real)) });
+    const release = receiver.lock();
+    expect(await refused(receiver, () => (store?.batches.length ?? 0) > 3, '1')).toBe(503);
+    expect(await readiness(receiver)).toBe(503);
+    expect((await send(receiver.port, '', { method: 'GET', path: '/livez' })).status).toBe(200);
+    expect(receiver.answered).toEqual([{ status: 503, cause: 'store' }]);
+    expect(noted(receiver, 'store')).toBe(true);
+    release();
+    expect(await deliver(receiver.port, bodyOf())).toBe(204);
+    expect(await readiness(receiver)).toBe(200);
+    expect(receiver.answered.at(-1)).toEqual({ status: 204, cause: 'new' });
+    expect(await receiver.counters()).toMatchObject({ accepted: 1, 'refused.store': 1 });
+  });
+
+  test('F6: a lock that is released in time costs nobody a 503', async () => {
+    let store: Watched | undefined;
+    const receiver = await startReceiver({ wrap: (real) => (store = watch(real)) });
+    const release = receiver.lock();
+    const answers = Promise.all([1, 2, 3].map((n) => deliver(receiver.port, bodyOf({ cursor: String(n) }))));
+    await until(() => (store?.batches.length ?? 0) > 10);
+    release();
+    expect(await answers).toEqual([204, 204, 204]);
+  });
+
+  test('F1: a full disk is a 503 and a log line that names it, and ends when there is room', async () => {
+    let store: Watched | undefined;
+    const receiver = await startReceiver({ wrap: (real) => (store = watch(real)) });
+    if (!store) throw new Error('no store');
+    store.fault = full();
+    expect(await refused(receiver, () => noted(receiver, 'store_unwritable'), '1')).toBe(503);
+    expect(await readiness(receiver)).toBe(503);
+    store.fault = undefined;
+    await receiver.intake.probe();
+    expect(await readiness(receiver)).toBe(200);
+    expect(await deliver(receiver.port, bodyOf())).toBe(204);
+  });
+
+  test('E12: a store file that was deleted while open is a 503 and not ready, and nothing is acknowledged into it', async () => {
+    const receiver = await startReceiver();
+    expect(await deliver(receiver.port, bodyOf())).toBe(204);
+    unlinkSync(receiver.path);
+    expect(await deliver(receiver.port, bodyOf({ cursor: '2' }))).toBe(503);
+    expect(noted(receiver, 'store_replaced')).toBe(true);
+    const ready = await send(receiver.port, '', { method: 'GET', path: '/readyz' });
+    expect([ready.status, ready.text]).toEqual([503, expect.stringContaining('npx kit restore')]);
+    expect(receiver.answered.map(({ status }) => status)).toEqual([204, 503]);
+  });
+});

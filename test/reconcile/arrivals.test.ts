@@ -1,0 +1,163 @@
+// What is learnt from arrivals: the types that webhooks bring and miss, the weekly figures by origin, and who saw what
+// when; each event once, by whatever way and however often it comes.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createPruner } from '../../src/keep/prune.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
+import { fields } from './replay-server.ts';
+import { createClock, createStoreFile, START, type StoreFile, type TestClock } from './harness.ts';
+
+const DAY_MS = 86_400_000;
+let file: StoreFile;
+let clock: TestClock;
+beforeEach(() => {
+  file = createStoreFile();
+  clock = createClock();
+});
+afterEach(() => file.remove());
+
+const data = (cursor: number, type: string, at: number) => ({ [type]: fields(cursor, { timestamp_unix_ms: at }) });
+
+function webhook(
+  cursor: number | null,
+  { type = 'MessageReceived', at = START, id = `e${cursor}`, more = {} } = {},
+): Reading {
+  const body = {
+    id,
+    type,
+    created_at: new Date(at).toISOString(),
+    cursor: cursor === null ? null : String(cursor),
+    session_id: null,
+    webhook_id: 'w',
+  };
+  return readDelivery(Buffer.from(JSON.stringify({ ...body, data: { ...data(cursor ?? 0, type, at), ...more } })));
+}
+const shown = (origin: 'replay' | 'stream', cursor: number, { type = 'MessageReceived', at = START } = {}): Reading =>
+  readItem(origin, String(cursor) as never, JSON.stringify(data(cursor, type, at)));
+const accept = (readings: Reading[], fresh = false) => file.store.accept({ readings, now: clock.time, fresh });
+const types = async () => (await file.store.types()).toSorted((a, b) => (a.type < b.type ? -1 : 1));
+
+describe('the types that webhooks bring', () => {
+  test('a delivery is learnt, and one that comes again, with the time of the last', async () => {
+    await accept([webhook(1), webhook(1), webhook(2, { type: 'MessageSent' })]);
+    clock.time += 1_000;
+    await accept([webhook(1)]);
+    expect(await types()).toEqual([
+      { type: 'MessageReceived', deliveredAt: START + 1_000, missed: 0, missedSince: null },
+      { type: 'MessageSent', deliveredAt: START, missed: 0, missedSince: null },
+    ]);
+  });
+
+  test('what replay or stream brings first is missed, once each, until a delivery of the type', async () => {
+    await accept([shown('replay', 1), shown('replay', 2), shown('replay', 2)], true);
+    clock.time += 1_000;
+    await accept([shown('stream', 2), shown('stream', 3)], true);
+    expect(await types()).toEqual([{ type: 'MessageReceived', deliveredAt: null, missed: 3, missedSince: START }]);
+    await accept([webhook(2)]);
+    expect(await types()).toMatchObject([{ deliveredAt: START + 1_000, missed: 0, missedSince: null }]);
+  });
+
+  test('history, and what came by webhook before, is not missed', async () => {
+    await accept([shown('replay', 1)]);
+    await accept([webhook(2)]);
+    await accept([shown('replay', 2)], true);
+    expect(await types()).toMatchObject([{ missed: 0 }]);
+  });
+
+  test('a test event tells nothing of deliveries', async () => {
+    await accept([webhook(null, { type: 'webhook.ping' })]);
+    expect(await types()).toEqual([]);
+  });
+
+  test('names that objects have are types as others', async () => {
+    await accept([webhook(1, { type: 'constructor' }), webhook(2, { type: 'toString' })]);
+    expect((await types()).map(({ type }) => type)).toEqual(['constructor', 'toString']);
+  });
+});
+
+describe('the weekly figures', () => {
+  test('an event counts for the origin that brought it first, and never again', async () => {
+    clock.time += 2_000;
+    await accept([webhook(1), webhook(1), shown('replay', 2)]);
+    clock.time += 4_000;
+    await accept([shown('replay', 1), webhook(2), shown('stream', 2), shown('stream', 3), webhook(3)]);
+    expect(await file.store.arrivals()).toEqual([
+      { week: '2025-12-29', type: 'MessageReceived', origin: 'replay', events: 1, lateMs: 2_000, latestMs: 2_000 },
+      { week: '2025-12-29', type: 'MessageReceived', origin: 'stream', events: 1, lateMs: 6_000, latestMs: 6_000 },
+      { week: '2025-12-29', type: 'MessageReceived', origin: 'webhook', events: 1, lateMs: 2_000, latestMs: 2_000 },
+    ]);
+  });
+
+  test('two events that dispute a cursor are two', async () => {
+    await accept([webhook(1)]);
+    await accept([webhook(1, { id: 'another', more: { MessageReceived: { other: true } } })]);
+    expect(await file.store.arrivals()).toMatchObject([{ origin: 'webhook', events: 2 }]);
+  });
+
+  test('an event from the future is not early, and one of unknown age counts without a delay', async () => {
+    await accept([webhook(1, { at: START + DAY_MS })]);
+    await accept([readItem('replay', '2' as never, '{"Novelty":{}}')]);
+    expect(await file.store.arrivals()).toEqual([
+      { week: '2025-12-29', type: 'MessageReceived', origin: 'webhook', events: 1, lateMs: 0, latestMs: 0 },
+      { week: '2025-12-29', type: 'Novelty', origin: 'replay', events: 1, lateMs: null, latestMs: null },
+    ]);
+  });
+
+  test('weeks begin on Monday, and the newest comes first', async () => {
+    // The 1st of January 2026 is a Thursday.
+    for (const [cursor, days] of [
+      [1, 3],
+      [2, 4],
+      [3, 10],
+      [4, 11],
+    ] as const) {
+      clock.time = START + days * DAY_MS;
+      await accept([webhook(cursor, { at: clock.time })]);
+    }
+    expect((await file.store.arrivals()).map(({ week, events }) => [week, events])).toEqual([
+      ['2026-01-12', 1],
+      ['2026-01-05', 2],
+      ['2025-12-29', 1],
+    ]);
+  });
+});
+
+test('sightings name each further origin once, with its first time', async () => {
+  await accept([webhook(1)]);
+  clock.time += 1_000;
+  await accept([shown('stream', 1), webhook(1)]);
+  clock.time += 1_000;
+  await accept([shown('replay', 1), shown('stream', 1)]);
+  const found = await file.store.event('1', clock.time);
+  expect(found?.event.origin).toBe('webhook');
+  expect(found?.sightings).toEqual([
+    { origin: 'stream', at: new Date(START + 1_000).toISOString() },
+    { origin: 'replay', at: new Date(START + 2_000).toISOString() },
+  ]);
+});
+
+test('an event that replay brought first is seen by its webhook, when it learns its id', async () => {
+  await accept([shown('replay', 1)]);
+  clock.time += 1_000;
+  await accept([webhook(1)]);
+  expect((await file.store.event('e1', clock.time))?.sightings).toEqual([
+    { origin: 'webhook', at: new Date(START + 1_000).toISOString() },
+  ]);
+});
+
+test('sightings go with their events, weekly figures with the retention', async () => {
+  await accept([webhook(1), webhook(2)]);
+  await accept([shown('replay', 1), shown('replay', 2)]);
+  clock.time += 40 * DAY_MS;
+  await accept([webhook(3, { at: clock.time })]);
+  await accept([shown('replay', 3, { at: clock.time })]);
+  const { from, events } = await file.store.unassigned(10);
+  const assign = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
+  await file.store.turn({ now: clock.time, boot: 1, settle: [], assign, room: 0, handlers: [] });
+  await file.store.accept({ readings: [], now: clock.time, watermark: '3' as Cursor });
+  const pruner = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
+  for (let delay = 0; delay < 60_000;) delay = await pruner.step();
+  expect(file.query('select cast(cursor as text) as cursor from events')).toEqual([{ cursor: '3' }]);
+  expect(file.query<{ n: number }>('select count(*) as n from sightings')).toEqual([{ n: 1 }]);
+  expect(await file.store.arrivals()).toMatchObject([{ origin: 'webhook', events: 1 }]);
+});

@@ -1,0 +1,108 @@
+// What webhooks bring and replay does not show: found after two complete reads, counted once, and not where replay had
+// no chance to show it.
+import { afterEach, expect, test } from 'vitest';
+import { failure, item } from './replay-server.ts';
+import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig, type RigOptions } from './harness.ts';
+
+let rig: Rig;
+afterEach(() => rig.close());
+
+/** At rest behind the event 10, which both have shown. */
+async function begin(options?: RigOptions): Promise<Rig> {
+  rig = await createRig(options);
+  rig.server.publish(item(10));
+  await rig.webhook(10);
+  await rig.settle();
+  await rig.pass(OVERLAP_MS + 2.5 * INTERVAL_MS);
+  return rig;
+}
+
+const unseen = async () => (await rig.store.counters())['unseen'] ?? 0;
+const searched = () =>
+  Number(rig.query<{ value: number }>(`select value from facts where name = 'searched'`)[0]?.value);
+
+test('an event that two complete reads did not show is counted, once, by its type', async () => {
+  const { webhook, pass, store } = await begin();
+  await webhook(11, { type: 'MessageSent' });
+  const arrived = await store.newestEvent();
+  expect(await unseen()).toBe(0);
+  await pass(5 * INTERVAL_MS);
+  expect(await unseen()).toBe(1);
+  expect(await store.blind()).toEqual(['MessageSent']);
+  expect(searched()).toBe(arrived);
+  await pass(10 * INTERVAL_MS);
+  expect(await unseen()).toBe(1);
+});
+
+test('what waits for proof is looked for within seconds, and not before two reads were at their end', async () => {
+  const { webhook, pass, prove, store } = await begin();
+  await pass(1_000);
+  await webhook(11);
+  prove();
+  const arrived = await store.newestEvent();
+  await pass(500);
+  expect(searched()).toBeLessThan(arrived);
+  await pass(10_000);
+  expect(searched()).toBe(arrived);
+});
+
+test('an account whose events replay shows is not blind', async () => {
+  const { webhook, pass, server, prove } = await begin();
+  for (let cursor = 11; cursor < 40; cursor++) {
+    server.publish(item(cursor));
+    await webhook(cursor);
+    prove();
+    await pass(7_000);
+  }
+  await pass(5 * INTERVAL_MS);
+  expect(await unseen()).toBe(0);
+});
+
+test('an event behind the watermark, that the sweep shows, is none', async () => {
+  const { webhook, pass, server, prove } = await begin();
+  server.publish(item(20));
+  await webhook(20);
+  prove();
+  await pass(2_000);
+  expect(await rig.watermark()).toBe('20');
+  // Visible late, and delivered; others come all the time.
+  server.publish(item(15));
+  await webhook(15);
+  for (let cursor = 21; cursor < 45; cursor++) {
+    server.publish(item(cursor));
+    await webhook(cursor);
+    prove();
+    await pass(5_000);
+  }
+  await pass(5 * INTERVAL_MS);
+  expect(await unseen()).toBe(0);
+});
+
+test('while replay fails, nothing is said of what it shows', async () => {
+  const { webhook, pass, server } = await begin();
+  server.lieAlways(failure(503, 'UNAVAILABLE'));
+  await webhook(11);
+  await pass(10 * INTERVAL_MS);
+  expect(await unseen()).toBe(0);
+});
+
+test('types that EVENT_TYPES leaves out are not missed', async () => {
+  const { webhook, pass } = await begin({ types: ['MessageReceived'] });
+  await webhook(11, { type: 'MessageSent' });
+  await pass(5 * INTERVAL_MS);
+  expect(await unseen()).toBe(0);
+});
+
+test('what lies before the beginning of replay is not missed', async () => {
+  const { webhook, pass } = await begin();
+  await webhook(4);
+  await pass(5 * INTERVAL_MS);
+  expect(await unseen()).toBe(0);
+});
+
+test('a cursor far ahead, that the service has not, is one event that replay does not show', async () => {
+  const { webhook, pass } = await begin();
+  await webhook(String(2n ** 62n));
+  await pass(20 * INTERVAL_MS);
+  expect(await unseen()).toBe(1);
+});

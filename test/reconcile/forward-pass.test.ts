@@ -1,0 +1,169 @@
+// Reading forward for the sake of what waits for proof: a burst costs one call, a stream of arrivals keeps within the
+// budget and is spread over the minute, and no lie makes it spin.
+import { afterEach, describe, expect, test } from 'vitest';
+import { failure, item } from './replay-server.ts';
+import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig, type RigOptions } from './harness.ts';
+
+let rig: Rig;
+afterEach(() => rig.close());
+
+const MINUTE = 60_000;
+const FAR_AHEAD = String(2n ** 62n);
+
+/** At rest behind the event 1, with the first overlap over and the budget whole. */
+async function begin(options?: RigOptions): Promise<Rig> {
+  rig = await createRig(options);
+  rig.server.publish(item(1));
+  await rig.webhook(1);
+  await rig.settle();
+  await rig.pass(OVERLAP_MS + 2.5 * INTERVAL_MS);
+  rig.server.requests.length = 0;
+  return rig;
+}
+
+/** An event happens, is delivered, and waits for proof. */
+async function arrive(cursor: number | string, { shown = true } = {}): Promise<void> {
+  if (shown) rig.server.publish(item(cursor));
+  await rig.webhook(cursor);
+  rig.prove();
+}
+
+const times = () => rig.server.requests.map(({ at }) => at);
+const mostInAMinute = () =>
+  Math.max(0, ...times().map((from) => times().filter((at) => at >= from && at < from + MINUTE).length));
+const gaps = () => times().flatMap((at, i, all) => (i === 0 ? [] : [at - (all[i - 1] ?? at)]));
+
+describe('what waits for proof', () => {
+  test('a hundred arrivals in a burst cost one call, and a sweep with the next interval', async () => {
+    const { pass, watermark, clock, server } = await begin();
+    for (let cursor = 2; cursor <= 101; cursor++) await arrive(cursor);
+    const before = clock.time;
+    await pass(1_000);
+    expect(server.requests).toHaveLength(1);
+    expect((server.requests[0]?.at ?? Infinity) - before).toBeLessThanOrEqual(100);
+    expect(await watermark()).toBe('101');
+  });
+
+  test('what the interval has proved meanwhile costs no call', async () => {
+    const { pass, server } = await begin();
+    rig.prove();
+    await pass(5_000);
+    expect(server.requests).toHaveLength(0);
+  });
+
+  test('while the stream is open, the stream has two seconds to prove it without a call', async () => {
+    const { pass, server, store, clock } = await begin({ streaming: () => true });
+    await arrive(2);
+    await pass(1_900);
+    expect(server.requests).toHaveLength(0);
+    await store.accept({ readings: [], now: clock.time, watermark: '2' as never });
+    await pass(5_000);
+    expect(server.requests).toHaveLength(0);
+    await arrive(3);
+    await pass(2_100);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test.each([1, 2, 20])(
+    'with %i calls a minute, arrivals five times a second stay within, and proof never pauses for long',
+    async (callsPerMinute) => {
+      const { pass } = await begin({ callsPerMinute });
+      for (let cursor = 2; cursor <= 2 + 5 * 300; cursor++) {
+        await arrive(cursor);
+        await pass(200);
+      }
+      expect(mostInAMinute()).toBeLessThanOrEqual(callsPerMinute);
+      // Once it is spread: a call every half budget, give or take the sweeps.
+      const spread = Math.max(...gaps().slice(callsPerMinute));
+      expect(spread).toBeLessThanOrEqual(Math.max(INTERVAL_MS, (3 * MINUTE) / callsPerMinute) + 1_000);
+      expect(spread, 'the budget was not used up at once').toBeLessThanOrEqual(
+        callsPerMinute === 20 ? 10_000 : 2 * MINUTE,
+      );
+    },
+  );
+
+  test('a cursor far ahead that replay never shows costs a call an interval in the long run', async () => {
+    const { pass, server } = await begin({ callsPerMinute: 20 });
+    await arrive(FAR_AHEAD, { shown: false });
+    await pass(10 * MINUTE);
+    const soFar = server.requests.length;
+    expect(soFar, 'the pause doubles').toBeLessThanOrEqual(20);
+    await pass(30 * MINUTE);
+    expect(server.requests.length - soFar).toBeLessThanOrEqual(31);
+  });
+
+  test('a cursor far ahead on a busy account leaves the budget spread as well', async () => {
+    const { pass } = await begin({ callsPerMinute: 20 });
+    await arrive(FAR_AHEAD, { shown: false });
+    for (let cursor = 2; cursor <= 2 + 300; cursor++) {
+      await arrive(cursor);
+      await pass(1_000);
+    }
+    expect(mostInAMinute()).toBeLessThanOrEqual(20);
+    expect(Math.max(...gaps().slice(20))).toBeLessThanOrEqual(10_000);
+  });
+
+  test('an arrival that replay shows a little later is looked for again, soon', async () => {
+    const { pass, server, watermark } = await begin();
+    await arrive(2, { shown: false });
+    await pass(2_500);
+    expect(await watermark()).toBe('1');
+    server.publish(item(2));
+    await pass(4_000);
+    expect(await watermark()).toBe('2');
+  });
+});
+
+describe('whether what comes could have been delivered', () => {
+  test('it could, once a first reading has been to its end', async () => {
+    rig = await createRig();
+    expect(rig.fresh()).toBe(false);
+    rig.server.publish(item(1));
+    await rig.webhook(1);
+    await rig.settle();
+    expect(rig.fresh()).toBe(true);
+  });
+
+  test('it could not, after a time in which nothing could be read either', async () => {
+    const { pass, server, store, watermark } = await begin();
+    server.lieAlways(failure(503, 'UNAVAILABLE'));
+    await pass(30 * MINUTE);
+    for (let cursor = 2; cursor <= 9; cursor++) server.publish(item(cursor));
+    server.lieAlways();
+    await pass(3 * MINUTE);
+    expect(await watermark()).toBe('9');
+    expect((await store.types()).map(({ missed }) => missed)).toEqual([0]);
+    server.publish(item(10));
+    await pass(2 * MINUTE);
+    expect((await store.types()).map(({ missed }) => missed)).toEqual([1]);
+  });
+});
+
+test('F45: what becomes visible late, with a lower cursor, is found, and the watermark stays', async () => {
+  const { pass, server, stored, watermark } = await begin();
+  server.publish(item(9));
+  await pass(2 * INTERVAL_MS);
+  expect(await watermark()).toBe('9');
+  server.publish(item(5));
+  await pass(2 * INTERVAL_MS);
+  expect(stored()).toEqual(['1', '5', '9']);
+  expect(await watermark()).toBe('9');
+});
+
+test('reconcile_behind does not flap while the service refuses calls in between', async () => {
+  const { pass, server, store, clock } = await begin({ callsPerMinute: 20 });
+  const HISTORY = Array.from({ length: 400 }, (_, i) => item(i + 2, 'MessageReceived', { timestamp_unix_ms: 1_000 }));
+  server.publish(...HISTORY);
+  let calls = 0;
+  server.lieAlways((_, truth) => {
+    if (++calls % 4 === 0) return failure(429, 'RATE_LIMITED', 'RATE_LIMITED');
+    const { events } = truth.body as { events: object[] };
+    return { body: { events: events.slice(0, 1), next_cursor: '', has_more: true, reset_required: false } };
+  });
+  const said = new Set<boolean | undefined>();
+  for (let seconds = 0; seconds < 480; seconds++) {
+    await pass(1_000);
+    if (seconds > 380) said.add((await store.status(clock.time)).reconcile.progress?.behind);
+  }
+  expect([...said]).toEqual([true]);
+});

@@ -1,0 +1,105 @@
+// Gaps: on record with why and since when, raised once as a task, loud until somebody closes them.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { readDelivery } from '../../src/wire/event.ts';
+import { createStoreFile, START, type StoreFile } from './harness.ts';
+
+let file: StoreFile;
+beforeEach(() => {
+  file = createStoreFile();
+});
+afterEach(() => file.remove());
+
+const AFTER = '5' as never;
+const found = (upTo: string | null, now = START) =>
+  file.store.accept({ readings: [], now, gap: { after: AFTER, upTo: upTo as never, reason: 'reset_required' } });
+const raised = () =>
+  file.query<{ id: string }>(`select id from events where type = 'kit.gap' order by seq`).map(({ id }) => id);
+const open = async () => (await file.store.status(START)).gaps;
+
+/** As `run` does: a task is made of the event, claimed and settled. */
+async function handle(state: 'done' | 'dead'): Promise<void> {
+  const { store } = file;
+  const handlers = await store.register(['refetch']);
+  const handler = handlers.get('refetch') ?? 0;
+  const { from, events } = await store.unassigned(10);
+  const tasks = events.map(({ seq }) => ({ event: seq, handler, lane: null, cursor: null, releaseAt: START }));
+  const turn = { now: START, boot: 1, room: 10, handlers: [handler] };
+  const { claims } = await store.turn({
+    ...turn,
+    settle: [],
+    assign: { from, upTo: events.at(-1)?.seq ?? from, tasks },
+  });
+  const settle = claims.map((claim) => ({ claim, state, error: state === 'dead' ? 'no' : null }));
+  await store.turn({ ...turn, settle, assign: null });
+}
+
+test('a gap is durable, with its bounds, why and since when', async () => {
+  await found('9');
+  expect(await file.store.gaps()).toEqual([
+    {
+      id: 1,
+      after: '5',
+      upTo: '9',
+      reason: 'reset_required',
+      openedAt: new Date(START).toISOString(),
+      closedAt: null,
+      closedBy: null,
+    },
+  ]);
+  expect(await open()).toBe(1);
+});
+
+test('a handler that completes it closes it, and is named', async () => {
+  await found('9');
+  await handle('done');
+  expect(await file.store.gaps()).toMatchObject([{ closedBy: 'refetch', closedAt: new Date(START).toISOString() }]);
+  expect(await open()).toBe(0);
+});
+
+test('a handler that gives up leaves it open', async () => {
+  await found('9');
+  await handle('dead');
+  expect(await open()).toBe(1);
+});
+
+test('a person closes it with a reason, once', async () => {
+  await found('9');
+  expect(await file.store.closeGap(1, 'fetched by hand', START)).toBe(true);
+  expect(await file.store.closeGap(1, 'again', START)).toBe(false);
+  expect(await file.store.closeGap(7, 'none', START)).toBe(false);
+  expect(await file.store.gaps()).toMatchObject([{ closedBy: 'fetched by hand' }]);
+});
+
+test('while its end is not known it is found again and again, and raised once', async () => {
+  await found(null);
+  await found(null);
+  await found('9');
+  expect(raised()).toEqual(['kit.gap·1']);
+  expect(await file.store.gaps()).toMatchObject([{ id: 1, upTo: '9' }]);
+});
+
+test('one that was closed while its end was not known is raised once more when it is, not every minute', async () => {
+  await found(null);
+  await handle('done');
+  await found(null);
+  await found(null);
+  expect(raised()).toEqual(['kit.gap·1']);
+  expect(await open()).toBe(0);
+  await found('9');
+  expect(raised()).toEqual(['kit.gap·1', 'kit.gap·2']);
+  expect(await open()).toBe(1);
+  await handle('done');
+  expect(await open()).toBe(0);
+});
+
+test.each(['kit.gap:1', 'kit.gap·1', 'kit.gap%C2%B71', 'i:kit.gap·1'])(
+  'E13: a delivery that calls itself %s takes nothing from the event of a gap',
+  async (id) => {
+    const body = { id, type: 'kit.gap', cursor: null, data: { 'kit.gap': { gap: 1 } } };
+    await file.store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: START });
+    await found('9');
+    expect(raised()).toContain('kit.gap·1');
+    expect(await open()).toBe(1);
+    expect(await file.store.event('i:kit.gap·1', START)).toMatchObject({ event: { origin: 'kit' } });
+  },
+);

@@ -1,0 +1,248 @@
+// The reconciler on a real store file and a real HTTP server, with a clock that tests set. After every step it holds
+// the promises that no lie of the service may break.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import Database from 'better-sqlite3';
+import { pino, type Logger } from 'pino';
+import { expect } from 'vitest';
+import type { Clock } from '../../src/base/clock.ts';
+import { createBudget } from '../../src/service/budget.ts';
+import { createReconciler, type Reconciler, type ReconcilerOptions } from '../../src/reconcile/reconciler.ts';
+import { createService } from '../../src/service/service.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import type { Store } from '../../src/store/store.ts';
+import { readDelivery } from '../../src/wire/event.ts';
+import { API_KEY, fields, startReplayServer, type Item, type ReplayServer } from './replay-server.ts';
+
+export const START = Date.UTC(2026, 0, 1, 12);
+export const INTERVAL_MS = 60_000;
+export const OVERLAP_MS = 300_000;
+
+export interface TestClock extends Clock {
+  /** Goes on for both clocks. */
+  time: number;
+  /** Sets the wall clock alone. */
+  step: (ms: number) => void;
+}
+
+export function createClock(): TestClock {
+  let stepped = 0;
+  const clock = {
+    time: START,
+    now: () => clock.time,
+    monotonic: () => clock.time - stepped,
+    step(ms: number) {
+      clock.time += ms;
+      stepped += ms;
+    },
+  };
+  return clock;
+}
+
+export interface TestLog {
+  log: Logger;
+  /** Every line so far. */
+  text: () => string;
+}
+
+export function createTestLog(): TestLog {
+  let written = '';
+  return { log: pino({ level: 'trace' }, { write: (line: string) => void (written += line) }), text: () => written };
+}
+
+export interface StoreFile {
+  path: string;
+  store: Store;
+  /** Asks the file itself, on a connection of its own. */
+  query: <Row>(sql: string, ...values: unknown[]) => Row[];
+  exec: (sql: string) => void;
+  remove: () => void;
+}
+
+export function createStoreFile(): StoreFile {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-keep-'));
+  const path = join(folder, 'events.db');
+  const store = openSqlite(path, { owner: true });
+  const db = new Database(path);
+  return {
+    path,
+    store,
+    query: <Row>(sql: string, ...values: unknown[]) => db.prepare(sql).all(...values) as Row[],
+    exec: (sql) => void db.exec(sql),
+    remove() {
+      db.close();
+      store.close();
+      rmSync(folder, { recursive: true });
+    },
+  };
+}
+
+export interface Rig extends StoreFile, TestLog {
+  clock: TestClock;
+  server: ReplayServer;
+  /** How often `onEvents` was called. */
+  woken: () => number;
+  /** One step, and the promises after it; milliseconds until the next. */
+  step: () => Promise<number>;
+  /** Steps until nothing is being read any more. */
+  settle: () => Promise<void>;
+  /** Steps as the loop of `keep` would, for so long by the clock. */
+  pass: (ms: number) => Promise<void>;
+  /** A delivery of the event by webhook. */
+  webhook: (cursor: number | string, options?: { type?: string; id?: string; data?: object }) => Promise<void>;
+  /** Something arrived that waits for proof. */
+  prove: () => void;
+  /** Another origin has brought this cursor. */
+  saw: (cursor: string) => void;
+  fresh: () => boolean;
+  now: () => void;
+  /** What `npx kit reconcile` does. */
+  ask: () => Promise<void>;
+  state: () => Promise<{ state: string; lastAt: string | null; reason: string | null }>;
+  watermark: () => Promise<string | null>;
+  /** Cursors of the stored events, ascending. */
+  stored: () => string[];
+  /** The after_cursor of each call so far. */
+  asked: () => (string | undefined)[];
+  /** Another reconciler on the same store, as after a restart. */
+  restart: (options?: RigOptions) => void;
+  close: () => Promise<void>;
+}
+
+export interface RigOptions extends Partial<ReconcilerOptions> {
+  callsPerMinute?: number;
+}
+
+export async function createRig(given: RigOptions = {}): Promise<Rig> {
+  const clock = createClock();
+  const file = createStoreFile();
+  const { store, query } = file;
+  const testLog = createTestLog();
+  const server = await startReplayServer(() => clock.time);
+  const seen = new Set<string>();
+  let wakes = 0;
+  let reconciler: Reconciler;
+  let types: string[];
+
+  function restart({ callsPerMinute = 120, ...options }: RigOptions = {}): void {
+    const all = {
+      store,
+      service: createService({ baseUrl: server.url, apiKey: API_KEY, paid: false }),
+      clock,
+      log: testLog.log,
+      budget: createBudget(callsPerMinute, clock),
+      from: 'first-webhook',
+      types: ['*'],
+      intervalMs: INTERVAL_MS,
+      overlapMs: OVERLAP_MS,
+      onEvents: () => void wakes++,
+      ...options,
+    };
+    if (/^\d+$/.test(all.from)) seen.add(all.from);
+    types = all.types;
+    reconciler = createReconciler(all);
+  }
+  restart(given);
+
+  /** Of these no lie of the service may cost a single one. */
+  async function assertPromises(calls: number): Promise<void> {
+    const fresh = server.requests.slice(calls);
+    expect(fresh.length, 'calls in one step').toBeLessThanOrEqual(1);
+    if (fresh.length === 0) return;
+    const unseen = fresh.flatMap(({ after }) => (after === undefined || seen.has(after) ? [] : [after]));
+    expect(unseen, 'each after_cursor was seen before').toEqual([]);
+    for (const cursor of [...server.shown.keys(), ...server.named]) seen.add(cursor);
+    const watermark = await store.watermark();
+    if (watermark === null) return;
+    const kept = new Set(
+      query<{ cursor: string }>(`
+        select cast(cursor as text) as cursor from events where cursor is not null
+        union select cast(cursor as text) from quarantine where cursor is not null`).map((row) => row.cursor),
+    );
+    const { floor } = await store.status(clock.time);
+    const passed = [...server.shown.values()].filter(
+      (shown) => BigInt(shown.cursor) <= BigInt(watermark) && BigInt(shown.cursor) > BigInt(floor ?? -1),
+    );
+    const lost = passed.filter((shown) => !kept.has(shown.cursor) && isWanted(shown)).map(({ cursor }) => cursor);
+    expect(lost, `everything up to the watermark ${watermark} is stored`).toEqual([]);
+    expect(
+      [...seen, ...kept].some((cursor) => BigInt(cursor) >= BigInt(watermark)),
+      'watermark was seen',
+    ).toBe(true);
+  }
+
+  /** Where EVENT_TYPES is set, tests show readable items only. */
+  function isWanted({ json_payload }: Item): boolean {
+    if (types.includes('*')) return true;
+    const [type] = Object.keys(JSON.parse(json_payload) as object);
+    return types.includes(type ?? '');
+  }
+
+  const rig: Rig = {
+    ...file,
+    ...testLog,
+    clock,
+    server,
+    restart,
+    woken: () => wakes,
+    async step() {
+      const calls = server.requests.length;
+      const delay = await reconciler.step();
+      await assertPromises(calls);
+      expect(delay).toBeGreaterThanOrEqual(0);
+      return delay;
+    },
+    async settle() {
+      for (let steps = 0; steps < 200; steps++) {
+        const delay = await rig.step();
+        if ((await rig.state()).state !== 'running') return;
+        clock.time += Math.ceil(delay);
+      }
+      throw new Error('it never comes to rest');
+    },
+    async pass(ms) {
+      const end = clock.time + ms;
+      for (let steps = 0; clock.time < end; steps++) {
+        if (steps > ms / 100 + 200) throw new Error('it spins');
+        clock.time += Math.min(Math.ceil(await rig.step()), end - clock.time);
+      }
+    },
+    async webhook(cursor, { type = 'MessageReceived', id = `e${cursor}`, data = fields(cursor) } = {}) {
+      const created_at = '2026-01-01T12:00:00.000Z';
+      const session_id = '5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11';
+      const body = {
+        id,
+        type,
+        created_at,
+        cursor: String(cursor),
+        session_id,
+        webhook_id: 'w',
+        data: { [type]: data },
+      };
+      const reading = readDelivery(Buffer.from(JSON.stringify(body)));
+      await store.accept({ readings: [reading], now: clock.now() });
+      seen.add(String(cursor));
+    },
+    prove: () => reconciler.prove(),
+    saw: (cursor) => void seen.add(cursor),
+    now: () => reconciler.now(),
+    fresh: () => reconciler.fresh(),
+    ask: () => store.note({}, { reconcile_asked: clock.now() }),
+    async state() {
+      const { state, lastAt, reason } = (await store.status(clock.now())).reconcile;
+      return { state, lastAt, reason };
+    },
+    watermark: () => store.watermark(),
+    stored: () =>
+      query<{ cursor: string }>(
+        'select cast(cursor as text) as cursor from events where cursor is not null order by events.cursor',
+      ).map((row) => row.cursor),
+    asked: () => server.requests.map(({ after }) => after),
+    async close() {
+      await server.close();
+      file.remove();
+    },
+  };
+  return rig;
+}

@@ -1,0 +1,89 @@
+// The search for where reading can go on, against a service that has forgotten everything up to some cursor.
+import { expect, test } from 'vitest';
+import { assert, asyncProperty, integer, uniqueArray } from 'fast-check';
+import { createHorizon } from '../../src/reconcile/oldest-available.ts';
+import { readPage, type Page } from '../../src/reconcile/page.ts';
+import { compareCursors, type Cursor } from '../../src/wire/cursor.ts';
+import { item } from './replay-server.ts';
+
+interface World {
+  stored: number[];
+  /** What the service still has; a cursor at or above the first of them is accepted. */
+  kept: number[];
+  expired: number;
+  hint?: number;
+  /** It shows what it has from the beginning, refuses to, or begins somewhere else. */
+  beginning?: 'shown' | 'refused' | number;
+}
+
+async function search({ stored, kept, expired, hint, beginning = 'refused' }: World) {
+  const cursors = stored.map((n) => String(n) as Cursor).toSorted(compareCursors);
+  const asked: (string | null)[] = [];
+  const horizon = createHorizon({
+    expired: String(expired) as Cursor,
+    hint: hint === undefined ? null : (String(hint) as Cursor),
+    beginning: true,
+    known: async (above) => cursors.find((one) => above === null || compareCursors(one, above) > 0) ?? null,
+    below: async (bound) => cursors.findLast((one) => bound === null || compareCursors(one, bound) < 0) ?? null,
+  });
+  for (let after = await horizon.next(); after !== undefined; after = await horizon.next()) {
+    asked.push(after);
+    await horizon.learn(answer(after));
+  }
+  return { upTo: horizon.found()?.upTo ?? null, asked, refused: horizon.refused() };
+
+  function answer(after: Cursor | null): Page | null {
+    if (after === null && beginning === 'refused') return null;
+    const from = after === null ? (typeof beginning === 'number' ? beginning : 0) : Number(after) + 1;
+    const expiredThere = after !== null && Number(after) < (kept[0] ?? Infinity);
+    const events = expiredThere ? [] : kept.filter((n) => n >= from).map((n) => item(n));
+    return readPage({ events, has_more: false, reset_required: expiredThere, next_cursor: '' }, after, ['*']);
+  }
+}
+
+test('where the service shows what it keeps from the beginning, the gap ends there, after one question', async () => {
+  const world = { stored: [10, 40, 50], kept: [30, 31, 40, 50], expired: 10, beginning: 'shown' } as const;
+  expect(await search({ ...world, stored: [...world.stored], kept: [...world.kept] })).toMatchObject({
+    upTo: '30',
+    asked: [null],
+  });
+});
+
+test('a beginning that lies behind what is known here is not believed, where that is accepted', async () => {
+  const found = await search({ stored: [40, 50], kept: [30, 40, 50, 60], expired: 10, beginning: 50 });
+  expect(found).toMatchObject({ upTo: '40', asked: [null, '40'] });
+});
+
+test('what is known and forgotten before the beginning costs two questions more, however much it is', async () => {
+  const stored = [...Array.from({ length: 1_000 }, (_, n) => 11 + n), 3_000];
+  const found = await search({ stored, kept: [2_000, 3_000], expired: 10, beginning: 'shown' });
+  expect(found).toMatchObject({ upTo: '2000', asked: [null, '11', '1010'] });
+});
+
+test('what the service names instead is tried like any cursor that is known', async () => {
+  expect(await search({ stored: [40], kept: [20, 30], expired: 10, hint: 20 })).toMatchObject({ upTo: '20' });
+});
+
+test('with nothing known above what has expired, nothing is found', async () => {
+  expect(await search({ stored: [10], kept: [30], expired: 10 })).toMatchObject({ upTo: null, asked: [null] });
+});
+
+test('where even the newest is refused, the search ends and says up to where', async () => {
+  const found = await search({ stored: [20, 30, 40], kept: [50], expired: 10 });
+  expect(found).toEqual({ upTo: null, asked: [null, '20', '40'], refused: '40' });
+});
+
+test('it finds the lowest cursor that is still accepted, in as many questions as a bisection takes', async () => {
+  await assert(
+    asyncProperty(
+      uniqueArray(integer({ min: 11, max: 100_000 }), { minLength: 1, maxLength: 200 }),
+      integer({ min: 11, max: 100_000 }),
+      async (stored, first) => {
+        const { upTo, asked } = await search({ stored, kept: [first], expired: 10 });
+        const lowest = stored.filter((n) => n >= first).toSorted((a, b) => a - b)[0];
+        expect(upTo).toBe(lowest === undefined ? null : String(lowest));
+        expect(asked.length).toBeLessThanOrEqual(3 + Math.ceil(Math.log2(100_000)) + 1);
+      },
+    ),
+  );
+});

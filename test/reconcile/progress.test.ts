@@ -1,0 +1,88 @@
+// How a catch-up is told: its figures, its end, and when the budget does not suffice.
+import { expect, test } from 'vitest';
+import { createCatchUp, wordsOf } from '../../src/reconcile/progress.ts';
+import { createClock } from './harness.ts';
+
+const MINUTE = 60_000;
+
+function begin() {
+  const clock = createClock();
+  const catchUp = createCatchUp(clock);
+  /** A page after so long, whose youngest event happened so long ago. */
+  const page = (ms: number, lagMs: number | null, events = 1_000): void => {
+    clock.time += ms;
+    catchUp.page(events, lagMs === null ? null : clock.time - lagMs);
+  };
+  return { clock, catchUp, page };
+}
+
+test('one page is no catch-up', () => {
+  const { catchUp, page } = begin();
+  expect(catchUp.show()).toBeNull();
+  page(0, 10 * MINUTE);
+  expect(catchUp.show()).toBeNull();
+});
+
+test('pages, events, their rate, and the end at the rate of the last minutes', () => {
+  const { clock, catchUp, page } = begin();
+  page(0, 100 * MINUTE);
+  page(MINUTE, 90 * MINUTE);
+  page(MINUTE, 80 * MINUTE);
+  const shown = catchUp.show();
+  expect(shown).toEqual({
+    pages: 3,
+    events: 3_000,
+    perMinute: 1_500,
+    endsAt: new Date(clock.time + 8 * MINUTE).toISOString(),
+    behind: false,
+  });
+  expect(shown && wordsOf(shown)).toMatch(/3 pages, 3000 events, 1500 a minute, at its end about 2026-/);
+});
+
+test('the first minute does not make the rate a fable', () => {
+  const { catchUp, page } = begin();
+  page(0, MINUTE);
+  page(10, MINUTE);
+  expect(catchUp.show()?.perMinute).toBe(2_000);
+});
+
+test('behind, when five minutes of reading have come no nearer to now', () => {
+  const { catchUp, page } = begin();
+  page(0, 60 * MINUTE);
+  for (let i = 0; i < 9; i++) page(30_000, 60 * MINUTE);
+  expect(catchUp.show()).toMatchObject({ behind: false, endsAt: null });
+  page(30_000, 61 * MINUTE);
+  expect(catchUp.show()).toMatchObject({ behind: true, endsAt: null });
+  for (let i = 1; i < 6; i++) page(30_000, (61 - i) * MINUTE);
+  expect(catchUp.show()).toMatchObject({ behind: false });
+});
+
+test('events without a time: behind after ten minutes, with an end that cannot be told', () => {
+  const { catchUp, page } = begin();
+  page(0, null);
+  page(9 * MINUTE, null);
+  expect(catchUp.show()).toMatchObject({ behind: false, endsAt: null });
+  page(MINUTE, null);
+  expect(catchUp.show()).toMatchObject({ behind: true, endsAt: null });
+});
+
+test('at the end it begins anew', () => {
+  const { catchUp, page } = begin();
+  page(0, MINUTE);
+  page(MINUTE, 0);
+  catchUp.end();
+  expect(catchUp.show()).toBeNull();
+  page(0, MINUTE);
+  expect(catchUp.show()).toBeNull();
+});
+
+test('an event from the future, and a gain too small to tell, are no nonsense', () => {
+  const { catchUp, page } = begin();
+  page(0, -MINUTE);
+  page(MINUTE, -MINUTE);
+  expect(catchUp.show()?.endsAt).toBeNull();
+  const slow = begin();
+  slow.page(0, 1e12);
+  slow.page(MINUTE, 1e12 - 1);
+  expect(() => slow.catchUp.show()).not.toThrow();
+});

@@ -1,0 +1,380 @@
+// Reconciling against an honest service: where it begins, what it reads, what it costs, and one row an event.
+import { afterEach, describe, expect, test } from 'vitest';
+import { item, page, type Answer, type Item } from './replay-server.ts';
+import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig, type RigOptions } from './harness.ts';
+
+let rig: Rig;
+afterEach(() => rig.close());
+
+async function begin(options?: RigOptions): Promise<Rig> {
+  rig = await createRig(options);
+  return rig;
+}
+
+const upTo = (last: number, first = 1) => Array.from({ length: last - first + 1 }, (_, i) => item(first + i));
+const cursors = (last: number, first = 1) => upTo(last, first).map(({ cursor }) => cursor);
+
+/** The same page with fewer items, and so with more to come. */
+function shorten(truth: Answer, most: number): Answer {
+  const { events } = truth.body as { events: Item[] };
+  return events.length > most ? page(events.slice(0, most), { has_more: true }) : truth;
+}
+
+describe('where reading begins', () => {
+  test('a fresh install waits for the first webhook, says so, and calls nobody', async () => {
+    const { server, pass, state, watermark } = await begin();
+    server.publish(...upTo(5));
+    await pass(10 * INTERVAL_MS);
+    expect(await state()).toMatchObject({ state: 'idle', reason: 'waiting for the first webhook' });
+    expect(server.requests).toHaveLength(0);
+    expect(await watermark()).toBeNull();
+  });
+
+  test('a fresh install begins at the cursor of its first webhook', async () => {
+    const { server, webhook, settle, asked, stored, watermark } = await begin();
+    server.publish(...upTo(8));
+    await webhook(5);
+    await settle();
+    expect(asked()[0]).toBe('5');
+    expect(stored()).toEqual(['5', '6', '7', '8']);
+    expect(await watermark()).toBe('8');
+  });
+
+  test('the first webhook alone, with nothing behind it, is proved by an empty page', async () => {
+    const { server, webhook, settle, watermark } = await begin();
+    server.publish(item(5));
+    await webhook(5);
+    expect(await watermark()).toBeNull();
+    await settle();
+    expect(await watermark()).toBe('5');
+  });
+
+  test('a webhook with a cursor far ahead moves no watermark (I40)', async () => {
+    const { server, webhook, settle, pass, watermark, stored } = await begin();
+    server.publish(...upTo(6));
+    await webhook(5);
+    await settle();
+    await webhook('4611686018427387904');
+    server.publish(item(7));
+    await pass(INTERVAL_MS + 5_000);
+    expect(await watermark()).toBe('7');
+    expect(stored()).toEqual(['5', '6', '7', '4611686018427387904']);
+  });
+
+  test('a key that is added later begins at the newest cursor older than the overlap', async () => {
+    const { server, clock, webhook, settle, asked, stored } = await begin();
+    server.publish(...upTo(12));
+    await webhook(2);
+    await webhook(4);
+    clock.time += OVERLAP_MS + 1;
+    await webhook(9);
+    await settle();
+    expect(asked()[0]).toBe('4');
+    expect(stored()).toEqual(['2', '4', '5', '6', '7', '8', '9', '10', '11', '12']);
+  });
+
+  test('REPLAY_FROM=start asks without a cursor', async () => {
+    const { server, settle, asked, stored, watermark } = await begin({ from: 'start' });
+    server.publish(...upTo(3));
+    await settle();
+    expect(asked()[0]).toBeUndefined();
+    expect(stored()).toEqual(['1', '2', '3']);
+    expect(await watermark()).toBe('3');
+  });
+
+  test('REPLAY_FROM=start reports a refusal, and goes on trying at a distance', async () => {
+    const { server, pass, state } = await begin({ from: 'start' });
+    const error = { code: 'VALIDATION_FAILED', message: '', requestId: 'r', reason: 'EVENT_CURSOR_INVALID' };
+    server.lieAlways({ status: 400, body: { error } });
+    await pass(10 * 60_000);
+    expect(await state()).toMatchObject({
+      state: 'backing-off',
+      reason: expect.stringContaining('EVENT_CURSOR_INVALID'),
+    });
+    expect(server.requests.length).toBeLessThan(40);
+  });
+
+  test('REPLAY_FROM=<cursor> begins there, and not at a webhook', async () => {
+    const { server, webhook, settle, asked, stored } = await begin({ from: '3' });
+    server.publish(...upTo(7));
+    await webhook(6);
+    await settle();
+    expect(asked()[0]).toBe('3');
+    expect(stored()).toEqual(['4', '5', '6', '7']);
+  });
+
+  test('a restart goes on from the watermark', async () => {
+    const { server, webhook, settle, restart, asked } = await begin();
+    server.publish(...upTo(8));
+    await webhook(5);
+    await settle();
+    restart();
+    const before = asked().length;
+    await settle();
+    expect(asked()[before]).toBe('8');
+  });
+
+  test('only what REPLAY_FROM fetched counts as history, and only once', async () => {
+    const { server, settle, pass, query } = await begin({ from: 'start' });
+    const history = () =>
+      query<{ value: number }>(`select value from facts where name = 'history'`).map((row) => row.value);
+    server.publish(...upTo(3));
+    await settle();
+    expect(history()).toEqual([3]);
+    server.publish(item(4));
+    await pass(2 * INTERVAL_MS);
+    expect(history()).toEqual([3]);
+  });
+});
+
+describe('what is read', () => {
+  test('every page is read to the end, a thousand events at a time, and run is woken', async () => {
+    const { server, settle, stored, watermark, woken, asked } = await begin({ from: '1' });
+    server.publish(...upTo(2_501));
+    await settle();
+    expect(stored()).toHaveLength(2_500);
+    expect(await watermark()).toBe('2501');
+    expect(asked().slice(0, 3)).toEqual(['1', '1001', '2001']);
+    expect(server.requests.every(({ limit }) => limit === 1_000)).toBe(true);
+    expect(woken()).toBe(3);
+  });
+
+  test('status counts what was recovered, and says when', async () => {
+    const { server, webhook, settle, store, clock } = await begin();
+    server.publish(...upTo(9));
+    await webhook(5);
+    await webhook(7);
+    await settle();
+    const { reconcile, duplicates } = await store.status(clock.now());
+    expect(reconcile).toMatchObject({ state: 'idle', recovered: 3, reason: null });
+    expect(Date.parse(reconcile.lastAt ?? '')).toBeGreaterThan(0);
+    expect(duplicates, 'items of replay are no deliveries').toBe(0);
+  });
+
+  test('F43: types that EVENT_TYPES leaves out are counted, not stored, and the watermark passes them', async () => {
+    const { server, settle, stored, watermark, store } = await begin({ from: '1', types: ['MessageReceived'] });
+    server.publish(item(1), item(2), item(3, 'CampaignFinished'), item(4), item(5, 'CampaignFinished'));
+    await settle();
+    expect(stored()).toEqual(['2', '4']);
+    expect(await watermark()).toBe('5');
+    expect((await store.counters())['other_types']).toBe(2);
+  });
+
+  test('F43: an account whose events are all left out still costs one call an interval', async () => {
+    const { server, webhook, settle, pass } = await begin({ types: ['MessageReceived'] });
+    server.publish(item(1), ...Array.from({ length: 30 }, (_, i) => item(2 + i, 'CampaignFinished')));
+    await webhook(1);
+    await settle();
+    await pass(OVERLAP_MS + 2 * INTERVAL_MS);
+    const before = server.requests.length;
+    await pass(10 * INTERVAL_MS);
+    expect(server.requests.length - before).toBeLessThanOrEqual(10);
+  });
+
+  test('F44: replay first and the webhook later are one row, which has learnt its id', async () => {
+    const { server, webhook, settle, query } = await begin({ from: '1' });
+    server.publish(item(1), item(2));
+    await settle();
+    expect(query('select id, origin from events')).toEqual([{ id: null, origin: 'replay' }]);
+    await webhook(2);
+    expect(query('select id, origin from events')).toEqual([{ id: 'e2', origin: 'replay' }]);
+    expect(query('select * from conflicts')).toEqual([]);
+  });
+
+  test('F44: the webhook first and replay later are one row, which keeps its id', async () => {
+    const { server, webhook, settle, query } = await begin({ from: '1' });
+    server.publish(item(1), item(2));
+    await webhook(2);
+    await settle();
+    expect(query('select id, origin from events')).toEqual([{ id: 'e2', origin: 'webhook' }]);
+    expect(query('select * from conflicts')).toEqual([]);
+  });
+
+  test('F45: a lower cursor that becomes visible late is found by the sweep', async () => {
+    const { server, webhook, settle, pass, stored, watermark } = await begin();
+    server.publish(item(1), item(2), item(4), item(5));
+    await webhook(1);
+    await settle();
+    expect(await watermark()).toBe('5');
+    server.publish(item(3));
+    await pass(INTERVAL_MS + 5_000);
+    expect(stored()).toEqual(cursors(5));
+    expect(await watermark()).toBe('5');
+  });
+
+  test('what happens between reading forward and the sweep has not become visible late', async () => {
+    const { server, webhook, settle, pass, state } = await begin();
+    server.publish(item(1), item(2), item(5));
+    await webhook(1);
+    await settle();
+    server.publish(item(3));
+    server.lie((_, truth) => {
+      server.publish(item(6));
+      return truth;
+    });
+    await pass(INTERVAL_MS + 5_000);
+    expect(await state()).toMatchObject({ state: 'idle', reason: expect.stringMatching(/visible late: 1$/) });
+  });
+
+  test('F45: one that becomes visible late behind an event of a type that is left out is found as well', async () => {
+    const { server, webhook, settle, pass, clock, stored, watermark } = await begin({ types: ['MessageReceived'] });
+    server.publish(item(1), item(2));
+    await webhook(1);
+    await settle();
+    clock.time += 2 * OVERLAP_MS;
+    await settle();
+    server.publish(item(4, 'CampaignFinished'));
+    await pass(INTERVAL_MS + 5_000);
+    expect(await watermark()).toBe('4');
+    server.publish(item(3));
+    await pass(2 * INTERVAL_MS);
+    expect(stored()).toEqual(['1', '2', '3']);
+  });
+
+  test('F45: the sweep reads on over more than one page', async () => {
+    const { server, settle, pass, stored } = await begin({ from: '1' });
+    server.publish(...upTo(2_200).filter(({ cursor }) => cursor !== '2100'));
+    await settle();
+    server.publish(item(2_100));
+    await pass(INTERVAL_MS + 5_000);
+    expect(stored()).toContain('2100');
+  });
+
+  test('F45: what is older than the overlap is not read again', async () => {
+    const { server, webhook, settle, pass, clock, asked } = await begin();
+    server.publish(...upTo(4));
+    await webhook(1);
+    await settle();
+    clock.time += 2 * OVERLAP_MS;
+    server.publish(item(5));
+    const before = asked().length;
+    await pass(5_000);
+    expect(asked().slice(before), 'forward, then the sweep').toEqual(['4', '4']);
+  });
+});
+
+describe('what it costs', () => {
+  test('an idle account costs one call an interval', async () => {
+    const { server, webhook, settle, pass } = await begin();
+    server.publish(...upTo(5));
+    await webhook(1);
+    await settle();
+    await pass(OVERLAP_MS + 2 * INTERVAL_MS);
+    const before = server.requests.length;
+    await pass(60 * INTERVAL_MS);
+    expect(server.requests.length - before).toBeGreaterThanOrEqual(59);
+    expect(server.requests.length - before).toBeLessThanOrEqual(60);
+  });
+
+  test('no 60 seconds hold more calls than RECONCILE_CALLS_PER_MINUTE, however much there is to read', async () => {
+    const { server, pass } = await begin({ from: '0', callsPerMinute: 5 });
+    server.publish(item(0));
+    let cursor = 0;
+    server.lieAlways(() => {
+      cursor += 1;
+      return { body: { events: [item(cursor)], next_cursor: String(cursor), has_more: true, reset_required: false } };
+    });
+    await pass(5 * 60_000);
+    const times = server.requests.map(({ at }) => at);
+    const most = Math.max(...times.map((from) => times.filter((at) => at >= from && at < from + 60_000).length));
+    expect(most).toBeLessThanOrEqual(5);
+    expect(times.length).toBeGreaterThanOrEqual(20);
+  });
+
+  test('it says that it waits for the budget, and reads on when there is some', async () => {
+    const { server, step, pass, state, stored } = await begin({ from: '1', callsPerMinute: 1 });
+    server.publish(...upTo(1_500));
+    await step();
+    await step();
+    expect(await state()).toMatchObject({ state: 'running', reason: 'waiting for the call budget' });
+    await pass(61_000);
+    expect(stored()).toHaveLength(1_499);
+  });
+
+  test('a long sweep keeps nothing new waiting: reading forward comes first', async () => {
+    const { server, pass, stored, watermark } = await begin({ from: '1', callsPerMinute: 5 });
+    server.publish(...upTo(200));
+    server.lieAlways((_, truth) => shorten(truth, 10));
+    while ((await watermark()) !== '200') await pass(1_000);
+    server.publish(item(201));
+    await pass(INTERVAL_MS + 15_000);
+    expect(stored()).toContain('201');
+  });
+
+  test('somebody who asks need not wait for the interval', async () => {
+    const { server, webhook, settle, pass, ask, stored } = await begin();
+    server.publish(...upTo(2));
+    await webhook(1);
+    await settle();
+    server.publish(item(3));
+    await pass(2_000);
+    expect(stored()).not.toContain('3');
+    await ask();
+    await pass(2_000);
+    expect(stored()).toContain('3');
+  });
+
+  test('somebody who asked while the budget was spent is not forgotten', async () => {
+    const { server, webhook, settle, pass, ask, stored } = await begin({ callsPerMinute: 2, intervalMs: 3_600_000 });
+    server.publish(...upTo(2));
+    await webhook(1);
+    await settle();
+    server.publish(item(3));
+    await pass(1_000);
+    await ask();
+    await pass(120_000);
+    expect(stored()).toContain('3');
+  });
+});
+
+describe('page and watermark are one transaction', () => {
+  test('a page whose items cannot be stored, one after the other, is not stored, and moves no watermark (K8)', async () => {
+    const { server, settle, exec, stored, watermark } = await begin({ from: '1' });
+    server.publish(...upTo(9));
+    exec(`create trigger refuse before insert on events when new.cursor > 6 begin select raise(abort, 'test'); end`);
+    await expect(settle()).rejects.toMatchObject({ code: 'unwritable' });
+    expect(stored()).toEqual([]);
+    expect(await watermark()).toBeNull();
+    exec('drop trigger refuse');
+    await settle();
+    expect(stored()).toEqual(cursors(9, 2));
+    expect(await watermark()).toBe('9');
+  });
+
+  test('a watermark that cannot be stored takes its page with it (K8)', async () => {
+    const { server, settle, exec, stored, watermark } = await begin({ from: '1' });
+    server.publish(...upTo(9));
+    exec(
+      `create trigger refuse before insert on facts when new.name = 'watermark' begin select raise(abort, 'test'); end`,
+    );
+    await expect(settle()).rejects.toMatchObject({ code: 'unwritable' });
+    expect(stored()).toEqual([]);
+    exec('drop trigger refuse');
+    await settle();
+    expect(stored()).toEqual(cursors(9, 2));
+    expect(await watermark()).toBe('9');
+  });
+
+  test('F6: while the store is locked a step fails as busy, and the page is fetched again', async () => {
+    const { server, settle, step, exec, stored, watermark } = await begin({ from: '1' });
+    server.publish(...upTo(9));
+    exec('begin immediate');
+    await expect(step()).rejects.toMatchObject({ name: 'StoreError', code: 'busy' });
+    exec('rollback');
+    expect(stored()).toEqual([]);
+    await settle();
+    expect(stored()).toEqual(cursors(9, 2));
+    expect(await watermark()).toBe('9');
+  });
+});
+
+test('F16: a clock that is set back an hour does not keep reading waiting for that hour', async () => {
+  rig = await createRig();
+  rig.server.publish(item(1));
+  await rig.webhook(1);
+  await rig.pass(INTERVAL_MS);
+  rig.clock.step(-3_600_000);
+  rig.server.publish(item(2));
+  await rig.pass(2 * INTERVAL_MS);
+  expect(await rig.watermark()).toBe('2');
+});

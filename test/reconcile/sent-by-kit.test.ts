@@ -1,0 +1,48 @@
+// With an API key: what trigger and doctor send anchors nothing, blinds nothing and takes no cursor from what only
+// replay has.
+import { afterEach, expect, test } from 'vitest';
+import { readDelivery } from '../../src/wire/event.ts';
+import { item } from './replay-server.ts';
+import { createRig, INTERVAL_MS, type Rig } from './harness.ts';
+
+const CURSORS = ['0', '1005', '9000000000000', String(2n ** 62n), String(2n ** 63n - 1n)];
+
+let rig: Rig;
+afterEach(() => rig.close());
+
+async function trigger(cursor: string): Promise<void> {
+  const body = { id: `trigger_${cursor}`, type: 'MessageReceived', cursor, sent_by: 'kit' };
+  const reading = readDelivery(Buffer.from(JSON.stringify({ ...body, data: { MessageReceived: {} } })));
+  expect(await rig.store.accept({ readings: [reading], now: rig.clock.time })).toEqual([{ verdict: 'new' }]);
+}
+
+test.each(CURSORS)('E80: a trigger at %s on a fresh store anchors no replay', async (cursor) => {
+  rig = await createRig();
+  rig.server.publish(item(1), item(2));
+  await trigger(cursor);
+  await rig.pass(10 * INTERVAL_MS);
+  expect(rig.server.requests).toEqual([]);
+  expect(await rig.watermark()).toBeNull();
+  expect(await rig.state()).toMatchObject({ state: 'idle', reason: 'waiting for the first webhook' });
+  await rig.webhook(2);
+  rig.server.publish(item(3));
+  await rig.settle();
+  expect([rig.asked()[0], rig.stored(), await rig.watermark()]).toEqual(['2', ['2', '3'], '3']);
+});
+
+test.each(CURSORS)(
+  'E80: a trigger at %s on a working store takes nothing from what only replay has',
+  async (cursor) => {
+    rig = await createRig();
+    rig.server.publish(item(1004));
+    await rig.webhook(1004);
+    await rig.settle();
+    await trigger(cursor);
+    rig.server.publish(item(1005), item(1006));
+    await rig.pass(2 * INTERVAL_MS);
+    expect(rig.stored()).toEqual(['1004', '1005', '1006']);
+    expect(await rig.watermark()).toBe('1006');
+    expect(rig.query('select origin from events where cursor = 1005')).toEqual([{ origin: 'replay' }]);
+    expect(await rig.store.unseen(0, rig.clock.time, 100)).toMatchObject({ types: [] });
+  },
+);

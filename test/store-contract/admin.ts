@@ -1,0 +1,182 @@
+// What people do about tasks: given again, given up or given to another handler, they keep to their lanes, and nothing
+// that is at work is touched.
+import { beforeEach, describe, expect, test } from 'vitest';
+import { mendAll } from '../../src/admin/in-steps.ts';
+import type { Store } from '../../src/store/store.ts';
+import type { TaskFilter } from '../../src/store/read.ts';
+import { cursorOf, done, ended, failed, present, range, ROOM, T0, tasksOf, type Desk, type Suite } from './harness.ts';
+
+export function mending(suite: Suite): void {
+  let store: Store;
+  let desk: Desk;
+  beforeEach(() => void ({ store, desk } = suite));
+
+  describe('retry', () => {
+    test('gives a dead task a new budget of attempts, in the order of its lane', async () => {
+      await desk.arrive('a', [10, 20]);
+      await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
+      expect(await retry(store, { state: 'dead' })).toBe(1);
+      const claims = await desk.claim();
+      expect(claims).toMatchObject([{ event: { cursor: '10' }, attempt: 1 }]);
+      await desk.settle(claims.map(done));
+      expect((await desk.claim()).map(cursorOf)).toEqual(['20']);
+    });
+
+    test('brings a waiting task forward, back into the lane that it had left', async () => {
+      await desk.arrive('a', [10, 20]);
+      await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 3_600_000, holdMs: 0 })));
+      const running = await desk.claim();
+      expect(running.map(cursorOf)).toEqual(['20']);
+      expect(await retry(store, { state: 'ready' })).toBe(1);
+      expect(await desk.claim()).toEqual([]);
+      await desk.settle(running.map(done));
+      expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, alone: false, late: true }]);
+    });
+
+    test('takes the tasks that are named, of the handler that is named, and none that is at work', async () => {
+      await desk.arrive(null, [1, 2, 3]);
+      await desk.settle((await desk.claim()).slice(0, 2).map((claim) => ended(claim, 'dead')));
+      const { tasks } = await store.tasks({ state: 'dead' }, T0);
+      expect(await retry(store, { handler: 'another' })).toBe(0);
+      expect(await retry(store, { ids: [] })).toBe(0);
+      expect(await retry(store, { ids: tasks.slice(0, 1).map(({ id }) => id) })).toBe(1);
+      expect((await store.status(T0)).tasks).toMatchObject({ dead: 1, running: 1, ready: 1 });
+      expect(await retry(store, {})).toBe(2);
+    });
+
+    test('moves any number of tasks, each once', async () => {
+      await desk.arrive(null, range(1, 2_500));
+      await desk.settle((await desk.claim(10_000)).map((claim) => ended(claim, 'dead')));
+      await desk.settle((await desk.claim(10_000)).map((claim) => ended(claim, 'dead')));
+      const { dead } = (await store.status(T0)).tasks;
+      expect(dead).toBeGreaterThan(2_000);
+      expect(await retry(store, { state: 'dead' })).toBe(dead);
+      expect((await store.status(T0)).tasks.dead).toBe(0);
+    });
+
+    test('of a dead task whose lane was swept away puts it into no other lane', async () => {
+      await desk.arrive('a', [1]);
+      await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
+      await store.sweep(T0 + 1);
+      await desk.arrive('b', [2]);
+      expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
+      expect((await store.event('1', T0))?.tasks[0]?.lane).not.toBe('b');
+      await retry(store, { state: 'dead' });
+      expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
+    });
+  });
+
+  describe('discard', () => {
+    test('skips waiting and dead tasks with the reason, and their lane goes on', async () => {
+      await desk.arrive('a', [10, 20, 30]);
+      const first = await desk.claim();
+      const { tasks } = await store.tasks({}, T0);
+      const second = tasks.flatMap(({ key, id }) => (key === 'c:20' ? [id] : []));
+      expect(await discard(store, { ids: second }, 'not wanted')).toBe(1);
+      await desk.settle(first.map((claim) => ended(claim, 'dead')));
+      expect(await discard(store, { state: 'dead' }, 'given up')).toBe(1);
+      expect(await desk.claim()).toMatchObject([{ event: { cursor: '30' }, late: false }]);
+      const skipped = (await store.tasks({ state: 'skipped' }, T0)).tasks;
+      expect(skipped.map(({ error }) => error)).toEqual(['discarded: not wanted', 'discarded: given up']);
+    });
+
+    test('of the head that held its lane lets the lane go on at once', async () => {
+      await desk.arrive('a', [10, 20]);
+      await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 60_000, holdMs: 60_000 })));
+      const [, head] = (await store.tasks({}, T0)).tasks;
+      await discard(store, { ids: [head?.id ?? 0] }, 'no');
+      expect((await desk.claim()).map(cursorOf)).toEqual(['20']);
+    });
+
+    test('of a later task makes the earlier ones neither late nor released', async () => {
+      await desk.arrive('a', [10, 30], T0 + 250);
+      const [later] = (await store.tasks({}, T0)).tasks;
+      expect(later?.key).toBe('c:30');
+      await discard(store, { ids: [later?.id ?? 0] }, 'no');
+      expect(await desk.claim()).toEqual([]);
+      desk.now = T0 + 250;
+      expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, late: false }]);
+    });
+
+    test('of held tasks leaves those that are released', async () => {
+      await desk.arrive('a', [1]);
+      await desk.arrive('b', [2], T0 + 60_000);
+      expect((await store.tasks({ state: 'held' }, T0)).tasks.map(({ key }) => key)).toEqual(['c:2']);
+      expect(await discard(store, { state: 'held' }, 'no')).toBe(1);
+      expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
+    });
+
+    test('does not touch what is at work', async () => {
+      await desk.arrive('a', [1]);
+      const claims = await desk.claim();
+      expect(await discard(store, {}, 'no')).toBe(0);
+      expect((await desk.settle(claims.map(done))).fenced).toBe(0);
+    });
+  });
+
+  describe('tasks of a handler that was renamed', () => {
+    test('go to its new name in their lanes, which have finished as far; what is done stays, what is at work too', async () => {
+      await desk.arrive('a', [1, 5]);
+      await desk.settle((await desk.claim()).map(done));
+      await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
+      await desk.arrive('a', [3, 7]);
+      await desk.arrive('b', [9]);
+      const atWork = await desk.claim();
+      expect(atWork.map(cursorOf).toSorted()).toEqual(['3', '9']);
+      const second = present((await store.register(['second'])).get('second'));
+      const give = (ids: number[]): Promise<number> => store.giveTo(ids, 'second', T0);
+      expect(await mendAll(store, { handler: 'first' }, T0, give)).toBe(2);
+      expect((await desk.settle(atWork.map(done))).fenced).toBe(0);
+      expect(await store.giveLanes('first', 'second', 0, 10, T0)).toBeNull();
+      const { tasks } = await store.tasks({ handler: 'second' }, T0);
+      expect(tasks.map(({ key, lane, state }) => [key, lane, state])).toEqual([
+        ['c:7', 'a', 'ready'],
+        ['c:5', 'a', 'dead'],
+      ]);
+      expect(await desk.workOff()).toEqual([]);
+      expect(await retry(store, { handler: 'second', state: 'dead' })).toBe(1);
+      await desk.accept('b', [8]);
+      const { from, events } = await store.unassigned(10);
+      const assign = { from, upTo: events.at(-1)?.seq ?? 0, tasks: tasksOf(events, second, T0) };
+      const { claims } = await desk.turn({ assign, handlers: [second], room: ROOM });
+      expect(new Map(claims.map((claim) => [cursorOf(claim), claim.late]))).toEqual(
+        new Map([
+          ['5', false],
+          ['8', true],
+        ]),
+      );
+      const rest = await desk.turn({ settle: claims.map(done), handlers: [second], room: ROOM });
+      expect(rest.claims.map(cursorOf)).toEqual(['7']);
+    });
+
+    test('stay behind where the new one has a task of the event, and say so', async () => {
+      const second = present((await store.register(['first', 'second'])).get('second'));
+      await desk.accept('a', [1]);
+      const { from, events } = await store.unassigned(10);
+      const tasks = [desk.handler, second].flatMap((handler) => tasksOf(events, handler, T0));
+      await desk.turn({ assign: { from, upTo: 1, tasks } });
+      const ids = await store.matching({ handler: 'first' }, T0);
+      expect(await store.giveTo(ids, 'second', T0)).toBe(0);
+      expect((await store.tasks({ handler: 'first' }, T0)).tasks).toMatchObject([
+        { state: 'skipped', error: 'second has its own task of this event' },
+      ]);
+      expect((await store.tasks({ handler: 'second' }, T0)).tasks).toMatchObject([{ state: 'ready' }]);
+    });
+
+    test('handlers are known by name, and whether they are loaded', async () => {
+      await store.register(['second']);
+      expect(await store.handlers()).toEqual([
+        { name: 'first', loaded: false },
+        { name: 'second', loaded: true },
+      ]);
+    });
+  });
+}
+
+function retry(store: Store, filter: TaskFilter): Promise<number> {
+  return mendAll(store, filter, T0, (ids) => store.retry(ids, T0));
+}
+
+function discard(store: Store, filter: TaskFilter, reason: string): Promise<number> {
+  return mendAll(store, filter, T0, (ids) => store.discard(ids, reason, T0));
+}

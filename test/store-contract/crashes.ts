@@ -1,0 +1,223 @@
+// A process that dies takes no task with it: what it was at is given back, and whatever may have killed it runs alone.
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { Store } from '../../src/store/store.ts';
+import { cursorOf, done, present, ROOM, T0, type Desk, type Suite } from './harness.ts';
+
+export function deaths(suite: Suite): void {
+  const { another } = suite;
+  let store: Store;
+  let desk: Desk;
+  beforeEach(() => void ({ store, desk } = suite));
+
+  describe('when a process has died', () => {
+    test('the tasks it was at get their attempt back and run alone, one at a time', async () => {
+      await desk.arrive('a', [1, 2]);
+      await desk.arrive('b', [3]);
+      await desk.claim();
+      expect(await store.giveBack([2], T0)).toMatchObject([
+        { handler: 'first', key: 'c:1', attempt: 1, alone: false },
+        { handler: 'first', key: 'c:3', attempt: 1, alone: false },
+      ]);
+      desk.boot = 2;
+      expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: null });
+      expect(await store.suspectDue(T0, ['first'])).toBe(true);
+      const one = await store.claimSuspect(T0, 3, [desk.handler]);
+      const two = await store.claimSuspect(T0, 3, [desk.handler]);
+      expect([one, two].map((claim) => [claim && cursorOf(claim), claim?.attempt])).toEqual([
+        ['1', 1],
+        ['3', 1],
+      ]);
+      expect(await store.claimSuspect(T0, 3, [desk.handler])).toBeUndefined();
+      expect(await store.suspectDue(T0, ['first'])).toBe(false);
+      await desk.settle([done(one), done(two)]);
+      expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
+    });
+
+    test('a task in no lane is a suspect too, and nothing to wake up for', async () => {
+      await desk.arrive(null, [1, 2]);
+      await desk.claim();
+      await store.giveBack([], T0);
+      expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: null });
+      expect(await store.claimSuspect(T0, 2, [desk.handler])).toMatchObject({ attempt: 1, alone: true });
+    });
+
+    test('a task that was alone in it has spent its attempt, waits, and holds its lane', async () => {
+      await desk.arrive('a', [1, 2]);
+      await desk.claim();
+      await store.giveBack([], T0);
+      expect(await store.suspectDue(T0, ['first'])).toBe(false);
+      expect(await store.claimSuspect(T0, 2, [desk.handler])).toBeUndefined();
+      desk.now = T0 + 1_000;
+      expect(await desk.claim()).toEqual([]);
+      const again = await store.claimSuspect(desk.now, 2, [desk.handler]);
+      expect(again).toMatchObject({ event: { cursor: '1' }, attempt: 2 });
+      expect(again?.error).toContain('died');
+    });
+
+    describe('E42: under a task that was alone in it', () => {
+      const after = (handler: string, attempt: number, crashes: number) =>
+        crashes >= 3 ? ('dead' as const) : { delayMs: 10 * attempt, holdMs: 60_000 };
+      const crash = { how: 'exit code 7 at bad.ts:3', after };
+
+      test("the pause is the policy's, and at the last it is a dead letter that says how often and how", async () => {
+        await desk.arrive('a', [1, 2]);
+        await desk.claim();
+        expect(await store.giveBack([], desk.now, crash)).toEqual([
+          { handler: 'first', key: 'c:1', attempt: 1, alone: true, dead: false },
+        ]);
+        for (const attempt of [2, 3]) {
+          desk.now += 10 * (attempt - 1) - 1;
+          expect(await store.suspectDue(desk.now, ['first'])).toBe(false);
+          desk.now += 1;
+          const claim = present(await store.claimSuspect(desk.now, attempt + 10, [desk.handler]));
+          expect(claim.attempt).toBe(attempt);
+          const [given] = await store.giveBack([], desk.now, crash);
+          expect(given).toMatchObject({ attempt, alone: true, dead: attempt === 3 });
+        }
+        const { tasks } = await store.tasks({ state: 'dead', limit: 10 }, desk.now);
+        expect(tasks).toMatchObject([
+          { key: 'c:1', attempts: 3, error: 'its process died 3 times: exit code 7 at bad.ts:3' },
+        ]);
+        expect((await store.event('1', desk.now))?.attempts).toHaveLength(3);
+        expect((await store.groups({ limit: 10 })).groups).toMatchObject([{ handler: 'first', dead: 1 }]);
+        // Its lane goes on, and what comes below it is late.
+        desk.boot = 50;
+        expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
+      });
+
+      test('one of several has spent nothing, and is no nearer to its end', async () => {
+        await desk.arrive('a', [1]);
+        await desk.arrive('b', [2]);
+        for (let boot = 1; boot < 6; boot++) {
+          const claims = [1, 2].map(() => store.claimSuspect(desk.now, boot * 10, [desk.handler]));
+          if (boot === 1) await desk.claim();
+          else await Promise.all(claims);
+          const given = await store.giveBack([], desk.now, crash);
+          expect(given).toMatchObject([
+            { attempt: 1, alone: false, dead: false },
+            { attempt: 1, alone: false, dead: false },
+          ]);
+        }
+      });
+
+      test('a retry by hand begins anew', async () => {
+        await desk.arrive(null, [1]);
+        await desk.claim();
+        for (let boot = 2; boot < 5; boot++) {
+          await store.giveBack([], desk.now, crash);
+          desk.now += 100;
+          await store.claimSuspect(desk.now, boot, [desk.handler]);
+        }
+        const { tasks } = await store.tasks({ state: 'dead', limit: 10 }, desk.now);
+        await store.retry(
+          tasks.map(({ id }) => id),
+          desk.now,
+        );
+        await desk.claim();
+        expect(await store.giveBack([], desk.now, crash)).toMatchObject([{ attempt: 1, dead: false }]);
+      });
+
+      test('nothing counts where the kit died as a whole: that was not the task', async () => {
+        await desk.arrive('a', [1]);
+        await desk.claim();
+        for (let boot = 2; boot < 8; boot++) {
+          expect(await store.giveBack([], desk.now)).toMatchObject([{ dead: false }]);
+          desk.now += 3_600_000;
+          await store.claimSuspect(desk.now, boot, [desk.handler]);
+        }
+        expect(await store.giveBack([], desk.now, crash)).toMatchObject([{ dead: false }]);
+      });
+    });
+
+    test('a lane does not wait for ever for a suspect that keeps killing its process', async () => {
+      await desk.arrive('a', [1, 2]);
+      await desk.claim();
+      await store.giveBack([], T0);
+      desk.now = T0 + 3_600_000;
+      expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
+      expect(await store.claimSuspect(desk.now, 2, [desk.handler])).toMatchObject({
+        event: { cursor: '1' },
+        alone: true,
+      });
+    });
+
+    test('nothing of its lane runs beside a suspect at work, however low its cursor', async () => {
+      await desk.arrive('a', [5]);
+      await desk.arrive('b', [6]);
+      await desk.claim();
+      await store.giveBack([], desk.now);
+      desk.boot = 2;
+      await desk.claim();
+      await desk.arrive('a', [3], desk.now + 250);
+      const suspect = present(await another().claimSuspect(desk.now, 3, [desk.handler]));
+      expect(cursorOf(suspect)).toBe('5');
+      desk.now += 300;
+      expect(await desk.claim()).toEqual([]);
+      await another().turn({ now: desk.now, boot: 3, settle: [done(suspect)], assign: null, room: 0, handlers: [] });
+      expect((await desk.claim()).map(cursorOf)).toEqual(['3']);
+    });
+
+    test('nor when the time to hold its lane passes while it is at work', async () => {
+      await desk.arrive('a', [5, 6]);
+      await desk.claim();
+      await store.giveBack([], desk.now);
+      desk.boot = 2;
+      await desk.claim();
+      desk.now += 119_000;
+      present(await another().claimSuspect(desk.now, 3, [desk.handler]));
+      await desk.claim();
+      desk.now += 2_000;
+      expect(await desk.claim()).toEqual([]);
+    });
+
+    test('what a suspect has finished makes lower ones late, also after it had stepped aside', async () => {
+      await desk.arrive('a', [9]);
+      await desk.claim();
+      await store.giveBack([], desk.now);
+      desk.boot = 2;
+      await desk.claim();
+      desk.now += 121_000;
+      await desk.claim();
+      const suspect = present(await another().claimSuspect(desk.now, 3, [desk.handler]));
+      expect(suspect.alone).toBe(true);
+      await desk.claim();
+      await another().turn({ now: desk.now, boot: 3, settle: [done(suspect)], assign: null, room: 0, handlers: [] });
+      await desk.arrive('a', [4], desk.now + 250);
+      expect((await desk.claim()).map(({ late }) => late)).toEqual([true]);
+    });
+
+    test('processes that still live keep their tasks, and other lanes go on', async () => {
+      await desk.arrive('a', [1]);
+      await desk.claim();
+      desk.boot = 2;
+      await desk.arrive('b', [2]);
+      const mine = await desk.claim();
+      expect(await store.giveBack([2], T0)).toMatchObject([{ handler: 'first', key: 'c:1', alone: true, dead: false }]);
+      await desk.arrive('c', [3]);
+      expect((await desk.claim()).map(cursorOf)).toEqual(['3']);
+      expect((await desk.settle(mine.map(done))).fenced).toBe(0);
+    });
+
+    test('suspects of handlers that are not asked for stay', async () => {
+      await desk.arrive('a', [1]);
+      await desk.arrive('b', [2]);
+      await desk.claim();
+      await store.giveBack([], T0);
+      expect(await store.claimSuspect(T0, 2, [])).toBeUndefined();
+    });
+
+    test('boots are numbers that no process had before', async () => {
+      const boots = [await store.nextBoot(), await another().nextBoot(), await store.nextBoot()];
+      expect(new Set(boots).size).toBe(3);
+    });
+
+    test('processes are known until they are gone, and down once silent', async () => {
+      await store.beat({ role: 'run', pid: 7, started: '99', boot: 1 }, T0);
+      expect(await another().processes()).toEqual([{ role: 'run', pid: 7, started: '99', boot: 1 }]);
+      expect((await store.status(T0)).processes).toEqual({ receive: 'down', run: 'up', keep: 'down' });
+      expect((await store.status(T0 + 60_000)).processes.run).toBe('down');
+      await store.gone('run');
+      expect(await store.processes()).toEqual([]);
+    });
+  });
+}

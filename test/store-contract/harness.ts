@@ -1,0 +1,133 @@
+// The desk at which the parts of the suite work, and the events and settlements that they put on it; no promise of the
+// store is said here.
+import type { Store } from '../../src/store/store.ts';
+import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/work.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import type { Incoming, Reading } from '../../src/wire/event.ts';
+
+export const T0 = Date.UTC(2026, 0, 1);
+export const ROOM = 1_000;
+
+/** What the parts of the suite are given. Store and desk are new for each test: a part takes them in its beforeEach. */
+export interface Suite {
+  readonly store: Store;
+  readonly desk: Desk;
+  /** Another process on the same store. */
+  another: () => Store;
+}
+
+/** A process that takes turns with the store as `run` does, by a clock that stands still; an event's session is its lane. */
+export interface Desk {
+  store: Store;
+  handler: number;
+  now: number;
+  boot: number;
+  accept(lane: string | null, cursors: (number | string | null)[]): Promise<void>;
+  assign(releaseAt?: number): Promise<void>;
+  arrive(lane: string | null, cursors: (number | string | null)[], releaseAt?: number): Promise<void>;
+  turn(turn: Partial<Parameters<Store['turn']>[0]>): Promise<TurnResult>;
+  claim(room?: number): Promise<Claim[]>;
+  settle(settle: Settlement[]): Promise<TurnResult>;
+  /** Claims and completes until nothing is due; the cursors of each turn. */
+  workOff(): Promise<string[][]>;
+}
+
+let withoutCursor = 0;
+
+export async function createDesk(store: Store): Promise<Desk> {
+  const handler = (await store.register(['first'])).get('first') ?? 0;
+  const desk: Desk = {
+    store,
+    handler,
+    now: T0,
+    boot: 1,
+    async accept(lane, cursors) {
+      const readings = cursors.map((cursor) => event(cursor === null ? null : String(cursor), lane));
+      await store.accept({ readings, now: desk.now });
+    },
+    async assign(releaseAt = desk.now) {
+      const { from, events } = await store.unassigned(10_000);
+      const upTo = events.at(-1)?.seq ?? from;
+      await desk.turn({ assign: { from, upTo, tasks: tasksOf(events, handler, releaseAt) } });
+    },
+    async arrive(lane, cursors, releaseAt = desk.now) {
+      await desk.accept(lane, cursors);
+      await desk.assign(releaseAt);
+    },
+    turn: (turn) =>
+      store.turn({ now: desk.now, boot: desk.boot, settle: [], assign: null, room: 0, handlers: [handler], ...turn }),
+    claim: async (room = ROOM) => (await desk.turn({ room })).claims,
+    settle: (settle) => desk.turn({ settle }),
+    async workOff() {
+      const turns: string[][] = [];
+      for (let settle: Settlement[] = []; ;) {
+        const { claims } = await desk.turn({ settle, room: ROOM });
+        if (claims.length === 0) return turns;
+        turns.push(claims.map(cursorOf).toSorted((a, b) => Number(a) - Number(b)));
+        settle = claims.map(done);
+      }
+    },
+  };
+  return desk;
+}
+
+export function tasksOf(events: StoredEvent[], handler: number, releaseAt: number): NewTask[] {
+  return events.map(({ seq, sessionId, cursor }) => ({ event: seq, handler, lane: sessionId, cursor, releaseAt }));
+}
+
+export function incoming(cursor: string | null, sessionId: string | null = 'a'): Incoming {
+  const id = cursor === null ? `id-none-${++withoutCursor}` : `id-${cursor}`;
+  const body = Buffer.from(JSON.stringify({ id, type: 'Thing', cursor, data: { Thing: { cursor } } }));
+  return {
+    origin: 'webhook',
+    id,
+    cursor: cursor as Cursor | null,
+    type: 'Thing',
+    sessionId,
+    createdAt: null,
+    body,
+    flags: [],
+  };
+}
+
+export function event(cursor: string | null, sessionId: string | null = 'a'): Reading {
+  return { event: incoming(cursor, sessionId) };
+}
+
+export function unreadable(text: string): Reading {
+  return { unreadable: { origin: 'webhook', cursor: null, body: Buffer.from(text), reason: 'not JSON' } };
+}
+
+export function done(claim: Claim | undefined): Settlement {
+  return { claim: present(claim), state: 'done', error: null };
+}
+
+export function ended(claim: Claim, state: 'done' | 'skipped' | 'dead'): Settlement {
+  return { claim, state, error: state === 'done' ? null : 'because' };
+}
+
+export function failed(claim: Claim | undefined, { dueAt, holdMs }: { dueAt: number; holdMs: number }): Settlement {
+  return { claim: present(claim), state: 'ready', error: 'Error: no', dueAt, holdMs };
+}
+
+export function present<Value>(value: Value | undefined): Value {
+  if (value === undefined) throw new Error('expected a claim');
+  return value;
+}
+
+export function cursorOf(claim: Claim): string {
+  return String(claim.event.cursor);
+}
+
+export function range(first: number, last: number): number[] {
+  return Array.from({ length: last - first + 1 }, (_, i) => first + i);
+}
+
+export async function query<Result>(
+  store: Store,
+  work: (tx: Parameters<Parameters<Store['setup']>[0]>[0]) => Result,
+): Promise<Result> {
+  let result: { value: Result } | undefined;
+  await store.setup((tx) => void (result = { value: work(tx) }));
+  return present(result).value;
+}

@@ -1,0 +1,159 @@
+// What is shown is what is there: samples, lanes, pages and filters, alarms, and the quarantine.
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { Store } from '../../src/store/store.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { incoming, range, T0, tasksOf, unreadable, type Desk, type Suite } from './harness.ts';
+
+export function looking(suite: Suite): void {
+  let store: Store;
+  let desk: Desk;
+  beforeEach(() => void ({ store, desk } = suite));
+
+  describe('what people look at', () => {
+    const sampled = async (step: number) => (await store.samples(T0, T0 + 86_400_000, step)).map(({ at }) => at - T0);
+
+    test('samples are the counters as they stood, the last of each step', async () => {
+      await store.note({ accepted: 5, 'refused.path': 2, 'refused.method': 1, 'ack.5': 3, 'ack.Infinity': 1 });
+      await store.sample(T0 + 10_300);
+      await store.note({ accepted: 1 });
+      await store.sample(T0 + 20_000);
+      await store.sample(T0 + 60_000);
+      expect(await sampled(10_000)).toEqual([10_000, 20_000, 60_000]);
+      expect(await sampled(60_000)).toEqual([20_000, 60_000]);
+      const [first, second] = await store.samples(T0, T0 + 20_000, 10_000);
+      expect(first).toMatchObject({ accepted: 5, refused: 3, duplicates: 0, handled: 0 });
+      expect(first?.acks).toEqual([0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+      expect(second?.accepted).toBe(6);
+      // Rows are counted elsewhere; this was not one.
+      await store.note({ accepted: -6 });
+    });
+
+    test('samples become fewer: one a minute after a day, none after eight', async () => {
+      for (const at of [0, 10_000, 60_000]) await store.sample(T0 + at);
+      await store.sample(T0 + 86_400_000 + 120_000);
+      expect(await sampled(10_000)).toEqual([0, 60_000]);
+      await store.sample(T0 + 9 * 86_400_000);
+      expect(await sampled(10_000)).toEqual([]);
+    });
+
+    test('the lanes in which most tasks wait come first, with what they wait for', async () => {
+      expect(await store.waitingLanes(5)).toEqual([]);
+      await desk.arrive('long', [3, 1, 2]);
+      await desk.arrive('short', [4, 5]);
+      await desk.arrive('alone', [6]);
+      expect(await store.waitingLanes(5)).toMatchObject([
+        { handler: 'first', lane: 'long', waiting: 3, more: false, head: { key: 'c:1', attempts: 0, error: null } },
+        { handler: 'first', lane: 'short', waiting: 2, head: { key: 'c:4' } },
+      ]);
+    });
+
+    test('quarantined bytes are shown as they came, read again, and leave the quarantine once they are an event', async () => {
+      const text = JSON.stringify({ id: 'e1', type: 'X', cursor: '9', data: { X: {} } });
+      await store.accept({ readings: [unreadable('{'), unreadable(text)], now: T0 });
+      const [second, first] = await store.quarantine(10);
+      const ids = [first?.id ?? 0, second?.id ?? 0] as const;
+      expect(Buffer.from((await store.quarantined(ids[1]))?.body ?? []).toString()).toBe(text);
+      expect(await store.retryQuarantined(ids[0], T0)).toEqual({ verdict: 'quarantined' });
+      expect(await store.retryQuarantined(ids[1], T0)).toEqual({ verdict: 'new' });
+      expect(await store.retryQuarantined(ids[1], T0)).toBeUndefined();
+      expect(await store.quarantined(ids[1])).toBeUndefined();
+      expect(await store.status(T0)).toMatchObject({ events: 1, quarantined: 1 });
+      expect((await store.event('e1', T0))?.event.key).toBe('c:9');
+    });
+  });
+
+  describe('looking', () => {
+    test('pages of events follow each other without a hole, newest first', async () => {
+      await desk.accept('a', range(1, 7));
+      const keys: string[] = [];
+      for (let before: number | null | undefined; before !== null;) {
+        const page = await store.events({ limit: 3, before: before ?? undefined }, T0);
+        keys.push(...page.events.map(({ key }) => key));
+        before = page.next;
+      }
+      expect(keys).toEqual(
+        range(1, 7)
+          .toReversed()
+          .map((cursor) => `c:${cursor}`),
+      );
+    });
+
+    test('events are found by type, session, the state of a task, key, id and cursor', async () => {
+      await desk.arrive('a', [1, 2]);
+      await desk.claim();
+      await store.accept({ readings: [{ event: { ...incoming('3'), type: 'Other', sessionId: 'b' } }], now: T0 });
+      const found = async (filter: object): Promise<string[]> =>
+        (await store.events({ limit: 10, ...filter }, T0)).events.map(({ key }) => key);
+      expect(await found({ type: 'Other' })).toEqual(['c:3']);
+      expect(await found({ session: 'a' })).toEqual(['c:2', 'c:1']);
+      expect(await found({ state: 'running' })).toEqual(['c:1']);
+      for (const q of ['3', 'c:3', 'id-3', 'i:id-3']) expect(await found({ q })).toEqual(['c:3']);
+      expect(await found({ q: "' or 1=1 --" })).toEqual([]);
+    });
+
+    test('pages of tasks of one state follow each other', async () => {
+      await desk.arrive(null, range(1, 5));
+      const first = await store.tasks({ state: 'ready', limit: 3 }, T0);
+      const second = await store.tasks({ state: 'ready', limit: 3, before: first.next ?? undefined }, T0);
+      expect([...first.tasks, ...second.tasks].map(({ key }) => key)).toEqual(['c:5', 'c:4', 'c:3', 'c:2', 'c:1']);
+      expect(second.next).toBeNull();
+    });
+
+    test('what matches rarely is found page after page, each of which looks at a stretch alone', async () => {
+      await desk.accept(null, [1]);
+      const { from, events } = await store.unassigned(10);
+      const rare = (await store.register(['first', 'rare'])).get('rare') ?? 0;
+      await desk.turn({ assign: { from, upTo: from + 1, tasks: tasksOf(events, rare, T0) } });
+      await desk.arrive(null, range(2, 12_000));
+      const pages: string[][] = [];
+      for (let before: number | undefined; ;) {
+        const { tasks, next } = await store.tasks({ handler: 'rare', before }, T0);
+        pages.push(tasks.map(({ key }) => key));
+        if (next === null) break;
+        before = next;
+      }
+      expect(pages).toEqual([[], ['c:1']]);
+    });
+
+    test('the age of the oldest waiting task is that of its event', async () => {
+      await desk.arrive('a', [1, 2]);
+      expect((await store.status(T0 + 9_000)).oldestReadySeconds).toBe(9);
+      await desk.workOff();
+      expect((await store.status(T0 + 9_000)).oldestReadySeconds).toBeNull();
+      desk.now = T0 + 5_000;
+      await desk.arrive('a', [3]);
+      expect((await store.status(T0 + 9_000)).oldestReadySeconds).toBe(4);
+    });
+
+    test('anchors are the lowest and newest cursor, and the newest received before a time', async () => {
+      expect(await store.anchors(T0)).toEqual({ lowest: null, older: null, young: false });
+      expect(await store.newestCursor()).toBeNull();
+      await desk.accept('a', [20, 10]);
+      desk.now = T0 + 10;
+      await desk.accept('a', [30]);
+      expect(await store.anchors(T0 + 10)).toEqual({ lowest: '10', older: '20', young: true });
+      expect(await store.newestCursor()).toBe('30');
+      expect(await store.cursorAbove(null)).toBe('10');
+      expect(await store.cursorAbove('10' as Cursor)).toBe('20');
+      expect(await store.cursorAbove('30' as Cursor)).toBeNull();
+      expect(await store.cursorBelow(null)).toBe('30');
+      expect(await store.cursorBelow('30' as Cursor)).toBe('20');
+      expect(await store.cursorBelow('10' as Cursor)).toBeNull();
+    });
+
+    test('where history ends is said once', async () => {
+      await store.endHistory('10' as Cursor);
+      await store.endHistory('20' as Cursor);
+      expect((await store.unassigned(1)).birth.end).toBe('10');
+    });
+
+    test('an alarm keeps the time since when it is raised, until it is cleared', async () => {
+      await store.raise('dead_letters', 'one', T0);
+      await store.raise('dead_letters', 'two', T0 + 1_000);
+      const since = new Date(T0).toISOString();
+      expect((await store.status(T0)).alarms).toEqual([{ name: 'dead_letters', since, detail: 'two' }]);
+      await store.clear('dead_letters');
+      expect((await store.status(T0)).alarms).toEqual([]);
+    });
+  });
+}

@@ -1,0 +1,84 @@
+// What any store must do, as one suite: a second store passes when this does. A promise of the store belongs here, and
+// never into the test of one store alone; store-contract/ has a file for each subject. Which arrivals are the same
+// event is said in test/store/identity.test.ts.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect } from 'vitest';
+import type { Store } from '../../src/store/store.ts';
+import { accepting } from './accepting.ts';
+import { attempts } from './attempts.ts';
+import { deaths } from './crashes.ts';
+import { createDesk, query, T0, type Desk, type Suite } from './harness.ts';
+import { lanes } from './lanes.ts';
+import { looking } from './reading.ts';
+import { mending } from './admin.ts';
+import { pruning } from './pruning.ts';
+import { reruns } from './reruns.ts';
+import { storms } from './concurrency.ts';
+
+export function storeContract(name: string, open: (path: string) => Store): void {
+  describe(name, () => {
+    let folder: string;
+    let store: Store;
+    let desk: Desk;
+    const opened: Store[] = [];
+
+    function another(): Store {
+      const one = open(join(folder, 'events.db'));
+      opened.push(one);
+      return one;
+    }
+
+    beforeEach(async () => {
+      folder = mkdtempSync(join(tmpdir(), 'kit-store-'));
+      store = another();
+      desk = await createDesk(store);
+    });
+
+    afterEach(async () => {
+      try {
+        await expectCountersToEqualRows(store);
+      } finally {
+        for (const one of opened.splice(0)) one.close();
+        rmSync(folder, { recursive: true, force: true });
+      }
+    });
+
+    const suite: Suite = {
+      get store() {
+        return store;
+      },
+      get desk() {
+        return desk;
+      },
+      another,
+    };
+    accepting(suite);
+    lanes(suite);
+    attempts(suite);
+    deaths(suite);
+    mending(suite);
+    reruns(suite);
+    pruning(suite);
+    looking(suite);
+    storms(suite);
+  });
+}
+
+/** Figures come from counters; whatever happened, they are what counting would give. */
+async function expectCountersToEqualRows(store: Store): Promise<void> {
+  const rows = await query(store, (tx) => ({
+    tasks: tx.all(`
+      select case when state = 'ready' and id in (select task from claims) then 'running' else state end as state,
+        count(*) as n from tasks group by 1`),
+    events: tx.get('select count(*) as n from events')?.['n'],
+    quarantined: tx.get('select count(*) as n from quarantine')?.['n'],
+  }));
+  const { tasks, events, quarantined } = await store.status(T0);
+  const { held, ready, running, done: finished, skipped, dead } = tasks;
+  const none = { ready: 0, running: 0, done: 0, skipped: 0, dead: 0 };
+  const counted = { ready: held + ready, running, done: finished, skipped, dead };
+  expect(counted).toEqual({ ...none, ...Object.fromEntries(rows.tasks.map(({ state, n }) => [String(state), n])) });
+  expect({ events, quarantined }).toEqual({ events: rows.events, quarantined: rows.quarantined });
+}

@@ -1,0 +1,111 @@
+// What is acknowledged is in the synced log: what becomes of that when the log cannot be synced, or not be opened.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import Database from 'better-sqlite3';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { createLog, type Log } from '../../src/store/sqlite/wal-sync.ts';
+
+describe('the log', () => {
+  let folder: string;
+  let path: string;
+  let db: Database.Database;
+  let log: Log;
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'kit-log-'));
+    path = join(folder, 'events.db');
+    db = new Database(path);
+    db.exec('pragma journal_mode = wal; create table t (a)');
+    log = createLog(path);
+  });
+  afterEach(() => {
+    log.close();
+    db.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  test('is opened again after it could not be opened', async () => {
+    const early = createLog(join(folder, 'later.db'));
+    await expect(early.open()).rejects.toMatchObject({ code: 'unwritable' });
+    const later = new Database(join(folder, 'later.db'));
+    later.exec('pragma journal_mode = wal; create table t (a)');
+    await early.sync();
+    early.close();
+    later.close();
+  });
+
+  test('is synced anew for whoever asks while a sync is under way, once for all of them, and after it', async () => {
+    const handle = await open(path);
+    const of = Object.getPrototypeOf(handle) as FileHandle;
+    await handle.close();
+    const datasync = Reflect.get(of, 'datasync');
+    const begun: PromiseWithResolvers<void>[] = [];
+    const held = vi.spyOn(of, 'datasync').mockImplementation(async function (this: FileHandle) {
+      const gate = Promise.withResolvers<void>();
+      begun.push(gate);
+      await gate.promise;
+      return datasync.call(this);
+    });
+    try {
+      const first = log.sync();
+      await expect.poll(() => begun.length).toBe(1);
+      const others = [log.sync(), log.sync()];
+      await new Promise(setImmediate);
+      expect(begun.length).toBe(1);
+      begun[0]?.resolve();
+      await first;
+      await expect.poll(() => begun.length).toBe(2);
+      begun[1]?.resolve();
+      await Promise.all(others);
+      expect(begun.length).toBe(2);
+    } finally {
+      held.mockRestore();
+    }
+  });
+
+  test('is closed without a word where it could not be opened', async () => {
+    const none = createLog(join(folder, 'none.db'));
+    await expect(none.sync()).rejects.toMatchObject({ code: 'unwritable' });
+    none.close();
+  });
+
+  test('proves nothing after a sync that has failed, until that is made good', async () => {
+    const failed = createLog(join(folder, 'none.db'));
+    await expect(failed.sync()).rejects.toMatchObject({ code: 'unwritable' });
+    writeFileSync(join(folder, 'none.db-wal'), '');
+    await expect(failed.sync()).rejects.toMatchObject({ code: 'unwritable' });
+    failed.settle(db);
+    await failed.sync();
+    failed.close();
+  });
+
+  test('stays in doubt while another process is at a checkpoint of its own', async () => {
+    const failed = createLog(join(folder, 'none.db'));
+    await expect(failed.sync()).rejects.toMatchObject({ code: 'unwritable' });
+    db.exec('insert into t values (1)');
+    db.exec('begin; select * from t');
+    // It waits for this reader, with the lock that only one may have.
+    const other = new Worker(
+      `const { parentPort, workerData } = require('node:worker_threads');
+       const db = new (require('better-sqlite3'))(workerData, { timeout: 60000 });
+       db.exec('insert into t values (2)');
+       parentPort.postMessage('begun');
+       db.pragma('wal_checkpoint(restart)');
+       db.close();`,
+      { eval: true, workerData: path },
+    );
+    const ended = new Promise((resolve) => other.once('exit', resolve));
+    const mine = new Database(path, { timeout: 0 });
+    await expect
+      .poll(() => (mine.pragma('wal_checkpoint') as { busy: number }[])[0]?.busy, { timeout: 10_000, interval: 5 })
+      .toBe(1);
+    expect(() => failed.settle(mine)).toThrow('a failed sync cannot be made good yet');
+    db.exec('commit');
+    await ended;
+    failed.settle(mine);
+    mine.close();
+  });
+});

@@ -1,0 +1,86 @@
+// What a person reads of the kit's log in dev.
+import { expect, test } from 'vitest';
+import { HEAD, readable, type LineOptions } from '../../../src/tools/dev/lines.ts';
+
+const plain: LineOptions = { live: false, colour: false, folder: '/clone' };
+const handled = {
+  level: 20,
+  time: '2026-01-02T03:04:05.678Z',
+  process: 'run',
+  key: 'c:17',
+  type: 'MessageReceived',
+  origin: 'webhook',
+  handler: 'greet',
+  lane: 3,
+  attempt: 1,
+  late: false,
+  verdict: 'done',
+  ms: 12,
+  msg: 'handled',
+};
+const read = (line: object, options = plain): string[] => readable(JSON.stringify(line), options);
+
+test('an attempt is one line, aligned below the head', () => {
+  const [line = '', ...more] = read(handled);
+  expect(more).toEqual([]);
+  expect(line).toMatch(/^03:04:05Z +MessageReceived +#3 +greet +done +12$/);
+  for (const [title, cell] of [
+    ['type', 'Mess'],
+    ['lane', '#3'],
+    ['handler', 'greet'],
+    ['verdict', 'done'],
+  ] as const) {
+    expect(line.indexOf(cell)).toBe(HEAD.indexOf(title));
+  }
+});
+
+test('what came late or by replay is marked', () => {
+  expect(read({ ...handled, late: true, origin: 'replay' })[0]).toMatch(/late recovered$/);
+});
+
+test('a failed attempt says why, and where in the handler; with real events only the name of the error', () => {
+  const failed = {
+    ...handled,
+    verdict: 'retry',
+    error: 'TypeError',
+    why: 'TypeError: no Ana',
+    at: '/clone/src/handlers/greet.ts:7',
+  };
+  expect(read(failed)[1]?.trim()).toBe('TypeError: no Ana  src/handlers/greet.ts:7');
+  expect(read(failed, { ...plain, live: true })[1]?.trim()).toBe('TypeError  src/handlers/greet.ts:7');
+});
+
+test('a message cannot steer the terminal', () => {
+  expect(
+    read({ ...handled, verdict: 'dead', error: 'Error', why: '\u001b[2Jgone\r\n\u202eaway\u009b1m' })[1]?.trim(),
+  ).toBe('gone away');
+});
+
+test('a broken file is named with its line, and what becomes of the others', () => {
+  const faults = ['/clone/src/handlers/greet.ts:3: SyntaxError: Unexpected token'];
+  expect(
+    read({ process: 'receive', level: 50, faults, msg: 'SIGHUP: handlers have faults; the old ones go on' }),
+  ).toEqual(['broken     src/handlers/greet.ts:3: SyntaxError: Unexpected token (the old ones go on)']);
+});
+
+test('a reload names the handlers that are at work', () => {
+  expect(read({ process: 'receive', level: 30, handlers: ['a', 'b'], ms: 400, msg: 'SIGHUP: …' })).toEqual([
+    'reloaded   a, b in 400 ms',
+  ]);
+});
+
+test('what a handler logs or prints is shown; what the kit does as always is not', () => {
+  const said = { level: 30, time: '', process: 'run', handler: 'greet', key: 'c:17', n: 1, msg: 'hello' };
+  expect(read(said)[0]?.trim()).toBe('greet: hello {"n":1}');
+  expect(readable('printed', plain)).toEqual(['printed']);
+  expect(readable('{"printed":1}', plain)).toEqual(['{"printed":1}']);
+  expect(read({ level: 30, process: 'keep', msg: 'as always' })).toEqual([]);
+  expect(read({ level: 40, process: 'keep', time: '', n: 1, msg: 'not as always' })).toEqual([
+    'the kit    not as always {"n":1}',
+  ]);
+});
+
+test('colours are for terminals', () => {
+  expect(read(handled, { ...plain, colour: true })[0]).toContain('\u001b[32mdone');
+  expect(read(handled)[0]).not.toContain('\u001b');
+});

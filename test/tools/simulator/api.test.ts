@@ -1,0 +1,275 @@
+import { connect } from 'node:net';
+import { expect, onTestFinished, test } from 'vitest';
+import type { KeyAttributes } from '../../../src/tools/simulator/keys.ts';
+import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
+import { replayItem, replayPage } from '../../../src/wire/replay.ts';
+
+async function setUp(attributes: Partial<KeyAttributes> = {}) {
+  const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at, monotonic: () => clock.at };
+  const service = createSimulatedService({ seed: 1, clock });
+  const { history, api, chaos, keys } = service;
+  const all = { name: 'tests', scopes: ['events:read'], validDays: null };
+  const { key, secret } = keys.create({ ...all, ...attributes });
+  const base = await service.listen();
+  onTestFinished(() => service.close());
+
+  async function post(operation: string, body: string, headers: Record<string, string> = {}) {
+    const response = await fetch(`${base}/rpc/${operation}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json', ...headers },
+      body,
+    });
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: (await response.json()) as Record<string, unknown>,
+    };
+  }
+  const replay = (request: object, more: object = {}) => post('ReplayEvents', JSON.stringify({ request, ...more }));
+  async function ask(method: string, path: string, more: RequestInit = {}) {
+    const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
+    const response = await fetch(base.replace(/\/v1$/, path), { method, headers, ...more });
+    return {
+      status: response.status,
+      headers: response.headers,
+      body: (await response.json()) as Record<string, unknown>,
+    };
+  }
+  return { clock, service, history, api, chaos, keys, key, secret, base, post, replay, ask };
+}
+
+/** What a refusal says, without what differs from call to call. */
+function refusal({ status, body }: { status: number; body: Record<string, unknown> }) {
+  const { code, reason } = body['error'] as { code: string; reason?: string };
+  return [status, code, ...(reason === undefined ? [] : [reason])];
+}
+
+test('4.2, 2.13: ReplayEvents shows the events after a cursor, as the stream would', async () => {
+  const { history, replay } = await setUp();
+  const [a, b, c] = [history.next(), history.next('MessageSent'), history.next()];
+  const first = await replay({ limit: 2 });
+  expect(first.status).toBe(200);
+  const page = replayPage.parse(first.body);
+  expect(page).toMatchObject({ next_cursor: b.cursor, has_more: true, reset_required: false });
+  const items = page.events.map((item) => replayItem.parse(item));
+  expect(items.map(({ cursor, json_payload }) => [cursor, JSON.parse(json_payload)])).toEqual([
+    [a.cursor, { MessageReceived: a.data }],
+    [b.cursor, { MessageSent: b.data }],
+  ]);
+  const second = await replay({ after_cursor: b.cursor });
+  expect(second.body).toMatchObject({ events: [{ cursor: c.cursor }], next_cursor: c.cursor, has_more: false });
+  const third = await replay({ after_cursor: c.cursor });
+  expect(third.body).toMatchObject({ events: [], next_cursor: c.cursor, has_more: false });
+});
+
+test('6.2: a call shows at most 1000 events', async () => {
+  const { history, replay } = await setUp();
+  for (let i = 0; i < 1_001; i++) history.next();
+  expect((await replay({})).body['events']).toHaveLength(1_000);
+  expect(refusal(await replay({ limit: 1_001 }))).toEqual([400, 'VALIDATION_FAILED', 'REQUEST_INVALID']);
+});
+
+test('4.2: GetApiKeyIdentity answers any valid key', async () => {
+  const { post } = await setUp();
+  expect(await post('GetApiKeyIdentity', '{"request":{}}')).toMatchObject({ status: 200, body: {} });
+});
+
+test.each(['0', '12abc', '', '99999999999999999999'])(
+  '6.1: %j, which is no earlier event, is refused',
+  async (cursor) => {
+    const { history, replay } = await setUp();
+    history.next();
+    expect(refusal(await replay({ after_cursor: cursor }))).toEqual([400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID']);
+  },
+);
+
+test('4.2: an expired cursor asks for a reset', async () => {
+  const { history, replay } = await setUp();
+  const [a, b] = [history.next(), history.next()];
+  history.expireUpTo(a.cursor ?? '');
+  const { status, body } = await replay({ after_cursor: a.cursor });
+  expect(status).toBe(200);
+  expect(replayPage.parse(body)).toMatchObject({ events: [], has_more: false, reset_required: true });
+  expect((await replay({})).body).toMatchObject({ events: [{ cursor: b.cursor }], reset_required: false });
+});
+
+test.each([['Bearer another'], ['svc_test_of_nobody'], ['']])(
+  '5.1: the credential %j is refused',
+  async (authorization) => {
+    const { post } = await setUp();
+    const response = await post('ReplayEvents', '{"request":{}}', { authorization });
+    expect(refusal(response)).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED']);
+  },
+);
+
+test('7.1: an error says its request id in the envelope and in the header', async () => {
+  const { post } = await setUp();
+  const { headers, body } = await post('Nothing', '{"request":{}}');
+  const { requestId, message } = body['error'] as Record<string, unknown>;
+  expect(requestId).toBe(headers.get('x-request-id'));
+  expect(message).toEqual(expect.any(String));
+});
+
+test('7.4: an unknown operation is named as such; another route is just not there', async () => {
+  const { ask, post } = await setUp();
+  expect(refusal(await post('Nothing', '{"request":{}}'))).toEqual([404, 'NOT_FOUND', 'RPC_METHOD_NOT_FOUND']);
+  expect(refusal(await ask('GET', '/v1/elsewhere'))).toEqual([404, 'NOT_FOUND']);
+});
+
+test.each([
+  ['{', 'JSON_INVALID'],
+  ['[]', 'JSON_INVALID'],
+  ['{}', 'RPC_REQUEST_INVALID'],
+  ['{"request":[]}', 'RPC_REQUEST_INVALID'],
+  ['{"request":{},"more":1}', 'RPC_REQUEST_INVALID'],
+  ['{"request":{},"deadlineMs":0}', 'RPC_DEADLINE_INVALID'],
+  ['{"request":{},"deadlineMs":30001}', 'RPC_DEADLINE_INVALID'],
+  ['{"request":{},"deadlineMs":1.5}', 'RPC_DEADLINE_INVALID'],
+  ['{"request":{"afterCursor":"1"}}', 'RPC_REQUEST_INVALID'],
+])('4.1, 7.4: the body %s is refused as %s', async (body, reason) => {
+  const { post } = await setUp();
+  expect(refusal(await post('ReplayEvents', body))).toEqual([400, 'VALIDATION_FAILED', reason]);
+});
+
+test('7.4: a body must call itself JSON', async () => {
+  const { post } = await setUp();
+  const response = await post('ReplayEvents', '{"request":{}}', { 'content-type': 'text/plain' });
+  expect(refusal(response)).toEqual([400, 'VALIDATION_FAILED', 'JSON_INVALID']);
+});
+
+test('8: a body above 12 MiB is refused', async () => {
+  const { post } = await setUp();
+  const response = await post('ReplayEvents', ' '.repeat(12 * 1024 * 1024 + 1));
+  expect(refusal(response)).toEqual([413, 'VALIDATION_FAILED', 'PAYLOAD_TOO_LARGE']);
+});
+
+test('4.1: a deadline within its bounds is taken', async () => {
+  const { replay } = await setUp();
+  expect((await replay({}, { deadlineMs: 30_000 })).status).toBe(200);
+});
+
+test('8: an account has 120 calls a minute, and no answer says when to come again', async () => {
+  const { clock, api, replay } = await setUp();
+  const statuses = await Promise.all(Array.from({ length: 120 }, async () => (await replay({})).status));
+  expect(new Set(statuses)).toEqual(new Set([200]));
+  clock.at += 59_999;
+  const refused = await replay({});
+  expect(refusal(refused)).toEqual([429, 'RATE_LIMITED', 'RATE_LIMITED']);
+  expect(refused.headers.has('retry-after')).toBe(false);
+  clock.at += 1;
+  expect((await replay({})).status).toBe(200);
+  expect(api.calls()).toBe(122);
+});
+
+test('a test can have the next calls fail, in order', async () => {
+  const { chaos, replay } = await setUp();
+  chaos.failNext(503);
+  chaos.failNext(401, 'API_AUTH_REVOKED');
+  expect(refusal(await replay({}))).toEqual([503, 'UNAVAILABLE']);
+  expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
+  expect((await replay({})).status).toBe(200);
+});
+
+test('4.3: GET / describes the API without a key; GET /v1 lists the operations and needs one', async () => {
+  const { ask } = await setUp();
+  expect(await ask('GET', '/v1/', { headers: {} })).toMatchObject({ status: 200, body: { version: 'v1' } });
+  expect(refusal(await ask('GET', '/v1', { headers: {} }))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED']);
+  expect((await ask('GET', '/v1')).body['operations']).toContain('ReplayEvents');
+});
+
+test('5.3: an operation needs its scope', async () => {
+  const { replay } = await setUp({ scopes: ['groups:read'] });
+  expect(refusal(await replay({}))).toEqual([403, 'FORBIDDEN', 'RPC_METHOD_FORBIDDEN']);
+});
+
+test('5.4: a key of selected numbers sees their events alone, and none of the account', async () => {
+  const { history, keys, ask } = await setUp();
+  const [mine = ''] = history.numbers;
+  const { secret } = keys.create({ name: 'one', scopes: ['events:read'], validDays: null, numbers: [mine] });
+  for (let i = 0; i < 20; i++) history.next();
+  history.next('CampaignUpdated');
+  const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
+  const { body } = await ask('POST', '/v1/rpc/ReplayEvents', { headers, body: '{"request":{}}' });
+  const seen = replayPage.parse(body).events.map((item) => replayItem.parse(item).cursor);
+  const own = history.all().filter(({ sessionId }) => sessionId === mine);
+  expect(seen).toEqual(own.map(({ cursor }) => cursor));
+  expect(own.length).toBeGreaterThan(0);
+});
+
+test('3.1, 7.4: a revoked key is refused as such, an expired one as none', async () => {
+  const { clock, keys, key, replay } = await setUp({ validDays: 1 });
+  clock.at += 86_400_000 - 1;
+  expect((await replay({})).status).toBe(200);
+  clock.at += 1;
+  expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED']);
+  keys.revoke(key);
+  expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
+});
+
+test('3.1: after a rotation both secrets work during the grace, then the new one alone', async () => {
+  const { clock, keys, key, post, replay } = await setUp();
+  const fresh = { authorization: `Bearer ${keys.rotate(key, 1)}` };
+  clock.at += 3_600_000 - 1;
+  expect([(await replay({})).status, (await post('ReplayEvents', '{"request":{}}', fresh)).status]).toEqual([200, 200]);
+  clock.at += 1;
+  expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
+  expect((await post('ReplayEvents', '{"request":{}}', fresh)).status).toBe(200);
+});
+
+test.each([
+  [['127.0.0.0/8'], 200],
+  [['10.0.0.1', '::1'], 403],
+])('5.5: with the IP list %j a call from here gets %i', async (ips, status) => {
+  const { replay } = await setUp({ ips });
+  const response = await replay({});
+  expect(response.status).toBe(status);
+  if (status === 403) expect(refusal(response)).toEqual([403, 'FORBIDDEN', 'API_KEY_IP_FORBIDDEN']);
+});
+
+test("5.6: the key's own limit holds on all routes", async () => {
+  const { replay, ask } = await setUp({ perMinute: 2 });
+  await ask('GET', '/v1');
+  await replay({});
+  expect(refusal(await ask('GET', '/v1/events'))).toEqual([429, 'RATE_LIMITED', 'API_KEY_RATE_LIMITED']);
+});
+
+test.each([
+  ['GET', '/v1/media/1', 60],
+  ['POST', '/v1/billing/quotes', 60],
+  ['POST', '/v1/sessions/create', 10],
+])('8: %s %s is limited to %i a minute', async (method, path, most) => {
+  const { ask } = await setUp({ scopes: ['sessions:manage'] });
+  const call = () => ask(method, path, method === 'POST' ? { body: '{"request":{}}' } : {});
+  for (let i = 0; i < most; i++) expect((await call()).status).not.toBe(429);
+  expect(refusal(await call())).toEqual([429, 'RATE_LIMITED', 'RATE_LIMITED']);
+});
+
+test('8: a body for a session is at most 4 KiB', async () => {
+  const { ask } = await setUp({ scopes: ['sessions:manage'] });
+  const response = await ask('POST', '/v1/sessions/resume', { body: `{"request":"${'x'.repeat(4096)}"}` });
+  expect(refusal(response)).toEqual([413, 'VALIDATION_FAILED', 'PAYLOAD_TOO_LARGE']);
+});
+
+test('7.4: paid calls need a quote', async () => {
+  const { post, ask } = await setUp({ scopes: ['product:campaigns', 'messages:send'] });
+  const unpaid = [428, 'PAYMENT_REQUIRED', 'BILLING_QUOTE_REQUIRED'];
+  expect(refusal(await post('ResumeCampaign', '{"request":{}}'))).toEqual(unpaid);
+  expect(refusal(await ask('POST', '/v1/messages/send', { body: '{"request":{}}' }))).toEqual(unpaid);
+  const quoted = '{"request":{},"billing":{"quoteId":"q"}}';
+  expect(refusal(await post('ResumeCampaign', quoted))).toEqual([409, 'CONFLICT', 'BILLING_QUOTE_EXPIRED']);
+});
+
+test('7.1: what is no HTTP gets the envelope and an id as well', async () => {
+  const { base } = await setUp();
+  const socket = connect(Number(new URL(base).port), '127.0.0.1');
+  socket.end('NONSENSE\r\n\r\n');
+  const answer = (await Array.fromAsync(socket)).join('');
+  const id = /x-request-id: (\S+)/.exec(answer)?.[1];
+  expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+  expect(JSON.parse(answer.split('\r\n\r\n')[1] ?? '')).toMatchObject({ error: { requestId: id } });
+});
+
+test('4.1: billing is ignored where nothing is paid', async () => {
+  const { replay } = await setUp();
+  expect(await replay({}, { billing: 'nothing of the kind' })).toMatchObject({ status: 200 });
+});

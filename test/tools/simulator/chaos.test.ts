@@ -1,0 +1,159 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { createChaos } from '../../../src/tools/simulator/chaos.ts';
+import { FAULTS, type FaultName } from '../../../src/tools/simulator/faults.ts';
+import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
+import { createEndpoint, inTurn } from './endpoint.ts';
+
+const COUNT = 2_000;
+const draw = (seed: number) => {
+  const chaos = createChaos({ seed, on: true });
+  return Array.from({ length: COUNT }, () => chaos.ways());
+};
+
+test('the same seed makes the same chaos, another seed another, whatever the calls', () => {
+  const one = draw(1);
+  const chaos = createChaos({ seed: 1, on: true });
+  const same = Array.from({ length: COUNT }, () => {
+    chaos.fault();
+    return chaos.ways();
+  });
+  expect(same).toEqual(one);
+  expect(draw(2)).not.toEqual(one);
+});
+
+test('deliveries are dropped, doubled, shuffled, delayed and forged by their shares', () => {
+  const ways = draw(1);
+  const share = (holds: (way: (typeof ways)[number]) => boolean) => ways.filter(holds).length / COUNT;
+  const own = (way: (typeof ways)[number]) => way.filter(({ forged }) => !forged);
+  expect(share((way) => own(way).length === 0)).toBeCloseTo(0.05, 1);
+  expect(share((way) => own(way).length === 2)).toBeCloseTo(0.1, 1);
+  expect(share((way) => way.some(({ forged }) => forged))).toBeCloseTo(0.05, 1);
+  expect(share((way) => own(way).some(({ afterMs = 0 }) => afterMs > 0))).toBeCloseTo(0.31, 1);
+  expect(share((way) => own(way).some(({ afterMs = 0 }) => afterMs > 2_000))).toBeGreaterThan(0);
+});
+
+test('a chaos that is off leaves everything as it is', () => {
+  const chaos = createChaos({ seed: 1 });
+  expect(chaos.ways()).toEqual([{}]);
+  expect(chaos.fault()).toBeUndefined();
+});
+
+async function setUp() {
+  const service = createSimulatedService({ seed: 1, speed: Infinity, addresses: { loopback: true } });
+  const { key, secret } = service.keys.create({ name: 'tests', scopes: ['events:read'], validDays: null });
+  const base = await service.listen();
+  onTestFinished(() => service.close());
+  const events = service.happen(4);
+  const [first, ...page] = events.map(({ cursor }) => cursor ?? '');
+
+  async function replay(name: FaultName) {
+    service.chaos.next(name);
+    const response = await fetch(`${base}/rpc/ReplayEvents`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ request: { after_cursor: first } }),
+    });
+    return response;
+  }
+  return { service, key, replay, first: first ?? '', page };
+}
+
+interface Page {
+  events: { cursor: string; json_payload: string }[];
+  next_cursor: string;
+  has_more: boolean;
+}
+
+test.each<[FaultName, number, string?]>([
+  ['429', 429, 'RATE_LIMITED'],
+  ['500', 500],
+  ['503', 503],
+  ['504', 504, 'RPC_DEADLINE_EXCEEDED'],
+  ['F34', 400, 'EVENT_CURSOR_INVALID'],
+  ['F35 not found', 404],
+  ['F35 too large', 413, 'PAYLOAD_TOO_LARGE'],
+])('7.2: the fault %s is a refusal with status %i', async (name, status, reason) => {
+  const { replay } = await setUp();
+  const response = await replay(name);
+  const { error } = (await response.json()) as { error: { reason?: string } };
+  expect([response.status, error.reason, response.headers.has('retry-after')]).toEqual([status, reason, false]);
+});
+
+test.each<[FaultName, number, (text: string) => boolean]>([
+  ['F35 redirect', 302, (text) => text === ''],
+  ['F35 html', 200, (text) => text.startsWith('<!doctype')],
+  ['F35 empty', 200, (text) => text === ''],
+  ['F35 array', 200, (text) => text === '[]'],
+  ['F35 half', 200, (text) => text.startsWith('{"events"') && !text.endsWith('}')],
+  ['F35 types', 200, (text) => text.includes('"has_more":"no"')],
+  ['F36 drip', 200, (text) => text.endsWith('}')],
+])('the fault %s is sent as it is called', async (name, status, fits) => {
+  const { replay } = await setUp();
+  const response = await replay(name);
+  expect(response.status).toBe(status);
+  expect(fits(await response.text())).toBe(true);
+});
+
+test('the fault F36 cut breaks the connection in the middle of an answer', async () => {
+  const { replay } = await setUp();
+  await expect(replay('F36 cut').then((response) => response.text())).rejects.toThrow();
+});
+
+test.each<[FaultName]>([['F36 flood'], ['F36 gzip']])(
+  'the fault %s has no end that one would wait for',
+  async (name) => {
+    const { replay } = await setUp();
+    const response = await replay(name);
+    let bytes = 0;
+    for await (const chunk of response.body ?? []) {
+      bytes += (chunk as Uint8Array).length;
+      if (bytes > 70 * 1024 * 1024) break;
+    }
+    expect(bytes).toBeGreaterThan(70 * 1024 * 1024);
+  },
+);
+
+test.each<[FaultName, (page: Page, truth: string[], after: string) => unknown]>([
+  ['F37 stuck', ({ next_cursor, has_more }, _, after) => has_more && next_cursor === after],
+  ['F38 back', ({ next_cursor }, _, after) => BigInt(next_cursor) < BigInt(after)],
+  ['F38 ahead', ({ next_cursor }, truth) => BigInt(next_cursor) > BigInt(truth.at(-1) ?? '')],
+  ['F39 empty', ({ events, has_more }) => events.length === 0 && has_more],
+  ['F39 ahead', ({ next_cursor, has_more }, truth) => !has_more && BigInt(next_cursor) > BigInt(truth.at(-1) ?? '')],
+  ['F40 order', ({ events }, truth) => events[0]?.cursor === truth.at(-1)],
+  ['F40 repeated', ({ events }, truth) => events.length === 2 * truth.length],
+  ['F40 old', ({ events }, _, after) => events[0]?.cursor === after],
+  ['F40 many', ({ events }) => events.length === 1_001],
+  ['F40 no cursor', ({ events }) => events[0] && !('cursor' in events[0])],
+  ['F41 not JSON', ({ events }) => events[0]?.json_payload === 'not JSON'],
+  ['F41 no key', ({ events }) => events[0]?.json_payload === '{}'],
+  ['F41 two keys', ({ events }) => Object.keys(JSON.parse(events[0]?.json_payload ?? '') as object).length === 2],
+])('a page can lie: %s', async (name, lies) => {
+  const { service, replay, first, page } = await setUp();
+  expect(lies((await (await replay(name)).json()) as Page, page, first)).toBe(true);
+  expect(service.history.all()).toHaveLength(4);
+});
+
+test('every call can have the same fault, until it may not', async () => {
+  const { service, replay } = await setUp();
+  service.chaos.always('503');
+  expect((await replay('429')).status).toBe(429);
+  const chaos = createChaos({ seed: 1 });
+  chaos.always('F34');
+  expect([chaos.fault(), chaos.fault()]).toEqual([FAULTS.F34, FAULTS.F34]);
+  chaos.always();
+  expect(chaos.fault()).toBeUndefined();
+});
+
+test('6.3: through chaos every event that is not dropped is delivered; strangers are refused', async () => {
+  const { service, key } = await setUp();
+  const { url, got } = await createEndpoint(inTurn(204));
+  await service.webhooks.register(key, { url });
+  service.chaos.turn(true);
+  const events = service.happen(200);
+  await service.webhooks.settled();
+  const ids = new Set(got.map(({ body }) => (JSON.parse(body.toString()) as { id: string }).id));
+  expect(ids.size).toBeGreaterThan(170);
+  expect(ids.size).toBeLessThan(events.length);
+  expect(got.length).toBeGreaterThan(ids.size);
+});

@@ -1,0 +1,90 @@
+import { expect, test } from 'vitest';
+import { eventTypes } from '../../../src/events.ts';
+import { createHistory } from '../../../src/tools/simulator/history.ts';
+
+const T0 = Date.UTC(2026, 0, 1);
+const clock = { now: () => T0, monotonic: () => T0 };
+const make = (history: ReturnType<typeof createHistory>, count: number) =>
+  Array.from({ length: count }, () => history.next());
+
+test('the same seed makes the same history, another seed another', () => {
+  const [one, same, other] = [1, 1, 2].map((seed) => make(createHistory({ seed, clock }), 20));
+  expect(same).toEqual(one);
+  expect(other).not.toEqual(one);
+});
+
+test('6.1: cursors are ascending 64-bit integers that a Number cannot hold, and that are not consecutive', () => {
+  const cursors = make(createHistory({ seed: 1 }), 200).map(({ cursor }) => BigInt(cursor ?? ''));
+  expect(cursors.every((cursor, i) => i === 0 || cursor > (cursors[i - 1] ?? 0n))).toBe(true);
+  expect(cursors.some((cursor, i) => i > 0 && cursor > (cursors[i - 1] ?? 0n) + 1n)).toBe(true);
+  expect(cursors.some((cursor) => BigInt(Number(cursor)) !== cursor)).toBe(true);
+  expect(new Set(cursors.map((cursor) => String(cursor).length))).toEqual(new Set([16, 17]));
+});
+
+test('the first cursor can be chosen', () => {
+  expect(createHistory({ seed: 1, firstCursor: 7n }).next().cursor).toBe('7');
+});
+
+test('6.4: a MessageReceived has the fields of the contract, and its time from the clock', () => {
+  const event = createHistory({ seed: 1, clock }).next();
+  expect(eventTypes.MessageReceived.data.safeParse(event.data).error).toBeUndefined();
+  expect(event).toMatchObject({ type: 'MessageReceived', createdAt: '2026-01-01T00:00:00.000Z' });
+  expect(event.data).toMatchObject({ session_id: event.sessionId, timestamp_unix_ms: T0 });
+});
+
+test('ids are unique, and there are as many sessions and conversations as asked for', () => {
+  const events = make(createHistory({ seed: 1, sessions: 3, conversations: 2 }), 200);
+  expect(new Set(events.map(({ id }) => id)).size).toBe(200);
+  expect(new Set(events.map(({ sessionId }) => sessionId)).size).toBe(3);
+  expect(new Set(events.map(({ data }) => data['from'])).size).toBe(2);
+});
+
+test('what is set is used, and the rest is made', () => {
+  const event = createHistory({ seed: 1 }).next('MessageSent', { id: 'mine', data: { colour: 'red' } });
+  expect(event).toMatchObject({ id: 'mine', type: 'MessageSent' });
+  expect(event.data).toMatchObject({ colour: 'red', session_id: event.sessionId });
+});
+
+test('6.3: a test event has no cursor, no session and a message, and is no part of the history', () => {
+  const history = createHistory({ seed: 1 });
+  const ping = history.next('webhook.ping', { data: { message: 'hello' } });
+  expect(ping).toMatchObject({ type: 'webhook.ping', cursor: null, sessionId: null, data: { message: 'hello' } });
+  expect(history.all()).toEqual([]);
+});
+
+test('6.2: what comes after a cursor is read in pages, the last of which says so', () => {
+  const history = createHistory({ seed: 1 });
+  const [a, b, c] = make(history, 3);
+  expect(history.after(null, 2)).toEqual({ events: [a, b], hasMore: true });
+  expect(history.after(b?.cursor ?? '', 2)).toEqual({ events: [c], hasMore: false });
+  expect(history.after(c?.cursor ?? '', 2)).toEqual({ events: [], hasMore: false });
+});
+
+test('6.1: a cursor must be that of an earlier event', () => {
+  const history = createHistory({ seed: 1, firstCursor: 10n });
+  make(history, 1);
+  expect(['9', '11', '010', '', 'x'].map((cursor) => history.after(cursor, 1))).toEqual(Array(5).fill('unknown'));
+});
+
+test('4.2: what has expired can neither be read nor read from, though it did happen', () => {
+  const history = createHistory({ seed: 1 });
+  const [a, b, c] = make(history, 3);
+  history.expireUpTo(b?.cursor ?? '');
+  history.expireUpTo(a?.cursor ?? '');
+  expect(history.after(a?.cursor ?? '', 9)).toBe('expired');
+  expect(history.after(b?.cursor ?? '', 9)).toBe('expired');
+  expect(history.after(null, 9)).toEqual({ events: [c], hasMore: false });
+  expect(history.all()).toEqual([a, b, c]);
+});
+
+test('6.4: bare, the types that the contract does not show name neither session nor time in their data', () => {
+  const history = createHistory({ seed: 1 });
+  const fields = (type: string) => Object.keys(history.next(type).data);
+  history.bare(true);
+  expect(fields('MessageSent')).toEqual(['message_id']);
+  expect(fields('CampaignUpdated')).toEqual(['message_id']);
+  expect(fields('MessageReceived')).toEqual(expect.arrayContaining(['session_id', 'timestamp_unix_ms']));
+  expect(history.next('MessageSent').sessionId, 'a webhook tells it beside the data').not.toBeNull();
+  history.bare(false);
+  expect(fields('MessageSent')).toEqual(expect.arrayContaining(['session_id', 'timestamp_unix_ms']));
+});

@@ -1,0 +1,310 @@
+import { createHmac } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
+import { expect, onTestFinished, test } from 'vitest';
+import { createSimulatedService, type ServiceOptions } from '../../../src/tools/simulator/service.ts';
+import { WAITS_MS, type AttemptRecord } from '../../../src/tools/simulator/webhook.ts';
+import { createEndpoint, inTurn, until, type Got } from './endpoint.ts';
+
+const SECRET = 'whsec_of_the_tests';
+const T0 = Date.UTC(2026, 0, 1);
+const SECONDS = T0 / 1_000;
+
+async function setUp(
+  answer: (got: Got, response: ServerResponse) => void = inTurn(204),
+  options: Partial<ServiceOptions> = {},
+) {
+  const endpoint = await createEndpoint(answer);
+  const clock = { at: T0, now: () => clock.at, monotonic: () => clock.at };
+  const attempts: AttemptRecord[] = [];
+  const service = createSimulatedService({
+    seed: 1,
+    // No waits.
+    speed: Infinity,
+    clock,
+    addresses: { loopback: true },
+    onAttempt: (attempt) => attempts.push(attempt),
+    ...options,
+  });
+  onTestFinished(() => service.close());
+  const { key } = service.keys.create({ name: 'tests', scopes: ['events:read'], validDays: null });
+  const { webhook: sender } = await service.webhooks.register(key, { url: endpoint.url, secret: SECRET });
+  const { history } = service;
+  const make = (count: number) => Array.from({ length: count }, () => history.next());
+  async function inTurnOf(count: number) {
+    const outcomes = [];
+    for (const event of make(count)) outcomes.push(await sender.deliver(event));
+    return outcomes;
+  }
+  return { ...endpoint, clock, attempts, service, key, sender, history, make, inTurnOf };
+}
+
+const idOf = ({ body }: Got): unknown => (JSON.parse(body.toString()) as { id: unknown }).id;
+const signatureOf = (secret: string, seconds: number, body: Buffer): string =>
+  `v1=${createHmac('sha256', secret).update(`${seconds}.${body.toString()}`).digest('hex')}`;
+
+test('6.3: a delivery is a POST of these fields, signed', async () => {
+  const { got, sender, history } = await setUp();
+  const event = history.next();
+  expect(await sender.deliver(event)).toEqual({ event, outcome: 'delivered', attempts: 1, statuses: [204] });
+  const [{ headers, body } = { headers: {}, body: Buffer.alloc(0) }] = got;
+  expect(JSON.parse(body.toString())).toEqual({
+    id: event.id,
+    type: 'MessageReceived',
+    created_at: '2026-01-01T00:00:00.000Z',
+    cursor: event.cursor,
+    session_id: event.sessionId,
+    webhook_id: sender.id,
+    data: { MessageReceived: event.data },
+  });
+  expect(headers).toMatchObject({
+    'content-type': 'application/json',
+    'x-svc-event-id': event.id,
+    'x-svc-attempt': '1',
+    'x-svc-timestamp': String(SECONDS),
+    'x-svc-signature': signatureOf(SECRET, SECONDS, body),
+  });
+});
+
+test('6.3: a test event has no cursor, and its message lies bare', async () => {
+  const { got, sender, history } = await setUp();
+  await sender.deliver(history.next('webhook.ping', { data: { message: 'hello' } }));
+  const body: unknown = JSON.parse(got[0]?.body.toString() ?? '');
+  expect(body).toMatchObject({ type: 'webhook.ping', cursor: null, session_id: null, data: { message: 'hello' } });
+});
+
+test('3.3: a delivery is tried 8 times, then abandoned; each attempt is signed at its own moment', async () => {
+  const { got, clock, attempts, inTurnOf } = await setUp((one, response) => {
+    clock.at += 1_000;
+    inTurn(500)(one, response);
+  });
+  const [delivered] = await inTurnOf(1);
+  expect(delivered).toMatchObject({ outcome: 'abandoned', attempts: 8, statuses: Array(8).fill(500) });
+  expect(got.map(({ headers }) => headers['x-svc-attempt'])).toEqual(['1', '2', '3', '4', '5', '6', '7', '8']);
+  expect(got.map(({ headers }) => Number(headers['x-svc-timestamp']) - SECONDS)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  expect(new Set(got.map(({ headers }) => headers['x-svc-delivery-id'])).size).toBe(1);
+  expect(attempts.map(({ attempt, answer }) => [attempt, answer])).toEqual(got.map((_, i) => [i + 1, 500]));
+});
+
+test('3.3: the waits are none, 30 s, 2, 10 and 30 min, 1, 2 and 4 h', () => {
+  expect(WAITS_MS.map((ms) => ms / 60_000)).toEqual([0, 0.5, 2, 10, 30, 60, 120, 240]);
+});
+
+test('3.3: while a delivery waits for its next attempt, others go on', async () => {
+  const { got, sender, make } = await setUp(inTurn(500, 204), { speed: 60 });
+  const [a, b] = make(2);
+  if (!a || !b) throw new Error('two events are needed');
+  const first = sender.deliver(a);
+  await until(() => expect(got).toHaveLength(1));
+  await Promise.all([first, sender.deliver(b)]);
+  expect(got.map(idOf)).toEqual([a.id, b.id, a.id]);
+});
+
+test('3.3: a delivery that is accepted at last is tried no more', async () => {
+  const { sender, history } = await setUp(inTurn(503, 401, 200));
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: [503, 401, 200] });
+});
+
+test('6.3: any 2xx is success; a redirect is a failure and is not followed', async () => {
+  const { got, sender, history } = await setUp(({ number }, response) => {
+    response.writeHead(number === 1 ? 307 : 299, number === 1 ? { location: '/elsewhere' } : {}).end('ignored');
+  });
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: [307, 299] });
+  expect(got).toHaveLength(2);
+});
+
+test('6.3: an answer that does not come in time is a failure', async () => {
+  const { sender, history } = await setUp(
+    ({ number }, response) => {
+      if (number > 1) response.writeHead(204).end();
+    },
+    { post: { answerMs: 500 } },
+  );
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: ['timeout', 204] });
+});
+
+test('6.3: a connection that breaks is a failure', async () => {
+  const { sender, history } = await setUp((one, response) => {
+    if (one.number === 1) response.destroy();
+    else inTurn(204)(one, response);
+  });
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: ['unreachable', 204] });
+});
+
+test('6.3: of an answer no more than 16 KiB are read, and it is a success all the same', async () => {
+  let closed: () => void = () => {};
+  const ended = new Promise<void>((resolve) => (closed = resolve));
+  const { sender, history } = await setUp((_, response) => {
+    response.once('close', closed);
+    response.writeHead(200);
+    response.write('x'.repeat(64 * 1024));
+  });
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: [200] });
+  await ended;
+});
+
+test('3.2: 15 failures in a row, of any deliveries, disable the webhook', async () => {
+  const { got, key, sender, inTurnOf } = await setUp(inTurn(500));
+  const outcomes = await inTurnOf(3);
+  expect(outcomes.map(({ outcome, attempts }) => [outcome, attempts])).toEqual([
+    ['abandoned', 8],
+    ['stopped', 7],
+    ['stopped', 0],
+  ]);
+  expect(got).toHaveLength(15);
+  expect(sender.state()).toBe('disabled by failures');
+  expect(key.timeline.at(-1)?.what).toContain('15 consecutive failures');
+});
+
+test('3.2: a success begins the count anew', async () => {
+  const { inTurnOf } = await setUp(({ number }, response) => response.writeHead(number % 15 === 0 ? 204 : 500).end());
+  const outcomes = await inTurnOf(6);
+  expect(outcomes.map(({ outcome }) => outcome)).toEqual(
+    Array.from({ length: 3 }, () => ['abandoned', 'delivered']).flat(),
+  );
+});
+
+test('a forged delivery is signed with another secret, refused once, and no failure of the webhook', async () => {
+  const { got, sender, history } = await setUp(({ headers, body }, response) => {
+    const genuine = headers['x-svc-signature'] === signatureOf(SECRET, SECONDS, body);
+    response.writeHead(genuine ? 204 : 401).end();
+  });
+  const event = history.next();
+  for (let i = 0; i < 20; i++) {
+    expect(await sender.deliver(event, { forged: true })).toMatchObject({ outcome: 'refused', statuses: [401] });
+  }
+  expect(await sender.deliver(event)).toMatchObject({ outcome: 'delivered', attempts: 1 });
+  expect(new Set(got.slice(0, 20).map(({ headers }) => headers['x-svc-signature'])).size).toBe(20);
+});
+
+test('6.3: the same event can come several times, each under a delivery id of its own', async () => {
+  const { got, sender, history } = await setUp();
+  const event = history.next();
+  expect(await sender.deliver(event, { copies: 3 })).toMatchObject({ outcome: 'delivered', statuses: [204, 204, 204] });
+  expect(new Set(got.map(idOf))).toEqual(new Set([event.id]));
+  expect(new Set(got.map(({ headers }) => headers['x-svc-delivery-id'])).size).toBe(3);
+});
+
+test('6.3: a delivery can be signed by a clock that is off', async () => {
+  const { got, sender, history } = await setUp();
+  await sender.deliver(history.next(), { ageSeconds: 301 });
+  await sender.deliver(history.next(), { ageSeconds: -301 });
+  expect(got.map(({ headers }) => Number(headers['x-svc-timestamp']) - SECONDS)).toEqual([-301, 301]);
+});
+
+test.each([
+  ['X-Acme-', 'x-acme-signature'],
+  ['X-Svc-', 'x-svc-signature'],
+])('the prefix %s is the one of the headers', async (prefix, header) => {
+  const { got, sender, history } = await setUp(inTurn(204), { prefix });
+  await sender.deliver(history.next());
+  expect(Object.keys(got[0]?.headers ?? {}).filter((name) => name.endsWith('-signature'))).toEqual([header]);
+});
+
+test('3.2: enabled again, it delivers from then on, and makes up for nothing', async () => {
+  const { got, service, sender, history } = await setUp();
+  sender.disable();
+  service.happen(3);
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'stopped', attempts: 0 });
+  sender.enable();
+  const [event] = service.happen();
+  await service.webhooks.settled();
+  expect(got.map(idOf)).toEqual([event?.id]);
+});
+
+test('3.2: disabling ends a delivery that waits for its next attempt, and enabling does not revive it', async () => {
+  const { got, sender, history } = await setUp(inTurn(500, 204), { speed: 1 });
+  const waiting = sender.deliver(history.next());
+  await until(() => expect(sender.log()[0]).toMatchObject({ attempts: 1, answer: 500 }));
+  sender.disable();
+  sender.enable();
+  expect(await waiting).toMatchObject({ outcome: 'stopped', statuses: [500] });
+  expect(got).toHaveLength(1);
+});
+
+test('3.2: enabling begins the count of failures anew', async () => {
+  const { sender, inTurnOf } = await setUp(inTurn(500));
+  await inTurnOf(2);
+  sender.enable();
+  expect((await inTurnOf(1))[0]).toMatchObject({ outcome: 'abandoned', attempts: 8 });
+  expect(sender.state()).toBe('enabled');
+});
+
+test.each(['revoked', 'expired', 'without events:read'])('3.2: deliveries stop when the key is %s', async (how) => {
+  const { got, clock, service, key, sender, history } = await setUp();
+  service.keys.edit(key, { validDays: 30 });
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered' });
+  if (how === 'revoked') service.keys.revoke(key);
+  else if (how === 'expired') clock.at += 30 * 86_400_000;
+  else service.keys.edit(key, { scopes: ['groups:read'] });
+  expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'stopped', attempts: 0 });
+  expect(got).toHaveLength(1);
+});
+
+test('6.3: a rotation with grace signs with both secrets for 24 h, without grace with the new one at once', async () => {
+  const { got, clock, sender, history } = await setUp();
+  const second = sender.rotate();
+  await sender.deliver(history.next());
+  clock.at += 24 * 3_600_000;
+  await sender.deliver(history.next());
+  const third = sender.rotate({ grace: false });
+  await sender.deliver(history.next());
+  const signers = [[second, SECRET], [second], [third]];
+  expect(got.map(({ headers }) => headers['x-svc-signature'])).toEqual(
+    got.map(({ headers, body }, i) =>
+      (signers[i] ?? []).map((one) => signatureOf(one, Number(headers['x-svc-timestamp']), body)).join(','),
+    ),
+  );
+});
+
+test('6.3, 8: a test event is sent once a minute, and not by a disabled webhook', async () => {
+  const { got, clock, service, sender } = await setUp();
+  const { webhooks } = service;
+  expect(await webhooks.ping(sender)).toMatchObject({ outcome: 'delivered', event: { type: 'webhook.ping' } });
+  clock.at += 59_999;
+  expect(() => webhooks.ping(sender)).toThrow(
+    expect.objectContaining({ status: 429, code: 'RATE_LIMITED', reason: 'WEBHOOK_TEST_RATE_LIMITED' }),
+  );
+  clock.at += 1;
+  sender.disable();
+  expect(() => webhooks.ping(sender)).toThrow(
+    expect.objectContaining({ status: 409, code: 'CONFLICT', reason: 'WEBHOOK_DISABLED' }),
+  );
+  sender.enable();
+  expect(await webhooks.ping(sender)).toMatchObject({ outcome: 'delivered' });
+  expect(got.map(({ headers }) => headers['x-svc-event-type'])).toEqual(['webhook.ping', 'webhook.ping']);
+});
+
+test('6.3: the delivery log shows status, time, attempts and how it ended', async () => {
+  const { sender, inTurnOf } = await setUp(inTurn(500, 204, 204));
+  await inTurnOf(2);
+  const at = '2026-01-01T00:00:00.000Z';
+  expect(sender.log()).toMatchObject([
+    { at, attempts: 1, answer: 204, outcome: 'delivered', type: 'MessageReceived' },
+    { at, attempts: 2, answer: 204, outcome: 'delivered', type: 'MessageReceived' },
+  ]);
+});
+
+test('6.3: the address is checked at every delivery, and one that has become private gets nothing', async () => {
+  const addresses = ['203.0.113.5'];
+  const resolve = () => Promise.resolve(addresses);
+  const { service, key } = await setUp(undefined, { addresses: { resolve, loopback: true } });
+  const { webhook } = await service.webhooks.register(key, { url: 'https://hooks.example/in' });
+  addresses[0] = '10.0.0.7';
+  expect(await webhook.deliver(service.history.next())).toMatchObject({ statuses: Array(8).fill('address refused') });
+});
+
+test('6.3: an attempt respects the numbers that the key has by then', async () => {
+  const { service, key, sender, history, make } = await setUp();
+  const [event] = make(1);
+  if (!event) throw new Error('no event');
+  const other = history.numbers.find((number) => number !== event.sessionId);
+  service.keys.edit(key, { numbers: [other ?? ''] });
+  expect(await sender.deliver(event)).toMatchObject({ outcome: 'stopped', attempts: 0 });
+});
+
+test('5.1: who registers with a revoked key is told that it is revoked', async () => {
+  const { service, key } = await setUp();
+  service.keys.revoke(key);
+  const refused = service.webhooks.register(key, { url: 'https://hooks.example/in' });
+  await expect(refused).rejects.toMatchObject({ status: 401, reason: 'API_AUTH_REVOKED' });
+});
