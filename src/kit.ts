@@ -5,7 +5,6 @@ import type { Origin } from './wire/event.ts';
 import type { ItemOf, OperationName, ResponseOf } from './service/operations.ts';
 import type { Service } from './service/service.ts';
 
-export { Dead, RetryAfter, Skip } from './run/verdicts.ts';
 export { ServiceError } from './service/errors.ts';
 export type { EventMap, ItemOf, OperationName, Origin, ResponseOf, Service, SqlValue, Tx };
 
@@ -111,4 +110,30 @@ export interface Handler<Type extends string = string> {
 /** Adds types, and nothing else. A type that it does not know belongs into src/events.ts. */
 export function defineHandler<const Type extends EventName | '*'>(handler: Handler<Type>): Handler<Type> {
   return handler;
+}
+
+/** The task ends as skipped. */
+export class Skip extends Error {
+  constructor(reason: string) {
+    super(reason);
+    this.name = 'Skip';
+  }
+}
+
+/** The task ends as a dead letter, whatever attempts are left. */
+export class Dead extends Error {
+  constructor(reason: string) {
+    super(reason);
+    this.name = 'Dead';
+  }
+}
+
+/** The task runs again after this time, without spending an attempt; at most 24 h in all. */
+export class RetryAfter extends Error {
+  readonly ms: number;
+  constructor(ms: number, reason: string) {
+    super(reason);
+    this.name = 'RetryAfter';
+    this.ms = ms;
+  }
 }

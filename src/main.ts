@@ -12,7 +12,7 @@ import { createIntake } from './receive/group-commit.ts';
 import { createLog, createSeldom } from './base/log.ts';
 import { startLoop } from './base/loop.ts';
 import { own, START_MS, type Ownership, type Replaced } from './processes/ownership.ts';
-import { startOf } from './processes/channel.ts';
+import { startOf } from './base/process-start.ts';
 import { createReceiveApp } from './receive/app.ts';
 import { createBodyReader } from './receive/body.ts';
 import { createLedger } from './receive/delivery-health.ts';

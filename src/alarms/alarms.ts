@@ -1,12 +1,12 @@
 // Judges which alarms hold, as the store shows it, so that it does not depend on `run`; and as long as the store cannot be
 // read, as it was seen last. What was raised outlasts this process; when people are told, the board decides.
-import { createBoard, type Held, type Up } from './board.ts';
+import { createBoard, type Held } from './board.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { createNotifier } from './notifier.ts';
 import type { KeepStore } from '../store/keep.ts';
 import { StoreError } from '../store/store.ts';
-import type { Status, WatchStore } from '../store/read.ts';
+import type { Alarm, Status, WatchStore } from '../store/read.ts';
 import type { Accounts } from '../keep/account.ts';
 import { createGrowth } from './growth.ts';
 import { judge, type Facts } from './rules.ts';
@@ -41,7 +41,7 @@ export interface Alarms {
   step(): Promise<void>;
   /** Tells people what they should hear of. It may take as long as ALERT_URL takes. */
   tell(): Promise<void>;
-  up(): Up[];
+  up(): Alarm[];
   /** Webhooks are silent, as of the last step. */
   silent(): boolean;
 }

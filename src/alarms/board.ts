@@ -2,6 +2,8 @@
 // decides when to tell: at each level that an alarm rises to, once; for news; once a day; and when it is over.
 import { iso, type Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
+import type { AlarmStore, RaisedAlarm } from '../store/alarms.ts';
+import type { Alarm } from '../store/read.ts';
 import type { Notifier } from './notifier.ts';
 
 const REMIND_MS = 86_400_000;
@@ -19,36 +21,6 @@ export interface Held {
   news: number;
 }
 
-/** An alarm as it is shown. */
-export interface Up {
-  name: string;
-  since: string;
-  detail: string;
-}
-
-export interface RaisedAlarm {
-  name: string;
-  detail: string;
-  /** Unix milliseconds. */
-  since: number;
-  /** Of the last notification, Unix milliseconds; null: none was sent. `level` and `news` are what it said. */
-  toldAt: number | null;
-  level: number;
-  news: number;
-  /** The alarm holds no more; its all-clear is still due. */
-  cleared: boolean;
-}
-
-/** Where alarms outlast the process. */
-export interface BoardStore {
-  raise(name: string, detail: string, now: number): Promise<void>;
-  /** It holds no more; it stays in `raised` until it is forgotten. */
-  clear(name: string): Promise<void>;
-  /** People were told of it, at this level of gravity, with news up to here. */
-  told(name: string, level: number, news: number, now: number): Promise<void>;
-  forget(name: string): Promise<void>;
-}
-
 export interface Board {
   /** From an earlier process. */
   restore(alarms: RaisedAlarm[]): void;
@@ -56,9 +28,9 @@ export interface Board {
   hold(holding: Map<string, Held>): void;
   /** Posts each alarm that is due. A post that fails stays due. */
   tell(): Promise<void>;
-  up(): Up[];
+  up(): Alarm[];
   /** Writes what has changed; what could not be written is written the next time. */
-  save(store: BoardStore): Promise<void>;
+  save(store: AlarmStore): Promise<void>;
 }
 
 interface Entry extends RaisedAlarm {
@@ -116,7 +88,7 @@ export function createBoard({ clock, log, notifier }: { clock: Clock; log: Logge
     forgotten.add(name);
   }
 
-  async function saveOne(entry: Entry, store: BoardStore): Promise<void> {
+  async function saveOne(entry: Entry, store: AlarmStore): Promise<void> {
     const { name, detail, since, toldAt, level, news, cleared } = entry;
     entry.changed = false;
     try {

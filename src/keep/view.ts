@@ -1,9 +1,8 @@
 // What people are shown of the kit's state: as the store has it, or had it when it could be read last; and with what the
 // processes know by themselves, which holds where the store says otherwise.
-import type { Up } from '../alarms/board.ts';
 import type { Account } from '../processes/channel.ts';
 import { StoreError } from '../store/store.ts';
-import type { Status, WatchStore } from '../store/read.ts';
+import type { Alarm, Status, WatchStore } from '../store/read.ts';
 
 type View = Pick<WatchStore, 'status' | 'counters'>;
 
@@ -45,7 +44,7 @@ export function createView({
   store: View;
   account: () => Account | undefined;
   /** The alarms that this process has raised. */
-  up: () => Up[];
+  up: () => Alarm[];
 }): View {
   let status = UNREAD;
   let counters: Record<string, number> = {};

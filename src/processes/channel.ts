@@ -1,10 +1,10 @@
 // A process of the kit as it sees its owner: how `run` and `keep` say that they live, hear that there is work, and go
 // at once when the main process goes.
-import { readFileSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
-import type { Up } from '../alarms/board.ts';
+import type { Alarm } from '../store/read.ts';
 import { ConfigError } from '../config.ts';
 import { EXIT } from '../base/errors.ts';
+import { startOf } from '../base/process-start.ts';
 
 /** From the owner to a child. */
 export interface Orders {
@@ -20,7 +20,7 @@ type Life = 'up' | 'down';
 export interface Account {
   processes: { receive: Life; run: Life; keep: Life };
   /** Those that it has raised itself, about the store. */
-  alarms: Up[];
+  alarms: Alarm[];
   failureRun: number;
   /** Of that run. */
   causes: Record<string, number>;
@@ -134,17 +134,6 @@ export function joinOwner(): Owner {
 /** Outside of a promise, whose rejection could be taken for a handler's. */
 function rethrow(error: unknown): never {
   throw error;
-}
-
-/** The kernel's start time of a process, so that a reused pid is not taken for it; empty where that is not known. */
-export function startOf(pid: number): string {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The name, in parentheses, may hold spaces; the 20th field behind it is the start time.
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '';
-  } catch {
-    return '';
-  }
 }
 
 /** A handler that spins keeps this loop from hearing that the owner is gone; a thread of its own hears it. */

@@ -1,7 +1,7 @@
 // One instance owns a store: it takes the lock, ends what an older owner left running, and opens the file, unless it is not
 // the one that was there last. What an older owner could not sync is brought into the file before anything is built on it.
 import { existsSync } from 'node:fs';
-import { startOf } from './channel.ts';
+import { startOf } from '../base/process-start.ts';
 import { guarded } from '../store/sqlite/fault.ts';
 import { inodeOf, newId, readMark, requireSame, requireUnharmed, writeMark } from '../store/sqlite/file-identity.ts';
 import { lockStore } from '../store/sqlite/lock.ts';

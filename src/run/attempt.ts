@@ -4,24 +4,25 @@ import type { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { behind, describe, loggable } from '../base/errors.ts';
-import type { Context } from '../kit.ts';
 import type { Logger } from '../base/log.ts';
-import { endingWith, type Service } from '../service/service.ts';
 import { StoreError } from '../store/store.ts';
 import type { Claim, Settlement, TaskStore, Tx } from '../store/work.ts';
 import { mismatchOf, toKitEvent } from './assign.ts';
 import { backoff } from '../base/backoff.ts';
 import type { Loaded } from './load.ts';
 import type { Course } from './trace.ts';
-import { Dead, RetryAfter, Skip } from './verdicts.ts';
+import { Dead, RetryAfter, Skip, type Context } from '../kit.ts';
 
 /** RetryAfter puts a task off for this long at the most, all its delays together. */
 const DEFERRED_MS = 86_400_000;
 const LOCKED_MS = 10;
 
+/** The service's client for one attempt: its calls end with this signal. */
+export type ServiceFor = (ends: AbortSignal) => Context['service'];
+
 export interface AttemptOptions {
   store: Pick<TaskStore, 'complete'>;
-  service: Service;
+  serviceFor: ServiceFor;
   clock: Clock;
   log: Logger;
   /** Finds the attempt in whose course something went astray. */
@@ -122,7 +123,7 @@ class AttemptContext implements Context {
   readonly #options: AttemptOptions;
   #abort: AbortController | undefined;
   #log: Logger | undefined;
-  #service: Service | undefined;
+  #service: Context['service'] | undefined;
   #ended: string | undefined;
 
   constructor(claim: Claim, handler: Loaded, options: AttemptOptions) {
@@ -163,9 +164,9 @@ class AttemptContext implements Context {
     return `${this.#handler.name}/${this.#claim.event.key}`;
   }
 
-  get service(): Service {
+  get service(): Context['service'] {
     // What an attempt has not sent when it ends is not sent any more.
-    this.#service ??= endingWith(this.#options.service, this.signal);
+    this.#service ??= this.#options.serviceFor(this.signal);
     return this.#service;
   }
 

@@ -11,7 +11,7 @@ const GRACE_MS = 3_000;
 
 /** Resolves when there is none left, or when it is told to stop; the attempt at work is given back then. */
 export async function startSolo(options: RunnerOptions, stop: AbortSignal): Promise<void> {
-  const { store, clock, log, service, boot, courses = new AsyncLocalStorage<Course>() } = options;
+  const { store, clock, log, serviceFor, boot, courses = new AsyncLocalStorage<Course>() } = options;
   // Which handlers are loaded, and which wait, is for `run` to say.
   const ids = await patiently(() => store.idsOf(options.handlers.map(({ name }) => name)));
   const handlers = new Map(
@@ -24,7 +24,7 @@ export async function startSolo(options: RunnerOptions, stop: AbortSignal): Prom
     const claim = await patiently(() => store.claimSuspect(clock.now(), boot, [...handlers.keys()]));
     const handler = claim && handlers.get(claim.handler);
     if (!handler) return;
-    const attempt = startAttempt(claim, handler, { store, service, clock, log, courses });
+    const attempt = startAttempt(claim, handler, { store, serviceFor, clock, log, courses });
     const giveBack = (): void => {
       attempt.drain();
       setTimeout(() => attempt.abandon(), GRACE_MS);

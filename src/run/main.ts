@@ -10,8 +10,7 @@ import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT, loggable } from '../base/errors.ts';
 import { createLog, createSeldom, type Logger } from '../base/log.ts';
 import { joinOwner, type LoadedHandler, type Orders } from '../processes/channel.ts';
-import { createPace } from '../service/pace.ts';
-import { createService, noService } from '../service/service.ts';
+import { serviceOf } from '../service/start.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Store } from '../store/store.ts';
 import { patiently } from '../store/retry-while-busy.ts';
@@ -27,8 +26,6 @@ const DRAIN_MS = 7_000;
 /** The developer who has saved a file waits for the new one, not for the old. */
 const THROWAWAY_DRAIN_MS = 200;
 const DAY_MS = 86_400_000;
-/** Calls a minute of the whole account (contract 8); reconciliation has its own part of them. */
-const ACCOUNT_CALLS = 120;
 /** A lock held elsewhere stands this process still for so long; then it tries again, awaited. */
 const BUSY_MS = 20;
 
@@ -114,16 +111,6 @@ async function start({ boot }: Orders): Promise<void> {
     openInspector(Number(inspectAt), '127.0.0.1');
     for (const handler of handlers) handler.timeoutMs = DAY_MS;
   }
-  const service =
-    config.API_BASE_URL && config.API_KEY
-      ? createService({
-          baseUrl: config.API_BASE_URL,
-          apiKey: config.API_KEY,
-          paid: config.PAID_OPERATIONS === 'allow',
-          pace: createPace({ callsPerMinute: Math.max(1, ACCOUNT_CALLS - config.RECONCILE_CALLS_PER_MINUTE), clock }),
-          onOdd: (odd) => log.warn(odd, 'an answer of the service does not fit its shape; handed over as it came'),
-        })
-      : noService;
   const options = {
     store,
     handlers,
@@ -131,7 +118,7 @@ async function start({ boot }: Orders): Promise<void> {
       of: new Map([...ready].map(([file, { name }]) => [name, file])),
       broken: [...without, ...folder.faults.keys()],
     },
-    service,
+    serviceFor: serviceOf({ config, clock, log }),
     clock,
     log,
     boot,

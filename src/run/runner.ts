@@ -5,13 +5,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { createSeldom, type Logger } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
-import type { Service } from '../service/service.ts';
 import { patiently } from '../store/retry-while-busy.ts';
 import { StoreError } from '../store/store.ts';
 import type { Fact, FactValue } from '../store/ingest.ts';
 import type { Claim, HandlerFiles, Settlement, TaskStore } from '../store/work.ts';
 import { logEnd } from './attempt-log.ts';
-import { startAttempt, type Attempt } from './attempt.ts';
+import { startAttempt, type Attempt, type ServiceFor } from './attempt.ts';
 import { createFanOut } from './fan-out.ts';
 import type { Loaded } from './load.ts';
 import { createRate } from './rate-limit.ts';
@@ -39,7 +38,7 @@ export interface RunnerOptions {
   store: TaskStore;
   handlers: Loaded[];
   files?: HandlerFiles;
-  service: Service;
+  serviceFor: ServiceFor;
   clock: Clock;
   log: Logger;
   boot: number;
@@ -63,7 +62,7 @@ export interface Runner {
 }
 
 export async function startRunner(options: RunnerOptions): Promise<Runner> {
-  const { store, service, clock, log, boot, concurrency, courses = new AsyncLocalStorage<Course>() } = options;
+  const { store, serviceFor, clock, log, boot, concurrency, courses = new AsyncLocalStorage<Course>() } = options;
   const names = options.handlers.map(({ name }) => name);
   const ids = await patiently(() => store.register(names, options.files));
   const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
@@ -190,7 +189,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   function start(claim: Claim): void {
     const handler = handlers.get(claim.handler);
     if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
-    const attempt = startAttempt(claim, handler, { store, service, clock, log, courses });
+    const attempt = startAttempt(claim, handler, { store, serviceFor, clock, log, courses });
     rates.get(claim.handler)?.begin(clock.monotonic());
     active.push(attempt);
     void finish(claim, handler, attempt, clock.monotonic());

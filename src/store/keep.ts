@@ -1,5 +1,5 @@
 // What `keep` needs of a store: where replay stands, which alarms are raised, what is pruned.
-import type { BoardStore, RaisedAlarm } from '../alarms/board.ts';
+import type { AlarmStore, RaisedAlarm } from './alarms.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import type { EventStore } from './ingest.ts';
 
@@ -132,7 +132,7 @@ export interface Stretch {
   next: Cursor | null;
 }
 
-export interface KeepStore extends EventStore, BoardStore {
+export interface KeepStore extends EventStore, AlarmStore {
   watermark(): Promise<Cursor | null>;
   /** Where a store without a watermark begins to read, once that is known. */
   beginsAt(): Promise<Cursor | null>;

@@ -18,7 +18,7 @@ import { receiver, roundTrip } from '../../src/cli/doctor/trip.ts';
 import { diagnose } from '../../src/cli/commands/doctor.ts';
 import { systemClock as clock } from '../../src/base/clock.ts';
 import type { Env } from '../../src/config.ts';
-import { startOf } from '../../src/processes/channel.ts';
+import { startOf } from '../../src/base/process-start.ts';
 import { fingerprintOf } from '../../src/store/sqlite/lock.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createKit, SECRET, until, type Kit } from '../system/kit.ts';

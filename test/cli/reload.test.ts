@@ -4,7 +4,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { startOf } from '../../src/processes/channel.ts';
+import { startOf } from '../../src/base/process-start.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createKit, deliver, makeEvent, SECRET, until, type Kit } from '../system/kit.ts';
 

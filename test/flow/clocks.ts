@@ -10,7 +10,7 @@ import { createReconciler, type Reconciler } from '../../src/reconcile/reconcile
 import { startRunner, type Runner } from '../../src/run/runner.ts';
 import { inWindow } from '../../src/receive/verify.ts';
 import { createBudget } from '../../src/service/budget.ts';
-import { createService, noService } from '../../src/service/service.ts';
+import { createService } from '../../src/service/service.ts';
 import { createRandom } from '../../src/base/random.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { askToVerify } from '../../src/admin/range.ts';
@@ -18,7 +18,7 @@ import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { API_KEY, startReplayServer, type ReplayServer } from '../reconcile/replay-server.ts';
-import { handlerOf, until } from '../run/fixture.ts';
+import { handlerOf, until, noService } from '../run/fixture.ts';
 
 const SECOND = 1_000;
 export const HOUR = 3_600 * SECOND;
@@ -130,7 +130,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     const runner = await startRunner({
       store: stores[2],
       handlers,
-      service: noService,
+      serviceFor: noService,
       clock,
       log,
       boot: ++boot,

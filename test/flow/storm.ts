@@ -7,7 +7,7 @@ import { createBudget } from '../../src/service/budget.ts';
 import { createReconciler, type Reconciler, type ReconcilerOptions } from '../../src/reconcile/reconciler.ts';
 import { createFollower } from '../../src/reconcile/stream.ts';
 import { startRunner } from '../../src/run/runner.ts';
-import { createService, noService } from '../../src/service/service.ts';
+import { createService } from '../../src/service/service.ts';
 import { Refusal } from '../../src/tools/simulator/refusal.ts';
 import { createRandom } from '../../src/base/random.ts';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
@@ -15,7 +15,7 @@ import type { SimulatedEvent } from '../../src/tools/simulator/history.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { compareCursors, parseCursor, type Cursor } from '../../src/wire/cursor.ts';
 import { openReceiver, PATH, until } from '../receive/harness.ts';
-import { handlerOf } from '../run/fixture.ts';
+import { handlerOf, noService } from '../run/fixture.ts';
 
 const SECOND_MS = 1_000;
 const DROPPED = 0.3;
@@ -142,7 +142,7 @@ export async function storm(options: StormOptions): Promise<Outcome> {
   const runner = await startRunner({
     store: runStore,
     handlers,
-    service: noService,
+    serviceFor: noService,
     clock,
     log,
     boot: 1,

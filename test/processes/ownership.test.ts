@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { own, type Ownership } from '../../src/processes/ownership.ts';
-import { startOf } from '../../src/processes/channel.ts';
+import { startOf } from '../../src/base/process-start.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 
 let folder: string;

@@ -3,10 +3,9 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, test, vi } from 'vitest';
 import type { Context, KitEvent } from '../../src/kit.ts';
 import type { Course } from '../../src/run/trace.ts';
-import { staleness, startAttempt, type Attempt } from '../../src/run/attempt.ts';
+import { staleness, startAttempt, type Attempt, type ServiceFor } from '../../src/run/attempt.ts';
 import type { Loaded } from '../../src/run/load.ts';
-import { Dead, RetryAfter, Skip } from '../../src/run/verdicts.ts';
-import { noService } from '../../src/service/service.ts';
+import { Dead, RetryAfter, Skip } from '../../src/kit.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Claim, Settlement } from '../../src/store/work.ts';
 import {
@@ -19,6 +18,7 @@ import {
   storedEvent,
   T0,
   type Sent,
+  noService,
 } from './fixture.ts';
 
 const DAY_MS = 86_400_000;
@@ -42,6 +42,8 @@ function claimed(fields: Partial<Claim> = {}): Claim {
   };
 }
 
+const SERVICE = {} as Context['service'];
+
 function start(
   handler: Partial<Loaded>,
   claim = claimed(),
@@ -51,7 +53,7 @@ function start(
   const { log } = createLines();
   return startAttempt(claim, handlerOf(handler), {
     store,
-    service: noService,
+    serviceFor: noService,
     clock,
     log,
     courses: new AsyncLocalStorage(),
@@ -418,7 +420,7 @@ describe('what a handler is given', () => {
     };
     const options = {
       store,
-      service: noService,
+      serviceFor: () => SERVICE,
       clock: createClock(T0 + 500),
       log,
       courses: new AsyncLocalStorage<Course>(),
@@ -438,7 +440,7 @@ describe('what a handler is given', () => {
       lagMs: 500,
       idempotencyKey: 'one/c:42',
     });
-    await expect(service.call('ListSessions', {})).rejects.toMatchObject({ code: 'NO_API_KEY' });
+    expect(service).toBe(SERVICE);
   });
 
   test('the lag is never below nothing, and null where the age is not known', async () => {
@@ -487,13 +489,9 @@ test.each([
 test('what a handler calls after its time is over is not sent any more', async () => {
   const asked: (boolean | undefined)[] = [];
   const over = Promise.withResolvers<void>();
-  const service = {
-    ...noService,
-    call: async (_operation: string, _request: object, options?: { signal?: AbortSignal }) => {
-      asked.push(options?.signal?.aborted);
-      return {};
-    },
-  } as typeof noService;
+  const serviceFor = ((ends: AbortSignal) => ({
+    call: async () => void asked.push(ends.aborted),
+  })) as unknown as ServiceFor;
   const handle: Loaded['handle'] = async (_, ctx) => {
     await ctx.service.call('ListSessions', {});
     await over.promise;
@@ -503,7 +501,7 @@ test('what a handler calls after its time is over is not sent any more', async (
   const { log } = createLines();
   const attempt = startAttempt(claimed(), handler, {
     store: never,
-    service,
+    serviceFor,
     clock: createClock(),
     log,
     courses: new AsyncLocalStorage(),

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { onTestFinished } from 'vitest';
 import type { Logger } from '../../src/base/log.ts';
+import type { ServiceFor } from '../../src/run/attempt.ts';
 import type { Loaded } from '../../src/run/load.ts';
 import { DEFAULT_RETRY } from '../../src/base/backoff.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
@@ -139,3 +140,6 @@ export async function until(condition: () => boolean | Promise<boolean>, what = 
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }
+
+/** Handlers that ask nothing of the service. */
+export const noService = (() => undefined) as unknown as ServiceFor;

@@ -4,7 +4,7 @@ import { parentPort } from 'node:worker_threads';
 import type { Context, KitEvent } from '../../src/kit.ts';
 import { ConfigError } from '../../src/config.ts';
 import { loadHandlers } from '../../src/run/load.ts';
-import { Dead, RetryAfter, Skip } from '../../src/run/verdicts.ts';
+import { Dead, RetryAfter, Skip } from '../../src/kit.ts';
 
 export interface Asked {
   folder: string;

@@ -8,8 +8,7 @@ import type { Context, KitEvent } from '../../src/kit.ts';
 import type { Loaded } from '../../src/run/load.ts';
 import { startRunner, type Runner, type RunnerOptions } from '../../src/run/runner.ts';
 import type { Course } from '../../src/run/trace.ts';
-import { RetryAfter } from '../../src/run/verdicts.ts';
-import { noService } from '../../src/service/service.ts';
+import { RetryAfter } from '../../src/kit.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { ShownState } from '../../src/store/work.ts';
@@ -24,6 +23,7 @@ import {
   T0,
   until,
   type Sent,
+  noService,
 } from './fixture.ts';
 
 interface Stage {
@@ -49,7 +49,7 @@ async function stage(
   const runner = await startRunner({
     store,
     handlers: handlers.map((handler) => handlerOf(handler)),
-    service: noService,
+    serviceFor: noService,
     clock,
     log,
     boot: 1,

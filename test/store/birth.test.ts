@@ -2,11 +2,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { placeOf, type Birth, type Place } from '../../src/store/birth.ts';
 import { startRunner, type Runner } from '../../src/run/runner.ts';
-import { noService } from '../../src/service/service.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock } from '../reconcile/harness.ts';
-import { handlerOf, until } from '../run/fixture.ts';
+import { handlerOf, until, noService } from '../run/fixture.ts';
 
 const BORN = Date.UTC(2026, 0, 1);
 const HOUR = 3_600_000;
@@ -76,7 +75,7 @@ describe('E4: as it becomes known', () => {
         handlerOf({ name: 'plain', order: 'arrival', handle: (event) => void handled.push(String(event.cursor)) }),
         handlerOf({ name: 'all', order: 'arrival', history: true, handle: (event) => void historic.push(event.key) }),
       ],
-      service: noService,
+      serviceFor: noService,
       clock,
       log: createTestLog().log,
       boot: 1,

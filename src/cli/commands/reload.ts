@@ -3,7 +3,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT } from '../../base/errors.ts';
-import { startOf } from '../../processes/channel.ts';
+import { startOf } from '../../base/process-start.ts';
 import type { Process, Reloaded } from '../../store/processes.ts';
 import type { Store } from '../../store/store.ts';
 import { clean, clock, count, fail, parse, print, printJson, withStore, type Command } from '../lib/command.ts';

@@ -10,7 +10,7 @@ import {
   statSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { startOf } from '../../processes/channel.ts';
+import { startOf } from '../../base/process-start.ts';
 import { networkOf } from '../../store/sqlite/folder.ts';
 import type { Process } from '../../store/processes.ts';
 import type { Alarm } from '../../store/read.ts';

@@ -1,6 +1,6 @@
 // Tables that fit the terminal, and colour where there is one to see it.
 import { styleText } from 'node:util';
-import { UNSEEN } from '../../ops/pages/shell/html.ts';
+import { UNSEEN } from '../../base/unseen.ts';
 
 type Cell = string | number | null;
 

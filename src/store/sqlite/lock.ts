@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import Database from 'better-sqlite3';
-import { startOf } from '../../processes/channel.ts';
+import { startOf } from '../../base/process-start.ts';
 import { StoreError } from '../store.ts';
 import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';

@@ -3,7 +3,7 @@
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { startLoop, type Loop } from '../../base/loop.ts';
 import { createAccount } from './account.ts';
-import { createAddressRules, type AddressOptions } from '../../base/ip-address.ts';
+import { createAddressRules, type AddressOptions } from './address.ts';
 import { createServiceApi, type ServiceApi } from './api.ts';
 import { createChaos, type Chaos, type Shares } from './chaos.ts';
 import { createHistory, type History, type HistoryOptions, type Overrides, type SimulatedEvent } from './history.ts';

@@ -2,7 +2,7 @@
 // and not at all while it is disabled or its key may not read events.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso, type Clock } from '../../base/clock.ts';
-import type { AddressRules } from '../../base/ip-address.ts';
+import type { AddressRules } from './address.ts';
 import type { SimulatedEvent } from './history.ts';
 import type { Limits } from './limits.ts';
 import type { Answer, Post } from './post.ts';

@@ -7,7 +7,7 @@ import type { Handler } from '../../kit.ts';
 import { checkHandler, type Loaded } from '../../run/load.ts';
 import { startRunner, type Runner, type RunnerOptions } from '../../run/runner.ts';
 import { startSolo } from '../../run/isolation.ts';
-import { createService } from '../../service/service.ts';
+import { createService, endingWith } from '../../service/service.ts';
 import { createRandom } from '../../base/random.ts';
 import { openSqlite } from '../../store/sqlite/open.ts';
 import type { Store } from '../../store/store.ts';
@@ -165,6 +165,12 @@ function createMachine({ store, clock, service, handler, crashAfter, log }: Mach
       live(() =>
         service.fetch(...request).catch((error) => (error instanceof Crashed ? die() : Promise.reject(error))),
       );
+    const client = createService({
+      baseUrl: 'http://service.invalid/v1',
+      apiKey: 'svc_test_of_a_test',
+      paid: true,
+      fetch,
+    });
     const write = (line: string): void => void (over() || log.push(JSON.parse(line) as Record<string, unknown>));
     return {
       store: {
@@ -172,7 +178,7 @@ function createMachine({ store, clock, service, handler, crashAfter, log }: Mach
         turn: (given) => live(async () => (last.turn = await store.turn(given))),
       },
       handlers: [{ ...handler, handle }],
-      service: createService({ baseUrl: 'http://service.invalid/v1', apiKey: 'svc_test_of_a_test', paid: true, fetch }),
+      serviceFor: (ends) => endingWith(client, ends),
       clock,
       log: pino({ level: 'debug' }, { write }),
       boot,

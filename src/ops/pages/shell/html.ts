@@ -1,5 +1,6 @@
 // Markup as a template that escapes whatever is put into it; only what this template made itself passes as it is. What
 // strangers wrote can also turn text around or hide in it: such characters are shown as marks, never obeyed.
+import { UNSEEN } from '../../../base/unseen.ts';
 
 class Markup {
   readonly text: string;
@@ -22,10 +23,6 @@ function render(value: Value): string {
 }
 
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
-/** Control characters but for tab and line feed; characters without width; those that change the direction. */
-export const UNSEEN =
-  // oxlint-disable-next-line no-control-regex -- these are the characters to find
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
 function escape(text: string): string {
   return text

@@ -1,5 +1,5 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
-import type { RaisedAlarm } from '../../../alarms/board.ts';
+import type { RaisedAlarm } from '../../alarms.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { EventStore } from '../../ingest.ts';
 import type {

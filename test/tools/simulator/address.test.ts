@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createAddressRules, type AddressOptions } from '../../src/base/ip-address.ts';
+import { createAddressRules, type AddressOptions } from '../../../src/tools/simulator/address.ts';
 
 const check = (url: string, options: AddressOptions = {}) =>
   createAddressRules({ resolve: () => Promise.resolve(['203.0.113.5']), ...options })
