@@ -1,5 +1,5 @@
 // What handlers import as '#kit'. Everything here is public: names stay.
-import type { EventMap } from './events.ts';
+import type { EventMap } from './wire/event-types.ts';
 import type { SqlValue, Tx } from './store/work.ts';
 import type { Origin } from './wire/event.ts';
 import type { ItemOf, OperationName, ResponseOf } from './service/operations.ts';

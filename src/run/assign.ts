@@ -6,7 +6,8 @@ import type { KitEvent } from '../kit.ts';
 import { placeOf } from '../store/birth.ts';
 import type { NewTask, StoredEvent, Unassigned } from '../store/work.ts';
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import { conversationOf, dataOfText, factsOf, sessionOf, typeOf } from '../wire/event.ts';
+import { conversationOf, dataOfText, factsOf, sessionOf } from '../wire/event.ts';
+import { typeOf } from '../wire/event-types.ts';
 import type { JsonObject } from '../wire/json.ts';
 import type { Loaded } from './load.ts';
 

@@ -1,5 +1,5 @@
 // The type that was probably meant. A library for one line of advice would be the larger part of it.
-import { eventTypes } from '../events.ts';
+import { eventTypes } from '../wire/event-types.ts';
 
 /** Of so many letters, one may be wrong. */
 const PER_SLIP = 4;

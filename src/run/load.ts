@@ -9,7 +9,7 @@ import { z } from 'zod';
 import { ConfigError } from '../config.ts';
 import { describe } from '../base/errors.ts';
 import type { Handler } from '../kit.ts';
-import { typeOf } from '../wire/event.ts';
+import { typeOf } from '../wire/event-types.ts';
 import type { FileFault } from '../processes/channel.ts';
 import { DEFAULT_RETRY, type RetryPolicy } from '../base/backoff.ts';
 import { nearestType } from './did-you-mean.ts';

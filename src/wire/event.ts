@@ -1,6 +1,6 @@
 // From bytes to an event, or to the reason why they are none. The same for every origin, so that what is known of an
 // event does not depend on the way it came (contract 2.13, 6.1, 6.3).
-import { eventTypes, type EventType } from '../events.ts';
+import { typeOf } from './event-types.ts';
 import { parseCursor, type Cursor } from './cursor.ts';
 import { isObject, parseJson, parseJsonText, sourceOfNumber, type Json, type JsonObject } from './json.ts';
 
@@ -130,11 +130,6 @@ export function conversationOf(type: string, sessionId: string | null, data: Jso
 
 export function sessionOf(sessionId: string | null): string {
   return sessionId ?? '';
-}
-
-/** As src/events.ts knows it. */
-export function typeOf(type: string): EventType<unknown> | undefined {
-  return Object.hasOwn(eventTypes, type) ? eventTypes[type as keyof typeof eventTypes] : undefined;
 }
 
 /** Session and time, as src/events.ts reads them from the data, whatever way they came. */

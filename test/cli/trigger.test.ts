@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { samples } from '../../src/cli/lib/sample.ts';
-import { eventTypes } from '../../src/events.ts';
+import { eventTypes } from '../../src/wire/event-types.ts';
 import { mismatchOf } from '../../src/run/assign.ts';
 import { storedEvent } from '../run/fixture.ts';
 import { createKit, SECRET, type Kit } from '../system/kit.ts';

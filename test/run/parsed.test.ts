@@ -1,7 +1,7 @@
 // What a handler is given of an event's data: as src/events.ts reads it, with its defaults, its numbers as numbers, and
 // whatever it does not name.
 import { describe, expect, test } from 'vitest';
-import { eventTypes } from '../../src/events.ts';
+import { eventTypes } from '../../src/wire/event-types.ts';
 import { mismatchOf, tasksOf, toKitEvent } from '../../src/run/assign.ts';
 import type { StoredEvent } from '../../src/store/work.ts';
 import type { JsonObject } from '../../src/wire/json.ts';

@@ -3,7 +3,8 @@
 import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { iso } from '../../base/clock.ts';
-import { eventTypes, type EventType } from '../../events.ts';
+import type { EventType } from '../../base/event-type.ts';
+import { eventTypes } from '../../wire/event-types.ts';
 import { parseCursor } from '../../wire/cursor.ts';
 import { factsOf, readDelivery, SENT_BY_KIT } from '../../wire/event.ts';
 import type { JsonObject } from '../../wire/json.ts';

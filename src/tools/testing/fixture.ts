@@ -2,7 +2,8 @@
 // cursor and a second of its own; and the signed request that carries one.
 import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../base/clock.ts';
-import { eventTypes, type EventMap, type EventType } from '../../events.ts';
+import type { EventType } from '../../base/event-type.ts';
+import { eventTypes, type EventMap } from '../../wire/event-types.ts';
 import { signedHeaders } from '../../wire/sign.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../wire/event.ts';

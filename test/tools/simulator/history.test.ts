@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { eventTypes } from '../../../src/events.ts';
+import { eventTypes } from '../../../src/wire/event-types.ts';
 import { createHistory } from '../../../src/tools/simulator/history.ts';
 
 const T0 = Date.UTC(2026, 0, 1);
