@@ -1,8 +1,7 @@
 // Where a store without a watermark begins to read: at its first deliveries, or, if a key was added later, at what is
 // older than the overlap. The lowest delivery of the first overlap decides, so that one odd cursor blinds nothing.
-import type { Cursor } from '../wire/cursor.ts';
-import { isBehind } from './lost-cursor.ts';
-import type { Desk } from './reconciler.ts';
+import { isBehind, type Cursor } from '../wire/cursor.ts';
+import type { PassContext } from './pass.ts';
 
 export interface Anchor {
   /** Undefined while nothing is known. */
@@ -11,7 +10,7 @@ export interface Anchor {
   lower(): Promise<boolean>;
 }
 
-export function createAnchor({ store, clock, log, from, overlapMs }: Desk): Anchor {
+export function createAnchor({ store, clock, log, from, overlapMs }: PassContext): Anchor {
   /** When its time is over, by the monotonic clock; null: there is none. Undefined: not looked up yet. */
   let openUntil: number | null | undefined;
 

@@ -1,6 +1,6 @@
 // What webhooks brought and replay does not show: then the key sees less than the webhook, and proves less than it seems.
 // Two complete reads, some time apart, must both have had the chance.
-import type { Desk } from './reconciler.ts';
+import type { PassContext } from './pass.ts';
 
 /** An event may become visible to replay a moment later than its delivery. */
 const APART_MS = 2_000;
@@ -14,14 +14,14 @@ export interface Begun {
   event: number;
 }
 
-export interface Blindness {
+export interface Coverage {
   /** A reading has gone to its end; a sweep has gone over what arrived up to the event `swept`. */
   readToTheEnd(begun: Begun, swept: number): Promise<void>;
   /** What was read so far proves nothing: the watermark was lowered. */
   forget(): void;
 }
 
-export function createBlindness({ store, types, onEvents }: Desk): Blindness {
+export function createCoverage({ store, types, onEvents }: PassContext): Coverage {
   let before: Begun | null = null;
 
   async function compare(searched: number, swept: number): Promise<void> {

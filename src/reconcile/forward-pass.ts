@@ -1,13 +1,13 @@
-// Reading forward from the watermark: at start, at every interval, when something waits for proof, when somebody asks.
-// What happens where the service does not know the watermark is in loss.ts.
-import type { Cursor } from '../wire/cursor.ts';
+// Pass forward from the watermark: at start, at every interval, when something waits for proof, when somebody asks.
+// What happens where the service does not know the watermark is in lost-cursor.ts.
+import { isBehind, ZERO, type Cursor } from '../wire/cursor.ts';
 import { createAnchor } from './anchor.ts';
-import { createBlindness, type Begun } from './coverage.ts';
-import { createLoss, isBehind, ZERO } from './lost-cursor.ts';
+import { createCoverage, type Begun } from './coverage.ts';
+import { createLostCursor } from './lost-cursor.ts';
 import type { Page } from './page.ts';
 import { createCatchUp, wordsOf } from './progress.ts';
-import type { Desk, Ended, Reading } from './reconciler.ts';
-import { SWEEPING, type Sweep } from './overlap-pass.ts';
+import type { PassContext, Ended, Pass } from './pass.ts';
+import { READING_AGAIN, type OverlapPass } from './overlap-pass.ts';
 
 const WAIT_FOR_WEBHOOK_MS = 1_000;
 /** Webhooks are silent: no longer than this between two readings. */
@@ -19,16 +19,16 @@ const OUTAGE_MS = 120_000;
 /** What replay does not show yet is looked for again; the pause doubles up to the interval. */
 const AGAIN_MS = 1_000;
 
-export interface Forward extends Reading {
+export interface ForwardPass extends Pass {
   prove(): void;
   now(): void;
   fresh(): boolean;
   ended(): Ended | null;
 }
 
-export function createForward(desk: Desk, sweep: Sweep): Forward {
-  const { store, clock, log, budget, types, commit, say, intervalMs, overlapMs, silent, streaming } = desk;
-  const blindness = createBlindness(desk);
+export function createForwardPass(context: PassContext, overlap: OverlapPass): ForwardPass {
+  const { store, clock, log, budget, types, commit, say, intervalMs, overlapMs, silent, streaming } = context;
+  const coverage = createCoverage(context);
   const catchUp = createCatchUp(clock);
   /** The last reading that went to its end, and when the one at work began. */
   let endedAt = -Infinity;
@@ -45,8 +45,8 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   let vain = 0;
   /** The watermark as this reading saw it last: somebody else may lower it. */
   let reached: Cursor | null = null;
-  const anchor = createAnchor(desk);
-  const loss = createLoss({ desk, rest, caughtUp });
+  const anchor = createAnchor(context);
+  const lostCursor = createLostCursor({ context, rest, caughtUp });
 
   function interval(): number {
     return silent?.() ? Math.min(intervalMs, SILENT_INTERVAL_MS) : intervalMs;
@@ -63,7 +63,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
   }
 
   async function after(): Promise<Cursor | null | undefined> {
-    const search = loss.search();
+    const search = lostCursor.search();
     if (search) return search.next();
     const watermark = await store.watermark();
     const wentDown = isBehind(watermark, reached);
@@ -74,7 +74,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
       proveAt = Infinity;
       return undefined;
     }
-    const from = loss.instead() ?? (await store.watermark()) ?? (await beginning());
+    const from = lostCursor.instead() ?? (await store.watermark()) ?? (await beginning());
     if (from !== undefined) begun ??= { at: clock.monotonic(), event: await store.newestEvent() };
     else {
       endedAt = clock.monotonic() - interval() + WAIT_FOR_WEBHOOK_MS;
@@ -90,9 +90,9 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
 
   /** What was read above where the watermark stands now says nothing: everything begins there. */
   function restart(): undefined {
-    sweep.forget();
-    blindness.forget();
-    loss.forget();
+    overlap.forget();
+    coverage.forget();
+    lostCursor.forget();
     rest(true);
     return undefined;
   }
@@ -113,13 +113,13 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
 
   /** For a store without a watermark: a cursor already seen, null for the beginning, undefined while there is none. */
   async function beginning(): Promise<Cursor | null | undefined> {
-    if (desk.from === 'first-webhook') return anchor.begin();
+    if (context.from === 'first-webhook') return anchor.begin();
     await store.openHistory();
-    return desk.from === 'start' ? null : (desk.from as Cursor);
+    return context.from === 'start' ? null : (context.from as Cursor);
   }
 
   async function take(page: Page, from: Cursor | null): Promise<void> {
-    const search = loss.search();
+    const search = lostCursor.search();
     if (search) {
       // Kept, whatever becomes of the search.
       await commit(page);
@@ -136,11 +136,11 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
       ...(watermark === null ? { from: from ?? ZERO } : {}),
     });
     reached = await store.watermark();
-    if (moves && !results.some(({ verdict }) => verdict === 'new')) desk.onEvents();
+    if (moves && !results.some(({ verdict }) => verdict === 'new')) context.onEvents();
     if (moves) vain = 0;
     // From an older cursor, nothing new was found: the next reading meets the same refusal.
-    const unknown = loss.instead() !== null && !moves;
-    loss.known(page, moves);
+    const unknown = lostCursor.instead() !== null && !moves;
+    lostCursor.known(page, moves);
     catchUp.page(page.readings.length + page.otherTypes, page.youngest);
     if (page.hasMore) return readOn();
     catchUp.end();
@@ -169,17 +169,17 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     rest();
     const watermark = await store.watermark();
     completed = { at: clock.monotonic(), watermark };
-    if (desk.from !== 'first-webhook') await endHistory(watermark);
+    if (context.from !== 'first-webhook') await endHistory(watermark);
     if (await isAhead(read.event)) return;
-    await blindness.readToTheEnd(read, sweep.covered());
+    await coverage.readToTheEnd(read, overlap.covered());
     if (await somethingWaits()) {
       const pause = Math.max(budget.spacing(), AGAIN_MS * 2 ** Math.min(vain++, 20));
       if (proveAt < Infinity) proveAt = clock.monotonic() + Math.min(interval(), pause);
     } else proveAt = Infinity;
     const due = clock.monotonic() - sweptAt >= interval();
     if (due) sweptAt = clock.monotonic();
-    const sweeps = due && watermark !== null && (await sweep.begin(watermark));
-    await say(sweeps ? 'running' : 'idle', sweeps ? SWEEPING : null, { done: true, progress: null });
+    const sweeps = due && watermark !== null && (await overlap.begin(watermark));
+    await say(sweeps ? 'running' : 'idle', sweeps ? READING_AGAIN : null, { done: true, progress: null });
   }
 
   /** What the first catch-up has not shown came after the store was there; what it has may be undecided for an overlap. */
@@ -200,12 +200,12 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     from: Cursor | null,
     page: Page | null,
   ): Promise<string | null> {
-    const search = loss.search();
+    const search = lostCursor.search();
     if (!search) catchUp.end();
     if (search) await search.learn(why === 'stuck' ? page : null);
-    else if (why === 'forgotten') await loss.forgotten(from, page);
+    else if (why === 'forgotten') await lostCursor.forgotten(from, page);
     else if (why === 'stuck') rest();
-    else if (from !== null) return loss.unknown(from);
+    else if (from !== null) return lostCursor.unknown(from);
     else return 'the service shows nothing without a cursor: set REPLAY_FROM to first-webhook or to a cursor';
     return null;
   }
@@ -219,7 +219,7 @@ export function createForward(desk: Desk, sweep: Sweep): Forward {
     fresh,
     ended: () => completed,
     dueAt() {
-      if (loss.search() || begun !== null) return -Infinity;
+      if (lostCursor.search() || begun !== null) return -Infinity;
       return Math.min(endedAt + interval(), proveAt);
     },
     after,

@@ -1,9 +1,8 @@
 // Whether what the stream brings has just happened. A stream that is heard all the time brings events as they happen; what
 // it resends after a pause of unknown length is of unknown age, until it has come to what replay has not shown yet.
 import type { Clock } from '../base/clock.ts';
-import type { Cursor } from '../wire/cursor.ts';
-import { isBehind } from './lost-cursor.ts';
-import type { Ended } from './reconciler.ts';
+import { isBehind, type Cursor } from '../wire/cursor.ts';
+import type { Ended } from './pass.ts';
 
 /** Pings come every 25 s (contract 6.1). */
 const PAUSE_MS = 60_000;

@@ -1,12 +1,12 @@
 // Where reading goes on when the service does not know our cursor any more. It may have forgotten it (reset_required): then
 // there is a gap, and the search for its end. Or it says that it never knew it: then an older one is tried, once, and after
 // that the same search, among what is known here.
-import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import { createHorizon, type Horizon } from './oldest-available.ts';
+import { isBehind, ZERO, type Cursor } from '../wire/cursor.ts';
+import { createOldestAvailable, type OldestAvailable } from './oldest-available.ts';
 import type { Page } from './page.ts';
-import type { Desk } from './reconciler.ts';
+import type { PassContext } from './pass.ts';
 
-export interface Loss {
+export interface LostCursor {
   /** Which cursor to read from instead of the watermark. */
   instead(): Cursor | null;
   /** A page was accepted; `moved`: with something behind the watermark. */
@@ -27,21 +27,21 @@ export interface Search {
   learn(page: Page | null): Promise<void>;
 }
 
-export interface LossOptions {
-  desk: Desk;
+export interface LostCursorOptions {
+  context: PassContext;
   /** Reading is at rest until its next time; `goOn`: at once, from where the watermark is now. */
   rest: (goOn: boolean) => void;
   /** A page behind the gap was the last. */
   caughtUp: () => Promise<void>;
 }
 
-export function createLoss({ desk, rest, caughtUp }: LossOptions): Loss {
-  const { store, clock, log, overlapMs, commit, say } = desk;
+export function createLostCursor({ context, rest, caughtUp }: LostCursorOptions): LostCursor {
+  const { store, clock, log, overlapMs, commit, say } = context;
   /** Where to read instead of the watermark, which the service did not know. */
   let older: Cursor | null = null;
   /** Refused once: one refusal alone ends in no gap. */
   let doubted: Cursor | null = null;
-  let horizon: Horizon | null = null;
+  let oldest: OldestAvailable | null = null;
   let lost: Lost = { after: null, watermark: null, reason: 'reset_required' };
   /** In an earlier search, everything known up to here was refused. */
   let refused: Cursor | null = null;
@@ -58,7 +58,7 @@ export function createLoss({ desk, rest, caughtUp }: LossOptions): Loss {
   async function begin(expired: Cursor | null, hint: Cursor | null, reason: Lost['reason']): Promise<null> {
     lost = { after: expired, watermark: await store.watermark(), reason };
     const above = [expired, refused].reduce((a, b) => (isBehind(a, b) ? b : a));
-    horizon = createHorizon({
+    oldest = createOldestAvailable({
       expired: above,
       hint: isBehind(above, hint) ? hint : null,
       beginning: reason === 'reset_required',
@@ -69,8 +69,8 @@ export function createLoss({ desk, rest, caughtUp }: LossOptions): Loss {
     return null;
   }
 
-  async function end(searched: Horizon): Promise<void> {
-    horizon = null;
+  async function end(searched: OldestAvailable): Promise<void> {
+    oldest = null;
     const found = searched.found();
     if (found) return goOnBehind(found);
     refused = searched.refused();
@@ -120,7 +120,7 @@ export function createLoss({ desk, rest, caughtUp }: LossOptions): Loss {
       older = null;
       doubted = null;
       const watermark = await store.watermark();
-      if (watermark === null && desk.from !== 'first-webhook') return 'the service does not know REPLAY_FROM';
+      if (watermark === null && context.from !== 'first-webhook') return 'the service does not know REPLAY_FROM';
       // Perhaps it says so of what has expired, too. Of what is known here only: another account's beginning is not ours.
       return begin(watermark ?? from, null, 'cursor_unknown');
     },
@@ -135,10 +135,10 @@ export function createLoss({ desk, rest, caughtUp }: LossOptions): Loss {
       else await begin(last, page?.next ?? null, 'reset_required');
     },
     forget() {
-      [older, doubted, horizon, refused] = [null, null, null, null];
+      [older, doubted, oldest, refused] = [null, null, null, null];
     },
     search() {
-      const searched = horizon;
+      const searched = oldest;
       if (!searched) return null;
       return {
         async next() {
@@ -160,10 +160,4 @@ interface Lost {
   reason: 'reset_required' | 'cursor_unknown';
 }
 
-export const ZERO = '0' as Cursor;
 const GAP = 'the service can no longer replay what comes after the watermark: a gap, see npx kit gaps';
-
-/** Null comes before everything. */
-export function isBehind(a: Cursor | null, b: Cursor | null): boolean {
-  return b !== null && (a === null || compareCursors(a, b) < 0);
-}

@@ -3,7 +3,7 @@
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
 import type { Page } from './page.ts';
 
-export interface Horizon {
+export interface OldestAvailable {
   /** What to ask for next: a cursor, or null for the beginning. Undefined: the search has ended. */
   next(): Promise<Cursor | null | undefined>;
   /** What was answered; null where the service refused it. */
@@ -27,7 +27,7 @@ export interface HorizonOptions {
   below: (bound: Cursor | null) => Promise<Cursor | null>;
 }
 
-export function createHorizon({ expired, hint, beginning, known, below }: HorizonOptions): Horizon {
+export function createOldestAvailable({ expired, hint, beginning, known, below }: HorizonOptions): OldestAvailable {
   let stage: 'beginning' | 'lowest' | 'highest' | 'between' | 'over' = beginning ? 'beginning' : 'lowest';
   /** Refused, as is everything below it. */
   let low = expired;

@@ -3,10 +3,10 @@
 import type { Cursor } from '../wire/cursor.ts';
 import { compareCursors } from '../wire/cursor.ts';
 import type { Reading as Item } from '../wire/event.ts';
-import type { Desk, Reading } from './reconciler.ts';
+import type { PassContext, Pass } from './pass.ts';
 
-export interface Sweep extends Reading {
-  /** Reading forward is at its end, with the watermark there. False where there is nothing to sweep over. */
+export interface OverlapPass extends Pass {
+  /** Pass forward is at its end, with the watermark there. False where there is nothing to sweep over. */
   begin(watermark: Cursor): Promise<boolean>;
   /** What arrived up to this event was there when the last whole sweep began. */
   covered(): number;
@@ -14,9 +14,9 @@ export interface Sweep extends Reading {
   forget(): void;
 }
 
-export const SWEEPING = 'reading the last minutes once more, for what became visible late';
+export const READING_AGAIN = 'reading the last minutes once more, for what became visible late';
 
-export function createSweep({ store, clock, log, overlapMs, commit, say }: Desk): Sweep {
+export function createOverlapPass({ store, clock, log, overlapMs, commit, say }: PassContext): OverlapPass {
   let at: Cursor | null = null;
   /** Where reading forward had come as it began: what lies above has happened since, and is not late. */
   let below: Cursor | null = null;

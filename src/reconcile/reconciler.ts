@@ -1,53 +1,20 @@
-// Which call of ReplayEvents comes next: reading forward from the watermark first, then sweeping over the last minutes
+// Which call of ReplayEvents comes next: reading forward from the watermark first, then the last minutes
 // once more, then verifying a stretch that a person named. It never goes faster than its budget, never believes a page
 // further than its items, and says why when it stops.
-import type { Clock } from '../base/clock.ts';
-import type { Logger } from '../base/log.ts';
-import type { Budget } from '../service/budget.ts';
 import { ServiceError } from '../service/errors.ts';
-import type { CallOptions } from '../service/service.ts';
-import type { Accepted, Batch } from '../store/ingest.ts';
-import type { KeepStore, Progress, ReplayState } from '../store/keep.ts';
+import type { Accepted } from '../store/ingest.ts';
+import type { Progress } from '../store/keep.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import { REPLAY_LIMIT } from '../wire/replay.ts';
-import { createForward } from './forward-pass.ts';
+import { createForwardPass } from './forward-pass.ts';
+import type { Ended, Pass, PassContext, ReconcilerOptions } from './pass.ts';
 import { PageError, readPage, type Page } from './page.ts';
 import { wordsOf } from './progress.ts';
 import { createPageText } from './page-text.ts';
 import { createPositions, EMPTY_PAGES } from './position.ts';
 import { createReport } from './report.ts';
-import { createSweep, SWEEPING } from './overlap-pass.ts';
-import { createVerify } from './verify-pass.ts';
-
-export interface ReconcilerOptions {
-  store: KeepStore;
-  /** The client: only ReplayEvents is called. */
-  service: {
-    call(
-      operation: string,
-      request: Record<string, unknown>,
-      options?: Pick<CallOptions, 'signal' | 'reader'>,
-    ): Promise<Record<string, unknown>>;
-  };
-  /** Ends the call that is under way. */
-  signal?: AbortSignal;
-  clock: Clock;
-  log: Logger;
-  budget: Budget;
-  /** 'first-webhook', 'start', or a cursor. */
-  from: string;
-  types: string[];
-  intervalMs: number;
-  overlapMs: number;
-  /** After events were committed, or proved. */
-  onEvents: () => void;
-  /** Webhooks are silent: replay is all that there is. */
-  silent?: () => boolean;
-  /** The stream is open, and likely to prove before a call could. */
-  streaming?: () => boolean;
-  /** A person has asked for a reconciliation. */
-  onAsked?: () => void;
-}
+import { createOverlapPass, READING_AGAIN } from './overlap-pass.ts';
+import { createVerifyPass } from './verify-pass.ts';
 
 export interface Reconciler {
   /** One call at the most; milliseconds until the next step. */
@@ -62,41 +29,6 @@ export interface Reconciler {
   ended(): Ended | null;
 }
 
-/** When, by the monotonic clock, and how far replay had shown everything then. */
-export interface Ended {
-  at: number;
-  watermark: Cursor | null;
-}
-
-/** One purpose that pages are read for. */
-export interface Reading {
-  /** When it wants its next call, by the monotonic clock; Infinity: not now. */
-  dueAt(): number;
-  /** Where to read on: a cursor already seen, null for the beginning; undefined: there is nothing to ask after all. */
-  after(): Promise<Cursor | null | undefined>;
-  /** A page that can be used. */
-  take(page: Page, after: Cursor | null): Promise<void>;
-  /** Why this reading cannot go on here. Resolves to the words for it where people should know, else null. */
-  stop(why: Stop, after: Cursor | null, page: Page | null): Promise<string | null>;
-}
-
-/** `stuck`: more is promised, and nothing shown. `unknown`: the cursor is refused. `forgotten`: it has expired. */
-export type Stop = 'stuck' | 'unknown' | 'forgotten';
-
-/** What readings share. */
-export interface Desk extends ReconcilerOptions {
-  /** Page and watermark in one transaction. */
-  commit: (
-    page: Page,
-    more?: Pick<Batch, 'watermark' | 'after' | 'from' | 'fresh' | 'gap' | 'counts'>,
-  ) => Promise<Accepted[]>;
-  say: (
-    state: ReplayState['state'],
-    reason: string | null,
-    more?: { done?: boolean; progress?: Progress | null },
-  ) => Promise<void>;
-}
-
 /** How often a request by a person is looked for. */
 const ASKED_MS = 1_000;
 const BACKOFF_MS = { first: 1_000, most: 60_000 };
@@ -106,32 +38,32 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   let limit = REPLAY_LIMIT;
   let pauseUntil = -Infinity;
   let failures = 0;
-  let stuckAt: { reading: Reading; after: Cursor | null } | null = null;
+  let stuckAt: { pass: Pass; after: Cursor | null } | null = null;
   let asked: number | null = null;
-  const report = createReport<Reading>({ store, clock, log });
+  const report = createReport<Pass>({ store, clock, log });
   const { say } = report;
-  const desk: Desk = { ...options, commit, say };
-  const sweep = createSweep(desk);
-  const forward = createForward(desk, sweep);
-  const verify = createVerify(desk);
-  const readings: Reading[] = [forward, sweep, verify];
-  const positions = createPositions<Reading>();
+  const context: PassContext = { ...options, commit, say };
+  const overlap = createOverlapPass(context);
+  const forward = createForwardPass(context, overlap);
+  const verify = createVerifyPass(context);
+  const passes: Pass[] = [forward, overlap, verify];
+  const positions = createPositions<Pass>();
 
   async function step(): Promise<number> {
     await report.load();
     await hear();
     await verify.look();
     const now = clock.monotonic();
-    const dueAt = (one: Reading): number => Math.max(one.dueAt(), positions.pauseUntil(one));
-    const reading = readings.find((one) => dueAt(one) <= now);
-    const wait = Math.max(pauseUntil, reading ? -Infinity : Math.min(...readings.map(dueAt))) - now;
-    if (wait > 0 || !reading) return Math.min(wait, ASKED_MS);
-    const after = await reading.after();
+    const dueAt = (one: Pass): number => Math.max(one.dueAt(), positions.pauseUntil(one));
+    const pass = passes.find((one) => dueAt(one) <= now);
+    const wait = Math.max(pauseUntil, pass ? -Infinity : Math.min(...passes.map(dueAt))) - now;
+    if (wait > 0 || !pass) return Math.min(wait, ASKED_MS);
+    const after = await pass.after();
     if (after === undefined) return 0;
     const untilCall = budget.take();
     if (untilCall > 0) {
       const { state, progress } = report.state();
-      const words = progress ? wordsOf(progress) : reading === sweep ? SWEEPING : null;
+      const words = progress ? wordsOf(progress) : pass === overlap ? READING_AGAIN : null;
       // Trouble is not over because it has to wait.
       if (state !== 'backing-off')
         await say('running', [words, 'waiting for the call budget'].filter(Boolean).join('; '));
@@ -139,9 +71,9 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     }
     if (!['backing-off', 'running'].includes(report.state().state)) await say('running', null);
     try {
-      await read(reading, after);
+      await read(pass, after);
     } catch (error) {
-      await fail(reading, after, error);
+      await fail(pass, after, error);
     }
     return 0;
   }
@@ -161,38 +93,38 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     await say('running', null);
   }
 
-  async function read(reading: Reading, after: Cursor | null): Promise<void> {
-    const cursor = positions.of(reading, after);
+  async function read(pass: Pass, after: Cursor | null): Promise<void> {
+    const cursor = positions.of(pass, after);
     const text = createPageText({ cursor, limit });
     const request = { ...(cursor === null ? {} : { after_cursor: cursor }), limit };
     const response = await service.call('ReplayEvents', request, { ...(signal && { signal }), reader: text });
     const page = readPage(response, cursor, types, { limit, known: after, ceiling: await store.ceiling() });
     if (text.isSmall()) limit = Math.min(REPLAY_LIMIT, 2 * limit);
     failures = 0;
-    report.note(reading, page);
-    if (page.reset) return lose(reading, after, page, 'forgotten');
-    if (page.onward !== null) return follow(reading, after, page, page.onward);
+    report.note(pass, page);
+    if (page.reset) return lose(pass, after, page, 'forgotten');
+    if (page.onward !== null) return follow(pass, after, page, page.onward);
     const stuck = page.hasMore && page.proved === after;
     if (!stuck) {
       report.wentWell();
       stuckAt = null;
-      positions.leave(reading);
-      return reading.take(page, after);
+      positions.leave(pass);
+      return pass.take(page, after);
     }
     await commit(page);
     // Asked once more, then left.
-    if (stuckAt?.reading !== reading || stuckAt.after !== cursor) {
-      stuckAt = { reading, after: cursor };
+    if (stuckAt?.pass !== pass || stuckAt.after !== cursor) {
+      stuckAt = { pass, after: cursor };
       pauseUntil = clock.monotonic() + BACKOFF_MS.first;
       return;
     }
-    return leave(reading, after, page);
+    return leave(pass, after, page);
   }
 
   /** Behind an empty page, with something promised behind that. */
-  async function follow(reading: Reading, after: Cursor | null, page: Page, next: Cursor): Promise<void> {
+  async function follow(pass: Pass, after: Cursor | null, page: Page, next: Cursor): Promise<void> {
     await commit(page);
-    if (!positions.follow(reading, after, next, clock.monotonic() + intervalMs)) return;
+    if (!positions.follow(pass, after, next, clock.monotonic() + intervalMs)) return;
     log.error(
       { pages: EMPTY_PAGES },
       'pages of ReplayEvents are empty, and say that there is more; read on after the interval',
@@ -203,27 +135,21 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     );
   }
 
-  async function leave(reading: Reading, after: Cursor | null, page: Page | null): Promise<void> {
+  async function leave(pass: Pass, after: Cursor | null, page: Page | null): Promise<void> {
     stuckAt = null;
     log.error('ReplayEvents says that there is more, and shows nothing; tried again after the interval');
-    await reading.stop('stuck', after, page);
+    await pass.stop('stuck', after, page);
     await say('backing-off', 'replay does not advance: it says that there is more, and shows nothing');
   }
 
   /** The service refuses what it was asked for: a cursor of ours, or one that an empty page has named. */
-  async function lose(
-    reading: Reading,
-    after: Cursor | null,
-    page: Page | null,
-    why: 'forgotten' | 'unknown',
-    words = '',
-  ) {
-    if (positions.of(reading, after) === after) return settle(await reading.stop(why, after, page), words);
+  async function lose(pass: Pass, after: Cursor | null, page: Page | null, why: 'forgotten' | 'unknown', words = '') {
+    if (positions.of(pass, after) === after) return settle(await pass.stop(why, after, page), words);
     pauseUntil = clock.monotonic() + BACKOFF_MS.first;
-    if (positions.refused(reading)) await leave(reading, after, null);
+    if (positions.refused(pass)) await leave(pass, after, null);
   }
 
-  async function commit(page: Page, more: Parameters<Desk['commit']>[1] = {}): Promise<Accepted[]> {
+  async function commit(page: Page, more: Parameters<PassContext['commit']>[1] = {}): Promise<Accepted[]> {
     const results = await store.accept({
       readings: page.readings,
       now: clock.now(),
@@ -236,7 +162,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     return results;
   }
 
-  async function fail(reading: Reading, after: Cursor | null, error: unknown): Promise<void> {
+  async function fail(pass: Pass, after: Cursor | null, error: unknown): Promise<void> {
     if (error instanceof PageError) return backOff(error.message, report.state().progress);
     if (!(error instanceof ServiceError)) throw error;
     if (signal?.aborted) return;
@@ -257,8 +183,8 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
       return say('stopped', error.message);
     }
     if (reason === 'EVENT_CURSOR_INVALID' || (after === null && status === 400)) {
-      if (reading !== verify) log.warn(facts, 'the service does not know the cursor that was asked for');
-      return lose(reading, after, null, 'unknown', `${error.message}: `);
+      if (pass !== verify) log.warn(facts, 'the service does not know the cursor that was asked for');
+      return lose(pass, after, null, 'unknown', `${error.message}: `);
     }
     log.warn(facts, 'a call of ReplayEvents failed; tried again');
     return backOff(error.message, report.state().progress);

@@ -8,11 +8,10 @@ import { ServiceError } from '../service/errors.ts';
 import { readStream, type StreamItem, type StreamNews } from '../service/stream.ts';
 import { patiently } from '../store/retry-while-busy.ts';
 import type { KeepStore, StreamState } from '../store/keep.ts';
-import { compareCursors, type Cursor } from '../wire/cursor.ts';
+import { compareCursors, isBehind, type Cursor } from '../wire/cursor.ts';
 import { readItem, type Reading } from '../wire/event.ts';
 import { createLiveness } from './liveness.ts';
-import { isBehind } from './lost-cursor.ts';
-import type { Ended } from './reconciler.ts';
+import type { Ended } from './pass.ts';
 
 export interface FollowerOptions {
   store: KeepStore;

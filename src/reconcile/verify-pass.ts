@@ -3,16 +3,16 @@
 // restart of `keep` finds it.
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
 import type { VerifyAccount } from '../store/keep.ts';
-import type { Desk, Reading } from './reconciler.ts';
+import type { PassContext, Pass } from './pass.ts';
 
 const STEP = 5_000;
 
-export interface Verify extends Reading {
+export interface VerifyPass extends Pass {
   /** Whether somebody has asked. */
   look(): Promise<void>;
 }
 
-export function createVerify({ store, clock, budget, commit, say }: Desk): Verify {
+export function createVerifyPass({ store, clock, budget, commit, say }: PassContext): VerifyPass {
   let account: VerifyAccount | null = null;
   let readAt = -Infinity;
 

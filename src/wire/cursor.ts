@@ -16,3 +16,10 @@ export function parseCursor(text: unknown): Cursor | undefined {
 export function compareCursors(a: Cursor, b: Cursor): number {
   return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
 }
+
+export const ZERO = '0' as Cursor;
+
+/** Null comes before everything. */
+export function isBehind(a: Cursor | null, b: Cursor | null): boolean {
+  return b !== null && (a === null || compareCursors(a, b) < 0);
+}

@@ -1,7 +1,8 @@
 // A service that has one fault for ten minutes, and then tells the truth again, and what a reconciler makes of it: the
 // service's double over HTTP, a real reconciler on a real store file, and a clock that is set.
 import { createBudget } from '../../src/service/budget.ts';
-import { createReconciler, type ReconcilerOptions } from '../../src/reconcile/reconciler.ts';
+import { createReconciler } from '../../src/reconcile/reconciler.ts';
+import type { ReconcilerOptions } from '../../src/reconcile/pass.ts';
 import { createService } from '../../src/service/service.ts';
 import type { Answer, Fault, FaultName } from '../../src/tools/simulator/faults.ts';
 import { Refusal } from '../../src/tools/simulator/refusal.ts';

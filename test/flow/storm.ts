@@ -4,7 +4,8 @@
 import { setImmediate as turnOfTheLoop } from 'node:timers/promises';
 import { pino } from 'pino';
 import { createBudget } from '../../src/service/budget.ts';
-import { createReconciler, type Reconciler, type ReconcilerOptions } from '../../src/reconcile/reconciler.ts';
+import { createReconciler, type Reconciler } from '../../src/reconcile/reconciler.ts';
+import type { ReconcilerOptions } from '../../src/reconcile/pass.ts';
 import { createFollower } from '../../src/reconcile/stream.ts';
 import { startRunner } from '../../src/run/runner.ts';
 import { createService } from '../../src/service/service.ts';

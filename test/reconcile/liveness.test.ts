@@ -1,7 +1,7 @@
 // What a live stream brings is as old as its arrival; what it resends after a pause is of unknown age.
 import { describe, expect, test } from 'vitest';
 import { createLiveness } from '../../src/reconcile/liveness.ts';
-import type { Ended } from '../../src/reconcile/reconciler.ts';
+import type { Ended } from '../../src/reconcile/pass.ts';
 import { staleness } from '../../src/run/attempt.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readItem } from '../../src/wire/event.ts';

@@ -1,7 +1,7 @@
 // The search for where reading can go on, against a service that has forgotten everything up to some cursor.
 import { expect, test } from 'vitest';
 import { assert, asyncProperty, integer, uniqueArray } from 'fast-check';
-import { createHorizon } from '../../src/reconcile/oldest-available.ts';
+import { createOldestAvailable } from '../../src/reconcile/oldest-available.ts';
 import { readPage, type Page } from '../../src/reconcile/page.ts';
 import { compareCursors, type Cursor } from '../../src/wire/cursor.ts';
 import { item } from './replay-server.ts';
@@ -19,7 +19,7 @@ interface World {
 async function search({ stored, kept, expired, hint, beginning = 'refused' }: World) {
   const cursors = stored.map((n) => String(n) as Cursor).toSorted(compareCursors);
   const asked: (string | null)[] = [];
-  const horizon = createHorizon({
+  const horizon = createOldestAvailable({
     expired: String(expired) as Cursor,
     hint: hint === undefined ? null : (String(hint) as Cursor),
     beginning: true,

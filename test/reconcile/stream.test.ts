@@ -4,7 +4,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createFollower, type FollowerOptions } from '../../src/reconcile/stream.ts';
-import type { Ended } from '../../src/reconcile/reconciler.ts';
+import type { Ended } from '../../src/reconcile/pass.ts';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { API_KEY, failure, item, page, type Item } from './replay-server.ts';

@@ -2,11 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadConfig, readEnv } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
-import { isBehind } from '../../reconcile/lost-cursor.ts';
 import type { Lowered } from '../../store/keep.ts';
 import type { Store } from '../../store/store.ts';
 import type { Status } from '../../store/read.ts';
-import { parseCursor, type Cursor } from '../../wire/cursor.ts';
+import { isBehind, parseCursor, type Cursor } from '../../wire/cursor.ts';
 import {
   clean,
   clock,
