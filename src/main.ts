@@ -8,18 +8,18 @@ import { createChildren, STOP_MS } from './processes/children.ts';
 import { systemClock as clock } from './base/clock.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
 import { EXIT, loggable } from './base/errors.ts';
-import { createIntake } from './receive/group-commit.ts';
+import { createGroupCommit } from './receive/group-commit.ts';
 import { createLog, createSeldom } from './base/log.ts';
 import { startLoop } from './base/loop.ts';
 import { own, START_MS, type Ownership, type Replaced } from './processes/ownership.ts';
 import { startOf } from './base/process-start.ts';
 import { createReceiveApp } from './receive/app.ts';
 import { createBodyReader } from './receive/body.ts';
-import { createLedger } from './receive/delivery-health.ts';
-import { createSampler } from './receive/refusal-log.ts';
+import { createDeliveryHealth } from './receive/delivery-health.ts';
+import { createRefusalLog } from './receive/refusal-log.ts';
 import { createProbe, createReceiveServer, drainServer } from './receive/server.ts';
 import { createVerifier } from './receive/verify.ts';
-import { patiently } from './store/retry-while-busy.ts';
+import { retryWhileBusy } from './store/retry-while-busy.ts';
 import type { Reloaded } from './store/processes.ts';
 import { writerOf } from './store/sqlite/lock.ts';
 import { StoreError } from './store/store.ts';
@@ -88,7 +88,7 @@ async function start(config: Config): Promise<void> {
   });
   const { store } = ownership;
   await requireOpsPort(config);
-  await patiently(() => store.giveBack([], clock.now()), START_MS);
+  await retryWhileBusy(() => store.giveBack([], clock.now()), START_MS);
   const late = await children.start();
   if (late.length > 0) return refuse(new ConfigError(late).message, EXIT.configuration);
 
@@ -98,32 +98,32 @@ async function start(config: Config): Promise<void> {
     toleranceSeconds: config.TIMESTAMP_TOLERANCE_SECONDS,
   });
   const alarm = createStoreAlarm({ store, config, children, clock, log });
-  const refusals = createSampler(log, clock);
-  const sampler: typeof refusals = {
+  const refusals = createRefusalLog(log, clock);
+  const refusalLog: typeof refusals = {
     note(cause, ...more) {
       if (cause === 'store') alarm.refused();
       refusals.note(cause, ...more);
     },
   };
-  const intake = createIntake({
+  const groupCommit = createGroupCommit({
     store: alarm.writes,
     clock,
     onCommit: () => children.wake(),
     onFault({ code }) {
-      sampler.note(`store_${code}`, {});
+      refusalLog.note(`store_${code}`, {});
       // A handler that spins inside a transaction holds the lock that deliveries wait for.
       const writer = code === 'busy' ? writerOf(config.storePath) : undefined;
       if (writer !== undefined) children.endIfSilent(writer);
     },
   });
-  const kept = await patiently(() => store.books(), START_MS);
-  const ledger = createLedger({
-    intake,
+  const kept = await retryWhileBusy(() => store.books(), START_MS);
+  const health = createDeliveryHealth({
+    groupCommit,
     clock,
     secrets: config.WEBHOOK_SECRET,
     kept,
     onFailure(run) {
-      if (FAILURES.has(run)) alarm.report(ledger.run());
+      if (FAILURES.has(run)) alarm.report(health.run());
     },
   });
   const stopping = { draining: false };
@@ -133,11 +133,11 @@ async function start(config: Config): Promise<void> {
     bodyLimit: config.BODY_LIMIT_BYTES,
     verifier,
     bodies: createBodyReader(),
-    intake,
+    groupCommit,
     clock,
     log,
-    sampler,
-    ledger,
+    refusalLog,
+    health,
     draining: () => stopping.draining,
     state: () => alarm.state(),
   });
@@ -145,12 +145,12 @@ async function start(config: Config): Promise<void> {
   await listen(server, 'PORT', config.PORT, config.HOST);
   const self = { role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 };
   const sayThatWeLive = (): Promise<void> => alarm.writes.beat(self, clock.now());
-  await patiently(sayThatWeLive, START_MS);
+  await retryWhileBusy(sayThatWeLive, START_MS);
   const probe = startLoop(async () => {
-    ledger.flush();
-    await intake.probe();
+    health.flush();
+    await groupCommit.probe();
     await sayThatWeLive().catch(ignoreStore);
-    return alarm.look(intake.waiting(), ledger.run());
+    return alarm.look(groupCommit.waiting(), health.run());
   });
   children.startRest();
 
@@ -161,12 +161,12 @@ async function start(config: Config): Promise<void> {
     const ended = children.stop();
     // A proxy has to wait for the next start alone, not for a handler; and must have seen /readyz before the port closes.
     const noticed = Promise.all([ended, sleep(args.includes('--throwaway') ? 0 : NOTICE_MS)]);
-    const drained = within(noticed, TAKE_MS).then(() => drainServer(server, () => intake.waiting()));
+    const drained = within(noticed, TAKE_MS).then(() => drainServer(server, () => groupCommit.waiting()));
     await Promise.all([ended, within(Promise.all([drained, saving]), STOP_MS)]);
     await probe.stop();
     await alarm.stop();
-    ledger.flush();
-    await intake.probe();
+    health.flush();
+    await groupCommit.probe();
     await store.gone('receive').catch(ignoreStore);
     ownership?.release();
     log.info('stopped');
@@ -174,12 +174,12 @@ async function start(config: Config): Promise<void> {
   }
 
   const reload = serially(async () => {
-    const asked = await patiently(() => store.reloadAsked(), TELL_MS).catch((error) =>
+    const asked = await retryWhileBusy(() => store.reloadAsked(), TELL_MS).catch((error) =>
       ignoreStore(error).then(() => 0),
     );
     await reread((outcome) => {
       const reloaded = JSON.stringify({ asked, ...outcome });
-      return patiently(() => store.note({}, { reloaded }), TELL_MS).catch(ignoreStore);
+      return retryWhileBusy(() => store.note({}, { reloaded }), TELL_MS).catch(ignoreStore);
     });
   });
 
@@ -198,7 +198,7 @@ async function start(config: Config): Promise<void> {
       return tell({ handlers: children.handlers(), ms: since(), faults: error.faults, old, restart: [] });
     }
     verifier.useSecrets(changed.WEBHOOK_SECRET);
-    ledger.useSecrets(changed.WEBHOOK_SECRET);
+    health.useSecrets(changed.WEBHOOK_SECRET);
     alarm.useUrl(changed.ALERT_URL);
     env = fresh;
     const fixed = FIXED.filter((name) => fresh[name] !== taken[name]);

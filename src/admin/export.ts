@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../base/clock.ts';
-import type { EventFilter, ShownEvent, WatchStore } from '../store/read.ts';
+import type { EventFilter, ShownEvent, ReadStore } from '../store/read.ts';
 
 const PAGE = 500;
 /** So many characters go out at once: a write for each line would take longer than the lines. */
@@ -16,7 +16,7 @@ export function shown(event: ShownEvent): Record<string, unknown> {
 
 /** Newest first, down to the last that matches; a body as the text that was received, null once purged. */
 export async function* linesOf(
-  store: Pick<WatchStore, 'events' | 'body'>,
+  store: Pick<ReadStore, 'events' | 'body'>,
   filter: Omit<EventFilter, 'limit'>,
   { now, bodies }: { now: number; bodies: boolean },
 ): AsyncGenerator<string> {

@@ -1,8 +1,8 @@
 // Any number of tasks, moved in small transactions with room between them, so that deliveries never wait long.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { MendStore } from '../store/admin.ts';
+import type { AdminStore } from '../store/admin.ts';
 import type { TaskFilter } from '../store/read.ts';
-import { patiently } from '../store/retry-while-busy.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
 
 const STEP = 500;
 const PAUSE_MS = 3;
@@ -14,7 +14,7 @@ const LOCKED_MS = 1_000;
  * first none, and how many were moved. Ends early, without an error, once `signal` is aborted.
  */
 export async function mendAll(
-  store: Pick<MendStore, 'matching'>,
+  store: Pick<AdminStore, 'matching'>,
   filter: TaskFilter,
   now: number,
   mend: (ids: number[]) => Promise<number>,
@@ -27,7 +27,7 @@ export async function mendAll(
   for (let from = 0; from < ids.length; from += STEP) {
     if (signal?.aborted) break;
     if (from > 0) await sleep(PAUSE_MS);
-    moved += await patiently(() => mend(ids.slice(from, from + STEP)), LOCKED_MS);
+    moved += await retryWhileBusy(() => mend(ids.slice(from, from + STEP)), LOCKED_MS);
     onStep(Math.min(from + STEP, ids.length), ids.length, moved);
   }
   return moved;

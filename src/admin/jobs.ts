@@ -4,7 +4,7 @@ import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { mendAll } from './in-steps.ts';
-import type { MendStore } from '../store/admin.ts';
+import type { AdminStore } from '../store/admin.ts';
 import type { TaskFilter } from '../store/read.ts';
 
 export interface Job {
@@ -32,7 +32,7 @@ export interface Jobs {
 const KEPT = 10;
 
 export interface JobsOptions {
-  store: MendStore;
+  store: AdminStore;
   clock: Clock;
   log: Logger;
   /** After tasks were moved. */

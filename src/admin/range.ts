@@ -1,7 +1,7 @@
 // How a stretch of history is named and asked for, by the command line and by the page; `keep` does the reading.
 import { timeOf } from '../base/clock.ts';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
-import type { EventStore } from '../store/ingest.ts';
+import type { IngestStore } from '../store/ingest.ts';
 import type { KeepStore, VerifyAccount } from '../store/keep.ts';
 import type { Point } from '../store/read.ts';
 
@@ -23,7 +23,7 @@ export async function beginningOf(
   return { from: older ?? lowest, short: older === null && lowest !== null };
 }
 
-export async function askToVerify(store: Pick<EventStore, 'note'>, from: Cursor, asked: number): Promise<void> {
+export async function askToVerify(store: Pick<IngestStore, 'note'>, from: Cursor, asked: number): Promise<void> {
   const fresh: VerifyAccount = {
     state: 'running',
     reason: null,

@@ -1,9 +1,9 @@
 // The story of one event, from its first delivery to its completion, in the order of time: for the page and for npx kit
 // explain alike.
 import { iso } from '../base/clock.ts';
-import type { ShownAttempt, ShownConflict, ShownDelivery, ShownTask, WatchStore } from '../store/read.ts';
+import type { ShownAttempt, ShownConflict, ShownDelivery, ShownTask, ReadStore } from '../store/read.ts';
 
-export type Found = NonNullable<Awaited<ReturnType<WatchStore['event']>>>;
+export type Found = NonNullable<Awaited<ReturnType<ReadStore['event']>>>;
 export interface Moment {
   at: string;
   what: string;
@@ -20,7 +20,7 @@ export function rivalOf({ key, cursor }: Found['event']): string | null {
   return cursor !== null && key.startsWith('i:') ? `c:${cursor}` : null;
 }
 
-export function storyOf({ event, sightings, deliveries, conflicts, tasks, attempts }: Found): Moment[] {
+export function timelineOf({ event, sightings, deliveries, conflicts, tasks, attempts }: Found): Moment[] {
   const handlers = new Map(tasks.map(({ id, handler }) => [id, handler]));
   const byWebhook = event.origin === 'webhook';
   const first = byWebhook ? deliveries[0] : undefined;

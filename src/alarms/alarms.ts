@@ -6,7 +6,7 @@ import type { Logger } from '../base/log.ts';
 import { createNotifier } from './notifier.ts';
 import type { KeepStore } from '../store/keep.ts';
 import { StoreError } from '../store/store.ts';
-import type { Alarm, Status, WatchStore } from '../store/read.ts';
+import type { Alarm, Status, ReadStore } from '../store/read.ts';
 import type { Accounts } from '../keep/account.ts';
 import { createGrowth } from './growth.ts';
 import { judge, type Facts } from './rules.ts';
@@ -21,7 +21,7 @@ const RECENT_MS = 600_000;
 const DOUBT_MS = 20_000;
 
 export interface AlarmsOptions {
-  store: KeepStore & WatchStore;
+  store: KeepStore & ReadStore;
   clock: Clock;
   log: Logger;
   alertUrl: string | undefined;

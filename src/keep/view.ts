@@ -2,9 +2,9 @@
 // processes know by themselves, which holds where the store says otherwise.
 import type { Account } from '../processes/channel.ts';
 import { StoreError } from '../store/store.ts';
-import type { Alarm, Status, WatchStore } from '../store/read.ts';
+import type { Alarm, Status, ReadStore } from '../store/read.ts';
 
-type View = Pick<WatchStore, 'status' | 'counters'>;
+type View = Pick<ReadStore, 'status' | 'counters'>;
 
 /** Of a store that could not be read yet. */
 export const UNREAD: Status = {

@@ -7,7 +7,7 @@ import { startLoop, type Loop } from '../base/loop.ts';
 import { afterCrash } from '../base/backoff.ts';
 import { addCrash } from './crashes.ts';
 import type { Account, LoadedHandler } from './channel.ts';
-import { patiently } from '../store/retry-while-busy.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError, type Store } from '../store/store.ts';
 import type { Death } from './child.ts';
 import type { GivenBack } from '../store/processes.ts';
@@ -141,7 +141,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     const news = `${waiting} ${files}`;
     if (news === told) return false;
     told = news;
-    await patiently(() => opened().note({}, { handler_faults: files }));
+    await retryWhileBusy(() => opened().note({}, { handler_faults: files }));
     return true;
   }
 
@@ -160,7 +160,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   }
 
   function boot(): Promise<number> {
-    return patiently(() => opened().nextBoot());
+    return retryWhileBusy(() => opened().nextBoot());
   }
 
   /** Where the store cannot be written, its sign of life is out of date in a few seconds all the same. */
@@ -182,11 +182,11 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     const alive = [run.boot(), solo.boot()].filter((one) => one !== null);
     const how = howOf(death);
     const crash = { how, after: afterCrash(policies()) };
-    const back = await patiently(() => opened().giveBack(alive, clock.now(), crash));
+    const back = await retryWhileBusy(() => opened().giveBack(alive, clock.now(), crash));
     if (back.length > 0) log.error({ role, how, ...namesOf(back) }, wordsOf(back));
     if (back.length > 0 || unexpected) {
       const crashes = addCrash((await ifStore(() => opened().crashes())) ?? [], back, how, clock.now());
-      await patiently(() => opened().note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));
+      await retryWhileBusy(() => opened().note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));
     }
     await gone(role);
   }

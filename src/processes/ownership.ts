@@ -6,7 +6,7 @@ import { guarded } from '../store/sqlite/fault.ts';
 import { inodeOf, newId, readMark, requireSame, requireUnharmed, writeMark } from '../store/sqlite/file-identity.ts';
 import { lockStore } from '../store/sqlite/lock.ts';
 import { openSqlite, type OpenOptions, type Replaced } from '../store/sqlite/open.ts';
-import { patiently } from '../store/retry-while-busy.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError, type Store } from '../store/store.ts';
 
 /** A start that cannot write its store for this long is refused. */
@@ -52,7 +52,7 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
 
 /** Before anything is written: while they live they may keep the log from being settled. Those of a copied store work elsewhere. */
 async function endOthers(store: Store, path: string, here: boolean): Promise<string[]> {
-  const left = await patiently(() => store.processes(), START_MS);
+  const left = await retryWhileBusy(() => store.processes(), START_MS);
   if (!here) return left.map(({ role }) => role);
   for (const { pid, started } of left)
     if (started !== '' && pid !== process.pid && startOf(pid) === started) end(pid, path);
@@ -60,16 +60,16 @@ async function endOthers(store: Store, path: string, here: boolean): Promise<str
 }
 
 async function forget(store: Store, roles: string[]): Promise<void> {
-  for (const role of roles) await patiently(() => store.gone(role), START_MS);
+  for (const role of roles) await retryWhileBusy(() => store.gone(role), START_MS);
 }
 
 /** So that no copy from before passes for this store. At each moment the mark knows the id that the file has. */
 async function nameAnew(store: Store, path: string): Promise<void> {
-  await patiently(() => store.settle(), START_MS);
+  await retryWhileBusy(() => store.settle(), START_MS);
   const [id, was] = [newId(), await store.identity()];
   guarded(() => writeMark(path, id, was), path);
-  await patiently(() => store.identify(id), START_MS);
-  await patiently(() => store.settle(), START_MS);
+  await retryWhileBusy(() => store.identify(id), START_MS);
+  await retryWhileBusy(() => store.settle(), START_MS);
   guarded(() => writeMark(path, id, null), path);
 }
 

@@ -4,15 +4,15 @@ import { Router } from '@koa/router';
 import Koa, { type Context, type Next } from 'koa';
 import { countsOf } from '../base/latency-buckets.ts';
 import type { Clock } from '../base/clock.ts';
-import { Unavailable, type Intake } from './group-commit.ts';
+import { Unavailable, type GroupCommit } from './group-commit.ts';
 import type { Account } from '../processes/channel.ts';
 import type { Logger } from '../base/log.ts';
 import { readDelivery, type Reading } from '../wire/event.ts';
 import { BodyError, type BodyReader } from './body.ts';
-import { isOurs, isRepeated, type Ledger } from './delivery-health.ts';
+import { isOurs, isRepeated, type DeliveryHealth } from './delivery-health.ts';
 import { lingerOnClose } from './linger.ts';
-import { createRefusals } from './refusal-records.ts';
-import type { Sampler } from './refusal-log.ts';
+import { createRefusalRecords } from './refusal-records.ts';
+import type { RefusalLog } from './refusal-log.ts';
 import { createTurns } from './turns.ts';
 import type { Verifier } from './verify.ts';
 
@@ -25,11 +25,11 @@ export interface ReceiveOptions {
   bodyLimit: number;
   verifier: Verifier;
   bodies: BodyReader;
-  intake: Intake;
+  groupCommit: GroupCommit;
   clock: Clock;
   log: Logger;
-  sampler: Sampler;
-  ledger: Ledger;
+  refusalLog: RefusalLog;
+  health: DeliveryHealth;
   draining: () => boolean;
   /** What the kit says of itself to who asks for JSON. */
   state?: () => ReceiverState;
@@ -47,10 +47,10 @@ export interface ReceiverState {
 const REPLACED = 'the store was replaced or deleted: stop the kit, then put a backup in its place with npx kit restore';
 
 export function createReceiveApp(options: ReceiveOptions): Koa {
-  const { path, bodyLimit, verifier, bodies, intake, clock, sampler, ledger, draining } = options;
+  const { path, bodyLimit, verifier, bodies, groupCommit, clock, refusalLog, health, draining } = options;
   const hereSince = clock.now() + STARTING_MS;
   const attemptHeader = `${options.prefix}Attempt`.toLowerCase();
-  const refusals = createRefusals(options);
+  const refusals = createRefusalRecords(options);
   const turns = createTurns();
   const noteAlienPrefix = once((prefix: string) => {
     options.log.warn({ prefix }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${prefix}`);
@@ -81,10 +81,10 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
     }
     await turns.wait(body.length);
     const signers = verifier.body(claimed, body, clock.now());
-    if (signers === 'bad_signature') ledger.forged();
+    if (signers === 'bad_signature') health.forged();
     if (typeof signers === 'string' && signers !== 'clock_skew') return refuse(ctx, 401, signers);
     const reading = readDelivery(body);
-    const entries = isOurs(reading) ? undefined : ledger;
+    const entries = isOurs(reading) ? undefined : health;
     if (signers === 'clock_skew') {
       entries?.answered(401, signers);
       return refuse(ctx, 401, entries ? signers : 'own_skew');
@@ -95,12 +95,12 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
     }
     entries?.signed(signers, claimed.timestamp);
     await commit(ctx, reading, entries);
-    intake.count(countsOf(performance.now() - began));
+    groupCommit.count(countsOf(performance.now() - began));
   }
 
-  async function commit(ctx: Context, reading: Reading, entries: Ledger | undefined): Promise<void> {
+  async function commit(ctx: Context, reading: Reading, entries: DeliveryHealth | undefined): Promise<void> {
     try {
-      const { verdict, conflict } = await intake.accept(reading);
+      const { verdict, conflict } = await groupCommit.accept(reading);
       ctx.status = 204;
       entries?.answered(204, verdict);
       if (
@@ -109,9 +109,9 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
         happenedSince(hereSince, reading) &&
         isRepeated(ctx.req.headers[attemptHeader])
       )
-        intake.count({ unseen_failures: 1 });
+        groupCommit.count({ unseen_failures: 1 });
       if (verdict === 'quarantined' || conflict)
-        sampler.note(
+        refusalLog.note(
           conflict ? 'conflict' : 'quarantined',
           conflict ? { key: conflict.with, conflict: conflict.reason } : {},
         );
@@ -124,8 +124,8 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
 
   /** An empty answer; what the sender did not finish sending is not kept. */
   function refuse(ctx: Context, status: number, cause: string): void {
-    intake.count({ [`refused.${cause}`]: 1 });
-    sampler.note(cause, { status });
+    groupCommit.count({ [`refused.${cause}`]: 1 });
+    refusalLog.note(cause, { status });
     refusals.note(cause, ctx.req);
     // An empty body turns the status into 204, so the status comes second.
     ctx.body = null;
@@ -150,8 +150,8 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   });
   router.get('/readyz', (ctx) => {
     const state = options.state?.();
-    const ready = intake.ready() && !draining() && state?.writable !== false;
-    const fault = intake.replaced() ? REPLACED : 'the store cannot be written';
+    const ready = groupCommit.ready() && !draining() && state?.writable !== false;
+    const fault = groupCommit.replaced() ? REPLACED : 'the store cannot be written';
     const words = ready ? 'ready' : draining() ? 'draining' : fault;
     ctx.status = ready ? 200 : 503;
     ctx.body = state && ctx.accepts('text', 'json') === 'json' ? { ...state, ready, words } : `${words}\n`;
@@ -162,7 +162,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   app.use(router.routes());
   app.use((ctx) => refuse(ctx, 404, 'path'));
   // Koa would print the stack, and with it what a stranger sent.
-  app.on('error', (error: unknown) => sampler.note('broken_answer', {}, error));
+  app.on('error', (error: unknown) => refusalLog.note('broken_answer', {}, error));
   return app;
 }
 

@@ -2,8 +2,8 @@
 // keeps the books and decides nothing. What doctor and trigger send is no delivery of the service, and not entered.
 import { createHash } from 'node:crypto';
 import { iso, type Clock } from '../base/clock.ts';
-import type { Intake } from './group-commit.ts';
-import type { Books, Signer } from '../store/keep.ts';
+import type { GroupCommit } from './group-commit.ts';
+import type { KeptHealth, Signer } from '../store/keep.ts';
 import type { Reading } from '../wire/event.ts';
 
 /** Good deliveries and strangers' noise are written at most this often, by the time of day; failures at once. */
@@ -13,7 +13,7 @@ const REMEMBER_MS = 86_400_000;
 /** A run of failures that people should hear of, though it is over. */
 const WORTH_TELLING = 3;
 
-export interface Ledger {
+export interface DeliveryHealth {
   /** The secrets at these positions signed a delivery of the service, at this time, Unix seconds (contract 6.3). */
   signed(positions: number[], timestamp: number): void;
   /** How an authentic delivery of the service was answered; the cause is that of a refusal. */
@@ -28,21 +28,21 @@ export interface Ledger {
   flush(): void;
 }
 
-export function createLedger({
-  intake,
+export function createDeliveryHealth({
+  groupCommit,
   clock,
   secrets,
   kept,
   onFailure = () => {},
 }: {
-  intake: Pick<Intake, 'count' | 'setFact'>;
+  groupCommit: Pick<GroupCommit, 'count' | 'setFact'>;
   clock: Clock;
   secrets: string[];
   /** What an earlier boot wrote. */
-  kept: Books;
+  kept: KeptHealth;
   /** So many in a row by now. */
   onFailure?: (run: number) => void;
-}): Ledger {
+}): DeliveryHealth {
   let run = kept.failureRun;
   const { failures } = kept;
   const signers = new Map(kept.signers.map((signer) => [signer.fingerprint, signer]));
@@ -60,9 +60,9 @@ export function createLedger({
     for (const one of configured) one.mayGo = mayGo(one, configured);
     for (const { fingerprint, goneAt } of signers.values())
       if (goneAt !== null && now - goneAt > REMEMBER_MS) signers.delete(fingerprint);
-    intake.setFact('failure_run', run);
-    intake.setFact('failures', JSON.stringify(failures));
-    intake.setFact('signers', JSON.stringify([...signers.values()]));
+    groupCommit.setFact('failure_run', run);
+    groupCommit.setFact('failures', JSON.stringify(failures));
+    groupCommit.setFact('signers', JSON.stringify([...signers.values()]));
   }
 
   function note(atOnce: boolean): void {
@@ -112,7 +112,7 @@ export function createLedger({
       }
       const ended = run > 0;
       // Told even where it was over before it could be written.
-      if (run >= WORTH_TELLING) intake.count({ failure_runs: 1 });
+      if (run >= WORTH_TELLING) groupCommit.count({ failure_runs: 1 });
       run = 0;
       goodAt = clock.now();
       if (ended || failures.badSignatures > 0)

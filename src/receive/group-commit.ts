@@ -2,7 +2,7 @@
 // follows the commit. It waits out a store that is locked or failing for as long as a delivery can wait, and no longer.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
-import type { Accepted, Counts, EventStore, Fact, FactValue } from '../store/ingest.ts';
+import type { Accepted, Counts, IngestStore, Fact, FactValue } from '../store/ingest.ts';
 import { StoreError, Unsynced } from '../store/store.ts';
 import type { Reading } from '../wire/event.ts';
 
@@ -24,7 +24,7 @@ export class Unavailable extends Error {
   }
 }
 
-export interface Intake {
+export interface GroupCommit {
   /** Resolves once the event, or the bytes of what is none, are on disk. Throws Unavailable. */
   accept(reading: Reading): Promise<Accepted>;
   /** Counters and facts ride along with the next commit. */
@@ -61,17 +61,17 @@ interface Noted {
   facts: Partial<Record<Fact, FactValue>>;
 }
 
-export function createIntake({
+export function createGroupCommit({
   store,
   clock,
   onCommit = () => {},
   onFault = () => {},
 }: {
-  store: EventStore;
+  store: IngestStore;
   clock: Clock;
   onCommit?: () => void;
   onFault?: (error: StoreError) => void;
-}): Intake {
+}): GroupCommit {
   const waiting: Waiting[] = [];
   let counts: Counts = {};
   let facts: Noted['facts'] = {};

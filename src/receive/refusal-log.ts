@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import { createSeldom, type Logger } from '../base/log.ts';
 
-export interface Sampler {
+export interface RefusalLog {
   note(cause: string, fields: Record<string, unknown>, error?: unknown): void;
 }
 
@@ -30,7 +30,7 @@ const WORDS: Record<string, string> = {
   broken_answer: 'an answer broke off: the sender went away, or a fault of the kit, which the line names',
 };
 
-export function createSampler(log: Logger, clock: Clock): Sampler {
+export function createRefusalLog(log: Logger, clock: Clock): RefusalLog {
   const seldom = createSeldom(clock);
   return {
     note(cause, fields, error) {

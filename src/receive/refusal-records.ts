@@ -2,7 +2,7 @@
 // the last few of each cause, by their headers alone, cut short. Strangers control how many come, never what it costs.
 import type { IncomingMessage } from 'node:http';
 import { iso, type Clock } from '../base/clock.ts';
-import type { Intake } from './group-commit.ts';
+import type { GroupCommit } from './group-commit.ts';
 import type { Refusal } from '../store/keep.ts';
 import { readTimestamp } from '../wire/signature.ts';
 
@@ -11,19 +11,19 @@ const KEPT = 3;
 const EVERY_MS = 5_000;
 const CARRIED = ['Event-Id', 'Event-Type', 'Delivery-Id', 'Attempt', 'Timestamp'];
 
-export interface Refusals {
+export interface RefusalRecords {
   note(cause: string, request: IncomingMessage): void;
 }
 
-export function createRefusals({
-  intake,
+export function createRefusalRecords({
+  groupCommit,
   clock,
   prefix,
 }: {
-  intake: Pick<Intake, 'setFact'>;
+  groupCommit: Pick<GroupCommit, 'setFact'>;
   clock: Clock;
   prefix: string;
-}): Refusals {
+}): RefusalRecords {
   const last = new Map<string, Refusal[]>();
   const names = CARRIED.map((name) => `${prefix}${name}`.toLowerCase());
   const notedAt = new Map<string, number>();
@@ -44,7 +44,7 @@ export function createRefusals({
         bytes: Number.isSafeInteger(bytes) ? bytes : null,
       };
       last.set(cause, [refusal, ...(last.get(cause) ?? [])].slice(0, KEPT));
-      intake.setFact('refusals', JSON.stringify(Object.fromEntries(last)));
+      groupCommit.setFact('refusals', JSON.stringify(Object.fromEntries(last)));
     },
   };
 }

@@ -5,7 +5,7 @@ import type { Logger } from '../base/log.ts';
 import { startLoop } from '../base/loop.ts';
 import { createBudget } from '../service/budget.ts';
 import { createService } from '../service/service.ts';
-import { patiently } from '../store/retry-while-busy.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import type { KeepStore } from '../store/keep.ts';
 import { createReconciler } from './reconciler.ts';
 import { createFollower } from './stream.ts';
@@ -37,15 +37,15 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
   const none = { state: 'off', since: null, reason: null };
   if (!baseUrl || !apiKey) {
     const off = { ...none, lastAt: null, reason: 'API_BASE_URL and API_KEY are not set', progress: null };
-    await patiently(() => store.note({}, { replay: JSON.stringify(off), stream: JSON.stringify(none) }));
+    await retryWhileBusy(() => store.note({}, { replay: JSON.stringify(off), stream: JSON.stringify(none) }));
     log.warn('recovery is off: without API_BASE_URL and API_KEY, what webhooks miss stays missing');
     return undefined;
   }
   // A start without a key may have left that recovery is off; and a new store says nothing yet.
-  const said = await patiently(() => store.replayState());
+  const said = await retryWhileBusy(() => store.replayState());
   if (said === null || said.state === 'off') {
     const on = { ...none, state: 'idle', lastAt: null, progress: null };
-    await patiently(() => store.note({}, { replay: JSON.stringify(on) }));
+    await retryWhileBusy(() => store.note({}, { replay: JSON.stringify(on) }));
   }
   const stopping = new AbortController();
   const common = { store, clock, log, types, onEvents };
@@ -53,8 +53,8 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     ...common,
     service: createService({ baseUrl, apiKey, paid: false }),
     budget: createBudget(config.RECONCILE_CALLS_PER_MINUTE, clock, {
-      earlier: (await patiently(() => store.calls())) ?? [],
-      onTake: (calls) => void patiently(() => store.note({}, { calls: JSON.stringify(calls) })),
+      earlier: (await retryWhileBusy(() => store.calls())) ?? [],
+      onTake: (calls) => void retryWhileBusy(() => store.note({}, { calls: JSON.stringify(calls) })),
     }),
     signal: stopping.signal,
     from: config.REPLAY_FROM,
@@ -87,7 +87,7 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     following = undefined;
   }
 
-  if (config.STREAM === 'off') await patiently(() => store.note({}, { stream: JSON.stringify(none) }));
+  if (config.STREAM === 'off') await retryWhileBusy(() => store.note({}, { stream: JSON.stringify(none) }));
   void follow();
   return {
     prove() {

@@ -6,7 +6,7 @@ import { iso, type Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { ServiceError } from '../service/errors.ts';
 import { readStream, type StreamItem, type StreamNews } from '../service/stream.ts';
-import { patiently } from '../store/retry-while-busy.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import type { KeepStore, StreamState } from '../store/keep.ts';
 import { compareCursors, isBehind, type Cursor } from '../wire/cursor.ts';
 import { readItem, type Reading } from '../wire/event.ts';
@@ -49,7 +49,7 @@ export function createFollower(options: FollowerOptions): Follower {
   let holed = false;
 
   async function follow(signal: AbortSignal): Promise<void> {
-    let after = await patiently(() => store.watermark());
+    let after = await retryWhileBusy(() => store.watermark());
     let refusals = 0;
     product = true;
     while (!signal.aborted) {
@@ -91,15 +91,15 @@ export function createFollower(options: FollowerOptions): Follower {
     const [first] = items;
     holed = false;
     wholeFrom ??= first?.cursor ?? null;
-    const watermark = await patiently(() => store.watermark());
+    const watermark = await retryWhileBusy(() => store.watermark());
     // It went down: what lies between was not brought by this stream.
     if (isBehind(watermark, reached)) wholeFrom = first?.cursor ?? null;
     reached = watermark;
-    const ceiling = await patiently(() => store.ceiling());
+    const ceiling = await retryWhileBusy(() => store.ceiling());
     const top = highest(items.filter(({ cursor }) => ceiling === null || isBehind(cursor, ceiling)));
     const proved = product && top && watermark && isWhole(watermark) ? { watermark: top, after: watermark } : {};
     const counts = { other_types: readings.length - wanted.length };
-    await patiently(() => {
+    await retryWhileBusy(() => {
       // Nothing is lost: it resumes at the watermark.
       if (signal.aborted) return Promise.resolve();
       return store.accept({ readings: wanted, now: clock.now(), fresh: fresh(), counts, ...proved }).then(onEvents);
@@ -145,7 +145,7 @@ export function createFollower(options: FollowerOptions): Follower {
     if (now === state.state && reason === state.reason) return;
     if (now === 'lost') log.debug({ reason }, 'the stream is lost, and opened again');
     state = { state: now, since: iso(clock.now()), reason };
-    await patiently(() => store.note({}, { stream: JSON.stringify(state) }));
+    await retryWhileBusy(() => store.note({}, { stream: JSON.stringify(state) }));
   }
 
   return { follow, proves: () => state.state === 'open' && product };

@@ -6,7 +6,7 @@ import type { Clock } from '../base/clock.ts';
 import { behind, describe, loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { StoreError } from '../store/store.ts';
-import type { Claim, Settlement, TaskStore, Tx } from '../store/work.ts';
+import type { Claim, Settlement, WorkStore, Tx } from '../store/work.ts';
 import { mismatchOf, toKitEvent } from './assign.ts';
 import { backoff } from '../base/backoff.ts';
 import type { Loaded } from './load.ts';
@@ -21,7 +21,7 @@ const LOCKED_MS = 10;
 export type ServiceFor = (ends: AbortSignal) => Context['service'];
 
 export interface AttemptOptions {
-  store: Pick<TaskStore, 'complete'>;
+  store: Pick<WorkStore, 'complete'>;
   serviceFor: ServiceFor;
   clock: Clock;
   log: Logger;

@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger, Seldom } from '../base/log.ts';
 import { placeOf } from '../store/birth.ts';
-import type { NewTask, StoredEvent, TaskStore, Turn, Unassigned } from '../store/work.ts';
+import type { NewTask, StoredEvent, WorkStore, Turn, Unassigned } from '../store/work.ts';
 import { isUnproven, tasksOf } from './assign.ts';
 import type { Loaded } from './load.ts';
 
@@ -14,7 +14,7 @@ const EVENTS = 256;
 const RERUN = 64;
 
 export interface FanOutOptions {
-  store: Pick<TaskStore, 'unassigned' | 'missed' | 'rerun'>;
+  store: Pick<WorkStore, 'unassigned' | 'missed' | 'rerun'>;
   handlers: Map<number, Loaded>;
   /** Handlers that waited, and the last event that each has its tasks of. */
   behind: Map<number, number>;

@@ -1,6 +1,6 @@
 // Tasks whose process died under them, one at a time: when this process dies too, it is known which one did it.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { patiently } from '../store/retry-while-busy.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { logEnd } from './attempt-log.ts';
 import { startAttempt } from './attempt.ts';
 import type { RunnerOptions } from './runner.ts';
@@ -13,7 +13,7 @@ const GRACE_MS = 3_000;
 export async function startSolo(options: RunnerOptions, stop: AbortSignal): Promise<void> {
   const { store, clock, log, serviceFor, boot, courses = new AsyncLocalStorage<Course>() } = options;
   // Which handlers are loaded, and which wait, is for `run` to say.
-  const ids = await patiently(() => store.idsOf(options.handlers.map(({ name }) => name)));
+  const ids = await retryWhileBusy(() => store.idsOf(options.handlers.map(({ name }) => name)));
   const handlers = new Map(
     options.handlers.flatMap((handler) => {
       const id = ids.get(handler.name);
@@ -21,7 +21,7 @@ export async function startSolo(options: RunnerOptions, stop: AbortSignal): Prom
     }),
   );
   while (!stop.aborted) {
-    const claim = await patiently(() => store.claimSuspect(clock.now(), boot, [...handlers.keys()]));
+    const claim = await retryWhileBusy(() => store.claimSuspect(clock.now(), boot, [...handlers.keys()]));
     const handler = claim && handlers.get(claim.handler);
     if (!handler) return;
     const attempt = startAttempt(claim, handler, { store, serviceFor, clock, log, courses });
@@ -34,7 +34,7 @@ export async function startSolo(options: RunnerOptions, stop: AbortSignal): Prom
     const settlement = await attempt.settled;
     stop.removeEventListener('abort', giveBack);
     const settle = settlement ? [settlement] : [];
-    await patiently(() => store.turn({ now: clock.now(), boot, settle, assign: null, room: 0, handlers: [] }));
+    await retryWhileBusy(() => store.turn({ now: clock.now(), boot, settle, assign: null, room: 0, handlers: [] }));
     logEnd(options, { claim, handler, settlement, attempt, ms: Math.round(clock.monotonic() - startedAt) }, 'alone: ');
   }
 }

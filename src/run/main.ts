@@ -13,7 +13,7 @@ import { joinOwner, type LoadedHandler, type Orders } from '../processes/channel
 import { serviceOf } from '../service/start.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Store } from '../store/store.ts';
-import { patiently } from '../store/retry-while-busy.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { listFaults, loadHandlers, notesOf, unknownTypes, type Loaded, type LoadedFolder } from './load.ts';
 import { lockGlobals } from './lock.ts';
 import { startRunner } from './runner.ts';
@@ -126,7 +126,7 @@ async function start({ boot }: Orders): Promise<void> {
     windowMs: config.ORDER_WINDOW_MS,
     tellsWhy: throwaway,
     courses,
-    onLaneFault: ({ name }: Loaded) => void patiently(() => store.note({ [`lane_faults.${name}`]: 1 })),
+    onLaneFault: ({ name }: Loaded) => void retryWhileBusy(() => store.note({ [`lane_faults.${name}`]: 1 })),
     onUnproven: () => void owner.say({ type: 'wake' }),
   };
   if (solo) {

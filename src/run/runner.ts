@@ -5,10 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { createSeldom, type Logger } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
-import { patiently } from '../store/retry-while-busy.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError } from '../store/store.ts';
 import type { Fact, FactValue } from '../store/ingest.ts';
-import type { Claim, HandlerFiles, Settlement, TaskStore } from '../store/work.ts';
+import type { Claim, HandlerFiles, Settlement, WorkStore } from '../store/work.ts';
 import { logEnd } from './attempt-log.ts';
 import { startAttempt, type Attempt, type ServiceFor } from './attempt.ts';
 import { createFanOut } from './fan-out.ts';
@@ -35,7 +35,7 @@ const IDLE_MS = 500;
 const LINES = 10;
 
 export interface RunnerOptions {
-  store: TaskStore;
+  store: WorkStore;
   handlers: Loaded[];
   files?: HandlerFiles;
   serviceFor: ServiceFor;
@@ -64,7 +64,7 @@ export interface Runner {
 export async function startRunner(options: RunnerOptions): Promise<Runner> {
   const { store, serviceFor, clock, log, boot, concurrency, courses = new AsyncLocalStorage<Course>() } = options;
   const names = options.handlers.map(({ name }) => name);
-  const ids = await patiently(() => store.register(names, options.files));
+  const ids = await retryWhileBusy(() => store.register(names, options.files));
   const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name) ?? 0, handler]));
   const rates = new Map(
     [...handlers].flatMap(([id, { rate }]) => (rate ? [[id, createRate(rate, clock.monotonic())] as const] : [])),
@@ -90,14 +90,14 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
   let draining = false;
 
   // Where time has gone backwards since the last `run`, the clock was set meanwhile.
-  const seenAt = (await patiently(() => store.seenAt())) ?? clock.now();
+  const seenAt = (await retryWhileBusy(() => store.seenAt())) ?? clock.now();
   const back = Math.min(0, stepBetween(seenAt, clock.now()));
-  if (back < 0) await patiently(() => store.clockStepped(back, clock.now()));
+  if (back < 0) await retryWhileBusy(() => store.clockStepped(back, clock.now()));
   const wall = createWall(clock);
   const fanOut = createFanOut({
     ...options,
     handlers,
-    behind: await patiently(() => store.behind()),
+    behind: await retryWhileBusy(() => store.behind()),
     seldom,
     received: wall.received,
     onLaneFault: options.onLaneFault,
@@ -158,7 +158,7 @@ export async function startRunner(options: RunnerOptions): Promise<Runner> {
     const ms = wall.step();
     if (ms === 0) return;
     log.warn({ ms }, 'the clock was set: what waits is moved with it');
-    await patiently(() => store.clockStepped(ms, clock.now()));
+    await retryWhileBusy(() => store.clockStepped(ms, clock.now()));
   }
 
   /** The clock may have been set since. */

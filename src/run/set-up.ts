@@ -1,8 +1,8 @@
 // The set-ups of handlers: each in a transaction of its own, so that one that fails takes back no other's work.
 import type { AsyncLocalStorage } from 'node:async_hooks';
-import { patiently } from '../store/retry-while-busy.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError } from '../store/store.ts';
-import type { TaskStore, Tx } from '../store/work.ts';
+import type { WorkStore, Tx } from '../store/work.ts';
 import { faultOf, type Loaded, type LoadedFolder } from './load.ts';
 import type { Course } from './trace.ts';
 
@@ -10,7 +10,7 @@ import type { Course } from './trace.ts';
 const LOCKED_MS = 5_000;
 
 export interface SetUpOptions {
-  store: Pick<TaskStore, 'setup'>;
+  store: Pick<WorkStore, 'setup'>;
   courses: AsyncLocalStorage<Course>;
   /** Before a set-up is begun. */
   onFile: (file: string) => Promise<void>;
@@ -29,7 +29,7 @@ export async function setUpHandlers(folder: LoadedFolder, options: SetUpOptions)
     await options.onFile(file);
     try {
       const work = (tx: Tx): void => options.courses.run({ file, fail }, () => call(setup, tx));
-      await patiently(() => options.store.setup(work), LOCKED_MS);
+      await retryWhileBusy(() => options.store.setup(work), LOCKED_MS);
     } catch (error) {
       if (error instanceof StoreError) throw error;
       fail(error);

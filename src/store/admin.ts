@@ -2,7 +2,7 @@
 import type { Accepted } from './ingest.ts';
 import type { Range, Rerun, TaskFilter } from './read.ts';
 
-export interface MendStore {
+export interface AdminStore {
   /** The ids of the dead, skipped and waiting tasks that match, by cursor, so that steps keep the order of lanes. */
   matching(filter: TaskFilter, now: number): Promise<number[]>;
   /** Dead, skipped or waiting tasks run again, with a new budget of attempts, in their lane's order. Returns how many. */

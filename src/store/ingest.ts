@@ -77,7 +77,7 @@ export interface Batch {
   facts?: Partial<Record<Fact, FactValue>>;
 }
 
-export interface EventStore {
+export interface IngestStore {
   /**
    * Commits all, synced, before it resolves: one row an event, by the identity rules of the design. What fails by itself
    * costs nothing else. Throws Unsynced where it was committed, and only the sync has failed.

@@ -1,7 +1,7 @@
 // What `keep` needs of a store: where replay stands, which alarms are raised, what is pruned.
 import type { AlarmStore, RaisedAlarm } from './alarms.ts';
 import type { Cursor } from '../wire/cursor.ts';
-import type { EventStore } from './ingest.ts';
+import type { IngestStore } from './ingest.ts';
 
 export interface Failures {
   /** Of the present failure run. */
@@ -55,7 +55,7 @@ export interface Crash {
 }
 
 /** What the main process keeps over restarts, in the facts failure_run, failures and signers. */
-export interface Books {
+export interface KeptHealth {
   failureRun: number;
   failures: Failures;
   signers: Signer[];
@@ -132,7 +132,7 @@ export interface Stretch {
   next: Cursor | null;
 }
 
-export interface KeepStore extends EventStore, AlarmStore {
+export interface KeepStore extends IngestStore, AlarmStore {
   watermark(): Promise<Cursor | null>;
   /** Where a store without a watermark begins to read, once that is known. */
   beginsAt(): Promise<Cursor | null>;

@@ -1,5 +1,5 @@
 // What the process that owns the store needs: who is alive, and what the dead were at.
-import type { Books } from './keep.ts';
+import type { KeptHealth } from './keep.ts';
 
 export type Role = 'receive' | 'run' | 'keep';
 
@@ -24,7 +24,7 @@ export interface Reloaded {
   restart: string[];
 }
 
-export interface OwnerStore {
+export interface ProcessStore {
   /**
    * Brings the log into the file, synced, before anything is built on it: an earlier process may have died with a sync
    * that had failed. Throws StoreError, `busy` while others read it.
@@ -47,7 +47,7 @@ export interface OwnerStore {
   /** What became of the last reload; null: there was none. */
   reloaded(): Promise<Reloaded | null>;
   /** What an earlier boot knew of failures and secrets. */
-  books(): Promise<Books>;
+  books(): Promise<KeptHealth>;
   /**
    * The tasks that the dead processes were at: given back and marked suspect, to run alone. One that was the only one
    * has spent its attempt. `alive` are the boots that still run.

@@ -227,7 +227,7 @@ export interface WaitingLane {
 
 export type Quarantined = Omit<Unreadable, 'body' | 'sentByKit'> & { id: number; receivedAt: string; bytes: number };
 
-export interface WatchStore {
+export interface ReadStore {
   status(now: number): Promise<Status>;
   /** Newest first; `next` is the `before` of the following page, null at the end. */
   events(filter: EventFilter, now: number): Promise<{ events: ShownEvent[]; next: number | null }>;

@@ -6,7 +6,7 @@ const PAUSE_MS = 20;
 const PASSING = new Set<StoreError['code']>(['busy', 'unwritable']);
 
 /** Tried again for as long as the store is locked or failing, or until the limit; not where it needs a person. */
-export async function patiently<Result>(work: () => Promise<Result>, limitMs = Infinity): Promise<Result> {
+export async function retryWhileBusy<Result>(work: () => Promise<Result>, limitMs = Infinity): Promise<Result> {
   const end = performance.now() + limitMs;
   for (;;) {
     try {

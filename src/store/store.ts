@@ -1,11 +1,11 @@
 // What any store promises. Each method is one transaction; all are awaited. Cursors are compared as integers.
 // Receiving needs EventStore, `run` TaskStore, `keep` KeepStore, people WatchStore and MendStore, the main process OwnerStore.
-import type { Accepted, EventStore } from './ingest.ts';
+import type { Accepted, IngestStore } from './ingest.ts';
 import type { KeepStore } from './keep.ts';
-import type { EraseStore, MendStore } from './admin.ts';
-import type { OwnerStore } from './processes.ts';
-import type { TaskStore } from './work.ts';
-import type { SampleStore, WatchStore } from './read.ts';
+import type { EraseStore, AdminStore } from './admin.ts';
+import type { ProcessStore } from './processes.ts';
+import type { WorkStore } from './work.ts';
+import type { SampleStore, ReadStore } from './read.ts';
 
 /**
  * busy: locked elsewhere, try again. unwritable: try again, on a new connection. The rest need a person; replaced: another
@@ -31,6 +31,6 @@ export class Unsynced extends StoreError {
 }
 
 export interface Store
-  extends EventStore, TaskStore, KeepStore, WatchStore, SampleStore, MendStore, EraseStore, OwnerStore {
+  extends IngestStore, WorkStore, KeepStore, ReadStore, SampleStore, AdminStore, EraseStore, ProcessStore {
   close(): void;
 }

@@ -161,7 +161,7 @@ export type SqlRow = Record<string, SqlValue>;
 
 export type SqlValue = null | number | bigint | string | Uint8Array;
 
-export interface TaskStore {
+export interface WorkStore {
   /**
    * Ids of the handlers by name: these are loaded, and no others. A name that is new begins now; one whose file is broken
    * waits, and has its tasks made when it is back.

@@ -182,8 +182,8 @@ async function begin({ from = 'first-webhook', key = API_KEY } = {}) {
     },
     pass: async (ms: number, every = 2_000) => {
       for (const end = clock.at + ms; clock.at < end; clock.at += every) {
-        receiver.ledger.flush();
-        await receiver.intake.probe();
+        receiver.health.flush();
+        await receiver.groupCommit.probe();
         for (let calls = 0; clock.at >= nextStep && calls < 50; calls++)
           nextStep = clock.at + (await reconciler.step());
         await store.beat({ role: 'run', pid: 1, started: '', boot: 1 }, clock.at);

@@ -179,7 +179,7 @@ describe('the secrets', () => {
     }
     await sendLater(OLD);
     await sendLater(NEW, OLD);
-    for (const part of [receiver.verifier, receiver.ledger]) part.useSecrets([NEW, OLD]);
+    for (const part of [receiver.verifier, receiver.health]) part.useSecrets([NEW, OLD]);
     expect(await secrets()).toMatchObject([
       { number: 1, hits: 0, lastAt: null, mayGo: false },
       { number: 2, hits: 2, mayGo: false },
@@ -199,7 +199,7 @@ describe('the secrets', () => {
       { number: 1, hits: 2, lastAt: '2026-01-01T12:00:05.000Z', mayGo: false },
       { number: 2, hits: 4, lastAt: '2026-01-01T12:00:04.000Z', mayGo: true },
     ]);
-    for (const part of [receiver.verifier, receiver.ledger]) part.useSecrets([NEW]);
+    for (const part of [receiver.verifier, receiver.health]) part.useSecrets([NEW]);
     await sendLater(NEW);
     expect(await secrets()).toMatchObject([{ number: 1, hits: 3, mayGo: false }]);
   });
@@ -220,13 +220,13 @@ describe('the secrets', () => {
     const receiver = await startReceiver({ secrets: [OLD] });
     const hits = async (): Promise<number[]> => (await receiver.status()).secrets.map((secret) => secret.hits);
     await send(receiver);
-    receiver.ledger.useSecrets([NEW]);
-    receiver.ledger.useSecrets([NEW, OLD]);
+    receiver.health.useSecrets([NEW]);
+    receiver.health.useSecrets([NEW, OLD]);
     expect(await hits()).toEqual([0, 1]);
-    receiver.ledger.useSecrets([NEW]);
+    receiver.health.useSecrets([NEW]);
     receiver.clock.at += 86_400_001;
-    receiver.ledger.useSecrets([NEW]);
-    receiver.ledger.useSecrets([NEW, OLD]);
+    receiver.health.useSecrets([NEW]);
+    receiver.health.useSecrets([NEW, OLD]);
     expect(await hits()).toEqual([0, 0]);
   });
 
@@ -253,10 +253,10 @@ describe('a good delivery', () => {
     const receiver = await startReceiver();
     await send(receiver);
     const lastGoodAt = async (): Promise<string | null> => {
-      await receiver.intake.probe();
+      await receiver.groupCommit.probe();
       return (await receiver.store.status(0)).lastDeliveryAt;
     };
-    receiver.ledger.flush();
+    receiver.health.flush();
     expect(await lastGoodAt()).toBe(NOON);
     receiver.clock.at += 999;
     const body = bodyOf({ cursor: String(++cursor) });

@@ -3,7 +3,7 @@
 import { Agent } from 'node:http';
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createSampler } from '../../src/receive/refusal-log.ts';
+import { createRefusalLog } from '../../src/receive/refusal-log.ts';
 import {
   bodyOf,
   createClock,
@@ -136,22 +136,25 @@ describe('the log of refusals', () => {
   test('says the first of a cause at once, and later ones as a number, at most every ten seconds', () => {
     const clock = createClock();
     const lines: Record<string, unknown>[] = [];
-    const sampler = createSampler(pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) }), clock);
-    for (let n = 0; n < 100; n++) sampler.note('bad_signature', { status: 401 });
+    const refusalLog = createRefusalLog(
+      pino({}, { write: (line: string) => void lines.push(JSON.parse(line)) }),
+      clock,
+    );
+    for (let n = 0; n < 100; n++) refusalLog.note('bad_signature', { status: 401 });
     expect(lines).toMatchObject([{ cause: 'bad_signature', status: 401 }]);
     expect(lines[0]).not.toHaveProperty('more');
     clock.at += 9_999;
-    sampler.note('bad_signature', {});
+    refusalLog.note('bad_signature', {});
     expect(lines).toHaveLength(1);
     clock.at += 1;
-    sampler.note('bad_signature', {});
-    sampler.note('no_signature', {});
+    refusalLog.note('bad_signature', {});
+    refusalLog.note('no_signature', {});
     expect(lines.slice(1)).toMatchObject([{ cause: 'bad_signature', more: 100 }, { cause: 'no_signature' }]);
   });
 
   test('survives whatever was thrown', () => {
     const lines: string[] = [];
-    const sampler = createSampler(pino({}, { write: (line: string) => void lines.push(line) }), createClock());
+    const refusalLog = createRefusalLog(pino({}, { write: (line: string) => void lines.push(line) }), createClock());
     const bomb = Object.defineProperty(new Error('x'), 'message', {
       get(): string {
         throw new Error('bomb');
@@ -165,7 +168,7 @@ describe('the log of refusals', () => {
       Symbol('s'),
       Object.create(null),
     ].entries()) {
-      sampler.note(`cause_${index}`, {}, thrown);
+      refusalLog.note(`cause_${index}`, {}, thrown);
     }
     expect(lines).toHaveLength(6);
   });

@@ -3,7 +3,7 @@
 import { renameSync, unlinkSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createIntake, PATIENCE_MS, Unavailable, type Intake } from '../../src/receive/group-commit.ts';
+import { createGroupCommit, PATIENCE_MS, Unavailable, type GroupCommit } from '../../src/receive/group-commit.ts';
 import type { Accepted, Batch } from '../../src/store/ingest.ts';
 import { StoreError, Unsynced, type Store } from '../../src/store/store.ts';
 import { readDelivery, type Reading } from '../../src/wire/event.ts';
@@ -55,7 +55,7 @@ interface Bench {
   file: StoreFile;
   store: Watched;
   clock: SetClock;
-  intake: Intake;
+  groupCommit: GroupCommit;
   faults: StoreError[];
   commits: () => number;
 }
@@ -67,13 +67,13 @@ function setUp(): Bench {
   const clock = createClock();
   const faults: StoreError[] = [];
   let commits = 0;
-  const intake = createIntake({
+  const groupCommit = createGroupCommit({
     store,
     clock,
     onCommit: () => void commits++,
     onFault: (error) => void faults.push(error),
   });
-  return { file, store, clock, intake, faults, commits: () => commits };
+  return { file, store, clock, groupCommit, faults, commits: () => commits };
 }
 
 function reading(cursor: number): Reading {
@@ -96,13 +96,13 @@ function settled(): Promise<void> {
 }
 
 /** What was refused may still keep the store busy for a moment. */
-async function untilReady(intake: Intake, recover: () => Promise<unknown>): Promise<void> {
+async function untilReady(groupCommit: GroupCommit, recover: () => Promise<unknown>): Promise<void> {
   const end = performance.now() + 10_000;
   do {
     await recover();
     await settled();
-  } while (!intake.ready() && performance.now() < end);
-  expect(intake.ready()).toBe(true);
+  } while (!groupCommit.ready() && performance.now() < end);
+  expect(groupCommit.ready()).toBe(true);
 }
 
 const full = (): StoreError =>
@@ -110,23 +110,23 @@ const full = (): StoreError =>
 
 describe('deliveries that arrive together', () => {
   test('are committed together, in their order of arrival', async () => {
-    const { file, store, intake, commits } = setUp();
-    const accepted = await Promise.all(Array.from({ length: 100 }, (_, n) => intake.accept(reading(n + 1))));
+    const { file, store, groupCommit, commits } = setUp();
+    const accepted = await Promise.all(Array.from({ length: 100 }, (_, n) => groupCommit.accept(reading(n + 1))));
     expect(verdicts(accepted)).toEqual(Array(100).fill('new'));
     expect([store.batches.length, commits()]).toEqual([1, 1]);
     expect(kept(file).events.map(({ cursor }) => Number(cursor))).toEqual(Array.from({ length: 100 }, (_, n) => n + 1));
   });
 
   test('in great numbers take few transactions, none of them long', async () => {
-    const { file, store, intake } = setUp();
-    await Promise.all(Array.from({ length: 2_000 }, (_, n) => intake.accept(reading(n + 1))));
+    const { file, store, groupCommit } = setUp();
+    await Promise.all(Array.from({ length: 2_000 }, (_, n) => groupCommit.accept(reading(n + 1))));
     expect(store.batches.length).toBe(8);
     expect(Math.max(...store.batches.map(({ readings }) => readings.length))).toBe(256);
     expect(rows(file)).toBe(2_000);
   });
 
   test('get each its own verdict', async () => {
-    const { store, intake } = setUp();
+    const { store, groupCommit } = setUp();
     const readings = [
       reading(1),
       reading(1),
@@ -134,27 +134,27 @@ describe('deliveries that arrive together', () => {
       reading(2),
       readDelivery(Buffer.from('{')),
     ];
-    const accepted = await Promise.all(readings.map((one) => intake.accept(one)));
+    const accepted = await Promise.all(readings.map((one) => groupCommit.accept(one)));
     expect(verdicts(accepted)).toEqual(['new', 'duplicate', 'quarantined', 'new', 'quarantined']);
     expect(store.batches).toHaveLength(1);
   });
 
   test('while a commit is under way join the next one', async () => {
-    const { store, intake } = setUp();
+    const { store, groupCommit } = setUp();
     const gate = Promise.withResolvers<void>();
     store.gate = gate.promise;
-    const first = intake.accept(reading(1));
+    const first = groupCommit.accept(reading(1));
     await until(() => store.batches.length === 1);
-    const second = [intake.accept(reading(2)), intake.accept(reading(3))];
+    const second = [groupCommit.accept(reading(2)), groupCommit.accept(reading(3))];
     gate.resolve();
     expect(verdicts(await Promise.all([first, ...second]))).toEqual(['new', 'new', 'new']);
     expect(store.batches.map(({ readings }) => readings.length)).toEqual([1, 2]);
   });
 
   test('are all on disk, as another process reads it, when the first of them is answered', async () => {
-    const { file, intake } = setUp();
-    const others = [2, 3, 4].map((n) => intake.accept(reading(n)));
-    await intake.accept(reading(1));
+    const { file, groupCommit } = setUp();
+    const others = [2, 3, 4].map((n) => groupCommit.accept(reading(n)));
+    await groupCommit.accept(reading(1));
     expect(rows(file)).toBe(4);
     await Promise.all(others);
   });
@@ -163,16 +163,16 @@ describe('deliveries that arrive together', () => {
 test.each([false, true])(
   'a fact that is set while a commit fails is the one that stays (probed: %s)',
   async (probed) => {
-    const { store, intake } = setUp();
+    const { store, groupCommit } = setUp();
     const gate = Promise.withResolvers<void>();
     store.gate = gate.promise;
     store.fault = full();
-    intake.setFact('failure_run', 1);
-    const accepted = intake.accept(reading(1));
+    groupCommit.setFact('failure_run', 1);
+    const accepted = groupCommit.accept(reading(1));
     await until(() => store.batches.length === 1);
     store.fault = undefined;
-    intake.setFact('failure_run', 2);
-    if (probed) await intake.probe();
+    groupCommit.setFact('failure_run', 2);
+    if (probed) await groupCommit.probe();
     gate.resolve();
     await accepted;
     expect((await store.books()).failureRun).toBe(2);
@@ -181,20 +181,20 @@ test.each([false, true])(
 
 describe('what is counted', () => {
   test('rides along with the next commit, or with the probe where none comes, and is written once', async () => {
-    const { file, store, intake } = setUp();
-    intake.count({ 'refused.no_signature': 2 });
-    intake.count({ 'refused.no_signature': 1, unseen_failures: 1 });
-    intake.setFact('failures', '{}');
-    await intake.accept(reading(1));
+    const { file, store, groupCommit } = setUp();
+    groupCommit.count({ 'refused.no_signature': 2 });
+    groupCommit.count({ 'refused.no_signature': 1, unseen_failures: 1 });
+    groupCommit.setFact('failures', '{}');
+    await groupCommit.accept(reading(1));
     await settled();
     expect(store.batches[0]).toMatchObject({
       counts: { 'refused.no_signature': 3, unseen_failures: 1 },
       facts: { failures: '{}' },
     });
-    intake.count({ 'refused.method': 1 });
-    intake.setFact('failure_run', 3);
-    await intake.probe();
-    await intake.probe();
+    groupCommit.count({ 'refused.method': 1 });
+    groupCommit.setFact('failure_run', 3);
+    await groupCommit.probe();
+    await groupCommit.probe();
     expect(await file.store.counters()).toMatchObject({
       'refused.no_signature': 3,
       unseen_failures: 1,
@@ -204,14 +204,14 @@ describe('what is counted', () => {
   });
 
   test('is neither lost nor doubled by commits and probes that fail', async () => {
-    const { file, store, intake } = setUp();
-    intake.count({ 'refused.method': 1 });
-    intake.setFact('failure_run', 1);
+    const { file, store, groupCommit } = setUp();
+    groupCommit.count({ 'refused.method': 1 });
+    groupCommit.setFact('failure_run', 1);
     store.fault = full();
-    await intake.probe();
-    intake.setFact('failure_run', 2);
-    const accepting = intake.accept(reading(1));
-    intake.count({ 'refused.method': 1 });
+    await groupCommit.probe();
+    groupCommit.setFact('failure_run', 2);
+    const accepting = groupCommit.accept(reading(1));
+    groupCommit.count({ 'refused.method': 1 });
     await tried(store);
     store.fault = undefined;
     await accepting;
@@ -224,11 +224,11 @@ describe('what is counted', () => {
 
 describe('a store that is locked by another process', () => {
   test('F6: for a while costs only waiting, and the event loop goes on turning', async () => {
-    const { file, store, intake, faults } = setUp();
-    await intake.accept(reading(1));
+    const { file, store, groupCommit, faults } = setUp();
+    await groupCommit.accept(reading(1));
     const release = file.lock();
     const loop = monitorEventLoopDelay({ resolution: 5 });
-    const waiting = Array.from({ length: 300 }, (_, n) => intake.accept(reading(n + 2)));
+    const waiting = Array.from({ length: 300 }, (_, n) => groupCommit.accept(reading(n + 2)));
     await tried(store, 2);
     loop.enable();
     await tried(store, 20);
@@ -236,17 +236,17 @@ describe('a store that is locked by another process', () => {
     expect(new Set(verdicts(await Promise.all(waiting)))).toEqual(new Set(['new']));
     loop.disable();
     expect(loop.max / 1e6).toBeLessThan(100);
-    expect(intake.ready()).toBe(true);
+    expect(groupCommit.ready()).toBe(true);
     expect(faults).toEqual([]);
     expect(rows(file)).toBe(301);
   });
 
   test('takes in what arrives meanwhile, as part of the same group', async () => {
-    const { file, store, intake } = setUp();
+    const { file, store, groupCommit } = setUp();
     const release = file.lock();
-    const first = intake.accept(reading(1));
+    const first = groupCommit.accept(reading(1));
     await tried(store);
-    const second = intake.accept(reading(2));
+    const second = groupCommit.accept(reading(2));
     await until(() => store.batches.at(-1)?.readings.length === 2);
     release();
     await Promise.all([first, second]);
@@ -254,13 +254,13 @@ describe('a store that is locked by another process', () => {
   });
 
   test('F6: is waited for as long as a delivery can wait, and no longer', async () => {
-    const { file, store, clock, intake } = setUp();
+    const { file, store, clock, groupCommit } = setUp();
     const release = file.lock();
-    const first = intake.accept(reading(1));
+    const first = groupCommit.accept(reading(1));
     const refused = expect(first).rejects.toThrow(Unavailable);
     await tried(store);
     clock.at += PATIENCE_MS - 1;
-    const second = intake.accept(reading(2));
+    const second = groupCommit.accept(reading(2));
     await tried(store);
     clock.at += 1;
     await refused;
@@ -270,9 +270,9 @@ describe('a store that is locked by another process', () => {
   });
 
   test('says with the refusal what was the matter', async () => {
-    const { file, store, clock, intake } = setUp();
+    const { file, store, clock, groupCommit } = setUp();
     const release = file.lock();
-    const refused = expect(intake.accept(reading(1))).rejects.toMatchObject({
+    const refused = expect(groupCommit.accept(reading(1))).rejects.toMatchObject({
       name: 'Unavailable',
       cause: { code: 'busy' },
     });
@@ -283,55 +283,55 @@ describe('a store that is locked by another process', () => {
   });
 
   test('for more than a second is not ready, and is ready with the next commit or probe', async () => {
-    const { file, store, clock, intake, faults } = setUp();
-    for (const recover of [() => intake.accept(reading(9)), () => intake.probe()]) {
+    const { file, store, clock, groupCommit, faults } = setUp();
+    for (const recover of [() => groupCommit.accept(reading(9)), () => groupCommit.probe()]) {
       const release = file.lock();
-      const refused = expect(intake.accept(reading(1))).rejects.toThrow(Unavailable);
+      const refused = expect(groupCommit.accept(reading(1))).rejects.toThrow(Unavailable);
       await tried(store);
       clock.at += 999;
-      expect(intake.ready()).toBe(true);
+      expect(groupCommit.ready()).toBe(true);
       clock.at += 1;
-      expect(intake.ready()).toBe(false);
+      expect(groupCommit.ready()).toBe(false);
       clock.at += PATIENCE_MS;
       await refused;
       release();
-      expect(intake.ready()).toBe(false);
-      await untilReady(intake, recover);
+      expect(groupCommit.ready()).toBe(false);
+      await untilReady(groupCommit, recover);
     }
     expect(faults.at(-1)?.code).toBe('busy');
   });
 
   test('is found out by the probe alone, where nobody delivers', async () => {
-    const { file, clock, intake } = setUp();
+    const { file, clock, groupCommit } = setUp();
     const release = file.lock();
-    await intake.probe();
+    await groupCommit.probe();
     clock.at += 2_000;
-    await intake.probe();
-    expect(intake.ready()).toBe(false);
+    await groupCommit.probe();
+    expect(groupCommit.ready()).toBe(false);
     release();
-    await intake.probe();
-    expect(intake.ready()).toBe(true);
+    await groupCommit.probe();
+    expect(groupCommit.ready()).toBe(true);
   });
 });
 
 describe('a store that cannot be written', () => {
   test('F1: refuses what waited too long, says so, and accepts again once there is room', async () => {
-    const { file, store, clock, intake, faults } = setUp();
+    const { file, store, clock, groupCommit, faults } = setUp();
     store.fault = full();
-    const refused = expect(intake.accept(reading(1))).rejects.toThrow(Unavailable);
+    const refused = expect(groupCommit.accept(reading(1))).rejects.toThrow(Unavailable);
     await tried(store);
     expect(faults[0]?.code).toBe('unwritable');
     clock.at += PATIENCE_MS;
     await refused;
-    expect(intake.ready()).toBe(false);
+    expect(groupCommit.ready()).toBe(false);
     store.fault = undefined;
-    expect(verdicts([await intake.accept(reading(1))])).toEqual(['new']);
-    expect(intake.ready()).toBe(true);
+    expect(verdicts([await groupCommit.accept(reading(1))])).toEqual(['new']);
+    expect(groupCommit.ready()).toBe(true);
     expect(rows(file)).toBe(1);
   });
 
   test('F3: but had written it all the same, finds a duplicate when it is tried again', async () => {
-    const { file, store, intake } = setUp();
+    const { file, store, groupCommit } = setUp();
     let first = true;
     store.accept = async (batch) => {
       const results = await file.store.accept(batch);
@@ -339,33 +339,36 @@ describe('a store that cannot be written', () => {
       first = false;
       throw new StoreError('unwritable', 'the store cannot be used: SQLITE_IOERR_FSYNC');
     };
-    expect(verdicts([await intake.accept(reading(1))])).toEqual(['duplicate']);
+    expect(verdicts([await groupCommit.accept(reading(1))])).toEqual(['duplicate']);
     expect(rows(file)).toBe(1);
   });
 });
 
 describe('a store file that is no longer in its place', () => {
   test('E12: takes no delivery at once, and none again when the file is back, until the kit has started anew', async () => {
-    const { file, intake, faults } = setUp();
-    await intake.accept(reading(1));
+    const { file, groupCommit, faults } = setUp();
+    await groupCommit.accept(reading(1));
     renameSync(file.path, `${file.path}.away`);
-    await expect(intake.accept(reading(2))).rejects.toMatchObject({ name: 'Unavailable', cause: { code: 'replaced' } });
-    expect([intake.ready(), intake.replaced()]).toEqual([false, true]);
+    await expect(groupCommit.accept(reading(2))).rejects.toMatchObject({
+      name: 'Unavailable',
+      cause: { code: 'replaced' },
+    });
+    expect([groupCommit.ready(), groupCommit.replaced()]).toEqual([false, true]);
     renameSync(`${file.path}.away`, file.path);
-    await expect(intake.accept(reading(3))).rejects.toThrow(Unavailable);
-    await intake.probe();
-    expect(intake.ready()).toBe(false);
+    await expect(groupCommit.accept(reading(3))).rejects.toThrow(Unavailable);
+    await groupCommit.probe();
+    expect(groupCommit.ready()).toBe(false);
     expect(new Set(faults.map(({ code }) => code))).toEqual(new Set(['replaced']));
     expect(kept(file).events.map(({ id }) => id)).toEqual(['evt_1']);
   });
 
   test('E12: is found out by the probe, where nobody delivers', async () => {
-    const { file, intake } = setUp();
-    await intake.accept(reading(1));
+    const { file, groupCommit } = setUp();
+    await groupCommit.accept(reading(1));
     await settled();
     renameSync(file.path, `${file.path}.away`);
-    await intake.probe();
-    expect(intake.replaced()).toBe(true);
+    await groupCommit.probe();
+    expect(groupCommit.replaced()).toBe(true);
   });
 });
 
@@ -389,12 +392,12 @@ describe('a sync that fails', () => {
   }
 
   test('E11: is tried again alone: the delivery is accepted once, and nothing is counted twice', async () => {
-    const { file, store, intake, faults } = setUp();
+    const { file, store, groupCommit, faults } = setUp();
     const { mend, syncs } = failSync(file, store);
-    intake.count({ 'refused.method': 1 });
-    const first = intake.accept(reading(1));
+    groupCommit.count({ 'refused.method': 1 });
+    const first = groupCommit.accept(reading(1));
     await until(() => syncs() > 3);
-    const second = intake.accept(reading(2));
+    const second = groupCommit.accept(reading(2));
     mend();
     expect(verdicts(await Promise.all([first, second]))).toEqual(['new', 'new']);
     expect(store.batches.map(({ readings }) => readings.length)).toEqual([1, 1]);
@@ -403,31 +406,31 @@ describe('a sync that fails', () => {
   });
 
   test('E11: is waited for as long as a delivery can wait, then it is refused once, and what comes next is accepted', async () => {
-    const { file, store, clock, intake } = setUp();
+    const { file, store, clock, groupCommit } = setUp();
     const { mend, syncs } = failSync(file, store);
     let refusals = 0;
-    const refused = intake.accept(reading(1)).catch(() => refusals++);
+    const refused = groupCommit.accept(reading(1)).catch(() => refusals++);
     await until(() => syncs() > 3);
     clock.at += PATIENCE_MS;
     await refused;
-    expect(intake.ready()).toBe(false);
+    expect(groupCommit.ready()).toBe(false);
     mend();
-    expect(verdicts([await intake.accept(reading(2))])).toEqual(['new']);
+    expect(verdicts([await groupCommit.accept(reading(2))])).toEqual(['new']);
     expect(refusals).toBe(1);
     expect(await file.store.counters()).toEqual({ events: 2, accepted: 2 });
   });
 
   test('a disk that hangs costs a 503 in time, and is not ready', async () => {
-    const { store, clock, intake } = setUp();
+    const { store, clock, groupCommit } = setUp();
     const gate = Promise.withResolvers<void>();
     store.gate = gate.promise;
-    const refused = expect(intake.accept(reading(1))).rejects.toThrow(Unavailable);
+    const refused = expect(groupCommit.accept(reading(1))).rejects.toThrow(Unavailable);
     await until(() => store.batches.length === 1);
     clock.at += PATIENCE_MS;
     await refused;
-    expect(intake.ready()).toBe(false);
+    expect(groupCommit.ready()).toBe(false);
     gate.resolve();
-    await until(() => intake.ready());
+    await until(() => groupCommit.ready());
   });
 });
 
@@ -436,11 +439,11 @@ describe('E9: a wall clock that is set', () => {
   test.each([-60 * 24 * HOUR, -24 * HOUR, -HOUR, HOUR, 24 * HOUR, 60 * 24 * HOUR])(
     'by %d ms, once or again and again, costs a waiting delivery neither its answer nor its patience',
     async (step) => {
-      const { file, store, clock, intake } = setUp();
+      const { file, store, clock, groupCommit } = setUp();
       const elapsed = { ms: 0 };
       const stepping = { ...clock, now: () => T0 + steps * step, monotonic: () => elapsed.ms };
       let steps = 0;
-      const stepped = createIntake({ store, clock: stepping });
+      const stepped = createGroupCommit({ store, clock: stepping });
       const release = file.lock();
       let refused = 0;
       const first = stepped.accept(reading(1)).catch(() => void refused++);
@@ -456,7 +459,7 @@ describe('E9: a wall clock that is set', () => {
       expect(refused).toBe(1);
       release();
       expect(verdicts([await stepped.accept(reading(2))])).toEqual(['new']);
-      expect(intake.ready()).toBe(true);
+      expect(groupCommit.ready()).toBe(true);
     },
   );
 });
@@ -510,7 +513,7 @@ describe('over HTTP', () => {
     expect(await refused(receiver, () => noted(receiver, 'store_unwritable'), '1')).toBe(503);
     expect(await readiness(receiver)).toBe(503);
     store.fault = undefined;
-    await receiver.intake.probe();
+    await receiver.groupCommit.probe();
     expect(await readiness(receiver)).toBe(200);
     expect(await deliver(receiver.port, bodyOf())).toBe(204);
   });

@@ -12,11 +12,11 @@ import { setTimeout as pause } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { pino } from 'pino';
 import { onTestFinished } from 'vitest';
-import { createIntake, type Intake } from '../../src/receive/group-commit.ts';
+import { createGroupCommit, type GroupCommit } from '../../src/receive/group-commit.ts';
 import { createReceiveApp } from '../../src/receive/app.ts';
 import { createBodyReader, type BodyReader } from '../../src/receive/body.ts';
-import { createLedger, type Ledger } from '../../src/receive/delivery-health.ts';
-import { createSampler } from '../../src/receive/refusal-log.ts';
+import { createDeliveryHealth, type DeliveryHealth } from '../../src/receive/delivery-health.ts';
+import { createRefusalLog } from '../../src/receive/refusal-log.ts';
 import { createReceiveServer } from '../../src/receive/server.ts';
 import { createVerifier, type Verifier } from '../../src/receive/verify.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
@@ -95,9 +95,9 @@ export interface Options {
 export interface Receiver extends StoreFile {
   port: number;
   clock: SetClock;
-  intake: Intake;
+  groupCommit: GroupCommit;
   verifier: Verifier;
-  ledger: Ledger;
+  health: DeliveryHealth;
   server: Server;
   /** What the failure run is counted from. */
   answered: { status: number; cause: string }[];
@@ -132,14 +132,14 @@ export async function openReceiver({
   const lines: Record<string, unknown>[] = [];
   const answered: Receiver['answered'] = [];
   const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(JSON.parse(line)) });
-  const sampler = createSampler(log, clock);
+  const refusalLog = createRefusalLog(log, clock);
   const verifier = createVerifier({ secrets, prefix: 'X-Svc-', toleranceSeconds: 300 });
-  const intake = createIntake({
+  const groupCommit = createGroupCommit({
     store: wrap(file.store),
     clock,
-    onFault: ({ code }) => sampler.note(`store_${code}`, {}),
+    onFault: ({ code }) => refusalLog.note(`store_${code}`, {}),
   });
-  const ledger = createLedger({ intake, clock, secrets, kept: await file.store.books() });
+  const health = createDeliveryHealth({ groupCommit, clock, secrets, kept: await file.store.books() });
   let draining = false;
   const app = createReceiveApp({
     path: PATH,
@@ -147,15 +147,15 @@ export async function openReceiver({
     bodyLimit,
     verifier,
     bodies,
-    intake,
+    groupCommit,
     clock,
     log,
-    sampler,
-    ledger: {
-      ...ledger,
+    refusalLog,
+    health: {
+      ...health,
       answered(status, cause) {
         answered.push({ status, cause });
-        ledger.answered(status, cause);
+        health.answered(status, cause);
       },
     },
     draining: () => draining,
@@ -167,20 +167,20 @@ export async function openReceiver({
     ...file,
     port: (server.address() as AddressInfo).port,
     clock,
-    intake,
+    groupCommit,
     verifier,
-    ledger,
+    health,
     server,
     answered,
     lines,
     drain: () => void (draining = true),
     async counters() {
-      await intake.probe();
+      await groupCommit.probe();
       return file.store.counters();
     },
     async status() {
-      ledger.flush();
-      await intake.probe();
+      health.flush();
+      await groupCommit.probe();
       return file.store.status(clock.now());
     },
     async close() {

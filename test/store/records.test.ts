@@ -1,7 +1,7 @@
 // What is kept of deaths, attempts and duplicates: exact counts, nothing of a person, and no more than is promised.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { patternOf } from '../../src/store/error-pattern.ts';
-import { storyOf } from '../../src/admin/timeline.ts';
+import { timelineOf } from '../../src/admin/timeline.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { assign, createOps, deliver, end, type Ops } from '../ops/harness.ts';
 
@@ -57,7 +57,7 @@ test('a retry by hand stands in the story, and what came of it', async () => {
   ops.clock.time += 5_000;
   await end(ops, handler, 'done');
   const found = await ops.store.event('1', now());
-  const story = found ? storyOf(found) : [];
+  const story = found ? timelineOf(found) : [];
   expect(story.slice(1).map(({ what, detail }) => `${what}, ${detail.replace(/^.*, /, '')}`)).toEqual([
     'answer: attempt 1, dead',
     'answer: retried by hand, ',

@@ -3,7 +3,7 @@ import { iso } from '../../base/clock.ts';
 import { EXIT } from '../../base/errors.ts';
 import { copiesOf, textOf } from '../../admin/copies.ts';
 import type { ShownTask } from '../../store/read.ts';
-import { laneWords, rivalOf, storyOf } from '../../admin/timeline.ts';
+import { laneWords, rivalOf, timelineOf } from '../../admin/timeline.ts';
 import {
   clean,
   clock,
@@ -60,7 +60,7 @@ const command: Command = {
     if (event.flags) print(`  odd: ${event.flags}`);
     if (aliases.length > 0) print(`  also known as ${clean(aliases.join(', '))}`);
     if (rival) print(`  its cursor was that of ${rival} before: npx kit explain ${rival}`);
-    for (const { at, what, detail, error } of storyOf(found)) {
+    for (const { at, what, detail, error } of timelineOf(found)) {
       print(`  ${at}  ${clean(what)}${detail ? `: ${clean(detail)}` : ''}`);
       if (error) print(`    ${clean(error)}`);
     }

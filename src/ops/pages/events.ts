@@ -1,7 +1,7 @@
 // Events and one event: did X arrive, and what became of it? Functions of data; nothing here knows HTTP.
 import { iso } from '../../base/clock.ts';
 import { CONFLICTS, type EventFilter, type ShownEvent, type ShownTask } from '../../store/read.ts';
-import { NOT_KEPT, rivalOf, storyOf, type Found } from '../../admin/timeline.ts';
+import { NOT_KEPT, rivalOf, timelineOf, type Found } from '../../admin/timeline.ts';
 import type { Copies } from '../../admin/copies.ts';
 import { origin, taskState } from '../../admin/filters.ts';
 import { html, type Html } from './shell/html.ts';
@@ -98,7 +98,7 @@ export function eventScreen(
     ${table(
       'What happened',
       ['at (UTC)', 'what', 'detail', 'why'],
-      storyOf(found).map(({ at, what, detail, error }) => [
+      timelineOf(found).map(({ at, what, detail, error }) => [
         html`<time datetime="${at}">${at.slice(0, 23).replace('T', ' ')}</time>`,
         whole(what),
         detail,

@@ -1,7 +1,7 @@
 // The addresses of Events, one event, and Dead letters.
 import type { Clock } from '../../base/clock.ts';
-import type { MendStore } from '../../store/admin.ts';
-import type { TaskFilter, WatchStore } from '../../store/read.ts';
+import type { AdminStore } from '../../store/admin.ts';
+import type { TaskFilter, ReadStore } from '../../store/read.ts';
 import { copiesOf, maskedOf } from '../../admin/copies.ts';
 import { streamOf } from '../../admin/export.ts';
 import type { Jobs } from '../../admin/jobs.ts';
@@ -17,7 +17,7 @@ const GROUPS = 200;
 
 export function addRecords(
   { screen, change, reveal, download }: Frame,
-  { store, clock, jobs }: { store: WatchStore & MendStore; clock: Clock; jobs: Jobs },
+  { store, clock, jobs }: { store: ReadStore & AdminStore; clock: Clock; jobs: Jobs },
 ): void {
   screen('/events', 'Events', async ({ ctx, now, mayReveal }) => {
     const filter = eventFilterOf(ctx.query);

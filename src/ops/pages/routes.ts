@@ -1,9 +1,9 @@
 // The page's addresses: which screen shows what, and which form changes what. Screens are functions of data.
-import type { Accepted, EventStore } from '../../store/ingest.ts';
+import type { Accepted, IngestStore } from '../../store/ingest.ts';
 import type { KeepStore } from '../../store/keep.ts';
-import type { MendStore } from '../../store/admin.ts';
+import type { AdminStore } from '../../store/admin.ts';
 import { StoreError } from '../../store/store.ts';
-import type { SampleStore, WatchStore } from '../../store/read.ts';
+import type { SampleStore, ReadStore } from '../../store/read.ts';
 import { askToVerify, beginningOf, readPoint } from '../../admin/range.ts';
 import type { Jobs } from '../../admin/jobs.ts';
 import { shelteredLane } from '../../admin/redact.ts';
@@ -19,10 +19,10 @@ const QUARANTINE = 200;
 const LANES = 8;
 
 export interface PageOptions extends FrameOptions {
-  store: WatchStore &
+  store: ReadStore &
     SampleStore &
-    MendStore &
-    Pick<EventStore, 'note'> &
+    AdminStore &
+    Pick<IngestStore, 'note'> &
     Pick<KeepStore, 'verifying' | 'anchors' | 'replayRuns'>;
   jobs: Jobs;
   /** After events or tasks were moved by hand. */

@@ -2,7 +2,7 @@
 // the connection is not trusted again; the next call opens a new one. Deliveries and completions are synced after their commit.
 // A store whose file or log loses its place takes nothing any more: what lies there now is never opened.
 import { iso, systemClock } from '../../base/clock.ts';
-import { patiently } from '../retry-while-busy.ts';
+import { retryWhileBusy } from '../retry-while-busy.ts';
 import { StoreError, Unsynced, type Store } from '../store.ts';
 import { saveOpen } from './backup.ts';
 import { connect, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
@@ -19,7 +19,7 @@ import { createSamples } from './read/samples.ts';
 import { createSession, type Sync } from './session.ts';
 import { createTaskStore } from './work/tasks.ts';
 import { createUpkeep } from './keep/upkeep.ts';
-import { createWatch } from './read/read.ts';
+import { createRead } from './read/read.ts';
 
 export interface OpenOptions {
   /** The owner creates and migrates the file; everyone else finds it ready. */
@@ -94,7 +94,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       },
       resettle: () => log.settle(connection),
       ...createUpkeep(session, events.accept, idsInSegment),
-      ...createWatch(session),
+      ...createRead(session),
       ...createReruns(session),
       ...createMove(session),
       ...createSamples(session),
@@ -206,7 +206,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       const held = await store.complete(...given);
       await synced().catch((error: unknown) => {
         if (!(error instanceof StoreError)) throw error;
-        return patiently(sync, SYNC_MS);
+        return retryWhileBusy(sync, SYNC_MS);
       });
       return held;
     },

@@ -2,7 +2,7 @@
 // that jumps to whatever is waited for. A crash ends the process that never was: nothing of it reaches the store again.
 import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
-import { createIntake } from '../../receive/group-commit.ts';
+import { createGroupCommit } from '../../receive/group-commit.ts';
 import type { Handler } from '../../kit.ts';
 import { checkHandler, type Loaded } from '../../run/load.ts';
 import { startRunner, type Runner, type RunnerOptions } from '../../run/runner.ts';
@@ -71,10 +71,10 @@ export async function deliver<Type extends string>(
   const loaded = { ...checkHandler(handler, name, true), rate: null };
   await store.setup((tx) => loaded.setup?.(tx));
   const machine = createMachine({ store, clock, service, handler: loaded, crashAfter: options.crashAfter, log });
-  const intake = createIntake({ store, clock, onCommit: machine.wake });
+  const groupCommit = createGroupCommit({ store, clock, onCommit: machine.wake });
   await machine.start();
   for (const event of arrange(given, options)) {
-    await (event.type === 'kit.gap' ? raiseGap(store, event, clock) : intake.accept(readingOf(event)));
+    await (event.type === 'kit.gap' ? raiseGap(store, event, clock) : groupCommit.accept(readingOf(event)));
     if (apartMs === 0) continue;
     clock.at += apartMs;
     await machine.work();

@@ -41,7 +41,7 @@ export async function withReceiver(work: (proving: Proving) => Promise<Row>): Pr
   const db = new Database(receiver.path);
   try {
     const row = await work({ wire, ...watch(db) });
-    const pending = receiver.intake.waiting();
+    const pending = receiver.groupCommit.waiting();
     if (pending > 0) row.violations.push(`${pending} deliveries wait for ever`);
     return row;
   } finally {

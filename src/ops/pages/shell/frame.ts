@@ -9,7 +9,7 @@ import type { Clock } from '../../../base/clock.ts';
 import { loggable } from '../../../base/errors.ts';
 import type { Logger } from '../../../base/log.ts';
 import { StoreError } from '../../../store/store.ts';
-import type { Status, WatchStore } from '../../../store/read.ts';
+import type { Status, ReadStore } from '../../../store/read.ts';
 import type { Access } from '../../access.ts';
 import { faultsOf } from '../../../admin/filters.ts';
 import { html, type Html } from './html.ts';
@@ -33,7 +33,7 @@ export interface FrameOptions {
   router: Router;
   access: Access;
   /** As people are shown it. */
-  view: Pick<WatchStore, 'status' | 'counters'>;
+  view: Pick<ReadStore, 'status' | 'counters'>;
   clock: Clock;
   log: Logger;
 }

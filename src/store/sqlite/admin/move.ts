@@ -1,6 +1,6 @@
 // Gives a handler's tasks to another, as after it was renamed: with their lanes, and how far these have finished.
 import type { Counts } from '../../ingest.ts';
-import type { MendStore } from '../../admin.ts';
+import type { AdminStore } from '../../admin.ts';
 import { createHistory } from '../work/attempts.ts';
 import type { Session, Sync } from '../session.ts';
 import { createRouse, HANDLERS } from '../work/waiting.ts';
@@ -13,7 +13,7 @@ interface GivenRow {
   cause: number | null;
 }
 
-export function createMove(session: Session): Sync<Pick<MendStore, 'giveTo' | 'giveLanes'>> {
+export function createMove(session: Session): Sync<Pick<AdminStore, 'giveTo' | 'giveLanes'>> {
   const { db } = session;
   const rouse = createRouse(session);
   const history = createHistory(session);

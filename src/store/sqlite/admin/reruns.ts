@@ -1,8 +1,8 @@
 // Reruns: what a person asked that a handler be given again, how far that has come, and the walk through history that it
 // takes: in the order of cursors, a page at a time. Making the tasks of a page is for tasks.ts, which keeps the lanes.
-import type { MendStore } from '../../admin.ts';
+import type { AdminStore } from '../../admin.ts';
 import type { RerunAt, RerunPage, StoredEvent } from '../../work.ts';
-import type { Point, Range, Rerun, WatchStore } from '../../read.ts';
+import type { Point, Range, Rerun, ReadStore } from '../../read.ts';
 import { createReceipt } from '../ingest/by-time.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, isoOf, type Session, type Sync } from '../session.ts';
 
@@ -86,8 +86,8 @@ export function createRerunFeed(session: Session) {
   };
 }
 
-type Reruns = Pick<WatchStore, 'handlers' | 'range' | 'survey' | 'reruns'> &
-  Pick<MendStore, 'askRerun' | 'cancelRerun'>;
+type Reruns = Pick<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns'> &
+  Pick<AdminStore, 'askRerun' | 'cancelRerun'>;
 
 export function createReruns(session: Session): Sync<Reruns> {
   const { db } = session;

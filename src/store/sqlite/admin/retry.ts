@@ -2,7 +2,7 @@
 import { readDelivery, readItem, type Origin } from '../../../wire/event.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { Accepted, Batch, Counts } from '../../ingest.ts';
-import type { MendStore } from '../../admin.ts';
+import type { AdminStore } from '../../admin.ts';
 import { createHistory } from '../work/attempts.ts';
 import { createRouse } from '../work/waiting.ts';
 import { idsOf, MATCHING, matchOf } from '../read/selection.ts';
@@ -18,7 +18,7 @@ interface MovableRow {
   name: string | null;
 }
 
-type Mending = Pick<MendStore, 'matching' | 'retry' | 'discard' | 'closeGap' | 'retryQuarantined'>;
+type Mending = Pick<AdminStore, 'matching' | 'retry' | 'discard' | 'closeGap' | 'retryQuarantined'>;
 
 export function createMend(session: Session, readmit: (batch: Batch) => Accepted[]): Sync<Mending> {
   const { db } = session;

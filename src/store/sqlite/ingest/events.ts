@@ -4,7 +4,7 @@ import { statSync } from 'node:fs';
 import { dataOfBody, type Incoming, type Reading, type Unreadable } from '../../../wire/event.ts';
 import { compareCursors, type Cursor } from '../../../wire/cursor.ts';
 import { digestOf, sameJson, type JsonObject } from '../../../wire/json.ts';
-import type { Accepted, Batch, Conflict, Counts, EventStore, Fact } from '../../ingest.ts';
+import type { Accepted, Batch, Conflict, Counts, IngestStore, Fact } from '../../ingest.ts';
 import { createBirthWatch, createHeard } from './birth.ts';
 import { faultOf } from '../fault.ts';
 import { createIds } from './ids.ts';
@@ -35,7 +35,7 @@ export function createEventStore(
     failing = new Set(),
     onDropped = () => {},
   }: { idsInSegment?: number | undefined; failing?: Failing; onDropped?: Dropped } = {},
-): Sync<Omit<EventStore, 'sync'>> & { accept: Accept; readmit: Accept; inPlace(): boolean } {
+): Sync<Omit<IngestStore, 'sync'>> & { accept: Accept; readmit: Accept; inPlace(): boolean } {
   const { db } = session;
   const poison = createPoison(session, failing);
   const insert = db.prepare(`

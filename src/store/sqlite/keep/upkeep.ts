@@ -1,7 +1,7 @@
 // The side of the store that `keep` works with: where replay stands, what may be removed, the log.
 import type { RaisedAlarm } from '../../alarms.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
-import type { EventStore } from '../../ingest.ts';
+import type { IngestStore } from '../../ingest.ts';
 import type {
   Ahead,
   Crash,
@@ -28,7 +28,7 @@ type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'sync' | 'brokenHandlers'>;
 
 export function createUpkeep(
   session: Session,
-  accept: Sync<EventStore>['accept'],
+  accept: Sync<IngestStore>['accept'],
   idsInSegment?: number,
 ): Sync<Upkeep> {
   const { db } = session;

@@ -5,7 +5,7 @@ import { parseCursor, type Cursor } from '../../../wire/cursor.ts';
 import type { Origin } from '../../../wire/event.ts';
 import { patternOf } from '../../error-pattern.ts';
 import type { Fact } from '../../ingest.ts';
-import type { Books, Failures, Refusal, ReplayState, StreamState, Signer } from '../../keep.ts';
+import type { KeptHealth, Failures, Refusal, ReplayState, StreamState, Signer } from '../../keep.ts';
 import type { TaskState } from '../../work.ts';
 import {
   CONFLICTS,
@@ -19,7 +19,7 @@ import {
   type ShownEvent,
   type ShownTask,
   type WaitingLane,
-  type WatchStore,
+  type ReadStore,
 } from '../../read.ts';
 import { createReceipt } from '../ingest/by-time.ts';
 import { EVENT_COLUMNS, EVENT_KEY, isoOf, type Session, type Sync } from '../session.ts';
@@ -57,7 +57,7 @@ interface TaskRow extends Omit<ShownTask, 'state' | 'late' | 'dueAt' | 'startedA
 
 type AsideRow = Omit<Quarantined, 'receivedAt'> & { received_at: number };
 
-export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' | 'range' | 'survey' | 'reruns'>> {
+export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns'>> {
   const { db } = session;
   const receipt = createReceipt(db);
   const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
@@ -245,7 +245,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
       const replay = JSON.parse(
         String(session.fact('replay') ?? '{"state":"off","since":null,"lastAt":null,"reason":null,"progress":null}'),
       ) as ReplayState;
-      const { failureRun, failures, signers } = booksOf(session);
+      const { failureRun, failures, signers } = keptHealthOf(session);
       const { lastGoodAt, ...bad } = failures;
       return {
         events: at('events'),
@@ -378,7 +378,7 @@ export function createWatch(session: Session): Sync<Omit<WatchStore, 'handlers' 
 }
 
 /** Facts that the main process writes, and finds again when it starts. */
-export function booksOf(session: Session): Books {
+export function keptHealthOf(session: Session): KeptHealth {
   const read = (name: Fact): unknown => JSON.parse(String(session.fact(name)));
   return {
     failureRun: Number(session.fact('failure_run')),

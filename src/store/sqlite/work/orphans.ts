@@ -1,10 +1,10 @@
 // The side of the store that the main process works with: who runs, and what a dead process leaves behind.
 import type { KeepStore } from '../../keep.ts';
-import type { CrashPolicy, OwnerStore, Process, Reloaded } from '../../processes.ts';
+import type { CrashPolicy, ProcessStore, Process, Reloaded } from '../../processes.ts';
 import { createHandlers } from './handlers.ts';
 import { createHistory } from './attempts.ts';
 import { EVENT_KEY, type Session, type Sync } from '../session.ts';
-import { booksOf } from '../read/read.ts';
+import { keptHealthOf } from '../read/read.ts';
 import { createRouse, UNCLAIMED } from './waiting.ts';
 
 /** As by default; the main process died too, so that nothing says that it was the task. */
@@ -28,7 +28,7 @@ interface Orphan {
   crashes: number;
 }
 
-export function createOwner(session: Session): Sync<Omit<OwnerStore, 'settle'> & Pick<KeepStore, 'brokenHandlers'>> {
+export function createOwner(session: Session): Sync<Omit<ProcessStore, 'settle'> & Pick<KeepStore, 'brokenHandlers'>> {
   const { db } = session;
   const identity = db.prepare<[], string>('select id from store').pluck();
   const identify = db.prepare('update store set id = ?');
@@ -91,7 +91,7 @@ export function createOwner(session: Session): Sync<Omit<OwnerStore, 'settle'> &
     beat: ({ role, pid, started, boot }, now) => void beat.run(role, pid, started, boot, now),
     gone: (role) => void gone.run(role),
     processes: () => processes.all(),
-    books: () => booksOf(session),
+    books: () => keptHealthOf(session),
     askReload: () =>
       session.write(() => {
         const asked = Number(session.fact('reload_asked')) + 1;

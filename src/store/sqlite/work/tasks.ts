@@ -10,7 +10,7 @@ import type {
   SqlRow,
   SqlValue,
   StoredEvent,
-  TaskStore,
+  WorkStore,
   Turn,
   TurnResult,
   Tx,
@@ -24,7 +24,7 @@ import { createRerunFeed } from '../admin/reruns.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session, type Sync } from '../session.ts';
 import { createRouse, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
-export function createTaskStore(session: Session): Sync<TaskStore> {
+export function createTaskStore(session: Session): Sync<WorkStore> {
   const { db } = session;
   const lanes = createLanes(session);
 
