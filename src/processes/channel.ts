@@ -86,7 +86,8 @@ export interface Owner {
 
 export function joinOwner(): Owner {
   const self = { pid: process.pid, started: startOf(process.pid) };
-  process.on('disconnect', () => process.exit(EXIT.failed));
+  // Not by exit, which waits for threads of the runtime, and was seen to wait for ever.
+  process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
   dieWithParent();
   const say = (report: Report): Promise<void> =>
     new Promise((resolve) => {
