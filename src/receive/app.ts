@@ -79,7 +79,8 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
       if (error.code === 'too_large') return refuse(ctx, 413, 'body_limit');
       return refuse(ctx, 408, `body_${error.code}`);
     }
-    await turns.wait(body.length);
+    const turn = turns.wait(body.length);
+    if (turn) await turn;
     const signers = verifier.body(claimed, body, clock.now());
     if (signers === 'bad_signature') health.forged();
     if (typeof signers === 'string' && signers !== 'clock_skew') return refuse(ctx, 401, signers);

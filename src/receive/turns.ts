@@ -5,17 +5,17 @@
 const LARGE = 512 * 1024;
 
 export interface Turns {
-  /** At once for a small body. */
-  wait(bytes: number): Promise<void>;
+  /** Undefined: a small body has its turn at once. */
+  wait(bytes: number): Promise<void> | undefined;
 }
 
 export function createTurns(): Turns {
   let last = Promise.resolve();
   return {
-    async wait(bytes) {
-      if (bytes <= LARGE) return;
+    wait(bytes) {
+      if (bytes <= LARGE) return undefined;
       last = last.then(() => new Promise((resolve) => setImmediate(resolve)));
-      await last;
+      return last;
     },
   };
 }

@@ -39,7 +39,7 @@ export function tasksOf(
   const tasks: NewTask[] = [];
   for (const [id, handler] of handlers) {
     if (!wants(handler, stored.type) || (!fresh && !handler.history)) continue;
-    const lane = laneOf(handler, read(stored), options.onLaneFault, rerun);
+    const lane = laneOf(handler, stored, options.onLaneFault, rerun);
     tasks.push({
       event: stored.seq,
       handler: id,
@@ -80,12 +80,17 @@ export function isUnproven({ strict, cursor }: NewTask, { watermark }: Pick<Unas
 
 /** On the event itself: thousands of entries of a WeakMap would make each collection of garbage a long pause. */
 const READ = Symbol('as handlers see it');
+const RAW = Symbol('its data as they came');
 
 interface Read {
   event: KitEvent;
-  /** As it came, for the functions of src/events.ts. */
-  raw: JsonObject;
   mismatch: string | undefined;
+}
+
+/** The data as they came; a waiting task keeps no second copy of them. */
+interface Known extends StoredEvent {
+  [RAW]?: JsonObject | undefined;
+  [READ]?: Read;
 }
 
 /** As handlers see it: plain JSON, frozen, as src/events.ts reads it. Throws where the body was purged. */
@@ -98,12 +103,16 @@ export function mismatchOf(stored: StoredEvent): string | undefined {
   return read(stored).mismatch;
 }
 
-/** Once for all handlers. */
-function read(stored: StoredEvent & { [READ]?: Read }): Read {
-  if (stored[READ]) return stored[READ];
+/** For the functions of src/events.ts. */
+function rawOf(stored: Known): JsonObject {
   if (stored.text === null) throw new Error('its body was purged after PAYLOAD_RETENTION_DAYS');
-  const raw = dataOfText(stored.origin, stored.type, stored.text);
-  const { data, mismatch } = parse(stored.type, raw);
+  return (stored[RAW] ??= dataOfText(stored.origin, stored.type, stored.text));
+}
+
+/** Once for all handlers. */
+function read(stored: Known): Read {
+  if (stored[READ]) return stored[READ];
+  const { data, mismatch } = parse(stored.type, rawOf(stored));
   const event = Object.freeze({
     key: stored.key,
     id: stored.id,
@@ -115,7 +124,8 @@ function read(stored: StoredEvent & { [READ]?: Read }): Read {
     origin: stored.origin,
     data: freeze(data),
   });
-  return (stored[READ] = { event, raw, mismatch });
+  stored[RAW] = undefined;
+  return (stored[READ] = { event, mismatch });
 }
 
 /** src/events.ts is the user's: whatever it throws is a mismatch of this event, and stops no other. */
@@ -140,31 +150,31 @@ function keepProto(from: JsonObject, to: Record<string, unknown>): Record<string
 
 function laneOf(
   handler: Loaded,
-  { event, raw }: Read,
+  stored: StoredEvent,
   onLaneFault: AssignOptions['onLaneFault'],
   rerun: number,
 ): string | null {
   const { lane, order } = handler;
   // What waits for its proof or behind events that have just come, and for no other, is in a lane of its own.
-  if (lane === 'none') return order === 'strict' || rerun > 0 ? event.key : null;
+  if (lane === 'none') return order === 'strict' || rerun > 0 ? stored.key : null;
   // In another lane by webhook than by replay, strict order would break between the two.
-  const shown = order === 'strict' ? asReplayed(event, raw) : event;
-  if (lane === 'session') return sessionOf(shown.sessionId);
-  if (lane === 'conversation') return conversationOf(event.type, shown.sessionId, raw);
+  const sessionId = order === 'strict' ? factsOf(stored.type, rawOf(stored)).sessionId : stored.sessionId;
+  if (lane === 'session') return sessionOf(sessionId);
+  if (lane === 'conversation') return conversationOf(stored.type, sessionId, rawOf(stored));
   try {
-    const name: unknown = lane(shown);
+    const name: unknown = lane(order === 'strict' ? asReplayed(stored) : toKitEvent(stored));
     if (typeof name !== 'string') throw new TypeError('lane must return a string');
     return name.slice(0, 500);
   } catch (error) {
     onLaneFault(handler, error);
-    return sessionOf(shown.sessionId);
+    return sessionOf(sessionId);
   }
 }
 
 /** As replay shows it, however it came: without an id, its session and its time from `data` alone. */
-function asReplayed(event: KitEvent, raw: JsonObject): KitEvent {
-  const { sessionId, createdAt } = factsOf(event.type, raw);
-  return Object.freeze({ ...event, id: null, origin: 'replay', sessionId, createdAt: iso(createdAt) });
+function asReplayed(stored: StoredEvent): KitEvent {
+  const { sessionId, createdAt } = factsOf(stored.type, rawOf(stored));
+  return Object.freeze({ ...toKitEvent(stored), id: null, origin: 'replay', sessionId, createdAt: iso(createdAt) });
 }
 
 function freeze<Value>(value: Value): Value {

@@ -103,8 +103,10 @@ export function createFanOut(options: FanOutOptions): FanOut {
       // Those behind get theirs at once: what they missed is not looked through for it again.
       const late = make(found.decided, found, [...handlers.keys()], true);
       const tasks = [...made, ...late].flat();
-      const undecided = found.events.flatMap(({ seq: event, cursor, ...rest }) =>
-        cursor !== null && placeOf({ cursor, ...rest }, found.birth) === 'undecided' ? [{ event, cursor }] : [],
+      const undecided = found.events.flatMap((event) =>
+        event.cursor !== null && placeOf(event, found.birth) === 'undecided'
+          ? [{ event: event.seq, cursor: event.cursor }]
+          : [],
       );
       const decided = found.decided.map(({ seq }) => seq);
       const full = found.events.length >= EVENTS || decided.length >= EVENTS;

@@ -202,10 +202,16 @@ export function createEventStore(
 
       function store(event: Incoming, disputed: boolean): boolean {
         const { cursor, id, type, sessionId, createdAt, origin, flags, body } = event;
-        const row = [bind(cursor), disputed ? 1 : 0, id, type, sessionId, createdAt, batch.now, origin];
         const { secret = null, skewSeconds = null } = event.signed ?? {};
         const { changes, lastInsertRowid } = insert.run(
-          ...row,
+          bind(cursor),
+          disputed ? 1 : 0,
+          id,
+          type,
+          sessionId,
+          createdAt,
+          batch.now,
+          origin,
           flags.join(','),
           secret,
           skewSeconds,
