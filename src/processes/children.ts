@@ -199,7 +199,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   /** A task whose process died runs in one of its own, one at a time; the others go on. */
   async function watchSuspects(): Promise<number> {
     try {
-      if (solo.pid() === undefined && (await opened().suspectDue(clock.now(), names()))) {
+      if (solo.pid() === undefined && (await opened().isolatedDue(clock.now(), names()))) {
         const problems = textsOf(await solo.start());
         if (problems.length > 0) log.error({ problems }, 'the process for single tasks cannot start');
       }

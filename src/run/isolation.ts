@@ -21,7 +21,7 @@ export async function startSolo(options: RunnerOptions, stop: AbortSignal): Prom
     }),
   );
   while (!stop.aborted) {
-    const claim = await retryWhileBusy(() => store.claimSuspect(clock.now(), boot, [...handlers.keys()]));
+    const claim = await retryWhileBusy(() => store.claimIsolated(clock.now(), boot, [...handlers.keys()]));
     const handler = claim && handlers.get(claim.handler);
     if (!handler) return;
     const attempt = startAttempt(claim, handler, { store, serviceFor, clock, log, courses });

@@ -49,12 +49,12 @@ export interface ProcessStore {
   /** What an earlier boot knew of failures and secrets. */
   books(): Promise<KeptHealth>;
   /**
-   * The tasks that the dead processes were at: given back and marked suspect, to run alone. One that was the only one
+   * The tasks that the dead processes were at: given back and marked isolated, to run alone. One that was the only one
    * has spent its attempt. `alive` are the boots that still run.
    */
   giveBack(alive: number[], now: number, crash?: CrashPolicy): Promise<GivenBack[]>;
-  /** Whether a suspect of one of these handlers waits for a process of its own. */
-  suspectDue(now: number, handlers: string[]): Promise<boolean>;
+  /** Whether an isolated task of one of these handlers waits for a process of its own. */
+  isolatedDue(now: number, handlers: string[]): Promise<boolean>;
 }
 
 /** How a process died, and what that means for a task that was alone in it. Without it, nobody saw the process die. */

@@ -186,7 +186,7 @@ export interface WorkStore {
   /** The last time that `run` has noted, Unix milliseconds; null: none. */
   seenAt(): Promise<number | null>;
   /** The next task whose process died under it, for a process of its own. */
-  claimSuspect(now: number, boot: number, handlers: number[]): Promise<Claim | undefined>;
+  claimIsolated(now: number, boot: number, handlers: number[]): Promise<Claim | undefined>;
   /** Commits the user's writes together with the task's completion, synced, or neither. False: the claim is gone. */
   complete(claim: Claim, now: number, work: (tx: Tx) => void): Promise<boolean>;
 }

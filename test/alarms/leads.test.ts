@@ -116,7 +116,7 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
       await crowd(ops);
       ops.exec(`insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, started_at, changed_at)
         select seq * 4096 + 2, seq, 2, null, 1, cursor, 'ready', 0, 1, 1, 1, 1 from events where seq > 1;
-        update facts set value = 11001 where name = 'assigned'; update counters set value = 11002 where name = 'tasks.ready'`);
+        update state set value = 11001 where name = 'assigned'; update counters set value = 11002 where name = 'tasks.ready'`);
       await ops.store.note({ 'attempts.retry.answer': 9 });
     },
     400_000,

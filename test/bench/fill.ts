@@ -75,6 +75,6 @@ export async function fill(
   count.run('events', events);
   count.run('tasks.done', events - waiting);
   count.run('tasks.ready', waiting);
-  db.prepare(`update facts set value = ? where name = 'assigned'`).run(BigInt(events));
+  db.prepare(`update state set value = ? where name = 'assigned'`).run(BigInt(events));
   db.close();
 }

@@ -160,7 +160,7 @@ const scans = statements.filter((sql) => {
   const plan = raw
     .prepare<unknown[], { detail: string }>(`explain query plan ${sql.replaceAll(/@\w+|\?/g, '1')}`)
     .all();
-  return plan.some(({ detail }) => /^SCAN (e|events|t|tasks|sightings|copies|attempts)$/.test(detail));
+  return plan.some(({ detail }) => /^SCAN (e|events|t|tasks|seen_by_origin|redeliveries|attempts)$/.test(detail));
 });
 raw.close();
 slow.push(...(await pagesOf({ folder, events, group: group?.id ?? 0, limitMs: LIMIT_MS })));

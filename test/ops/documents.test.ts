@@ -72,5 +72,5 @@ test("the runbook's metrics are metrics, and its commands are the kit's", () => 
   const names = METRICS.map(([name]) => name);
   for (const [metric] of runbook.matchAll(/\bkit_[a-z_]+\b/g)) expect(names).toContain(metric);
   for (const [, command] of runbook.matchAll(/npx kit (\w+)/g))
-    expect(() => readFileSync(`src/cli/${command}.ts`), command).not.toThrow();
+    expect(() => readFileSync(`src/cli/commands/${command}.ts`), command).not.toThrow();
 });

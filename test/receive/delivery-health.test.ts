@@ -234,7 +234,7 @@ describe('the secrets', () => {
     const receiver = await startReceiver({ secrets: [OLD, OLD] });
     await send(receiver);
     expect((await receiver.status()).secrets).toMatchObject([{ number: 1, hits: 1 }]);
-    const [row] = receiver.query<{ value: string }>("select value from facts where name = 'signers'");
+    const [row] = receiver.query<{ value: string }>("select value from state where name = 'signers'");
     expect(JSON.parse(row?.value ?? '')).toMatchObject([{ aloneAt: T0 }]);
   });
 
@@ -242,7 +242,7 @@ describe('the secrets', () => {
     const receiver = await startReceiver();
     await send(receiver);
     await receiver.status();
-    const facts = JSON.stringify(receiver.query('select * from facts'));
+    const facts = JSON.stringify(receiver.query('select * from state'));
     expect(facts).toContain('"hits');
     expect(facts).not.toMatch(/whsec_|0123456789abcdef/);
   });

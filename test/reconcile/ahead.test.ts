@@ -206,7 +206,7 @@ describe('E81: evidence that it stands too high', () => {
   test('E81: it never goes below the floor', async () => {
     const { exec, pass, watermark, server } = await blinded();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
-    exec(`insert into facts values ('pruned_to', 10) on conflict (name) do update set value = 10`);
+    exec(`insert into state values ('pruned_to', 10) on conflict (name) do update set value = 10`);
     exec('delete from events where cursor between 1 and 5');
     rig.saw('10');
     for (const cursor of [9, 12, 15]) await live(cursor);
@@ -265,7 +265,7 @@ describe('E51: nothing else lowers it', () => {
 
   test('E51: a page that was on its way when it was lowered does not raise it over what was not read', async () => {
     const { store, watermark, exec } = await blinded();
-    exec(`update facts set value = 1000 where name = 'watermark'`);
+    exec(`update state set value = 1000 where name = 'watermark'`);
     await store.lowerWatermark({ to: '5' as Cursor, why: 'asked', now: rig.clock.now() });
     await store.accept({ readings: [], now: rig.clock.now(), watermark: '1010' as Cursor, after: '1000' as Cursor });
     expect(await watermark()).toBe('5');
@@ -286,7 +286,7 @@ describe('reconcile --from', () => {
     expect(stored()).toHaveLength(21);
     expect(await watermark(), 'one delivery below it makes its height doubtful').toBe('20');
     expect(await lower('20')).toMatchObject({ done: false, why: 'not_lower' });
-    exec(`insert into facts values ('pruned_to', 10) on conflict (name) do update set value = 10`);
+    exec(`insert into state values ('pruned_to', 10) on conflict (name) do update set value = 10`);
     expect(await lower('9')).toMatchObject({ done: false, why: 'floor', floor: '10' });
     expect(await lower('10')).toMatchObject({ done: true });
   });

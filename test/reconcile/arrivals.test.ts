@@ -158,6 +158,6 @@ test('sightings go with their events, weekly figures with the retention', async 
   const pruner = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
   for (let delay = 0; delay < 60_000;) delay = await pruner.step();
   expect(file.query('select cast(cursor as text) as cursor from events')).toEqual([{ cursor: '3' }]);
-  expect(file.query<{ n: number }>('select count(*) as n from sightings')).toEqual([{ n: 1 }]);
+  expect(file.query<{ n: number }>('select count(*) as n from seen_by_origin')).toEqual([{ n: 1 }]);
   expect(await file.store.arrivals()).toMatchObject([{ origin: 'webhook', events: 1 }]);
 });

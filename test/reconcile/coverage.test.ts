@@ -19,7 +19,7 @@ async function begin(options?: RigOptions): Promise<Rig> {
 
 const unseen = async () => (await rig.store.counters())['unseen'] ?? 0;
 const searched = () =>
-  Number(rig.query<{ value: number }>(`select value from facts where name = 'searched'`)[0]?.value);
+  Number(rig.query<{ value: number }>(`select value from state where name = 'searched'`)[0]?.value);
 
 test('an event that two complete reads did not show is counted, once, by its type', async () => {
   const { webhook, pass, store } = await begin();

@@ -298,7 +298,7 @@ describe('what goes on for long', () => {
 
   test('a clock that was set back hours stops neither the comparing with replay nor its alarm', async () => {
     const { webhook, pass, clock, store, query } = await quiet();
-    const searched = () => query<{ value: number }>(`select value from facts where name = 'searched'`)[0]?.value;
+    const searched = () => query<{ value: number }>(`select value from state where name = 'searched'`)[0]?.value;
     await pass(OVERLAP_MS);
     clock.step(-3 * 3_600_000);
     await webhook(50);

@@ -117,7 +117,7 @@ describe('where reading begins', () => {
   test('only what REPLAY_FROM fetched counts as history, and only once', async () => {
     const { server, settle, pass, query } = await begin({ from: 'start' });
     const history = () =>
-      query<{ value: number }>(`select value from facts where name = 'history'`).map((row) => row.value);
+      query<{ value: number }>(`select value from state where name = 'history'`).map((row) => row.value);
     server.publish(...upTo(3));
     await settle();
     expect(history()).toEqual([3]);
@@ -345,7 +345,7 @@ describe('page and watermark are one transaction', () => {
     const { server, settle, exec, stored, watermark } = await begin({ from: '1' });
     server.publish(...upTo(9));
     exec(
-      `create trigger refuse before insert on facts when new.name = 'watermark' begin select raise(abort, 'test'); end`,
+      `create trigger refuse before insert on state when new.name = 'watermark' begin select raise(abort, 'test'); end`,
     );
     await expect(settle()).rejects.toMatchObject({ code: 'unwritable' });
     expect(stored()).toEqual([]);

@@ -63,7 +63,7 @@ async function begin(more: Partial<FollowerOptions> = {}) {
   /** One look at the file: all that lies between the first webhook and the watermark is there. */
   function assertWhole(): void {
     const [found] = rig.query<{ mark: string | null; cursors: string | null }>(`
-      select (select cast(value as text) from facts where name = 'watermark') as mark,
+      select (select cast(value as text) from state where name = 'watermark') as mark,
         (select group_concat(cast(cursor as text)) from events) as cursors`);
     const mark = found?.mark;
     if (mark == null) return;
@@ -95,9 +95,9 @@ async function begin(more: Partial<FollowerOptions> = {}) {
       expect(await rig.watermark()).toBe('10');
     },
     mark: () =>
-      rig.query<{ value: string }>(`select cast(value as text) as value from facts where name = 'watermark'`)[0]?.value,
+      rig.query<{ value: string }>(`select cast(value as text) as value from state where name = 'watermark'`)[0]?.value,
     state: () =>
-      JSON.parse(rig.query<{ value: string }>(`select value from facts where name = 'stream'`)[0]?.value ?? '{}') as {
+      JSON.parse(rig.query<{ value: string }>(`select value from state where name = 'stream'`)[0]?.value ?? '{}') as {
         state?: string;
         reason?: string;
       },

@@ -141,7 +141,7 @@ describe('how it goes', () => {
         events: 0,
         types: [],
       };
-      rig.exec(`update facts set value = '${JSON.stringify(account)}' where name = 'verify'`);
+      rig.exec(`update state set value = '${JSON.stringify(account)}' where name = 'verify'`);
       return truth;
     });
     expect(await toTheEnd()).toMatchObject({ state: 'done', asked: second, from: '11', events: 0 });

@@ -472,7 +472,7 @@ test.each([
   "attach database 'x' as y",
   'delete from tasks',
   'insert into events (seq) values (1)',
-  'update facts set value = 0',
+  'update state set value = 0',
   'drop table if exists lanes',
 ])('%j is refused to handlers, and nothing of the same work is written', async (sql) => {
   const store = createStore();

@@ -193,7 +193,7 @@ test('E21: so it is after a restart, and for a task that runs alone', async () =
   const [recovered] = (await store.turn({ ...turn, assign: { from: 1, upTo: 2, tasks: [task(2, '', '5')] } })).claims;
   expect(recovered).toMatchObject({ event: { cursor: '5' }, late: true });
   await store.giveBack([], T0);
-  const again = await store.claimSuspect(T0 + 3_600_000, 2, [id]);
+  const again = await store.claimIsolated(T0 + 3_600_000, 2, [id]);
   expect(again).toMatchObject({ event: { cursor: '5' }, late: true });
   store.close();
 });

@@ -75,14 +75,14 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   const arrivals = shuffle(range(1, EVENTS), random);
   let boots = 1;
   let running: Claim[] = [];
-  let suspect: Claim | undefined;
+  let isolated: Claim | undefined;
   let lost: Claim[] = [];
   /** By cursor: the tasks that have not ended, and from when on each may have stepped aside. */
   const waiting = new Map<bigint, { lane: string; asideAt: number }>();
   const ends = new Map<number, number>();
   const finished = new Map<string, bigint>();
 
-  const atWork = (): Claim[] => (suspect ? [...running, suspect] : running);
+  const atWork = (): Claim[] => (isolated ? [...running, isolated] : running);
 
   async function arrive(): Promise<void> {
     const lane = pick(['a', 'b', 'c', 'd', null]);
@@ -149,7 +149,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   }
 
   async function crash(): Promise<void> {
-    const given = await store.giveBack(suspect ? [suspect.boot] : [], desk.now);
+    const given = await store.giveBack(isolated ? [isolated.boot] : [], desk.now);
     expect(given).toHaveLength(running.length);
     const [only, ...others] = running;
     if (only && others.length === 0) holdsUntil(only, desk.now + CRASH_HOLD_MS);
@@ -159,14 +159,14 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   }
 
   async function runSuspect(): Promise<void> {
-    if (!suspect) {
-      const claim = await store.claimSuspect(desk.now, ++boots, [desk.handler]);
+    if (!isolated) {
+      const claim = await store.claimIsolated(desk.now, ++boots, [desk.handler]);
       if (claim) take(claim, false);
-      suspect = claim;
+      isolated = claim;
       return;
     }
-    const claim = suspect;
-    suspect = undefined;
+    const claim = isolated;
+    isolated = undefined;
     if (random() < 0.2 && claim.attempt < 4) {
       expect(await store.giveBack([desk.boot], desk.now)).toHaveLength(1);
       holdsUntil(claim, desk.now + CRASH_HOLD_MS);

@@ -20,36 +20,36 @@ export function deaths(suite: Suite): void {
       ]);
       desk.boot = 2;
       expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: null });
-      expect(await store.suspectDue(T0, ['first'])).toBe(true);
-      const one = await store.claimSuspect(T0, 3, [desk.handler]);
-      const two = await store.claimSuspect(T0, 3, [desk.handler]);
+      expect(await store.isolatedDue(T0, ['first'])).toBe(true);
+      const one = await store.claimIsolated(T0, 3, [desk.handler]);
+      const two = await store.claimIsolated(T0, 3, [desk.handler]);
       expect([one, two].map((claim) => [claim && cursorOf(claim), claim?.attempt])).toEqual([
         ['1', 1],
         ['3', 1],
       ]);
-      expect(await store.claimSuspect(T0, 3, [desk.handler])).toBeUndefined();
-      expect(await store.suspectDue(T0, ['first'])).toBe(false);
+      expect(await store.claimIsolated(T0, 3, [desk.handler])).toBeUndefined();
+      expect(await store.isolatedDue(T0, ['first'])).toBe(false);
       await desk.settle([done(one), done(two)]);
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
     });
 
-    test('a task in no lane is a suspect too, and nothing to wake up for', async () => {
+    test('a task in no lane is isolated too, and nothing to wake up for', async () => {
       await desk.arrive(null, [1, 2]);
       await desk.claim();
       await store.giveBack([], T0);
       expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: null });
-      expect(await store.claimSuspect(T0, 2, [desk.handler])).toMatchObject({ attempt: 1, alone: true });
+      expect(await store.claimIsolated(T0, 2, [desk.handler])).toMatchObject({ attempt: 1, alone: true });
     });
 
     test('a task that was alone in it has spent its attempt, waits, and holds its lane', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.claim();
       await store.giveBack([], T0);
-      expect(await store.suspectDue(T0, ['first'])).toBe(false);
-      expect(await store.claimSuspect(T0, 2, [desk.handler])).toBeUndefined();
+      expect(await store.isolatedDue(T0, ['first'])).toBe(false);
+      expect(await store.claimIsolated(T0, 2, [desk.handler])).toBeUndefined();
       desk.now = T0 + 1_000;
       expect(await desk.claim()).toEqual([]);
-      const again = await store.claimSuspect(desk.now, 2, [desk.handler]);
+      const again = await store.claimIsolated(desk.now, 2, [desk.handler]);
       expect(again).toMatchObject({ event: { cursor: '1' }, attempt: 2 });
       expect(again?.error).toContain('died');
     });
@@ -67,9 +67,9 @@ export function deaths(suite: Suite): void {
         ]);
         for (const attempt of [2, 3]) {
           desk.now += 10 * (attempt - 1) - 1;
-          expect(await store.suspectDue(desk.now, ['first'])).toBe(false);
+          expect(await store.isolatedDue(desk.now, ['first'])).toBe(false);
           desk.now += 1;
-          const claim = present(await store.claimSuspect(desk.now, attempt + 10, [desk.handler]));
+          const claim = present(await store.claimIsolated(desk.now, attempt + 10, [desk.handler]));
           expect(claim.attempt).toBe(attempt);
           const [given] = await store.giveBack([], desk.now, crash);
           expect(given).toMatchObject({ attempt, alone: true, dead: attempt === 3 });
@@ -89,7 +89,7 @@ export function deaths(suite: Suite): void {
         await desk.arrive('a', [1]);
         await desk.arrive('b', [2]);
         for (let boot = 1; boot < 6; boot++) {
-          const claims = [1, 2].map(() => store.claimSuspect(desk.now, boot * 10, [desk.handler]));
+          const claims = [1, 2].map(() => store.claimIsolated(desk.now, boot * 10, [desk.handler]));
           if (boot === 1) await desk.claim();
           else await Promise.all(claims);
           const given = await store.giveBack([], desk.now, crash);
@@ -106,7 +106,7 @@ export function deaths(suite: Suite): void {
         for (let boot = 2; boot < 5; boot++) {
           await store.giveBack([], desk.now, crash);
           desk.now += 100;
-          await store.claimSuspect(desk.now, boot, [desk.handler]);
+          await store.claimIsolated(desk.now, boot, [desk.handler]);
         }
         const { tasks } = await store.tasks({ state: 'dead', limit: 10 }, desk.now);
         await store.retry(
@@ -123,25 +123,25 @@ export function deaths(suite: Suite): void {
         for (let boot = 2; boot < 8; boot++) {
           expect(await store.giveBack([], desk.now)).toMatchObject([{ dead: false }]);
           desk.now += 3_600_000;
-          await store.claimSuspect(desk.now, boot, [desk.handler]);
+          await store.claimIsolated(desk.now, boot, [desk.handler]);
         }
         expect(await store.giveBack([], desk.now, crash)).toMatchObject([{ dead: false }]);
       });
     });
 
-    test('a lane does not wait for ever for a suspect that keeps killing its process', async () => {
+    test('a lane does not wait for ever for an isolated task that keeps killing its process', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.claim();
       await store.giveBack([], T0);
       desk.now = T0 + 3_600_000;
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
-      expect(await store.claimSuspect(desk.now, 2, [desk.handler])).toMatchObject({
+      expect(await store.claimIsolated(desk.now, 2, [desk.handler])).toMatchObject({
         event: { cursor: '1' },
         alone: true,
       });
     });
 
-    test('nothing of its lane runs beside a suspect at work, however low its cursor', async () => {
+    test('nothing of its lane runs beside an isolated task at work, however low its cursor', async () => {
       await desk.arrive('a', [5]);
       await desk.arrive('b', [6]);
       await desk.claim();
@@ -149,11 +149,11 @@ export function deaths(suite: Suite): void {
       desk.boot = 2;
       await desk.claim();
       await desk.arrive('a', [3], desk.now + 250);
-      const suspect = present(await another().claimSuspect(desk.now, 3, [desk.handler]));
-      expect(cursorOf(suspect)).toBe('5');
+      const isolated = present(await another().claimIsolated(desk.now, 3, [desk.handler]));
+      expect(cursorOf(isolated)).toBe('5');
       desk.now += 300;
       expect(await desk.claim()).toEqual([]);
-      await another().turn({ now: desk.now, boot: 3, settle: [done(suspect)], assign: null, room: 0, handlers: [] });
+      await another().turn({ now: desk.now, boot: 3, settle: [done(isolated)], assign: null, room: 0, handlers: [] });
       expect((await desk.claim()).map(cursorOf)).toEqual(['3']);
     });
 
@@ -164,13 +164,13 @@ export function deaths(suite: Suite): void {
       desk.boot = 2;
       await desk.claim();
       desk.now += 119_000;
-      present(await another().claimSuspect(desk.now, 3, [desk.handler]));
+      present(await another().claimIsolated(desk.now, 3, [desk.handler]));
       await desk.claim();
       desk.now += 2_000;
       expect(await desk.claim()).toEqual([]);
     });
 
-    test('what a suspect has finished makes lower ones late, also after it had stepped aside', async () => {
+    test('what an isolated task has finished makes lower ones late, also after it had stepped aside', async () => {
       await desk.arrive('a', [9]);
       await desk.claim();
       await store.giveBack([], desk.now);
@@ -178,10 +178,10 @@ export function deaths(suite: Suite): void {
       await desk.claim();
       desk.now += 121_000;
       await desk.claim();
-      const suspect = present(await another().claimSuspect(desk.now, 3, [desk.handler]));
-      expect(suspect.alone).toBe(true);
+      const isolated = present(await another().claimIsolated(desk.now, 3, [desk.handler]));
+      expect(isolated.alone).toBe(true);
       await desk.claim();
-      await another().turn({ now: desk.now, boot: 3, settle: [done(suspect)], assign: null, room: 0, handlers: [] });
+      await another().turn({ now: desk.now, boot: 3, settle: [done(isolated)], assign: null, room: 0, handlers: [] });
       await desk.arrive('a', [4], desk.now + 250);
       expect((await desk.claim()).map(({ late }) => late)).toEqual([true]);
     });
@@ -198,12 +198,12 @@ export function deaths(suite: Suite): void {
       expect((await desk.settle(mine.map(done))).fenced).toBe(0);
     });
 
-    test('suspects of handlers that are not asked for stay', async () => {
+    test('isolatedTasks of handlers that are not asked for stay', async () => {
       await desk.arrive('a', [1]);
       await desk.arrive('b', [2]);
       await desk.claim();
       await store.giveBack([], T0);
-      expect(await store.claimSuspect(T0, 2, [])).toBeUndefined();
+      expect(await store.claimIsolated(T0, 2, [])).toBeUndefined();
     });
 
     test('boots are numbers that no process had before', async () => {

@@ -65,7 +65,7 @@ describe('E4: as it becomes known', () => {
   beforeEach(async () => {
     file = createStoreFile();
     clock = createClock();
-    file.exec(`update facts set value = ${clock.time} where name = 'born'`);
+    file.exec(`update state set value = ${clock.time} where name = 'born'`);
     handled = [];
     historic = [];
     await file.store.openHistory();

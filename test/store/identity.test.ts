@@ -189,7 +189,7 @@ describe('a known cursor', () => {
     ]);
   });
 
-  test('I50: disputed by two events, brings each again as its own duplicate', async () => {
+  test('I50: conflicting by two events, brings each again as its own duplicate', async () => {
     await accept(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }));
     expect(await verdicts(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }))).toEqual([
       'duplicate',
@@ -200,7 +200,7 @@ describe('a known cursor', () => {
     expect(await counts()).toEqual({ events: 2, duplicates: 2, conflicts: 1, reread: 0, recovered: 0 });
   });
 
-  test('I49, I50: disputed by two events, each of which two webhooks bring, is still two events', async () => {
+  test('I49, I50: conflicting by two events, each of which two webhooks bring, is still two events', async () => {
     await accept(webhook({ id: 'a1', text: 'one' }), webhook({ id: 'b1', text: 'two' }));
     expect(await verdicts(webhook({ id: 'a2', text: 'one' }), webhook({ id: 'b2', text: 'two' }))).toEqual([
       'duplicate',
@@ -209,7 +209,7 @@ describe('a known cursor', () => {
     expect(await keys()).toEqual(['c:10', 'i:b1']);
   });
 
-  test('I50: disputed by two events, contradicts neither where replay shows one of them', async () => {
+  test('I50: conflicting by two events, contradicts neither where replay shows one of them', async () => {
     await accept(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }));
     expect(await verdicts(replay({ text: 'one' }), replay({ text: 'two' }))).toEqual(['duplicate', 'duplicate']);
     expect(await counts()).toEqual({ events: 2, duplicates: 0, conflicts: 1, reread: 2, recovered: 0 });

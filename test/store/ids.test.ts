@@ -126,7 +126,7 @@ test('what was pruned is known no more, and what still waits is', async () => {
   const [noting] = (await store.register(['noting'])).values();
   await arrive(60);
   // Of the first sixty, the twentieth waits.
-  db.exec(`update facts set value = 60 where name = 'assigned'`);
+  db.exec(`update state set value = 60 where name = 'assigned'`);
   db.exec(`insert into tasks (id, event, handler, alone, state, strict, release_at, due_at, started_at, changed_at)
     values (20 * 4096 + ${noting}, 20, ${noting}, 1, 'ready', 0, 0, 0, 0, 0)`);
   db.exec(`insert into counters values ('tasks.ready', 1) on conflict (name) do update set value = 1`);
@@ -148,7 +148,7 @@ test('what was pruned is known no more, and what still waits is', async () => {
 test('what was pruned is known no more, though its id is still in memory', async () => {
   const one = another(1_000);
   await arrive(5, one);
-  db.exec(`update facts set value = 5 where name = 'assigned'`);
+  db.exec(`update state set value = 5 where name = 'assigned'`);
   expect(await verdicts(webhooks(100, 1), one, NOW + 10)).toEqual({ new: 1 });
   await one.prune({ now: NOW, before: NOW + 5, settled: Infinity, after: null, limit: 1_000 });
   expect(count('select count(*) from events')).toBe(1);

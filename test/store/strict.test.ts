@@ -252,19 +252,19 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await store.giveBack([], now);
       now += 3_600_000;
       expect(await claim()).toEqual([]);
-      const suspect = await store.claimSuspect(now, 2, [handler]);
-      expect(suspect).toMatchObject({ event: { cursor: '10' }, unproven: false });
-      await settle([done(suspect)]);
+      const isolated = await store.claimIsolated(now, 2, [handler]);
+      expect(isolated).toMatchObject({ event: { cursor: '10' }, unproven: false });
+      await settle([done(isolated)]);
       expect(await workOff()).toEqual(['20']);
     });
 
-    test('a suspect above the watermark is unproven', async () => {
+    test('an isolated task above the watermark is unproven', async () => {
       await arrive('a', [10]);
       await search(1);
       await claim();
       await store.giveBack([], now);
       now += 3_600_000;
-      expect(await store.claimSuspect(now, 2, [handler])).toMatchObject({ unproven: true });
+      expect(await store.claimIsolated(now, 2, [handler])).toMatchObject({ unproven: true });
     });
 
     test('a held task that is discarded is counted no more, and holds nothing', async () => {
@@ -394,9 +394,9 @@ export function strictContract(name: string, open: (path: string) => Store): voi
           running = [];
           boot++;
           for (;;) {
-            const suspect = await store.claimSuspect((now += 1_000_000), ++boot, [handler]);
-            if (!suspect) return;
-            await turn({ settle: [end(suspect)] });
+            const isolated = await store.claimIsolated((now += 1_000_000), ++boot, [handler]);
+            if (!isolated) return;
+            await turn({ settle: [end(isolated)] });
           }
         }
 

@@ -80,7 +80,7 @@ test('a damaged store is put aside, and restored over; one that is open elsewher
 /** So that its log is not empty. */
 function writeSomething(path: string): void {
   const db = new Database(path);
-  db.exec(`insert into facts values ('something', 1)`);
+  db.exec(`insert into state values ('something', 1)`);
   db.close();
 }
 

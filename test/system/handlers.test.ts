@@ -89,7 +89,7 @@ test('a stop gives the attempt of a task that runs alone back', async () => {
   await until(() => kit.query('select * from claims').length === 1);
   await deliver(kit, { ...makeEvent(2), body: 'exit' });
   const alone = `select c.boot from claims c join tasks t on t.id = c.task join events e on e.seq = t.event
-    where e.id = 'evt_1' and t.suspect = 1`;
+    where e.id = 'evt_1' and t.isolated = 1`;
   await until(() => kit.query(alone).length === 1, 60_000);
   expect(await kit.stop()).toBe(0);
   expect(

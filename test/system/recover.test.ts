@@ -34,7 +34,7 @@ test(
     });
     const run = (...args: string[]) => kitCommand(kit, env, ...args);
     const fact = (name: string) =>
-      kit.query<{ value: string | null }>('select cast(value as text) as value from facts where name = ?', name)[0]
+      kit.query<{ value: string | null }>('select cast(value as text) as value from state where name = ?', name)[0]
         ?.value;
 
     expect((await run('reconcile', '--from', 'abc')).code, 'no cursor').toBe(2);

@@ -12,7 +12,7 @@ afterEach(() => kit?.remove());
 
 /** The secrets that are configured, in their order, as the store has them. */
 function secretsOf(running: Kit): Signer[] {
-  const [row] = running.query<{ value: string }>("select value from facts where name = 'signers'");
+  const [row] = running.query<{ value: string }>("select value from state where name = 'signers'");
   const signers = JSON.parse(row?.value ?? '[]') as Signer[];
   return signers.filter(({ number }) => number !== null).toSorted((a, b) => (a.number ?? 0) - (b.number ?? 0));
 }
@@ -48,7 +48,7 @@ test('a rotation with grace and two SIGHUPs, at 200 deliveries a second: every a
   expect(await running.stop()).toBe(0);
   const [kept] = secretsOf(running);
   expect(kept?.hits).toBeGreaterThanOrEqual(before[0]?.hits ?? 0);
-  const [row] = running.query<{ value: string }>("select value from facts where name = 'signers'");
+  const [row] = running.query<{ value: string }>("select value from state where name = 'signers'");
   const [old] = (JSON.parse(row?.value ?? '[]') as Signer[]).filter(({ number }) => number === null);
   // Every delivery of the grace was signed by both: those of the old one and those of the new one are more than all.
   expect((old?.hits ?? 0) + (kept?.hits ?? 0)).toBeGreaterThan(sent);

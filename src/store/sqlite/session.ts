@@ -32,9 +32,9 @@ export function createSession(db: Connection, path: string, synchronous: Session
   const add = db.prepare(`
     insert into counters values (?, ?)
     on conflict (name) do update set value = min(value + excluded.value, ${Number.MAX_SAFE_INTEGER})`);
-  const get = db.prepare<[string], FactValue>('select value from facts where name = ?').pluck();
-  const getText = db.prepare<[string], Cursor | null>('select cast(value as text) from facts where name = ?').pluck();
-  const set = db.prepare('insert into facts values (?, ?) on conflict (name) do update set value = excluded.value');
+  const get = db.prepare<[string], FactValue>('select value from state where name = ?').pluck();
+  const getText = db.prepare<[string], Cursor | null>('select cast(value as text) from state where name = ?').pluck();
+  const set = db.prepare('insert into state values (?, ?) on conflict (name) do update set value = excluded.value');
   const transaction = db.transaction((work: () => unknown) => work());
   const cursorFact = (name: Fact): Cursor | null => getText.get(name) ?? null;
   return {
@@ -60,7 +60,7 @@ export function createSession(db: Connection, path: string, synchronous: Session
 }
 
 /** What an event is called by, for `events e`: the second of one cursor goes by its id. */
-export const EVENT_KEY = `case when e.cursor is null or e.disputed then 'i:' || e.id else 'c:' || e.cursor end as key`;
+export const EVENT_KEY = `case when e.cursor is null or e.conflicting then 'i:' || e.id else 'c:' || e.cursor end as key`;
 
 /** The columns of StoredEvent, for `events e`, but for its text. */
 export const EVENT_COLUMNS = `e.seq, ${EVENT_KEY}, e.id, cast(e.cursor as text) as cursor, e.type, e.session_id as sessionId,

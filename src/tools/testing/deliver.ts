@@ -191,7 +191,7 @@ function createMachine({ store, clock, service, handler, crashAfter, log }: Mach
   async function work(): Promise<void> {
     for (;;) {
       if (life.over()) await start();
-      if (await store.suspectDue(clock.now(), [handler.name])) await workAlone();
+      if (await store.isolatedDue(clock.now(), [handler.name])) await workAlone();
       last.turn = undefined;
       runner?.wake();
       while (last.turn === undefined && !life.over()) await nextTick();

@@ -38,7 +38,7 @@ export function violationsIn(path: string, { acknowledged, completed = [], happe
         and not exists (select 1 from ids i where i.segment in (select segment from id_segments) and i.id = events.id and i.event = seq)`),
     );
     const cursors = new Set(list('select cast(cursor as text) from events where cursor is not null'));
-    const [watermark] = list(`select cast(value as text) from facts where name = 'watermark' and value is not null`);
+    const [watermark] = list(`select cast(value as text) from state where name = 'watermark' and value is not null`);
     const passed = happened.flatMap(({ cursor }) => (cursor !== null && isUpTo(cursor, watermark) ? [cursor] : []));
     report(
       'behind the watermark and not stored',

@@ -58,7 +58,7 @@ export async function withAccount(
 
 /** Until replay has shown what a first delivery began with. */
 export async function watermarkOf({ kit }: Scene): Promise<string | null> {
-  const sql = `select cast(value as text) as value from facts where name = 'watermark'`;
+  const sql = `select cast(value as text) as value from state where name = 'watermark'`;
   await eventually(() => kit.query<{ value: string | null }>(sql)[0]?.value != null);
   return kit.query<{ value: string | null }>(sql)[0]?.value ?? null;
 }

@@ -17,7 +17,7 @@ const skewed = (number: number, minutes: number): Fault => ({
       await scene.setClock(minutes * MINUTE_MS);
       // Alarms tell what is new since keep has looked by this clock.
       const looked = Date.now() + minutes * MINUTE_MS - 1_000;
-      const sql = `select json_extract(value, '$[0].at') as at from facts where name = 'snapshots'`;
+      const sql = `select json_extract(value, '$[0].at') as at from state where name = 'snapshots'`;
       const at = (): number => scene.kit.query<{ at: number }>(sql)[0]?.at ?? 0;
       await eventually(() => at() > 0 && at() < looked + 10_000);
       for (let n = 0; n < 4; n++)

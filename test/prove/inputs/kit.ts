@@ -26,7 +26,7 @@ const empty = (() => {
   const db = connect(':memory:', { create: true });
   migrate(db, ':memory:');
   // All of it happens while the store is there.
-  db.exec("update facts set value = 0 where name = 'born'");
+  db.exec("update state set value = 0 where name = 'born'");
   return db.serialize();
 })();
 

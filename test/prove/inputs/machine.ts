@@ -64,7 +64,7 @@ export function createMachine() {
         alone: false,
         dueAt: 0,
         holdUntil: null,
-        suspect: false,
+        isolated: false,
       });
   }
 
@@ -126,7 +126,7 @@ export function createMachine() {
 
   /** What the process for suspects does: takes one, or ends the one that it has. False where it has none. */
   function alone(): boolean {
-    if (!solo && !order.tasks.some(({ suspect }) => suspect)) return false;
+    if (!solo && !order.tasks.some(({ isolated }) => isolated)) return false;
     solo ??= start();
     const own = [...atWork].find(([, { boot }]) => boot === solo?.boot);
     if (own) {
@@ -135,7 +135,7 @@ export function createMachine() {
       end(own[0], 'done');
       return true;
     }
-    const claim = solo.store.claimSuspect(now, solo.boot, solo.ids);
+    const claim = solo.store.claimIsolated(now, solo.boot, solo.ids);
     if (claim) claimed(claim);
     return claim !== undefined;
   }
@@ -169,7 +169,7 @@ export function createMachine() {
     for (let turns = 0; turns < 1_000; turns++) {
       const { claims, nextAt } = turn({ ends: Infinity, how: 'done', reads: 100, room: PLENTY });
       if (alone() || claims.length > 0 || atWork.size > 0) continue;
-      const dues = order.tasks.flatMap(({ suspect, dueAt }) => (suspect ? dueAt : []));
+      const dues = order.tasks.flatMap(({ isolated, dueAt }) => (isolated ? dueAt : []));
       const at = Math.min(nextAt ?? Infinity, ...dues);
       if (at === Infinity) break;
       now = Math.max(now, at);
@@ -177,7 +177,7 @@ export function createMachine() {
     const left = order.tasks.find(({ state }) => state !== 'done');
     hold(!left, () => `${left?.name} stays ${left?.state} for ever`);
     const keys = db.prepare<[], string>(
-      `select case when cursor is null or disputed then 'i:' || id else 'c:' || cursor end from events order by seq`,
+      `select case when cursor is null or conflicting then 'i:' || id else 'c:' || cursor end from events order by seq`,
     );
     hold(
       String(keys.pluck().all()) === String(identity.rows.map(({ key }) => key)),

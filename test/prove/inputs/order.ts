@@ -25,7 +25,7 @@ export interface Task {
   /** While it fails it holds its lane until then. */
   holdUntil: number | null;
   /** Its process died under it: it runs in one of its own. */
-  suspect: boolean;
+  isolated: boolean;
 }
 
 export function createOrder() {
@@ -60,7 +60,7 @@ export function createOrder() {
       const working = others.find((other) => other.state === 'running' && !other.alone);
       hold(!working, () => `${name} was claimed while ${working?.name} was at work in its lane`);
       const first = others.find((o) => o.state === 'waiting' && below(o, task) && !hasSteppedAside(o, now));
-      hold(task.suspect || !first, () => `${name} was claimed before ${first?.name}, which waited in its lane`);
+      hold(task.isolated || !first, () => `${name} was claimed before ${first?.name}, which waited in its lane`);
     }
     hold(isReleased(task, now), () => `${name} was claimed before its release`);
     const late = others.some(
@@ -74,7 +74,7 @@ export function createOrder() {
 
   /** Nothing keeps it waiting: it must not be left, where there is room. What has stepped aside need not release others. */
   function isDue(task: Task, now: number): boolean {
-    if (task.state !== 'waiting' || task.suspect || task.dueAt > now) return false;
+    if (task.state !== 'waiting' || task.isolated || task.dueAt > now) return false;
     const lane = mates(task).filter((other) => other === task || !hasSteppedAside(other, now));
     if (!isFree(task) && !lane.some((other) => releases(other, task, now))) return false;
     return mates(task).every(
@@ -83,7 +83,7 @@ export function createOrder() {
   }
 
   function failed(task: Task, now: number, dueAt: number): void {
-    Object.assign(task, { state: 'waiting', dueAt, holdUntil: task.holdUntil ?? now + HOLD_MS, suspect: false });
+    Object.assign(task, { state: 'waiting', dueAt, holdUntil: task.holdUntil ?? now + HOLD_MS, isolated: false });
   }
 
   return {
@@ -91,13 +91,13 @@ export function createOrder() {
     claimed,
     failed,
     isDue,
-    done: (task: Task): void => void Object.assign(task, { state: 'done', suspect: false }),
+    done: (task: Task): void => void Object.assign(task, { state: 'done', isolated: false }),
     /** Those at work in it are given back; one that was alone has spent its attempt. */
     died(boot: number, now: number, attemptOf: (task: Task) => number): void {
       const its = tasks.filter((task) => task.state === 'running' && task.boot === boot);
       for (const task of its) {
         if (its.length === 1) failed(task, now, now + 1_000 * 2 ** (attemptOf(task) - 1));
-        Object.assign(task, { state: 'waiting', suspect: true, ...(its.length > 1 && { dueAt: now }) });
+        Object.assign(task, { state: 'waiting', isolated: true, ...(its.length > 1 && { dueAt: now }) });
       }
     },
     proved: (cursor: bigint): void => void (watermark = cursor > watermark ? cursor : watermark),

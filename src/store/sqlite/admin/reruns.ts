@@ -19,11 +19,11 @@ function createWalk({ db }: Session, body: string) {
   const matches = `e.seq between @fromEvent and @toEvent and (@type is null or e.type = @type)`;
   const placed = db.prepare<unknown[], WalkRow>(`
     select ${EVENT_COLUMNS}, e.body is null as purged, ${body}${matches} as matches from events e
-    where e.cursor > @cursor and e.cursor <= @toCursor and e.disputed = 0 order by e.cursor limit @limit`);
+    where e.cursor > @cursor and e.cursor <= @toCursor and e.conflicting = 0 order by e.cursor limit @limit`);
   const placeless = db.prepare<unknown[], WalkRow>(`
     select ${EVENT_COLUMNS}, e.body is null as purged, ${body}${matches} and coalesce(e.cursor, -1) between @fromCursor and @toCursor as matches
     from events e indexed by events_placeless
-    where (e.cursor is null or e.disputed = 1) and e.seq > @event and e.seq <= @toEvent order by e.seq limit @limit`);
+    where (e.cursor is null or e.conflicting = 1) and e.seq > @event and e.seq <= @toEvent order by e.seq limit @limit`);
 
   return (range: Range, type: string | null, at: RerunAt, limit: number) => {
     const asked = { ...range, ...at, type };

@@ -20,7 +20,7 @@ interface Known {
   /** Its cursor is the incoming one. */
   same_cursor: number;
   has_cursor: number;
-  disputed: number;
+  conflicting: number;
   type: string;
   origin: Incoming['origin'];
   body: Uint8Array | null;
@@ -39,24 +39,24 @@ export function createEventStore(
   const { db } = session;
   const poison = createPoison(session, failing);
   const insert = db.prepare(`
-    insert into events (cursor, disputed, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, live, body)
+    insert into events (cursor, conflicting, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, live, body)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const known = `
-    select seq, ${EVENT_KEY}, id, cursor is ? as same_cursor, cursor is not null as has_cursor, disputed, type, origin, body, digest
+    select seq, ${EVENT_KEY}, id, cursor is ? as same_cursor, cursor is not null as has_cursor, conflicting, type, origin, body, digest
     from events e`;
-  const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and disputed = 0`);
+  const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and conflicting = 0`);
   const bySeq = db.prepare<unknown[], Known>(`${known} where seq = ?`);
-  const rivals = db.prepare<unknown[], Known>(`${known} where cursor = ? and disputed = 1`);
+  const rivals = db.prepare<unknown[], Known>(`${known} where cursor = ? and conflicting = 1`);
   const byAlias = db.prepare<unknown[], Known>(`${known} where seq = (select seq from aliases where name = ?)`);
   const anyAlias = db.prepare('select 1 from aliases limit 1').pluck();
   const addAlias = db.prepare('insert into aliases values (?, ?) on conflict (name) do nothing');
   const addId = db.prepare(`
     update events set id = ?, session_id = coalesce(session_id, ?),
       created_at = coalesce(created_at, ?) where seq = ?`);
-  const sight = db.prepare('insert into sightings values (?, ?, ?) on conflict (event, origin) do nothing');
+  const sight = db.prepare('insert into seen_by_origin values (?, ?, ?) on conflict (event, origin) do nothing');
   const addCopy = db.prepare('update events set copies = copies + 1 where seq = ?');
   const copied = db.prepare(`
-    insert into copies select seq, min(copies, 8), @now, @secret, @skew from events where seq = @seq
+    insert into redeliveries select seq, min(copies, 8), @now, @secret, @skew from events where seq = @seq
     on conflict (event, n) do update set received_at = @now, secret = @secret, skew_s = @skew`);
   // Once: what replay shows again and again contradicts no more than the first time.
   const addConflict = db.prepare(`
@@ -200,12 +200,12 @@ export function createEventStore(
       session.count(counts);
       return results;
 
-      function store(event: Incoming, disputed: boolean): boolean {
+      function store(event: Incoming, conflicting: boolean): boolean {
         const { cursor, id, type, sessionId, createdAt, origin, flags, body } = event;
         const { secret = null, skewSeconds = null } = event.signed ?? {};
         const { changes, lastInsertRowid } = insert.run(
           bind(cursor),
-          disputed ? 1 : 0,
+          conflicting ? 1 : 0,
           id,
           type,
           sessionId,
@@ -258,7 +258,7 @@ export function createEventStore(
         const c = event.cursor ? (byCursor.get(cursor, cursor) ?? byAlias.get(cursor, nameOfCursor(event))) : undefined;
         const i = c && c.id !== null && c.id === event.id ? c : withId();
         if (i) {
-          const contested = c && c.seq !== i.seq && !(i.disputed && i.same_cursor);
+          const contested = c && c.seq !== i.seq && !(i.conflicting && i.same_cursor);
           if (contested) return duplicate(i, 'its id and its cursor name two different events');
           if (event.cursor && !c) alias(nameOfCursor(event), i.seq);
           return duplicate(i, sameData(i, event) ? undefined : 'its id was known with other data');

@@ -31,17 +31,17 @@ export function createWatermark(session: Session): Watermark {
   // Only a delivery brings an id.
   const delivered = db
     .prepare<unknown[], number>(
-      'select 1 from events where cursor >= ? and cursor is not null and disputed = 0 and id is not null limit 1',
+      'select 1 from events where cursor >= ? and cursor is not null and conflicting = 0 and id is not null limit 1',
     )
     .pluck();
   const happened = db
     .prepare<unknown[], number | null>(
-      'select created_at from events where cursor = ? and cursor is not null and disputed = 0',
+      'select created_at from events where cursor = ? and cursor is not null and conflicting = 0',
     )
     .pluck();
-  const shown = `(origin = 'replay' or exists (select 1 from sightings where event = seq and origin = 'replay'))`;
+  const shown = `(origin = 'replay' or exists (select 1 from seen_by_origin where event = seq and origin = 'replay'))`;
   const fresh = `seq > @moved and seq <= @upTo and origin in ('webhook', 'stream') and id is not null
-    and cursor is not null and disputed = 0`;
+    and cursor is not null and conflicting = 0`;
   const above = db
     .prepare<unknown[], number>(`select 1 from events where ${fresh} and cursor >= @watermark limit 1`)
     .pluck();
@@ -57,7 +57,7 @@ export function createWatermark(session: Session): Watermark {
   const lastShown = db
     .prepare<unknown[], string>(`
     select cast(cursor as text) from (
-      select seq, cursor, origin from events where cursor < ? and disputed = 0 order by events.cursor desc limit ${LOOKED})
+      select seq, cursor, origin from events where cursor < ? and conflicting = 0 order by events.cursor desc limit ${LOOKED})
     where ${shown} limit 1`)
     .pluck();
 

@@ -33,7 +33,7 @@ export function createPruning(session: Session): Pruning {
   // A handler that waits for its file has its tasks yet to be made.
   const assigned = db
     .prepare<[], number>(
-      `select min(value, coalesce((select min(waits_from) from handlers), value)) from facts where name = 'assigned'`,
+      `select min(value, coalesce((select min(waits_from) from handlers), value)) from state where name = 'assigned'`,
     )
     .pluck();
   const finished = `seq <= @assigned and not exists (select 1 from undecided where event = seq)
@@ -50,7 +50,7 @@ export function createPruning(session: Session): Pruning {
   const newest = db.prepare<[], number>('select coalesce(max(seq), 0) from events').pluck();
   const latest = db
     .prepare<[number], bigint>(
-      'select cursor from events where cursor is not null and disputed = 0 order by seq desc limit ?',
+      'select cursor from events where cursor is not null and conflicting = 0 order by seq desc limit ?',
     )
     .pluck()
     .safeIntegers();
@@ -60,8 +60,8 @@ export function createPruning(session: Session): Pruning {
     `delete from tasks where id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} returning state`,
   );
   const removeAliases = db.prepare('delete from aliases where seq = ?');
-  const removeSightings = db.prepare('delete from sightings where event = ?');
-  const removeCopies = db.prepare('delete from copies where event = ?');
+  const removeSightings = db.prepare('delete from seen_by_origin where event = ?');
+  const removeCopies = db.prepare('delete from redeliveries where event = ?');
   const removeAttempts = db.prepare(
     `delete from attempts where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1}`,
   );

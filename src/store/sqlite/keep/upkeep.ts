@@ -35,47 +35,51 @@ export function createUpkeep(
   const watermark = createWatermark(session);
   const text = (column: string): string => `cast(${column} as text)`;
   const lowest = db
-    .prepare<unknown[], Cursor | null>(`select ${text('min(cursor)')} from events where cursor >= ? and disputed = 0`)
+    .prepare<unknown[], Cursor | null>(
+      `select ${text('min(cursor)')} from events where cursor >= ? and conflicting = 0`,
+    )
     .pluck();
   const newest = db
-    .prepare<[], Cursor | null>(`select ${text('max(cursor)')} from events where cursor is not null and disputed = 0`)
+    .prepare<[], Cursor | null>(
+      `select ${text('max(cursor)')} from events where cursor is not null and conflicting = 0`,
+    )
     .pluck();
   const older = db
     .prepare<unknown[], Cursor>(`
     select ${text('cursor')} from (
-      select cursor from events where seq <= ? and cursor is not null and disputed = 0 order by seq desc limit 100)
+      select cursor from events where seq <= ? and cursor is not null and conflicting = 0 order by seq desc limit 100)
     as latest where cursor >= ? order by latest.cursor`)
     .pluck();
   const lowestDelivered = db
     .prepare<[], Cursor>(
-      `select ${text('cursor')} from events where cursor is not null and disputed = 0 and id is not null order by events.cursor limit 1`,
+      `select ${text('cursor')} from events where cursor is not null and conflicting = 0 and id is not null order by events.cursor limit 1`,
     )
     .pluck();
   const dropOldIds = createIdSweep(session, idsInSegment);
   const { bounds, lastBefore } = createReceipt(db);
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
   const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`
-    select seq, case when origin = 'webhook' and cursor > @from and disputed = 0
-      and not exists (select 1 from sightings where event = seq and origin in ('replay', 'stream')) then type end as type
+    select seq, case when origin = 'webhook' and cursor > @from and conflicting = 0
+      and not exists (select 1 from seen_by_origin where event = seq and origin in ('replay', 'stream')) then type end as type
     from events where seq > @after and seq <= @last order by seq limit @limit`);
   const above = db
     .prepare<unknown[], Cursor>(`
-    select ${text('cursor')} from events where cursor > ? and disputed = 0 order by events.cursor limit 1`)
+    select ${text('cursor')} from events where cursor > ? and conflicting = 0 order by events.cursor limit 1`)
     .pluck();
   const below = db
     .prepare<unknown[], Cursor>(`
-    select ${text('cursor')} from events where cursor < ? and disputed = 0 order by events.cursor desc limit 1`)
+    select ${text('cursor')} from events where cursor < ? and conflicting = 0 order by events.cursor desc limit 1`)
     .pluck();
   const atMost = db
     .prepare<unknown[], Cursor>(`
-    select ${text('cursor')} from events where cursor <= ? and disputed = 0 order by events.cursor desc limit 1`)
+    select ${text('cursor')} from events where cursor <= ? and conflicting = 0 order by events.cursor desc limit 1`)
     .pluck();
   const stretch = db.prepare<unknown[], { cursor: Cursor; type: string; tasks: number; open: number; dead: number }>(`
     select ${text('cursor')} as cursor, type,
       (select count(*) from tasks where ${ofEvent}) as tasks,
       (select count(*) from tasks where ${ofEvent} and state = 'ready') as open,
       (select count(*) from tasks where ${ofEvent} and state = 'dead') as dead
-    from events where events.cursor > @after and disputed = 0 and (events.cursor <= @upTo or received_at < @before)
+    from events where events.cursor > @after and conflicting = 0 and (events.cursor <= @upTo or received_at < @before)
     order by events.cursor limit @limit`);
   const types = db.prepare<[], DeliveredType>(
     'select type, delivered_at as deliveredAt, missed, missed_since as missedSince from types',
@@ -87,7 +91,7 @@ export function createUpkeep(
     delete from lanes where used_at < ?
       and not exists (select 1 from tasks where lane = lanes.id and state = 'ready' and alone = 0)`);
   const newestCause = db.prepare<[], { id: number; handler: string; error: string | null }>(`
-    select c.id, h.name as handler, t.error from causes c join handlers h on h.id = c.handler
+    select c.id, h.name as handler, t.error from dead_groups c join handlers h on h.id = c.handler
       join tasks t on t.id = (select max(id) from tasks where cause = c.id and state = 'dead')
     where c.dead > 0 order by c.id desc limit 1`);
   const lastContradicted = db

@@ -12,7 +12,7 @@ insert into store values (lower(hex(randomblob(16))));
 create table events (
   seq         integer primary key,  -- order of arrival; pruning keeps the newest row, so that none is given twice
   cursor      integer,              -- position in the service's history, where it has one
-  disputed    integer not null default 0 check (disputed in (0, 1)),  -- 1: its cursor names an earlier event, so its key is its id
+  conflicting    integer not null default 0 check (conflicting in (0, 1)),  -- 1: its cursor names an earlier event, so its key is its id
   id          text,                 -- the webhook's id; null while only replay has shown the event
   type        text not null,
   session_id  text,
@@ -29,9 +29,9 @@ create table events (
   check (cursor is not null or id is not null)
 ) strict;
 create index events_by_receipt on events (received_at);
-create unique index events_by_cursor on events (cursor) where cursor is not null and disputed = 0;
-create index events_disputed on events (cursor) where disputed = 1;
-create index events_placeless on events (seq) where cursor is null or disputed = 1;  -- no place of their own among the cursors
+create unique index events_by_cursor on events (cursor) where cursor is not null and conflicting = 0;
+create index events_conflicting on events (cursor) where conflicting = 1;
+create index events_placeless on events (seq) where cursor is null or conflicting = 1;  -- no place of their own among the cursors
 
 -- Which event has an id, instead of an index: see ids.ts. An event that was pruned may still be named.
 create table latest_ids (
@@ -63,7 +63,7 @@ create table aliases (
 create index aliases_by_event on aliases (seq);
 
 -- Deliveries of what was there before: the first seven of an event, and the last as the eighth.
-create table copies (
+create table redeliveries (
   event       integer not null,     -- events.seq
   n           integer not null,
   received_at integer not null,
@@ -73,7 +73,7 @@ create table copies (
 ) strict, without rowid;
 
 -- When a further origin brought an event for the first time; the first of all stands in the event.
-create table sightings (
+create table seen_by_origin (
   event   integer not null,         -- events.seq
   origin  text not null,
   seen_at integer not null,
@@ -162,7 +162,7 @@ create table lanes (
 ) strict;
 
 -- Lanes that another process has changed: the one that runs handlers keeps lanes in memory, and reads these again.
-create table roused (
+create table dirty_lanes (
   lane integer primary key
 ) strict;
 
@@ -181,19 +181,19 @@ create table tasks (
   attempts    integer not null default 0,
   crashes     integer not null default 0,  -- attempts that ended their process
   rerun       integer not null default 0,  -- reruns.id; 0: made when its event came
-  suspect     integer not null default 0 check (suspect in (0, 1)),  -- 1: its process died under it; it runs alone
+  isolated     integer not null default 0 check (isolated in (0, 1)),  -- 1: its process died under it; it runs alone
   late        integer not null default 0 check (late in (0, 1)),
   deferred    integer not null default 0,  -- milliseconds that RetryAfter has put it off in all
   -- Both are set from the beginning: a row that grows when it ends would split the page that it was packed into.
   started_at  integer not null,     -- the last attempt; before the first: when the task was made
   changed_at  integer not null,     -- the last change of state
   error       text,                 -- why the last attempt failed, or why it was skipped or is dead
-  cause       integer               -- of a dead one: causes.id
+  cause       integer               -- of a dead one: dead_groups.id
 ) strict;
 create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alone = 0;
 create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1;
 create index tasks_strict on tasks (cursor, lane) where state = 'ready' and strict = 1 and alone = 0;
-create index tasks_suspect on tasks (due_at) where state = 'ready' and suspect = 1;
+create index tasks_isolated on tasks (due_at) where state = 'ready' and isolated = 1;
 create index tasks_rerun on tasks (rerun, attempts) where state = 'ready' and rerun > 0;
 create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped');
 create index tasks_dead on tasks (cause, id) where state = 'dead';
@@ -210,16 +210,16 @@ create trigger tasks_move_to_lane before update of lane, alone on tasks
   begin select raise(abort, 'a task without its lane'); end;
 
 -- Why tasks are dead: one row for each handler and kind of error, as long as a task is dead of it.
-create table causes (
+create table dead_groups (
   id          integer primary key autoincrement,  -- never given twice: people name groups by it
   handler     integer not null,
-  fingerprint text not null,        -- digest of the error without what differs from event to event
+  error_pattern text not null,      -- digest of the error without what differs from event to event
   dead        integer not null,     -- how many are
   first_at    integer not null,
   last_at     integer not null,
-  unique (handler, fingerprint)
+  unique (handler, error_pattern)
 ) strict;
-create index causes_by_dead on causes (dead);
+create index dead_groups_by_dead on dead_groups (dead);
 
 -- The last ten attempts of tasks that did not end at the first, and when a person retried them: as attempt 0.
 create table attempts (
@@ -297,8 +297,8 @@ create table samples (
 
 -- Single values: watermark, floor, assigned (the last event that tasks were made of), runner (who keeps the lanes in
 -- memory), born (when this store was), boot, …
-create table facts (
+create table state (
   name  text primary key,
   value any
 ) strict, without rowid;
-insert into facts values ('assigned', 0), ('boot', 0), ('born', cast(unixepoch('subsec') * 1000 as integer));
+insert into state values ('assigned', 0), ('boot', 0), ('born', cast(unixepoch('subsec') * 1000 as integer));

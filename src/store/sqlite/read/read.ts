@@ -63,7 +63,7 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
   const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
   const newest = db.prepare<[], { seq: number | null; cursor: string | null }>(`
     select (select max(seq) from events) as seq,
-      cast((select max(cursor) from events where cursor is not null and disputed = 0) as text) as cursor`);
+      cast((select max(cursor) from events where cursor is not null and conflicting = 0) as text) as cursor`);
   const oldestOf = (which: string) => {
     const waiting = `from tasks where id >= +? and ${which} and rerun = 0 order by id`;
     return {
@@ -100,14 +100,14 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
       and (@compact is null or instr(e.body, @compact) or instr(e.body, @spaced))
     order by e.seq desc limit @limit`);
   const named = db.prepare<unknown[], ShownEvent>(`
-    ${shown} where (e.cursor = @cursor and e.cursor is not null and e.disputed = 0) or e.id = @id and e.seq in (
+    ${shown} where (e.cursor = @cursor and e.cursor is not null and e.conflicting = 0) or e.id = @id and e.seq in (
         select event from latest_ids where id = @id
         union all select event from ids where segment in (select segment from id_segments) and id = @id)
-      or e.seq in (select seq from aliases where name in ('c:' || @cursor, 'i:' || @id)) order by e.disputed limit 1`);
+      or e.seq in (select seq from aliases where name in ('c:' || @cursor, 'i:' || @id)) order by e.conflicting limit 1`);
   const body = db.prepare<unknown[], Uint8Array | null>('select body from events where seq = ?').pluck();
   const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();
   const sightings = db.prepare<unknown[], { origin: Origin; at: number }>(
-    'select origin, seen_at as at from sightings where event = ? order by seen_at',
+    'select origin, seen_at as at from seen_by_origin where event = ? order by seen_at',
   );
   // Day 4 of 1970 was a Monday.
   const arrivals = db.prepare<[], Omit<Arrivals, 'week'> & { week: number }>(`
@@ -117,7 +117,7 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
     from arrivals group by 1, type, origin order by 1 desc, type, origin`);
   const deliveries = db.prepare<unknown[], { at: number; secret: number | null; skewSeconds: number | null }>(`
     select 0 as n, received_at as at, secret, skew_s as skewSeconds from events where seq = @seq and origin = 'webhook'
-    union all select n, received_at, secret, skew_s from copies where event = @seq order by n`);
+    union all select n, received_at, secret, skew_s from redeliveries where event = @seq order by n`);
   const attempts = db.prepare<unknown[], Omit<ShownAttempt, 'startedAt' | 'endedAt'> & { from: number; to: number }>(`
     select task, attempt, started_at as "from", ended_at as "to", state, error from attempts
     where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by started_at, attempt`);
@@ -160,7 +160,7 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
     db.prepare<unknown[], TaskRow>(`
     ${task} where t.lane = @lane and t.id in (
       select seq * ${HANDLERS} + @handler from (
-        select seq from events where cursor ${side} @cursor and disputed = 0 order by cursor ${order} limit ${NEAR}))
+        select seq from events where cursor ${side} @cursor and conflicting = 0 order by cursor ${order} limit ${NEAR}))
     order by t.cursor ${order} limit 3`);
   const [earlier, later] = [near('<', 'desc'), near('>', 'asc')];
   const place = db
@@ -174,12 +174,12 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
   >(`
     select c.id, h.name as handler, c.dead, c.first_at as "first", c.last_at as "last", t.id as task,
       ${EVENT_KEY}, t.error
-    from causes c join handlers h on h.id = c.handler
+    from dead_groups c join handlers h on h.id = c.handler
       join tasks t on t.id = (select max(id) from tasks where cause = c.id and state = 'dead') join events e on e.seq = t.event
     where (@handler is null or h.name = @handler) and (@id is null or c.id = @id) order by c.dead desc limit @limit`);
   const deadOf = db
     .prepare<unknown[], number>(`
-    select coalesce(sum(dead), 0) from causes
+    select coalesce(sum(dead), 0) from dead_groups
     where (@handler is null or handler = (select id from handlers where name = @handler)) and (@id is null or id = @id)`)
     .pluck();
   const aside = 'select id, received_at, origin, cast(cursor as text) as cursor, reason, length(body) as bytes';

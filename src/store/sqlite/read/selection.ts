@@ -6,7 +6,7 @@ import type { TaskFilter } from '../../read.ts';
 export const STATE = `case when t.state = 'ready' and exists (select 1 from claims where task = t.id) then 'running' else t.state end`;
 
 /** What the watermark has passed, what its lane has gone past, and what was released without proof waits no longer. */
-const PASSED = `t.cursor <= max(coalesce((select value from facts where name = 'watermark'), -1),
+const PASSED = `t.cursor <= max(coalesce((select value from state where name = 'watermark'), -1),
   coalesce(l.finished, -1), coalesce(l.unproven, -1))`;
 
 /** Its release is still to come, and no later one of its lane was released. */

@@ -29,19 +29,19 @@ export function createHistory({ db }: Session): History {
       select started_at from attempts where task = @task order by started_at desc limit 1 offset ${KEPT - 1})`);
   const die = db
     .prepare<unknown[], number>(`
-    insert into causes (handler, fingerprint, dead, first_at, last_at) values (@handler, @fingerprint, 1, @now, @now)
-    on conflict (handler, fingerprint) do update set dead = dead + 1, last_at = @now returning id`)
+    insert into dead_groups (handler, error_pattern, dead, first_at, last_at) values (@handler, @errorPattern, 1, @now, @now)
+    on conflict (handler, error_pattern) do update set dead = dead + 1, last_at = @now returning id`)
     .pluck();
   const blame = db.prepare('update tasks set cause = ? where id = ?');
-  const leave = db.prepare('update causes set dead = dead - ? where id = ?');
-  const drop = db.prepare('delete from causes where id = ? and dead <= 0');
+  const leave = db.prepare('update dead_groups set dead = dead - ? where id = ?');
+  const drop = db.prepare('delete from dead_groups where id = ? and dead <= 0');
 
   const give = db.prepare('update or replace attempts set task = @to where task = @from');
   const share = db
     .prepare<unknown[], number>(`
-    insert into causes (handler, fingerprint, dead, first_at, last_at)
-      select @handler, fingerprint, 1, first_at, last_at from causes where id = @cause
-    on conflict (handler, fingerprint) do update set dead = dead + 1, first_at = min(first_at, excluded.first_at),
+    insert into dead_groups (handler, error_pattern, dead, first_at, last_at)
+      select @handler, error_pattern, 1, first_at, last_at from dead_groups where id = @cause
+    on conflict (handler, error_pattern) do update set dead = dead + 1, first_at = min(first_at, excluded.first_at),
       last_at = max(last_at, excluded.last_at) returning id`)
     .pluck();
 
@@ -67,11 +67,11 @@ export function createHistory({ db }: Session): History {
       const { task, attempt, startedAt, handler } = claim;
       if (state === 'ready' || state === 'dead' || attempt > 1) keep(task, startedAt, attempt, now, state, error);
       if (state !== 'dead') return;
-      const fingerprint = createHash('sha256')
+      const errorPattern = createHash('sha256')
         .update(patternOf(error ?? ''))
         .digest('hex')
         .slice(0, 16);
-      blame.run(die.get({ handler, fingerprint, now }), task);
+      blame.run(die.get({ handler, errorPattern, now }), task);
     },
     retried: (task, now) => keep(task, now, 0, now, 'retried', null),
     given(from, to, handler, cause) {

@@ -97,8 +97,8 @@ export function createLanes(session: Session): Lanes {
   const working = db.prepare<[], { lane: number; cursor: string }>(`
     select t.lane, cast(t.cursor as text) as cursor from claims c cross join tasks t on t.id = c.task where t.alone = 0`);
   const rouse = createRouse(session);
-  const roused = db.prepare<[], number>('select lane from roused').pluck();
-  const calm = db.prepare('delete from roused');
+  const roused = db.prepare<[], number>('select lane from dirty_lanes').pluck();
+  const calm = db.prepare('delete from dirty_lanes');
   const head = db.prepare<unknown[], WaitingRow>(
     `select ${WAITING} from tasks where lane = +? and ${inLane} order by tasks.cursor limit 1`,
   );
@@ -268,10 +268,10 @@ export function createLanes(session: Session): Lanes {
       const { dueAt } = task;
       // A strict lane goes on when this one is done or dead.
       const holdUntil = task.strict ? null : task.holdUntil;
-      if (dueAt <= now && !task.suspect) return { task };
-      // A suspect is claimed by a process of its own, and this lane looked at again when that has ended.
+      if (dueAt <= now && !task.isolated) return { task };
+      // An isolated task is claimed by a process of its own, and this lane looked at again when that has ended.
       if (holdUntil === null || holdUntil > now)
-        return { at: task.suspect ? holdUntil : Math.min(dueAt, holdUntil ?? Infinity) };
+        return { at: task.isolated ? holdUntil : Math.min(dueAt, holdUntil ?? Infinity) };
       stepAside.run(task.id);
       lane.head = null;
     }

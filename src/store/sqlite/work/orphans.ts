@@ -44,20 +44,20 @@ export function createOwner(session: Session): Sync<Omit<ProcessStore, 'settle'>
     from claims c join tasks t on t.id = c.task join handlers h on h.id = t.handler join events e on e.seq = t.event
     where c.boot not in (select value from json_each(?))`);
   const release = db.prepare('delete from claims where task = ?');
-  const back = db.prepare('update tasks set suspect = 1, attempts = ?, due_at = ? where id = ?');
+  const back = db.prepare('update tasks set isolated = 1, attempts = ?, due_at = ? where id = ?');
   const postpone = db.prepare(`
-    update tasks set suspect = 1, attempts = ?, crashes = ?, due_at = ?, error = ?, hold_until = coalesce(hold_until, ?),
+    update tasks set isolated = 1, attempts = ?, crashes = ?, due_at = ?, error = ?, hold_until = coalesce(hold_until, ?),
       started_at = ? where id = ?`);
   const die = db.prepare(`
-    update tasks set state = 'dead', suspect = 0, attempts = ?, crashes = ?, late = ?, error = ?, started_at = ?,
+    update tasks set state = 'dead', isolated = 0, attempts = ?, crashes = ?, late = ?, error = ?, started_at = ?,
       changed_at = ? where id = ?`);
   const finish = db.prepare(`
     update lanes set finished = max(finished, t.cursor), used_at = ? from tasks t where t.id = ? and lanes.id = t.lane`);
   const history = createHistory(session);
   const registry = createHandlers(session);
-  const suspectDue = db
+  const isolatedDue = db
     .prepare<unknown[], number>(`
-    select 1 from tasks where state = 'ready' and suspect = 1 and due_at <= ?
+    select 1 from tasks where state = 'ready' and isolated = 1 and due_at <= ?
       and handler in (select id from handlers where name in (select value from json_each(?)))
       and ${UNCLAIMED} limit 1`)
     .pluck();
@@ -123,6 +123,6 @@ export function createOwner(session: Session): Sync<Omit<ProcessStore, 'settle'>
         waiting: waiting.flatMap((one) => (one.file === file ? [one.name] : [])),
       }));
     },
-    suspectDue: (now, handlers) => suspectDue.get(now, JSON.stringify(handlers)) === 1,
+    isolatedDue: (now, handlers) => isolatedDue.get(now, JSON.stringify(handlers)) === 1,
   };
 }

@@ -36,7 +36,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
   const between = db.prepare<unknown[], StoredEvent>(
     `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq > +? and e.seq <= +? order by e.seq limit +?`,
   );
-  const moveOn = db.prepare(`update facts set value = ? where name = 'assigned' and value = ?`);
+  const moveOn = db.prepare(`update state set value = ? where name = 'assigned' and value = ?`);
   const insert = db.prepare(`
     insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, rerun, started_at, changed_at)
     values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`);
@@ -46,23 +46,23 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
   const take = db.prepare('insert into claims (task, boot, attempt, late, started_at) values (?, ?, ?, ?, ?)');
   const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
   const end = db.prepare(`
-    update tasks set state = ?, error = ?, attempts = ?, late = ?, started_at = ?, changed_at = ?, suspect = 0 where id = ?`);
+    update tasks set state = ?, error = ?, attempts = ?, late = ?, started_at = ?, changed_at = ?, isolated = 0 where id = ?`);
   const postpone = db.prepare(`
     update tasks set error = ?, due_at = ?, hold_until = coalesce(hold_until, ?), attempts = ?, deferred = deferred + ?,
-      started_at = ?, suspect = 0 where id = ?`);
+      started_at = ?, isolated = 0 where id = ?`);
   const eventOf = db.prepare<unknown[], StoredEvent>(
     `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq = ?`,
   );
   const alone = db.prepare<unknown[], WaitingRow>(`
-    select ${WAITING} from tasks where handler = +? and due_at <= +? and state = 'ready' and alone = 1 and suspect = 0
+    select ${WAITING} from tasks where handler = +? and due_at <= +? and state = 'ready' and alone = 1 and isolated = 0
       and not exists (select 1 from claims where task = id) order by due_at limit +?`);
   const nextAlone = db
     .prepare<unknown[], number | null>(`
-    select due_at from tasks where handler = +? and state = 'ready' and alone = 1 and suspect = 0
+    select due_at from tasks where handler = +? and state = 'ready' and alone = 1 and isolated = 0
       and not exists (select 1 from claims where task = id) order by due_at limit 1`)
     .pluck();
-  const suspects = db.prepare<unknown[], WaitingRow>(`
-    select ${WAITING} from tasks where state = 'ready' and suspect = 1 and due_at <= ?
+  const isolatedTasks = db.prepare<unknown[], WaitingRow>(`
+    select ${WAITING} from tasks where state = 'ready' and isolated = 1 and due_at <= ?
       and handler in (select value from json_each(?)) and ${UNCLAIMED}
     order by due_at limit 1`);
   const shift = db.prepare(`
@@ -223,7 +223,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
     const row = [id, event, handler, lane, free ? 1 : 0, cursor, strict ? 1 : 0, releaseAt, dueAt, rerun, now, now];
     if (insert.run(...row).changes === 0) return false;
     recent.await(event);
-    const fresh = { holdUntil: null, rerun, suspect: false, attempts: 0, deferred: 0, error: null };
+    const fresh = { holdUntil: null, rerun, isolated: false, attempts: 0, deferred: 0, error: null };
     if (!free) lanes.add({ id, event, handler, lane, alone: false, cursor, strict, releaseAt, dueAt, ...fresh });
     return true;
   }
@@ -339,14 +339,14 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
       const at = session.fact('run_seen');
       return at === null ? null : Number(at);
     },
-    claimSuspect: (now, boot, handlers) =>
+    claimIsolated: (now, boot, handlers) =>
       session.write(() => {
-        const suspect = suspects.get(now, JSON.stringify(handlers));
-        if (!suspect) return undefined;
+        const isolated = isolatedTasks.get(now, JSON.stringify(handlers));
+        if (!isolated) return undefined;
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
         // So that nothing of its lane is run beside it.
-        if (suspect.lane !== null) rouse(suspect.lane);
-        return claimOne(toWaiting(suspect), now, boot, BigInt(session.cursorFact('watermark') ?? -1));
+        if (isolated.lane !== null) rouse(isolated.lane);
+        return claimOne(toWaiting(isolated), now, boot, BigInt(session.cursorFact('watermark') ?? -1));
       }),
     complete(given, now, work) {
       const settlement: Settlement = { claim: given, state: 'done', error: null };
@@ -423,7 +423,7 @@ function inTransaction(session: Session, work: (tx: Tx) => unknown): void {
 
 /** As the migrations make them. */
 const TABLES =
-  'events|aliases|sightings|types|arrivals|conflicts|copies|quarantine|gaps|handlers|lanes|roused|tasks|claims|causes|attempts|reruns|processes|alarms|samples|counters|facts';
+  'events|aliases|seen_by_origin|types|arrivals|conflicts|redeliveries|quarantine|gaps|handlers|lanes|dirty_lanes|tasks|claims|dead_groups|attempts|reruns|processes|alarms|samples|counters|state';
 const STEERING =
   /^(\s|--[^\n]*\n|\/\*.*?\*\/)*(begin|commit|end|rollback|savepoint|release|pragma\s[^;]*[=(]|attach|detach|vacuum|reindex)/is;
 /** Against slips, not against malice: a handler has the file in its hands anyway. */

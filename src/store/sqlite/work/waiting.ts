@@ -16,14 +16,14 @@ export interface Waiting {
   holdUntil: number | null;
   /** 0: it was made when its event came. */
   rerun: number;
-  suspect: boolean;
+  isolated: boolean;
   attempts: number;
   deferred: number;
   error: string | null;
 }
 
 export const WAITING = `id, event, handler, lane, alone, cast(cursor as text) as cursor, strict, release_at, due_at,
-  hold_until, rerun, suspect, attempts, deferred, error`;
+  hold_until, rerun, isolated, attempts, deferred, error`;
 
 export interface WaitingRow {
   id: number;
@@ -37,7 +37,7 @@ export interface WaitingRow {
   due_at: number;
   hold_until: number | null;
   rerun: number;
-  suspect: number;
+  isolated: number;
   attempts: number;
   deferred: number;
   error: string | null;
@@ -56,7 +56,7 @@ export function toWaiting(row: WaitingRow): Waiting {
     dueAt: row.due_at,
     holdUntil: row.hold_until,
     rerun: row.rerun,
-    suspect: row.suspect === 1,
+    isolated: row.isolated === 1,
     attempts: row.attempts,
     deferred: row.deferred,
     error: row.error,
@@ -71,6 +71,6 @@ export const UNCLAIMED = `not exists (select 1 from claims where task = tasks.id
 export const HANDLERS = 4_096;
 /** Tells the process that keeps the lanes in memory that something of this one has changed. */
 export function createRouse({ db }: Session): (lane: number) => void {
-  const rouse = db.prepare('insert into roused (lane) values (?) on conflict (lane) do nothing');
+  const rouse = db.prepare('insert into dirty_lanes (lane) values (?) on conflict (lane) do nothing');
   return (lane) => void rouse.run(lane);
 }
