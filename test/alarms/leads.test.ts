@@ -183,7 +183,7 @@ function commandsIn(detail: string): string[][] {
 /** How many rows the list has that it names; 0 for what is none. */
 async function holds(ops: Ops, [command = '', ...args]: string[], detail: string): Promise<number> {
   expect([...Object.keys(LISTS), ...CHANGES, ...LOOKS, 'explain'], detail).toContain(command);
-  expect(() => readFileSync(`src/cli/${command}.ts`)).not.toThrow();
+  expect(() => readFileSync(`src/cli/commands/${command}.ts`)).not.toThrow();
   if (CHANGES.includes(command) || LOOKS.includes(command) || args.includes('<key>')) return 0;
   const said = await kit(ops, command, ...args.filter((arg) => !/^(all|shows|lists)$/.test(arg)), '--json');
   const found = JSON.parse(said) as Record<string, unknown[]>;
