@@ -60,9 +60,9 @@ export function createDeliveryHealth({
     for (const one of configured) one.mayGo = mayGo(one, configured);
     for (const { fingerprint, goneAt } of signers.values())
       if (goneAt !== null && now - goneAt > REMEMBER_MS) signers.delete(fingerprint);
-    groupCommit.setFact('failure_run', run);
-    groupCommit.setFact('failures', JSON.stringify(failures));
-    groupCommit.setFact('signers', JSON.stringify([...signers.values()]));
+    groupCommit.setState('failure_run', run);
+    groupCommit.setState('failures', JSON.stringify(failures));
+    groupCommit.setState('signers', JSON.stringify([...signers.values()]));
   }
 
   function note(atOnce: boolean): void {

@@ -2,7 +2,7 @@
 // follows the commit. It waits out a store that is locked or failing for as long as a delivery can wait, and no longer.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
-import type { Accepted, Counts, IngestStore, Fact, FactValue } from '../store/ingest.ts';
+import type { Accepted, Counts, IngestStore, StateKey, StateValue } from '../store/ingest.ts';
 import { StoreError, Unsynced } from '../store/store.ts';
 import type { Reading } from '../wire/event.ts';
 
@@ -29,7 +29,7 @@ export interface GroupCommit {
   accept(reading: Reading): Promise<Accepted>;
   /** Counters and facts ride along with the next commit. */
   count(counts: Counts): void;
-  setFact(name: Fact, value: FactValue): void;
+  setState(name: StateKey, value: StateValue): void;
   /** Writes what was counted; for the quiet times. Also finds out whether the store can be written again. */
   probe(): Promise<void>;
   /** Whether deliveries can be committed. */
@@ -58,7 +58,7 @@ interface Committed {
 
 interface Noted {
   counts: Counts;
-  facts: Partial<Record<Fact, FactValue>>;
+  facts: Partial<Record<StateKey, StateValue>>;
 }
 
 export function createGroupCommit({
@@ -215,7 +215,7 @@ export function createGroupCommit({
         if (waiting.length === 1 && !committing) setImmediate(() => void commitAll());
       }),
     count: add,
-    setFact(name, value) {
+    setState(name, value) {
       facts[name] = value;
     },
     async probe() {

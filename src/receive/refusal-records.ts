@@ -44,7 +44,7 @@ export function createRefusalRecords({
         bytes: Number.isSafeInteger(bytes) ? bytes : null,
       };
       last.set(cause, [refusal, ...(last.get(cause) ?? [])].slice(0, KEPT));
-      groupCommit.setFact('refusals', JSON.stringify(Object.fromEntries(last)));
+      groupCommit.setState('refusals', JSON.stringify(Object.fromEntries(last)));
     },
   };
 }

@@ -7,7 +7,7 @@ import { createSeldom, type Logger } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError } from '../store/store.ts';
-import type { Fact, FactValue } from '../store/ingest.ts';
+import type { StateKey, StateValue } from '../store/ingest.ts';
 import type { Claim, HandlerFiles, Settlement, WorkStore } from '../store/work.ts';
 import { logEnd } from './attempt-log.ts';
 import { startAttempt, type Attempt, type ServiceFor } from './attempt.ts';
@@ -58,7 +58,7 @@ export interface Runner {
   /** Claims nothing more, lets handlers end for that long, gives the rest back. */
   drain(limitMs: number): Promise<void>;
   /** Tasks that wait for their release, and the time: to be noted with each sign of life. */
-  facts(): Partial<Record<Fact, FactValue>>;
+  facts(): Partial<Record<StateKey, StateValue>>;
 }
 
 export async function startRunner(options: RunnerOptions): Promise<Runner> {

@@ -74,7 +74,7 @@ export interface Batch {
   /** A stretch that replay can no longer show; raised as a `kit.gap` event in the same transaction. */
   gap?: { after: Cursor; upTo: Cursor | null; reason: string };
   counts?: Counts;
-  facts?: Partial<Record<Fact, FactValue>>;
+  facts?: Partial<Record<StateKey, StateValue>>;
 }
 
 export interface IngestStore {
@@ -86,10 +86,10 @@ export interface IngestStore {
   /** Resolves once all that was committed is on disk. */
   sync(): Promise<void>;
   /** Adds to counters and sets facts; also the probe of whether the store can be written. */
-  note(counts: Counts, facts?: Partial<Record<Fact, FactValue>>): Promise<void>;
+  note(counts: Counts, facts?: Partial<Record<StateKey, StateValue>>): Promise<void>;
 }
 
-export type Fact =
+export type StateKey =
   | 'watermark'
   | 'born'
   /** Replay has fetched up to here what was there before this store. */
@@ -155,4 +155,4 @@ export type Fact =
   /** Goes up when ids were sorted into a segment, or a segment was removed. */
   | 'id_version';
 
-export type FactValue = string | number | bigint | null;
+export type StateValue = string | number | bigint | null;

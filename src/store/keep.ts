@@ -181,7 +181,7 @@ export interface KeepStore extends IngestStore, AlarmStore {
   blind(): Promise<string[] | null>;
   /** Counters of the last minutes, as `keep` has noted them. */
   snapshots(): Promise<{ at: number; counters: Record<string, number> }[] | null>;
-  /** The last of them, newest first; written by the main process as the fact `crashes`. */
+  /** The last of them, newest first; written by the main process as the state `crashes`. */
   crashes(): Promise<Crash[]>;
   /** Why a task became a dead letter for a reason that none had before; `id` grows from cause to cause. */
   newestCause(): Promise<{ id: number; handler: string; error: string } | null>;

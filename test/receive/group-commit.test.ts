@@ -167,11 +167,11 @@ test.each([false, true])(
     const gate = Promise.withResolvers<void>();
     store.gate = gate.promise;
     store.fault = full();
-    groupCommit.setFact('failure_run', 1);
+    groupCommit.setState('failure_run', 1);
     const accepted = groupCommit.accept(reading(1));
     await until(() => store.batches.length === 1);
     store.fault = undefined;
-    groupCommit.setFact('failure_run', 2);
+    groupCommit.setState('failure_run', 2);
     if (probed) await groupCommit.probe();
     gate.resolve();
     await accepted;
@@ -184,7 +184,7 @@ describe('what is counted', () => {
     const { file, store, groupCommit } = setUp();
     groupCommit.count({ 'refused.no_signature': 2 });
     groupCommit.count({ 'refused.no_signature': 1, unseen_failures: 1 });
-    groupCommit.setFact('failures', '{}');
+    groupCommit.setState('failures', '{}');
     await groupCommit.accept(reading(1));
     await settled();
     expect(store.batches[0]).toMatchObject({
@@ -192,7 +192,7 @@ describe('what is counted', () => {
       facts: { failures: '{}' },
     });
     groupCommit.count({ 'refused.method': 1 });
-    groupCommit.setFact('failure_run', 3);
+    groupCommit.setState('failure_run', 3);
     await groupCommit.probe();
     await groupCommit.probe();
     expect(await file.store.counters()).toMatchObject({
@@ -206,10 +206,10 @@ describe('what is counted', () => {
   test('is neither lost nor doubled by commits and probes that fail', async () => {
     const { file, store, groupCommit } = setUp();
     groupCommit.count({ 'refused.method': 1 });
-    groupCommit.setFact('failure_run', 1);
+    groupCommit.setState('failure_run', 1);
     store.fault = full();
     await groupCommit.probe();
-    groupCommit.setFact('failure_run', 2);
+    groupCommit.setState('failure_run', 2);
     const accepting = groupCommit.accept(reading(1));
     groupCommit.count({ 'refused.method': 1 });
     await tried(store);

@@ -7,7 +7,7 @@ import type { Refusal } from '../../src/store/keep.ts';
 test('how far the clocks differ is not told by a delivery that had to wait for the store', () => {
   const now = Date.UTC(2026, 0, 1);
   let kept: Record<string, Refusal[]> = {};
-  const groupCommit = { setFact: (_: string, fact: unknown) => void (kept = JSON.parse(String(fact)) as typeof kept) };
+  const groupCommit = { setState: (_: string, fact: unknown) => void (kept = JSON.parse(String(fact)) as typeof kept) };
   const refusals = createRefusalRecords({
     groupCommit,
     clock: { now: () => now, monotonic: () => now },

@@ -1,7 +1,7 @@
 // What the parts of the SQLite store share: the connection, the transaction, the counters, and rows as our types.
 import { iso } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Counts, Fact, FactValue } from '../ingest.ts';
+import type { Counts, StateKey, StateValue } from '../ingest.ts';
 import type { Connection } from './connection.ts';
 
 /** The synchronous form of a part of the store; `openSqlite` awaits and guards every method alike. */
@@ -19,10 +19,10 @@ export interface Session {
   /** BEGIN IMMEDIATE … COMMIT: a read that becomes a write could not wait for its lock. */
   write<Result>(work: () => Result): Result;
   count(counts: Counts): void;
-  fact(name: Fact): FactValue;
-  /** A fact that holds a cursor, exact. */
-  cursorFact(name: Fact): Cursor | null;
-  setFact(name: Fact, value: FactValue): void;
+  state(name: StateKey): StateValue;
+  /** A value that is a cursor, exact. */
+  cursorState(name: StateKey): Cursor | null;
+  setState(name: StateKey, value: StateValue): void;
   /** At or below it, what is unknown was here and was pruned: never above the watermark, and none without one. */
   floor(watermark?: Cursor | null): bigint | null;
 }
@@ -32,11 +32,11 @@ export function createSession(db: Connection, path: string, synchronous: Session
   const add = db.prepare(`
     insert into counters values (?, ?)
     on conflict (name) do update set value = min(value + excluded.value, ${Number.MAX_SAFE_INTEGER})`);
-  const get = db.prepare<[string], FactValue>('select value from state where name = ?').pluck();
+  const get = db.prepare<[string], StateValue>('select value from state where name = ?').pluck();
   const getText = db.prepare<[string], Cursor | null>('select cast(value as text) from state where name = ?').pluck();
   const set = db.prepare('insert into state values (?, ?) on conflict (name) do update set value = excluded.value');
   const transaction = db.transaction((work: () => unknown) => work());
-  const cursorFact = (name: Fact): Cursor | null => getText.get(name) ?? null;
+  const cursorState = (name: StateKey): Cursor | null => getText.get(name) ?? null;
   return {
     db,
     path,
@@ -45,14 +45,14 @@ export function createSession(db: Connection, path: string, synchronous: Session
     count(counts) {
       for (const [name, value] of Object.entries(counts)) if (value) add.run(name, value);
     },
-    fact: (name) => get.get(name) ?? null,
-    cursorFact,
-    floor(watermark = cursorFact('watermark')) {
-      const pruned = cursorFact('pruned_to');
+    state: (name) => get.get(name) ?? null,
+    cursorState,
+    floor(watermark = cursorState('watermark')) {
+      const pruned = cursorState('pruned_to');
       if (pruned === null || watermark === null) return null;
       return BigInt(pruned) < BigInt(watermark) ? BigInt(pruned) : BigInt(watermark);
     },
-    setFact(name, value) {
+    setState(name, value) {
       // A column of any type would keep a number as a float.
       set.run(name, typeof value === 'number' ? BigInt(value) : value);
     },

@@ -62,7 +62,7 @@ export function createErase(session: Session): Sync<EraseStore> {
           erased.skipped += skipped;
           erased.errors += errors;
         }
-        if (!dry && erased.events > 0) session.setFact('erased', Number(session.fact('erased')) + 1);
+        if (!dry && erased.events > 0) session.setState('erased', Number(session.state('erased')) + 1);
         return { erased, next: rows.length === limit ? (rows.at(-1)?.seq ?? null) : null };
       });
       // The log holds them as well, until it is emptied.

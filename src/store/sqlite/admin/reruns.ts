@@ -113,7 +113,7 @@ export function createReruns(session: Session): Sync<Reruns> {
     .pluck();
 
   function range(from: Point, to: Point | null): Range {
-    const assigned = Number(session.fact('assigned'));
+    const assigned = Number(session.state('assigned'));
     return {
       fromCursor: typeof from === 'string' ? BigInt(from) : -1n,
       toCursor: typeof to === 'string' ? BigInt(to) : LAST,

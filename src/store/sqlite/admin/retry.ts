@@ -90,7 +90,7 @@ export function createMend(session: Session, readmit: (batch: Batch) => Accepted
     },
     retry: (ids, now) =>
       move(ids, ['dead', 'skipped', 'ready'], 'ready', ({ id, lane, name }) => {
-        if (id < Number(session.fact('oldest'))) session.setFact('oldest', id);
+        if (id < Number(session.state('oldest'))) session.setState('oldest', id);
         // Back in its lane, where its cursor decides whose turn it is. Its lane may have been swept meanwhile.
         const inLane = lane !== null && name !== null;
         revive.run(inLane ? 0 : 1, now, now, now, id);

@@ -10,19 +10,19 @@ const STEP = 1_000;
 
 export function birthOf(session: Session): Birth {
   return {
-    at: Number(session.fact('born')),
-    reading: (session.fact('history_reading') ?? 'none') as Birth['reading'],
+    at: Number(session.state('born')),
+    reading: (session.state('history_reading') ?? 'none') as Birth['reading'],
     // Where the first webhook is the beginning, nothing behind it was there before.
-    end: session.cursorFact('history') ?? session.cursorFact('begins_at'),
-    older: session.cursorFact('older'),
-    younger: session.cursorFact('younger'),
+    end: session.cursorState('history') ?? session.cursorState('begins_at'),
+    older: session.cursorState('older'),
+    younger: session.cursorState('younger'),
   };
 }
 
 /** While history is being read: learns from each arrival where it ends. */
 export function createBirthWatch(session: Session): (events: Incoming[]) => void {
   return (events) => {
-    if (session.fact('history_reading') !== 'open') return;
+    if (session.state('history_reading') !== 'open') return;
     const birth = birthOf(session);
     let { older, younger } = birth;
     for (const { cursor, createdAt, origin } of events) {
@@ -30,8 +30,8 @@ export function createBirthWatch(session: Session): (events: Incoming[]) => void
       if (createdAt >= birth.at) younger = younger === null || compareCursors(cursor, younger) < 0 ? cursor : younger;
       else if (origin !== 'webhook') older = older === null || compareCursors(cursor, older) > 0 ? cursor : older;
     }
-    if (older !== birth.older && older !== null) session.setFact('older', BigInt(older));
-    if (younger !== birth.younger && younger !== null) session.setFact('younger', BigInt(younger));
+    if (older !== birth.older && older !== null) session.setState('older', BigInt(older));
+    if (younger !== birth.younger && younger !== null) session.setState('younger', BigInt(younger));
   };
 }
 

@@ -4,7 +4,7 @@ import { statSync } from 'node:fs';
 import { dataOfBody, type Incoming, type Reading, type Unreadable } from '../../../wire/event.ts';
 import { compareCursors, type Cursor } from '../../../wire/cursor.ts';
 import { digestOf, sameJson, type JsonObject } from '../../../wire/json.ts';
-import type { Accepted, Batch, Conflict, Counts, IngestStore, Fact } from '../../ingest.ts';
+import type { Accepted, Batch, Conflict, Counts, IngestStore, StateKey } from '../../ingest.ts';
 import { createBirthWatch, createHeard } from './birth.ts';
 import { faultOf } from '../fault.ts';
 import { createIds } from './ids.ts';
@@ -162,7 +162,7 @@ export function createEventStore(
     }
 
     function placePage(): void {
-      if (batch.from) session.setFact('proved_from', BigInt(batch.from));
+      if (batch.from) session.setState('proved_from', BigInt(batch.from));
       watermark.raise(batch);
     }
 
@@ -174,9 +174,9 @@ export function createEventStore(
       };
       // Aliases are rare: one look for the whole batch spares two for each event.
       let aliased = anyAlias.get() !== undefined;
-      const floor = session.floor(highest(session.cursorFact('watermark'), batch.watermark));
-      const born = Number(session.fact('born'));
-      const prunedBefore = Number(session.fact('pruned_before') ?? 0);
+      const floor = session.floor(highest(session.cursorState('watermark'), batch.watermark));
+      const born = Number(session.state('born'));
+      const prunedBefore = Number(session.state('pruned_before') ?? 0);
       learnBirth(readings.flatMap((reading) => ('event' in reading ? [reading.event] : [])));
       const tally = startTally(batch.now);
       const results = readings.map((reading): Accepted => {
@@ -329,7 +329,7 @@ export function createEventStore(
   }
 
   function setFacts(facts: Batch['facts']): void {
-    for (const [name, value] of Object.entries(facts ?? {})) session.setFact(name as Fact, value);
+    for (const [name, value] of Object.entries(facts ?? {})) session.setState(name as StateKey, value);
   }
 
   /** Each alone: what cannot be written is dropped, and fails nothing else. */

@@ -1,7 +1,7 @@
 // Which event has an id. Ids are random, so an index over all of them would read and write a page for each event. The latest
 // are held in memory, beside a table in the order in which they came; a few thousand at a time they are sorted into a segment,
 // which is small, and a filter in memory says of nearly every new id that it is in none of the segments.
-import type { FactValue } from '../../ingest.ts';
+import type { StateValue } from '../../ingest.ts';
 import type { Session } from '../session.ts';
 
 /** Ids in a segment: about 1.5 MB. Never changed once released: a segment that is full has its filter written. */
@@ -65,13 +65,13 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
 
   const enough = Math.ceil(idsInSegment / PARTS);
   /** Of what is in memory; undefined: nothing is. */
-  let version: FactValue | undefined;
+  let version: StateValue | undefined;
   let count = 0;
   let latest = new Map<string, number>();
   let filters: Filter[] = [];
 
   function refresh(): void {
-    const now = session.fact('id_version');
+    const now = session.state('id_version');
     if (now !== version) {
       // Where a statement fails half-way, all of it is read again.
       version = undefined;
@@ -180,8 +180,8 @@ export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before
 
 /** Tells the other connections that segments have changed. */
 function nextVersion(session: Session): number {
-  const next = Number(session.fact('id_version') ?? 0) + 1;
-  session.setFact('id_version', next);
+  const next = Number(session.state('id_version') ?? 0) + 1;
+  session.setState('id_version', next);
   return next;
 }
 

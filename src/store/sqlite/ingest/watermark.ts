@@ -63,12 +63,12 @@ export function createWatermark(session: Session): Watermark {
 
   /** Null where a delivery has come from there since: then it was no lie. */
   function ceiling(): Cursor | null {
-    const refused = session.cursorFact('refused');
+    const refused = session.cursorState('refused');
     return refused !== null && delivered.get(BigInt(refused)) === undefined ? refused : null;
   }
 
   function evidence(watermark: Cursor, { types, upTo, now }: { types: string[]; upTo: number; now: number }): string[] {
-    const of = { moved: Number(session.fact('moved')), upTo, watermark: BigInt(watermark) };
+    const of = { moved: Number(session.state('moved')), upTo, watermark: BigInt(watermark) };
     if (above.get(of) !== undefined) return [];
     const time = happened.get(of.watermark) ?? null;
     return witnesses.all({
@@ -83,7 +83,7 @@ export function createWatermark(session: Session): Watermark {
     ceiling,
     raise({ watermark, after, now }) {
       if (!watermark) return;
-      const before = session.cursorFact('watermark');
+      const before = session.cursorState('watermark');
       const to = BigInt(watermark);
       if (before !== null && to < BigInt(before)) return;
       // It went down while the page was on its way: what lies between was not read.
@@ -93,11 +93,11 @@ export function createWatermark(session: Session): Watermark {
       // Read on from where a gap without an end began, there is none.
       if (before !== null) rejoin.run(now, BigInt(before));
       if (before !== null && to === BigInt(before)) return;
-      session.setFact('watermark', to);
-      session.setFact('moved', newest.get() ?? 0);
+      session.setState('watermark', to);
+      session.setState('moved', newest.get() ?? 0);
     },
     ahead(types, upTo, now) {
-      const watermark = session.cursorFact('watermark');
+      const watermark = session.cursorState('watermark');
       if (watermark === null) return null;
       const [lowest, ...more] = evidence(watermark, { types, upTo, now });
       if (lowest === undefined || more.length < WITNESSES - 1) return null;
@@ -107,7 +107,7 @@ export function createWatermark(session: Session): Watermark {
     },
     lower: ({ to, why, now }) =>
       session.write(() => {
-        const watermark = session.cursorFact('watermark');
+        const watermark = session.cursorState('watermark');
         const floor = session.floor();
         if (watermark === null) return { done: false, why: 'none' };
         const refuse = { done: false, watermark, floor: (floor?.toString() ?? null) as Cursor | null } as const;
@@ -116,15 +116,15 @@ export function createWatermark(session: Session): Watermark {
         const doubtful =
           why === 'evidence' ||
           (why === 'asked' && evidence(watermark, { types: ['*'], upTo: newest.get() ?? 0, now }).length > 0);
-        if (doubtful) session.setFact('refused', BigInt(watermark));
-        session.setFact('watermark', BigInt(to));
-        session.setFact('moved', newest.get() ?? 0);
+        if (doubtful) session.setState('refused', BigInt(watermark));
+        session.setState('watermark', BigInt(to));
+        session.setState('moved', newest.get() ?? 0);
         // Two complete reads from here have to look for what waits for proof.
-        session.setFact('searched', 0);
-        const from = session.cursorFact('proved_from');
-        if (from !== null && BigInt(from) > BigInt(to)) session.setFact('proved_from', BigInt(to));
+        session.setState('searched', 0);
+        const from = session.cursorState('proved_from');
+        if (from !== null && BigInt(from) > BigInt(to)) session.setState('proved_from', BigInt(to));
         if (why === 'evidence') {
-          session.setFact('lowered', JSON.stringify({ from: watermark, to }));
+          session.setState('lowered', JSON.stringify({ from: watermark, to }));
           session.count({ watermark_ahead: 1 });
         }
         return { done: true, watermark };

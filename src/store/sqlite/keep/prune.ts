@@ -117,11 +117,11 @@ export function createPruning(session: Session): Pruning {
       // What goes is overwritten, whole pages too.
       db.pragma('secure_delete = on');
       return session.write(() => {
-        const watermark = session.cursorFact('watermark');
+        const watermark = session.cursorState('watermark');
         // Without a watermark the floor is only prepared, and one odd cursor may not lift it over what is to come.
         const top = watermark === null ? median() : BigInt(watermark);
-        let floor = BigInt(session.cursorFact('pruned_to') ?? -1);
-        let until = Number(session.fact('pruned_before') ?? 0);
+        let floor = BigInt(session.cursorState('pruned_to') ?? -1);
+        let until = Number(session.state('pruned_before') ?? 0);
         const counts: Counts = {};
         const found = rows(oldRows, before, after, limit);
         for (const row of found) {
@@ -136,8 +136,8 @@ export function createPruning(session: Session): Pruning {
           until = Math.max(until, lastTimeOf(row, now, settled) + 1);
           remove(row.seq, counts);
         }
-        if (floor >= 0n) session.setFact('pruned_to', floor);
-        if (until > 0) session.setFact('pruned_before', until);
+        if (floor >= 0n) session.setState('pruned_to', floor);
+        if (until > 0) session.setState('pruned_before', until);
         session.count(counts);
         return nextOf(found, limit);
       });

@@ -110,25 +110,25 @@ export function createUpkeep(
   const forget = db.prepare('delete from alarms where name = ?');
 
   return {
-    watermark: () => session.cursorFact('watermark'),
-    beginsAt: () => session.cursorFact('begins_at'),
-    anchoredAt: () => session.fact('anchored_at') as number | null,
+    watermark: () => session.cursorState('watermark'),
+    beginsAt: () => session.cursorState('begins_at'),
+    anchoredAt: () => session.state('anchored_at') as number | null,
     lowestDelivered: () => lowestDelivered.get() ?? null,
     lowerWatermark: watermark.lower,
     watermarkAhead: watermark.ahead,
     ceiling: watermark.ceiling,
-    lowered: () => JSON.parse(String(session.fact('lowered'))) as Ahead | null,
+    lowered: () => JSON.parse(String(session.state('lowered'))) as Ahead | null,
     giveUpWatermark: (now) =>
       session.write(() => {
-        const given = session.cursorFact('watermark');
+        const given = session.cursorState('watermark');
         if (given === null) return null;
         const facts = { watermark: null, proved_from: null, begins_at: null, anchored_at: null, refused: null };
         accept({ readings: [], now, gap: { after: given, upTo: null, reason: 'forgotten' }, facts });
         return given;
       }),
-    calls: () => JSON.parse(String(session.fact('calls'))) as number[] | null,
-    replayState: () => JSON.parse(String(session.fact('replay'))) as ReplayState | null,
-    replayRuns: () => JSON.parse(String(session.fact('replay_runs') ?? '[]')) as ReplayRun[],
+    calls: () => JSON.parse(String(session.state('calls'))) as number[] | null,
+    replayState: () => JSON.parse(String(session.state('replay'))) as ReplayState | null,
+    replayRuns: () => JSON.parse(String(session.state('replay_runs') ?? '[]')) as ReplayRun[],
     newestCursor: () => newest.get() ?? null,
     cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
     cursorBelow: (bound) => (bound === null ? newest.get() : below.get(BigInt(bound))) ?? null,
@@ -136,7 +136,7 @@ export function createUpkeep(
     anchors(before) {
       const last = lastBefore(before);
       // What lies before a gap is no place to read from: the service has forgotten it.
-      const from = BigInt(session.cursorFact('proved_from') ?? 0);
+      const from = BigInt(session.cursorState('proved_from') ?? 0);
       const latest = older.all(last, from);
       return {
         lowest: lowest.get(from) ?? null,
@@ -145,24 +145,24 @@ export function createUpkeep(
       };
     },
     unseen(after, upTo, limit) {
-      const from = session.cursorFact('proved_from');
+      const from = session.cursorState('proved_from');
       if (from === null) return { types: [], next: after };
       const rows = unseen.all({ after, last: upTo, from: BigInt(from), limit });
       const found = new Map<string, number>();
       for (const { type } of rows) if (type !== null) found.set(type, (found.get(type) ?? 0) + 1);
       return { types: [...found].map(([type, events]) => ({ type, events })), next: rows.at(-1)?.seq ?? after };
     },
-    blind: () => JSON.parse(String(session.fact('blind'))) as string[] | null,
+    blind: () => JSON.parse(String(session.state('blind'))) as string[] | null,
     snapshots: () =>
-      JSON.parse(String(session.fact('snapshots'))) as { at: number; counters: Record<string, number> }[],
-    compared: () => Number(session.fact('compared')),
-    crashes: () => JSON.parse(String(session.fact('crashes') ?? '[]')) as Crash[],
+      JSON.parse(String(session.state('snapshots'))) as { at: number; counters: Record<string, number> }[],
+    compared: () => Number(session.state('compared')),
+    crashes: () => JSON.parse(String(session.state('crashes') ?? '[]')) as Crash[],
     newestCause() {
       const row = newestCause.get();
       return row ? { id: row.id, handler: row.handler, error: row.error ?? '' } : null;
     },
     lastContradicted: () => lastContradicted.get() ?? null,
-    verifying: () => JSON.parse(String(session.fact('verify'))) as VerifyAccount | null,
+    verifying: () => JSON.parse(String(session.state('verify'))) as VerifyAccount | null,
     stretch(after, upTo, before, limit) {
       const rows = stretch.all({ after: BigInt(after), upTo: BigInt(upTo), before, limit });
       const sums = new Map<string, Stretch['types'][number]>();
@@ -178,19 +178,19 @@ export function createUpkeep(
     types: () => types.all(),
     openHistory: () =>
       session.write(() => {
-        if (session.fact('history_reading') === null) session.setFact('history_reading', 'open');
+        if (session.state('history_reading') === null) session.setState('history_reading', 'open');
       }),
     endHistory: (upTo) =>
       session.write(() => {
-        if (session.fact('history') === null) session.setFact('history', BigInt(upTo));
+        if (session.state('history') === null) session.setState('history', BigInt(upTo));
       }),
     closeHistory: () =>
       session.write(() => {
-        if (session.fact('history_reading') === 'open') session.setFact('history_reading', 'over');
+        if (session.state('history_reading') === 'open') session.setState('history_reading', 'over');
       }),
-    reconcileAsked: () => Number(session.fact('reconcile_asked')),
+    reconcileAsked: () => Number(session.state('reconcile_asked')),
     newestEvent: () => bounds().last ?? 0,
-    receipts: () => JSON.parse(String(session.fact('receipts'))) as Receipts | null,
+    receipts: () => JSON.parse(String(session.state('receipts'))) as Receipts | null,
     ...createPruning(session),
     sweep: (before) => {
       dropOldIds(before);
@@ -199,7 +199,7 @@ export function createUpkeep(
         removeConflicts.run(before);
         // The process that keeps lanes in memory must not trust the numbers of these.
         if (removeLanes.run(before).changes > 0)
-          session.setFact('lanes_swept', Number(session.fact('lanes_swept') ?? 0) + 1);
+          session.setState('lanes_swept', Number(session.state('lanes_swept') ?? 0) + 1);
         removeArrivals.run(Math.floor(before / DAY_MS));
       });
     },

@@ -4,7 +4,7 @@ import { iso } from '../../../base/clock.ts';
 import { parseCursor, type Cursor } from '../../../wire/cursor.ts';
 import type { Origin } from '../../../wire/event.ts';
 import { patternOf } from '../../error-pattern.ts';
-import type { Fact } from '../../ingest.ts';
+import type { StateKey } from '../../ingest.ts';
 import type { KeptHealth, Failures, Refusal, ReplayState, StreamState, Signer } from '../../keep.ts';
 import type { TaskState } from '../../work.ts';
 import {
@@ -210,20 +210,20 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
 
   /** All before where it was found the last time has ended; few are found by their indexes, wherever they are. */
   function oldestReady(ready: number): number | null {
-    const from = Number(session.fact('oldest'));
+    const from = Number(session.state('oldest'));
     const { any, proved } = ready < FEW ? oldest.few : oldest.many;
     const found = any.get(from);
     if (found === undefined) return null;
     if (found > from + FAR) remember(from, found);
     // What waits for proof is held.
-    return proved.get(found, BigInt(session.cursorFact('watermark') ?? -1)) ?? null;
+    return proved.get(found, BigInt(session.cursorState('watermark') ?? -1)) ?? null;
   }
 
   function remember(before: number, id: number): void {
     try {
       session.write(() => {
         // A retry may have gone back meanwhile.
-        if (Number(session.fact('oldest')) === before) session.setFact('oldest', id);
+        if (Number(session.state('oldest')) === before) session.setState('oldest', id);
       });
     } catch {
       // Locked just now: the next look is a little longer.
@@ -236,20 +236,20 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
       const at = (name: string): number => n[name] ?? 0;
       const { seq, cursor } = newest.get() ?? { seq: null, cursor: null };
       const ready = at('tasks.ready');
-      const held = Math.min(ready, Number(session.fact('held')));
+      const held = Math.min(ready, Number(session.state('held')));
       const waiting = ready > held ? oldestReady(ready) : null;
       const up = new Set(
         processes.all().flatMap(({ role, beat_at }) => (Math.abs(now - beat_at) < BEAT_MS ? [role] : [])),
       );
       const isUp = (role: string): 'up' | 'down' => (up.has(role) ? 'up' : 'down');
       const replay = JSON.parse(
-        String(session.fact('replay') ?? '{"state":"off","since":null,"lastAt":null,"reason":null,"progress":null}'),
+        String(session.state('replay') ?? '{"state":"off","since":null,"lastAt":null,"reason":null,"progress":null}'),
       ) as ReplayState;
       const { failureRun, failures, signers } = keptHealthOf(session);
       const { lastGoodAt, ...bad } = failures;
       return {
         events: at('events'),
-        unassigned: Math.max(0, (seq ?? 0) - Number(session.fact('assigned'))),
+        unassigned: Math.max(0, (seq ?? 0) - Number(session.state('assigned'))),
         undecided: at('undecided'),
         duplicates: at('duplicates'),
         quarantined: at('quarantined'),
@@ -263,12 +263,12 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
           dead: at('tasks.dead'),
         },
         oldestReadySeconds: waiting === null ? null : Math.max(0, Math.round((now - waiting) / 1000)),
-        watermark: session.cursorFact('watermark'),
+        watermark: session.cursorState('watermark'),
         floor: (session.floor()?.toString() ?? null) as Cursor | null,
         newestCursor: cursor === null ? null : (parseCursor(cursor) ?? null),
         reconcile: { ...replay, recovered: at('recovered') },
         stream: JSON.parse(
-          String(session.fact('stream') ?? '{"state":"off","since":null,"reason":null}'),
+          String(session.state('stream') ?? '{"state":"off","since":null,"reason":null}'),
         ) as StreamState,
         gaps: gaps.get() ?? 0,
         failureRun,
@@ -361,7 +361,7 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
       const row = quarantined.get(id);
       return row && toQuarantined(row);
     },
-    refusals: () => JSON.parse(String(session.fact('refusals') ?? '{}')) as Record<string, Refusal[]>,
+    refusals: () => JSON.parse(String(session.state('refusals') ?? '{}')) as Record<string, Refusal[]>,
     waitingLanes: (limit) =>
       crowded.all(limit).map(({ handler, lane, waiting, ...head }) => {
         const more = waiting > IN_LANE;
@@ -379,9 +379,9 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
 
 /** Facts that the main process writes, and finds again when it starts. */
 export function keptHealthOf(session: Session): KeptHealth {
-  const read = (name: Fact): unknown => JSON.parse(String(session.fact(name)));
+  const read = (name: StateKey): unknown => JSON.parse(String(session.state(name)));
   return {
-    failureRun: Number(session.fact('failure_run')),
+    failureRun: Number(session.state('failure_run')),
     failures: (read('failures') as Failures | null) ?? {
       causes: {},
       badSignatures: 0,

@@ -43,7 +43,7 @@ export function createHandlers(session: Session) {
     register(names: string[], files: HandlerFiles = { of: new Map(), broken: [] }): Map<string, number> {
       return session.write(() => {
         const known = all.all();
-        const assigned = Number(session.fact('assigned'));
+        const assigned = Number(session.state('assigned'));
         for (const row of known) {
           if (names.includes(row.name)) continue;
           const waited = row.loaded === 1 || row.waits_from !== null;

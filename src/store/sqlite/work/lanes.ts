@@ -131,7 +131,7 @@ export function createLanes(session: Session): Lanes {
   const proof = createProof(session, (id) => lanes.get(id));
   let loaded = false;
   let idleLimit = IDLE;
-  let swept = session.fact('lanes_swept');
+  let swept = session.state('lanes_swept');
 
   function forget(): void {
     lanes.clear();
@@ -153,7 +153,7 @@ export function createLanes(session: Session): Lanes {
 
   /** Between two turns: within one, a lane that nothing waits in yet may be about to be entered. */
   function dropIdle(): void {
-    const sweeps = session.fact('lanes_swept');
+    const sweeps = session.state('lanes_swept');
     // A lane that was swept away may not be entered by the number that it had.
     if (names.size <= idleLimit && sweeps === swept) return;
     swept = sweeps;
@@ -298,10 +298,10 @@ export function createLanes(session: Session): Lanes {
 
   return {
     load(now) {
-      if (loaded && session.fact('runner') === me) return;
+      if (loaded && session.state('runner') === me) return;
       forget();
       // First, so that whatever changes from now on is noted for us.
-      session.write(() => session.setFact('runner', me));
+      session.write(() => session.setState('runner', me));
       const waiting = waitingLanes.all();
       repair(waiting, now);
       readAll(waiting, now);

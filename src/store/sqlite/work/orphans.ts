@@ -84,8 +84,8 @@ export function createOwner(session: Session): Sync<Omit<ProcessStore, 'settle'>
     identify: (id) => void identify.run(id),
     nextBoot: () =>
       session.write(() => {
-        const boot = Number(session.fact('boot')) + 1;
-        session.setFact('boot', boot);
+        const boot = Number(session.state('boot')) + 1;
+        session.setState('boot', boot);
         return boot;
       }),
     beat: ({ role, pid, started, boot }, now) => void beat.run(role, pid, started, boot, now),
@@ -94,12 +94,12 @@ export function createOwner(session: Session): Sync<Omit<ProcessStore, 'settle'>
     books: () => keptHealthOf(session),
     askReload: () =>
       session.write(() => {
-        const asked = Number(session.fact('reload_asked')) + 1;
-        session.setFact('reload_asked', asked);
+        const asked = Number(session.state('reload_asked')) + 1;
+        session.setState('reload_asked', asked);
         return asked;
       }),
-    reloadAsked: () => Number(session.fact('reload_asked')),
-    reloaded: () => JSON.parse(String(session.fact('reloaded'))) as Reloaded | null,
+    reloadAsked: () => Number(session.state('reload_asked')),
+    reloaded: () => JSON.parse(String(session.state('reloaded'))) as Reloaded | null,
     giveBack: (alive, now, crash = WITH_THE_KIT) =>
       session.write(() => {
         const rows = orphans.all(JSON.stringify(alive));
@@ -116,7 +116,7 @@ export function createOwner(session: Session): Sync<Omit<ProcessStore, 'settle'>
         });
       }),
     brokenHandlers() {
-      const faults = JSON.parse(String(session.fact('handler_faults') ?? '[]')) as { file: string; fault: string }[];
+      const faults = JSON.parse(String(session.state('handler_faults') ?? '[]')) as { file: string; fault: string }[];
       const waiting = registry.waiting();
       return faults.map(({ file, fault }) => ({
         fault,

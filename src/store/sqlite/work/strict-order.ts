@@ -71,10 +71,10 @@ export function createProof<Lane extends Proving>(
 
   /** Events come with the watermark that passes them: they must be in their lanes before it counts. */
   function learn(): void {
-    const says = { watermark: session.cursorFact('watermark'), searched: Number(session.fact('searched')) };
+    const says = { watermark: session.cursorState('watermark'), searched: Number(session.state('searched')) };
     if (!told && says.watermark === known.watermark && says.searched === known.searched) return;
     told ??= { ...says, upTo: newest.get() ?? 0 };
-    if (Number(session.fact('assigned')) < told.upTo) return;
+    if (Number(session.state('assigned')) < told.upTo) return;
     const before = watermark;
     watermark = BigInt(told.watermark ?? -1);
     // It was lowered: what it had passed waits again.

@@ -79,7 +79,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
   const undecided = createUndecided(session);
   const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
   let recent = createRecent();
-  let erased = session.fact('erased');
+  let erased = session.state('erased');
   let round = 0;
   let unproven = 0;
 
@@ -104,7 +104,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
     return withLanes(() => {
       if (claiming) lanes.refresh(now);
       // What has been erased must not come back, neither from memory nor by tasks that were planned before.
-      const planned = erased === (erased = session.fact('erased'));
+      const planned = erased === (erased = session.state('erased'));
       if (!planned) recent = createRecent();
       const counts: Counts = {};
       const add = (name: keyof Counts, by: number): void => {
@@ -312,13 +312,13 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
     },
     setup: (work) => session.write(() => inTransaction(session, work)),
     unassigned(limit) {
-      const from = Number(session.fact('assigned'));
+      const from = Number(session.state('assigned'));
       const events = unassigned.all(from, limit);
       for (const event of events) recent.add(event);
       const birth = birthOf(session);
       return {
         from,
-        watermark: session.cursorFact('watermark'),
+        watermark: session.cursorState('watermark'),
         birth,
         events,
         decided: undecided.decided(birth, limit),
@@ -336,7 +336,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
       lanes.forget();
     },
     seenAt() {
-      const at = session.fact('run_seen');
+      const at = session.state('run_seen');
       return at === null ? null : Number(at);
     },
     claimIsolated: (now, boot, handlers) =>
@@ -346,7 +346,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
         // So that nothing of its lane is run beside it.
         if (isolated.lane !== null) rouse(isolated.lane);
-        return claimOne(toWaiting(isolated), now, boot, BigInt(session.cursorFact('watermark') ?? -1));
+        return claimOne(toWaiting(isolated), now, boot, BigInt(session.cursorState('watermark') ?? -1));
       }),
     complete(given, now, work) {
       const settlement: Settlement = { claim: given, state: 'done', error: null };
