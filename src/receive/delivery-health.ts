@@ -35,7 +35,7 @@ export function createDeliveryHealth({
   kept,
   onFailure = () => {},
 }: {
-  groupCommit: Pick<GroupCommit, 'count' | 'setFact'>;
+  groupCommit: Pick<GroupCommit, 'count' | 'setState'>;
   clock: Clock;
   secrets: string[];
   /** What an earlier boot wrote. */

@@ -20,7 +20,7 @@ export function createRefusalRecords({
   clock,
   prefix,
 }: {
-  groupCommit: Pick<GroupCommit, 'setFact'>;
+  groupCommit: Pick<GroupCommit, 'setState'>;
   clock: Clock;
   prefix: string;
 }): RefusalRecords {
