@@ -5,7 +5,7 @@ import { createSeldom } from '../../src/base/log.ts';
 
 test('a frame in a message is no frame: the line that is named is one of a file that there is', () => {
   const quoting = new Error('hi\n    at stranger (/5511999990000/secret.ts:1:1)\n    at http://x/5511999990000:1:1');
-  expect(loggable(quoting)).toEqual({ error: 'Error', at: expect.stringMatching(/test\/log\.test\.ts:\d+$/) });
+  expect(loggable(quoting)).toEqual({ error: 'Error', at: expect.stringMatching(/test\/base\/log\.test\.ts:\d+$/) });
   quoting.stack = 'Error: hi\n    at stranger (/5511999990000/secret.ts:1:1)';
   expect(loggable(quoting).at).toBe(null);
   quoting.stack = '/5511999990000/secret:1\nError: hi';

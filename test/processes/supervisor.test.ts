@@ -22,7 +22,7 @@ test('one that dies while its number is waited for is started again, under a num
   const one = createChild({
     role: 'run',
     memory: [],
-    entry: '../test/obedient.ts',
+    entry: '../test/processes/idle-child.ts',
     env: () => ({ ...process.env, NUMBERS: numbers }),
     boot,
     log: createTestLog().log,
@@ -49,7 +49,7 @@ test('one that starts yet may stand still for a minute, though it has shown life
   const one = createChild({
     role: 'run',
     memory: [],
-    entry: '../test/obedient.ts',
+    entry: '../test/processes/idle-child.ts',
     args: ['slow'],
     env: () => process.env,
     boot: () => {
