@@ -1,0 +1,40 @@
+// How large the house is, ring by ring, and that the map of the code names files that there are. A ring may shrink.
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+
+const SRC = join(import.meta.dirname, '..', 'src');
+const MAP = readFileSync(join(SRC, 'README.md'), 'utf8');
+/** Lines, after the formatter. The aims are 2,500, 6,000 and 10,000. */
+const LIMITS = { path: 3_780, core: 10_050, modules: 11_450 };
+
+const MODULES =
+  /^(service|reconcile|alarms|admin|ops|cli)\/|^store\/(read|admin|alarms)\.ts$|^store\/sqlite\/(read|admin)\//;
+const OTHERS = /^(tools|handlers)\/|^(testing|events)\.ts$/;
+
+const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((file) => /\.[jt]s$/.test(file));
+const path = [...MAP.matchAll(/^\| \[`[^`]+`\]\(([^)]+)\)/gm)].map(([, file = '']) => file);
+const modules = files.filter((file) => MODULES.test(file));
+const core = files.filter((file) => !MODULES.test(file) && !OTHERS.test(file));
+
+function linesOf(names: string[]): number {
+  return names.reduce((sum, name) => sum + readFileSync(join(SRC, name), 'utf8').split('\n').length - 1, 0);
+}
+
+test('the path is listed, and every file of it belongs to the core', () => {
+  expect(path.length).toBeGreaterThan(10);
+  expect(path.filter((file) => !core.includes(file))).toEqual([]);
+});
+
+test.each(Object.entries({ path, core, modules }))('the ring %s is no larger than its limit', (ring, names) => {
+  expect(names.length).toBeGreaterThan(0);
+  expect(linesOf(names)).toBeLessThanOrEqual(LIMITS[ring as keyof typeof LIMITS]);
+});
+
+test('what the map names is there', () => {
+  const named = [...MAP.matchAll(/`([a-z][\w/-]*(?:\.ts|\/))`/g)].map(([, name = '']) => name);
+  expect(named.length).toBeGreaterThan(20);
+  const there = (name: string): boolean =>
+    [SRC, join(SRC, 'store'), join(SRC, '..')].some((at) => existsSync(join(at, name)));
+  expect(named.filter((name) => !there(name))).toEqual([]);
+});
