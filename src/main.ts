@@ -29,6 +29,8 @@ import { createStoreAlarm } from './alarms/store-alarm.ts';
 const FAILURES = new Set([3, 10, 13, 15]);
 /** Longer than run lets its handlers end; what is left is for the deliveries in flight. */
 const TAKE_MS = 7_500;
+const LOG_LOST =
+  'the log of the store (-wal) was deleted or emptied after the kit was killed: events that it accepted last may be missing; replay fetches them if API_KEY is set, else send them again or npx kit restore a backup';
 /** Several looks of a proxy at /readyz. */
 const NOTICE_MS = 500;
 /** A reload happens whatever the store does; who asked for it is told within this time, or not at all. */
@@ -86,7 +88,8 @@ async function start(config: Config): Promise<void> {
       if (more) log.error({ what, ...loggable(error), ...more }, 'cannot be written beside deliveries, and is dropped');
     },
   });
-  const { store } = ownership;
+  const { store, logLost } = ownership;
+  if (logLost) log.error(LOG_LOST);
   await requireOpsPort(config);
   await retryWhileBusy(() => store.giveBack([], clock.now()), START_MS);
   const late = await children.start();

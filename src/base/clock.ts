@@ -19,6 +19,11 @@ export function iso(ms: number | null): string | null {
 /** Unix milliseconds of `2026-01-31` or `2026-01-31T12:00:00Z`; without a zone it is UTC. Undefined where it is none. */
 export function timeOf(text: string): number | undefined {
   const zoned = /T.*(Z|[+-]\d\d:?\d\d)$|^[\d-]+$/.test(text) ? text : `${text}Z`;
-  const time = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(zoned) : NaN;
+  const time = isDay(text.slice(0, 10)) ? Date.parse(zoned) : NaN;
   return Number.isNaN(time) ? undefined : time;
+}
+
+/** Date.parse takes 2026-02-31 for a day of March. */
+function isDay(text: string): boolean {
+  return /^\d{4}-\d\d-\d\d$/.test(text) && iso(Date.parse(text))?.startsWith(text) === true;
 }

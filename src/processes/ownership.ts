@@ -1,5 +1,6 @@
 // One instance owns a store: it takes the lock, ends what an older owner left running, and opens the file, unless it is not
 // the one that was there last. What an older owner could not sync is brought into the file before anything is built on it.
+<<<<<<< HEAD:src/processes/ownership.ts
 import { existsSync } from 'node:fs';
 import { startOf } from '../base/process-start.ts';
 import { guarded } from '../store/sqlite/fault.ts';
@@ -8,6 +9,16 @@ import { lockStore } from '../store/sqlite/lock.ts';
 import { openSqlite, type OpenOptions, type Replaced } from '../store/sqlite/open.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError, type Store } from '../store/store.ts';
+=======
+import { statSync } from 'node:fs';
+import { startOf } from './process.ts';
+import { guarded } from './store/sqlite/fault.ts';
+import { inodeOf, newId, readMark, requireSame, requireUnharmed, writeMark } from './store/sqlite/identity.ts';
+import { lockStore } from './store/sqlite/lock.ts';
+import { openSqlite, type OpenOptions, type Replaced } from './store/sqlite/open.ts';
+import { patiently } from './store/patiently.ts';
+import { StoreError, type Store } from './store/store.ts';
+>>>>>>> main:src/owner.ts
 
 /** A start that cannot write its store for this long is refused. */
 export const START_MS = 5_000;
@@ -16,6 +27,8 @@ export type { Replaced };
 
 export interface Ownership {
   store: Store;
+  /** Its log was deleted or emptied after a kill: what was committed last may be missing. */
+  logLost: boolean;
   release(): void;
 }
 
@@ -26,13 +39,15 @@ export interface Ownership {
 export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' | 'onDropped'>): Promise<Ownership> {
   const lock = lockStore(path);
   let store: Store | undefined;
+  let logLost = false;
   try {
     const here = readMark(path)?.file === inodeOf(path);
     guarded(() => requireSame(path), path);
-    const logged = existsSync(`${path}-wal`);
+    const logged = (statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
     store = openSqlite(path, { owner: true, synchronous: 'NORMAL', busyMs: 0, ...options });
     const left = await endOthers(store, path, here);
-    if (left.length > 0 && !logged) guarded(() => requireUnharmed(path), path);
+    logLost = left.length > 0 && !logged;
+    if (logLost) guarded(() => requireUnharmed(path), path);
     await nameAnew(store, path);
     await forget(store, left);
   } catch (error) {
@@ -43,6 +58,7 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
   const owned = store;
   return {
     store: owned,
+    logLost,
     release() {
       owned.close();
       lock.close();

@@ -178,6 +178,21 @@ describe('E12: under a running kit', () => {
     expect(idsIn(path)).toEqual(['evt_1', 'evt_4']);
   });
 
+  test('a raw copy of the same run that is copied back is found out, although its id is right', async () => {
+    const owned = await start();
+    await accept(owned, 1);
+    await owned.store.settle();
+    const copy = readFileSync(path);
+    await accept(owned, ...Array.from({ length: 200 }, (_, n) => n + 2));
+    await owned.store.settle();
+    await accept(owned, 300);
+    writeFileSync(path, copy);
+    await expect(accept(owned, 301)).rejects.toMatchObject({
+      code: 'replaced',
+      message: expect.stringContaining('copied over'),
+    });
+  });
+
   test('restore refuses', async () => {
     const backup = await backupOf(1);
     const owned = await start();
@@ -236,6 +251,19 @@ describe('E12: between two starts', () => {
     await accept(await start(), 300);
     expect(idsIn(path)).toEqual(['evt_1', 'evt_300']);
   });
+
+  test.each(['deleted', 'emptied'])(
+    'a log that was %s after a kill is told of, although the file is whole',
+    async (how) => {
+      const owned = await start();
+      expect(owned.logLost).toBe(false);
+      await owned.store.beat({ role: 'receive', pid: process.pid, started: '', boot: 1 }, T0);
+      await owned.store.settle();
+      owned.release();
+      if (how === 'emptied') writeFileSync(wal(), '');
+      expect((await start()).logLost).toBe(true);
+    },
+  );
 
   test('an older raw copy of the same store beside a later log is refused', async () => {
     const owned = await start();

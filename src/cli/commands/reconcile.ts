@@ -54,7 +54,7 @@ async function reconcile(store: Store, to: Cursor | undefined, json: boolean): P
   if (to !== undefined) {
     if (!(await isPlace(store, to, before)))
       return fail(
-        `the store knows no event at or below ${to}, so the watermark stays: if the service does not know ${to} either, nothing is missing there. npx kit verify --from ${to} asks it, and opens no gap`,
+        `the store knows no event at or below ${to}, so the watermark stays. Name a cursor that npx kit events shows; or ask the service with npx kit verify --from ${to}, which opens no gap: if it does not know ${to} either, nothing is missing there`,
       );
     const lowered = await store.lowerWatermark({ to, why: 'asked', now: clock.now() });
     if (!lowered.done) return fail(whyNot(to, lowered));

@@ -98,7 +98,7 @@ function valueOf(type: string, data: JsonObject, field: string, text: string): u
   if (likeExample && fits(text)) return text;
   const found = [json, text].find(fits);
   if (found !== undefined) return found;
-  const issue = issueWith(json);
+  const issue = issueWith(likeExample ? text : json);
   // Data as a whole are read again once all is set.
   if (!issue) return json;
   throw faultOf(type, issue);

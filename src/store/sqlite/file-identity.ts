@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import {
   closeSync,
+  fstatSync,
   fsyncSync,
   linkSync,
   openSync,
@@ -138,7 +139,10 @@ function sizeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 }
 
-/** Tells the file of a running kit from one that was copied over it: that has the inode, but not the id. */
+/**
+ * Tells the file of a running kit from one that was copied over it, which has its inode. A backup has another id. A raw copy
+ * of the same run has the id, but is smaller or has a lower change counter: a store that is in use only grows.
+ */
 export interface Seal {
   /** The id is in the file itself now. */
   set(id: string): void;
@@ -149,11 +153,22 @@ export interface Seal {
 
 /** The table with the id is made first, so its page is one of the first. */
 const SEAL_WITHIN = 1024 * 1024;
+/** Of the file format of SQLite: 4 bytes of the header, which go up when the file grows. */
+const CHANGE_COUNTER_AT = 24;
 
 export function createSeal(path: string): Seal {
   let file: number | undefined;
   let bytes = Buffer.alloc(0);
   let at = -1;
+  let most = { size: 0, counter: 0 };
+
+  /** It never goes down. */
+  function hasGrown(opened: number): boolean {
+    const now = { size: fstatSync(opened).size, counter: read(4, CHANGE_COUNTER_AT).readUInt32BE() };
+    if (now.size < most.size || now.counter < most.counter) return false;
+    most = now;
+    return true;
+  }
 
   function read(length: number, from: number): Buffer {
     const found = Buffer.alloc(length);
@@ -166,7 +181,7 @@ export function createSeal(path: string): Seal {
       bytes = Buffer.from(id);
       at = read(SEAL_WITHIN, 0).indexOf(bytes);
     },
-    holds: () => at === -1 || read(bytes.length, at).equals(bytes),
+    holds: () => file === undefined || at === -1 || (read(bytes.length, at).equals(bytes) && hasGrown(file)),
     close() {
       if (file !== undefined) closeSync(file);
       file = undefined;
