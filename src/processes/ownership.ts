@@ -1,7 +1,6 @@
 // One instance owns a store: it takes the lock, ends what an older owner left running, and opens the file, unless it is not
 // the one that was there last. What an older owner could not sync is brought into the file before anything is built on it.
-<<<<<<< HEAD:src/processes/ownership.ts
-import { existsSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { startOf } from '../base/process-start.ts';
 import { guarded } from '../store/sqlite/fault.ts';
 import { inodeOf, newId, readMark, requireSame, requireUnharmed, writeMark } from '../store/sqlite/file-identity.ts';
@@ -9,16 +8,6 @@ import { lockStore } from '../store/sqlite/lock.ts';
 import { openSqlite, type OpenOptions, type Replaced } from '../store/sqlite/open.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError, type Store } from '../store/store.ts';
-=======
-import { statSync } from 'node:fs';
-import { startOf } from './process.ts';
-import { guarded } from './store/sqlite/fault.ts';
-import { inodeOf, newId, readMark, requireSame, requireUnharmed, writeMark } from './store/sqlite/identity.ts';
-import { lockStore } from './store/sqlite/lock.ts';
-import { openSqlite, type OpenOptions, type Replaced } from './store/sqlite/open.ts';
-import { patiently } from './store/patiently.ts';
-import { StoreError, type Store } from './store/store.ts';
->>>>>>> main:src/owner.ts
 
 /** A start that cannot write its store for this long is refused. */
 export const START_MS = 5_000;
