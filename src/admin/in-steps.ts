@@ -13,11 +13,11 @@ const LOCKED_MS = 1_000;
  * Resolves to how many of the tasks that match were moved. `onStep` is told how many of them have been gone through, at
  * first none, and how many were moved. Ends early, without an error, once `signal` is aborted.
  */
-export async function mendAll(
+export async function changeInSteps(
   store: Pick<AdminStore, 'matching'>,
   filter: TaskFilter,
   now: number,
-  mend: (ids: number[]) => Promise<number>,
+  fix: (ids: number[]) => Promise<number>,
   onStep: (done: number, of: number, moved: number) => void = () => {},
   signal?: AbortSignal,
 ): Promise<number> {
@@ -27,7 +27,7 @@ export async function mendAll(
   for (let from = 0; from < ids.length; from += STEP) {
     if (signal?.aborted) break;
     if (from > 0) await sleep(PAUSE_MS);
-    moved += await retryWhileBusy(() => mend(ids.slice(from, from + STEP)), LOCKED_MS);
+    moved += await retryWhileBusy(() => fix(ids.slice(from, from + STEP)), LOCKED_MS);
     onStep(Math.min(from + STEP, ids.length), ids.length, moved);
   }
   return moved;

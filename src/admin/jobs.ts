@@ -3,7 +3,7 @@
 import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import { mendAll } from './in-steps.ts';
+import { changeInSteps } from './in-steps.ts';
 import type { AdminStore } from '../store/admin.ts';
 import type { TaskFilter } from '../store/read.ts';
 
@@ -45,7 +45,7 @@ export function createJobs({ store, clock, log, onChange }: JobsOptions): Jobs {
   let cancel = new AbortController();
 
   async function work(job: Job, filter: TaskFilter, reason: string, begun: () => void): Promise<void> {
-    const mend = (ids: number[]): Promise<number> =>
+    const fix = (ids: number[]): Promise<number> =>
       job.action === 'retry' ? store.retry(ids, clock.now()) : store.discard(ids, reason, clock.now());
     try {
       const onStep = (done: number, of: number, moved: number): void => {
@@ -53,7 +53,7 @@ export function createJobs({ store, clock, log, onChange }: JobsOptions): Jobs {
         if (done > 0) onChange();
         begun();
       };
-      await mendAll(store, filter, clock.now(), mend, onStep, cancel.signal);
+      await changeInSteps(store, filter, clock.now(), fix, onStep, cancel.signal);
       job.state = cancel.signal.aborted ? 'cancelled' : 'done';
     } catch (error) {
       job.state = 'failed';

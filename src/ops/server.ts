@@ -10,7 +10,7 @@ import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { renderMetrics, type Disk } from './metrics.ts';
 import { StoreError } from '../store/store.ts';
-import { mendAll } from '../admin/in-steps.ts';
+import { changeInSteps } from '../admin/in-steps.ts';
 import { createAccess } from './access.ts';
 import { shown, streamOf } from '../admin/export.ts';
 import { createJobs } from '../admin/jobs.ts';
@@ -133,7 +133,7 @@ export function createOpsServer(options: OpsOptions): Server {
       const { ids, filter, reason } = selection.parse((ctx.request as { body?: unknown }).body);
       if (action === 'discard' && !reason)
         return refuse(ctx, 400, 'a reason is required: { "ids": [...], "reason": "…" }');
-      const moved = await mendAll(store, ids ? { ids } : (filter ?? {}), clock.now(), (some) =>
+      const moved = await changeInSteps(store, ids ? { ids } : (filter ?? {}), clock.now(), (some) =>
         action === 'retry' ? store.retry(some, clock.now()) : store.discard(some, reason ?? '', clock.now()),
       );
       log.info({ [done]: moved, reason }, `tasks ${done} by hand`);

@@ -132,7 +132,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     // One that was loaded already knows nothing of the end.
     if (ending) return child.stop(abandoned ? 0 : STOP_MS);
     const problems = textsOf(await child.start());
-    if (problems.length > 0) log.error({ problems }, 'cannot start; mend it, tried again');
+    if (problems.length > 0) log.error({ problems }, 'cannot start; retrying. Fix the error above');
   }
 
   /** For as long as they last, by an alarm. False where people were told of the same before. */

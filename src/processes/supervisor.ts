@@ -183,7 +183,10 @@ export function createChild(options: ChildOptions): Child {
     killers = new Map(death && file !== undefined ? [[file, `${placeOf(death, file)}: ${deedOf(death)}`]] : []);
     const faults = await begin();
     if (faults.length > 0 && wanted)
-      log.error({ role, faults: faults.map(({ fault }) => fault) }, `${role} cannot start; mend it, tried again`);
+      log.error(
+        { role, faults: faults.map(({ fault }) => fault) },
+        `${role} cannot start; retrying. Fix the error above`,
+      );
   }
 
   return {

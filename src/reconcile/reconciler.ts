@@ -177,7 +177,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     if (status === 401 || status === 403) {
       log.error(
         facts,
-        'reconciliation stopped: the service refuses API_KEY; mend it, then npx kit reload; mended at the service, npx kit reconcile',
+        'reconciliation stopped: the service refuses API_KEY; fix it, then npx kit reload; fixed at the service, npx kit reconcile',
       );
       pauseUntil = Infinity;
       return say('stopped', error.message);

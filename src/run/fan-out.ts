@@ -50,7 +50,11 @@ export function createFanOut(options: FanOutOptions): FanOut {
     received,
     onLaneFault(handler: Loaded, error: unknown): void {
       const more = seldom(`lane ${handler.name}`);
-      if (more) log.error({ handler: handler.name, ...loggable(error), ...more }, 'lane threw; the session stands in');
+      if (more)
+        log.error(
+          { handler: handler.name, ...loggable(error), ...more },
+          'lane function threw; using the session as lane',
+        );
       options.onLaneFault?.(handler);
     },
   };

@@ -1,4 +1,4 @@
-// What people mend by hand.
+// What people fix by hand.
 import type { Accepted } from './ingest.ts';
 import type { Range, Rerun, TaskFilter } from './read.ts';
 

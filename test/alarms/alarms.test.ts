@@ -89,7 +89,7 @@ describe('which facts raise which alarm', () => {
 
   test.each([
     [
-      'before 15, what to mend, and what is at stake',
+      'before 15, what to fix, and what is at stake',
       3,
       /3 authentic .* \(df -h\).*; at 15 in a row the service switches/,
     ],

@@ -98,7 +98,7 @@ describe('what lies on this machine', () => {
   });
 
   test.each<[string, () => void, string, number]>([
-    ['a folder that is missing', () => {}, 'start the receiver once, or mend DATABASE_URL', 78],
+    ['a folder that is missing', () => {}, 'start the receiver once, or fix DATABASE_URL', 78],
     ['a store that is missing', () => mkdirSync(join(at, 'data')), 'start the receiver once with npm start', 69],
     ['a file of others', () => plant('create table theirs (x)'), 'is not a store of this kit', 78],
     ['a store of a newer kit', () => plant('pragma user_version = 99', true), 'update this clone', 78],
@@ -123,7 +123,7 @@ describe('what lies on this machine', () => {
     [
       'E60: a setup that fails',
       `export default { on: '*', handle() {},\nsetup() { throw new Error('no table'); } };`,
-      'broken.ts:2: setup of handler broken failed: no table → mend the file',
+      'broken.ts:2: setup of handler broken failed: no table → fix the file',
       'fault',
     ],
     [
@@ -141,7 +141,7 @@ describe('what lies on this machine', () => {
     [
       'E61: a type that is misspelt',
       `export default { on: 'MesageReceived', handle() {} };`,
-      'did you mean MessageReceived? → mend `on`',
+      'did you mean MessageReceived? → fix `on`',
       'warning',
     ],
     ['no handlers', undefined, 'events are stored and wait for nobody → write one', 'warning'],
@@ -179,7 +179,7 @@ describe('the service', () => {
     const refused = await see([key], { API_BASE_URL: `${await closed()}/v1`, API_KEY });
     expect(refused).toMatchObject({
       exit: 69,
-      text: expect.stringContaining('(ECONNREFUSED) → mend its host and port'),
+      text: expect.stringContaining('(ECONNREFUSED) → fix its host and port'),
     });
     const unknown = await see([key], { API_BASE_URL: 'http://nothing.invalid/v1', API_KEY });
     expect(unknown).toMatchObject({ exit: 69, text: expect.stringContaining('does not resolve') });
@@ -223,7 +223,7 @@ describe('the public address', () => {
     ['https://1.1.1.1:3000/webhooks', 'the service delivers to 443 and 8443 only'],
     ['https://u:hidden@1.1.1.1/webhooks', 'the service refuses them: take them out'],
     ['https://1.1.1.1/hooks', 'not WEBHOOK_PATH /webhooks → make the two equal'],
-    ['https://nothing.invalid/webhooks', 'which does not resolve → mend the name'],
+    ['https://nothing.invalid/webhooks', 'which does not resolve → fix the name'],
     ['https://169.254.169.254/webhooks', 'the service delivers to public addresses only'],
     ['https://[::ffff:10.0.0.1]/webhooks', 'the service delivers to public addresses only'],
   ])('%s is refused', async (PUBLIC_URL, words) => {

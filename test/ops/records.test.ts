@@ -1,4 +1,4 @@
-// Events, one event and dead letters over the ops port: what pages and programs ask, reveal, export and mend.
+// Events, one event and dead letters over the ops port: what pages and programs ask, reveal, export and fix.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   assign,

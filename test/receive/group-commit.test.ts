@@ -373,8 +373,8 @@ describe('a store file that is no longer in its place', () => {
 });
 
 describe('a sync that fails', () => {
-  /** What was committed stays so; the sync fails until it is mended. */
-  function failSync(file: StoreFile, store: Watched): { mend: () => void; syncs: () => number } {
+  /** What was committed stays so; the sync fails until it is fixed. */
+  function failSync(file: StoreFile, store: Watched): { fix: () => void; syncs: () => number } {
     let failing = true;
     let syncs = 0;
     const accept = store.accept.bind(store);
@@ -388,17 +388,17 @@ describe('a sync that fails', () => {
       if (failing) throw new StoreError('unwritable', 'cannot be synced');
       return file.store.sync();
     };
-    return { mend: () => void (failing = false), syncs: () => syncs };
+    return { fix: () => void (failing = false), syncs: () => syncs };
   }
 
   test('E11: is tried again alone: the delivery is accepted once, and nothing is counted twice', async () => {
     const { file, store, groupCommit, faults } = setUp();
-    const { mend, syncs } = failSync(file, store);
+    const { fix, syncs } = failSync(file, store);
     groupCommit.count({ 'refused.method': 1 });
     const first = groupCommit.accept(reading(1));
     await until(() => syncs() > 3);
     const second = groupCommit.accept(reading(2));
-    mend();
+    fix();
     expect(verdicts(await Promise.all([first, second]))).toEqual(['new', 'new']);
     expect(store.batches.map(({ readings }) => readings.length)).toEqual([1, 1]);
     expect(await file.store.counters()).toEqual({ events: 2, accepted: 2, 'refused.method': 1 });
@@ -407,14 +407,14 @@ describe('a sync that fails', () => {
 
   test('E11: is waited for as long as a delivery can wait, then it is refused once, and what comes next is accepted', async () => {
     const { file, store, clock, groupCommit } = setUp();
-    const { mend, syncs } = failSync(file, store);
+    const { fix, syncs } = failSync(file, store);
     let refusals = 0;
     const refused = groupCommit.accept(reading(1)).catch(() => refusals++);
     await until(() => syncs() > 3);
     clock.at += PATIENCE_MS;
     await refused;
     expect(groupCommit.ready()).toBe(false);
-    mend();
+    fix();
     expect(verdicts([await groupCommit.accept(reading(2))])).toEqual(['new']);
     expect(refusals).toBe(1);
     expect(await file.store.counters()).toEqual({ events: 2, accepted: 2 });

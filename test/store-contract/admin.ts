@@ -1,12 +1,12 @@
 // What people do about tasks: given again, given up or given to another handler, they keep to their lanes, and nothing
 // that is at work is touched.
 import { beforeEach, describe, expect, test } from 'vitest';
-import { mendAll } from '../../src/admin/in-steps.ts';
+import { changeInSteps } from '../../src/admin/in-steps.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { TaskFilter } from '../../src/store/read.ts';
 import { cursorOf, done, ended, failed, present, range, ROOM, T0, tasksOf, type Desk, type Suite } from './harness.ts';
 
-export function mending(suite: Suite): void {
+export function fixing(suite: Suite): void {
   let store: Store;
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
@@ -125,7 +125,7 @@ export function mending(suite: Suite): void {
       expect(atWork.map(cursorOf).toSorted()).toEqual(['3', '9']);
       const second = present((await store.register(['second'])).get('second'));
       const give = (ids: number[]): Promise<number> => store.giveTo(ids, 'second', T0);
-      expect(await mendAll(store, { handler: 'first' }, T0, give)).toBe(2);
+      expect(await changeInSteps(store, { handler: 'first' }, T0, give)).toBe(2);
       expect((await desk.settle(atWork.map(done))).fenced).toBe(0);
       expect(await store.giveLanes('first', 'second', 0, 10, T0)).toBeNull();
       const { tasks } = await store.tasks({ handler: 'second' }, T0);
@@ -174,9 +174,9 @@ export function mending(suite: Suite): void {
 }
 
 function retry(store: Store, filter: TaskFilter): Promise<number> {
-  return mendAll(store, filter, T0, (ids) => store.retry(ids, T0));
+  return changeInSteps(store, filter, T0, (ids) => store.retry(ids, T0));
 }
 
 function discard(store: Store, filter: TaskFilter, reason: string): Promise<number> {
-  return mendAll(store, filter, T0, (ids) => store.discard(ids, reason, T0));
+  return changeInSteps(store, filter, T0, (ids) => store.discard(ids, reason, T0));
 }

@@ -12,7 +12,7 @@ import { deaths } from './crashes.ts';
 import { createDesk, query, T0, type Desk, type Suite } from './harness.ts';
 import { lanes } from './lanes.ts';
 import { looking } from './reading.ts';
-import { mending } from './admin.ts';
+import { fixing } from './admin.ts';
 import { pruning } from './pruning.ts';
 import { reruns } from './reruns.ts';
 import { storms } from './concurrency.ts';
@@ -58,7 +58,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
     lanes(suite);
     attempts(suite);
     deaths(suite);
-    mending(suite);
+    fixing(suite);
     reruns(suite);
     pruning(suite);
     looking(suite);

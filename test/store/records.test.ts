@@ -65,7 +65,7 @@ test('a retry by hand stands in the story, and what came of it', async () => {
   ]);
 });
 
-test('tasks to mend are named by cursor, so that steps keep the order of lanes', async () => {
+test('tasks to fix are named by cursor, so that steps keep the order of lanes', async () => {
   await deliver(ops, { cursor: '9' }, { cursor: '3' }, { cursor: '6' });
   const [handler = 0] = await assign(ops, ['answer']);
   for (let n = 0; n < 3; n++) await end(ops, handler, 'dead', 'E');

@@ -186,7 +186,7 @@ describe('SQLite', () => {
       expect(copy.prepare('select * from one').all()).toEqual([{ n: 1 }]);
     });
 
-    test('one that fails leaves the file as it was, and the mended one goes on from there (K9)', () => {
+    test('one that fails leaves the file as it was, and the fixed one goes on from there (K9)', () => {
       const db = opened();
       write('001.sql', 'create table one (n integer) strict;');
       migrate(db, path, folderOf());
@@ -338,9 +338,9 @@ describe('SQLite', () => {
       openSqlite(path, { owner: true }).close();
       const store = open({ synchronous: 'NORMAL', busyMs: 1 });
       await mark(store);
-      const { mend } = await failSyncs(path);
+      const { fix } = await failSyncs(path);
       await expect(store.accept(gap('1'))).rejects.toMatchObject({ name: 'Unsynced', code: 'unwritable' });
-      mend();
+      fix();
       await open().note({});
       const release = read();
       await open().note({ accepted: 1 });
@@ -362,9 +362,9 @@ describe('SQLite', () => {
       const { claims } = await store.turn({ now: 0, boot: 1, settle: [], assign, room: 1, handlers: [handler] });
       const [claim] = claims;
       if (!claim) throw new Error('nothing was claimed');
-      const { mend } = await failSyncs(path);
+      const { fix } = await failSyncs(path);
       await expect(store.accept(gap('2'))).rejects.toMatchObject({ name: 'Unsynced' });
-      mend();
+      fix();
       const release = read();
       await open().note({ accepted: 1 });
       let worked = 0;
@@ -386,10 +386,10 @@ describe('SQLite', () => {
       const [claim] = claims;
       if (!claim) throw new Error('nothing was claimed');
       let worked = 0;
-      const { mend, calls } = await failSyncs(path);
+      const { fix, calls } = await failSyncs(path);
       const completing = store.complete(claim, 0, () => void worked++);
       await expect.poll(calls).toBeGreaterThan(2);
-      mend();
+      fix();
       expect(await completing).toBe(true);
       expect(worked).toBe(1);
       expect((await store.counters())['tasks.done']).toBe(1);
@@ -399,10 +399,10 @@ describe('SQLite', () => {
       openSqlite(path, { owner: true }).close();
       const store = open({ synchronous: 'NORMAL' });
       await mark(store);
-      const { mend } = await failSyncs(path);
+      const { fix } = await failSyncs(path);
       await expect(store.accept(gap('1'))).rejects.toMatchObject({ name: 'Unsynced', accepted: [] });
       await expect(store.sync()).rejects.toMatchObject({ code: 'unwritable' });
-      mend();
+      fix();
       await store.sync();
       expect(await isMarked(store)).toBe(false);
       expect(await store.counters()).toEqual({ events: 1, accepted: 1 });
@@ -434,9 +434,9 @@ describe('SQLite', () => {
       try {
         // With none left, with one, with two …: each step of opening is the one that fails.
         for (let free = 0; free < 6; free++) {
-          const { mend } = await failSyncs(path);
+          const { fix } = await failSyncs(path);
           await expect(broken.accept({ readings: [], now: 0 })).rejects.toBeInstanceOf(StoreError);
-          mend();
+          fix();
           // What the old connection leaves is taken by others at once.
           const close = Reflect.get(Database.prototype, 'close');
           const atClose = vi.spyOn(Database.prototype, 'close').mockImplementation(function (this: Database.Database) {
@@ -467,11 +467,11 @@ describe('SQLite', () => {
   });
 });
 
-/** Lets every sync fail until it is mended. */
-async function failSyncs(path: string): Promise<{ mend: () => void; calls: () => number }> {
+/** Lets every sync fail until it is fixed. */
+async function failSyncs(path: string): Promise<{ fix: () => void; calls: () => number }> {
   const file = await openFile(path);
   const syncs = vi.spyOn(Object.getPrototypeOf(file) as typeof file, 'datasync');
   await file.close();
   syncs.mockRejectedValue(Object.assign(new Error('EIO'), { code: 'EIO', syscall: 'fdatasync' }));
-  return { mend: () => syncs.mockRestore(), calls: () => syncs.mock.calls.length };
+  return { fix: () => syncs.mockRestore(), calls: () => syncs.mock.calls.length };
 }

@@ -45,7 +45,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
 });
 
-test('a saved handler is at work, a broken one is named while the other goes on, and comes back when it is mended', async () => {
+test('a saved handler is at work, a broken one is named while the other goes on, and comes back when it is fixed', async () => {
   start({ 'one.ts': handler('one, first'), 'two.ts': handler('two') });
   await says(/MessageReceived +- +one +done +\d+/);
   save('one.ts', handler('one, second'));
@@ -53,8 +53,8 @@ test('a saved handler is at work, a broken one is named while the other goes on,
   save('one.ts', 'export default { on: };');
   await says(/^broken +handlers\/one\.ts:1: SyntaxError/m);
   await says(/^two$/m);
-  save('one.ts', handler('one, mended'));
-  await says(/^one, mended$/m);
+  save('one.ts', handler('one, fixed'));
+  await says(/^one, fixed$/m);
 
   child.kill('SIGINT');
   await until(() => child.exitCode !== null);
@@ -86,12 +86,12 @@ test('what it prints of npx kit runs in another terminal, and reads its store', 
   expect(shell(sent.trim().split('\n').at(-1) ?? '')).toContain('received');
 });
 
-test('a file that is broken from the beginning is named, and saving it mended begins', async () => {
+test('a file that is broken from the beginning is named, and saving it fixed begins', async () => {
   start({ 'one.ts': 'export default 1;' });
   await says('it starts again when you save a file');
   expect(output).toContain('one.ts');
-  save('one.ts', handler('one, mended'));
-  await says(/^one, mended$/m);
+  save('one.ts', handler('one, fixed'));
+  await says(/^one, fixed$/m);
 });
 
 test('--live: an event of GET /events reaches the handler; paid operations are refused, and what strangers wrote stays out', async () => {

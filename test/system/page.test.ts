@@ -304,7 +304,7 @@ async function trouble(ops: Ops): Promise<void> {
     now,
   );
   await ops.store.raise('gap_open', '1 stretches of history can no longer be fetched: see npx kit gaps', now);
-  await ops.store.raise('reconcile_stopped', `reconciliation stopped (${HOSTILE}): mend API_KEY`, now);
+  await ops.store.raise('reconcile_stopped', `reconciliation stopped (${HOSTILE}): fix API_KEY`, now);
   await up(ops, 'stopped', '9007199254740949', HOSTILE);
 }
 

@@ -128,7 +128,7 @@ test('E12: a store that is replaced while SIGHUP hands over leaves no process th
   await until(() => runsOf(kit).length === 0);
 });
 
-test('F28: a handler file that breaks later: SIGHUP takes the secrets and leaves the old ones at work; without them it waits, until it is mended', async () => {
+test('F28: a handler file that breaks later: SIGHUP takes the secrets and leaves the old ones at work; without them it waits, until it is fixed', async () => {
   const kit = await newKit({ record: RECORD }, { WEBHOOK_SECRET: '', WEBHOOK_SECRET_FILE: 'secret' });
   const rotated = 'whsec_of_the_time_after_the_rotation';
   const seen = (): number => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n ?? 0;

@@ -10,7 +10,7 @@ const command: Command = {
     const { filter, reason, json } = selectTasks(args);
     if (!reason) throw new UsageError('--reason is needed: it is kept with the tasks');
     return changeAll(filter, json, {
-      mend: (store, ids) => store.discard(ids, reason, clock.now()),
+      fix: (store, ids) => store.discard(ids, reason, clock.now()),
       field: 'discarded',
       words: 'skipped',
       states: 'dead or waiting',

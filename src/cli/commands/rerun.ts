@@ -2,7 +2,7 @@
 import { createInterface } from 'node:readline/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT } from '../../base/errors.ts';
-import { mendAll } from '../../admin/in-steps.ts';
+import { changeInSteps } from '../../admin/in-steps.ts';
 import type { Store } from '../../store/store.ts';
 import type { Range, Rerun, Survey } from '../../store/read.ts';
 import {
@@ -192,7 +192,7 @@ async function cancel(store: Store, id: number | undefined): Promise<number> {
   const waiting = await store.cancelRerun(id, clock.now());
   if (waiting === null) return fail(`there is no open rerun ${id}: npx kit rerun lists them`);
   const discard = (ids: number[]): Promise<number> => store.discard(ids, `rerun ${id} was cancelled`, clock.now());
-  const skipped = await mendAll({ matching: async () => waiting }, {}, clock.now(), discard, progress);
+  const skipped = await changeInSteps({ matching: async () => waiting }, {}, clock.now(), discard, progress);
   print(`rerun ${id} is cancelled: ${count(skipped, 'task')} that waited skipped`);
   return EXIT.done;
 }

@@ -8,7 +8,7 @@ const command: Command = {
   async run(args) {
     const { filter, json } = selectTasks(args);
     return changeAll(filter, json, {
-      mend: (store, ids) => store.retry(ids, clock.now()),
+      fix: (store, ids) => store.retry(ids, clock.now()),
       field: 'retried',
       words: 'will run again',
       states: 'dead, skipped or waiting',

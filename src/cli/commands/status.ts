@@ -134,5 +134,5 @@ function quietOf({ lastDeliveryAt, reconcile, failureRun, alarms }: Status, miss
 }
 
 function wordingOf({ number, hits, lastAt, mayGo }: Status['secrets'][number]): string {
-  return `${number}: signed ${hits}, last ${lastAt ?? 'never'}${mayGo ? ', may go' : ''}`;
+  return `${number}: signed ${hits}, last ${lastAt ?? 'never'}${mayGo ? ', safe to remove' : ''}`;
 }

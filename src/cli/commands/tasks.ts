@@ -1,7 +1,7 @@
 // What is stuck? Tasks by state and handler. Why, explain says: errors and names of lanes may quote what strangers wrote.
 import { EXIT } from '../../base/errors.ts';
 import { taskState } from '../../admin/filters.ts';
-import { mendAll } from '../../admin/in-steps.ts';
+import { changeInSteps } from '../../admin/in-steps.ts';
 import type { Store } from '../../store/store.ts';
 import type { TaskFilter } from '../../store/read.ts';
 import {
@@ -144,7 +144,7 @@ async function move(from = '', to = '', json = false): Promise<number> {
       return fail(`no handler was ever named ${clean(name)}; known are: ${known.join(', ') || 'none'}`);
     }
     const give = (ids: number[]): Promise<number> => store.giveTo(ids, to, clock.now());
-    const moved = await mendAll(store, { handler: from }, clock.now(), give, progress);
+    const moved = await changeInSteps(store, { handler: from }, clock.now(), give, progress);
     for (let after: number | null = 0; after !== null;)
       after = await store.giveLanes(from, to, after, LANES, clock.now());
     if (json) printJson({ moved });

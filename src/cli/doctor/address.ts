@@ -16,7 +16,7 @@ export const address: Check = {
       [!['', '443', '8443'].includes(port), `names port ${port}`, 'the service delivers to 443 and 8443 only'],
       [`${username}${password}` !== '', 'holds a user or a password', 'the service refuses them: take them out'],
       [pathname !== WEBHOOK_PATH, `ends in ${pathname}, not WEBHOOK_PATH ${WEBHOOK_PATH}`, 'make the two equal'],
-      [addresses.length === 0, `names ${hostname}, which does not resolve`, 'mend the name, or add it to the DNS'],
+      [addresses.length === 0, `names ${hostname}, which does not resolve`, 'fix the name, or add it to the DNS'],
       [closed.length > 0, `leads to ${closed.join(', ')}, not public`, 'the service delivers to public addresses only'],
     ];
     const faults = judged.flatMap(([holds, words, remedy]) =>

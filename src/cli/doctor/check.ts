@@ -68,10 +68,10 @@ async function attempt({ needs = [], run }: Check, context: Omit<Context, 'confi
     if (error instanceof StoreError) {
       // What is locked or failing may come back; the rest is another file than it should be.
       const passing = error.code === 'busy' || error.code === 'unwritable';
-      return [(passing ? unreachable : misconfigured)(error.message, 'mend that, then run doctor again')];
+      return [(passing ? unreachable : misconfigured)(error.message, 'fix that, then run doctor again')];
     }
     const { error: name, at } = loggable(error);
-    return [fault(`the check itself failed: ${name} (${at})`, 'mend or report it: doctor should not fail')];
+    return [fault(`the check itself failed: ${name} (${at})`, 'fix or report it: doctor should not fail')];
   }
 }
 

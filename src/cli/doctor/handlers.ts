@@ -41,12 +41,12 @@ export const handlers: Check = {
 };
 
 function broken(fault: string): Finding {
-  return misconfigured(fault, 'mend the file, then npx kit reload');
+  return misconfigured(fault, 'fix the file, then npx kit reload');
 }
 
 function judge({ names, notes }: { names: string[]; notes: string[] }, folder: string): Finding[] {
   if (names.length === 0)
     return [warning(`there are none in ${folder}: events are stored and wait for nobody`, 'write one: see templates/')];
-  const slips = notes.map((note) => warning(note, 'mend `on`, then npx kit reload'));
+  const slips = notes.map((note) => warning(note, 'fix `on`, then npx kit reload'));
   return [ok(`${names.length} loaded: ${names.join(', ')}`), ...slips];
 }

@@ -64,7 +64,7 @@ function judgeSilence(failure: string, url: string): Finding {
       `${words}: TLS fails`,
       'give it a certificate that is valid for this name, or trust its issuer: NODE_EXTRA_CA_CERTS',
     );
-  if (isDns(failure)) return misconfigured(words, 'the name does not resolve: mend it, or add it to the DNS');
+  if (isDns(failure)) return misconfigured(words, 'the name does not resolve: fix it, or add it to the DNS');
   return unreachable(words, 'see that a firewall lets it through, and that the proxy answers within 10 s');
 }
 

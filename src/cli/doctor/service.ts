@@ -107,7 +107,7 @@ async function call(config: Context['config'], operation: string, request: Recor
 const REMEDIES: Record<string, string> = {
   API_KEY_IP_FORBIDDEN: "add this machine's address to the key's allowed IPs",
   401: 'copy API_KEY whole and without quotes; or it has expired or was revoked: make another',
-  403: "mend the key's permissions at the service",
+  403: "fix the key's permissions at the service",
   404: 'API_BASE_URL is not the API: it ends in /v1',
 };
 
@@ -121,10 +121,10 @@ function judge({ status, reason, cause }: ServiceError): Finding {
   if (status > 0) return misconfigured('what answers at API_BASE_URL is not the API: no JSON', REMEDIES[404] ?? '');
   const failure = failureOf(cause);
   const silence = `no answer from API_BASE_URL (${failure})`;
-  if (isDns(failure)) return unreachable(`${silence}: its name does not resolve`, 'mend it, or the DNS here');
+  if (isDns(failure)) return unreachable(`${silence}: its name does not resolve`, 'fix it, or the DNS here');
   if (isTls(failure)) return unreachable(`${silence}: TLS fails`, 'trust its certificate: NODE_EXTRA_CA_CERTS');
-  if (failure === 'ECONNREFUSED') return unreachable(silence, 'mend its host and port, or the firewall');
-  return unreachable(silence, 'mend API_BASE_URL: no redirect is followed, and a proxy may be in between');
+  if (failure === 'ECONNREFUSED') return unreachable(silence, 'fix its host and port, or the firewall');
+  return unreachable(silence, 'fix API_BASE_URL: no redirect is followed, and a proxy may be in between');
 }
 
 /** The shape of the answer is not in the contract: whatever in it looks like a scope (5.3) is one. */

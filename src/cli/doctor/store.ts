@@ -27,7 +27,7 @@ export const folder: Check = {
   needs: ['DATABASE_URL'],
   run({ config: { storePath } }) {
     const at = dirname(storePath);
-    if (!existsSync(at)) return misconfigured(`${at} does not exist`, 'start the receiver once, or mend DATABASE_URL');
+    if (!existsSync(at)) return misconfigured(`${at} does not exist`, 'start the receiver once, or fix DATABASE_URL');
     const files = [at, storePath, `${storePath}-wal`, `${storePath}-shm`].filter((path) => existsSync(path));
     const closed = files.find((path) => orNone(() => accessSync(path, constants.W_OK) ?? true) === undefined);
     if (closed)
@@ -64,7 +64,7 @@ export const file: Check = {
     if (!existsSync(storePath))
       return unreachable(
         `there is no store at ${storePath}`,
-        'start the receiver once with npm start, or mend DATABASE_URL',
+        'start the receiver once with npm start, or fix DATABASE_URL',
       );
     // Opening it proves that it is ours, of this version, and that synchronous FULL holds.
     const receiver = await withStore(async (store) => {

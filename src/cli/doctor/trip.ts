@@ -37,7 +37,7 @@ function judgeDirect({ status, arrived, failure }: Arrival, url: string, secret:
   if (status === 0)
     return unreachable(
       `nothing answers at ${url} (${failure})`,
-      'start the receiver with npm start, or mend PORT and HOST',
+      'start the receiver with npm start, or fix PORT and HOST',
     );
   if (status === 204)
     return misconfigured(

@@ -1,7 +1,7 @@
 // Which tasks a change is for: by id, or by state and handler; never all by an empty line. And the change, step by step.
 import { EXIT } from '../../base/errors.ts';
 import { taskState } from '../../admin/filters.ts';
-import { mendAll } from '../../admin/in-steps.ts';
+import { changeInSteps } from '../../admin/in-steps.ts';
 import type { Store } from '../../store/store.ts';
 import type { TaskFilter } from '../../store/read.ts';
 import {
@@ -55,7 +55,7 @@ export function unloadedWords(handler: string): string {
 }
 
 export interface Change {
-  mend: (store: Store, ids: number[]) => Promise<number>;
+  fix: (store: Store, ids: number[]) => Promise<number>;
   /** The field of the JSON: retried, discarded. */
   field: string;
   /** What becomes of so many tasks, and the states that can be changed. */
@@ -66,7 +66,7 @@ export interface Change {
 }
 
 /** Resolves to the exit code. Ctrl-C ends it between two steps: what was moved stays moved. */
-export async function changeAll(filter: TaskFilter, json: boolean, { mend, field, words, states, run }: Change) {
+export async function changeAll(filter: TaskFilter, json: boolean, { fix, field, words, states, run }: Change) {
   const stop = new AbortController();
   process.on('SIGINT', () => stop.abort());
   let left = 0;
@@ -76,7 +76,7 @@ export async function changeAll(filter: TaskFilter, json: boolean, { mend, field
   };
   const { moved, waiting } = await withStore(async (store) => ({
     waiting: run ? await waitingForHandlers(store, filter) : new Map<string, number>(),
-    moved: await mendAll(store, filter, clock.now(), (ids) => mend(store, ids), onStep, stop.signal),
+    moved: await changeInSteps(store, filter, clock.now(), (ids) => fix(store, ids), onStep, stop.signal),
   }));
   if (json) printJson({ [field]: moved, left });
   else if (left > 0)

@@ -33,7 +33,7 @@ export function lettersScreen(
   return html`${jobs.map((job) => jobOf(job, mayChange))}
     ${tasks || handler !== undefined ? html`<p><a href="/dead-letters">All causes</a></p>` : null}
     ${dead === 0 || one ? null : html`<p><strong>${count(dead)}</strong> ${dead === 1 ? 'dead letter' : 'dead letters'} ${whose}.</p>`}
-    ${one ? sample(one) : null} ${mayChange && dead > 0 ? mend(which, dead) : null}
+    ${one ? sample(one) : null} ${mayChange && dead > 0 ? fix(which, dead) : null}
     ${
       one
         ? letters(tasks ?? [], one, next, mayChange)
@@ -117,19 +117,19 @@ function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, may
   ${next === null ? null : html`<p class="pager"><a href="/dead-letters?group=${id}&before=${next}">Older</a></p>`}`;
 }
 
-/** After a mend nobody should have to wait for the pause of the last attempt. */
+/** After a fix nobody should have to wait for the pause of the last attempt. */
 function awaiting(waiting: number, mayChange: boolean): Html {
   return html`<h2>Not dead yet</h2>
     <p>
       <strong>${count(waiting)}</strong> ${waiting === 1 ? 'task waits' : 'tasks wait'} for their turn or for another
-      try, in up to an hour. Once their handler is mended, they can be tried at once, with a new budget of attempts.
+      try, in up to an hour. Once their handler is fixed, they can be tried at once, with a new budget of attempts.
     </p>
     ${mayChange ? action('/dead-letters/retry', 'Try what waits now', hidden('state', 'ready')) : null}`;
 }
 
-function mend(which: Html, dead: number): Html {
+function fix(which: Html, dead: number): Html {
   const all = dead === 1 ? 'it' : `all ${count(dead)}`;
-  return html`<div class="mend">
+  return html`<div class="fix">
     ${action('/dead-letters/retry', `Retry ${all}`, which)}
     <details id="discard-all">
       <summary>Discard ${all}</summary>

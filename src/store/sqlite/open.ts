@@ -11,7 +11,7 @@ import { createSeal, inodeOf } from './file-identity.ts';
 import { createErase } from './admin/erase.ts';
 import { createEventStore, type Dropped } from './ingest/events.ts';
 import { createLog } from './wal-sync.ts';
-import { createMend } from './admin/retry.ts';
+import { createRetry } from './admin/retry.ts';
 import { createMove } from './admin/move.ts';
 import { createOwner } from './work/orphans.ts';
 import { createReruns } from './admin/reruns.ts';
@@ -98,7 +98,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       ...createReruns(session),
       ...createMove(session),
       ...createSamples(session),
-      ...createMend(session, events.readmit),
+      ...createRetry(session, events.readmit),
       ...createErase(session),
       ...ownerPart,
       settle() {

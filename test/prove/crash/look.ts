@@ -1,5 +1,5 @@
 // What holds of a store's file at any moment, whatever happened to those that wrote it. It looks read-only, so that what
-// a crash left is still there for the kit to mend.
+// a crash left is still there for the kit to fix.
 import Database from 'better-sqlite3';
 import type { SimulatedEvent } from '../../../src/tools/simulator/history.ts';
 

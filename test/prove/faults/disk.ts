@@ -95,7 +95,7 @@ export const disk: Fault[] = [
   })),
   {
     numbers: [3],
-    what: 'EIO for receive (strace): every pwrite64 and fdatasync, until it is mended',
+    what: 'EIO for receive (strace): every pwrite64 and fdatasync, until it is fixed',
     short: true,
     produce: () =>
       stage({ allowed: [503] }, (scene) =>

@@ -40,18 +40,18 @@ const faulty = Object.entries(DEEDS).map(([name, { deed, state = 'dead', short }
   produce: () => stage({ handlers: { culprit: culprit(deed), record: RECORD } }, (scene) => poison(scene, state)),
 }));
 
-/** Fails until the file `mended` is there. */
+/** Fails until the file `fixed` is there. */
 const FAILING = `
   import { existsSync } from 'node:fs';
   import record from './_record.ts';
   export default { ...record, name: 'record', retry: { attempts: 1 }, laneHoldMs: 0,
-    handle(event, ctx) { if (!existsSync('mended')) throw new Error('not mended'); return record.handle(event, ctx); } };`;
+    handle(event, ctx) { if (!existsSync('fixed')) throw new Error('not fixed'); return record.handle(event, ctx); } };`;
 
 export const handlers: Fault[] = [
   ...faulty,
   {
     numbers: [28],
-    what: 'a handler file is half written when SIGHUP comes, run is killed, and the file is mended later',
+    what: 'a handler file is half written when SIGHUP comes, run is killed, and the file is fixed later',
     produce: () =>
       stage({}, async (scene) => {
         const { kit } = scene;
@@ -66,7 +66,7 @@ export const handlers: Fault[] = [
         await scene.acknowledge(20);
         kit.addHandler('record', RECORD);
         kit.signal('SIGHUP');
-        return 'the old ones went on; after the kill, deliveries were stored, and the tasks waited for their file; once mended, all were handled';
+        return 'the old ones went on; after the kill, deliveries were stored, and the tasks waited for their file; once fixed, all were handled';
       }),
   },
   {
@@ -96,7 +96,7 @@ export const handlers: Fault[] = [
         await scene.acknowledge(2_000);
         const many = await scene.rest();
         scene.holds(await eventually(() => count('dead') === many, 60_000), `${count('dead')} dead letters`);
-        writeFileSync(join(kit.folder, 'mended'), '');
+        writeFileSync(join(kit.folder, 'fixed'), '');
         scene.load(50);
         const began = performance.now();
         const { status } = await ask(

@@ -1,4 +1,4 @@
-// How people mend: dead, skipped or waiting tasks run again, or never; in the order of their lanes.
+// How people fix: dead, skipped or waiting tasks run again, or never; in the order of their lanes.
 import { readDelivery, readItem, type Origin } from '../../../wire/event.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { Accepted, Batch, Counts } from '../../ingest.ts';
@@ -18,9 +18,9 @@ interface MovableRow {
   name: string | null;
 }
 
-type Mending = Pick<AdminStore, 'matching' | 'retry' | 'discard' | 'closeGap' | 'retryQuarantined'>;
+type Fixing = Pick<AdminStore, 'matching' | 'retry' | 'discard' | 'closeGap' | 'retryQuarantined'>;
 
-export function createMend(session: Session, readmit: (batch: Batch) => Accepted[]): Sync<Mending> {
+export function createRetry(session: Session, readmit: (batch: Batch) => Accepted[]): Sync<Fixing> {
   const { db } = session;
   const rouse = createRouse(session);
   const history = createHistory(session);
