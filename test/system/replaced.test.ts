@@ -65,7 +65,7 @@ test.each(['at work', 'stopped by SIGSTOP'])(
     // Neither does a wish of a person start them again.
     kit.signal('SIGHUP');
     await until(() => kit.output().includes('SIGHUP'));
-    expect(childrenOf(kit.main() ?? 0)).toEqual([]);
+    expect(childrenOf(kit.main() ?? 0).filter(lives)).toEqual([]);
     expect((await cli('restore', pathOf())).text).toContain(`served by process ${kit.main()}`);
     expect((await cli('status')).text).toContain('npx kit restore');
 
