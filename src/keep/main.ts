@@ -1,5 +1,6 @@
 // The `keep` process: fetches what webhooks missed, removes what is old, moves the log, raises alarms, and shows it all
 // on the ops port. It never runs a handler and never accepts a delivery.
+import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { systemClock as clock } from '../base/clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
@@ -77,8 +78,6 @@ async function start({ boot }: Orders): Promise<void> {
     // Not before: who sees a sign of life relies on what is said of reconciliation.
     owner.onBeat(() => store.beat({ role: 'keep', ...owner.self, boot }, clock.now()));
   };
-  // Not awaited: it needs the store, and neither the ops port nor alarms may wait for that.
-  void beginRecovery();
   owner.onWake(() => recovery?.prove());
   // A loop of its own: ALERT_URL may take its time, and nothing waits for it.
   const telling = startLoop(async () => {
@@ -118,6 +117,9 @@ async function start({ boot }: Orders): Promise<void> {
     process.exit(EXIT.failed);
   });
   server.listen(config.OPS_PORT, config.OPS_HOST);
+  await once(server, 'listening');
+  // Not awaited: it needs the store, and neither the ops port nor alarms may wait for that.
+  void beginRecovery();
   process.once('SIGTERM', () => {
     stopping.abort();
     server.close();
