@@ -12,9 +12,9 @@ export async function timedStart(kit: Kit): Promise<number> {
   return performance.now() - began;
 }
 
-/** Of the slowest start; with the load, because a machine that does other things proves nothing about a start. */
+/** Of the slowest start. A machine whose processors are taken by other work proves nothing about a start. */
 export function tooSlow(ms: number, short: boolean): string[] {
-  if (ms <= LIMIT_MS || short) return [];
-  const load = `${Math.round(loadavg()[0] ?? 0)} on ${availableParallelism()} processors`;
-  return [`ready only after ${Math.round(ms)} ms, at a load of ${load}`];
+  const [load = 0] = loadavg();
+  if (ms <= LIMIT_MS || short || load > availableParallelism()) return [];
+  return [`ready only after ${Math.round(ms)} ms`];
 }
