@@ -107,7 +107,7 @@ describe('one room has one duty', () => {
   const importersOf = (pattern: RegExp) =>
     files.filter((file) => pattern.test(readFileSync(join(SRC, file), 'utf8'))).toSorted();
 
-  test('nobody but the store, who locks it, and the demo, which counts for itself, knows SQLite', () => {
+  test('nobody but the store and the demo, which counts for itself, knows SQLite', () => {
     const allowed = (file: string) => /^(store\/sqlite|tools\/demo)\//.test(file);
     expect(importersOf(/from 'better-sqlite3'/).filter((file) => !allowed(file))).toEqual([]);
   });

@@ -188,7 +188,7 @@ export function judge({
   when(
     under('lane_faults').length > 0,
     'lane_fault',
-    `lane of ${under('lane_faults').join(', ')} throws, and the session stands in: fix it, then npx kit reload; the log has the place`,
+    `lane of ${under('lane_faults').join(', ')} throws; using the session as lane. Fix the function, then npx kit reload; the log has the place`,
   );
   // Once up, it stays until they have gone on: attempts get rarer, the tasks are as stuck as before.
   const stuck = (status.oldestReadySeconds ?? 0) > STUCK_SECONDS;

@@ -75,7 +75,7 @@ async function start({ boot }: Orders): Promise<void> {
   const beginRecovery = async (): Promise<void> => {
     const silent = (): boolean => alarms.silent();
     recovery = await startRecovery({ config, store, clock, log, recover, onEvents: wake, silent });
-    // Not before: who sees a sign of life relies on what is said of reconciliation.
+    // Commands that see this beat rely on the state of reconciliation, so the beat starts after it is written.
     owner.onBeat(() => store.beat({ role: 'keep', ...owner.self, boot }, clock.now()));
   };
   owner.onWake(() => recovery?.prove());

@@ -358,7 +358,7 @@ describe('fan-out', () => {
     expect(fresh.handled).toEqual(['c:2']);
   });
 
-  test('a lane that throws costs nothing but an alarm; the session stands in', async () => {
+  test('a lane function that throws costs nothing but an alarm; the session is the lane', async () => {
     let faults = 0;
     const lane = (): string => {
       throw new Error('no');

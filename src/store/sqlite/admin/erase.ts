@@ -1,11 +1,11 @@
 // Forgets a person: what they wrote goes, in steps; that something came, and what became of it, stays.
 import type { EraseStore, Erased, IsTheirs } from '../../admin.ts';
-import { HANDLERS, createRouse } from '../work/waiting.ts';
+import { HANDLERS, createMarkDirty } from '../work/waiting.ts';
 import type { Session, Sync } from '../session.ts';
 
 export function createErase(session: Session): Sync<EraseStore> {
   const { db } = session;
-  const rouse = createRouse(session);
+  const markDirty = createMarkDirty(session);
   const events = db.prepare<unknown[], { seq: number; body: Uint8Array | null }>(
     'select seq, body from events where seq > ? order by seq limit ?',
   );
@@ -43,7 +43,7 @@ export function createErase(session: Session): Sync<EraseStore> {
     for (const { id, name } of lanesOf.all(range.from, range.to)) {
       // A lane is named after its conversation. It is kept for its order.
       if (isTheirs(Buffer.from(JSON.stringify(name.split('/'))))) nameless.run(id);
-      if (skipped > 0) rouse(id);
+      if (skipped > 0) markDirty(id);
     }
     return { skipped, errors };
   }

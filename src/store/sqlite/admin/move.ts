@@ -3,7 +3,7 @@ import type { Counts } from '../../ingest.ts';
 import type { AdminStore } from '../../admin.ts';
 import { createHistory } from '../work/attempts.ts';
 import type { Session, Sync } from '../session.ts';
-import { createRouse, HANDLERS } from '../work/waiting.ts';
+import { createMarkDirty, HANDLERS } from '../work/waiting.ts';
 
 interface GivenRow {
   id: number;
@@ -15,7 +15,7 @@ interface GivenRow {
 
 export function createMove(session: Session): Sync<Pick<AdminStore, 'giveTo' | 'giveLanes'>> {
   const { db } = session;
-  const rouse = createRouse(session);
+  const markDirty = createMarkDirty(session);
   const history = createHistory(session);
   const idOf = db.prepare<unknown[], number>('select id from handlers where name = ?').pluck();
   const given = db.prepare<unknown[], GivenRow>(`
@@ -39,8 +39,8 @@ export function createMove(session: Session): Sync<Pick<AdminStore, 'giveTo' | '
   /** The lane of the same name; where the old one was swept away, its number, which is nobody's. */
   function laneFor(old: number, handler: number, now: number): number {
     const id = lane.get({ lane: old, handler, now }) ?? old;
-    rouse(old);
-    rouse(id);
+    markDirty(old);
+    markDirty(id);
     return id;
   }
 
@@ -65,7 +65,7 @@ export function createMove(session: Session): Sync<Pick<AdminStore, 'giveTo' | '
           } else if (state !== 'skipped') {
             skip.run(now, `${name} has its own task of this event`, id);
             if (cause !== null) history.left(cause, 1);
-            if (old !== null) rouse(old);
+            if (old !== null) markDirty(old);
             counts[`tasks.${state}`] = (counts[`tasks.${state}`] ?? 0) - 1;
             counts['tasks.skipped'] = (counts['tasks.skipped'] ?? 0) + 1;
           }

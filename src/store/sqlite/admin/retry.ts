@@ -4,7 +4,7 @@ import type { Cursor } from '../../../wire/cursor.ts';
 import type { Accepted, Batch, Counts } from '../../ingest.ts';
 import type { AdminStore } from '../../admin.ts';
 import { createHistory } from '../work/attempts.ts';
-import { createRouse } from '../work/waiting.ts';
+import { createMarkDirty } from '../work/waiting.ts';
 import { idsOf, MATCHING, matchOf } from '../read/selection.ts';
 import type { Session, Sync } from '../session.ts';
 
@@ -22,7 +22,7 @@ type Fixing = Pick<AdminStore, 'matching' | 'retry' | 'discard' | 'closeGap' | '
 
 export function createRetry(session: Session, readmit: (batch: Batch) => Accepted[]): Sync<Fixing> {
   const { db } = session;
-  const rouse = createRouse(session);
+  const markDirty = createMarkDirty(session);
   const history = createHistory(session);
   const matching = (ids: string) =>
     db
@@ -97,7 +97,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
         history.retried(id, now);
         if (!inLane) return;
         waive.run(id);
-        rouse(lane);
+        markDirty(lane);
       }),
     closeGap: (id, by, now) => closeGap.run(now, by, id).changes === 1,
     retryQuarantined: (id, now) =>
@@ -121,7 +121,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
     discard: (ids, reason, now) =>
       move(ids, ['dead', 'ready'], 'skipped', ({ id, lane }) => {
         skip.run(now, `discarded: ${reason}`, id);
-        if (lane !== null) rouse(lane);
+        if (lane !== null) markDirty(lane);
       }),
   };
 }

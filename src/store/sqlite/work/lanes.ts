@@ -1,12 +1,12 @@
 // The lanes: whose turn it is in each, and when to look again. The process that runs handlers keeps them in memory, so
 // that a task costs few writes however many wait; the file holds what must outlast it: the tasks, and how far each lane
-// has finished. What others change they note in `roused`, and what this process knows of those lanes it reads again.
+// has finished. What others change they note in `dirty_lanes`, and what this process knows of those lanes it reads again.
 import { randomUUID } from 'node:crypto';
 import TinyQueue from 'tinyqueue';
 import type { NewTask } from '../../work.ts';
 import { createProof, LOOKS, type Proving } from './strict-order.ts';
 import type { Session } from '../session.ts';
-import { createRouse, toWaiting, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
+import { createMarkDirty, toWaiting, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
 /** Lanes in which nothing waits, kept for their names. */
 const IDLE = 20_000;
@@ -96,9 +96,9 @@ export function createLanes(session: Session): Lanes {
   // "cross": from the few claims to their tasks, never the other way round.
   const working = db.prepare<[], { lane: number; cursor: string }>(`
     select t.lane, cast(t.cursor as text) as cursor from claims c cross join tasks t on t.id = c.task where t.alone = 0`);
-  const rouse = createRouse(session);
-  const roused = db.prepare<[], number>('select lane from dirty_lanes').pluck();
-  const calm = db.prepare('delete from dirty_lanes');
+  const markDirty = createMarkDirty(session);
+  const dirtyLanes = db.prepare<[], number>('select lane from dirty_lanes').pluck();
+  const clearDirty = db.prepare('delete from dirty_lanes');
   const head = db.prepare<unknown[], WaitingRow>(
     `select ${WAITING} from tasks where lane = +? and ${inLane} order by tasks.cursor limit 1`,
   );
@@ -309,10 +309,10 @@ export function createLanes(session: Session): Lanes {
     },
     refresh(now) {
       dropIdle();
-      const changed = roused.all();
+      const changed = dirtyLanes.all();
       if (changed.length === 0) return;
       readAll(changed, now);
-      calm.run();
+      clearDirty.run();
       proof.doubt();
     },
     enter({ handler, rerun = 0 }, name, now) {
@@ -349,7 +349,7 @@ export function createLanes(session: Session): Lanes {
     },
     leave(id, finished, now) {
       if (finished !== null) finish.run(finished, now, id);
-      if (!lanes.has(id)) rouse(id);
+      if (!lanes.has(id)) markDirty(id);
     },
     left(id, finished, aside, now) {
       const lane = lanes.get(id);

@@ -5,7 +5,7 @@ import { createHandlers } from './handlers.ts';
 import { createHistory } from './attempts.ts';
 import { EVENT_KEY, type Session, type Sync } from '../session.ts';
 import { keptHealthOf } from '../read/read.ts';
-import { createRouse, UNCLAIMED } from './waiting.ts';
+import { createMarkDirty, UNCLAIMED } from './waiting.ts';
 
 /** As by default; the main process died too, so that nothing says that it was the task. */
 const WITH_THE_KIT: CrashPolicy = {
@@ -32,7 +32,7 @@ export function createOwner(session: Session): Sync<Omit<ProcessStore, 'settle'>
   const { db } = session;
   const identity = db.prepare<[], string>('select id from store').pluck();
   const identify = db.prepare('update store set id = ?');
-  const rouse = createRouse(session);
+  const markDirty = createMarkDirty(session);
   const beat = db.prepare(`
     insert into processes (role, pid, started, boot, beat_at) values (?, ?, ?, ?, ?)
     on conflict (role) do update set pid = excluded.pid, started = excluded.started, boot = excluded.boot, beat_at = excluded.beat_at`);
@@ -108,7 +108,7 @@ export function createOwner(session: Session): Sync<Omit<ProcessStore, 'settle'>
           const { task, lane, boot, name: handler, key, attempt } = row;
           const alone = atWork.get(boot)?.length === 1;
           release.run(task);
-          if (lane !== null) rouse(lane);
+          if (lane !== null) markDirty(lane);
           const dead = alone && spend(row, crash, now);
           if (!alone) back.run(attempt - 1, now, task);
           session.count({ 'tasks.running': -1, [dead ? 'tasks.dead' : 'tasks.ready']: 1 });

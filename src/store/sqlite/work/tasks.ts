@@ -22,7 +22,7 @@ import { createHistory } from './attempts.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from '../admin/reruns.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session, type Sync } from '../session.ts';
-import { createRouse, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
+import { createMarkDirty, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
 export function createTaskStore(session: Session): Sync<WorkStore> {
   const { db } = session;
@@ -71,7 +71,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
   const closeGap = db.prepare(`
     update gaps set closed_at = ?, closed_by = (select name from handlers where id = ?)
     where '${gapId('')}' || id = ? and closed_at is null`);
-  const rouse = createRouse(session);
+  const markDirty = createMarkDirty(session);
   const registry = createHandlers(session);
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
@@ -345,7 +345,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
         if (!isolated) return undefined;
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
         // So that nothing of its lane is run beside it.
-        if (isolated.lane !== null) rouse(isolated.lane);
+        if (isolated.lane !== null) markDirty(isolated.lane);
         return claimOne(toWaiting(isolated), now, boot, BigInt(session.cursorState('watermark') ?? -1));
       }),
     complete(given, now, work) {

@@ -70,7 +70,7 @@ export const UNCLAIMED = `not exists (select 1 from claims where task = tasks.id
 /** More handlers than a store can ever know; a task's id is made of its event and its handler. */
 export const HANDLERS = 4_096;
 /** Tells the process that keeps the lanes in memory that something of this one has changed. */
-export function createRouse({ db }: Session): (lane: number) => void {
-  const rouse = db.prepare('insert into dirty_lanes (lane) values (?) on conflict (lane) do nothing');
-  return (lane) => void rouse.run(lane);
+export function createMarkDirty({ db }: Session): (lane: number) => void {
+  const markDirty = db.prepare('insert into dirty_lanes (lane) values (?) on conflict (lane) do nothing');
+  return (lane) => void markDirty.run(lane);
 }
