@@ -1,13 +1,15 @@
-// The environment as one checked object. Every fault is reported at once, by name and remedy; nothing is guessed.
+// The environment as one checked object. Every fault is reported at once, with its variable and remedy. Nothing is
+// guessed.
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { z } from 'zod';
 import { parseCursor } from './wire/cursor.ts';
+import { DEFAULT_PREFIX } from './wire/headers.ts';
 
 export type Env = Record<string, string | undefined>;
 
-/** Carries every fault; its message is what a person reads. */
+/** Holds every fault. The message is written for people. */
 export class ConfigError extends Error {
   readonly faults: string[];
   constructor(faults: string[]) {
@@ -17,7 +19,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** Variables that may lie in a file instead, named by `<NAME>_FILE`; re-read by npx kit reload. */
+/** Variables that may be in a file instead, which `<NAME>_FILE` names. `npx kit reload` reads the files again. */
 const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'] as const;
 
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
@@ -44,7 +46,7 @@ const secretList = z
   .transform((text) => text.split(',').map((secret) => secret.trim()))
   .refine(
     (secrets) => secrets.every((secret) => /^whsec_[\x21-\x7e]{16,}$/.test(secret)),
-    'must be one or more whsec_… with at least 16 characters behind the prefix, comma-separated',
+    'must be one or more whsec_… with at least 16 characters after the prefix, comma-separated',
   );
 
 const schema = z.object({
@@ -59,10 +61,10 @@ const schema = z.object({
   PUBLIC_URL: url('like https://hooks.example.com/webhooks').optional(),
   WEBHOOK_HEADER_PREFIX: z
     .string()
-    .regex(/^[A-Za-z0-9-]+-$/, 'must be the beginning of the header names, like X-Svc-')
-    .default('X-Svc-'),
+    .regex(/^[A-Za-z0-9-]+-$/, `must be the beginning of the header names, like ${DEFAULT_PREFIX}`)
+    .default(DEFAULT_PREFIX),
   TIMESTAMP_TOLERANCE_SECONDS: whole(1, 86_400, 300),
-  // SQLite holds 10^9 bytes in a row, a string 2^29 characters.
+  // SQLite holds 10^9 bytes in a row, and a string holds 2^29 characters.
   BODY_LIMIT_BYTES: whole(1_024, 2 ** 28, 12_582_912),
   DATABASE_URL: z
     .string()
@@ -104,10 +106,10 @@ const schema = z.object({
   LOG_FORMAT: choice(['json', 'pretty'], 'json'),
 });
 
-/** The kit's own; what else the environment holds is the handlers'. */
+/** The kit's own variables. Others in the environment belong to handlers. */
 export const VARIABLES = [...Object.keys(schema.shape), ...SECRETS.map((name) => `${name}_FILE`)];
 
-/** What only two variables together can get wrong. Told even where others are faulty by themselves. */
+/** Faults of two variables together. They are reported even if other variables have faults of their own. */
 function faultsBetween(env: Env): string[] {
   const faults: string[] = [];
   const together = 'together they fetch what webhooks missed';
@@ -116,14 +118,16 @@ function faultsBetween(env: Env): string[] {
   if (env['STREAM'] === 'on' && !env['API_KEY']) faults.push('API_KEY and API_BASE_URL are required with STREAM=on');
   const opsHost = env['OPS_HOST'] ?? '127.0.0.1';
   if (!LOOPBACK.has(opsHost) && !env['OPS_TOKEN']) {
-    faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address may do without`);
+    faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address works without it`);
   }
   if (env['OPS_TOKEN'] && env['OPS_TOKEN'].trim() === env['OPS_READ_TOKEN']?.trim()) {
-    faults.push('OPS_READ_TOKEN must differ from OPS_TOKEN: who may only look could change everything');
+    faults.push('OPS_READ_TOKEN must differ from OPS_TOKEN: otherwise readers could change everything');
   }
   const rows = Number(env['RETENTION_DAYS'] ?? 30);
   if (Number(env['PAYLOAD_RETENTION_DAYS'] ?? 0) > rows) {
-    faults.push(`PAYLOAD_RETENTION_DAYS must not be above RETENTION_DAYS (${rows}): bodies go with their rows`);
+    faults.push(
+      `PAYLOAD_RETENTION_DAYS must not be above RETENTION_DAYS (${rows}): bodies are removed with their rows`,
+    );
   }
   const port = env['PORT'] ?? '3000';
   if (port !== '0' && port === (env['OPS_PORT'] ?? '3001')) faults.push('OPS_PORT must differ from PORT');
@@ -131,12 +135,14 @@ function faultsBetween(env: Env): string[] {
 }
 
 export type Config = z.infer<typeof schema> & {
-  /** The path that DATABASE_URL names, absolute. */
+  /** The absolute path that DATABASE_URL names. */
   storePath: string;
   handlersDir: string;
 };
 
-/** The environment with `.env` behind it: what is set wins over what the file says, and empty counts as unset. */
+/**
+ * The environment, completed from `.env`. A variable that is set wins over the file, and an empty one counts as unset.
+ */
 export function readEnv(env: Env = process.env, folder = process.cwd()): Env {
   const path = resolve(folder, '.env');
   const file = existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
@@ -148,8 +154,8 @@ function filled(env: Env): Env {
 }
 
 /**
- * Throws ConfigError with every fault. With `only`, the others' faults do not matter: the command line needs the store,
- * not the secret.
+ * Throws ConfigError with every fault. With `only`, faults of other variables are ignored: the command line needs the
+ * store, but not the secret.
  */
 export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {}): Config {
   const { values, faults } = readSecretFiles(env);
@@ -160,11 +166,11 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
   faults.push(...faultsBetween(values));
   const own = only ? faults.filter((fault) => only.some((name) => fault.startsWith(`${name} `))) : faults;
   if (own.length > 0) throw new ConfigError(own);
-  // Faults that do not matter are of variables that fall back to their defaults.
+  // If ignored faults remain, only the variables in `only` are read, and the others get their defaults.
   const config = parsed.data ?? schema.parse({ WEBHOOK_SECRET: 'whsec_0000000000000000', ...pick(values, only ?? []) });
   return {
     ...config,
-    // Where only RETENTION_DAYS is set, bodies go with their rows.
+    // If only RETENTION_DAYS is set, bodies are removed with their rows.
     PAYLOAD_RETENTION_DAYS: Math.min(config.PAYLOAD_RETENTION_DAYS, config.RETENTION_DAYS),
     storePath: realOf(pathOf(config.DATABASE_URL.slice('sqlite:'.length))),
     handlersDir: pathOf(config.HANDLERS_DIR),
@@ -181,7 +187,7 @@ function readSecretFiles(env: Env): { values: Env; faults: string[] } {
     try {
       values[name] = readFileSync(path, 'utf8').trim();
     } catch {
-      // Its value is not shown: it may be the secret itself, set under the wrong name.
+      // The value is not shown, because it may be the secret itself, set under the wrong name.
       faults.push(`${name}_FILE cannot be read: it must be the path of a file that holds ${name}`);
       values[name] = undefined;
     }
@@ -197,12 +203,12 @@ function wordingOf(message: string): string {
   return message.startsWith('Invalid input') ? 'is required' : message;
 }
 
-/** A link to the store names the store: what SQLite keeps beside it lies beside the file itself. */
+/** Resolves a link to the store, because SQLite's other files are beside the real file. */
 function realOf(path: string): string {
   try {
     return realpathSync(path);
   } catch {
-    // Not there yet, or not to be seen: what opens it says so.
+    // The file does not exist or cannot be reached. Opening the store reports that.
     return path;
   }
 }

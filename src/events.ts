@@ -1,30 +1,31 @@
-// Yours: the event types that you know. Add one here, once, and `on`, `event.data`, validation and its fixture follow.
+// Yours: the event types that you know. Add a type here once, and `on`, `event.data`, validation and fixtures follow.
 // Types that are not listed still arrive, with `data` as a plain object.
 import { z } from 'zod';
-import { define, integer, orElse } from './base/event-type.ts';
+import { define, integer, orElse } from './base/define-event.ts';
 
 /**
- * Contract 6.4. Required is only what an event cannot be handled without: a field that is missing would make it a dead
- * letter. The fields of MessageSent and MessageStatusUpdated are not shown there: name those that you rely on.
+ * From contract 6.4. A field is required only if no handler can work without it, because an event without it becomes a
+ * dead letter. The contract does not show the fields of MessageSent and MessageStatusUpdated: name those that you rely
+ * on.
  */
 export const eventTypes = {
   MessageReceived: define({
     data: z.looseObject({
-      /** string, UUID by its shape: the number (session) that received the message. */
+      /** string, shaped like a UUID: the number (session) that received the message. */
       session_id: z.guid(),
-      /** string: who wrote; an address of the messaging network. */
+      /** string: the sender's address in the messaging network. */
       from: z.string().min(1),
       /** string: the message's id. */
       message_id: z.string().min(1),
-      /** string: what was written; empty where nothing was. */
+      /** string: the text of the message, or empty. */
       body: orElse(z.string(), ''),
-      /** boolean: it was written in a group. */
+      /** boolean: the message was written in a group. */
       is_group: orElse(z.boolean(), false),
-      /** integer: when it was written, Unix milliseconds; null where it does not say. */
+      /** integer: when the message was written, Unix milliseconds. Null: not given. */
       timestamp_unix_ms: orElse(integer(), null),
-      /** string; the contract does not show its values. Null where it does not say. */
+      /** string: the contract does not show its values. Null: not given. */
       message_type: orElse(z.string(), null),
-      /** string: the name that the writer chose to show, or empty. Anyone can choose any. */
+      /** string: the name that the sender chose to show, or empty. Anyone can choose any name. */
       push_name: orElse(z.string(), ''),
     }),
     conversation: (data) => data['from'],

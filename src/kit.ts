@@ -1,17 +1,15 @@
-// What handlers import as '#kit'. Everything here is public: names stay.
-import type { EventMap } from './wire/event-types.ts';
+// Everything that handlers import as '#kit'. All of it is public: names stay.
+import type { EventMap } from './wire/event-map.ts';
 import type { SqlValue, Tx } from './store/work.ts';
 import type { Origin } from './wire/event.ts';
-import type { ItemOf, OperationName, ResponseOf } from './service/operations.ts';
-import type { Service } from './service/service.ts';
 
-export { ServiceError } from './service/errors.ts';
-export type { EventMap, ItemOf, OperationName, Origin, ResponseOf, Service, SqlValue, Tx };
+export * from './service/kit.ts';
+export type { EventMap, Origin, SqlValue, Tx };
 
-/** A type that src/events.ts knows. */
+/** A type that src/events.ts or the kit defines. */
 export type EventName = keyof EventMap;
 
-/** One of several types is told by `event.type`; of '*' nothing is known beforehand. */
+/** If `on` names several types, check `event.type` to narrow `event.data`. With '*', `event.data` is a plain object. */
 export type KitEvent<Type extends string = string> = Type extends '*'
   ? EventOf<string>
   : Type extends string
@@ -19,16 +17,16 @@ export type KitEvent<Type extends string = string> = Type extends '*'
     : never;
 
 export interface EventOf<Type extends string> {
-  /** The event's identity: `c:<cursor>`, else `i:<id>`. */
+  /** The event's identity: `c:<cursor>` if it has a cursor, else `i:<id>`. */
   readonly key: string;
-  /** The webhook's id; null while only replay has shown the event. */
+  /** The id in the webhook. Null while only replay or the stream has shown the event. */
   readonly id: string | null;
   readonly type: Type;
-  /** Position in the service's history: a decimal 64-bit integer. */
+  /** The event's position in the service's history: a decimal 64-bit integer. Null: it has none. */
   readonly cursor: string | null;
-  /** The number (session) that it belongs to; null for account-wide events. */
+  /** The number (session) that the event belongs to. Null for account-wide events. */
   readonly sessionId: string | null;
-  /** ISO 8601, UTC. */
+  /** When the event happened: ISO 8601, UTC. Null: unknown. */
   readonly createdAt: string | null;
   readonly receivedAt: string;
   readonly origin: Origin;
@@ -37,31 +35,29 @@ export interface EventOf<Type extends string> {
 
 export interface Context {
   readonly log: HandlerLog;
-  /** Aborted on timeout and when the kit stops. */
+  /** Aborted when the attempt times out or the kit stops. */
   readonly signal: AbortSignal;
   /** From 1. */
   readonly attempt: number;
   /**
-   * A later event of the lane was finished before this one. Of an event that was recovered without its session: a later
-   * event of this handler.
+   * A later event of the lane was finished before this one. If this event was recovered without its session, a later
+   * event of any lane of this handler counts.
    */
   readonly late: boolean;
-  /** Released though replay, which looked for it twice, does not show it; only with `order: 'strict'`. */
+  /** Only with `order: 'strict'`: the task was released although two reads of replay did not show its event. */
   readonly unproven: boolean;
-  /** How long ago it happened, milliseconds; null where that is not known. */
+  /** Milliseconds since the event happened. Null: unknown. */
   readonly lagMs: number | null;
-  /** The same over retries and re-runs of this handler on this event. */
+  /** The same in every retry and rerun of this handler on this event. */
   readonly idempotencyKey: string;
-  /** The service's operations. Throws ServiceError, also where no API key is set. */
-  readonly service: Service;
   /**
-   * Commits your synchronous writes to the same SQLite file together with the task's completion, or neither. Throws when
-   * the claim is gone: after a timeout, or when another process was given the task.
+   * Commits your synchronous writes to the kit's SQLite file together with the task's completion, or neither. Throws
+   * if the claim is gone: the attempt has timed out, or another process was given the task.
    */
   complete(work: (tx: Tx) => void): Promise<void>;
 }
 
-/** Fields first, then the message: `log.info({ messageId }, 'message received')`. `key` and `handler` are there already. */
+/** Fields first, then the message: `log.info({ messageId }, 'message received')`. `key` and `handler` are added. */
 export interface HandlerLog {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
@@ -72,42 +68,45 @@ export interface HandlerLog {
 export interface Handler<Type extends string = string> {
   /** The handler's identity. Default: the file's name. */
   name?: string;
-  /** A type, several, or '*' for every event of the service. */
+  /** A type, several types, or '*' for every event of the service. */
   on: Type | readonly Type[] | '*';
   /**
-   * Tasks of one lane run one after another, in cursor order. Default 'conversation': where src/events.ts knows it, else
-   * the session. 'none' runs whenever there is room. With `order: 'strict'` the lane follows from `data` alone, as replay
-   * shows nothing else: types whose data name no session share one lane for the account, and a function is given no id.
+   * Tasks of one lane run one after another, in cursor order. 'none': a task runs as soon as there is room. Default:
+   * 'conversation', as src/events.ts defines it; a type without one uses the session. With `order: 'strict'` the lane
+   * depends on `data` alone, because replay shows nothing else. A lane function then gets no id, and types whose data
+   * name no session share one lane. A strict task in lane 'none' waits for its proof, but for no other task.
    */
   lane?: 'conversation' | 'session' | 'none' | ((event: KitEvent<Type>) => string);
   /**
-   * 'arrival': at once. 'window' (default): after ORDER_WINDOW_MS, in order. 'strict': when replay has proved that nothing
-   * before it is missing, which takes a call or more, and an API key; while replay is stopped, it waits.
+   * 'arrival': at once. 'window' (default): after ORDER_WINDOW_MS, so that earlier events can arrive. 'strict': when
+   * replay has proved that no earlier event is missing. The proof takes one or more calls and needs an API key; while
+   * replay is stopped, the task waits.
    */
   order?: 'arrival' | 'window' | 'strict';
-  /** Default: 20 attempts, first after 1 s, at most 1 h apart. */
+  /** Default: 20 attempts; the first retry after about 1 s, later ones at most 1 h apart. */
   retry?: { attempts?: number; firstMs?: number; maxMs?: number };
-  /** How long a failing task keeps its lane waiting, from its first failure. Default: 2 min; 'strict': until it ends. */
+  /** How long a failing task holds its lane, from its first failure. Default: 2 min; if strict, until the task ends. */
   laneHoldMs?: number;
   /** Default: 30 s. */
   timeoutMs?: number;
-  /** What happened longer ago is stale; so is what was recovered with its age unknown. */
+  /** Milliseconds. An older event is stale, and so is a recovered event of unknown age. Default: no limit. */
   maxAgeMs?: number;
+  /** The outcome for a stale event. Default: 'run', as if it were not stale. */
   onStale?: 'run' | 'skip' | 'dead';
-  /** Also acts on what happened before this store was there, as REPLAY_FROM fetches it. Default: false. */
+  /** Also handles events older than the store, which REPLAY_FROM or `npx kit verify` fetches. Default: false. */
   history?: boolean;
   /**
-   * At most so many attempts begin in any minute, evenly spread: with 60, one a second. What waits for it stays ready, and
-   * other handlers are not held up. Default: no limit.
+   * The most attempts that begin in any minute, spread evenly: with 60, one each second. Tasks that wait for it stay
+   * ready and do not delay other handlers. Default: no limit.
    */
   rate?: { perMinute: number };
-  /** Creates the handler's own tables, once at each start. */
+  /** Creates the handler's own tables. Called at each start and each reload. */
   setup?(tx: Tx): void;
-  /** Return: done. Throw: retried. Throw Skip, RetryAfter or Dead: as named. */
+  /** Returning ends the task as done. Throwing retries it, unless the error is Skip, Dead or RetryAfter (below). */
   handle(event: KitEvent<Type>, ctx: Context): Promise<void> | void;
 }
 
-/** Adds types, and nothing else. A type that it does not know belongs into src/events.ts. */
+/** Adds types, and does nothing at run time. A plain object may also name types that are not in src/events.ts. */
 export function defineHandler<const Type extends EventName | '*'>(handler: Handler<Type>): Handler<Type> {
   return handler;
 }
@@ -120,7 +119,7 @@ export class Skip extends Error {
   }
 }
 
-/** The task ends as a dead letter, whatever attempts are left. */
+/** The task ends as a dead letter, even if attempts are left. */
 export class Dead extends Error {
   constructor(reason: string) {
     super(reason);
@@ -128,7 +127,7 @@ export class Dead extends Error {
   }
 }
 
-/** The task runs again after this time, without spending an attempt; at most 24 h in all. */
+/** The task runs again after this time, without spending an attempt. All delays of a task are at most 24 h together. */
 export class RetryAfter extends Error {
   readonly ms: number;
   constructor(ms: number, reason: string) {

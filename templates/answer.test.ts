@@ -17,7 +17,7 @@ afterEach(() => {
 
 const event = fixture('MessageReceived', { data: { from: '15550100' } });
 
-/** A service that does what it is asked, unless `answers` says otherwise; `sent` is what its network has. */
+/** A service that carries out every call, unless `answers` replaces it. `sent` holds the messages that were sent. */
 function scripted(answers: (sent: object[]) => Answers = () => ({})) {
   const sent: object[] = [];
   let quotes = 0;
@@ -34,7 +34,7 @@ function scripted(answers: (sent: object[]) => Answers = () => ({})) {
   return { service, sent };
 }
 
-test('a message is answered once, by the quote that was made for the answer', async () => {
+test('a message is answered once, with the quote that was made for it', async () => {
   const { service, sent } = scripted();
   const { tasks, calls } = await deliver(handler, event, { service, times: 2 });
   expect(tasks).toMatchObject([{ state: 'done', attempts: 1 }]);
@@ -51,7 +51,7 @@ test.each([
   ['503 OUTCOME_UNCERTAIN', serviceError('UNAVAILABLE', 'OUTCOME_UNCERTAIN')],
   ['a connection that broke', serviceError('unreachable')],
   ['a crash', crash],
-])('%s after the send was done: sent once, and settled by the history', async (_, answer) => {
+])('%s after the send was carried out: sent once, and settled by the history', async (_, answer) => {
   const { service, sent } = scripted((done) => ({
     send(request) {
       done.push(request);
@@ -71,7 +71,7 @@ test('a crash after the send, before the verdict: sent once', async () => {
   expect(sent).toHaveLength(1);
 });
 
-test('a crash while the quote is made: nothing was begun, and it is sent, once', async () => {
+test('a crash while the quote is made: no send was begun, so the answer is sent once', async () => {
   let quotes = 0;
   const { service, sent } = scripted(() => ({ quote: () => (++quotes === 1 ? crash : { quoteId: 'quote-2' }) }));
   const { tasks } = await deliver(handler, event, { service });
@@ -92,7 +92,7 @@ test('a doubtful send that the history never shows is a dead letter, and never s
   expect(sends).toBe(1);
 });
 
-test('a refusal is certain: the next attempt sends, by a new quote', async () => {
+test('a refusal is certain: the next attempt sends with a new quote', async () => {
   let sends = 0;
   const { service, sent } = scripted((done) => ({
     send: (request) => (++sends === 1 ? serviceError('CONFLICT', 'BILLING_QUOTE_EXPIRED') : { n: done.push(request) }),
@@ -105,7 +105,7 @@ test('a refusal is certain: the next attempt sends, by a new quote', async () =>
 test.each([
   ['an old message', event, '2026-01-01T01:00:00.000Z'],
   ['a group', fixture('MessageReceived', { data: { is_group: true } }), undefined],
-])('%s is skipped, at no cost', async (_, unwanted, at) => {
+])('%s is skipped without a call', async (_, unwanted, at) => {
   const { tasks, calls } = await deliver(handler, unwanted, { clock: createClock(at ?? unwanted.createdAt) });
   expect(tasks).toMatchObject([{ state: 'skipped' }]);
   expect(calls).toEqual([]);

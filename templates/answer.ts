@@ -1,14 +1,19 @@
-// Answers a message by a paid send: once, or not at all. Use it for a first reply or a note that you are away. It needs
-// PAID_OPERATIONS=allow, and a folder that outlives the process (ANSWER_DIR, default data/answers): before it sends, it
-// leaves a mark there, synced to disk. Where the mark is, it never sends again but looks into the history (contract 7.3):
-// after OUTCOME_UNCERTAIN, RPC_DEADLINE_EXCEEDED, a lost connection, a timeout, a crash, a re-run by hand.
-// What remains: a crash between mark and send leaves the answer unsent; it ends as a dead letter. So does one that never
-// shows in the history. Look yourself; to send it after all, remove the mark and `npx kit retry`. Old marks may go once
-// their events are pruned. The mark is not in backups of the store.
-// The contract does not show the fields of a send, nor the operation's name in a quote. Assumed: those in `answerTo`, with
-// `idempotency_key` coming back in the history (2.8), and `conversation_id` in ListMessages. Adapt them there.
-// Lane: the conversation. Freshness: ten minutes, checked here and not by maxAgeMs, because what was begun must be settled
-// however old it is by then.
+// Answers a message with a paid send: once, or not at all. Use it for a first reply, or to say that you are away.
+// It needs PAID_OPERATIONS=allow and a folder that survives restarts (ANSWER_DIR, default data/answers). Before it
+// sends, it writes an empty file there, the mark, and syncs it to disk. If the mark exists, the handler never sends
+// again. It looks for the answer in the history instead (contract 7.3). This covers OUTCOME_UNCERTAIN,
+// RPC_DEADLINE_EXCEEDED, a lost connection, a timeout, a crash, and a re-run by hand.
+// The mark is a file, because only `ctx.complete` writes to the store, and it also completes the task. `ctx.attempt`
+// cannot replace the mark, because an attempt that crashed is not counted.
+// After a crash between mark and send, nothing is sent, and the task ends as a dead letter. So does an answer that
+// never shows in the history. Check by hand whether it was sent. To send it after all, remove the mark and retry the
+// task with `npx kit retry`.
+// Backups of the store do not include the marks. A mark can be removed once its event is pruned.
+// The contract does not show the fields of a send, nor the operation's name in a quote. Assumed: the fields in
+// `answerTo`, `idempotency_key` in the messages of the history (2.8), and `conversation_id` in ListMessages. Adapt them
+// below.
+// Lane: the conversation. Freshness: ten minutes. The handler checks it itself instead of by maxAgeMs, because a send
+// that was begun must be settled at any age.
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -21,7 +26,7 @@ type Received = KitEvent<'MessageReceived'>;
 export default defineHandler({
   on: 'MessageReceived',
   lane: 'conversation',
-  // The first look into the history comes 15 s or more after a doubtful send, the last after an hour or so.
+  // The first look into the history is 15 s or more after a doubtful send, the last one after about an hour.
   retry: { attempts: 8, firstMs: 30_000, maxMs: 1_800_000 },
   timeoutMs: 60_000,
   async handle(event, ctx) {
@@ -36,12 +41,12 @@ export default defineHandler({
     const message = answerTo(event, ctx);
     const { quoteId } = await ctx.service.quote(OPERATION, message, { signal: ctx.signal });
     mkdirSync(dirname(mark), { recursive: true });
-    // Fails where the mark is there: of two attempts that overlap, by a timeout say, one sends.
+    // Fails if the mark exists. If two attempts overlap, for example after a timeout, only one of them sends.
     writeFileSync(mark, '', { flag: 'wx', flush: true });
     try {
       await ctx.service.send(message, { quoteId, signal: ctx.signal });
     } catch (error) {
-      // Refused for certain: nothing was sent, and the next attempt may begin anew, with a new quote.
+      // The refusal is certain, so nothing was sent. The next attempt starts again with a new quote.
       if (error instanceof ServiceError && !error.uncertain) rmSync(mark);
       throw error;
     }
@@ -53,7 +58,7 @@ function answerTo({ data }: Received, ctx: Context): Record<string, unknown> {
   return { session_id: data.session_id, to: data.from, body: text, idempotency_key: ctx.idempotencyKey };
 }
 
-/** Returns where the answer is in the history; throws where it is not, so that it is looked for again later. */
+/** Returns if the answer is in the history. Otherwise throws, so that a later attempt looks again. */
 async function settle({ data }: Received, { service, signal, idempotencyKey }: Context, mark: string): Promise<void> {
   for await (const conversation of service.items('ListConversations', {}, { signal })) {
     const { id, session_id, chat_jid, peer_phone } = conversation;
@@ -61,5 +66,5 @@ async function settle({ data }: Received, { service, signal, idempotencyKey }: C
     for await (const message of service.items('ListMessages', { conversation_id: id }, { signal }))
       if (message.idempotency_key === idempotencyKey) return;
   }
-  throw new Error(`begun, and not in the history: look whether it was sent; see the header of this handler; ${mark}`);
+  throw new Error(`begun, but not in the history: check whether it was sent, see the header of this handler; ${mark}`);
 }

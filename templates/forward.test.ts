@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { deliver, fixture } from '#kit/testing';
 import handler from './forward.ts';
 
-/** Answers in turn with these; then 204. */
+/** The statuses of the next answers. After them: 204. */
 let statuses: number[] = [];
 let seen: { headers: IncomingHttpHeaders; body: string }[] = [];
 const endpoint = createServer((request, response) => {
@@ -42,7 +42,7 @@ test('the event arrives, signed', async () => {
   expect(headers['x-signature']).toBe(signed);
 });
 
-test('5xx is tried again under the same key, and so is a crash after the answer', async () => {
+test('5xx is retried under the same key, and so is a crash after the answer', async () => {
   statuses = [503, 500];
   const { tasks } = await deliver(handler, fixture('MessageReceived'), { crashAfter: 3 });
   expect(tasks).toMatchObject([{ state: 'done' }]);
@@ -50,7 +50,7 @@ test('5xx is tried again under the same key, and so is a crash after the answer'
   expect(new Set(seen.map(({ headers }) => headers['idempotency-key'])).size).toBe(1);
 });
 
-test('429 is tried again; another 4xx is a dead letter at once', async () => {
+test('429 is retried; another 4xx is a dead letter at once', async () => {
   statuses = [429, 422];
   const { tasks } = await deliver(handler, fixture('MessageReceived'));
   expect(tasks).toMatchObject([{ state: 'dead', attempts: 2, error: 'the endpoint refused it: 422' }]);

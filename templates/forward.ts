@@ -1,12 +1,13 @@
-// Hands each event to an HTTP endpoint of your own. Use it where other programs do the work: this one keeps order,
-// retries, and signs. Set FORWARD_URL and FORWARD_SECRET. The endpoint can see an event twice (it answered, and we died
-// before that was written down): it tells by the Idempotency-Key. It checks the signature, hex of HMAC-SHA256 with the
-// secret over `<timestamp>.<body>`, before it reads the body.
-// Lane: the conversation. Freshness: however old, because the endpoint wants all; it is told when it happened.
+// Forwards each event to your own HTTP endpoint. Use it if other programs do the work, and this one should keep the
+// order, retry and sign. Set FORWARD_URL and FORWARD_SECRET.
+// The endpoint can get an event twice: if the process ends after the answer, the attempt is repeated. Both requests
+// have the same Idempotency-Key. The endpoint must check the signature before it reads the body: X-Signature is the
+// HMAC-SHA256 in hex, with the secret, over `<timestamp>.<body>`.
+// Lane: the conversation. Freshness: any age, because the endpoint gets every event, with the time when it happened.
 import { createHmac } from 'node:crypto';
 import { Dead, defineHandler } from '#kit';
 
-/** Not refusals but bad moments: 4xx after which the same request may do better. */
+/** Temporary 4xx: the same request may succeed later. */
 const AGAIN = new Set([408, 425, 429]);
 
 export default defineHandler({
@@ -33,7 +34,7 @@ export default defineHandler({
     await response.body?.cancel();
     if (response.ok) return;
     const refused = response.status >= 400 && response.status < 500 && !AGAIN.has(response.status);
-    // Repeating what was refused cannot help: it waits for a person. The rest is tried again.
+    // A retry cannot change a refusal, so a person must look at it. All other errors are retried.
     if (refused) throw new Dead(`the endpoint refused it: ${response.status}`);
     throw new Error(`the endpoint answered ${response.status}`);
   },

@@ -9,7 +9,7 @@ const asking = fixture('MessageReceived', { data: { body: 'A person, please' } }
 
 const mine = { id: 'c1', session_id: asking.sessionId, chat_jid: '15550100', assignment_version: '7' };
 
-/** One conversation, behind a page of others. */
+/** One conversation, on the second page of the list. */
 function scripted(conversation: Record<string, unknown>, answers: Answers = {}) {
   return recorder({
     ListConversations: ({ cursor }) =>
@@ -21,7 +21,7 @@ function scripted(conversation: Record<string, unknown>, answers: Answers = {}) 
   });
 }
 
-test('a conversation whose writer asks for a person is assigned, by its version', async () => {
+test('a conversation whose writer asks for a person is assigned with its version', async () => {
   const { tasks, calls } = await deliver(handler, asking, { service: scripted({}) });
   expect(tasks).toMatchObject([{ state: 'done' }]);
   expect(calls.at(-1)).toMatchObject({
@@ -44,7 +44,7 @@ test('a stale version is read again; whoever has the conversation by then keeps 
   expect(calls.at(-1)?.name).toBe('ListConversations');
 });
 
-test('other messages cost no call', async () => {
+test('other messages cause no call', async () => {
   const { tasks, calls } = await deliver(handler, fixture('MessageReceived', { data: { body: 'hello' } }));
   expect(tasks).toMatchObject([{ state: 'done' }]);
   expect(calls).toEqual([]);

@@ -1,9 +1,11 @@
-// Hands a conversation to a person when its writer asks for one. Use it beside a bot. Set HAND_OVER_TO to the user's id.
-// It sends the version of the assignment that it has read, so that nobody's work is taken away: where it was stale
-// (ASSIGNMENT_CONFLICT) it reads again, and where somebody has the conversation by then, that is right.
+// Hands a conversation to a person when its writer asks for one. Use it beside a bot. Set HAND_OVER_TO to the user's
+// id.
+// It sends the assignment's version with the request, so that it never takes a conversation away from somebody. If the
+// version is stale (ASSIGNMENT_CONFLICT), it reads the conversation again. If somebody has it by then, nothing is left
+// to do.
 // The contract does not show the fields of the request. Assumed: `conversation_id`, `assignee_user_id` and
 // `assignment_version`; and that the writer's `from` is the conversation's `chat_jid` or `peer_phone` (2.9).
-// Lane: the conversation. Freshness: an hour; a person who asked yesterday has been looked after or has gone.
+// Lane: the conversation. Freshness: an hour, because after that the writer was helped or has gone.
 import { Dead, defineHandler, ServiceError, type Context } from '#kit';
 
 const ASKS = /\b(human|person|agent)\b/i;
@@ -36,7 +38,7 @@ export default defineHandler({
   },
 });
 
-/** The first pages suffice where the list begins with the newest. */
+/** Reads page by page, and stops at the writer's conversation. */
 async function find(session: string, from: string, ctx: Context): Promise<Record<string, unknown> | undefined> {
   for await (const one of ctx.service.items('ListConversations', {}, { signal: ctx.signal }))
     if (one['session_id'] === session && [one['chat_jid'], one['peer_phone']].includes(from)) return one;

@@ -1,5 +1,5 @@
-// Says that a message came. Use it to see deliveries arrive, or as the beginning of a handler of your own.
-// Lane: the conversation. Freshness: what is older than ten minutes is skipped.
+// Logs that a message arrived. Use it to see deliveries arrive, or as the start of your own handler.
+// Lane: the conversation. Freshness: ten minutes; older messages are skipped.
 import { defineHandler } from '#kit';
 
 export default defineHandler({

@@ -10,15 +10,12 @@ const RIGHT = [
   { peer: '15550101', unread: 1, last: 'm4' },
 ];
 
-test.each(['given', 'reversed', 'shuffled'] as const)(
-  'the list is right, however its events come: %s',
-  async (order) => {
-    for (const apartMs of [0, 1_000]) {
-      const { query } = await deliver(handler, [...messages, other], { times: 2, order, apartMs });
-      expect(await query(LIST)).toEqual(RIGHT);
-    }
-  },
-);
+test.each(['given', 'reversed', 'shuffled'] as const)('the list is right in any order of events: %s', async (order) => {
+  for (const apartMs of [0, 1_000]) {
+    const { query } = await deliver(handler, [...messages, other], { times: 2, order, apartMs });
+    expect(await query(LIST)).toEqual(RIGHT);
+  }
+});
 
 test.each([1, 2, 3, 4])('a crash at run %i counts nothing twice', async (crashAfter) => {
   const { query, tasks } = await deliver(handler, [...messages, other], { crashAfter });

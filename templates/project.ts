@@ -1,10 +1,11 @@
-// Keeps a list of conversations: the last message of each, and how many are unread. Use it as a read model of your own,
-// in the same SQLite file, committed together with the task's completion: never ahead of it, never behind.
-// A re-run changes nothing (project_seen), and what comes late counts as unread without becoming the last message.
-// Whoever shows the list sets `unread = 0`. Assumed: a conversation is its session and `from`, as in src/events.ts;
-// adapt it where your groups say otherwise.
-// Two handlers of this template need two names for these tables, or the second finds all seen already.
-// Lane: the conversation. Freshness: however old, and history too, because a list with holes is wrong.
+// Keeps a list of conversations: the last message of each, and how many are unread. Use it as your own read model in
+// the kit's SQLite file. Its rows are committed together with the task's completion, so the two never disagree.
+// A re-run changes nothing, because project_seen holds the handled events. A late message counts as unread, but does
+// not become the last message. The program that shows the list sets `unread = 0`.
+// Assumed: a conversation is its session and `from`, as in src/events.ts. Adapt it if your groups differ.
+// If you use this template twice, rename these tables in the second handler. Otherwise it skips what the first has
+// seen.
+// Lane: the conversation. Freshness: any age, and history too, because the list must have no holes.
 import { defineHandler } from '#kit';
 
 export default defineHandler({
@@ -23,7 +24,7 @@ export default defineHandler({
     await ctx.complete((tx) => {
       const { changes } = tx.run('insert into project_seen values (?) on conflict do nothing', event.key);
       if (changes === 0) return;
-      // Order by cursor (contract 6.3), as an integer; one that has none is never the last.
+      // Cursors are ordered as integers (contract 6.3). A message without a cursor never becomes the last one.
       const cursor = BigInt(event.cursor ?? -1);
       tx.run(
         `insert into project_conversations values (?, ?, 1, ?, ?, ?)

@@ -9,14 +9,14 @@ const list = Array.from({ length: 450 }, (_, i) => ({
   last_message_at_unix_ms: '1767225600000',
 }));
 
-/** Pages of 200, as the service gives them (contract 4.5). */
+/** Pages of 200 conversations, like the service's (contract 4.5). */
 function page({ cursor = '0' }: Record<string, unknown>) {
   const from = Number(cursor);
   const next = from + 200;
   return { conversations: list.slice(from, next), next_cursor: next < list.length ? String(next) : '' };
 }
 
-test('a gap is closed by fetching every page, over a failure and a crash amid them', async () => {
+test('a gap is closed when every page is fetched, despite a failure and a crash', async () => {
   let calls = 0;
   const bad = [serviceError('RATE_LIMITED', 'RATE_LIMITED'), crash];
   const service = recorder({

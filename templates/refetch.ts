@@ -1,8 +1,10 @@
-// Fetches anew what a gap has swallowed: events that the service can no longer replay. Use it where you keep a copy of
-// the service's state, here its conversations. A gap names cursors and no times, so the whole list is read, page by page;
-// rows and completion are one commit, which closes the gap. For messages, read ListMessages of each in the same way.
-// Assumed: the fields of a conversation (2.9), read defensively.
-// Lane: none, because a gap belongs to no conversation. Freshness: however old; until this has run, the copy is wrong.
+// Fetches the current state after a gap: a range of events that the service can no longer replay. Use it if you keep a
+// copy of the service's state. This one copies conversations. A gap names cursors but no times, so the handler reads
+// the whole list, page by page. Rows and completion are one commit, which closes the gap. For messages, read
+// ListMessages of each conversation in the same way.
+// Assumed: the fields of a conversation (2.9). Each field is checked before it is stored.
+// Lane: none, because a gap belongs to no conversation. Freshness: any age, because the copy is wrong until this has
+// run.
 import { defineHandler } from '#kit';
 
 export default defineHandler({
@@ -15,9 +17,9 @@ export default defineHandler({
   },
   async handle(event, ctx) {
     const conversations: Record<string, unknown>[] = [];
-    // 200 a page, by cursor, until the service says that there are no more (contract 4.5).
+    // Reads all pages of 200, until the service says that there are no more (contract 4.5).
     for await (const one of ctx.service.items('ListConversations', {}, { signal: ctx.signal })) conversations.push(one);
-    ctx.log.info({ gap: event.data.gap, conversations: conversations.length }, 'fetched anew');
+    ctx.log.info({ gap: event.data.gap, conversations: conversations.length }, 'conversations fetched');
     await ctx.complete((tx) => {
       for (const { id, status, unread_count, last_message_at_unix_ms: at } of conversations) {
         if (typeof id !== 'string') continue;

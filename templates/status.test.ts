@@ -17,7 +17,7 @@ test.each(['given', 'reversed', 'shuffled'] as const)('a status never goes backw
 
 test.each([
   ['no message_id', update(7, 'SENT'), 'MessageStatusUpdated has no message_id'],
-  ['a status that nobody thought of', update('m1', 'TELEPATHIC'), 'its status is none of STEPS'],
+  ['an unknown status', update('m1', 'TELEPATHIC'), 'its status is none of STEPS'],
 ])('%s is a dead letter that says so', async (_, event, words) => {
   const { tasks } = await deliver(handler, event);
   expect(tasks).toMatchObject([{ state: 'dead', error: expect.stringContaining(words) }]);

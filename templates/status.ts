@@ -1,11 +1,13 @@
-// Keeps the status of each message, which never goes backwards. Use it to show what became of what you sent.
+// Keeps the status of each message, which never goes backwards. Use it to show whether your messages were sent,
+// delivered and read.
 // The contract shows neither the fields of MessageStatusUpdated nor the values of `status`. Assumed: `message_id`, and
-// `status` as in STEPS, in any case. What does not fit is a dead letter that says so: adapt this file, or name the fields
-// in src/events.ts, and `npx kit retry --state dead --handler <name>`.
-// Lane: the session, because an update may name no conversation. Freshness: however old; only the furthest step counts.
+// a `status` of STEPS in upper or lower case. Any other event becomes a dead letter that names the problem. Then adapt
+// this file, or declare the fields in src/events.ts, and run `npx kit retry --state dead --handler <name>`.
+// Lane: the session, because an update may name no conversation. Freshness: any age, because only the furthest step
+// counts.
 import { Dead, defineHandler } from '#kit';
 
-/** From first to last. A failure is final. */
+/** From first to last. `failed` is final. */
 const STEPS = ['pending', 'sent', 'delivered', 'read', 'failed'];
 
 export default defineHandler({

@@ -1,4 +1,5 @@
-// The environment as one checked object: every fault at once, by name and remedy, and never a secret in one.
+// The environment as one checked object. Every fault is reported at once, with its variable and remedy, and never with
+// a secret.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
@@ -9,7 +10,7 @@ import { ConfigError, loadConfig, readEnv, type Config, type Env } from '../src/
 const SECRET = 'whsec_0123456789abcdef';
 const TOKEN = '0123456789abcdef0123456789abcdef';
 
-/** The variables that the design names, with what they are where nothing is set; STREAM is not there yet. */
+/** All variables with their defaults. */
 const DEFAULTS = {
   WEBHOOK_SECRET: undefined,
   PORT: 3000,
@@ -44,7 +45,7 @@ const DEFAULTS = {
   LOG_FORMAT: 'json',
 };
 
-/** A value for each that differs from its default. */
+/** For each variable a value that differs from its default. */
 const OTHERS: Record<keyof typeof DEFAULTS, string> = {
   WEBHOOK_SECRET: SECRET,
   PORT: '4000',

@@ -1,5 +1,5 @@
-// Only tsc reads this: what a slip in a handler or its test costs is an error in the editor. Each line below
-// `@ts-expect-error` fails to compile; were it to compile, tsc would say so.
+// Only tsc reads this file: a mistake in a handler or in its test is an error in the editor. Each line after
+// `@ts-expect-error` must fail to compile; otherwise tsc reports it.
 import { defineHandler } from '#kit';
 import { deliver, fixture } from '#kit/testing';
 
@@ -9,7 +9,7 @@ export const right = [
     handle(event) {
       event.data.body satisfies string;
       event.data.timestamp_unix_ms satisfies number | null;
-      // Fields that the contract may add are there, of unknown type.
+      // Fields that the contract may add are present, with an unknown type.
       event.data['something_new'] satisfies unknown;
     },
   }),
@@ -24,26 +24,26 @@ export const right = [
 ];
 
 export const wrong = [
-  // @ts-expect-error -- no such type: a slip, or one to add to src/events.ts
+  // @ts-expect-error -- src/events.ts has no such type
   defineHandler({ on: 'MesageReceived', handle: () => {} }),
-  // @ts-expect-error -- one of several is wrong
+  // @ts-expect-error -- the second type is misspelt
   defineHandler({ on: ['MessageReceived', 'MessageSend'], handle: () => {} }),
   // @ts-expect-error -- no such order
   defineHandler({ on: '*', order: 'sorted', handle: () => {} }),
   // @ts-expect-error -- no such field of a handler
   defineHandler({ on: '*', timeout: 5, handle: () => {} }),
-  // @ts-expect-error -- a handler handles
+  // @ts-expect-error -- `handle` is required
   defineHandler({ on: '*' }),
   defineHandler({
     on: 'MessageReceived',
     handle(event, ctx) {
-      // @ts-expect-error -- misspelt: it is of unknown type, and no string
+      // @ts-expect-error -- a misspelt field has an unknown type, not string
       event.data.bodi satisfies string;
       // @ts-expect-error -- a number or null, not a string
       event.data.timestamp_unix_ms satisfies string;
       // @ts-expect-error -- events are frozen
       event.id = null;
-      // @ts-expect-error -- it does not know whether it wrote before it is awaited
+      // @ts-expect-error -- it returns a promise
       const rows: number = ctx.complete(() => {});
       return Promise.resolve(void rows);
     },

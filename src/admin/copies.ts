@@ -1,20 +1,20 @@
-// A stored body to look at and to take along: masked, as a curl line, as a fixture. A secret is never in it: curl takes
-// it from the environment of whoever runs it.
+// Copies of a stored body: masked, as a curl command, and as a fixture. No copy contains a secret; curl reads it from
+// the environment.
 import { iso } from '../base/clock.ts';
 import type { ShownEvent } from '../store/read.ts';
 import { dataOfBody } from '../wire/event.ts';
+import { DEFAULT_PREFIX, DELIVERY } from '../wire/headers.ts';
 import { isObject, type Json } from '../wire/json.ts';
 
-/** Above this, a body is too large to be shown or copied; it can be exported. Bytes. */
+/** In bytes. A larger body can only be exported. */
 const LARGEST = 256 * 1024;
 const utf8 = new TextDecoder();
 
-/** As it came. */
 export function textOf(body: Uint8Array): string {
   return body.length > LARGEST ? `${body.length} bytes: too large to show` : utf8.decode(body);
 }
 
-/** The shape without what was written: what a value is and how long, and field names where they are names. */
+/** Types and lengths instead of values. A field keeps its name if it has only letters, dots and underscores. */
 export function maskedOf(body: Uint8Array): string {
   if (body.length > LARGEST) return `${body.length} bytes: too large to show`;
   return JSON.stringify(masked(JSON.parse(utf8.decode(body)) as Json), null, 2);
@@ -53,23 +53,23 @@ export function copiesOf(event: ShownEvent, body: Uint8Array): Copies {
   return {
     text: pretty(received),
     curl: `# WEBHOOK_SECRET=whsec_… in the environment, and WEBHOOK_HEADER_PREFIX where it is set
-prefix="\${WEBHOOK_HEADER_PREFIX:-X-Svc-}"
+prefix="\${WEBHOOK_HEADER_PREFIX:-${DEFAULT_PREFIX}}"
 body=${quoted(sent)}
 at=$(date +%s)
 signature=$(printf '%s.%s' "$at" "$body" | openssl dgst -sha256 -hmac "$WEBHOOK_SECRET" -hex | sed 's/^.* //')
 curl -sS -X POST "\${URL:-http://localhost:3000/webhooks}" -H 'Content-Type: application/json' \\
-  -H "\${prefix}Timestamp: $at" -H "\${prefix}Signature: v1=$signature" --data-binary "$body"`,
+  -H "\${prefix}${DELIVERY.timestamp}: $at" -H "\${prefix}${DELIVERY.signature}: v1=$signature" --data-binary "$body"`,
     fixture: `fixture(${JSON.stringify(type)}, ${JSON.stringify(overrides, null, 2)})`,
   };
 }
 
-/** Numbers as they were written: parsed and printed again, long ones would change. */
+/** A long number would change if it were parsed and printed again. Such a text is shown as it was received. */
 function pretty(text: string): string {
   const exact = JSON.stringify(JSON.parse(text), null, 2);
   return /\d{16}|\d[eE.]/.test(text.replaceAll(/"(?:[^"\\]|\\.)*"/g, '')) ? text : exact;
 }
 
-/** For a shell: nothing in it is obeyed. */
+/** Quotes the text as one word of a shell. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

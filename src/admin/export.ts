@@ -1,20 +1,23 @@
-// Events as lines of JSON, page by page: however many there are, neither memory nor the store is held by them.
+// Exports events as lines of JSON, page by page, so that an export of any size neither fills the memory nor blocks the
+// store.
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../base/clock.ts';
 import type { EventFilter, ShownEvent, ReadStore } from '../store/read.ts';
 
 const PAGE = 500;
-/** So many characters go out at once: a write for each line would take longer than the lines. */
+/** Characters per write, because one write for each line would take longer than making the lines. */
 const CHUNK = 65_536;
 const utf8 = new TextDecoder();
 
-/** Times as people and programs read them. */
-export function shown(event: ShownEvent): Record<string, unknown> {
+/** Times become ISO 8601. */
+export function shown(
+  event: ShownEvent,
+): Omit<ShownEvent, 'createdAt' | 'receivedAt'> & Record<'createdAt' | 'receivedAt', string | null> {
   return { ...event, createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) };
 }
 
-/** Newest first, down to the last that matches; a body as the text that was received, null once purged. */
+/** All matching events, newest first. `body` is the received text. Null: purged. */
 export async function* linesOf(
   store: Pick<ReadStore, 'events' | 'body'>,
   filter: Omit<EventFilter, 'limit'>,
@@ -35,7 +38,7 @@ export async function* linesOf(
     if (lines !== '') yield lines;
     if (next === null) return;
     before = next;
-    // A page takes several turns of the loop: it shall not wait for a stretch at each of them.
+    // A pause as long as the work, so that other work of this process gets its turn.
     await sleep(performance.now() - begun);
   }
 }

@@ -1,4 +1,4 @@
-// Any number of tasks, moved in small transactions with room between them, so that deliveries never wait long.
+// Changes any number of tasks in small transactions with pauses between them, so that deliveries never wait long.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AdminStore } from '../store/admin.ts';
 import type { TaskFilter } from '../store/read.ts';
@@ -6,12 +6,13 @@ import { retryWhileBusy } from '../store/retry-while-busy.ts';
 
 const STEP = 500;
 const PAUSE_MS = 3;
-/** Half of a group moved and an error instead of the rest would help nobody: a lock passes. */
+/** Each step retries a locked store for this long, because giving up would leave half of the tasks unchanged. */
 const LOCKED_MS = 1_000;
 
 /**
- * Resolves to how many of the tasks that match were moved. `onStep` is told how many of them have been gone through, at
- * first none, and how many were moved. Ends early, without an error, once `signal` is aborted.
+ * Resolves to how many of the matching tasks were changed. `onStep` is called before the first step and after each
+ * one, with the tasks handled so far, all tasks, and the tasks changed. An aborted `signal` ends it early, without an
+ * error.
  */
 export async function changeInSteps(
   store: Pick<AdminStore, 'matching'>,

@@ -1,16 +1,17 @@
-// Many tasks retried or discarded in the background: one job at a time, with its progress, until it is done or somebody
-// cancels it. Kept in memory: a restart of keep ends it where it is; what it has moved stays moved.
+// Retry and discard in the background: one job at a time, until it ends or is cancelled. Jobs are in memory: a restart
+// of keep ends a job, and the tasks that it has changed stay changed. POST /api/tasks/retry and /api/tasks/discard run
+// no job: they answer when all is done.
 import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import { changeInSteps } from './in-steps.ts';
 import type { AdminStore } from '../store/admin.ts';
-import type { TaskFilter } from '../store/read.ts';
+import { AdminError } from './error.ts';
+import { changeTasks, type Action, type TaskChange } from './tasks.ts';
 
 export interface Job {
   id: number;
-  action: 'retry' | 'discard';
-  /** `done`: how many of `of` were gone through; `moved`: how many of them were still there to be moved. */
+  action: Action;
+  /** `done`: tasks handled so far, of `of`. `moved`: those of them that were still there to be changed. */
   done: number;
   of: number;
   moved: number;
@@ -21,11 +22,11 @@ export interface Job {
 }
 
 export interface Jobs {
-  /** Undefined while another is at work. Resolves once it is known how many match. */
-  start(action: Job['action'], filter: TaskFilter, reason: string): Promise<Job | undefined>;
-  /** False where it is not at work. What was moved stays moved. */
+  /** Resolves when the number of matching tasks is known. Throws AdminError while another job runs. */
+  start(change: TaskChange): Promise<Job>;
+  /** False if the job does not run. The tasks that it has changed stay changed. */
   cancel(id: number): boolean;
-  /** Newest first: the one at work, and the last few. */
+  /** Newest first: the running job, and the last few that have ended. */
   list(): Job[];
 }
 
@@ -35,7 +36,7 @@ export interface JobsOptions {
   store: AdminStore;
   clock: Clock;
   log: Logger;
-  /** After tasks were moved. */
+  /** Called after each step. */
   onChange: () => void;
 }
 
@@ -44,16 +45,14 @@ export function createJobs({ store, clock, log, onChange }: JobsOptions): Jobs {
   let made = 0;
   let cancel = new AbortController();
 
-  async function work(job: Job, filter: TaskFilter, reason: string, begun: () => void): Promise<void> {
-    const fix = (ids: number[]): Promise<number> =>
-      job.action === 'retry' ? store.retry(ids, clock.now()) : store.discard(ids, reason, clock.now());
+  async function work(job: Job, change: TaskChange, begun: () => void): Promise<void> {
     try {
       const onStep = (done: number, of: number, moved: number): void => {
         Object.assign(job, { done, of, moved });
         if (done > 0) onChange();
         begun();
       };
-      await changeInSteps(store, filter, clock.now(), fix, onStep, cancel.signal);
+      await changeTasks(store, change, clock, onStep, cancel.signal);
       job.state = cancel.signal.aborted ? 'cancelled' : 'done';
     } catch (error) {
       job.state = 'failed';
@@ -65,15 +64,17 @@ export function createJobs({ store, clock, log, onChange }: JobsOptions): Jobs {
   }
 
   return {
-    async start(action, filter, reason) {
-      if (jobs[0]?.state === 'running') return undefined;
+    async start(change) {
+      if (jobs[0]?.state === 'running')
+        throw new AdminError('busy', 'another job is running: wait for it, or cancel it');
       cancel = new AbortController();
       const progress = { done: 0, of: 0, moved: 0, state: 'running' } as const;
-      const job: Job = { id: ++made, action, ...progress, startedAt: iso(clock.now()), endedAt: null };
+      const startedAt = iso(clock.now());
+      const job: Job = { id: ++made, action: change.action, ...progress, startedAt, endedAt: null };
       jobs.unshift(job);
       jobs.splice(KEPT);
       const begun = Promise.withResolvers<void>();
-      void work(job, filter, reason, begun.resolve);
+      void work(job, change, begun.resolve);
       await begun.promise;
       return job;
     },

@@ -1,7 +1,7 @@
-// Whether something that the service sent is of a person, by their address: for forgetting them.
+// Finds the bodies that belong to a person, by an address, so that they can be erased.
 import type { Json } from '../wire/json.ts';
 
-/** `+55 11 5555-0100`, `551155550100` and `551155550100@…` are one person. */
+/** `+55 11 5555-0100`, `551155550100` and `551155550100@…` are the same person. */
 export function isOf(address: string): (body: Uint8Array) => boolean {
   const wanted = plain(address);
   const names = (text: string): boolean => plain(text.split('@', 1)[0] ?? '') === wanted || plain(text) === wanted;
@@ -10,13 +10,13 @@ export function isOf(address: string): (body: Uint8Array) => boolean {
     try {
       return someString(JSON.parse(text) as Json, names);
     } catch {
-      // What cannot be read may hold it anywhere.
+      // A body that is not JSON may contain the address anywhere.
       return plain(text).includes(wanted);
     }
   };
 }
 
-/** A phone number without what people write between its digits; anything else as it is. */
+/** A phone number becomes its digits; any other text becomes lower case. */
 function plain(text: string): string {
   return /^[+\d\s().-]+$/.test(text) ? text.replaceAll(/\D/g, '') : text.trim().toLowerCase();
 }

@@ -1,27 +1,39 @@
-// What may name a person though it is no body: a lane is called after a conversation, an error may quote what was written.
-// Who may only look sees neither.
-import type { DeadGroup, ShownTask, WaitingLane } from '../store/read.ts';
-import type { Found } from './timeline.ts';
+// Hides lane names and error messages from readers. Both may name a person: a lane is named after a conversation, and
+// an error may quote a message.
+import type { ReadStore, ShownTask } from '../store/read.ts';
 
 const SESSION = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/i;
-/** What kind of error, and the line of the handler; what stands between are words. */
+/** A reader sees the name of an error and the line of the handler, but not the message between them. */
 const KIND = /^\w{0,50}(Error|Exception|Timeout)(?=: )/;
 const PLACE = / \([^()\s]+:[\d#]+\)$/;
 
-export function shelteredTask(task: ShownTask): ShownTask {
+/** The reads that return errors or lanes. */
+export type PersonalReads = Pick<ReadStore, 'event' | 'tasks' | 'groups' | 'waitingLanes'>;
+
+/** The same reads, redacted for a reader. */
+export function redacted(store: PersonalReads): PersonalReads {
+  return {
+    async event(name, now) {
+      const found = await store.event(name, now);
+      return found && { ...found, tasks: found.tasks.map(redactTask), attempts: found.attempts.map(withoutWords) };
+    },
+    async tasks(filter, now) {
+      const { tasks, next } = await store.tasks(filter, now);
+      return { tasks: tasks.map(redactTask), next };
+    },
+    async groups(filter) {
+      const { dead, groups } = await store.groups(filter);
+      return { dead, groups: groups.map((group) => ({ ...withoutWords(group), pattern: kindOf(group.error ?? '') })) };
+    },
+    async waitingLanes(limit) {
+      const lanes = await store.waitingLanes(limit);
+      return lanes.map((one) => ({ ...one, lane: laneOf(one.lane), head: withoutWords(one.head) }));
+    },
+  };
+}
+
+function redactTask(task: ShownTask): ShownTask {
   return { ...withoutWords(task), lane: task.lane && laneOf(task.lane) };
-}
-
-export function shelteredEvent(found: Found): Found {
-  return { ...found, tasks: found.tasks.map(shelteredTask), attempts: found.attempts.map(withoutWords) };
-}
-
-export function shelteredGroup(group: DeadGroup): DeadGroup {
-  return { ...withoutWords(group), pattern: kindOf(group.error ?? '') };
-}
-
-export function shelteredLane({ lane, head, ...rest }: WaitingLane): WaitingLane {
-  return { ...rest, lane: laneOf(lane), head: withoutWords(head) };
 }
 
 function withoutWords<Shown extends { error: string | null }>(shown: Shown): Shown {
@@ -32,7 +44,7 @@ function kindOf(error: string): string {
   return `${KIND.exec(error)?.[0] ?? ''} …${PLACE.exec(error)?.[0] ?? ''}`.trim();
 }
 
-/** The session, where it is of one. */
+/** The session, if the lane's name begins with one. */
 function laneOf(name: string): string {
   const session = SESSION.exec(name)?.[0] ?? '';
   return session === name ? name : `${session}/…`;

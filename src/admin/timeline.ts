@@ -1,5 +1,4 @@
-// The story of one event, from its first delivery to its completion, in the order of time: for the page and for npx kit
-// explain alike.
+// The timeline of one event, from its first delivery to the end of its tasks, for the page and for npx kit explain.
 import { iso } from '../base/clock.ts';
 import type { ShownAttempt, ShownConflict, ShownDelivery, ShownTask, ReadStore } from '../store/read.ts';
 
@@ -8,14 +7,17 @@ export interface Moment {
   at: string;
   what: string;
   detail: string;
-  /** Where something failed, why. */
+  /** Null: it did not fail. */
   error: string | null;
 }
 
 export const NOT_KEPT =
   'Kept are the first delivery, the first seven duplicates and the last; the last ten attempts of tasks that did not end at the first, and retries by hand among them, with the beginning of their errors. Of what contradicts it the first hundred are shown. What a restart interrupted is not kept.';
 
-/** The key of the event that has its cursor, where another came with it first. */
+/**
+ * An event with a cursor has a key `i:…` only if another event came first with that cursor. Returns the other event's
+ * key.
+ */
 export function rivalOf({ key, cursor }: Found['event']): string | null {
   return cursor !== null && key.startsWith('i:') ? `c:${cursor}` : null;
 }
@@ -65,15 +67,15 @@ function attemptOf(handler: string | undefined, attempt: number): string {
 
 function outcome({ startedAt, endedAt, state }: ShownAttempt): string {
   const ms = Date.parse(endedAt) - Date.parse(startedAt);
-  return `${ms} ms, ${state === 'ready' ? 'failed; to be tried again' : state}`;
+  return `${ms} ms, ${state === 'ready' ? 'failed; will be retried' : state}`;
 }
 
-/** What stands in the task alone: an end at the first attempt, one at work, an end by hand, a wait. */
+/** The attempts that are stored leave out an end at the first attempt, a running task, an end by hand, and a wait. */
 function lastOf(task: ShownTask, attempts: ShownAttempt[]): Moment[] {
   const { id, handler, state, startedAt, finishedAt, error } = task;
   const last = attempts.findLast((one) => one.task === id);
   const name = attemptOf(handler, task.attempts);
-  if (state === 'running') return [moment(startedAt ?? task.dueAt, name, 'at work')];
+  if (state === 'running') return [moment(startedAt ?? task.dueAt, name, 'running')];
   if (state === 'ready' || state === 'held') return [moment(task.dueAt, `${handler}: due`, state)];
   if (finishedAt === null || last?.state === state) return [];
   if (startedAt === null || (last && last.startedAt >= startedAt))
@@ -81,13 +83,13 @@ function lastOf(task: ShownTask, attempts: ShownAttempt[]): Moment[] {
   return [moment(startedAt, name, `${Date.parse(finishedAt) - Date.parse(startedAt)} ms, ${state}`, error)];
 }
 
-/** Which lane a task is in, and why; without its name, which may hold a phone number. */
+/** The kind of lane, and why. The lane's name is left out because it may hold a phone number. */
 export function laneWords({ lane }: Pick<ShownTask, 'lane'>, { key, sessionId, origin }: Found['event']): string {
   if (lane === null) return 'in no lane: it waits for no other';
   if (lane === key) return 'in a lane of its own: it waits for the proof of replay alone';
   if (lane === '' && sessionId === null) return "in the account's lane: it names no session";
   if (lane === '')
-    return `in the account's lane: its data name no session, and ${origin === 'webhook' ? 'strict order goes by nothing else' : `${origin}, which brought it, shows nothing else`}`;
+    return `in the account's lane: its data name no session, and ${origin === 'webhook' ? 'strict order uses nothing else' : `${origin}, which brought it, shows nothing else`}`;
   if (lane === sessionId) return "in its session's lane";
   if (sessionId !== null && lane.startsWith(`${sessionId}/`)) return "in its conversation's lane";
   if (lane.startsWith('/')) return "in its conversation's lane, of no session that its data name";

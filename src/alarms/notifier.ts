@@ -1,17 +1,17 @@
-// The one way by which people are told: a POST of `{ "text": … }` to ALERT_URL. It never throws, follows no redirect and
-// gives up after 10 s; after a post that was not taken it pauses, longer each time.
+// The only way to notify people: a POST of `{ "text": … }` to ALERT_URL. It never throws, follows no redirect, and
+// gives up after 10 s.
 import type { Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 
 const POST_MS = 10_000;
-/** After a post that was not taken; it doubles. */
+/** The pause after a failed post. It doubles with each further failure. */
 const PAUSE_MS = { first: 1_000, most: 300_000 };
 
 export interface Notifier {
-  /** Whether people were told. False at once during a pause; the caller tries again. */
+  /** Resolves to whether the post was accepted. During a pause it resolves to false at once; the caller retries. */
   post(text: string): Promise<boolean>;
-  /** Undefined: nobody is to be told, and every post counts as taken. */
+  /** Undefined: nobody is notified, and every post counts as accepted. */
   useUrl(url: string | undefined): void;
 }
 
@@ -24,7 +24,7 @@ export function createNotifier({
   url: string | undefined;
   clock: Clock;
   log: Logger;
-  /** Ends the post that is under way. */
+  /** Aborts the post in progress. */
   signal?: AbortSignal | undefined;
 }): Notifier {
   let failures = 0;
@@ -39,7 +39,7 @@ export function createNotifier({
       signal: AbortSignal.any([AbortSignal.timeout(POST_MS), ...(signal ? [signal] : [])]),
     });
     await response.body?.cancel();
-    if (!response.ok) log.warn({ status: response.status }, 'ALERT_URL did not take an alarm; tried again');
+    if (!response.ok) log.warn({ status: response.status }, 'ALERT_URL did not take an alarm; retrying');
     return response.ok;
   }
 
@@ -48,7 +48,7 @@ export function createNotifier({
       if (!url) return true;
       if (clock.monotonic() < pausedUntil) return false;
       const taken = await send(url, text).catch((error: unknown) => {
-        if (!signal?.aborted) log.warn(loggable(error), 'ALERT_URL cannot be reached; tried again');
+        if (!signal?.aborted) log.warn(loggable(error), 'ALERT_URL cannot be reached; retrying');
         return false;
       });
       failures = taken ? 0 : failures + 1;

@@ -1,4 +1,5 @@
-// What was thrown, whatever it is, as plain text. Handlers may throw frozen errors, getters that throw, or no errors.
+// Turns thrown values into plain text. Handlers may throw frozen errors, getters that throw, or values that are no
+// errors.
 import { existsSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
 
@@ -8,7 +9,7 @@ export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configurati
 export interface Thrown {
   name: string;
   message: string;
-  /** The handler's own line where there is one, else the kit's, or the line that cannot be read; as `file:line`. */
+  /** `file:line` of the handler's own line; without one, of the kit's line, or of the line that cannot be parsed. */
   at: string | null;
 }
 
@@ -21,36 +22,42 @@ export function describe(thrown: unknown): Thrown {
       at: firstFrame(textOf(thrown.stack)),
     };
   } catch {
-    return { name: 'unknown', message: 'what was thrown could not be read', at: null };
+    return { name: 'unknown', message: 'the thrown value could not be read', at: null };
   }
 }
 
-/** What lies behind: `fetch failed` alone helps nobody. */
+/** The message `fetch failed` has its reason only in the cause. */
 function causeOf(cause: unknown): string {
   if (!(cause instanceof Error)) return '';
   const words = cause.message || textOf((cause as { code?: unknown }).code);
   return `: ${words}`;
 }
 
-/** Behind a message, for people: the line of a handler, as seen from where they started the kit. Nothing for the kit's own. */
+/**
+ * A suffix for a message to people: the handler's line, relative to the working directory. Empty for the kit's own
+ * lines.
+ */
 export function behind(at: string | null): string {
   if (at === null || isOurs(at)) return '';
   const path = relative(process.cwd(), at);
   return ` (${path.startsWith('..') ? at : path})`;
 }
 
-/** Fit for a log: the message stays out, because it may quote what strangers wrote; so does a name that is none. */
+/**
+ * The parts that are safe to log. The message may quote a sender's text, so it is left out; so is a name that is no
+ * identifier.
+ */
 export function loggable(thrown: unknown): { error: string; at: string | null } {
   const { name, at } = describe(thrown);
   return { error: /^[A-Za-z_$][\w$]*$/.test(name) ? name : 'unknown', at };
 }
 
-/** The types promise strings; what is thrown promises nothing. */
+/** The types promise strings, but a thrown value may hold anything. */
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : 'unknown';
 }
 
-/** A message of several lines may look like frames, and quote what strangers wrote. */
+/** A message of several lines may look like frames, and quote a sender's text. Real frames name files that exist. */
 function isFile(place: string): boolean {
   return existsSync(place.replace(/:\d+$/, ''));
 }
@@ -60,13 +67,13 @@ function isOurs(place: string): boolean {
   return place.startsWith(ours) && !place.slice(ours.length - 1).includes('/handlers/');
 }
 
-/** The first line of a file that is not the kit's, as `file:line`; null where there is none. */
+/** The first line in a file that is not the kit's, as `file:line`. Null if there is none. */
 export function handlersLine(stack = ''): string | null {
   return placesIn(stack).find((place) => !isOurs(place)) ?? null;
 }
 
 function firstFrame(stack: string): string | null {
-  // What Node puts before the error where a file is no TypeScript.
+  // Node writes this line before the error if a file is not valid TypeScript.
   const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d+)\n/.exec(stack)?.[1];
   if (unreadable && isFile(unreadable)) return unreadable;
   return handlersLine(stack) ?? placesIn(stack)[0] ?? null;
@@ -80,4 +87,11 @@ function placesIn(stack: string): string[] {
       const place = /(?:\(|at )(?:file:\/\/)?(\/[^()]+:\d+):\d+\)?$/.exec(line)?.[1];
       return place && !place.includes('/node_modules/') && isFile(place) ? [place] : [];
     });
+}
+
+/** Ends the process by an uncaught exception. A rejection could be mistaken for one that a handler left unhandled. */
+export function throwUncaught(error: unknown): void {
+  setImmediate(() => {
+    throw error;
+  });
 }

@@ -1,4 +1,4 @@
-// What kind of address it is, of those that the service delivers nothing to (contract 6.3).
+// The kinds of addresses that the service refuses to deliver to (contract 6.3).
 import { BlockList, isIP } from 'node:net';
 
 const RANGES: [name: string, ranges: string[]][] = [
@@ -8,18 +8,18 @@ const RANGES: [name: string, ranges: string[]][] = [
   ['private-network', ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7', 'fec0::/10']],
   ['carrier-grade NAT', ['100.64.0.0/10']],
   ['local', ['0.0.0.0/8', '192.0.0.0/24', '198.18.0.0/15', '224.0.0.0/4', '240.0.0.0/4', '::/128', 'ff00::/8']],
-  // They carry an IPv4 address, which may be any of the above.
+  // These ranges embed an IPv4 address, which may be any of the above.
   ['translated', ['::/96', '64:ff9b::/96', '64:ff9b:1::/48', '2002::/16', '2001::/32']],
 ];
 const REFUSED = RANGES.map(([name, ranges]) => ({ name, list: blockListOf(ranges) }));
 
-/** What kind of address it is that nothing is delivered to; undefined where it is public. */
+/** The kind of an address that the service refuses. Undefined if the address is public. */
 export function kindOf(address: string): string | undefined {
   const family = isIP(address) === 6 ? 'ipv6' : 'ipv4';
   return isIP(address) ? REFUSED.find(({ list }) => list.check(address, family))?.name : undefined;
 }
 
-/** Throws where one is neither an address nor a range of them. */
+/** Throws if an entry is neither an address nor a CIDR range. */
 export function blockListOf(ranges: string[]): BlockList {
   const list = new BlockList();
   for (const range of ranges) {

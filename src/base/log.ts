@@ -1,5 +1,5 @@
-// One line a fact, written at once: a killed process has said all it knew. Never a body, a secret or a phone number;
-// callers name the fields that they log, and errors go through `loggable`.
+// One line for each fact, written synchronously so that a kill loses none. A line never holds a body, a secret or a
+// phone number. Callers name the fields to log, and errors go through `loggable`.
 import { pino, type Logger } from 'pino';
 import pretty from 'pino-pretty';
 import type { Clock } from './clock.ts';
@@ -22,12 +22,13 @@ export function createLog(role: string, { level, format }: LogOptions): Logger {
 const FLOOD_MS = 10_000;
 
 /**
- * For lines that can come in floods: of each kind the first `burst` within ten seconds are said, the others counted, and
- * told with the next as `more`. Undefined: say nothing. Kinds are words of ours: each is remembered.
+ * Throttles lines that can come in floods. Of each kind, the first `burst` lines within ten seconds are logged and the
+ * others are counted. The next line carries that count as `more`. Undefined: do not log. Kinds stay in memory, so
+ * never make one from a sender's text.
  */
-export type Seldom = (kind: string) => { more?: number } | undefined;
+export type Throttle = (kind: string) => { more?: number } | undefined;
 
-export function createSeldom(clock: Clock, burst = 1): Seldom {
+export function createThrottle(clock: Clock, burst = 1): Throttle {
   const kinds = new Map<string, { since: number; said: number; more: number }>();
   return (kind) => {
     const now = clock.monotonic();

@@ -1,21 +1,24 @@
-// The one kind of loop. A step does its work and returns how long to wait until the next; a loop can be woken early
-// and stopped. It refuses to swallow errors: a step that throws ends its process, unless `recover` knows better.
+// The only kind of loop. A step does its work and returns how long to wait until the next one. A loop can be woken
+// early and stopped. A step that throws ends the process, unless `recover` expects the error.
+import { throwUncaught } from './errors.ts';
 
 export interface Loop {
-  /** Takes the next step now; during a step, takes another right after it. */
+  /** Takes the next step now. During a step, it takes another one right after it. */
   wake(): void;
-  /** Takes no further step; resolves when the one at work has ended. */
+  /** Takes no further step. Resolves when the present step has ended. */
   stop(): Promise<void>;
 }
 
-/** Longer timers would fire at once. */
+/** Node fires longer timers at once. */
 const LONGEST_MS = 2 ** 31 - 1;
 
 export function startLoop(
-  /** Milliseconds until the next step; Infinity waits to be woken. */
+  /** Milliseconds until the next step. Infinity: until the loop is woken. */
   step: () => number | Promise<number>,
-  /** Milliseconds until the next try after an expected error; throws what it does not expect. */
-  recover: (error: unknown) => number = rethrow,
+  /** Milliseconds until the next try after an expected error. Throws any other error. */
+  recover: (error: unknown) => number = (error) => {
+    throw error;
+  },
 ): Loop {
   let timer: NodeJS.Timeout | undefined;
   let working: Promise<void> | undefined;
@@ -25,14 +28,15 @@ export function startLoop(
   async function work(): Promise<void> {
     let delay: number;
     try {
-      // Awaited even where it throws at once, so that `working` is set before it is cleared.
+      // A step that throws at once is awaited as well, so that `working` is set before it is cleared.
       delay = await Promise.resolve().then(step);
     } catch (error) {
       delay = recover(error);
     }
     working = undefined;
     if (stopped) return;
-    // Not at once: sockets and timers get their turn between two steps, however often the loop is woken.
+    // The next step never follows at once. Sockets and timers get a turn between two steps, even if the loop is woken
+    // often.
     if (again || delay <= 0) setImmediate(run);
     else timer = setTimeout(run, Math.min(delay, LONGEST_MS));
   }
@@ -43,8 +47,8 @@ export function startLoop(
     again = false;
     working = work();
     working.catch((error: unknown) => {
-      // Who stops the loop is told. As a rejection it could be taken for one that a handler has left unawaited.
-      if (!stopped) setImmediate(() => rethrow(error));
+      // After a stop, the promise of `stop` rejects with the error.
+      if (!stopped) throwUncaught(error);
     });
   }
 
@@ -61,8 +65,4 @@ export function startLoop(
       await working;
     },
   };
-}
-
-function rethrow(error: unknown): never {
-  throw error;
 }

@@ -1,11 +1,11 @@
-// Chance that repeats itself: the same seed makes the same story (mulberry32).
+// Random numbers that can be repeated: the same seed gives the same sequence (mulberry32).
 
 export interface Random {
   /** From 0 up to, not including, 1. */
   next(): number;
   /** A whole number from 0 up to, not including, the limit. */
   below(limit: number): number;
-  /** An UUID, version 4. */
+  /** A UUID, version 4. */
   uuid(): string;
 }
 

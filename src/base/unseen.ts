@@ -1,6 +1,6 @@
-// What strangers wrote can turn text around or hide in it, on a page and in a terminal.
+// Characters that hide or reorder text from outside, on a page and in a terminal.
 
-/** Control characters but for tab and line feed; characters without width; those that change the direction. */
+/** Control characters except tab and line feed, characters without width, and characters that change the direction. */
 export const UNSEEN =
   // oxlint-disable-next-line no-control-regex -- these are the characters to find
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;

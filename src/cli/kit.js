@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// `npx kit`: the command line, on whichever Node npm found.
+// `npx kit` enters here. This file is plain JavaScript, because npx may start it with the machine's own, older Node.
+// npm 10 installs the project's Node but does not link it.
 import { fileURLToPath } from 'node:url';
 import { launch } from '../base/node/launch.js';
 

@@ -1,33 +1,19 @@
-// `npx kit <command>`: finds the command, and turns what it throws into words and an exit code.
+// `npx kit <command>`: finds the command, runs it, and turns errors into words and an exit code. Each file in
+// commands/ is a command of that name, so a new command needs no change here.
 import '../base/node/checked.js';
+import { readdirSync } from 'node:fs';
+import { AdminError } from '../admin/error.ts';
 import { ConfigError } from '../config.ts';
 import { describe, EXIT } from '../base/errors.ts';
 import { StoreError } from '../store/store.ts';
-import { bold, fail, print, UsageError, type Command } from './lib/command.ts';
+import { UsageError, type Command } from './lib/command.ts';
+import { clean, fail, print } from './lib/print.ts';
+import { bold } from './lib/table.ts';
 
-const COMMANDS: Record<string, () => Promise<{ default: Command }>> = {
-  status: () => import('./commands/status.ts'),
-  events: () => import('./commands/events.ts'),
-  explain: () => import('./commands/explain.ts'),
-  tasks: () => import('./commands/tasks.ts'),
-  retry: () => import('./commands/retry.ts'),
-  rerun: () => import('./commands/rerun.ts'),
-  discard: () => import('./commands/discard.ts'),
-  reconcile: () => import('./commands/reconcile.ts'),
-  verify: () => import('./commands/verify.ts'),
-  gaps: () => import('./commands/gaps.ts'),
-  quarantine: () => import('./commands/quarantine.ts'),
-  prune: () => import('./commands/prune.ts'),
-  backup: () => import('./commands/backup.ts'),
-  restore: () => import('./commands/restore.ts'),
-  erase: () => import('./commands/erase.ts'),
-  reload: () => import('./commands/reload.ts'),
-  doctor: () => import('./commands/doctor.ts'),
-  trigger: () => import('./commands/trigger.ts'),
-  new: () => import('./commands/new.ts'),
-};
+const COMMANDS = new URL('commands/', import.meta.url);
+const names = readdirSync(COMMANDS).flatMap((file) => (file.endsWith('.ts') ? [file.slice(0, -'.ts'.length)] : []));
 
-// Who reads us has seen enough: head, less.
+// The program that reads the pipe has ended, for example `head` or `less`.
 process.stdout.on('error', ({ code }: NodeJS.ErrnoException) =>
   process.exit(code === 'EPIPE' ? EXIT.done : EXIT.failed),
 );
@@ -40,9 +26,9 @@ async function main(command: string | undefined, rest: string[]): Promise<number
     await help();
     return command === undefined ? EXIT.usage : EXIT.done;
   }
-  const load = Object.hasOwn(COMMANDS, command) ? COMMANDS[command] : undefined;
-  if (!load) return fail(`there is no command ${JSON.stringify(command)}: npx kit --help lists them`, EXIT.usage);
-  const { default: found } = await load();
+  if (!names.includes(command))
+    return fail(`there is no command ${JSON.stringify(command)}: npx kit --help lists them`, EXIT.usage);
+  const found = await load(command);
   if (rest.includes('--help') || rest.includes('-h')) {
     print(`${found.summary}\n\nUsage: npx kit ${found.usage}`);
     return EXIT.done;
@@ -54,14 +40,20 @@ async function main(command: string | undefined, rest: string[]): Promise<number
   }
 }
 
+async function load(command: string): Promise<Command> {
+  return ((await import(new URL(`${command}.ts`, COMMANDS).href)) as { default: Command }).default;
+}
+
 async function help(): Promise<void> {
   print(bold('npx kit <command>') + '   (--help after a command says more)\n');
-  for (const [command, load] of Object.entries(COMMANDS))
-    print(`  ${command.padEnd(12)}${(await load()).default.summary}`);
+  for (const command of names.toSorted()) print(`  ${command.padEnd(12)}${(await load(command)).summary}`);
 }
 
 function explainFailure(error: unknown, command: Command): number {
   if (error instanceof UsageError) return fail(`${error.message}\nUsage: npx kit ${command.usage}`, EXIT.usage);
+  if (error instanceof AdminError && error.code === 'input')
+    return fail(`${clean(error.message)}\nUsage: npx kit ${command.usage}`, EXIT.usage);
+  if (error instanceof AdminError) return fail(clean([error.message, error.remedy ?? []].flat().join(': ')));
   if (error instanceof ConfigError) return fail(error.message, EXIT.configuration);
   if (error instanceof StoreError) return fail(error.message, EXIT.unreachable);
   const { name: kind, message, at } = describe(error);

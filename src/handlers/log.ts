@@ -1,4 +1,4 @@
-// Says that an event came. Small enough to delete: your own handlers stand beside it.
+// Logs each event. Delete this file when you have handlers of your own.
 import { defineHandler } from '#kit';
 
 export default defineHandler({

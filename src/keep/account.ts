@@ -1,16 +1,16 @@
-// What the main process says of itself: which processes live, how the service was answered, whether the store can be
-// written. It comes by message, so that it is known whatever the store does.
+// The account that the main process sends of itself: which processes are up, how deliveries were answered, whether the
+// store can be written. It comes by message, so that it arrives even if the store fails.
 import type { Clock } from '../base/clock.ts';
 import type { Account } from '../processes/channel.ts';
 
-/** The main process speaks every two seconds; one that does not for so long stands still. */
+/** The main process sends an account every two seconds. After this long without one, it counts as down. */
 const STILL_MS = 6_000;
 
 export interface Accounts {
   take(account: Account): void;
-  /** Undefined before the first. */
+  /** Undefined before the first account. */
   latest(): Account | undefined;
-  /** The longest failure run since it was asked last. */
+  /** The longest failure run since the last call. */
   worstRun(): number;
 }
 

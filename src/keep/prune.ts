@@ -1,10 +1,12 @@
-// Removes what is older than its retention, in steps so small that no delivery waits for one.
+// Removes finished events after their retention, in steps so small that no delivery waits long. An event above the
+// watermark loses only its body. An event that no watermark covers keeps its row while the service may repeat its
+// delivery. That time is counted while `keep` runs, so that a clock step makes no event look older.
 import type { Clock } from '../base/clock.ts';
 import type { KeepStore, Receipt, Receipts } from '../store/keep.ts';
 
 const DAY_MS = 86_400_000;
 const STEP = 200;
-/** Between two steps, so that deliveries come first. */
+/** Pause between two steps, because deliveries come first. */
 const BREATH_MS = 20;
 const REST_MS = 600_000;
 /** The service repeats a delivery for 7 h 42 min 30 s (contract 3.3). */
@@ -18,14 +20,14 @@ export interface PruneOptions {
   payloadDays: number;
 }
 
-/** A step; milliseconds until the next. */
+/** Each step returns the milliseconds until the next. */
 export function createPruner({ store, clock, retentionDays, payloadDays }: PruneOptions): {
   step: () => Promise<number>;
 } {
   let stage: 'mark' | 'rows' | 'bodies' | 'rest' = 'mark';
   let after: Receipt | null = null;
   let settled = 0;
-  /** By the monotonic clock; null: not in this process. */
+  /** By the monotonic clock. Null: not yet in this process. */
   let markedAt: number | null = null;
 
   async function mark(): Promise<void> {
@@ -59,7 +61,7 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
   };
 }
 
-/** What a `keep` that ended has not noted any more; a longer pause may be a step of the clock, and counts for nothing. */
+/** How long an earlier `keep` ran after its last note. A longer pause may be a step of the clock and counts as 0. */
 function sinceLastRun(known: Receipts | null, now: number): number {
   const pause = known === null ? 0 : now - known.at;
   return pause > 0 && pause <= 2 * REST_MS ? pause : 0;
@@ -78,7 +80,7 @@ export function markReceipt(
   return { at, ranMs: ran, marks: all.slice(Math.max(0, last)) };
 }
 
-/** Up to this event, the service repeats nothing any more. */
+/** The service repeats no delivery of events up to this one. */
 export function settledUpTo({ ranMs, marks }: Receipts): number {
   return marks.findLast((one) => ranMs - one.ranMs >= REPEATS_MS)?.event ?? 0;
 }

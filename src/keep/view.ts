@@ -1,12 +1,12 @@
-// What people are shown of the kit's state: as the store has it, or had it when it could be read last; and with what the
-// processes know by themselves, which holds where the store says otherwise.
+// The kit's state as people see it: from the store, or as last read while the store cannot be read. For processes and
+// deliveries, the account of the main process takes precedence.
 import type { Account } from '../processes/channel.ts';
-import { StoreError } from '../store/store.ts';
+import { orNone } from '../store/or-none.ts';
 import type { Alarm, Status, ReadStore } from '../store/read.ts';
 
 type View = Pick<ReadStore, 'status' | 'counters'>;
 
-/** Of a store that could not be read yet. */
+/** The status until the store can be read for the first time. */
 export const UNREAD: Status = {
   events: 0,
   unassigned: 0,
@@ -53,7 +53,7 @@ export function createView({
     async status(now) {
       status = (await orNone(() => store.status(now))) ?? status;
       const main = account();
-      // Whoever asks is answered by keep, which lives no longer than the main process.
+      // The process `keep` gives this answer and ends with the main process, so both are up.
       const processes = { ...status.processes, receive: 'up', keep: 'up' } as const;
       return { ...withAccount({ ...status, processes }, main), alarms: [...(main?.alarms ?? []), ...up()] };
     },
@@ -62,13 +62,4 @@ export function createView({
       return counters;
     },
   };
-}
-
-async function orNone<Result>(read: () => Promise<Result>): Promise<Result | undefined> {
-  try {
-    return await read();
-  } catch (error) {
-    if (error instanceof StoreError) return undefined;
-    throw error;
-  }
 }

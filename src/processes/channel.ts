@@ -1,130 +1,120 @@
-// A process of the kit as it sees its owner: how `run` and `keep` say that they live, hear that there is work, and go
-// at once when the main process goes.
+// The messages between the main process and its children, and the child's end of the channel. A child sends signs of
+// life, follows orders, and ends as soon as the main process ends.
 import { Worker } from 'node:worker_threads';
 import type { Alarm } from '../store/read.ts';
 import { ConfigError } from '../config.ts';
-import { EXIT } from '../base/errors.ts';
+import { EXIT, throwUncaught } from '../base/errors.ts';
 import { startOf } from '../base/process-start.ts';
+import type { RetryPolicy } from '../base/retry-policy.ts';
 
-/** From the owner to a child. */
+/** From the main process to a child. */
 export interface Orders {
-  /** `prepare`: set up what was loaded. */
+  /** `prepare`: run the setups of the loaded handlers. */
   type: 'prepare' | 'go' | 'wake';
-  /** No process had this number before; it fences claims. */
+  /**
+   * Unique for each start of a process that claims tasks. Claims carry it, so that no other process can settle them.
+   */
   boot: number;
 }
 
 type Life = 'up' | 'down';
 
-/** What the main process knows by itself, whatever the store says. */
+/** The state of the main process. `keep` gets it without the store. */
 export interface Account {
   processes: { receive: Life; run: Life; keep: Life };
-  /** Those that it has raised itself, about the store. */
+  /** Alarms about the store, which the main process raises itself. */
   alarms: Alarm[];
   failureRun: number;
-  /** Of that run. */
+  /** Deliveries of that failure run, by the cause of their failure. */
   causes: Record<string, number>;
 }
 
-/** From the owner to `keep`. */
+/** From the main process to `keep`. */
 export interface Statement {
   type: 'account';
   account: Account;
 }
 
-/** What the owner needs of a handler to judge a task whose process died. */
+/** How a handler's tasks are retried after a crash of their process. */
 export interface LoadedHandler {
   name: string;
-  retry: { attempts: number; firstMs: number; maxMs: number };
+  retry: RetryPolicy;
   laneHoldMs: number;
 }
 
-/** Why a handler's file cannot be used, with its line where that is known. */
+/** Why a handler's file cannot be used. `fault` names the line if it is known. */
 export interface FileFault {
   file: string;
   fault: string;
 }
 
-/** Of a process that ends by other hands than the kit's. */
-export interface LastWords {
+/** Why a process ends, unless the kit itself ends it. */
+export interface ExitCause {
   code: number;
-  /** `file:line` of the handler, where it is known. */
+  /** The handler's line as `file:line`, if it is known. */
   at: string | null;
-  /** It ends by an exception, and not by an exit. */
+  /** True: an exception ends the process. False: an exit does. */
   threw: boolean;
   handler?: string;
   key?: string;
-  /** Of the handler in whose loading it began. */
+  /** The handler file whose loading or setup started the code that ends the process. */
   file?: string;
 }
 
-/** From a child to its owner. */
+/** From a child to the main process. */
 export type Report =
-  /** Said before it is begun: whatever ends the process then is this file's doing. */
+  /** Sent before a file is loaded or set up: if the process ends then, this file ended it. */
   | { type: 'at'; file: string; stage: 'load' | 'setup' }
   | { type: 'loaded'; handlers: LoadedHandler[]; faults: FileFault[]; notes: string[] }
   | { type: 'prepared'; handlers: LoadedHandler[]; faults: FileFault[] }
   | { type: 'faults'; faults: string[] }
-  | { type: 'last words'; words: LastWords }
+  | { type: 'exit cause'; cause: ExitCause }
   | { type: 'ready' }
   | { type: 'beat' }
   | { type: 'wake' };
 
-export const BEAT_MS = 1_000;
+const BEAT_MS = 1_000;
 
-export interface Owner {
-  self: { pid: number; started: string };
-  /** Resolves when it was said; a process that exits at once waits for that. */
-  say(report: Report): Promise<void>;
-  /** Runs it once, when the owner gives this order. */
-  onOrder(type: 'prepare' | 'go', work: (orders: Orders) => Promise<void>): void;
-  onWake(work: () => void): void;
-  onAccount(work: (account: Account) => void): void;
-  /** Also done with every sign of life; a failure is not a sign of death. */
-  onBeat(work: () => Promise<void>): void;
-}
+export function joinOwner() {
+  endWithOwner();
+  setInterval(() => void say({ type: 'beat' }), BEAT_MS);
 
-export function joinOwner(): Owner {
-  const self = { pid: process.pid, started: startOf(process.pid) };
-  // Not by exit, which waits for threads of the runtime, and was seen to wait for ever.
-  process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
-  dieWithParent();
-  const say = (report: Report): Promise<void> =>
-    new Promise((resolve) => {
+  /** Resolves when the message was sent. A process that is about to exit waits for this. */
+  function say(report: Report): Promise<void> {
+    return new Promise((resolve) => {
       if (process.connected) process.send?.(report, () => resolve());
       else resolve();
     });
-  setInterval(() => void say({ type: 'beat' }), BEAT_MS);
+  }
 
   async function giveUp(error: unknown): Promise<void> {
-    // A secret's file may have changed since the main process has read it.
-    if (!(error instanceof ConfigError)) return void setImmediate(() => rethrow(error));
+    // The file of a secret may have changed since the main process read it.
+    if (!(error instanceof ConfigError)) return throwUncaught(error);
     await say({ type: 'faults', faults: error.faults });
     process.exit(EXIT.configuration);
   }
 
+  function on<Message extends Orders | Statement>(type: Message['type'], work: (message: Message) => void): void {
+    process.on('message', (message: Message) => {
+      if (message.type === type) work(message);
+    });
+  }
+
   return {
-    self,
+    self: { pid: process.pid, started: startOf(process.pid) },
     say,
-    onOrder(type, work) {
+    /** Runs `work` at the first of these orders. Later ones are ignored. */
+    onOrder(type: 'prepare' | 'go', work: (order: Orders) => Promise<void>) {
       let begun = false;
-      process.on('message', (message: Orders) => {
-        if (message.type !== type || begun) return;
+      on<Orders>(type, (order) => {
+        if (!begun) work(order).catch(giveUp);
         begun = true;
-        work(message).catch(giveUp);
       });
     },
-    onWake(work) {
-      process.on('message', (message: Orders) => {
-        if (message.type === 'wake') work();
-      });
-    },
-    onAccount(work) {
-      process.on('message', (message: Statement | Orders) => {
-        if (message.type === 'account') work(message.account);
-      });
-    },
-    onBeat(work) {
+    onWake: (work: () => void) => on<Orders>('wake', work),
+    onAccount: (work: (account: Account) => void) => on<Statement>('account', ({ account }) => work(account)),
+    /** Runs `work` at once and then at every second beat. If it fails, the child goes on. */
+    onBeat(work: () => Promise<void>) {
       const beat = (): void => void work().catch(() => {});
       beat();
       setInterval(beat, 2 * BEAT_MS);
@@ -132,13 +122,10 @@ export function joinOwner(): Owner {
   };
 }
 
-/** Outside of a promise, whose rejection could be taken for a handler's. */
-function rethrow(error: unknown): never {
-  throw error;
-}
-
-/** A handler that spins keeps this loop from hearing that the owner is gone; a thread of its own hears it. */
-function dieWithParent(): void {
+function endWithOwner(): void {
+  // SIGKILL, because `process.exit` waits for threads of the runtime and may never end.
+  process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
+  // A handler that spins blocks this event loop, so another thread checks that the main process still runs.
   const code = `setInterval(() => process.ppid === ${process.ppid} || process.kill(${process.pid}, 'SIGKILL'), 200)`;
   new Worker(code, { eval: true, env: {}, execArgv: [] }).unref();
 }

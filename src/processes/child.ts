@@ -1,139 +1,219 @@
-// One child process from its start to its end: what it reports, whether it shows life, and how it died.
-import { spawn } from 'node:child_process';
-import { getPriority, setPriority } from 'node:os';
-import { fileURLToPath } from 'node:url';
+// One role of the kit as a process: it is loaded, started, restarted with growing pauses when it ends, and stopped
+// within a time limit. A handler file that ends the process while it is loaded or set up is left out and named.
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Env } from '../config.ts';
-import type { FileFault, LastWords, LoadedHandler, Orders, Report, Statement } from './channel.ts';
+import type { Logger } from '../base/log.ts';
+import type { LoadedHandler, Statement } from './channel.ts';
+import { crashedBy, howOf, type Exit } from './exit.ts';
+import { spawnChild, type Failed, type Spawned, type SpawnOptions } from './spawn.ts';
 
-/** A loop that has not turned for this long is killed; one that starts may take longer, on a machine that is busy. */
-const STILL_MS = { starting: 60_000, working: 10_000 };
-/** How much less urgent a child is than the main process, and the least that there is. */
-const NICE = 10;
-const LEAST = 19;
+/** A process with a debugger attached does not end by itself, so a stop kills it after this time. */
+const DEBUGGED_STOP_MS = 1_000;
+const PAUSE_MS = { first: 100, most: 30_000 };
+/** A child that lived this long restarts after the shortest pause. */
+const HEALTHY_MS = 10_000;
+/** Minimum interval between wake messages; each costs as much as several deliveries. */
+const WAKE_MS = 5;
 
-export interface SpawnOptions {
-  /** How V8 shall keep its memory. */
-  memory: string[];
-  /** Relative to this file. */
-  entry: string;
-  args: string[];
-  env: Env;
-  onWake: () => void;
-  /** It is about to be killed. */
-  onStill: (limitMs: number) => void;
-  /** It could not be started. */
-  onError: (error: Error) => void;
+/** Why the child cannot work. With a `file`: it can work without that file. Null: it cannot work at all. */
+export interface Fault {
+  file: string | null;
+  fault: string;
 }
 
-export interface Death {
-  code: number | null;
-  signal: NodeJS.Signals | null;
-  words: LastWords | undefined;
-  /** The file of a handler that it was loading or setting up. */
-  at: { file: string; stage: 'load' | 'setup' } | undefined;
-  /** It was killed, because it stood still. */
-  still: boolean;
+export interface ChildOptions extends Pick<SpawnOptions, 'memory' | 'entry'> {
+  role: string;
+  args?: string[];
+  /** Called at each start. */
+  env: () => Env;
+  /** Returns the number of this start. The child waits for it before it works. */
+  boot: () => Promise<number>;
+  log: Logger;
+  /** False: the child ends by itself and is not restarted. */
+  lasting?: boolean;
+  /** True: the child runs setups between loading and working. */
+  prepares?: boolean;
+  /** Files to leave out from the beginning. Called at each start. */
+  without?: () => string[];
+  onWake?: () => void;
+  /** Called when the child goes to work, with the faults of the files that it leaves out. */
+  onFaults?: (faults: Fault[]) => void;
+  /** Called after each exit of a process that had begun to work, before the next start. */
+  onExit?: (unexpected: boolean, exit: Exit) => Promise<void>;
 }
 
-/** How a stage ended: reached, with the faults of files; given up, for faults of no file; or not reached. */
-export type Reached = { faults: FileFault[] } | { refused: string[] } | { death: Death };
+export type Child = ReturnType<typeof createChild>;
 
-export interface Spawned {
-  pid: number | undefined;
-  startedAt: number;
-  loaded: Promise<Reached>;
-  prepared: Promise<Reached>;
-  ready: Promise<Reached>;
-  ended: Promise<Death>;
-  /** As it has said last. */
-  handlers(): LoadedHandler[];
-  send(message: Orders | Statement): void;
-  kill(signal: NodeJS.Signals): void;
-  /** SIGKILL where it has shown no life for that long. False where it has. */
-  endIfSilent(ms: number): boolean;
-}
-
-export function spawnChild(options: SpawnOptions): Spawned {
-  const entry = fileURLToPath(new URL(`../${options.entry}`, import.meta.url));
-  const debugged = options.args.some((arg) => arg.startsWith('--inspect'));
-  const child = spawn(process.execPath, [...options.memory, entry, ...options.args], {
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-    env: options.env,
-  });
-  // The acknowledgements come first: a child must not keep the main process from the processor.
-  if (child.pid !== undefined) setPriority(child.pid, Math.min(getPriority() + NICE, LEAST));
-
-  const startedAt = performance.now();
-  const stages = { loaded: stage(), prepared: stage(), ready: stage() };
-  const ended = Promise.withResolvers<Death>();
+// oxlint-disable-next-line max-lines-per-function -- every part depends on the current process and its end
+export function createChild(options: ChildOptions) {
+  const { role, log, lasting = true, prepares = false, args = [] } = options;
+  const debugged = args.some((arg) => arg.startsWith('--inspect'));
+  /** A stop aborts it and replaces it with a new one. */
+  let period = new AbortController();
+  let current: Spawned | undefined;
+  /** Resolves when the last process has ended and its tasks were given back: with its exit, if it had begun to work. */
+  let gone: Promise<Exit | undefined> = Promise.resolve(undefined);
+  let boot: number | null = null;
+  let pauseMs = PAUSE_MS.first;
+  /** Files that have crashed a process, each with its fault. The next process starts without them. */
+  let skipped = new Map<string, string>();
+  let broken: string[] = [];
   let handlers: LoadedHandler[] = [];
-  let words: LastWords | undefined;
-  let at: Death['at'];
-  let still = false;
-  let beatAt = startedAt;
-  let lookedAt = startedAt;
-  let limitMs = STILL_MS.starting;
 
-  const watch = setInterval(() => {
-    // Where we stood still ourselves, what it said waits to be read.
-    const late = performance.now() - lookedAt > 2_000;
-    lookedAt = performance.now();
-    if (late) beatAt = lookedAt;
-    if (debugged || performance.now() - beatAt < limitMs) return;
-    still = true;
-    options.onStill(limitMs);
-    child.kill('SIGKILL');
-  }, 500);
+  function spawn(stopped: AbortSignal): Spawned {
+    const without = [...new Set([...(options.without?.() ?? []), ...skipped.keys()])];
+    const spawned = spawnChild({
+      memory: options.memory,
+      entry: options.entry,
+      args: [...args, ...(without.length > 0 ? [`--without=${JSON.stringify(without)}`] : [])],
+      env: options.env(),
+      onWake: () => options.onWake?.(),
+      onHung: (limitMs) =>
+        log.error({ role, pid: spawned.pid }, `${role} blocked its event loop for ${limitMs / 1000} s; killing it`),
+      onError: (error) => log.error({ role, code: (error as NodeJS.ErrnoException).code }, `${role} cannot be started`),
+    });
+    gone = spawned.ended.then((exit) => hasEnded(exit, stopped));
+    return spawned;
+  }
 
-  child.on('message', (message: Report) => {
-    beatAt = performance.now();
-    // Its own start is over.
-    if (message.type === 'at' || message.type === 'loaded') limitMs = STILL_MS.working;
-    if (message.type === 'wake') options.onWake();
-    else if (message.type === 'last words') words = message.words;
-    else if (message.type === 'at') at = message;
-    else if (message.type === 'faults') end({ refused: message.faults });
-    else if (message.type === 'loaded' || message.type === 'prepared') {
-      at = undefined;
-      handlers = message.handlers;
-      stages[message.type].resolve({ faults: message.faults });
-    } else if (message.type === 'ready') stages.ready.resolve({ faults: [] });
-  });
-  // Its end follows.
-  child.on('error', options.onError);
-  child.on('close', (code, signal) => {
-    clearInterval(watch);
-    const death = { code, signal, words, at, still };
-    end({ death });
-    ended.resolve(death);
-  });
+  async function hasEnded(exit: Exit, stopped: AbortSignal): Promise<Exit | undefined> {
+    current = undefined;
+    if (boot === null) return undefined;
+    boot = null;
+    const unexpected = lasting && !stopped.aborted;
+    const { code, signal, cause } = exit;
+    if (unexpected) log.error({ role, code, signal, ...(cause?.at && { at: cause.at }) }, `${role} died; restarting`);
+    await options.onExit?.(unexpected, exit);
+    return exit;
+  }
 
-  function end(reached: Reached): void {
-    for (const one of Object.values(stages)) one.resolve(reached);
+  /**
+   * Starts a process up to this stage. A file that ends the process on the way is left out, and the start is repeated.
+   */
+  async function reach(stage: 'loaded' | 'prepared', stopped: AbortSignal): Promise<{ at?: Spawned; faults: Fault[] }> {
+    for (;;) {
+      const spawned = (current ??= spawn(stopped));
+      const reached = await spawned[stage]();
+      const known = [...skipped].map(([file, fault]) => ({ file, fault }));
+      if ('faults' in reached) return { at: spawned, faults: [...known, ...reached.faults] };
+      await gone;
+      if (stopped.aborted) return { faults: [] };
+      const crash = 'exit' in reached ? crashedBy(reached.exit) : undefined;
+      if (!crash || skipped.has(crash.file)) return { faults: [...known, ...problemsOf(role, reached)] };
+      skipped.set(crash.file, crash.fault);
+    }
+  }
+
+  /** Starts the work. Resolves with the faults that prevent it, or with none once the process is ready. */
+  async function begin(stopped: AbortSignal): Promise<Fault[]> {
+    const { at: spawned, faults } = await reach(prepares ? 'prepared' : 'loaded', stopped);
+    if (!spawned || stopped.aborted) return faults.filter(({ file }) => file === null);
+    const number = await options.boot();
+    if (stopped.aborted) return [];
+    // If the process has ended meanwhile, it never began to work.
+    if (current === spawned) boot = number;
+    handlers = spawned.handlers();
+    broken = faults.flatMap(({ file }) => file ?? []);
+    options.onFaults?.(faults);
+    const reached = await spawned.go(number);
+    return 'faults' in reached || stopped.aborted ? [] : problemsOf(role, reached);
+  }
+
+  /** Restarts the process whenever it ends, until it is stopped. */
+  async function restart(stopped: AbortSignal): Promise<void> {
+    for (;;) {
+      const exit = await gone;
+      const healthy = exit !== undefined && exit.livedMs > HEALTHY_MS;
+      if (healthy) pauseMs = PAUSE_MS.first;
+      // A file that crashes the process now and then, for example by a lost connection, is loaded again. A file that
+      // crashes it soon after the start is left out.
+      const crash = exit && !healthy ? crashedBy(exit) : undefined;
+      skipped = new Map(crash && [[crash.file, crash.fault]]);
+      if (!lasting || stopped.aborted) return;
+      await sleep(pauseMs, undefined, { signal: stopped }).catch(() => {});
+      pauseMs = Math.min(pauseMs * 2, PAUSE_MS.most);
+      if (stopped.aborted) return;
+      const faults = await begin(stopped);
+      if (faults.length > 0 && !stopped.aborted)
+        log.error(
+          { role, faults: faults.map(({ fault }) => fault) },
+          `${role} cannot start; retrying. Fix the error above`,
+        );
+    }
   }
 
   return {
-    pid: child.pid,
-    startedAt,
-    loaded: stages.loaded.promise,
-    prepared: stages.prepared.promise,
-    ready: stages.ready.promise,
-    ended: ended.promise,
+    /**
+     * Loads the handlers, without working yet. Resolves with the faults: of files that are left out, or of the
+     * process.
+     */
+    load: async () => (await reach('loaded', period.signal)).faults,
+    /** Like `load`, and runs the setups as well. */
+    prepare: async () => (await reach('prepared', period.signal)).faults,
+    /**
+     * Starts the work without the files that have faults, and restarts the process when it ends. Resolves with the
+     * faults that prevent the first start, or with none once the process is ready.
+     */
+    start() {
+      const { signal } = period;
+      const first = begin(signal);
+      void first.then(
+        () => restart(signal),
+        () => {},
+      );
+      return first;
+    },
+    wake: atMostEvery(WAKE_MS, () => current?.send({ type: 'wake', boot: boot ?? 0 })),
+    send: (statement: Statement) => current?.send(statement),
+    /** Sends SIGTERM, and SIGKILL after the limit. A limit of 0 sends SIGKILL at once. */
+    async stop(limitMs: number) {
+      period.abort();
+      period = new AbortController();
+      const stopping = current;
+      if (!stopping) return;
+      stopping.kill(limitMs > 0 ? 'SIGTERM' : 'SIGKILL');
+      const timer = setTimeout(() => stopping.kill('SIGKILL'), debugged ? DEBUGGED_STOP_MS : limitMs);
+      await gone;
+      clearTimeout(timer);
+    },
+    /** Sends SIGKILL if there was no sign of life for this long. */
+    endIfSilent(ms: number) {
+      if (current?.endIfSilent(ms))
+        log.error(
+          { role, pid: current.pid },
+          `${role} gave no sign of life while it held the store's lock; killing it`,
+        );
+    },
+    /** The handlers of the last process that began to work. */
     handlers: () => handlers,
-    send(message) {
-      if (child.connected) child.send(message, () => {});
-    },
-    kill: (signal) => void child.kill(signal),
-    endIfSilent(ms) {
-      if (debugged || performance.now() - beatAt < ms) return false;
-      // Asked again before it has gone.
-      beatAt = Infinity;
-      still = true;
-      return child.kill('SIGKILL');
-    },
+    /** The files that this process left out. */
+    broken: () => broken,
+    /** The number of the process at work. Null: no process is at work. */
+    boot: () => boot,
+    pid: () => current?.pid,
   };
 }
 
-function stage(): PromiseWithResolvers<Reached> {
-  return Promise.withResolvers<Reached>();
+function problemsOf(role: string, failed: Failed): Fault[] {
+  const faults =
+    'refused' in failed ? failed.refused : [`${role} ended with ${howOf(failed.exit)} before it was ready`];
+  return faults.map((fault) => ({ file: null, fault }));
+}
+
+/** Calls before the interval has passed become one call at its end. */
+function atMostEvery(ms: number, work: () => void): () => void {
+  let lastAt = -Infinity;
+  let waiting = false;
+  const run = (): void => {
+    waiting = false;
+    lastAt = performance.now();
+    work();
+  };
+  return () => {
+    if (waiting) return;
+    waiting = true;
+    const since = performance.now() - lastAt;
+    if (since >= ms) run();
+    else setTimeout(run, ms - since);
+  };
 }

@@ -1,157 +1,93 @@
-// The processes beside the main one: `run`, `keep`, and one that takes single tasks whose process died under them. They
-// are started and stopped one after another, whoever asks for it: of two at once, each would start one of its own.
+// The processes beside the main one: `run`, `keep`, and `run-solo` for tasks whose process crashed. Starts and stops
+// happen one after another, because two at once would each start a process.
 import type { Clock } from '../base/clock.ts';
 import type { Env } from '../config.ts';
 import type { Logger } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
-import { afterCrash } from '../base/backoff.ts';
-import { addCrash } from './crashes.ts';
-import type { Account, LoadedHandler } from './channel.ts';
+import type { Account } from './channel.ts';
+import { createChild, type Child, type Fault } from './child.ts';
+import { giveTasksBack, type Ended } from './crashes.ts';
+import { createHandlerFaults } from './handler-faults.ts';
+import { orNone } from '../store/or-none.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
-import { StoreError, type Store } from '../store/store.ts';
-import type { Death } from './child.ts';
-import type { GivenBack } from '../store/processes.ts';
-import { createChild, howOf, type Child, type Fault } from './supervisor.ts';
+import type { Store } from '../store/store.ts';
 
-/** Of the 9 s that a stop may take; what is left is for the store to close. */
+/** Part of the 9 s that a stop may take. The store closes in the rest. */
 export const STOP_MS = 8_500;
-/** Between two looks for a task whose process died. */
-const SOLO_MS = 500;
-/** A child that holds the store's lock and shows no life for so long is taken to spin. */
+/** Interval between checks for an isolated task that is due. */
+const ISOLATED_MS = 500;
+/** A child that holds the store's lock is killed after this time without a sign of life. */
 const SILENT_MS = 2_500;
 
-/** Of the tasks that a process has died under. */
-const NAMED = 20;
+const KEEP = {
+  role: 'keep',
+  entry: 'keep/main.ts',
+  // Low memory matters more here than speed. By itself, V8 would take far more memory for new objects and be no
+  // faster.
+  memory: ['--optimize-for-size', '--max-semi-space-size=1'],
+};
+const RUN = {
+  entry: 'run/main.ts',
+  // Events live for ORDER_WINDOW_MS. A smaller young generation would promote them, and then their collection is
+  // costly.
+  memory: ['--max-semi-space-size=16'],
+};
 
 export interface ChildrenOptions {
-  /** From the demo and dev alone: --throwaway, and --inspect=<port>, which is for `run`. */
+  /** Only the demo and dev set these: --sandbox, and --inspect=<port>, which only `run` gets. */
   args: string[];
-  /** Asked at each start of a process. */
+  /** Called at each start of a process. */
   env: () => Env;
-  /** Undefined until it is open; nothing is started before. */
+  /** Undefined until the store is open. No child works before. */
   store: () => Store | undefined;
   clock: Clock;
   log: Logger;
 }
 
-export interface Children {
-  /** The handlers are read by `run`, so that their code never runs beside the acknowledgements. Resolves with their faults. */
-  load(): Promise<string[]>;
-  /** Lets `run` work, where the set-ups have no fault either. Resolves with what keeps it from that, or with nothing. */
-  start(): Promise<string[]>;
-  /** Starts `keep`, and from now on the process for single tasks whenever one is due. */
-  startRest(): void;
-  /** There are events for `run`. */
-  wake(): void;
-  /** Which of them live. */
-  processes(): Omit<Account['processes'], 'receive'>;
-  /** Tells `keep` what the main process knows. */
-  report(account: Account): void;
-  /** The names of the handlers that `run` has loaded. */
-  handlers(): string[];
-  /**
-   * Reads and sets up the handlers again, beside the `run` at work, which is replaced where they have no faults. Resolves
-   * with those.
-   */
-  reload(): Promise<string[]>;
-  restartKeep(): Promise<void>;
-  /** All of them at once, for good: they have a file open that is the store no more. */
-  kill(): Promise<void>;
-  /** Ends the one of this pid where it shows no life. */
-  endIfSilent(pid: number): void;
-  /** All of them, for good: SIGTERM, then SIGKILL after the limit. */
-  stop(limitMs?: number): Promise<void>;
-}
+export type Children = ReturnType<typeof createChildren>;
 
-export function createChildren({ args, env, store, clock, log }: ChildrenOptions): Children {
-  let turn: Promise<unknown> = Promise.resolve();
+// oxlint-disable-next-line max-lines-per-function -- wiring: how the processes wake and replace each other
+export function createChildren({ args, env, store, clock, log }: ChildrenOptions) {
+  const inTurn = createQueue();
   let ending = false;
-  /** Nothing is written down any more of those that end. */
+  /** The store is lost, so nothing is written when a process ends. */
   let abandoned = false;
-  let suspects: Loop | undefined;
-  /** The `run` that may take the place of the other. */
+  let isolation: Loop | undefined;
+  /** The new `run` of a reload, until it replaces the old one. */
   let next: Child | undefined;
-  /** Faults of handlers' files as people were told of them. */
-  let told = '';
 
-  // It shows and fetches, and nobody waits for its speed.
+  const handlerFaults = createHandlerFaults(opened, log);
+  const running = { ...RUN, env, log, boot: () => retryWhileBusy(() => opened().nextBoot()) };
+
   const keep = createChild({
-    role: 'keep',
-    memory: ['--optimize-for-size', '--max-semi-space-size=1'],
-    entry: 'keep/main.ts',
+    ...KEEP,
     env,
-    // It claims nothing, and must come up although the store is locked.
-    boot: async () => 0,
     log,
+    // `keep` claims no tasks, and must start even if the store is locked.
+    boot: async () => 0,
     onWake: () => run.wake(),
-    onExit: () => gone('keep'),
+    onExit: () => forget('keep'),
   });
-  // Events live for ORDER_WINDOW_MS: long enough to be promoted, and collected at a price, by a small young generation.
-  const memory = ['--max-semi-space-size=16'];
   const createRun = (): Child =>
     createChild({
-      role: 'run',
-      memory,
-      entry: 'run/main.ts',
+      ...running,
       args,
-      env,
-      boot,
-      log,
+      role: 'run',
       prepares: true,
       onWake: () => keep.wake(),
-      onFaults: (faults) => void goWithout(faults),
-      onExit: (unexpected, death) => runGone('run', unexpected, death),
+      onFaults: (faults) => void handlerFaults.noteWaiting(faults),
+      onExit: (unexpected, exit) => runEnded({ role: 'run', unexpected, exit }),
     });
   let run = createRun();
   const solo = createChild({
+    ...running,
     role: 'run-solo',
-    memory,
-    entry: 'run/main.ts',
     args: ['solo', ...args.filter((arg) => !arg.startsWith('--inspect'))],
-    env,
-    boot,
-    log,
     lasting: false,
     without: () => run.broken(),
-    onExit: (_, death) => runGone('run-solo', false, death),
+    onExit: (_, exit) => runEnded({ role: 'run-solo', unexpected: false, exit }),
   });
-
-  function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
-    const result = turn.then(work);
-    turn = result;
-    return result;
-  }
-
-  async function restartOne(child: Child): Promise<void> {
-    if (ending) return;
-    await child.stop(STOP_MS);
-    await go(child);
-  }
-
-  async function go(child: Child): Promise<void> {
-    // One that was loaded already knows nothing of the end.
-    if (ending) return child.stop(abandoned ? 0 : STOP_MS);
-    const problems = textsOf(await child.start());
-    if (problems.length > 0) log.error({ problems }, 'cannot start; retrying. Fix the error above');
-  }
-
-  /** For as long as they last, by an alarm. False where people were told of the same before. */
-  async function noteFaults(faults: Fault[], waiting: boolean): Promise<boolean> {
-    const files = JSON.stringify(faults.filter(({ file }) => file !== null));
-    const news = `${waiting} ${files}`;
-    if (news === told) return false;
-    told = news;
-    await retryWhileBusy(() => opened().note({}, { handler_faults: files }));
-    return true;
-  }
-
-  async function goWithout(faults: Fault[]): Promise<void> {
-    if (!(await noteFaults(faults, true)) || faults.length === 0) return;
-    log.error(
-      { faults: textsOf(faults) },
-      'the handlers of these files wait until they can be loaded; the others go on',
-    );
-  }
+  const all = (): Child[] => [run, solo, keep, ...(next ? [next] : [])];
 
   function opened(): Store {
     const open = store();
@@ -159,120 +95,119 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     return open;
   }
 
-  function boot(): Promise<number> {
-    return retryWhileBusy(() => opened().nextBoot());
+  async function runEnded(ended: Ended): Promise<void> {
+    const open = store();
+    if (!open || abandoned) return;
+    await giveTasksBack(ended, [run, solo], { store: open, clock, log });
+    await forget(ended.role);
   }
 
-  /** Where the store cannot be written, its sign of life is out of date in a few seconds all the same. */
-  async function gone(role: string): Promise<void> {
-    if (!abandoned) await ifStore(() => opened().gone(role));
+  /** If the store cannot be written, the process's sign of life expires in a few seconds anyway. */
+  async function forget(role: string): Promise<void> {
+    if (!abandoned) await orNone(() => opened().gone(role));
   }
 
-  async function ifStore<Result>(work: () => Promise<Result>): Promise<Result | undefined> {
-    try {
-      return await work();
-    } catch (error) {
-      if (!(error instanceof StoreError)) throw error;
-      return undefined;
+  async function startKeep(): Promise<void> {
+    if (ending) return;
+    const problems = textsOf(await keep.start());
+    if (problems.length > 0) log.error({ problems }, 'cannot start; retrying. Fix the error above');
+  }
+
+  /**
+   * Loads the handlers in a new `run` beside the one at work, and replaces that one only if there are no faults. Two
+   * never work at once. Resolves with the faults.
+   */
+  async function reload(): Promise<string[]> {
+    if (ending) return [];
+    next = createRun();
+    const faults = await next.prepare();
+    if (faults.length > 0 || ending) {
+      await next.stop(STOP_MS);
+      next = undefined;
+      await handlerFaults.note(faults);
+      return textsOf(faults);
     }
+    await run.stop(STOP_MS);
+    run = next;
+    next = undefined;
+    return ending ? [] : textsOf(await run.start());
   }
 
-  async function runGone(role: 'run' | 'run-solo', unexpected: boolean, death: Death): Promise<void> {
-    if (!store() || abandoned) return;
-    const alive = [run.boot(), solo.boot()].filter((one) => one !== null);
-    const how = howOf(death);
-    const crash = { how, after: afterCrash(policies()) };
-    const back = await retryWhileBusy(() => opened().giveBack(alive, clock.now(), crash));
-    if (back.length > 0) log.error({ role, how, ...namesOf(back) }, wordsOf(back));
-    if (back.length > 0 || unexpected) {
-      const crashes = addCrash((await ifStore(() => opened().crashes())) ?? [], back, how, clock.now());
-      await retryWhileBusy(() => opened().note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));
-    }
-    await gone(role);
-  }
-
-  /** As they were loaded last: of those that ran, or are about to. */
-  function policies(): Map<string, LoadedHandler> {
-    return new Map([run, solo].flatMap((child) => child.handlers()).map((one) => [one.name, one]));
-  }
-
-  /** A task whose process died runs in one of its own, one at a time; the others go on. */
-  async function watchSuspects(): Promise<number> {
-    try {
-      if (solo.pid() === undefined && (await opened().isolatedDue(clock.now(), names()))) {
-        const problems = textsOf(await solo.start());
-        if (problems.length > 0) log.error({ problems }, 'the process for single tasks cannot start');
-      }
-    } catch (error) {
-      if (!(error instanceof StoreError)) throw error;
-    }
-    return SOLO_MS;
+  /** Each task whose process crashed runs alone, in a process of its own. Other tasks go on. */
+  async function runIsolated(): Promise<void> {
+    if (solo.pid() !== undefined || !(await opened().isolatedDue(clock.now(), names()))) return;
+    const problems = textsOf(await solo.start());
+    if (problems.length > 0) log.error({ problems }, 'the process for isolated tasks cannot start');
   }
 
   function names(): string[] {
     return run.handlers().map(({ name }) => name);
   }
 
+  async function end(limitMs: number): Promise<void> {
+    ending = true;
+    await Promise.all([isolation?.stop(), ...all().map((child) => child.stop(limitMs))]);
+  }
+
   return {
+    /**
+     * Loads the handlers in `run`, so that their code never runs in the process that accepts deliveries. Resolves with
+     * their faults.
+     */
     load: async () => textsOf(await run.load()),
+    /**
+     * Starts `run` if the setups have no faults either. Resolves with the faults that prevent the start, or with none.
+     */
     async start() {
       const faults = await run.prepare();
-      if (faults.length > 0) return textsOf(faults);
-      return textsOf(await run.start());
+      return textsOf(faults.length > 0 ? faults : await run.start());
     },
+    /** Starts `keep`, and from now on `run-solo` whenever an isolated task is due. */
     startRest() {
-      suspects = startLoop(watchSuspects);
-      void inTurn(() => go(keep));
+      isolation = startLoop(() => orNone(runIsolated).then(() => ISOLATED_MS));
+      void inTurn(startKeep);
     },
+    /** Notifies `run` of new events. */
     wake: () => run.wake(),
-    processes: () => ({ run: run.boot() === null ? 'down' : 'up', keep: keep.boot() === null ? 'down' : 'up' }),
-    report: (account) => keep.say({ type: 'account', account }),
+    processes: () => ({ run: lifeOf(run), keep: lifeOf(keep) }),
+    /** Sends `keep` the state of the main process. */
+    report: (account: Account) => keep.send({ type: 'account', account }),
+    /** The names of the handlers that `run` has loaded. */
     handlers: names,
-    reload: () =>
+    reload: () => inTurn(reload),
+    restartKeep: () =>
       inTurn(async () => {
-        if (ending) return [];
-        next = createRun();
-        const faults = await next.prepare();
-        if (faults.length > 0 || ending) {
-          await next.stop(STOP_MS);
-          next = undefined;
-          await noteFaults(faults, false);
-          return textsOf(faults);
-        }
-        await run.stop(STOP_MS);
-        run = next;
-        next = undefined;
-        return ending ? [] : textsOf(await run.start());
+        if (!ending) await keep.stop(STOP_MS);
+        await startKeep();
       }),
-    restartKeep: () => inTurn(() => restartOne(keep)),
+    /** Kills all children for good, because the file that they have open is no longer the store. */
     async kill() {
-      ending = true;
       abandoned = true;
-      await Promise.all([suspects?.stop(), ...[run, solo, keep, next].map((child) => child?.stop(0))]);
+      await end(0);
     },
-    endIfSilent(pid) {
-      for (const child of [run, solo, keep, next]) if (child?.pid() === pid) child.endIfSilent(SILENT_MS);
+    /** Kills the child with this process id if it gives no sign of life. */
+    endIfSilent(pid: number) {
+      for (const child of all()) if (child.pid() === pid) child.endIfSilent(SILENT_MS);
     },
-    async stop(limitMs = STOP_MS) {
-      ending = true;
-      await Promise.all([suspects?.stop(), ...[run, solo, keep, next].map((child) => child?.stop(limitMs))]);
-    },
+    /** Stops all children for good: SIGTERM, then SIGKILL after the limit. */
+    stop: (limitMs = STOP_MS) => end(limitMs),
+  };
+}
+
+function lifeOf(child: Child): 'up' | 'down' {
+  return child.boot() === null ? 'down' : 'up';
+}
+
+/** Runs each piece of work after the one before it has ended. */
+function createQueue() {
+  let last: Promise<unknown> = Promise.resolve();
+  return <Result>(work: () => Promise<Result>): Promise<Result> => {
+    const result = last.then(work);
+    last = result;
+    return result;
   };
 }
 
 function textsOf(faults: Fault[]): string[] {
   return faults.map(({ fault }) => fault);
-}
-
-/** The one task, in the fields that every line about an attempt has; of several, all that fit. */
-function namesOf(tasks: GivenBack[]): object {
-  const [one] = tasks;
-  if (one && tasks.length === 1) return { handler: one.handler, key: one.key, attempt: one.attempt };
-  return { tasks: tasks.length, atWork: tasks.slice(0, NAMED).map(({ handler, key }) => `${handler} ${key}`) };
-}
-
-function wordsOf([one, ...more]: GivenBack[]): string {
-  if (more.length > 0) return 'a process died under these tasks; they are given back, and run alone';
-  if (one?.dead) return 'its process died under this task too often; it is a dead letter: see npx kit explain';
-  return 'its process died under this task; it is tried again, alone';
 }

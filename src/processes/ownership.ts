@@ -1,5 +1,6 @@
-// One instance owns a store: it takes the lock, ends what an older owner left running, and opens the file, unless it is not
-// the one that was there last. What an older owner could not sync is brought into the file before anything is built on it.
+// One instance owns a store. It takes the lock and ends processes that an older owner left running. It opens the file
+// only if that is still the same one. Before anything else is written, commits that an older owner could not sync are
+// copied into the file.
 import { statSync } from 'node:fs';
 import { startOf } from '../base/process-start.ts';
 import { guarded } from '../store/sqlite/fault.ts';
@@ -9,22 +10,19 @@ import { openSqlite, type OpenOptions, type Replaced } from '../store/sqlite/ope
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError, type Store } from '../store/store.ts';
 
-/** A start that cannot write its store for this long is refused. */
+/** A start is refused if the store cannot be written for this long. */
 export const START_MS = 5_000;
 
 export type { Replaced };
 
 export interface Ownership {
   store: Store;
-  /** Its log was deleted or emptied after a kill: what was committed last may be missing. */
+  /** The log was deleted or emptied after a kill, so the last commits may be missing. */
   logLost: boolean;
   release(): void;
 }
 
-/**
- * Throws StoreError `owned` where another process has it, `replaced` where another file lies in its place. Ends what an
- * older owner left running.
- */
+/** Throws StoreError: `owned` if another process owns the store, `replaced` if another file is in its place. */
 export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' | 'onDropped'>): Promise<Ownership> {
   const lock = lockStore(path);
   let store: Store | undefined;
@@ -37,7 +35,7 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
     const left = await endOthers(store, path, here);
     logLost = left.length > 0 && !logged;
     if (logLost) guarded(() => requireUnharmed(path), path);
-    await nameAnew(store, path);
+    await renew(store, path);
     await forget(store, left);
   } catch (error) {
     store?.close();
@@ -55,7 +53,10 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
   };
 }
 
-/** Before anything is written: while they live they may keep the log from being settled. Those of a copied store work elsewhere. */
+/**
+ * Call it before anything is written, because a process that still runs may read the log and block its copying. If
+ * this store is a copy, the noted processes use the original and are left alone.
+ */
 async function endOthers(store: Store, path: string, here: boolean): Promise<string[]> {
   const left = await retryWhileBusy(() => store.processes(), START_MS);
   if (!here) return left.map(({ role }) => role);
@@ -68,8 +69,11 @@ async function forget(store: Store, roles: string[]): Promise<void> {
   for (const role of roles) await retryWhileBusy(() => store.gone(role), START_MS);
 }
 
-/** So that no copy from before passes for this store. At each moment the mark knows the id that the file has. */
-async function nameAnew(store: Store, path: string): Promise<void> {
+/**
+ * Gives the store a new id, so that an older copy of the file is not taken for it. At each moment the mark names the
+ * id that the file has.
+ */
+async function renew(store: Store, path: string): Promise<void> {
   await retryWhileBusy(() => store.settle(), START_MS);
   const [id, was] = [newId(), await store.identity()];
   guarded(() => writeMark(path, id, was), path);
@@ -82,11 +86,12 @@ function end(pid: number, path: string): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch (error) {
-    // Its owner is gone: it may have ended by itself just now. Else it is not ours to end.
+    // The process may have ended by itself just now, because its owner is gone. If it still runs, it belongs to
+    // another user.
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return;
     throw new StoreError(
       'owned',
-      `${path} is still used by process ${pid} of another user: stop that one first`,
+      `${path} is still used by process ${pid} of another user: stop that process first`,
       error,
     );
   }

@@ -1,16 +1,22 @@
-// SIGUSR2 asks for a reload, on a terminal as well (npx kit reload). Imported first, so that a kit that starts takes the
-// signal for later: without a listener it would end the process.
+// The signals that ask for a reload: SIGUSR2 from `npx kit reload`, and SIGHUP from systemd. On a terminal SIGHUP means
+// that the terminal is gone. Import this first: without a listener an early signal would end the process.
 
+const onTerminal = process.stdout.isTTY;
 let reload: (() => void) | undefined;
+let hangUp = (): void => process.exit(0);
 let asked = false;
 
-process.on('SIGUSR2', () => {
+function ask(): void {
   asked = true;
   reload?.();
-});
+}
 
-/** From now on; at once where it was asked before. */
-export function onReload(work: () => void): void {
+process.on('SIGUSR2', ask);
+process.on('SIGHUP', () => (onTerminal ? hangUp() : ask()));
+
+/** Calls `work` for each request from now on, and at once if one came before. `end` is called when the terminal is gone. */
+export function onReload(work: () => void, end: () => void): void {
   reload = work;
+  hangUp = end;
   if (asked) work();
 }

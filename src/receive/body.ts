@@ -1,19 +1,14 @@
-// Reads a request's body as it came, byte for byte, whatever its headers claim. Large bodies share a budget that is
-// charged by what has arrived; when it is spent, the slowest of them is dropped, never the next delivery.
+// Reads a request's body byte for byte, whatever its headers say: koa-body would decode it, and a signature covers
+// bytes. Large bodies share a budget that is charged for the bytes that have arrived. When the budget is spent, the
+// slowest large body is dropped, never the next delivery.
 import type { IncomingMessage } from 'node:http';
+import type { RefusalName } from './causes.ts';
 
-/** Bodies up to this size are never charged. */
+/** Bytes. Bodies up to this size are not charged to the budget. */
 const SMALL = 64 * 1024;
 const BUDGET = 64 * 1024 * 1024;
-
-export class BodyError extends Error {
-  readonly code: 'too_large' | 'dropped' | 'aborted';
-  constructor(code: BodyError['code'], message: string) {
-    super(message);
-    this.name = 'BodyError';
-    this.code = code;
-  }
-}
+/** Bytes. Verifying and parsing a larger body blocks the event loop long enough to delay other answers. */
+const PACED = 512 * 1024;
 
 interface Reader {
   bytes: number;
@@ -21,9 +16,13 @@ interface Reader {
   drop(): void;
 }
 
+type BodyCause = Extract<RefusalName, `body_${string}`>;
+
 export interface BodyReader {
-  /** The whole body. Throws BodyError: above `limit`, dropped for the budget, or gone. */
-  read(request: IncomingMessage, limit: number): Promise<Buffer>;
+  /**
+   * The whole body, or why it is refused: it exceeds `limit`, was dropped for the budget, or the sender disconnected.
+   */
+  read(request: IncomingMessage, limit: number): Promise<Buffer | BodyCause>;
 }
 
 export function createBodyReader(budget = BUDGET, monotonic = (): number => performance.now()): BodyReader {
@@ -41,18 +40,15 @@ export function createBodyReader(budget = BUDGET, monotonic = (): number => perf
 
   return {
     read: (request, limit) =>
-      new Promise((resolve, reject) => {
+      new Promise((resolve) => {
         const chunks: Buffer[] = [];
-        const reader: Reader = {
-          bytes: 0,
-          since: monotonic(),
-          drop: () => fail('dropped', 'too many large bodies at once'),
-        };
+        const reader: Reader = { bytes: 0, since: monotonic(), drop: () => refuse('body_dropped') };
+        const onGone = (): void => refuse('body_aborted');
 
         function onData(chunk: Buffer): void {
           chunks.push(chunk);
           reader.bytes += chunk.length;
-          if (reader.bytes > limit) return fail('too_large', `more than ${limit} bytes`);
+          if (reader.bytes > limit) return refuse('body_limit');
           if (reader.bytes <= SMALL) return;
           large.add(reader);
           makeRoom();
@@ -61,21 +57,31 @@ export function createBodyReader(budget = BUDGET, monotonic = (): number => perf
           finish();
           resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks));
         }
-        function onGone(): void {
-          fail('aborted', 'the sender went away');
-        }
-        function fail(code: BodyError['code'], message: string): void {
+        function refuse(cause: BodyCause): void {
           finish();
           chunks.length = 0;
-          reject(new BodyError(code, message));
+          resolve(cause);
         }
         function finish(): void {
           large.delete(reader);
           request.off('data', onData).off('end', onEnd).off('close', onGone).off('error', onGone);
-          // An error after this has nobody to answer to.
+          // The request is settled, so a later error is ignored. Without a listener it would crash the process.
           request.on('error', () => {});
         }
         request.on('data', onData).on('end', onEnd).on('close', onGone).on('error', onGone);
       }),
+  };
+}
+
+/**
+ * Lets each turn of the event loop verify at most one large body, and answers small deliveries in between. Undefined:
+ * the body is small, do not wait.
+ */
+export function createPacer(): (bytes: number) => Promise<void> | undefined {
+  let last = Promise.resolve();
+  return (bytes) => {
+    if (bytes <= PACED) return undefined;
+    last = last.then(() => new Promise((resolve) => setImmediate(resolve)));
+    return last;
   };
 }

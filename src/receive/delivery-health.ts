@@ -1,33 +1,44 @@
-// What the service thinks of us: our failures in a row by cause, and which of our secrets sign. Kept over restarts; it
-// keeps the books and decides nothing. What doctor and trigger send is no delivery of the service, and not entered.
-import { createHash } from 'node:crypto';
+// The service's view of this webhook, kept over restarts: the present failure run by cause, and which secrets sign.
+// Deliveries that doctor and trigger send do not count, because the service's own count does not include them.
 import { iso, type Clock } from '../base/clock.ts';
 import type { GroupCommit } from './group-commit.ts';
-import type { KeptHealth, Signer } from '../store/keep.ts';
+import { createSigners } from './signers.ts';
+import type { KeptHealth } from '../store/keep.ts';
 import type { Reading } from '../wire/event.ts';
 
-/** Good deliveries and strangers' noise are written at most this often, by the time of day; failures at once. */
+/** At this many failures in a row the service switches the webhook off (contract 3.2). */
+export const FAILURES_ALLOWED = 15;
+/** From this length on a failure run is reported, even after its end. */
+export const FAILURES_FROM = 3;
+/** Lengths of a failure run that are reported at once. Each is a level of the alarm `failure_run`. */
+export const FAILURE_LEVELS = [FAILURES_FROM, 10, 13, FAILURES_ALLOWED];
+
+/** Good and forged deliveries are written at most this often; failures are written at once. */
 const WRITE_MS = 1_000;
-/** A secret that is configured no more is remembered for so long: it may come back. */
-const REMEMBER_MS = 86_400_000;
-/** A run of failures that people should hear of, though it is over. */
-const WORTH_TELLING = 3;
+/**
+ * Older events than this after the start prove no unseen failure: the kit may have been starting at their first
+ * attempt, or the service's clock may be slightly ahead.
+ */
+const STARTING_MS = 2_000;
 
 export interface DeliveryHealth {
-  /** The secrets at these positions signed a delivery of the service, at this time, Unix seconds (contract 6.3). */
+  /** The secrets at these positions signed the delivery at this time, Unix seconds (contract 6.3). */
   signed(positions: number[], timestamp: number): void;
-  /** How an authentic delivery of the service was answered; the cause is that of a refusal. */
+  /** The delivery was answered with this status. The cause is that of a refusal, or the verdict. */
   answered(status: number, cause: string): void;
-  /** A delivery that no secret of ours signed: a stranger's, or the service's under a secret that we do not have. */
+  /** The event is new. If its attempt is above 1, earlier deliveries failed without reaching us. */
+  firstSeen(reading: Reading, attempt: string | string[] | undefined): void;
+  /** No configured secret signed the delivery: it is forged, or the service has another secret. */
   forged(): void;
-  /** For a rotation: from now on positions are those of this list. */
+  /** For a rotation: from now on, positions refer to this list. */
   useSecrets(secrets: string[]): void;
   /** The present failure run, and its causes. */
   run(): { failureRun: number; causes: Record<string, number> };
-  /** Hands what is new to the intake, to be written with its next commit. */
+  /** Hands changes to the group commit, which writes them with its next commit. */
   flush(): void;
 }
 
+// oxlint-disable-next-line max-lines-per-function -- every method changes the same failure run
 export function createDeliveryHealth({
   groupCommit,
   clock,
@@ -38,70 +49,43 @@ export function createDeliveryHealth({
   groupCommit: Pick<GroupCommit, 'count' | 'setState'>;
   clock: Clock;
   secrets: string[];
-  /** What an earlier boot wrote. */
+  /** The state that an earlier boot wrote. */
   kept: KeptHealth;
-  /** So many in a row by now. */
+  /** Called after each failure, with the length of the failure run. */
   onFailure?: (run: number) => void;
 }): DeliveryHealth {
   let run = kept.failureRun;
   const { failures } = kept;
-  const signers = new Map(kept.signers.map((signer) => [signer.fingerprint, signer]));
-  let configured: Signer[] = [];
-  let goodAt: number | null = null;
-  let news = false;
+  const signers = createSigners(kept.signers, clock);
+  const startedAt = clock.now() + STARTING_MS;
+  let changed = false;
   let writtenAt = -Infinity;
 
   function flush(): void {
-    if (!news) return;
-    news = false;
+    if (!changed) return;
+    changed = false;
     writtenAt = clock.monotonic();
-    const now = clock.now();
-    if (goodAt !== null) failures.lastGoodAt = iso(goodAt);
-    for (const one of configured) one.mayGo = mayGo(one, configured);
-    for (const { fingerprint, goneAt } of signers.values())
-      if (goneAt !== null && now - goneAt > REMEMBER_MS) signers.delete(fingerprint);
     groupCommit.setState('failure_run', run);
     groupCommit.setState('failures', JSON.stringify(failures));
-    groupCommit.setState('signers', JSON.stringify([...signers.values()]));
+    groupCommit.setState('signers', JSON.stringify(signers.list()));
   }
 
   function note(atOnce: boolean): void {
-    news = true;
+    changed = true;
     if (atOnce || clock.monotonic() - writtenAt >= WRITE_MS) flush();
   }
 
-  function signerOf(secret: string): Signer {
-    const fingerprint = fingerprintOf(secret);
-    const fresh = { hits: 0, firstAt: null, lastAt: null, aloneAt: null, mayGo: false };
-    const signer = signers.get(fingerprint) ?? { fingerprint, number: null, ...fresh, goneAt: null };
-    signers.set(fingerprint, signer);
-    return signer;
-  }
-
   function useSecrets(list: string[]): void {
-    configured = list.map(signerOf);
-    for (const signer of signers.values()) {
-      const position = configured.indexOf(signer);
-      signer.number = position === -1 ? null : position + 1;
-      signer.goneAt = position === -1 ? (signer.goneAt ?? clock.now()) : null;
-    }
+    signers.use(list);
     note(true);
   }
   useSecrets(secrets);
 
   return {
-    signed(positions, timestamp) {
-      const at = timestamp * 1000;
-      const hit = new Set(positions.map((position) => configured[position]));
-      for (const signer of hit) {
-        if (!signer) continue;
-        signer.hits++;
-        signer.firstAt = Math.min(signer.firstAt ?? at, at);
-        signer.lastAt = Math.max(signer.lastAt ?? at, at);
-        if (hit.size === 1) signer.aloneAt = Math.max(signer.aloneAt ?? at, at);
-      }
-      // Written with its answer.
-      news = true;
+    signed(...given) {
+      signers.signed(...given);
+      // The change is written when the delivery is answered.
+      changed = true;
     },
     answered(status, cause) {
       if (status >= 300) {
@@ -111,13 +95,17 @@ export function createDeliveryHealth({
         return note(true);
       }
       const ended = run > 0;
-      // Told even where it was over before it could be written.
-      if (run >= WORTH_TELLING) groupCommit.count({ failure_runs: 1 });
+      // The counter is needed because the run may end before its length is written.
+      if (run >= FAILURES_FROM) groupCommit.count({ failure_runs: 1 });
       run = 0;
-      goodAt = clock.now();
+      failures.lastGoodAt = iso(clock.now());
       if (ended || failures.badSignatures > 0)
         Object.assign(failures, { causes: {}, badSignatures: 0, badSince: null });
       note(ended);
+    },
+    firstSeen(reading, attempt) {
+      const happenedAt = ('event' in reading && reading.event.createdAt) || 0;
+      if (happenedAt >= startedAt && isRepeated(attempt)) groupCommit.count({ unseen_failures: 1 });
     },
     forged() {
       failures.badSignatures++;
@@ -131,39 +119,16 @@ export function createDeliveryHealth({
   };
 }
 
-type Use = Pick<Signer, 'firstAt' | 'lastAt' | 'aloneAt'>;
-
-/**
- * Whether this secret may be taken out of the configuration: it has signed, but another signs in its place. Either the
- * other began when this one was last needed alone, or later, and signs on; or this one was never needed alone, and the
- * other was after it. A secret that waits for the rotation has not signed, and stays; so do those of two webhooks, which
- * are needed alone in turn.
- */
-export function mayGo(one: Use, all: Use[]): boolean {
-  const { aloneAt, lastAt } = one;
-  if (lastAt === null) return false;
-  return all.some((other) => {
-    if (other === one || other.firstAt === null || other.lastAt === null) return false;
-    if (aloneAt === null) return other.aloneAt !== null && other.aloneAt > lastAt;
-    return other.firstAt >= aloneAt && other.lastAt > aloneAt;
-  });
-}
-
-/** Whether doctor or trigger sent it, and not the service: of a body whose signature was right. */
-export function isOurs(reading: Reading): boolean {
+/** Whether doctor or trigger sent the delivery, as its signed body says. */
+export function isSentByKit(reading: Reading): boolean {
   const { sentByKit = false } = 'event' in reading ? reading.event : reading.unreadable;
   return sentByKit;
 }
 
 /**
- * Whether the service says that it tried before: attempts 2 to 20. The header is not signed, so it is evidence of
- * failures that we did not see, and decides nothing.
+ * Whether the service says that it has tried before: attempts 2 to 20. The header is not signed, so it is only
+ * evidence of failures that we did not see. No decision depends on it.
  */
 export function isRepeated(attempt: string | string[] | undefined): boolean {
   return typeof attempt === 'string' && /^([2-9]|1\d|20)$/.test(attempt);
-}
-
-/** Tells secrets apart, and reveals nothing of them. */
-function fingerprintOf(secret: string): string {
-  return createHash('sha256').update(`which secret signed: ${secret}`).digest('hex').slice(0, 16);
 }

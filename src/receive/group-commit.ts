@@ -1,228 +1,195 @@
-// The one door: everything that becomes an event passes here. What arrives together commits together, and the answer
-// follows the commit. It waits out a store that is locked or failing for as long as a delivery can wait, and no longer.
+// Deliveries that arrive together share one commit, and are answered after it. While the store is locked or failing,
+// the commit is retried for as long as a delivery can wait.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
-import type { Accepted, Counts, IngestStore, StateKey, StateValue } from '../store/ingest.ts';
+import type { Accepted, Batch, Counter, Counts, IngestStore, StateKey, StateValue } from '../store/ingest.ts';
 import { StoreError, Unsynced } from '../store/store.ts';
 import type { Reading } from '../wire/event.ts';
 
-/** The service waits 10 s for an answer (contract 6.3). */
-export const PATIENCE_MS = 8_000;
-/** The largest group: one transaction must not outlast a neighbour's patience with the lock. */
+/** Shorter than the 10 s that the service waits for an answer (contract 6.3). */
+export const DEADLINE_MS = 8_000;
+/** The largest group. Other processes wait for the lock while it is committed. */
 const GROUP = 256;
-const RETRY_MS = { first: 1, most: 100 };
+const LONGEST_PAUSE_MS = 100;
 /** A store that has failed for this long is not ready. */
 const READY_MS = 1_000;
-/** Between two looks whether a delivery has waited too long. */
+/** How often deliveries that have waited too long are looked for. */
 const EXPIRE_MS = 50;
 
-/** Nothing durable could be written in time. */
+/** The delivery could not be made durable in time. */
 export class Unavailable extends Error {
   constructor(cause: unknown) {
-    super('the store could not be written in time', { cause });
+    super('not committed in time', { cause });
     this.name = 'Unavailable';
   }
 }
 
 export interface GroupCommit {
-  /** Resolves once the event, or the bytes of what is none, are on disk. Throws Unavailable. */
+  /** Resolves once the event, or the bytes of an unreadable one, are on disk. Throws Unavailable. */
   accept(reading: Reading): Promise<Accepted>;
-  /** Counters and facts ride along with the next commit. */
+  /** Counters and state are written with the next commit. */
   count(counts: Counts): void;
   setState(name: StateKey, value: StateValue): void;
-  /** Writes what was counted; for the quiet times. Also finds out whether the store can be written again. */
+  /** Writes counters and state while no delivery comes. Also finds out whether the store can be written again. */
   probe(): Promise<void>;
   /** Whether deliveries can be committed. */
   ready(): boolean;
-  /** The store has lost its place, and takes nothing until the kit was stopped. */
+  /** The store's file was replaced or deleted. No delivery is committed until the kit is restarted. */
   replaced(): boolean;
-  /** How many wait for their commit. */
+  /** Deliveries that wait for their commit. */
   waiting(): number;
 }
 
-interface Waiting {
+interface Pending {
   reading: Reading;
-  /** By the monotonic clock. */
+  /** Monotonic milliseconds. */
   since: number;
-  /** It has been answered. */
-  over: boolean;
+  answered: boolean;
   resolve: (accepted: Accepted) => void;
   reject: (error: Unavailable) => void;
 }
 
-/** What is committed, and not certain to be on disk yet. */
 interface Committed {
-  group: Waiting[];
+  group: Pending[];
   accepted: Accepted[];
 }
 
-interface Noted {
-  counts: Counts;
-  facts: Partial<Record<StateKey, StateValue>>;
-}
+type Notes = Required<Pick<Batch, 'counts' | 'state'>>;
 
-export function createGroupCommit({
-  store,
-  clock,
-  onCommit = () => {},
-  onFault = () => {},
-}: {
+interface Options {
   store: IngestStore;
   clock: Clock;
   onCommit?: () => void;
   onFault?: (error: StoreError) => void;
-}): GroupCommit {
-  const waiting: Waiting[] = [];
-  let counts: Counts = {};
-  let facts: Noted['facts'] = {};
+}
+
+// oxlint-disable-next-line max-lines-per-function -- one loop over one queue: each step reads and changes both
+export function createGroupCommit({ store, clock, onCommit, onFault }: Options): GroupCommit {
+  /** In order of arrival. */
+  const pending: Pending[] = [];
+  /** Counters and state for the next commit. */
+  let notes: Notes = { counts: {}, state: {} };
   let committing = false;
+  /**
+   * A group that is committed but perhaps not on disk. Committing it again would count it twice, so only its sync is
+   * retried.
+   */
   let unsynced: Committed | undefined;
-  /** By the monotonic clock, as all durations here. */
+  /** Monotonic milliseconds, like every duration in this file. */
   let failingSince: number | null = null;
-  /** When the store was last asked for something that it has not answered yet. */
+  /** When the present call of the store began. Null: there is no call. */
   let askedSince: number | null = null;
   let replaced = false;
   let lastError: StoreError | undefined;
 
   async function commitAll(): Promise<void> {
     committing = true;
-    // A disk may hang, and answer nothing at all.
+    // A disk may hang, and then the store does not return at all.
     const expiring = setInterval(expire, EXPIRE_MS);
-    await commitWaiting().finally(() => clearInterval(expiring));
+    try {
+      for (let tries = 0; pending.length > 0;) {
+        const error = await commitNext();
+        if (error) {
+          fail(error);
+          expire();
+          // The sleep does not block, so deliveries that arrive meanwhile join the group. The pause grows because the
+          // kit's own locks are short, and others may last.
+          await sleep(Math.min(1.5 ** Math.max(0, tries++ - 10), LONGEST_PAUSE_MS));
+        } else tries = 0;
+      }
+    } finally {
+      clearInterval(expiring);
+    }
     committing = false;
   }
 
-  async function commitWaiting(): Promise<void> {
-    let tries = 0;
-    for (let delay = RETRY_MS.first; waiting.length > 0;) {
-      askedSince = clock.monotonic();
-      const error = await (unsynced?.group.some(({ over }) => !over)
-        ? syncAgain(unsynced)
-        : commit(waiting.slice(0, GROUP)));
+  /** Returns the error if the store is at fault. */
+  async function commitNext(): Promise<StoreError | undefined> {
+    askedSince = clock.monotonic();
+    try {
+      const again = unsynced?.group.some(({ answered }) => !answered) ? unsynced : undefined;
+      answer(again ? await syncAgain(again) : await commit(pending.slice(0, GROUP)));
+      return undefined;
+    } catch (error) {
+      if (error instanceof StoreError) return error;
+      reject(pending.splice(0), error);
+      throw error;
+    } finally {
       askedSince = null;
-      if (error === undefined) {
-        delay = RETRY_MS.first;
-        tries = 0;
-        continue;
-      }
-      fail(error);
-      expire();
-      // Not blocked: what arrives meanwhile joins the group.
-      await sleep(delay);
-      // Another process of the kit is done in a moment; a stranger's lock lasts.
-      if (++tries > 10) delay = Math.min(delay * 1.5, RETRY_MS.most);
     }
   }
 
-  async function commit(group: Waiting[]): Promise<StoreError | undefined> {
+  async function commit(group: Pending[]): Promise<Committed> {
     unsynced = undefined;
     const taken = take();
     try {
       const readings = group.map(({ reading }) => reading);
-      answer({ group, accepted: await store.accept({ readings, now: clock.now(), ...taken }) });
-      return undefined;
+      return { group, accepted: await store.accept({ readings, now: clock.now(), ...taken }) };
     } catch (error) {
-      if (error instanceof Unsynced) {
-        // What was committed must not be counted twice: from now on only its sync is tried.
-        unsynced = { group, accepted: error.accepted };
-        return error;
-      }
-      putBack(taken);
-      if (error instanceof StoreError) return error;
-      reject(waiting.splice(0), error);
+      if (error instanceof Unsynced) unsynced = { group, accepted: error.accepted };
+      else putBack(taken);
       throw error;
     }
   }
 
-  async function syncAgain(committed: Committed): Promise<StoreError | undefined> {
-    try {
-      await store.sync();
-    } catch (error) {
-      if (error instanceof StoreError) return error;
-      reject(waiting.splice(0), error);
-      throw error;
-    }
+  async function syncAgain(committed: Committed): Promise<Committed> {
+    await store.sync();
     unsynced = undefined;
-    answer(committed);
-    return undefined;
+    return committed;
   }
 
   function answer({ group, accepted }: Committed): void {
     failingSince = null;
-    // They are the first that wait; those of them that have waited too long are gone.
-    const waited = group.filter(({ over }) => !over).length;
-    waiting.splice(0, waited);
-    for (const [index, one] of accepted.entries()) {
-      const delivery = group[index];
-      if (!delivery || delivery.over) continue;
-      delivery.over = true;
-      if (one.verdict === 'unkept') delivery.reject(new Unavailable(new Error('it fails by itself, see the log')));
-      else delivery.resolve(one);
-    }
-    onCommit();
+    // Unanswered deliveries of the group are first in the queue. Those that have waited too long have left it.
+    pending.splice(0, group.filter(({ answered }) => !answered).length);
+    for (const [index, one] of accepted.entries()) settle(group[index], one);
+    onCommit?.();
   }
 
-  function reject(deliveries: Waiting[], cause: unknown): void {
-    for (const delivery of deliveries) {
-      delivery.over = true;
-      delivery.reject(new Unavailable(cause));
-    }
-  }
-
-  /** Those that have waited as long as a delivery can. They are in order of arrival. */
+  /** Rejects the deliveries that have waited too long. */
   function expire(): void {
     const now = clock.monotonic();
-    const patient = replaced ? -1 : waiting.findIndex(({ since }) => now - since < PATIENCE_MS);
-    if (patient === 0) return;
-    reject(waiting.splice(0, patient === -1 ? waiting.length : patient), lastError);
+    const inTime = replaced ? -1 : pending.findIndex(({ since }) => now - since < DEADLINE_MS);
+    reject(pending.splice(0, inTime === -1 ? pending.length : inTime), lastError);
   }
 
   function fail(error: StoreError): void {
     lastError = error;
     replaced ||= error.code === 'replaced';
     failingSince ??= clock.monotonic();
-    if (error.code !== 'busy' || clock.monotonic() - failingSince > READY_MS) onFault(error);
+    if (error.code !== 'busy' || clock.monotonic() - failingSince > READY_MS) onFault?.(error);
   }
 
-  function isFailing(since: number | null): boolean {
-    return since !== null && clock.monotonic() - since >= READY_MS;
-  }
-
-  function add(more: Counts): void {
-    for (const [name, value] of Object.entries(more)) {
-      counts[name as keyof Counts] = (counts[name as keyof Counts] ?? 0) + (value ?? 0);
-    }
-  }
-
-  function take(): Noted {
-    const taken = { counts, facts };
-    counts = {};
-    facts = {};
+  function take(): Notes {
+    const taken = notes;
+    notes = { counts: {}, state: {} };
     return taken;
   }
 
-  /** What was set meanwhile is newer. */
-  function putBack(taken: Noted): void {
-    add(taken.counts);
-    facts = { ...taken.facts, ...facts };
+  function putBack(taken: Notes): void {
+    add(notes.counts, taken.counts);
+    // State that was set meanwhile is newer, so it wins.
+    notes.state = { ...taken.state, ...notes.state };
+  }
+
+  function isLong(since: number | null): boolean {
+    return since !== null && clock.monotonic() - since >= READY_MS;
   }
 
   return {
     accept: (reading) =>
       new Promise((resolve, refuse) => {
-        waiting.push({ reading, since: clock.monotonic(), over: false, resolve, reject: refuse });
-        // After all sockets that are ready have been read, so that what arrived together is one commit.
-        if (waiting.length === 1 && !committing) setImmediate(() => void commitAll());
+        pending.push({ reading, since: clock.monotonic(), answered: false, resolve, reject: refuse });
+        // The commit starts after all ready sockets have been read, so that deliveries that arrived together share it.
+        if (pending.length === 1 && !committing) setImmediate(() => void commitAll());
       }),
-    count: add,
-    setState(name, value) {
-      facts[name] = value;
-    },
+    count: (counts) => add(notes.counts, counts),
+    setState: (name, value) => void (notes.state[name] = value),
     async probe() {
       if (committing) return;
       const taken = take();
       try {
-        await store.note(taken.counts, taken.facts);
+        await store.note(taken.counts, taken.state);
         failingSince = null;
       } catch (error) {
         putBack(taken);
@@ -230,8 +197,27 @@ export function createGroupCommit({
         fail(error);
       }
     },
-    waiting: () => waiting.length,
-    ready: () => !replaced && !isFailing(failingSince) && !isFailing(askedSince),
+    waiting: () => pending.length,
+    ready: () => !replaced && !isLong(failingSince) && !isLong(askedSince),
     replaced: () => replaced,
   };
+}
+
+function settle(delivery: Pending | undefined, accepted: Accepted): void {
+  if (!delivery || delivery.answered) return;
+  if (accepted.verdict === 'unkept')
+    return reject([delivery], new Error('the event itself makes the store fail; see the log'));
+  delivery.answered = true;
+  delivery.resolve(accepted);
+}
+
+function reject(deliveries: Pending[], cause: unknown): void {
+  for (const delivery of deliveries) {
+    delivery.answered = true;
+    delivery.reject(new Unavailable(cause));
+  }
+}
+
+function add(counts: Counts, more: Counts): void {
+  for (const [name, value] of Object.entries(more) as [Counter, number][]) counts[name] = (counts[name] ?? 0) + value;
 }

@@ -1,43 +1,73 @@
-// Refusals come in floods that strangers control: the first of each cause is logged at once, the rest as a count.
-import type { Clock } from '../base/clock.ts';
+// Logs and records refusals. Anyone can send floods of them, so the cost is bounded. Of each cause, the first refusal
+// is logged at once, later ones are counted, and the headers of the last few are recorded.
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
-import { createSeldom, type Logger } from '../base/log.ts';
+import { createThrottle, type Logger } from '../base/log.ts';
+import type { Refusal } from '../store/keep.ts';
+import { DELIVERY, receivedHeaders } from '../wire/headers.ts';
+import { readTimestamp } from '../wire/signature.ts';
+import { NOTICES, REFUSALS, type NoticeName, type RefusalName } from './causes.ts';
+import type { GroupCommit } from './group-commit.ts';
 
 export interface RefusalLog {
-  note(cause: string, fields: Record<string, unknown>, error?: unknown): void;
+  note(cause: RefusalName | NoticeName, fields: Record<string, unknown>, error?: unknown): void;
 }
 
-const WORDS: Record<string, string> = {
-  no_signature: 'refused: no readable v1= signature',
-  bad_timestamp: 'refused: the timestamp is missing or not Unix seconds',
-  far_timestamp: 'refused: the timestamp is more than a day off',
-  bad_signature: 'refused: no secret of ours signed this; if it is the service, WEBHOOK_SECRET is not its secret',
-  clock_skew: 'refused: rightly signed, but outside the time window; check the clock of this machine',
-  own_skew: 'refused: signed too long ago by the kit itself (npx kit trigger --old); the clock is no concern',
-  content_encoding: 'refused: compressed bodies are not read; the service sends none',
-  body_limit: 'refused: the body is above BODY_LIMIT_BYTES',
-  body_dropped: 'dropped: the slowest of too many large bodies',
-  body_aborted: 'the sender went away before its body was complete',
-  path: 'refused: a path that is neither WEBHOOK_PATH nor a probe',
-  method: 'refused: deliveries are POST',
-  store: 'answered 503: the store could not be written in time',
-  quarantined: 'kept aside: rightly signed, but not readable as an event; see npx kit quarantine',
-  conflict: 'contradicts an event that was there before; see npx kit explain',
-  store_busy:
-    'the store has not taken a write for a second: its lock is held, or its disk is full; deliveries wait, and are answered 503 after 8 s',
-  store_unwritable: 'the store cannot be written: deliveries wait, and are answered 503 after 8 s; see the disk',
-  store_replaced: 'answered 503: the store was replaced or deleted; stop the kit, then npx kit restore <file>',
-  broken_answer: 'an answer broke off: the sender went away, or a fault of the kit, which the line names',
-};
-
 export function createRefusalLog(log: Logger, clock: Clock): RefusalLog {
-  const seldom = createSeldom(clock);
+  const causes = { ...REFUSALS, ...NOTICES };
+  const throttle = createThrottle(clock);
   return {
     note(cause, fields, error) {
-      const more = seldom(cause);
+      const more = throttle(cause);
       if (!more) return;
       const thrown = error === undefined ? {} : loggable(error);
-      log.warn({ cause, ...fields, ...thrown, ...more }, WORDS[cause] ?? 'refused');
+      log.warn({ cause, ...fields, ...thrown, ...more }, causes[cause].log);
     },
+  };
+}
+
+/** Of each cause, one refusal is recorded in RECORD_MS, and the last KEPT records stay. */
+const RECORD_MS = 5_000;
+const KEPT = 3;
+
+/** Records a few headers, cut short. They tell a service with a wrong secret from anybody else. */
+export function createRefusalRecords(groupCommit: Pick<GroupCommit, 'setState'>, clock: Clock, prefix: string) {
+  const { signature: _, ...carried } = receivedHeaders(prefix);
+  const names = Object.values(carried);
+  const last = new Map<RefusalName, Refusal[]>();
+  const recordedAt = new Map<RefusalName, number>();
+
+  return (cause: RefusalName, { headers }: Pick<IncomingMessage, 'headers'>): void => {
+    if (clock.monotonic() - (recordedAt.get(cause) ?? -Infinity) < RECORD_MS) return;
+    recordedAt.set(cause, clock.monotonic());
+    const now = clock.now();
+    const timestamp = readTimestamp(headers[carried.timestamp]?.toString());
+    const bytes = Number(headers['content-length']);
+    const refusal: Refusal = {
+      at: iso(now) ?? '',
+      headers: names.filter((name) => headers[name] !== undefined).length,
+      // A delivery that waited for the store has aged in this process, so its skew says nothing about clocks.
+      skewSeconds: timestamp === undefined || cause === 'store' ? null : timestamp - Math.floor(now / 1000),
+      agent: headers['user-agent']?.slice(0, 80) ?? null,
+      bytes: Number.isSafeInteger(bytes) ? bytes : null,
+    };
+    last.set(cause, [refusal, ...(last.get(cause) ?? [])].slice(0, KEPT));
+    groupCommit.setState('refusals', JSON.stringify(Object.fromEntries(last)));
+  };
+}
+
+const SIGNATURE_HEADER = new RegExp(`^x-(?=.{1,40}$)[a-z0-9]+(-[a-z0-9]+)*-${DELIVERY.signature}$`, 'i');
+
+/** Warns once if deliveries carry another prefix than WEBHOOK_HEADER_PREFIX. */
+export function createPrefixWarning(log: Logger, prefix: string) {
+  let said = false;
+  return (headers: IncomingHttpHeaders): void => {
+    if (said) return;
+    const found = Object.keys(headers).find((name) => SIGNATURE_HEADER.test(name));
+    const other = found?.slice(0, -DELIVERY.signature.length);
+    if (other === undefined || other === prefix.toLowerCase()) return;
+    said = true;
+    log.warn({ prefix: other }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${other}`);
   };
 }

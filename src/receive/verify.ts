@@ -1,12 +1,10 @@
-// Who sent this, and when: the checks in their order, each with the exact cause for log and metric. To the sender all
-// refusals look alike.
+// Checks that the service signed a delivery, and when. Each check has its own cause for the log and metrics.
 import type { IncomingMessage } from 'node:http';
+import { receivedHeaders } from '../wire/headers.ts';
 import { findSigners, readSignatures, readTimestamp } from '../wire/signature.ts';
 
-/** A timestamp further off than this is refused before the body is read. */
+/** A timestamp that is further off than this is refused before the body is read. */
 const DAY_SECONDS = 86_400;
-
-export type Cause = 'no_signature' | 'bad_timestamp' | 'far_timestamp' | 'bad_signature' | 'clock_skew';
 
 export interface Claimed {
   timestamp: number;
@@ -14,26 +12,25 @@ export interface Claimed {
 }
 
 export interface Verifier {
-  /** What the headers claim, or why they cannot be true; nothing is read. */
-  headers(request: IncomingMessage, nowMs: number): Claimed | Cause;
+  /** The claims of the headers, or why they cannot be true. The body is not read. */
+  headers(request: IncomingMessage, nowMs: number): Claimed | 'no_signature' | 'bad_timestamp' | 'far_timestamp';
   /** The positions of the secrets that signed, or the cause. `clock_skew` is authentic, but outside the window. */
-  body(claimed: Claimed, body: Buffer, nowMs: number): number[] | Cause;
+  body(claimed: Claimed, body: Buffer, nowMs: number): number[] | 'bad_signature' | 'clock_skew';
   /** For a rotation. */
   useSecrets(secrets: string[]): void;
 }
 
 export function createVerifier(options: { secrets: string[]; prefix: string; toleranceSeconds: number }): Verifier {
   const { toleranceSeconds } = options;
-  const signatureHeader = `${options.prefix}Signature`.toLowerCase();
-  const timestampHeader = `${options.prefix}Timestamp`.toLowerCase();
+  const names = receivedHeaders(options.prefix);
   let { secrets } = options;
 
   return {
     headers({ headers }, nowMs) {
-      const signatures = readSignatures(single(headers[signatureHeader]));
+      const signatures = readSignatures(headers[names.signature]?.toString());
       if (signatures.length === 0) return 'no_signature';
-      // Two header lines arrive joined by a comma, which no timestamp has.
-      const timestamp = readTimestamp(single(headers[timestampHeader]));
+      // Two header lines arrive joined by a comma, so they never pass as one timestamp.
+      const timestamp = readTimestamp(headers[names.timestamp]?.toString());
       if (timestamp === undefined) return 'bad_timestamp';
       if (Math.abs(nowMs / 1000 - timestamp) > DAY_SECONDS) return 'far_timestamp';
       return { timestamp, signatures };
@@ -49,11 +46,10 @@ export function createVerifier(options: { secrets: string[]; prefix: string; tol
   };
 }
 
-/** Both ways, in whole seconds, as the service signs them: 300 s old is in, 301 s is out. */
+/**
+ * Whether the timestamp is within the window, both ways. It counts whole seconds, as the service signs them: 300 s off
+ * is in, 301 s is out.
+ */
 export function inWindow(timestamp: number, nowMs: number, toleranceSeconds: number): boolean {
   return Math.abs(Math.floor(nowMs / 1000) - timestamp) <= toleranceSeconds;
-}
-
-function single(header: string | string[] | undefined): string | undefined {
-  return Array.isArray(header) ? header.join(',') : header;
 }

@@ -1,133 +1,84 @@
-// Pass forward from the watermark: at start, at every interval, when something waits for proof, when somebody asks.
-// What happens where the service does not know the watermark is in lost-cursor.ts.
+// The forward pass reads from the watermark to the end of history and raises the watermark.
 import { isBehind, ZERO, type Cursor } from '../wire/cursor.ts';
-import { createAnchor } from './anchor.ts';
-import { createCoverage, type Begun } from './coverage.ts';
-import { createLostCursor } from './lost-cursor.ts';
-import type { Page } from './page.ts';
-import { createCatchUp, wordsOf } from './progress.ts';
-import type { PassContext, Ended, Pass } from './pass.ts';
+import { createBeginning } from './beginning.ts';
+import { createCoverage } from './coverage.ts';
 import { READING_AGAIN, type OverlapPass } from './overlap-pass.ts';
+import type { Page } from './page.ts';
+import type { Ended, Pass, PassContext } from './pass.ts';
+import { createCatchUp, wordsOf } from './progress.ts';
+import { createSchedule } from './schedule.ts';
+import { createSearchPass, type SearchPass } from './search-pass.ts';
 
 const WAIT_FOR_WEBHOOK_MS = 1_000;
-/** Webhooks are silent: no longer than this between two readings. */
-const SILENT_INTERVAL_MS = 60_000;
-/** What arrives within this time is proved by one call; the stream gets more, to do it without. */
-const DEBOUNCE_MS = { alone: 100, streaming: 2_000 };
-/** Longer than an interval by this: nothing could be read, and perhaps nothing be delivered. */
+/** If no forward pass ended for an interval plus this time, deliveries may have been missed in the same outage. */
 const OUTAGE_MS = 120_000;
-/** What replay does not show yet is looked for again; the pause doubles up to the interval. */
-const AGAIN_MS = 1_000;
 
 export interface ForwardPass extends Pass {
-  prove(): void;
-  now(): void;
-  fresh(): boolean;
-  ended(): Ended | null;
+  /** The search pass makes the calls while the service refuses the cursor of this pass. */
+  search: SearchPass;
+  /** Call it when an event arrives above the watermark. A burst of events costs one call. */
+  prove: () => void;
+  /** Makes the pass due at the next step. */
+  now: () => void;
+  /** True if the pass ended recently. A new event then happened while deliveries could be accepted. */
+  fresh: () => boolean;
+  /** When the pass last reached the end of history. Null: never. */
+  ended: () => Ended | null;
 }
 
+// oxlint-disable-next-line max-lines-per-function -- one pass: its beginning, its pages and its end share state
 export function createForwardPass(context: PassContext, overlap: OverlapPass): ForwardPass {
-  const { store, clock, log, budget, types, commit, say, intervalMs, overlapMs, silent, streaming } = context;
-  const coverage = createCoverage(context);
+  const { store, clock, log, types, commit, say, intervalMs } = context;
+  const beginning = createBeginning(context);
   const catchUp = createCatchUp(clock);
-  /** The last reading that went to its end, and when the one at work began. */
-  let endedAt = -Infinity;
-  let begun: Begun | null = null;
-  /** Somebody asked while it was at work: what it has read by then may be too old. */
-  let again = false;
-  /** When the end was last reached; what comes long after that happened while deliveries may have failed as well. */
+  const coverage = createCoverage(context);
+  const schedule = createSchedule(context);
+  const search = createSearchPass(context, { rest: schedule.rest, caughtUp });
   let completed: Ended | null = null;
-  /** By the monotonic clock. */
-  let historyEndedAt: number | null = null;
-  let sweptAt = -Infinity;
-  /** When to read before the interval is over, for the sake of what waits for proof. */
-  let proveAt = Infinity;
-  let vain = 0;
-  /** The watermark as this reading saw it last: somebody else may lower it. */
+  /** When the last overlap pass began, by the monotonic clock. */
+  let overlapAt = -Infinity;
+  /** The watermark that this pass saw last. If it is lower now, a person or the first deliveries have lowered it. */
   let reached: Cursor | null = null;
-  const anchor = createAnchor(context);
-  const lostCursor = createLostCursor({ context, rest, caughtUp });
-
-  function interval(): number {
-    return silent?.() ? Math.min(intervalMs, SILENT_INTERVAL_MS) : intervalMs;
-  }
 
   function fresh(): boolean {
     return completed !== null && clock.monotonic() - completed.at <= intervalMs + OUTAGE_MS;
   }
 
-  /** Kept apart as the budget gets short, so that it lasts for the whole minute. */
-  function prove(): void {
-    const debounce = streaming?.() ? DEBOUNCE_MS.streaming : DEBOUNCE_MS.alone;
-    proveAt = Math.min(proveAt, Math.max(clock.monotonic() + debounce, endedAt + budget.spacing()));
-  }
-
   async function after(): Promise<Cursor | null | undefined> {
-    const search = lostCursor.search();
-    if (search) return search.next();
     const watermark = await store.watermark();
     const wentDown = isBehind(watermark, reached);
     reached = watermark;
-    if (wentDown || (begun === null && (await anchor.lower()))) return restart();
-    const early = clock.monotonic() < endedAt + interval();
-    if (early && begun === null && !(await somethingWaits())) {
-      proveAt = Infinity;
+    if (wentDown || (!schedule.begun() && (await beginning.lower()))) return restart();
+    if (schedule.isEarly() && !(await somethingWaits())) {
+      schedule.proved();
       return undefined;
     }
-    const from = lostCursor.instead() ?? (await store.watermark()) ?? (await beginning());
-    if (from !== undefined) begun ??= { at: clock.monotonic(), event: await store.newestEvent() };
-    else {
-      endedAt = clock.monotonic() - interval() + WAIT_FOR_WEBHOOK_MS;
+    const from = search.older() ?? (await store.watermark()) ?? (await beginning.after());
+    if (from === undefined) {
+      schedule.wait(WAIT_FOR_WEBHOOK_MS);
       await say('idle', 'waiting for the first webhook');
-    }
+    } else if (!schedule.begun()) schedule.begin(await store.newestEvent());
     return from;
   }
 
   async function somethingWaits(): Promise<boolean> {
     const newest = await store.newestCursor();
-    return newest !== null && isBehind(await store.watermark(), newest);
+    return isBehind(await store.watermark(), newest);
   }
 
-  /** What was read above where the watermark stands now says nothing: everything begins there. */
+  /** The watermark was lowered. All passes forget what they read above it and begin there. */
   function restart(): undefined {
     overlap.forget();
     coverage.forget();
-    lostCursor.forget();
-    rest(true);
+    search.forget();
+    schedule.rest(true);
     return undefined;
   }
 
-  /** Deliveries say that the watermark stands too high. */
-  async function isAhead(upTo: number): Promise<boolean> {
-    const now = clock.now();
-    const ahead = await store.watermarkAhead(types, upTo, now);
-    if (!ahead || !(await store.lowerWatermark({ to: ahead.to, why: 'evidence', now })).done) return false;
-    log.error(
-      ahead,
-      'the watermark stood too high: deliveries came from below it that replay did not show; reading begins again',
-    );
-    reached = ahead.to;
-    restart();
-    return true;
-  }
-
-  /** For a store without a watermark: a cursor already seen, null for the beginning, undefined while there is none. */
-  async function beginning(): Promise<Cursor | null | undefined> {
-    if (context.from === 'first-webhook') return anchor.begin();
-    await store.openHistory();
-    return context.from === 'start' ? null : (context.from as Cursor);
-  }
-
   async function take(page: Page, from: Cursor | null): Promise<void> {
-    const search = lostCursor.search();
-    if (search) {
-      // Kept, whatever becomes of the search.
-      await commit(page);
-      return search.learn(page);
-    }
     const watermark = await store.watermark();
     const top = await provedBy(page);
-    const moves = top !== null && isBehind(watermark, top);
+    const moves = isBehind(watermark, top);
     const results = await commit(page, {
       fresh: fresh(),
       ...(top === null ? {} : { watermark: top }),
@@ -137,93 +88,80 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
     });
     reached = await store.watermark();
     if (moves && !results.some(({ verdict }) => verdict === 'new')) context.onEvents();
-    if (moves) vain = 0;
-    // From an older cursor, nothing new was found: the next reading meets the same refusal.
-    const unknown = lostCursor.instead() !== null && !moves;
-    lostCursor.known(page, moves);
+    if (moves) schedule.moved();
+    // The page after an older cursor has nothing new, so the next pass will be refused again.
+    const unknown = search.older() !== null && !moves;
+    search.accepted(page, moves);
     catchUp.page(page.readings.length + page.otherTypes, page.youngest);
-    if (page.hasMore) return readOn();
+    if (page.hasMore) {
+      const progress = catchUp.show();
+      return say('running', progress && wordsOf(progress), { progress });
+    }
     catchUp.end();
     await caughtUp();
-    if (unknown) await say('backing-off', 'the service does not know the watermark, nor anything newer');
+    if (unknown) await say('backing-off', 'the service does not know the watermark, and has nothing newer');
   }
 
-  /** At the end of history, the service has also gone past what a filter hides: as far as something is known here. */
+  /**
+   * At the end of history, next_cursor may be above the last item, because the service filters events. The watermark
+   * may then rise to the highest known cursor up to next_cursor.
+   */
   async function provedBy({ proved, next, hasMore }: Page): Promise<Cursor | null> {
     if (hasMore || next === null || !isBehind(proved, next)) return proved;
     const ceiling = await store.ceiling();
-    const known = await (isBehind(next, ceiling) || ceiling === null
-      ? store.cursorUpTo(next)
-      : store.cursorBelow(ceiling));
+    const bounded = ceiling !== null && !isBehind(next, ceiling);
+    const known = await (bounded ? store.cursorBelow(ceiling) : store.cursorUpTo(next));
     return isBehind(proved, known) ? known : proved;
   }
 
-  async function readOn(): Promise<void> {
-    const progress = catchUp.show();
-    await say('running', progress && wordsOf(progress), { progress });
-  }
-
-  /** The end of the history: what came lately is swept over once more, at the most once an interval. */
+  /** The end of history is reached. The overlap pass follows, at most once per interval. */
   async function caughtUp(): Promise<void> {
-    const read = begun ?? { at: clock.monotonic(), event: 0 };
-    rest();
+    const begun = schedule.begun() ?? { at: clock.monotonic(), event: 0 };
+    schedule.rest();
     const watermark = await store.watermark();
     completed = { at: clock.monotonic(), watermark };
-    if (context.from !== 'first-webhook') await endHistory(watermark);
-    if (await isAhead(read.event)) return;
-    await coverage.readToTheEnd(read, overlap.covered());
-    if (await somethingWaits()) {
-      const pause = Math.max(budget.spacing(), AGAIN_MS * 2 ** Math.min(vain++, 20));
-      if (proveAt < Infinity) proveAt = clock.monotonic() + Math.min(interval(), pause);
-    } else proveAt = Infinity;
-    const due = clock.monotonic() - sweptAt >= interval();
-    if (due) sweptAt = clock.monotonic();
-    const sweeps = due && watermark !== null && (await overlap.begin(watermark));
-    await say(sweeps ? 'running' : 'idle', sweeps ? READING_AGAIN : null, { done: true, progress: null });
+    await beginning.caughtUp(watermark);
+    if (await isAhead(begun.event)) return;
+    await coverage.caughtUp(begun, overlap.covered());
+    if (await somethingWaits()) schedule.notShown();
+    else schedule.proved();
+    const due = schedule.intervalIsOver(overlapAt);
+    if (due) overlapAt = clock.monotonic();
+    const again = due && watermark !== null && (await overlap.begin(watermark));
+    await say(again ? 'running' : 'idle', again ? READING_AGAIN : null, { done: true, progress: null });
   }
 
-  /** What the first catch-up has not shown came after the store was there; what it has may be undecided for an overlap. */
-  async function endHistory(watermark: Cursor | null): Promise<void> {
-    historyEndedAt ??= clock.monotonic();
-    await store.endHistory(watermark ?? ZERO);
-    if (clock.monotonic() - historyEndedAt >= overlapMs) await store.closeHistory();
-  }
-
-  function rest(goOn = again): void {
-    endedAt = goOn ? -Infinity : clock.monotonic();
-    begun = null;
-    again = false;
-  }
-
-  async function stop(
-    why: 'stuck' | 'unknown' | 'forgotten',
-    from: Cursor | null,
-    page: Page | null,
-  ): Promise<string | null> {
-    const search = lostCursor.search();
-    if (!search) catchUp.end();
-    if (search) await search.learn(why === 'stuck' ? page : null);
-    else if (why === 'forgotten') await lostCursor.forgotten(from, page);
-    else if (why === 'stuck') rest();
-    else if (from !== null) return lostCursor.unknown(from);
-    else return 'the service shows nothing without a cursor: set REPLAY_FROM to first-webhook or to a cursor';
-    return null;
+  /** Lowers the watermark if deliveries prove that it is too high. */
+  async function isAhead(upTo: number): Promise<boolean> {
+    const now = clock.now();
+    const ahead = await store.watermarkAhead(types, upTo, now);
+    if (!ahead || !(await store.lowerWatermark({ to: ahead.to, why: 'evidence', now })).done) return false;
+    log.error(
+      ahead,
+      'the watermark stood too high: events were delivered below it that replay did not show; reading again from there',
+    );
+    reached = ahead.to;
+    restart();
+    return true;
   }
 
   return {
-    prove,
-    now() {
-      endedAt = -Infinity;
-      again = begun !== null;
-    },
+    name: 'forward',
+    search,
+    prove: schedule.prove,
+    now: schedule.now,
     fresh,
     ended: () => completed,
-    dueAt() {
-      if (lostCursor.search() || begun !== null) return -Infinity;
-      return Math.min(endedAt + interval(), proveAt);
-    },
+    dueAt: () => (search.isActive() ? Infinity : schedule.dueAt()),
     after,
     take,
-    stop,
+    async stop(why, from, page) {
+      catchUp.end();
+      if (why === 'stuck') schedule.rest();
+      else if (why === 'forgotten') await search.forgotten(from, page);
+      else if (from !== null) return search.unknown(from);
+      else return 'the service shows nothing without a cursor: set REPLAY_FROM to first-webhook or to a cursor';
+      return null;
+    },
   };
 }

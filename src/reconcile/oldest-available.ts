@@ -1,96 +1,73 @@
-// Where reading can go on after the service has forgotten our cursor: at the lowest cursor known here that it still
-// accepts, found by bisection; or before that, at the beginning of what it shows without a cursor. One question at a time.
-import { compareCursors, type Cursor } from '../wire/cursor.ts';
+// Finds the oldest event that the service still has, after our cursor has expired. It is at the lowest known cursor
+// that the service accepts, found by bisection. If the service shows an earlier beginning without a cursor, it is
+// there. So the gap is as small as possible.
+import type { KeepStore } from '../store/keep.ts';
+import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Page } from './page.ts';
 
 export interface OldestAvailable {
-  /** What to ask for next: a cursor, or null for the beginning. Undefined: the search has ended. */
-  next(): Promise<Cursor | null | undefined>;
-  /** What was answered; null where the service refused it. */
-  learn(page: Page | null): Promise<void>;
-  /** The first cursor behind the gap, and the page that was read there; null while, or where, none is found. */
-  found(): { upTo: Cursor; page: Page } | null;
-  /** Everything known up to here was refused. */
-  refused(): Cursor | null;
+  /** The first cursor after the gap, and the page that was read from it. */
+  found: { upTo: Cursor; page: Page } | null;
+  /** The service refused every known cursor up to here. */
+  refused: Cursor | null;
 }
 
-export interface HorizonOptions {
-  /** The cursor that the service has forgotten; null: even the beginning. */
+export interface SearchOptions {
+  store: Pick<KeepStore, 'cursorAbove' | 'cursorBelow'>;
+  /** The expired cursor. Null: the service refused even the beginning of history. */
   expired: Cursor | null;
-  /** What it has named instead. */
+  /** The cursor that the service suggested instead. */
   hint: Cursor | null;
-  /** Whether to ask for the beginning of what it shows. */
+  /** Whether to ask for the beginning of what the service shows. */
   beginning: boolean;
-  /** The lowest cursor known here above this one. */
-  known: (above: Cursor | null) => Promise<Cursor | null>;
-  /** The highest cursor known here below this one; null: of all. */
-  below: (bound: Cursor | null) => Promise<Cursor | null>;
 }
 
-export function createOldestAvailable({ expired, hint, beginning, known, below }: HorizonOptions): OldestAvailable {
-  let stage: 'beginning' | 'lowest' | 'highest' | 'between' | 'over' = beginning ? 'beginning' : 'lowest';
-  /** Refused, as is everything below it. */
-  let low = expired;
-  let best: { upTo: Cursor; page: Page } | null = null;
-  /** Nothing known lies from here up to `best`. */
-  let high = 0n;
-  let asked: Cursor | null = null;
+/** Yields each cursor to ask for; null: the beginning. Expects the page, or null if the service refused. */
+export async function* findOldestAvailable(
+  options: SearchOptions,
+): AsyncGenerator<Cursor | null, OldestAvailable, Page | null> {
+  const { store, expired, hint, beginning } = options;
+  let found: OldestAvailable['found'] = null;
 
-  /** A stored cursor, or the one that the service has named. */
+  /** The lowest cursor above the bound, among stored cursors and the suggested one. */
   async function lowestAbove(bound: Cursor | null): Promise<Cursor | null> {
-    const stored = await known(bound);
-    if (hint === null || !isAbove(hint, bound)) return stored;
-    return stored === null || isAbove(stored, hint) ? hint : stored;
+    const stored = await store.cursorAbove(bound);
+    if (!isBehind(bound, hint)) return stored;
+    return stored === null || isBehind(hint, stored) ? hint : stored;
   }
 
-  async function candidate(): Promise<Cursor | null> {
-    if (stage === 'lowest') return lowestAbove(low);
-    const top = stage === 'highest' ? await below(best?.upTo ?? null) : null;
-    if (top !== null && isAbove(top, low)) return top;
-    return stage === 'between' ? half() : null;
-  }
+  const first = beginning ? yield null : null;
+  if (isAccepted(first) && first.first && isBehind(expired, first.first)) found = { upTo: first.first, page: first };
+  const lowest = await lowestAbove(expired);
+  // If a known cursor below the shown beginning is accepted, the beginning was not complete.
+  if (lowest === null || (found && !isBehind(lowest, found.upTo))) return { found, refused: expired };
+  const atLowest = yield lowest;
+  if (isAccepted(atLowest)) return { found: { upTo: lowest, page: atLowest }, refused: expired };
+  const highest = await store.cursorBelow(found?.upTo ?? null);
+  if (highest === null || !isBehind(lowest, highest)) return { found, refused: lowest };
+  const atHighest = yield highest;
+  if (!isAccepted(atHighest)) return { found, refused: highest };
+  found = { upTo: highest, page: atHighest };
 
-  async function half(): Promise<Cursor | null> {
-    for (let bottom = low === null ? -1n : BigInt(low); bottom + 1n < high;) {
-      const middle = (bottom + high) / 2n;
-      const found = await lowestAbove(middle === 0n ? null : (String(middle - 1n) as Cursor));
-      if (found !== null && BigInt(found) < high) return found;
-      // Nothing known in the upper half.
+  let refused = lowest;
+  /** No known cursor is left from here up to `found`. */
+  let high = BigInt(highest);
+  while (BigInt(refused) + 1n < high) {
+    const middle = (BigInt(refused) + high) / 2n;
+    const cursor = await lowestAbove(middle === 0n ? null : (String(middle - 1n) as Cursor));
+    if (cursor === null || BigInt(cursor) >= high) {
       high = middle;
+      continue;
     }
-    return null;
+    const page = yield cursor;
+    if (isAccepted(page)) {
+      found = { upTo: cursor, page };
+      high = BigInt(cursor);
+    } else refused = cursor;
   }
-
-  return {
-    async next() {
-      if (stage === 'beginning') return null;
-      asked = await candidate();
-      return asked ?? undefined;
-    },
-    async learn(page) {
-      const accepted = page !== null && !page.reset;
-      if (stage === 'beginning') {
-        stage = 'lowest';
-        if (!accepted || page.first === null || !isAbove(page.first, expired)) return;
-        best = { upTo: page.first, page };
-        high = BigInt(page.first);
-        const lowest = await lowestAbove(low);
-        // Where something known lies before it, it may be no beginning at all: that is asked first.
-        if (lowest === null || !isAbove(page.first, lowest)) stage = 'over';
-      } else if (asked !== null && accepted) {
-        best = { upTo: asked, page };
-        high = BigInt(asked);
-        stage = stage === 'lowest' ? 'over' : 'between';
-      } else {
-        low = asked;
-        stage = stage === 'lowest' ? 'highest' : stage === 'highest' ? 'over' : 'between';
-      }
-    },
-    found: () => best,
-    refused: () => low,
-  };
+  return { found, refused };
 }
 
-function isAbove(a: Cursor, b: Cursor | null): boolean {
-  return b === null || compareCursors(a, b) > 0;
+function isAccepted(page: Page | null): page is Page {
+  return page !== null && !page.reset;
 }

@@ -1,34 +1,34 @@
-// Reads once more over the last RECONCILE_OVERLAP_SECONDS: the order in which events become visible need not be that of
-// their cursors, and reading forward has gone past what came late.
-import type { Cursor } from '../wire/cursor.ts';
-import { compareCursors } from '../wire/cursor.ts';
-import type { Reading as Item } from '../wire/event.ts';
-import type { PassContext, Pass } from './pass.ts';
+// The overlap pass reads the last RECONCILE_OVERLAP_SECONDS again. Events may become visible out of cursor order, so
+// the forward pass misses those that become visible late.
+import { isBehind, type Cursor } from '../wire/cursor.ts';
+import type { Reading } from '../wire/event.ts';
+import type { Pass, PassContext } from './pass.ts';
 
 export interface OverlapPass extends Pass {
-  /** Pass forward is at its end, with the watermark there. False where there is nothing to sweep over. */
+  /** Call it when the forward pass has ended at this watermark. False: there is nothing to read again. */
   begin(watermark: Cursor): Promise<boolean>;
-  /** What arrived up to this event was there when the last whole sweep began. */
+  /** The number of the newest event when the last complete overlap pass began. */
   covered(): number;
-  /** The watermark was lowered: where it stood says nothing any more. */
+  /** Call it when the watermark was lowered: its earlier positions do not count. */
   forget(): void;
 }
 
-export const READING_AGAIN = 'reading the last minutes once more, for what became visible late';
+export const READING_AGAIN = 'reading the last minutes again, for events that became visible late';
 
+// oxlint-disable-next-line max-lines-per-function -- one pass: its beginning, its pages and its end share state
 export function createOverlapPass({ store, clock, log, overlapMs, commit, say }: PassContext): OverlapPass {
   let at: Cursor | null = null;
-  /** Where reading forward had come as it began: what lies above has happened since, and is not late. */
+  /** The watermark when this pass began. Events above it are newer, so they are not late. */
   let below: Cursor | null = null;
-  /** What only this sweep has found. */
+  /** The number of late events that this pass has found. */
   let found = 0;
-  /** The newest event as this sweep began, and as the last one did that came to its end. */
+  /** The number of the newest event when this pass began, and when the last complete pass began. */
   let newest = 0;
   let covered = 0;
-  /** Where the watermark stood, and when, since about one overlap ago. */
+  /** The positions of the watermark during about the last overlap, by the monotonic clock. */
   const stood: { at: number; cursor: Cursor }[] = [];
 
-  /** Where it stood one overlap ago; as long as that is not known, by what is stored. */
+  /** The watermark of one overlap ago. Until that is known, the stored events decide. */
   async function beforeOverlap(): Promise<Cursor | null> {
     const before = clock.monotonic() - overlapMs;
     while ((stood[1]?.at ?? Infinity) <= before) stood.shift();
@@ -37,20 +37,21 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     return young || stood.length > 1 ? (older ?? lowest) : null;
   }
 
-  function isLate(item: Item | undefined): boolean {
-    if (!item || !('event' in item) || item.event.cursor === null || below === null) return false;
-    return compareCursors(item.event.cursor, below) <= 0;
+  function isLate(reading: Reading | undefined): boolean {
+    if (!reading || !('event' in reading) || reading.event.cursor === null || below === null) return false;
+    return !isBehind(below, reading.event.cursor);
   }
 
   async function end(): Promise<void> {
     at = null;
     covered = newest;
-    const words = found > 0 ? `found only by reading once more, as they became visible late: ${found}` : null;
+    const words = found > 0 ? `events found only by reading again, because they became visible late: ${found}` : null;
     found = 0;
     await say('idle', words, { done: true });
   }
 
   return {
+    name: 'overlap',
     dueAt: () => (at === null ? Infinity : 0),
     after: async () => at ?? undefined,
     covered: () => covered,
@@ -63,7 +64,7 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
       if (at !== null) return true;
       newest = await store.newestEvent();
       const from = await beforeOverlap();
-      if (from !== null && compareCursors(from, watermark) < 0) at = from;
+      if (from !== null && isBehind(from, watermark)) at = from;
       else covered = newest;
       below = watermark;
       return at !== null;
@@ -76,8 +77,9 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     },
     async stop(why) {
       stood.length = 0;
-      // What it looks for is older than what the service keeps; everything up to the watermark was read before.
-      if (why === 'unknown') log.warn('the service does not know the cursor that a sweep began at; it is left out');
+      // The service no longer keeps such old events, and the forward pass has read everything up to the watermark.
+      if (why === 'unknown')
+        log.warn('the service does not know the cursor that an overlap pass began at; skipping the pass');
       await end();
       return null;
     },

@@ -1,32 +1,31 @@
-// What a page of ReplayEvents says, and how much of it can be trusted. A page that cannot be read whole moves nothing;
-// one that lies about where it ends is believed only as far as its own items go (contract 4.2).
-import { parseCursor, compareCursors, type Cursor } from '../wire/cursor.ts';
+// Reads a page of ReplayEvents and decides what it proves (contract 4.2). A page that does not fit the contract moves
+// nothing. A page that is wrong about its end proves only what its own items show.
+import { compareCursors, isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
 import { readItem, type Reading } from '../wire/event.ts';
 import { REPLAY_LIMIT, replayItem, replayPage } from '../wire/replay.ts';
-import { choose, isAbove } from './choose.ts';
 
 export interface Page {
   /** In cursor order. */
   readings: Reading[];
-  /** The lowest cursor shown; null where there is none. */
+  /** The lowest cursor shown. Null: the page has no items. */
   first: Cursor | null;
-  /** The highest cursor shown, `after` if there is none: how far replay has proved that nothing is missing. */
+  /** No event is missing up to this cursor: the highest one shown, or `known` if there is none above it. */
   proved: Cursor | null;
-  /** A page without items says that there is more behind this cursor; null: it does not. */
+  /** An empty page promises more after this cursor. Null: it does not. */
   onward: Cursor | null;
-  /** When the youngest of its events happened, Unix milliseconds; null where none tells. */
+  /** When the newest of its events happened, Unix milliseconds. Null: unknown. */
   youngest: number | null;
-  /** Where the service says to read on. */
+  /** Where to continue, according to the service. */
   next: Cursor | null;
   hasMore: boolean;
   reset: boolean;
-  /** Events of types that EVENT_TYPES leaves out. */
+  /** The number of events whose type EVENT_TYPES leaves out. */
   otherTypes: number;
-  /** What was wrong, though the page could be used. */
+  /** Faults of a page that is still usable. */
   oddities: string[];
 }
 
-/** Throws PageError where nothing of it may be used. */
+/** The page cannot be used at all. */
 export class PageError extends Error {
   constructor(reason: string) {
     super(`a page of ReplayEvents was refused: ${reason}`);
@@ -35,11 +34,11 @@ export class PageError extends Error {
 }
 
 export interface PageOptions {
-  /** How many items were asked for. */
+  /** The number of items that was asked for. */
   limit?: number;
-  /** What is proved already: `after`, unless reading has followed empty pages. */
+  /** The cursor that is already proved: `after`, or a lower one if empty pages led to `after`. */
   known?: Cursor | null;
-  /** An item at or above it proves nothing. */
+  /** Items at or above this cursor prove nothing. */
   ceiling?: Cursor | null;
 }
 
@@ -51,70 +50,68 @@ export function readPage(
 ): Page {
   const parsed = replayPage.safeParse(response);
   if (!parsed.success) throw new PageError(`${parsed.error.issues[0]?.path.join('.')} does not fit the contract`);
-  const { next_cursor, has_more, reset_required } = parsed.data;
-  const oddities: string[] = [];
-  const { items: events, more, withoutCursor } = choose(parsed.data.events, after, limit);
-  const placed: { cursor: Cursor; reading: Reading }[] = [];
-  const floating: Reading[] = [];
-  let otherTypes = 0;
-  for (const item of events) {
-    const { cursor, reading } = readOne(item);
-    if (!cursor) floating.push(reading);
-    else if ('event' in reading && !wanted(reading.event.type, types)) {
-      otherTypes++;
-      placed.push({ cursor, reading: SKIPPED });
-    } else placed.push({ cursor, reading });
-  }
-  const ordered = placed.toSorted((a, b) => compareCursors(a.cursor, b.cursor));
+  const { events, next_cursor, has_more, reset_required: reset } = parsed.data;
+  const { placed, aside, withoutCursor, more } = choose(events, after, limit);
+  const hasMore = has_more || more;
+  const shown = placed.map(({ cursor, item }) => ({ cursor, reading: readOne(item, cursor) }));
+  const ordered = shown.toSorted((a, b) => compareCursors(a.cursor, b.cursor));
   const first = ordered[0]?.cursor ?? null;
-  const odd = (holds: boolean, words: string): void => void (holds && oddities.push(words));
-  odd(
-    ordered.some((one, i) => one !== placed[i]),
-    'items out of order',
-  );
-  odd(
-    ordered.some(({ cursor }, i) => cursor === ordered[i + 1]?.cursor),
-    'items shown twice',
-  );
-  odd(first !== null && after !== null && compareCursors(first, after) <= 0, 'items that were not asked for');
-  odd(parsed.data.events.length > limit, `more than ${limit} items`);
-  odd(withoutCursor > 0, 'items without a cursor');
-  odd(
-    placed.some(({ reading }) => 'unreadable' in reading && reading !== SKIPPED),
-    'items that cannot be read',
-  );
   const last = ordered.at(-1)?.cursor ?? null;
-  const below = ordered.findLast(({ cursor }) => ceiling === null || isAbove(ceiling, cursor))?.cursor ?? null;
-  const proved = isAbove(below, known) ? below : known;
+  const top = ordered.findLast(({ cursor }) => ceiling === null || isBehind(cursor, ceiling))?.cursor ?? null;
+  const proved = isBehind(known, top) ? top : known;
   const next = parseCursor(next_cursor) ?? null;
-  const empty = parsed.data.events.length === 0;
-  const onward = has_more && empty && next !== null && isAbove(next, after) ? next : null;
+  const onward = has_more && events.length === 0 && isBehind(after, next) ? next : null;
   if (proved === null && has_more && onward === null) throw new PageError('it is empty, and yet there is more');
-  if (next_cursor && next === null) oddities.push('next_cursor is no cursor');
-  // Above it is where a filter has come to.
-  if (next !== null && last !== null && !more && isAbove(last, next)) oddities.push('next_cursor is not the last item');
-  const readings = [...ordered.flatMap(({ reading }) => (reading === SKIPPED ? [] : [reading])), ...floating];
-  const times = readings.flatMap((one) =>
-    'event' in one && one.event.createdAt !== null ? [one.event.createdAt] : [],
-  );
-  const youngest = times.length === 0 ? null : times.reduce((a, b) => Math.max(a, b));
-  const rest = { reset: reset_required, otherTypes, oddities };
-  return { readings, first, proved, onward, youngest, next, hasMore: has_more || more, ...rest };
+
+  const kept = ordered.map(({ reading }) => reading).filter((one) => !('event' in one) || wants(types, one.event.type));
+  const readings = [...kept, ...aside.map((item) => readOne(item, null))];
+  const otherTypes = ordered.length - kept.length;
+  const times = readings.map((one) => ('event' in one ? one.event.createdAt : null)).filter((time) => time !== null);
+  const youngest = times.length > 0 ? Math.max(...times) : null;
+  const odd = {
+    'items out of order': ordered.some((one, i) => one !== shown[i]),
+    'items shown twice': ordered.some(({ cursor }, i) => cursor === ordered[i + 1]?.cursor),
+    'items that were not asked for': first !== null && !isBehind(after, first),
+    [`more than ${limit} items`]: events.length > limit,
+    'items without a cursor': withoutCursor > 0,
+    'items that cannot be read': kept.some((reading) => 'unreadable' in reading),
+    'next_cursor is no cursor': Boolean(next_cursor) && next === null,
+    // A higher next_cursor is correct, because the service may have filtered out later events.
+    'next_cursor is not the last item': next !== null && !more && isBehind(next, last),
+  };
+  const oddities = Object.entries(odd).flatMap(([words, holds]) => (holds ? [words] : []));
+  return { readings, first, proved, onward, youngest, next, hasMore, reset, otherTypes, oddities };
 }
 
-/** Stands for an event that is counted, not stored. */
-const SKIPPED: Reading = { unreadable: { origin: 'replay', cursor: null, body: new Uint8Array(), reason: '' } };
+/** How many items without a cursor are kept from a page: enough to see what they are. */
+const KEPT_WITHOUT_CURSOR = 10;
 
-function readOne(item: unknown): { cursor: Cursor | null; reading: Reading } {
+/** Up to `limit` items, lowest cursors first. `more`: there are others, which must be read again. */
+export function choose(events: unknown[], after: Cursor | null, limit: number) {
+  const items = events.map((item) => ({ cursor: cursorOf(item), item }));
+  const floating = items.filter(({ cursor }) => !cursor).map(({ item }) => item);
+  const aside = floating.slice(0, KEPT_WITHOUT_CURSOR);
+  const placed = items.filter((one): one is { cursor: Cursor; item: unknown } => one.cursor !== undefined);
+  if (placed.length <= limit) return { placed, aside, withoutCursor: floating.length, more: false };
+  const wanted = placed
+    .filter(({ cursor }) => isBehind(after, cursor))
+    .toSorted((a, b) => compareCursors(a.cursor, b.cursor))
+    .filter(({ cursor }, i, sorted) => cursor !== sorted[i - 1]?.cursor);
+  return { placed: wanted.slice(0, limit), aside, withoutCursor: floating.length, more: wanted.length > limit };
+}
+
+function cursorOf(item: unknown): Cursor | undefined {
+  return parseCursor((item as { cursor?: unknown } | null)?.cursor);
+}
+
+function readOne(item: unknown, cursor: Cursor | null): Reading {
   const parsed = replayItem.safeParse(item);
-  const cursor = parsed.success ? parseCursor(parsed.data.cursor) : undefined;
-  if (parsed.success && cursor) return { cursor, reading: readItem('replay', cursor, parsed.data.json_payload) };
-  const known = parseCursor((item as { cursor?: unknown } | null)?.cursor) ?? null;
-  const reason = known ? 'the replay item has no json_payload' : 'the replay item has no readable cursor';
-  const body = Buffer.from(JSON.stringify(item) ?? '');
-  return { cursor: known, reading: { unreadable: { origin: 'replay', cursor: known, body, reason } } };
+  if (parsed.success && cursor) return readItem('replay', cursor, parsed.data.json_payload);
+  const reason = cursor ? 'the replay item has no json_payload' : 'the replay item has no readable cursor';
+  return { unreadable: { origin: 'replay', cursor, body: Buffer.from(JSON.stringify(item) ?? ''), reason } };
 }
 
-function wanted(type: string, types: string[]): boolean {
+/** True if EVENT_TYPES includes the type. */
+export function wants(types: string[], type: string): boolean {
   return types.includes('*') || types.includes(type);
 }

@@ -1,43 +1,47 @@
-// What a pass is: one purpose that pages of ReplayEvents are read for. The reconciler decides whose turn it is.
+// The types of the passes. Each pass reads pages of ReplayEvents for one purpose. The reconciler decides which pass
+// makes the next call.
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Budget } from '../service/budget.ts';
+import type { Plain } from '../service/operations.ts';
 import type { CallOptions } from '../service/service.ts';
 import type { Accepted, Batch } from '../store/ingest.ts';
 import type { KeepStore, Progress, ReplayState } from '../store/keep.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import type { Page } from './page.ts';
 
-/** One purpose that pages are read for. */
 export interface Pass {
-  /** When it wants its next call, by the monotonic clock; Infinity: not now. */
+  /** The search pass shares the name of the forward pass, because it replaces it for a while. */
+  readonly name: 'forward' | 'overlap' | 'verify';
+  /** When the next call is due, by the monotonic clock. Infinity: not now. */
   dueAt(): number;
-  /** Where to read on: a cursor already seen, null for the beginning; undefined: there is nothing to ask after all. */
+  /** The next page begins after this cursor. Null: read the first page. Undefined: nothing is left to read. */
   after(): Promise<Cursor | null | undefined>;
-  /** A page that can be used. */
+  /** Handles a page that can be used. */
   take(page: Page, after: Cursor | null): Promise<void>;
-  /** Why this reading cannot go on here. Resolves to the words for it where people should know, else null. */
+  /** Ends the pass because it cannot continue here. Resolves to the reason that status shows, or null. */
   stop(why: PassEnd, after: Cursor | null, page: Page | null): Promise<string | null>;
 }
 
-/** `stuck`: more is promised, and nothing shown. `unknown`: the cursor is refused. `forgotten`: it has expired. */
+/**
+ * `stuck`: the page promises more but shows nothing. `unknown`: the cursor was refused. `forgotten`: it has expired.
+ */
 export type PassEnd = 'stuck' | 'unknown' | 'forgotten';
 
-/** What readings share. */
 export interface PassContext extends ReconcilerOptions {
-  /** Page and watermark in one transaction. */
-  commit: (
-    page: Page,
-    more?: Pick<Batch, 'watermark' | 'after' | 'from' | 'fresh' | 'gap' | 'counts'>,
-  ) => Promise<Accepted[]>;
-  say: (
-    state: ReplayState['state'],
-    reason: string | null,
-    more?: { done?: boolean; progress?: Progress | null },
-  ) => Promise<void>;
+  /** Commits a page and its watermark in one transaction. */
+  commit: (page: Page, more?: Partial<Batch>) => Promise<Accepted[]>;
+  say: Say;
 }
 
-/** When, by the monotonic clock, and how far replay had shown everything then. */
+/** Sets the reconciliation state that `npx kit status` shows. `done`: a pass has reached its end. */
+export type Say = (
+  state: ReplayState['state'],
+  reason: string | null,
+  more?: { done?: boolean; progress?: Progress | null },
+) => Promise<void>;
+
+/** When the forward pass ended, by the monotonic clock, and the watermark then. */
 export interface Ended {
   at: number;
   watermark: Cursor | null;
@@ -45,30 +49,24 @@ export interface Ended {
 
 export interface ReconcilerOptions {
   store: KeepStore;
-  /** The client: only ReplayEvents is called. */
-  service: {
-    call(
-      operation: string,
-      request: Record<string, unknown>,
-      options?: Pick<CallOptions, 'signal' | 'reader'>,
-    ): Promise<Record<string, unknown>>;
-  };
-  /** Ends the call that is under way. */
+  /** The client; only ReplayEvents is called. */
+  service: { call: (operation: string, request: Plain, options?: CallOptions) => Promise<Plain> };
+  /** Aborts the running call. */
   signal?: AbortSignal;
   clock: Clock;
   log: Logger;
   budget: Budget;
-  /** 'first-webhook', 'start', or a cursor. */
+  /** REPLAY_FROM: 'first-webhook', 'start', or a cursor. */
   from: string;
   types: string[];
   intervalMs: number;
   overlapMs: number;
-  /** After events were committed, or proved. */
+  /** Called when events were committed or proved, so `run` can look for tasks. */
   onEvents: () => void;
-  /** Webhooks are silent: replay is all that there is. */
+  /** True while webhooks are silent, so that replay is the only source. */
   silent?: () => boolean;
-  /** The stream is open, and likely to prove before a call could. */
+  /** True while the stream is open and will probably raise the watermark sooner than a call. */
   streaming?: () => boolean;
-  /** A person has asked for a reconciliation. */
+  /** Called when a person asks for a reconciliation. */
   onAsked?: () => void;
 }

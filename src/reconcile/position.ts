@@ -1,69 +1,47 @@
-// Where a reading goes on behind empty pages that say that there is more (a key sees less than its account has, and is
-// filtered after the limit). A place in memory, apart from the watermark, which follows items alone.
-import { compareCursors, type Cursor } from '../wire/cursor.ts';
+// The position of a pass after empty pages that promise more. They occur because the service applies the limit before
+// it filters, if a key is restricted to some numbers. The position is only in memory. Empty pages do not move the
+// watermark, because only items prove something.
+import { isBehind, type Cursor } from '../wire/cursor.ts';
+import type { Pass } from './pass.ts';
 
-/** Empty pages in a row, after which reading pauses for an interval. */
+/** After this many consecutive empty pages the pass pauses for an interval. */
 export const EMPTY_PAGES = 100;
 
 interface Position {
-  /** What the reading itself asks for. */
+  /** The cursor that the pass would ask for without empty pages. */
   base: Cursor | null;
   at: Cursor;
   pages: number;
-  /** Refused once: asked once more. */
-  refused: boolean;
-  /** By the monotonic clock: not before. */
+  /** The end of the pause, by the monotonic clock. */
   pauseUntil: number;
 }
 
-export interface Positions<Reading> {
-  /** Where to ask, for a reading that would ask for `base`. */
-  of(reading: Reading, base: Cursor | null): Cursor | null;
-  pauseUntil(reading: Reading): number;
-  /** An empty page has named `next`. True: after so many of them, reading is to pause until then. */
-  follow(reading: Reading, base: Cursor | null, next: Cursor, pauseUntil: number): boolean;
-  /** The service refuses the position. True: it was asked once more already, and is left. */
-  refused(reading: Reading): boolean;
-  leave(reading: Reading): void;
-  /** Nobody waits for an interval any more. */
-  hurry(): void;
-}
+export type Positions = ReturnType<typeof createPositions>;
 
-export function createPositions<Reading>(): Positions<Reading> {
-  const positions = new Map<Reading, Position>();
+export function createPositions() {
+  const positions = new Map<Pass, Position>();
   return {
-    of(reading, base) {
-      const position = positions.get(reading);
-      // One that asks for less than before has been sent back; one that asks for more has got there otherwise.
-      if (position && isAtMost(position.base, base) && base !== position.at && isAtMost(base, position.at))
-        return position.at;
-      positions.delete(reading);
+    /** The cursor to ask for, if the pass itself would ask for `base`. */
+    of(pass: Pass, base: Cursor | null): Cursor | null {
+      const position = positions.get(pass);
+      // A lower base means that the pass was sent back. A higher base means that it has passed the empty pages.
+      if (position && !isBehind(base, position.base) && isBehind(base, position.at)) return position.at;
+      positions.delete(pass);
       return base;
     },
-    pauseUntil: (reading) => positions.get(reading)?.pauseUntil ?? -Infinity,
-    follow(reading, base, next, pauseUntil) {
-      const pages = (positions.get(reading)?.pages ?? 0) + 1;
+    pauseUntil: (pass: Pass): number => positions.get(pass)?.pauseUntil ?? -Infinity,
+    /** An empty page named `next`. True: there were too many, so the pass pauses until `pauseUntil`. */
+    follow(pass: Pass, base: Cursor | null, next: Cursor, pauseUntil: number): boolean {
+      const pages = (positions.get(pass)?.pages ?? 0) + 1;
       const full = pages >= EMPTY_PAGES;
       const until = full ? pauseUntil : -Infinity;
-      positions.set(reading, { base, at: next, pages: full ? 0 : pages, refused: false, pauseUntil: until });
+      positions.set(pass, { base, at: next, pages: full ? 0 : pages, pauseUntil: until });
       return full;
     },
-    refused(reading) {
-      const position = positions.get(reading);
-      if (!position || position.refused) {
-        positions.delete(reading);
-        return true;
-      }
-      position.refused = true;
-      return false;
-    },
-    leave: (reading) => void positions.delete(reading),
+    leave: (pass: Pass): void => void positions.delete(pass),
+    /** Ends every pause. */
     hurry() {
       for (const position of positions.values()) position.pauseUntil = -Infinity;
     },
   };
-}
-
-function isAtMost(a: Cursor | null, b: Cursor | null): boolean {
-  return a === null || (b !== null && compareCursors(a, b) <= 0);
 }

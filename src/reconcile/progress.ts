@@ -1,28 +1,28 @@
-// How a long catch-up goes: pages, events, their rate, and when it will be at its end, told by how much history is read in
-// how much time. Cursors say nothing of that.
+// The progress of a long catch-up: pages, events, rate and estimated end. The estimate compares how much history was
+// read in how much time, because cursors are not proportional to time.
 import { iso, type Clock } from '../base/clock.ts';
 import type { Progress } from '../store/keep.ts';
 
 const MINUTE_MS = 60_000;
-/** After so long without coming nearer to now, the budget does not suffice. */
+/** If a catch-up gets no closer to now for this long, the budget is too small. */
 const BEHIND_MS = 300_000;
 
 export interface CatchUp {
-  /** A page with so many events, of which the youngest happened then (Unix milliseconds). */
+  /** Call it for each page. `youngest`: when its newest event happened, Unix milliseconds. */
   page(events: number, youngest: number | null): void;
-  /** It has reached the end. */
+  /** Call it when the end of history is reached. */
   end(): void;
-  /** Null until there was a second page. */
+  /** Null until the second page. */
   show(): Progress | null;
 }
 
 export function createCatchUp(clock: Clock): CatchUp {
   let since = 0;
-  /** The wall clock less the monotonic one at the first page: a clock that is set on the way changes no lag. */
+  /** The wall clock minus the monotonic clock at the first page. Setting the wall clock later changes no lag. */
   let offset = 0;
   let pages = 0;
   let events = 0;
-  /** How far what is read lies in the past, at which time. */
+  /** How far in the past the events of a page were, and when that page was read. */
   let lags: { at: number; lagMs: number }[] = [];
 
   return {
@@ -58,8 +58,7 @@ export function createCatchUp(clock: Clock): CatchUp {
   };
 }
 
-/** In words, for people. */
 export function wordsOf({ pages, events, perMinute, endsAt }: Progress): string {
-  const end = endsAt === null ? 'its end cannot be told yet' : `at its end about ${endsAt}`;
+  const end = endsAt === null ? 'end not known yet' : `done about ${endsAt}`;
   return `catching up: ${pages} pages, ${events} events, ${perMinute} a minute, ${end}`;
 }

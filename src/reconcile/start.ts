@@ -1,52 +1,47 @@
-// Puts together what fetches events: replay, and the stream where it is wanted; or says that recovery is off.
-import type { Clock } from '../base/clock.ts';
+// Starts replay, and the stream if STREAM=on. Without an API key it notes that recovery is off.
 import type { Config } from '../config.ts';
-import type { Logger } from '../base/log.ts';
 import { startLoop } from '../base/loop.ts';
 import { createBudget } from '../service/budget.ts';
 import { createService } from '../service/service.ts';
+import type { Batch } from '../store/ingest.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
-import type { KeepStore } from '../store/keep.ts';
+import type { ReconcilerOptions } from './pass.ts';
 import { createReconciler } from './reconciler.ts';
 import { createFollower } from './stream.ts';
 
-export interface RecoveryOptions {
+export interface RecoveryOptions extends Pick<ReconcilerOptions, 'store' | 'clock' | 'log' | 'onEvents'> {
   config: Config;
-  store: KeepStore;
-  clock: Clock;
-  log: Logger;
-  /** Milliseconds until the next try after an error of the store. */
+  /** Milliseconds until the retry after an error of the store. */
   recover: (error: unknown) => number;
-  onEvents: () => void;
-  /** Webhooks are silent. */
+  /** True while webhooks are silent. */
   silent: () => boolean;
 }
 
 export interface Recovery {
-  /** Something arrived that waits for proof. */
-  prove(): void;
-  /** Reads forward at once. */
-  now(): void;
-  stop(): Promise<void>;
+  /** Call it when an event arrives above the watermark. */
+  prove: () => void;
+  /** Starts a forward pass at once. */
+  now: () => void;
+  stop: () => Promise<void>;
 }
 
-/** Undefined where no key is set. */
+const NONE = { state: 'off', since: null, reason: null };
+
+// oxlint-disable-next-line max-lines-per-function -- wiring: replay and the stream call each other
 export async function startRecovery(options: RecoveryOptions): Promise<Recovery | undefined> {
   const { config, store, clock, log, recover, onEvents, silent } = options;
   const { API_BASE_URL: baseUrl, API_KEY: apiKey, EVENT_TYPES: types } = config;
-  const none = { state: 'off', since: null, reason: null };
+  const note = (state: Batch['state']): Promise<void> => retryWhileBusy(() => store.note({}, state));
   if (!baseUrl || !apiKey) {
-    const off = { ...none, lastAt: null, reason: 'API_BASE_URL and API_KEY are not set', progress: null };
-    await retryWhileBusy(() => store.note({}, { replay: JSON.stringify(off), stream: JSON.stringify(none) }));
-    log.warn('recovery is off: without API_BASE_URL and API_KEY, what webhooks miss stays missing');
+    const off = { ...NONE, lastAt: null, reason: 'API_BASE_URL and API_KEY are not set', progress: null };
+    await note({ replay: JSON.stringify(off), stream: JSON.stringify(NONE) });
+    log.warn('recovery is off: without API_BASE_URL and API_KEY, missed events are not fetched');
     return undefined;
   }
-  // A start without a key may have left that recovery is off; and a new store says nothing yet.
+  // A new store has no state yet, and an earlier start without a key has left the state "off".
   const said = await retryWhileBusy(() => store.replayState());
-  if (said === null || said.state === 'off') {
-    const on = { ...none, state: 'idle', lastAt: null, progress: null };
-    await retryWhileBusy(() => store.note({}, { replay: JSON.stringify(on) }));
-  }
+  if (said === null || said.state === 'off')
+    await note({ replay: JSON.stringify({ ...NONE, state: 'idle', lastAt: null, progress: null }) });
   const stopping = new AbortController();
   const common = { store, clock, log, types, onEvents };
   const reconciler = createReconciler({
@@ -54,7 +49,7 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     service: createService({ baseUrl, apiKey, paid: false }),
     budget: createBudget(config.RECONCILE_CALLS_PER_MINUTE, clock, {
       earlier: (await retryWhileBusy(() => store.calls())) ?? [],
-      onTake: (calls) => void retryWhileBusy(() => store.note({}, { calls: JSON.stringify(calls) })),
+      onTake: (calls) => void note({ calls: JSON.stringify(calls) }),
     }),
     signal: stopping.signal,
     from: config.REPLAY_FROM,
@@ -69,17 +64,11 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     reconciler.now();
     replay.wake();
   };
-  const follower = createFollower({
-    ...common,
-    baseUrl,
-    apiKey,
-    onHole: now,
-    fresh: () => reconciler.fresh(),
-    ended: () => reconciler.ended(),
-  });
+  const { fresh, ended } = reconciler;
+  const follower = createFollower({ ...common, baseUrl, apiKey, onHole: now, fresh, ended });
   let following: Promise<void> | undefined;
 
-  /** Also again, where the service has refused it and somebody asks. */
+  /** Called again when a person asks, because the service may have refused the stream before. */
   async function follow(): Promise<void> {
     if (config.STREAM === 'off' || following) return;
     following = follower.follow(stopping.signal);
@@ -87,7 +76,7 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     following = undefined;
   }
 
-  if (config.STREAM === 'off') await retryWhileBusy(() => store.note({}, { stream: JSON.stringify(none) }));
+  if (config.STREAM === 'off') await note({ stream: JSON.stringify(NONE) });
   void follow();
   return {
     prove() {

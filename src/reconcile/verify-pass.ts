@@ -1,14 +1,22 @@
-// `npx kit verify`: reads a stretch of the service's history again, with the calls that are left, recovers what is
-// missing, and compares it with what is stored. Its account lies in the store, where the command follows it and a
-// restart of `keep` finds it.
-import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import type { VerifyAccount } from '../store/keep.ts';
-import type { PassContext, Pass } from './pass.ts';
+// The verify pass (`npx kit verify`) reads a range of the service's history again, with the calls that other passes
+// leave. It recovers missing events and compares the range with the store. Its result is stored as it grows, so the
+// command can show it, and `keep` continues after a restart.
+import { isBehind, type Cursor } from '../wire/cursor.ts';
+import type { Accepted } from '../store/ingest.ts';
+import type { KeepStore, Stretch, VerifyAccount } from '../store/keep.ts';
+import type { Page } from './page.ts';
+import type { Pass, PassContext } from './pass.ts';
 
 const STEP = 5_000;
 
+const REASONS = {
+  stuck: 'replay does not advance: it says that there is more, and shows nothing',
+  unknown: 'the service does not know the cursor that it begins at: give an event of the account, see npx kit events',
+  forgotten: 'the service no longer has what comes after this cursor: give a later --from',
+};
+
 export interface VerifyPass extends Pass {
-  /** Whether somebody has asked. */
+  /** Looks for a running `npx kit verify`. */
   look(): Promise<void>;
 }
 
@@ -17,56 +25,28 @@ export function createVerifyPass({ store, clock, budget, commit, say }: PassCont
   let readAt = -Infinity;
 
   async function save(verified: VerifyAccount): Promise<void> {
-    // Somebody has begun another meanwhile.
+    // Another verify began meanwhile.
     if ((await store.verifying())?.asked !== verified.asked) return;
     await store.note({}, { verify: JSON.stringify(verified) });
   }
 
-  /** What is stored of the stretch, and what became of it. */
-  async function count(verified: VerifyAccount): Promise<void> {
-    for (let after: Cursor | null = verified.from; ;) {
-      const stretch = await store.stretch(after, verified.at, verified.asked, STEP);
-      for (const { type, stored, handled, dead } of stretch.types) {
-        const sum = of(verified, type);
-        sum.onlyHere += stored;
-        sum.handled += handled;
-        sum.dead += dead;
-      }
-      if (stretch.next === null) break;
-      after = stretch.next;
-    }
-    for (const sum of verified.types) sum.onlyHere = Math.max(0, sum.onlyHere - sum.present - sum.missing);
-  }
-
   return {
+    name: 'verify',
     async look() {
       const found = await store.verifying();
       account = found?.state === 'running' ? found : null;
     },
-    // Half of the calls are left to what waits for proof.
+    // Half of the calls are left for the other passes.
     dueAt: () => (account ? readAt + budget.spacing() : Infinity),
     after: async () => account?.at,
     async take(page, after) {
       const verified = account;
       if (!verified) return;
       readAt = clock.monotonic();
-      const results = await commit(page);
-      const shown = new Set<string>();
-      for (const [index, reading] of page.readings.entries()) {
-        if (!('event' in reading) || reading.event.cursor === null || shown.has(reading.event.cursor)) continue;
-        if (after !== null && compareCursors(reading.event.cursor, after) <= 0) continue;
-        shown.add(reading.event.cursor);
-        const sum = of(verified, reading.event.type);
-        const result = results[index];
-        if (result?.pruned) sum.older++;
-        else if (result?.verdict === 'new') sum.missing++;
-        else sum.present++;
-      }
-      verified.pages++;
-      verified.events += shown.size;
+      countShown(verified, page, after, await commit(page));
       verified.at = page.proved ?? verified.at;
       if (!page.hasMore) {
-        await count(verified);
+        await countStored(verified, store);
         verified.state = 'done';
         await say('idle', null);
       }
@@ -74,17 +54,44 @@ export function createVerifyPass({ store, clock, budget, commit, say }: PassCont
     },
     async stop(why) {
       if (!account) return null;
-      const reasons = {
-        stuck: 'replay does not advance: it says that there is more, and shows nothing',
-        unknown:
-          'the service does not know the cursor that it begins at: give an event of the account, see npx kit events',
-        forgotten: 'the service no longer has what comes after this cursor: give a later --from',
-      };
       await say('idle', null);
-      await save({ ...account, state: 'failed', reason: reasons[why] });
+      await save({ ...account, state: 'failed', reason: REASONS[why] });
       return null;
     },
   };
+}
+
+/** Counts what the service shows: stored, missing, or at or below the floor, where the store remembers nothing. */
+function countShown(verified: VerifyAccount, page: Page, after: Cursor | null, results: Accepted[]): void {
+  const shown = new Set<Cursor>();
+  for (const [index, reading] of page.readings.entries()) {
+    if (!('event' in reading)) continue;
+    const { cursor, type } = reading.event;
+    if (cursor === null || shown.has(cursor) || !isBehind(after, cursor)) continue;
+    shown.add(cursor);
+    const sum = of(verified, type);
+    const result = results[index];
+    if (result?.pruned) sum.older++;
+    else if (result?.verdict === 'new') sum.missing++;
+    else sum.present++;
+  }
+  verified.pages++;
+  verified.events += shown.size;
+}
+
+/** Counts the stored events of the range, and how many were handled or are dead letters. */
+async function countStored(verified: VerifyAccount, store: KeepStore): Promise<void> {
+  for (let after: Cursor | null = verified.from; after !== null;) {
+    const range: Stretch = await store.stretch(after, verified.at, verified.asked, STEP);
+    for (const { type, stored, handled, dead } of range.types) {
+      const sum = of(verified, type);
+      sum.onlyHere += stored;
+      sum.handled += handled;
+      sum.dead += dead;
+    }
+    after = range.next;
+  }
+  for (const sum of verified.types) sum.onlyHere = Math.max(0, sum.onlyHere - sum.present - sum.missing);
 }
 
 function of({ types }: VerifyAccount, type: string): VerifyAccount['types'][number] {

@@ -1,38 +1,41 @@
-// The log line of an attempt's end. Why it failed stays out, except in dev: it may quote what strangers wrote.
-import type { Logger, Seldom } from '../base/log.ts';
+// The log line of an attempt's end. The error message is left out, except in dev: it may quote what strangers wrote.
+// `npx kit explain` shows it.
+import type { Throttle } from '../base/log.ts';
 import type { Claim, Settlement } from '../store/work.ts';
 import type { Attempt } from './attempt.ts';
-import type { Loaded } from './load.ts';
+import type { Loaded } from './load-handlers.ts';
+import type { RunOptions } from './runner-options.ts';
 
-/** How the end of an attempt is said; `ready` is a task that waits for its next. */
+/** By the state of the settlement; `ready` is a task that waits for its next attempt. */
 const VERDICTS = {
   done: { verdict: 'done', level: 'debug', words: 'handled' },
   skipped: { verdict: 'skipped', level: 'debug', words: 'skipped' },
   dead: { verdict: 'dead', level: 'error', words: 'dead letter: see npx kit explain' },
-  ready: { verdict: 'retry', level: 'warn', words: 'failed, and will be tried again: see npx kit explain' },
+  ready: { verdict: 'retry', level: 'warn', words: 'failed; will be retried: see npx kit explain' },
 } as const;
 
-export interface AttemptLog {
-  log: Logger;
-  tellsWhy?: boolean;
-  seldom?: Seldom;
+export interface AttemptLog extends Pick<RunOptions, 'log' | 'tellsWhy'> {
+  throttle?: Throttle;
 }
 
 export interface Ended {
   claim: Claim;
   handler: Loaded;
-  /** Null where `ctx.complete` has settled it. */
+  /** Null: `ctx.complete` has settled the task. */
   settlement: Settlement | null;
   attempt: Attempt;
   ms: number;
 }
 
-/** One line an attempt, but in a flood. A lane is told by its number: its name may hold a phone number. */
-export function logEnd({ log, tellsWhy, seldom }: AttemptLog, ended: Ended, how = ''): void {
+/**
+ * One line per attempt, throttled if there are many. A lane appears by its number, because its name may hold a phone
+ * number.
+ */
+export function logEnd({ log, tellsWhy, throttle }: AttemptLog, ended: Ended, how = ''): void {
   const { claim, handler, settlement, attempt, ms } = ended;
   const { verdict, level, words } = VERDICTS[settlement?.state ?? 'done'];
   if (!log.isLevelEnabled(level)) return;
-  const more = level === 'debug' || !seldom ? {} : seldom(`${verdict} ${handler.name}`);
+  const more = level === 'debug' || !throttle ? {} : throttle(`${verdict} ${handler.name}`);
   if (!more) return;
   const { key, type, origin } = claim.event;
   const why = tellsWhy && settlement?.error ? { why: settlement.error } : {};

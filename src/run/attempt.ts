@@ -1,70 +1,37 @@
-// One run of a handler on a task, from the claim to what is to be settled. Whatever the handler does short of ending
-// the process comes out as a settlement; whatever it does after that is fenced off.
-import type { AsyncLocalStorage } from 'node:async_hooks';
+// One run of a handler on a task, from the claim to its settlement. Anything the handler does, except ending the
+// process, becomes a settlement. Anything it does after its attempt has ended is fenced.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Clock } from '../base/clock.ts';
-import { behind, describe, loggable } from '../base/errors.ts';
+import { describe, loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import type { Context } from '../kit.ts';
 import { StoreError } from '../store/store.ts';
-import type { Claim, Settlement, WorkStore, Tx } from '../store/work.ts';
-import { mismatchOf, toKitEvent } from './assign.ts';
-import { backoff } from '../base/backoff.ts';
-import type { Loaded } from './load.ts';
-import type { Course } from './trace.ts';
-import { Dead, RetryAfter, Skip, type Context } from '../kit.ts';
+import type { Claim, Settlement, Tx } from '../store/work.ts';
+import { toKitEvent } from './handler-event.ts';
+import type { Loaded } from './load-handlers.ts';
+import type { AttemptOptions, ServiceOf } from './runner-options.ts';
+import { afterThrow, withoutRun } from './settlement.ts';
+import type { Scope } from './stray-errors.ts';
 
-/** RetryAfter puts a task off for this long at the most, all its delays together. */
-const DEFERRED_MS = 86_400_000;
 const LOCKED_MS = 10;
 
-/** The service's client for one attempt: its calls end with this signal. */
-export type ServiceFor = (ends: AbortSignal) => Context['service'];
+export type Attempt = ReturnType<typeof startAttempt>;
 
-export interface AttemptOptions {
-  store: Pick<WorkStore, 'complete'>;
-  serviceFor: ServiceFor;
-  clock: Clock;
-  log: Logger;
-  /** Finds the attempt in whose course something went astray. */
-  courses: AsyncLocalStorage<Course>;
-}
-
-export interface Attempt {
-  /** Resolves to what is to be settled; null where `ctx.complete` has done it. Never rejects. */
-  settled: Promise<Settlement | null>;
-  /** What the handler threw, fit for a log. */
-  thrown: () => object;
-  /** The kit stops: tells the handler, and gives the attempt back unless it still succeeds. */
-  drain(): void;
-  /** Waits no longer for the handler. */
-  abandon(): void;
-}
-
-export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOptions): Attempt {
-  const { clock } = options;
-  // What ends the attempt from outside: a timeout, a drain, a rejection that nobody awaited.
+export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOptions) {
+  // Rejects if the attempt is ended from outside: by a timeout, by a drain that ran out of time, or by a stray error.
   const outside = Promise.withResolvers<never>();
   outside.promise.catch(() => {});
   const context = new AttemptContext(claim, handler, options);
-  const course = { handler: handler.name, key: claim.event.key, fail };
+  const scope: Scope = { handler: handler.name, key: claim.event.key, fail };
   let draining = false;
   let thrown: object = {};
 
   async function run(): Promise<Settlement | null> {
-    const { retry } = handler;
-    // Its process died under the last attempt that it had.
-    if (claim.attempt > retry.attempts)
-      return { claim, state: 'dead', error: claim.error ?? 'no attempts left', spent: false };
+    const ended = withoutRun(claim, handler, options.clock.now());
+    if (ended) return ended;
     const event = toKitEvent(claim.event);
-    const mismatch = mismatchOf(claim.event);
-    if (mismatch) return { claim, state: 'dead', error: mismatch };
-    const stale = staleness(claim, handler, clock.now());
-    if (stale && handler.onStale !== 'run')
-      return { claim, state: handler.onStale === 'skip' ? 'skipped' : 'dead', error: stale };
-
     let timer: NodeJS.Timeout | undefined;
     try {
-      const handled = options.courses.run(course, () => handler.handle(event, context));
+      const handled = options.scopes.run(scope, () => handler.handle(event, context));
       if (handled !== undefined) {
         timer = setTimeout(() => outside.reject(new Timeout(handler.timeoutMs)), handler.timeoutMs);
         await Promise.race([handled, outside.promise]);
@@ -72,7 +39,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
       return context.completed ? null : { claim, state: 'done', error: null };
     } catch (error) {
       thrown = loggable(error);
-      return context.completed ? null : verdictOf(error);
+      return context.completed ? null : afterThrow(error, { claim, handler, now: options.clock.now(), draining });
     } finally {
       clearTimeout(timer);
       context.end('the attempt has ended');
@@ -86,44 +53,32 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     return true;
   }
 
-  function verdictOf(error: unknown): Settlement {
-    const { name, message, at } = describe(error);
-    if (isA(Skip, error)) return { claim, state: 'skipped', error: message };
-    if (isA(Dead, error)) return { claim, state: 'dead', error: message };
-    const again = { claim, state: 'ready', holdMs: handler.laneHoldMs } as const;
-    if (draining) return { ...again, holdMs: null, error: claim.error, dueAt: clock.now(), spent: false };
-    if (isA(RetryAfter, error)) {
-      const deferredMs = Math.max(0, Math.min(Math.ceil(error.ms) || 0, DEFERRED_MS - claim.deferredMs));
-      if (deferredMs > 0)
-        return { ...again, error: message, dueAt: clock.now() + deferredMs, spent: false, deferredMs };
-    }
-    const text = `${name}: ${message}${behind(at)}`;
-    if (claim.attempt >= handler.retry.attempts) return { claim, state: 'dead', error: text };
-    return { ...again, error: text, dueAt: clock.now() + backoff(claim.attempt, handler.retry) };
-  }
-
   return {
+    /** Resolves to the settlement. Null: `ctx.complete` has settled the task. Never rejects. */
     settled: run().catch((error: unknown): Settlement => ({ claim, state: 'dead', error: describe(error).message })),
+    /** Log fields of the handler's error, without its message. */
     thrown: () => thrown,
+    /** The kit stops: aborts the handler's signal. The attempt is given back unless it still succeeds. */
     drain() {
       draining = true;
       context.end('the kit stops');
     },
+    /** Stops waiting for the handler. */
     abandon: () => outside.reject(new Error('abandoned')),
   };
 }
 
-/** What a handler is given. Most use little of it, so that what costs something is made when it is first asked for. */
+/** The handler's `ctx`. Most handlers use little of it, so costly parts are created on first use. */
 class AttemptContext implements Context {
   completed = false;
-  /** What comes after this has no attempt to belong to: the same claim may be held again by the next. */
+  /** The attempt has ended. The next attempt may hold the same claim. */
   over = false;
   readonly #claim: Claim;
   readonly #handler: Loaded;
   readonly #options: AttemptOptions;
   #abort: AbortController | undefined;
   #log: Logger | undefined;
-  #service: Context['service'] | undefined;
+  #service: ServiceOf<Context> | undefined;
   #ended: string | undefined;
 
   constructor(claim: Claim, handler: Loaded, options: AttemptOptions) {
@@ -133,8 +88,7 @@ class AttemptContext implements Context {
   }
 
   get log(): Logger {
-    this.#log ??= this.#options.log.child({ handler: this.#handler.name, key: this.#claim.event.key });
-    return this.#log;
+    return (this.#log ??= this.#options.log.child({ handler: this.#handler.name, key: this.#claim.event.key }));
   }
 
   get signal(): AbortSignal {
@@ -164,10 +118,9 @@ class AttemptContext implements Context {
     return `${this.#handler.name}/${this.#claim.event.key}`;
   }
 
-  get service(): Context['service'] {
-    // What an attempt has not sent when it ends is not sent any more.
-    this.#service ??= this.#options.serviceFor(this.signal);
-    return this.#service;
+  get service(): ServiceOf<Context> {
+    // After its end an attempt must not send more calls.
+    return (this.#service ??= this.#options.serviceFor(this.signal));
   }
 
   async complete(work: (tx: Tx) => void): Promise<void> {
@@ -177,7 +130,9 @@ class AttemptContext implements Context {
     this.completed = true;
   }
 
-  /** A lock held elsewhere is waited for, and costs no attempt, for as long as this one lasts. */
+  /**
+   * While another process holds the store's lock, this retries until the attempt ends. It does not count as a failure.
+   */
   async #completed(work: (tx: Tx) => void): Promise<boolean> {
     for (;;) {
       try {
@@ -190,18 +145,10 @@ class AttemptContext implements Context {
     }
   }
 
+  /** Aborts the signal with this reason. */
   end(reason: string): void {
     this.#ended ??= reason;
     this.#abort?.abort(new Error(reason));
-  }
-}
-
-/** What is thrown can be so odd that even asking what it is throws. */
-function isA<Kind extends Error>(kind: new (...args: never[]) => Kind, thrown: unknown): thrown is Kind {
-  try {
-    return thrown instanceof kind;
-  } catch {
-    return false;
   }
 }
 
@@ -210,16 +157,4 @@ class Timeout extends Error {
     super(`no result within ${limitMs} ms`);
     this.name = 'Timeout';
   }
-}
-
-/** Why it is too old to act on, or undefined. What was recovered, with no age known, counts as old. */
-export function staleness({ event }: Claim, { maxAgeMs }: Pick<Loaded, 'maxAgeMs'>, now: number): string | undefined {
-  if (maxAgeMs === null) return undefined;
-  const recovered = event.origin === 'replay' || event.origin === 'stream';
-  const happenedAt = event.createdAt ?? (event.live ? event.receivedAt : null);
-  if (happenedAt === null) return recovered ? 'stale: recovered, of unknown age' : undefined;
-  const age = now - happenedAt;
-  return age > maxAgeMs
-    ? `stale: ${Math.round(age / 1000)} s old, at most ${Math.round(maxAgeMs / 1000)} s wanted`
-    : undefined;
 }

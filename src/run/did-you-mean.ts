@@ -1,10 +1,10 @@
-// The type that was probably meant. A library for one line of advice would be the larger part of it.
-import { eventTypes } from '../wire/event-types.ts';
+// Finds the event type that was probably meant. One line of advice is not worth a dependency.
+import { eventTypes } from '../wire/event-map.ts';
 
-/** Of so many letters, one may be wrong. */
+/** One of this many letters may be wrong. */
 const PER_SLIP = 4;
 
-/** The known type that is nearest to a misspelt one, or undefined where none is near. */
+/** The known type nearest to a misspelt one. Undefined: none is near. */
 export function nearestType(type: string, known = Object.keys(eventTypes)): string | undefined {
   const [best] = known
     .map((one) => ({ one, slips: slipsBetween(one.toLowerCase(), type.toLowerCase()) }))
@@ -12,7 +12,7 @@ export function nearestType(type: string, known = Object.keys(eventTypes)): stri
   return best && best.slips <= Math.max(best.one.length, type.length) / PER_SLIP ? best.one : undefined;
 }
 
-/** Letters to add, leave out, change or swap with their neighbour (optimal string alignment). */
+/** How many letters to add, remove, replace or swap with a neighbour (optimal string alignment). */
 function slipsBetween(a: string, b: string): number {
   let before: number[] = [];
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);

@@ -1,6 +1,6 @@
-// The `run` process: loads the handlers, waits for the word to go, and works until it is told to stop. With `solo` it
-// takes, one at a time, the tasks whose process died under them, and ends when there are none. With `check` it only tries
-// the files, beside a kit at work.
+// The `run` process: loads the handlers, waits for the order `go`, and works until it is stopped. With `solo` it runs
+// isolated tasks, one at a time, and ends when none is left. With `check` it only tries the files, beside a kit that
+// may be running.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { open as openInspector } from 'node:inspector';
 import { flushCompileCache } from 'node:module';
@@ -8,106 +8,100 @@ import { setImmediate as settled } from 'node:timers/promises';
 import { ConfigError, loadConfig, readEnv, type Config } from '../config.ts';
 import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT, loggable } from '../base/errors.ts';
-import { createLog, createSeldom, type Logger } from '../base/log.ts';
+import { createLog, createThrottle, type Logger } from '../base/log.ts';
 import { joinOwner, type LoadedHandler, type Orders } from '../processes/channel.ts';
-import { serviceOf } from '../service/start.ts';
 import { openSqlite } from '../store/sqlite/open.ts';
 import type { Store } from '../store/store.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
-import { listFaults, loadHandlers, notesOf, unknownTypes, type Loaded, type LoadedFolder } from './load.ts';
-import { lockGlobals } from './lock.ts';
+import { runIsolated } from './isolation.ts';
+import { listFaults, loadHandlers, notesOf, unknownTypes, type Loaded } from './load-handlers.ts';
+import { lockGlobals } from './lock-globals.ts';
+import * as modules from './modules.ts';
+import type { RunModules, RunOptions, ServiceFor } from './runner-options.ts';
 import { startRunner } from './runner.ts';
-import { setUpHandlers } from './set-up.ts';
-import { startSolo } from './isolation.ts';
-import { traceStray, type Course } from './trace.ts';
+import { setUpHandlers } from './set-up-handlers.ts';
+import { traceErrors, type Scope } from './stray-errors.ts';
 
-/** Of the 9 s that a stop may take. */
+/** Part of the 9 s that a stop may take. */
 const DRAIN_MS = 7_000;
-/** The developer who has saved a file waits for the new one, not for the old. */
-const THROWAWAY_DRAIN_MS = 200;
+/** A developer who has saved a file should not wait for old attempts. */
+const SANDBOX_DRAIN_MS = 200;
 const DAY_MS = 86_400_000;
-/** A lock held elsewhere stands this process still for so long; then it tries again, awaited. */
+/**
+ * How long a call may block this process while another holds the store's lock. After that it fails, and is retried
+ * without blocking.
+ */
 const BUSY_MS = 20;
 
+const { serviceOf }: RunModules = modules;
+const noService = (() => undefined) as unknown as ServiceFor;
 const solo = process.argv.includes('solo');
-const throwaway = process.argv.includes('--throwaway');
+const sandbox = process.argv.includes('--sandbox');
 const inspectAt = valueOf('--inspect');
 const without = JSON.parse(valueOf('--without') ?? '[]') as string[];
-const courses = new AsyncLocalStorage<Course>();
-const strays = createSeldom(clock, 10);
+const scopes = new AsyncLocalStorage<Scope>();
+const strays = createThrottle(clock, 10);
 const owner = joinOwner();
 const env = readEnv();
-const said: { log?: Logger } = {};
+let log: Logger | undefined;
 lockGlobals();
-traceStray({
-  courses,
-  onStray(who, error) {
+traceErrors({
+  scopes,
+  onStray(scope, error) {
     const more = strays('stray');
-    const words = who.handler ? 'a handler left a rejection unhandled, after it had ended' : 'a rejection is unhandled';
-    if (more) said.log?.error({ ...who, ...loggable(error), ...whyOf(error), ...more }, words);
+    const words = scope.handler
+      ? 'a handler left a rejection unhandled, after it had ended'
+      : 'a rejection is unhandled';
+    if (more) log?.error({ ...scope, ...thrown(error), ...more }, words);
   },
-  onEnd(words, error) {
-    const { threw, ...who } = words;
-    const thrown = error === undefined ? {} : { ...loggable(error), ...whyOf(error) };
-    said.log?.fatal(
-      { ...who, ...thrown },
-      threw ? 'an exception that nobody caught ends this process' : 'a handler ends this process',
+  onEnd(cause, error) {
+    const { threw, ...fields } = cause;
+    log?.fatal(
+      { ...fields, ...(error !== undefined && thrown(error)) },
+      threw ? 'an uncaught exception ends this process' : 'a handler ends this process',
     );
-    process.send?.({ type: 'last words', words });
+    void owner.say({ type: 'exit cause', cause });
   },
 });
 const { handlersDir } = loadConfig(env, { only: ['HANDLERS_DIR'] });
-// Whether they are there; what is wrong with them the main process says.
+// Whether both are set. The main process reports faults in their values.
 const replay = Boolean(env['API_BASE_URL'] && (env['API_KEY'] ?? env['API_KEY_FILE']));
 const onFile = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'load' });
-const folder = await loadHandlers(handlersDir, { replay, without, courses, onFile }).catch((error: unknown) =>
+const folder = await loadHandlers(handlersDir, { replay, without, scopes, onFile }).catch((error: unknown) =>
   giveUp(error instanceof ConfigError ? error.faults : [String(error)]),
 );
-const opened = process.argv.includes('check') ? openSqlite(':memory:', { owner: true }) : undefined;
+const trial = process.argv.includes('check') ? openSqlite(':memory:', { owner: true }) : undefined;
 owner.onOrder('prepare', prepare);
 owner.onOrder('go', start);
-await owner.say({
-  type: 'loaded',
-  handlers: reported(),
-  faults: listFaults(folder.faults),
-  notes: notesOf(folder.handlers),
-});
+await owner.say({ type: 'loaded', ...loaded(), notes: notesOf(folder.handlers) });
 
-/** Beside the `run` at work: what fails here has replaced nothing. */
+/** Runs the setups while the old `run` still works, so a failed setup replaces nothing. */
 async function prepare(): Promise<void> {
-  const store = opened ?? open(loadConfig(env));
+  const store = trial ?? open(loadConfig(env));
   const at = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'setup' });
   try {
-    // A second time where it is only tried: it must not mind what the first has made.
-    for (let times = opened ? 2 : 1; times > 0; times--) await setUpHandlers(folder, { store, courses, onFile: at });
+    // A trial runs each setup twice, because a setup must accept the tables that it created before.
+    for (let times = trial ? 2 : 1; times > 0; times--) await setUpHandlers(folder, { store, scopes, onFile: at });
   } catch (error) {
-    await giveUp([`the set-ups of handlers cannot be tried: ${describe(error).message}`]);
+    await giveUp([`the setups of handlers cannot be tried: ${describe(error).message}`]);
   }
   store.close();
-  // What they left unawaited comes up now.
+  // Gives rejections that the setups left unhandled the time to appear.
   await settled();
   folder.over = true;
-  await owner.say({ type: 'prepared', handlers: reported(), faults: listFaults(folder.faults) });
-}
-
-function reported(): LoadedHandler[] {
-  return [...readyOf(folder).values()].map(({ name, retry, laneHoldMs }) => ({ name, retry, laneHoldMs }));
-}
-
-function open(config: Config): Store {
-  return openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: BUSY_MS });
+  await owner.say({ type: 'prepared', ...loaded() });
 }
 
 async function start({ boot }: Orders): Promise<void> {
   const config = loadConfig(env);
-  const log = createLog(solo ? 'run-solo' : 'run', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
-  said.log = log;
+  log = createLog(solo ? 'run-solo' : 'run', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
   folder.over = true;
   const store = open(config);
-  const ready = readyOf(folder);
+  const ready = withoutFaults();
   const handlers = [...ready.values()];
   if (inspectAt !== undefined) {
-    // Now, when no older `run` holds the port. A breakpoint may last longer than an attempt.
+    // Not earlier, because an older `run` may hold the port. A breakpoint may last longer than an attempt's time
+    // limit.
     openInspector(Number(inspectAt), '127.0.0.1');
     for (const handler of handlers) handler.timeoutMs = DAY_MS;
   }
@@ -118,55 +112,67 @@ async function start({ boot }: Orders): Promise<void> {
       of: new Map([...ready].map(([file, { name }]) => [name, file])),
       broken: [...without, ...folder.faults.keys()],
     },
-    serviceFor: serviceOf({ config, clock, log }),
+    serviceFor: serviceOf?.({ config, clock, log }) ?? noService,
     clock,
     log,
     boot,
     concurrency: config.RUN_CONCURRENCY,
     windowMs: config.ORDER_WINDOW_MS,
-    tellsWhy: throwaway,
-    courses,
+    tellsWhy: sandbox,
+    scopes,
     onLaneFault: ({ name }: Loaded) => void retryWhileBusy(() => store.note({ [`lane_faults.${name}`]: 1 })),
     onUnproven: () => void owner.say({ type: 'wake' }),
   };
-  if (solo) {
-    const stop = new AbortController();
-    process.once('SIGTERM', () => stop.abort());
-    await owner.say({ type: 'ready' });
-    await startSolo(options, stop.signal);
-    process.exit(EXIT.done);
-  }
+  await (solo ? workAlone(options) : work(options, store));
+}
 
+async function workAlone(options: RunOptions): Promise<void> {
+  const stop = new AbortController();
+  process.once('SIGTERM', () => stop.abort());
+  await owner.say({ type: 'ready' });
+  await runIsolated(options, stop.signal);
+  process.exit(EXIT.done);
+}
+
+async function work(options: RunOptions, store: Store): Promise<void> {
+  const { handlers, boot } = options;
   const runner = await startRunner(options);
   owner.onWake(() => runner.wake());
   owner.onBeat(async () => {
     await store.beat({ role: 'run', ...owner.self, boot }, clock.now());
-    await store.note({}, runner.facts());
+    await store.note({}, runner.state());
   });
-  process.once(
-    'SIGTERM',
-    () => void runner.drain(throwaway ? THROWAWAY_DRAIN_MS : DRAIN_MS).then(() => process.exit(EXIT.done)),
-  );
-  // Where NODE_COMPILE_CACHE names a folder, the next start takes half the time, the first one too.
-  if (throwaway) flushCompileCache();
-  for (const { name, ...handler } of handlers)
+  const drain = (): Promise<void> => runner.drain(sandbox ? SANDBOX_DRAIN_MS : DRAIN_MS);
+  process.once('SIGTERM', () => void drain().then(() => process.exit(EXIT.done)));
+  // Saves compiled code for the next start, if NODE_COMPILE_CACHE names a folder.
+  if (sandbox) flushCompileCache();
+  for (const handler of handlers)
     for (const { type, nearest } of unknownTypes(handler))
-      log.warn(
-        { handler: name, type, ...(nearest && { nearest }) },
-        'on names a type that src/events.ts does not know: a slip, or one to add there',
+      options.log.warn(
+        { handler: handler.name, type, ...(nearest && { nearest }) },
+        'on names a type that is not in src/events.ts: correct it, or add it there',
       );
-  if (handlers.length === 0) log.warn('no handlers: events are stored and wait for nobody');
+  if (handlers.length === 0) options.log.warn('no handlers: events are stored, but nothing handles them');
   await owner.say({ type: 'ready' });
 }
 
-/** Those without a fault, by their files. */
-function readyOf({ handlers, faults }: LoadedFolder): Map<string, Loaded> {
-  return new Map([...handlers].filter(([file]) => !faults.has(file)));
+function open(config: Config): Store {
+  return openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: BUSY_MS });
 }
 
-/** In dev, what strangers wrote is the developer's own. */
-function whyOf(error: unknown): { why?: string } {
-  return throwaway ? { why: describe(error).message } : {};
+/** Handlers by the path of their files. */
+function withoutFaults(): Map<string, Loaded> {
+  return new Map([...folder.handlers].filter(([file]) => !folder.faults.has(file)));
+}
+
+function loaded(): { handlers: LoadedHandler[]; faults: ReturnType<typeof listFaults> } {
+  const handlers = [...withoutFaults().values()].map(({ name, retry, laneHoldMs }) => ({ name, retry, laneHoldMs }));
+  return { handlers, faults: listFaults(folder.faults) };
+}
+
+/** In dev with its message, because the text of strangers is the developer's own there. */
+function thrown(error: unknown): object {
+  return { ...loggable(error), ...(sandbox && { why: describe(error).message }) };
 }
 
 function valueOf(name: string): string | undefined {

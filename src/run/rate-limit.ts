@@ -1,31 +1,26 @@
-// When a handler with a limit of its own may begin an attempt: at most so many in any minute, one by one over the minute.
-// A pure matter of now. Begins with nothing saved up, so that the minute also holds over a restart.
+// When a handler with a rate limit may begin an attempt: at most `perMinute` in any minute, spread over the minute. It
+// depends only on the time that is passed in. It starts with an empty bucket, so that a restart cannot exceed the
+// limit.
 
-export interface Rate {
-  /** How many may begin now. */
-  free(now: number): number;
-  begin(now: number): void;
-  /** When the next may begin, Unix milliseconds; null: now. */
-  nextAt(now: number): number | null;
-}
-
-export function createRate({ perMinute }: { perMinute: number }, now: number): Rate {
-  // Turns come a few milliseconds apart: what fell due between two of them, a tenth of a second's at most, begins together.
+export function createRate({ perMinute }: { perMinute: number }, now: number) {
+  // Turns are a few milliseconds apart, so attempts that fall due within a tenth of a second begin together.
   const burst = Math.max(1, Math.floor(perMinute / 600));
   const everyMs = 60_000 / (perMinute - burst + 1);
-  /** When all of a burst will be free. */
+  /** When a whole burst is free. */
   let fullAt = now + burst * everyMs;
-  // Sums of fractions fall short by less than a millionth.
-  const freeAt = (at: number): number => {
-    // A clock that was set back neither pays out nor locks it up.
+  const free = (at: number) => {
+    // A clock that was set back must neither save up attempts nor block them.
     fullAt = Math.min(fullAt, at + burst * everyMs);
+    // Rounding errors in the sums stay below a millionth.
     return Math.floor(burst - Math.max(0, fullAt - at) / everyMs + 1e-6);
   };
   return {
-    free: freeAt,
-    begin(at) {
+    /** How many attempts may begin now. */
+    free,
+    begin(at: number) {
       fullAt = Math.max(fullAt, at) + everyMs;
     },
-    nextAt: (at) => (freeAt(at) > 0 ? null : Math.ceil(fullAt - (burst - 1) * everyMs)),
+    /** When the next attempt may begin. Null: now. */
+    nextAt: (at: number) => (free(at) > 0 ? null : Math.ceil(fullAt - (burst - 1) * everyMs)),
   };
 }

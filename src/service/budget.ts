@@ -1,17 +1,17 @@
-// How many calls may be made: never more in any 60 seconds than allowed, because the account's 120 calls a minute are
-// shared by reconciliation and handlers (contract 8). What was saved up is there for a burst.
+// A call budget: in any 60 seconds, never more calls than allowed. Reconciliation and handlers share the account's 120
+// calls a minute (contract 8). Unused calls are available for a burst.
 import type { Clock } from '../base/clock.ts';
 
 const MINUTE_MS = 60_000;
 
 export interface Budget {
-  /** Milliseconds until a call may be made; 0 takes it. */
+  /** Milliseconds until the next call is allowed. 0: the call is counted and may be made now. */
   take(): number;
-  /** Milliseconds to leave between two calls that could be one: none while more than half of the calls are left. */
+  /** The pause in milliseconds before a call that can wait. 0 while more than half of the calls are left. */
   spacing(): number;
 }
 
-/** `earlier`: when the last calls were made, Unix milliseconds, as `onTake` was told by an earlier process. */
+/** `earlier`: the times of the last calls, Unix milliseconds, which an earlier process got from `onTake`. */
 export function createBudget(
   callsPerMinute: number,
   clock: Clock,
@@ -19,14 +19,14 @@ export function createBudget(
 ): Budget {
   let calls = sinceRestart(earlier, clock);
 
-  function lately(now: number): number[] {
+  function recent(now: number): number[] {
     return calls.filter((at) => at > now - MINUTE_MS);
   }
 
   return {
     take() {
       const now = clock.monotonic();
-      calls = lately(now);
+      calls = recent(now);
       const next = calls.at(-callsPerMinute);
       if (next !== undefined) return Math.ceil(next + MINUTE_MS - now);
       calls.push(now);
@@ -34,13 +34,13 @@ export function createBudget(
       onTake?.(calls.map((at) => Math.round(at + offset)));
       return 0;
     },
-    spacing: () => (2 * lately(clock.monotonic()).length < callsPerMinute ? 0 : (2 * MINUTE_MS) / callsPerMinute),
+    spacing: () => (2 * recent(clock.monotonic()).length < callsPerMinute ? 0 : (2 * MINUTE_MS) / callsPerMinute),
   };
 }
 
 /**
- * The calls of an earlier process, by the monotonic clock. A pause of more than a minute may be a step of the wall clock,
- * as one below zero is: then the last call is taken to have been made just now.
+ * The calls of an earlier process, by the monotonic clock. If the pause since the last call is negative or longer than
+ * a minute, the wall clock may have been set. The last call then counts as made just now.
  */
 function sinceRestart(earlier: number[], clock: Clock): number[] {
   const last = earlier.reduce((a, b) => Math.max(a, b), -Infinity);

@@ -1,8 +1,9 @@
-// What the client throws (contract 7): the service's categories and ours, and whether repeating helps or harms. No body,
-// number or key gets into a message, nor the service's own words, which may change.
+// The errors of the client (contract 7): categories of the service and of the kit, and whether a retry helps or harms.
+// A message never contains a body, number or key. It also leaves out the service's own text, which may change.
 import { z } from 'zod';
+import { REQUEST_ID } from '../wire/headers.ts';
 
-/** Contract 7.2; decide by it. A category that the service adds comes as it is. */
+/** Contract 7.2. Decide by the code, not by the message. New categories of the service are passed on unchanged. */
 type ServiceCode =
   | 'UNAUTHENTICATED'
   | 'FORBIDDEN'
@@ -13,7 +14,7 @@ type ServiceCode =
   | 'RATE_LIMITED'
   | 'UNAVAILABLE'
   | 'INTERNAL';
-/** Ours: no answer; an answer that is not the service's; the signal was aborted; refused before anything was sent. */
+/** The kit's own codes: no answer; an unreadable answer; an aborted signal; refused before sending. */
 type OwnCode = 'unreachable' | 'unreadable' | 'aborted' | 'NO_API_KEY' | 'PAID_OPERATIONS_REFUSED';
 
 interface Fields {
@@ -28,15 +29,18 @@ interface Fields {
 
 export class ServiceError extends Error {
   readonly code: Fields['code'];
-  /** The contract's reason (7.4), where there is one. */
+  /** The reason of contract 7.4, if there is one. */
   readonly reason: string | null;
-  /** HTTP status; 0 where there was no answer. */
+  /** HTTP status. 0: no answer. */
   readonly status: number;
-  /** What the service's support asks for. */
+  /** The service's support asks for this id. */
   readonly requestId: string | null;
-  /** The same call may do better later, and does no harm. */
+  /** True if a retry may succeed and does no harm. */
   readonly retryable: boolean;
-  /** It may have been done all the same (contract 7.3): look before you repeat it. Never true of what only reads. */
+  /**
+   * True if the operation may have been done in spite of the error (contract 7.3). Look before you retry. Calls that
+   * only read are never uncertain.
+   */
   readonly uncertain: boolean;
   constructor({ code, reason = null, status = 0, requestId = null, uncertain = false, message, cause }: Fields) {
     super(message, { cause });
@@ -50,14 +54,14 @@ export class ServiceError extends Error {
   }
 }
 
-/** What does not look like the contract's words may be anything, the key that we sent included. */
+/** A code of another shape could be any text, even the key that was sent. */
 const WORD = z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/);
 const ID = z.string().regex(/^[\w.:-]{1,100}$/);
 const envelope = z.object({
   error: z.object({ code: WORD, requestId: ID.optional().catch(undefined), reason: WORD.optional().catch(undefined) }),
 });
 
-/** What an answer other than 2xx says, or an `event: error` of a stream (contract 7.1). */
+/** The error of an answer other than 2xx, or of an `event: error` in a stream (contract 7.1). */
 export function errorOf(what: string, { status, headers }: Response, text: string): ServiceError {
   const { code, reason, requestId } = envelope.safeParse(parseJson(text)).data?.error ?? { code: codeOf(status) };
   return new ServiceError({
@@ -70,10 +74,10 @@ export function errorOf(what: string, { status, headers }: Response, text: strin
 }
 
 function idOf(headers: Headers): string | null {
-  return ID.safeParse(headers.get('x-request-id')).data ?? null;
+  return ID.safeParse(headers.get(REQUEST_ID)).data ?? null;
 }
 
-/** Contract 7.2, for answers that carry no envelope: a proxy's, say. */
+/** The codes of contract 7.2, for answers without an envelope, for example from a proxy. */
 function codeOf(status: number): Fields['code'] {
   if (status === 401) return 'UNAUTHENTICATED';
   if (status === 403) return 'FORBIDDEN';
@@ -90,15 +94,38 @@ export function aborted(what: string, cause?: unknown): ServiceError {
   return new ServiceError({ code: 'aborted', message: `${what}: its signal was aborted`, cause });
 }
 
-/** Codes of connections that were never made: nothing was sent. */
+/** The error for an answer that did not arrive, or not completely. */
+export function failureOf(what: string, cause: unknown, signal: AbortSignal | undefined): ServiceError {
+  // If the service has answered, its error counts, even if the caller aborted meanwhile.
+  if (cause instanceof ServiceError && cause.status > 0) return cause;
+  // A timeout is not an abort by the caller.
+  if (signal?.aborted && (signal.reason as Error | undefined)?.name !== 'TimeoutError') return aborted(what, cause);
+  if (cause instanceof ServiceError) return cause;
+  return new ServiceError({ code: 'unreachable', message: `${what}: ${wordsOf(cause)}`, cause });
+}
+
+/** fetch puts the reason into nested causes. */
+function wordsOf(error: unknown): string {
+  const { name, message, cause } = error as Error & { cause?: { message?: string; code?: string } };
+  if (cause?.message === 'unexpected redirect')
+    return 'API_BASE_URL redirects, and the kit follows no redirects: set it to the new address';
+  if (name === 'TimeoutError') return 'no whole answer from API_BASE_URL in time';
+  const code = cause?.code ? ` (${cause.code})` : '';
+  return message === 'terminated' ? `the answer broke off${code}` : `no answer from API_BASE_URL${code}`;
+}
+
+/** Error codes of connections that were never made, so nothing was sent. */
 const NEVER_SENT = new Set<unknown>(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
 
-/** The same error, marked where what it was about has an effect and may have been done. */
+/**
+ * Marks the error of a call that changes something as uncertain, if the operation may have been done. Contract 7.3
+ * names two reasons. Any lost, unreadable or 5xx answer counts as well, unless the connection was never made.
+ */
 export function doubted(error: ServiceError): ServiceError {
   const { code, reason, status, requestId, message, cause } = error;
   const undecided =
     ['UNAVAILABLE', 'INTERNAL', 'unreachable', 'aborted'].includes(code) ||
-    // Whatever the service calls it: contract 7.3 goes by status and reason.
+    // Contract 7.3 uses status and reason, not the code.
     status >= 500 ||
     reason === 'OUTCOME_UNCERTAIN' ||
     reason === 'RPC_DEADLINE_EXCEEDED' ||

@@ -1,39 +1,37 @@
-// One request to the service and its answer (contract 4.1, 5.1, 8): key, limits of bytes and time, no redirect, typed
-// errors. Repeats nothing, and knows no operation.
-import { aborted, doubted, errorOf, ServiceError, unreadable } from './errors.ts';
+// One request to the service and its answer (contract 4.1, 5.1, 8): the key, limits of size and time, no redirects,
+// typed errors. Retries and the meaning of operations are outside of this file.
+import { readText } from './answers.ts';
+import { doubted, errorOf, failureOf, ServiceError } from './errors.ts';
 
 export interface Ask {
-  /** How errors name it. */
+  /** The name of the request in errors. */
   what: string;
-  /** Behind the base URL. */
+  /** Appended to the base URL. */
   path: string;
-  /** Sent as JSON by POST; without it, it is a GET. */
+  /** Sent as JSON by POST. Without a body, the request is a GET. */
   body?: object;
-  /** The largest body, in bytes. Default: 12 MiB. */
+  /** The largest request body, in bytes. Default: 12 MiB. */
   mostBytes?: number;
-  /** Milliseconds until the answer must have been read. */
+  /** The time limit in milliseconds, until the answer is read. */
   limitMs: number;
-  /** Nothing changes by it: its errors are never uncertain. */
+  /** True if the request only reads, so that its errors are never uncertain. */
   safe: boolean;
   signal?: AbortSignal | undefined;
+}
+
+export interface Access {
+  baseUrl: string;
+  apiKey: string;
+  /** For tests. Default: the global fetch. */
+  fetch?: Fetch | undefined;
 }
 
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 export type Exchange = <Result>(ask: Ask, read: (response: Response) => Promise<Result> | Result) => Promise<Result>;
 
 const MIB = 1024 * 1024;
-/** Media: contract 8. What else is answered is smaller. */
-const MOST_BYTES = 64 * MIB;
 
-export function createExchange({
-  baseUrl,
-  apiKey,
-  fetch = globalThis.fetch,
-}: {
-  baseUrl: string;
-  apiKey: string;
-  fetch?: Fetch | undefined;
-}): Exchange {
+export function createExchange({ baseUrl, apiKey, fetch = globalThis.fetch }: Access): Exchange {
   const base = baseUrl.replace(/\/+$/, '');
   return async ({ what, path, body, mostBytes = 12 * MIB, limitMs, safe, signal }, read) => {
     const text = body && JSON.stringify(body);
@@ -61,50 +59,4 @@ export function createExchange({
       throw safe ? error : doubted(error);
     }
   };
-}
-
-/** The bytes of an answer, 64 MiB at the most unless told otherwise. Throws ServiceError. */
-export async function* bytesOf(
-  response: Response,
-  what: string,
-  signal?: AbortSignal,
-  most = MOST_BYTES,
-): AsyncGenerator<Uint8Array> {
-  let bytes = 0;
-  try {
-    for await (const chunk of response.body ?? []) {
-      bytes += (chunk as Uint8Array).length;
-      if (bytes > most) throw unreadable(response, `${what} was answered with more than ${most} bytes`);
-      yield chunk as Uint8Array;
-    }
-  } catch (cause) {
-    throw failureOf(what, cause, signal);
-  }
-}
-
-export async function readText(response: Response, what: string): Promise<string> {
-  return (await readBytes(response, what)).toString('utf8');
-}
-
-export async function readBytes(response: Response, what: string, most?: number): Promise<Buffer> {
-  return Buffer.concat(await Array.fromAsync(bytesOf(response, what, undefined, most)));
-}
-
-function failureOf(what: string, cause: unknown, signal: AbortSignal | undefined): ServiceError {
-  // What was answered stands, whoever has given up meanwhile.
-  if (cause instanceof ServiceError && cause.status > 0) return cause;
-  // One that ran out of time is no decision of the caller's.
-  if (signal?.aborted && (signal.reason as Error | undefined)?.name !== 'TimeoutError') return aborted(what, cause);
-  if (cause instanceof ServiceError) return cause;
-  return new ServiceError({ code: 'unreachable', message: `${what}: ${wordsOf(cause)}`, cause });
-}
-
-/** What kept an answer from coming, or from coming whole: fetch tells it by causes within causes. */
-function wordsOf(error: unknown): string {
-  const { name, message, cause } = error as Error & { cause?: { message?: string; code?: string } };
-  if (cause?.message === 'unexpected redirect')
-    return 'API_BASE_URL redirects, and no redirect is followed: set it to where that leads';
-  if (name === 'TimeoutError') return 'no whole answer from API_BASE_URL in time';
-  const code = cause?.code ? ` (${cause.code})` : '';
-  return message === 'terminated' ? `the answer broke off${code}` : `no answer from API_BASE_URL${code}`;
 }

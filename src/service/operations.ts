@@ -1,16 +1,16 @@
-// The operations that the client knows (contract 4.2, 4.5). Add one here, once, and the types of its answers, of its pages
-// and of its items follow everywhere. What is not named here can be called all the same: plain objects.
+// The operations that the client knows (contract 4.2, 4.5). Add an operation here, and the types of its answers, pages
+// and items follow. Operations that are not listed can also be called, with plain objects.
 import { z } from 'zod';
 import * as shapes from './shapes.ts';
 
 export type Plain = Record<string, unknown>;
 
 interface Operation {
-  /** Loose: an answer that does not fit it is handed over as it came. Default: a plain object. */
+  /** The shape of the answer. An answer that does not fit it is still passed on. Default: a plain object. */
   response?: z.ZodType<Plain>;
-  /** Costs money: refused unless PAID_OPERATIONS=allow, and never repeated. */
+  /** The operation costs money. It is refused unless PAID_OPERATIONS=allow, and never retried. */
   paid?: true;
-  /** How its list goes on (4.5), and the field of the answer that holds the items, where the contract names it. */
+  /** How its pages follow each other (4.5), and the field that holds the items, if the contract names it. */
   pages?: { by: 'cursor' | 'page'; items?: string };
 }
 
@@ -47,7 +47,7 @@ export const operations = {
   ListQuickReplies: { ...answers({ messages: list(shapes.template), page }), pages: { by: 'page', items: 'messages' } },
   PurgeCrmArchived: answers({ ...booleans('deleted'), ...strings('name'), ...decimals('affected blocking') }),
   ReplayEvents: answers({ events: list(shapes.storedEvent), ...next, ...booleans('has_more reset_required') }),
-  // Of these the contract shows the name, and how the lists among them go on.
+  // For these operations the contract shows only the names and the kind of paging.
   ...named('GetApiKeyIdentity GetSession ImportContacts UploadMedia', {}),
   ...named('ListCalls ListCampaignAudience ListCampaignDeliveries ListCampaigns ListContacts', BY_CURSOR),
   ...named('ListConversations ListCrmContacts ListCrmListMembers ListCrmOpportunities ListDialogTrees', BY_CURSOR),
@@ -56,9 +56,9 @@ export const operations = {
 } as const satisfies Record<string, Operation>;
 
 type Operations = typeof operations;
-/** A known name, or any other. */
+/** A listed name, or any other. */
 export type OperationName = keyof Operations | (string & {});
-/** What an operation answers with; of an unknown one, a plain object. */
+/** The answer of an operation. For an operation that is not listed: a plain object. */
 export type ResponseOf<Name extends OperationName> = Name extends keyof Operations
   ? Operations[Name] extends { response: z.ZodType<infer Answer> }
     ? Answer

@@ -1,5 +1,7 @@
-// When a call of a handler is made, and made again (contract 7.2, 8): it waits for its share of the account's calls, and
-// what only reads is repeated where that can help, all within the time that a handler has.
+// Decides when a handler's call is made and retried (contract 7.2, 8). A call first waits for its share of the
+// account's calls, and a call that only reads is retried if that can help. If its time limit is too short for the
+// wait, the call fails with RATE_LIMITED, unsent. Otherwise it could outlive its attempt and add to the calls of the
+// next attempt. Each process counts its own calls; the service's 429 covers the rest.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { createBudget } from './budget.ts';
@@ -7,24 +9,24 @@ import { aborted, ServiceError } from './errors.ts';
 
 export interface Pacing {
   what: string;
-  /** Whose limit counts it (contract 8): operations and sends together, and three routes of their own. */
+  /** The rate limit that counts the call (contract 8). Operations and sends share one; three routes have their own. */
   limit: 'rpc' | 'quotes' | 'media' | 'sessions';
-  /** May be made again after it failed. */
+  /** True if the call may be retried after a failure. */
   safe: boolean;
-  /** Milliseconds that waiting, calling and repeating may take. */
+  /** The time limit in milliseconds for waiting, calling and retrying together. */
   withinMs: number;
   signal?: AbortSignal | undefined;
 }
 
-/** `attempt` is told the milliseconds that are left. */
+/** `attempt` gets the milliseconds that are left. */
 export type Pace = <Result>(pacing: Pacing, attempt: (leftMs: number) => Promise<Result>) => Promise<Result>;
 
-/** Makes a call once and at once: for who has a policy of its own. */
+/** Makes a call at once and never retries it, for callers with a policy of their own. */
 export const once: Pace = ({ withinMs }, attempt) => attempt(withinMs);
 
 const LONGEST_WAIT_MS = 60_000;
 
-/** Milliseconds before a call is made again: 1 s, 2 s, 4 s … up to 60 s (contract 8), less up to half of it by chance. */
+/** Milliseconds before a retry: 1 s, 2 s, 4 s … up to 60 s (contract 8), randomly shortened by up to half. */
 export function repeatWait(failures: number, random = Math.random()): number {
   return Math.round(Math.min(LONGEST_WAIT_MS, 1_000 * 2 ** Math.min(failures, 10)) * (1 - random / 2));
 }
@@ -53,7 +55,7 @@ export function createPace(options: { callsPerMinute: number; clock: Clock; paus
     async function turn(): Promise<void> {
       if (signal?.aborted) throw aborted(what);
       for (let ms = budgets[limit].take(); ms > 0; ms = budgets[limit].take()) {
-        const message = `${what}: the kit's calls of this minute are spent, and the next is free in ${Math.ceil(ms / 1000)} s`;
+        const message = `${what}: the kit has used its calls for this minute; the next one is possible in ${Math.ceil(ms / 1000)} s`;
         await wait(ms, new ServiceError({ code: 'RATE_LIMITED', message }));
       }
     }

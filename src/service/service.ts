@@ -1,104 +1,94 @@
-// The client of the service that handlers and the kit call (contract 4): operations, their lists, quotes and sends, media,
-// reconnecting a number. What costs money is refused unless it is allowed, and never repeated.
-import { createParser } from 'eventsource-parser';
-import { errorOf, parseJson, ServiceError, unreadable } from './errors.ts';
-import { bytesOf, createExchange, readBytes, readText, type Ask, type Exchange, type Fetch } from './exchange.ts';
+// The client for the service, which handlers and the kit call (contract 4): operations, their lists, quotes, sends,
+// media and reconnecting a number. Paid calls are refused unless PAID_OPERATIONS=allow, and never retried.
+import { bytesOf, messagesOf, objectOf, readObject, streamOf, type Reader } from './answers.ts';
+import { errorOf, ServiceError, unreadable } from './errors.ts';
+import { createExchange, type Access, type Ask, type Exchange } from './exchange.ts';
+import { itemsOf, pagesOf } from './lists.ts';
 import { operationOf, type ItemOf, type OperationName, type Plain, type ResponseOf } from './operations.ts';
 import { once, type Pace, type Pacing } from './pace.ts';
 import type { SessionProgress } from './shapes.ts';
 
+type List<Item> = AsyncGenerator<Item, void, void>;
+
 /** Every method throws ServiceError. */
 export interface Service {
   /**
-   * POST /rpc/<operation> (4.1). Resolves to the answer as it came: any field may be missing. List…, Get… and ReplayEvents are
-   * repeated where that helps; others only where you say `idempotent`, what is paid never.
+   * POST /rpc/<operation> (4.1). Resolves to the answer unchanged: any field may be missing. List…, Get… and
+   * ReplayEvents are retried if that helps. Other operations are retried only with `idempotent`, and paid operations
+   * never.
    */
-  call<const Name extends OperationName>(
-    operation: Name,
-    request: Plain,
-    options?: CallOptions,
-  ): Promise<ResponseOf<Name>>;
-  /** The pages of a list (4.5), of 200 items unless the request says otherwise; begins at `cursor` or `pagination.page`. */
-  pages<const Name extends OperationName>(
-    operation: Name,
-    request: Plain,
-    options?: CallOptions,
-  ): AsyncGenerator<ResponseOf<Name>, void, void>;
-  /** The items of all those pages. Where the contract does not name their field, it is the answer's only array. */
-  items<const Name extends OperationName>(
-    operation: Name,
-    request: Plain,
-    options?: CallOptions,
-  ): AsyncGenerator<ItemOf<Name>, void, void>;
+  call<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): Promise<ResponseOf<Op>>;
+  /** The pages of a list (4.5), by default 200 items each. Begins at `cursor` or `pagination.page`. */
+  pages<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): List<ResponseOf<Op>>;
+  /** The items of all pages. If the contract does not name their field, the only array of the answer is used. */
+  items<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): List<ItemOf<Op>>;
   /**
-   * A price for an operation with exactly this request. The contract shows neither body nor answer of POST
-   * /billing/quotes (4.1, 4.3): we send `{ operation, request }`, and take `quoteId`, `quote_id` or `id`, also of a `quote`
-   * in the answer.
+   * The price of an operation with exactly this request. The contract does not show the body and the answer of POST
+   * /billing/quotes (4.1, 4.3), so both are the kit's best reading. The body is `{ operation, request }`. The id is
+   * `quoteId`, `quote_id` or `id`, in the answer or in its `quote`.
    */
   quote(operation: OperationName, request: Plain, options?: WaitOptions): Promise<{ quoteId: string; answer: Plain }>;
   /**
-   * POST /messages/send: costs money. The contract shows neither the fields of a message nor of the answer (4.3): we send
-   * the envelope of 4.1. An error that is `uncertain` may have sent it (7.3): look with ListMessages before you send again.
+   * POST /messages/send: costs money. The contract does not show the fields of a message or of the answer (4.3), so
+   * the envelope of 4.1 is used. If an error is `uncertain`, the message may have been sent (7.3): look with
+   * ListMessages before you send it again.
    */
   send(message: Plain, options: CallOptions & { quoteId: string }): Promise<Plain>;
-  /** GET /media/{id}: up to 64 MiB and 5 minutes. Reading `body` throws ServiceError, too; cancel what you leave unread. */
+  /**
+   * GET /media/{id}: up to 64 MiB and 5 minutes. Reading `body` may throw ServiceError. Cancel it if you do not read
+   * it.
+   */
   media(id: string, options?: WaitOptions): Promise<Media>;
-  /** POST /sessions/resume: reconnects a paired number, and tells how it goes until it ends (2.14); at most 5 minutes. */
-  resume(sessionId: string, options?: WaitOptions): AsyncGenerator<SessionProgress, void, void>;
+  /** POST /sessions/resume: reconnects a paired number and yields its progress (2.14), for at most 5 minutes. */
+  resume(sessionId: string, options?: WaitOptions): List<SessionProgress>;
 }
 
 export interface WaitOptions {
-  /** Ends the call, and waiting for its turn. Give it `ctx.signal`. */
+  /** Aborts the call, also while it waits for the rate limit. Pass `ctx.signal`. */
   signal?: AbortSignal;
-  /** Milliseconds for waiting, calling and repeating together. Default: 24 000, or `deadlineMs`, if that is more. */
+  /** Milliseconds for waiting, calling and retrying together. Default: 24 000, or `deadlineMs` if it is higher. */
   withinMs?: number;
 }
 
 export interface CallOptions extends WaitOptions {
-  /** Milliseconds, 1 to 30000 (4.1): how long the service may work on it. Default: what `withinMs` leaves of 30000. */
+  /** The service's own time limit: milliseconds, 1 to 30000 (4.1). Default: the rest of `withinMs`, at most 30000. */
   deadlineMs?: number;
-  /** Paid operations: the quote, made for the same operation and the same request. */
+  /** For paid operations: the quote for the same operation and the same request. */
   quoteId?: string;
-  /** Doing it twice is as good as once: it may be repeated. What is paid is not. */
+  /** True if doing the operation twice is as good as once. It may then be retried, unless it is paid. */
   idempotent?: boolean;
-  /** Reads the answer, so many bytes at the most, instead of JSON.parse. Undefined: it is no JSON object. */
-  reader?: { mostBytes: number; read: (text: Buffer) => Plain | undefined };
+  /** Reads the answer. Default: JSON.parse. */
+  reader?: Reader;
 }
 
 export interface Media {
   body: ReadableStream<Uint8Array>;
-  /** The Content-Type. */
   mime: string | null;
-  /** How many there are, where the service says so beforehand. */
+  /** The size in bytes. Null: the service does not send it. */
   bytes: number | null;
 }
 
-export interface ServiceOptions {
-  baseUrl: string;
-  apiKey: string;
-  /** May spend money. */
+export interface ServiceOptions extends Access {
+  /** True if paid operations are allowed. */
   paid: boolean;
-  /** Default: the network. */
-  fetch?: Fetch;
-  /** Default: calls are made once, and at once. */
+  /** Default: calls are made at once and never retried. */
   pace?: Pace;
-  /** An answer did not fit its shape, and was handed over all the same; told once for each field. */
+  /** Called when an answer does not fit its shape, once for each field. The answer is still passed on. */
   onOdd?: (odd: { operation: string; field: string }) => void;
 }
 
-/** Ends, slack included, before a handler's default timeoutMs does. */
+/** With the slack, this is less than a handler's default timeoutMs. */
 const WITHIN_MS = 24_000;
 const DEADLINE_MS = 30_000;
-/** What the network may add to the operation's own deadline. */
+/** The time that the network may add to the deadline of the operation. */
 const SLACK_MS = 5_000;
 const MINUTES_5_MS = 300_000;
-const MOST_PER_PAGE = 200;
 
 export function createService({ baseUrl, apiKey, fetch, ...rest }: ServiceOptions): Service {
   return serviceOver(createExchange({ baseUrl, apiKey, fetch }), rest);
 }
 
-/** For a kit without an API key: every method says what to set. */
+/** The client without an API key: every method throws an error that names the variables to set. */
 export const noService: Service = serviceOver(
   ({ what }) =>
     Promise.reject(
@@ -107,11 +97,12 @@ export const noService: Service = serviceOver(
   { paid: true },
 );
 
+// oxlint-disable-next-line max-lines-per-function -- one client: its methods share the exchange, the pace and the reported fields
 function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 'pace' | 'onOdd'>): Service {
   const { paid, pace = once, onOdd } = options;
   const told = new Set<string>();
 
-  /** Posts the envelope of 4.1, within what is left of the time. */
+  /** Posts the envelope of 4.1, within the time that is left. */
   function post(
     what: string,
     path: string,
@@ -125,7 +116,7 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
       const ms = Math.max(1, Math.min(deadlineMs, Math.floor(leftMs)));
       const own = { ...body, ...(limit === 'rpc' && { deadlineMs: ms }), ...(quoteId && { billing: { quoteId } }) };
       const ask: Ask = { what, path, body: own, limitMs: ms + SLACK_MS, safe, signal };
-      return exchange(ask, (response) => readObject(what, response, reader));
+      return exchange(ask, (response) => readObject(response, what, reader));
     });
   }
 
@@ -153,30 +144,21 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
     return answer;
   }
 
-  async function* pages(operation: string, request: Plain, more?: CallOptions): AsyncGenerator<Plain, void, void> {
-    const turn = operationOf(operation).pages?.by === 'page' ? nextByPage : nextByCursor;
-    const seen = new Set<unknown>();
-    for (let next: Next | undefined = turn(request, undefined); next;) {
-      // A list that goes round would be read for ever; one that ends early would be taken for whole.
-      if (seen.has(next.at))
-        throw new ServiceError({ code: 'unreadable', message: `${operation}: its pages go round` });
-      seen.add(next.at);
-      const page = await call(operation, next.request, more);
-      yield page;
-      next = turn(next.request, page);
-    }
+  function pages(operation: string, request: Plain, more?: CallOptions): List<Plain> {
+    return pagesOf(operation, request, (next) => call(operation, next, more));
   }
 
-  async function* items(operation: string, request: Plain, more?: CallOptions): AsyncGenerator<Plain, void, void> {
+  async function* items(operation: string, request: Plain, more?: CallOptions): List<Plain> {
     for await (const page of pages(operation, request, more)) yield* itemsOf(operation, page);
   }
 
   async function quote(operation: string, request: Plain, more: WaitOptions = {}) {
     const what = 'POST /billing/quotes';
-    // Asking for a price twice costs nothing.
+    // Safe: a second request for a price costs nothing.
     const answer = await post(what, '/billing/quotes', 'quotes', { operation, request }, { ...more, safe: true });
     const within = (answer['quote'] ?? {}) as Plain;
-    const quoteId = [answer, within].flatMap(({ quoteId: a, quote_id: b, id }) => [a, b, id]).find(isName);
+    const ids = [answer, within].flatMap(({ quoteId, quote_id, id }) => [quoteId, quote_id, id]);
+    const quoteId = ids.find((id) => typeof id === 'string' && id !== '');
     if (quoteId) return { quoteId, answer };
     throw new ServiceError({ code: 'unreadable', status: 200, message: `${what}: no quote id in the answer` });
   }
@@ -191,10 +173,10 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
     const what = 'GET /media';
     if (/^\.{0,2}$/.test(id)) throw new ServiceError({ code: 'VALIDATION_FAILED', message: `${what}: it has no id` });
     const ask: Ask = { what, path: `/media/${encodeURIComponent(id)}`, limitMs: MINUTES_5_MS, safe: true, signal };
-    return pace({ what, limit: 'media', safe: true, withinMs, signal }, () =>
+    return pace({ ...ask, limit: 'media', withinMs }, () =>
       exchange(ask, (response) => {
         const bytes = response.headers.get('content-length');
-        const body = streamOf(bytesOf(response, what, signal), response);
+        const body = streamOf(response, what, signal);
         return { body, mime: response.headers.get('content-type'), bytes: bytes === null ? null : Number(bytes) };
       }),
     );
@@ -205,18 +187,12 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
     const body = { request: { session_id: sessionId } };
     const limits = { mostBytes: 4 * 1024, limitMs: MINUTES_5_MS + SLACK_MS };
     const ask: Ask = { what, path: '/sessions/resume', body, ...limits, safe: false, signal };
-    const response = await pace({ what, limit: 'sessions', safe: false, withinMs, signal }, () =>
-      exchange(ask, (answer) => answer),
-    );
-    const messages: { event?: string | undefined; data: string }[] = [];
-    const parser = createParser({ onEvent: (message) => messages.push(message) });
-    const utf8 = new TextDecoder();
-    for await (const chunk of bytesOf(response, what, signal)) {
-      parser.feed(utf8.decode(chunk, { stream: true }));
-      for (const { event = 'message', data } of messages.splice(0)) {
+    const response = await pace({ ...ask, limit: 'sessions', withinMs }, () => exchange(ask, (answer) => answer));
+    for await (const messages of messagesOf(bytesOf(response, what, signal), what)) {
+      for (const { event = 'message', data } of messages) {
         if (event === 'end') return;
         if (event === 'error') throw errorOf(what, response, data);
-        if (event === 'message') yield objectOf(what, response, data) as SessionProgress;
+        if (event === 'message') yield objectOf(response, what, data) as SessionProgress;
       }
     }
     throw unreadable(response, `${what}: the stream was cut off before its end`);
@@ -225,7 +201,7 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
   return { call, pages, items, quote, send, media, resume } as Service;
 }
 
-/** The same client, whose every call ends with this signal as well. */
+/** The same client, but this signal ends its calls as well. */
 export function endingWith(service: Service, ends: AbortSignal): Service {
   const also = <Options extends WaitOptions>(options?: Options): Options =>
     ({ ...options, signal: options?.signal ? AbortSignal.any([ends, options.signal]) : ends }) as Options;
@@ -239,79 +215,4 @@ export function endingWith(service: Service, ends: AbortSignal): Service {
     resume: (sessionId, options) => service.resume(sessionId, also(options)),
   };
   return bound;
-}
-
-interface Next {
-  /** Where the page begins. */
-  at: unknown;
-  request: Plain;
-}
-
-/** Contract 4.5, cursor mode: an empty next_cursor means the end. */
-function nextByCursor(request: Plain, page: Plain | undefined): Next | undefined {
-  if (!page) return { at: request['cursor'] ?? '', request: { limit: MOST_PER_PAGE, ...request } };
-  const at = page['next_cursor'] ?? '';
-  // Taken for the end, what is no text would be a silent loss.
-  if (typeof at !== 'string')
-    throw new ServiceError({ code: 'unreadable', status: 200, message: 'next_cursor is not text' });
-  return isName(at) ? { at, request: { ...request, cursor: at } } : undefined;
-}
-
-/** Contract 4.5, page mode, and 2.7. */
-function nextByPage(request: Plain, page: Plain | undefined): Next | undefined {
-  const asked = (request['pagination'] ?? {}) as { page?: number };
-  const { has_next_page: more, page: shown, total_pages: of } = (page?.['page'] ?? {}) as Plain;
-  const last = more === undefined ? !(Number(of) > Number(shown)) : more !== true;
-  if (page && last) return undefined;
-  // The page that was shown counts: a service that takes no notice of what was asked for shows the same one again.
-  const at = page ? (typeof shown === 'number' ? shown : (asked.page ?? 1)) + 1 : (asked.page ?? 1);
-  return { at, request: { ...request, pagination: { page_size: MOST_PER_PAGE, ...asked, page: at } } };
-}
-
-/** Also lets go of the connection where nothing was read of it. */
-function streamOf(bytes: AsyncGenerator<Uint8Array>, response: Response): ReadableStream<Uint8Array> {
-  let begun = false;
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        begun = true;
-        const { done, value } = await bytes.next();
-        if (done) controller.close();
-        else controller.enqueue(value);
-      },
-      async cancel() {
-        await (begun ? bytes.return(undefined) : response.body?.cancel());
-      },
-    },
-    { highWaterMark: 0 },
-  );
-}
-
-function itemsOf(operation: string, page: Plain): Plain[] {
-  const field = operationOf(operation).pages?.items;
-  const [list = [], ...others] = field ? [page[field] ?? []] : Object.values(page).filter(Array.isArray);
-  if (Array.isArray(list) && others.length === 0) return list as Plain[];
-  const message = `${operation}: it is not clear where its items are: name their field in src/service/operations.ts`;
-  throw new ServiceError({ code: 'unreadable', status: 200, message });
-}
-
-async function readObject(what: string, response: Response, reader: CallOptions['reader']): Promise<Plain> {
-  if (!reader) return objectOf(what, response, await readText(response, what));
-  const bytes = await readBytes(response, what, reader.mostBytes);
-  return reader.read(bytes) ?? refuse(what, response, bytes.length === 0);
-}
-
-function objectOf(what: string, response: Response, text: string): Plain {
-  const value = parseJson(text);
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Plain;
-  return refuse(what, response, text === '');
-}
-
-function refuse(what: string, response: Response, empty: boolean): never {
-  const got = empty ? 'nothing' : (response.headers.get('content-type')?.slice(0, 50) ?? 'no content-type');
-  throw unreadable(response, `${what} was answered with something other than a JSON object (${got})`);
-}
-
-function isName(value: unknown): value is string {
-  return typeof value === 'string' && value !== '';
 }

@@ -1,10 +1,12 @@
-// What the service answers with (contract 2), as the contract's tables name it. Every field may be missing, and others
-// may come: the contract promises neither. Times, sizes, amounts and counters that are 64-bit integers stay strings.
+// The shapes of the service's answers (contract 2), named as in the contract's tables. Every field is optional, and
+// other fields are allowed: the contract promises neither. An answer that does not fit is logged and passed on. An
+// error would fail a working call, or make a handler repeat a call that was done. Times, sizes, amounts and 64-bit
+// counters stay strings.
 import { z } from 'zod';
 
 type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
 
-/** The same for each of these names, as in a row of the contract's tables. */
+/** The same value for each of these names, like a row of the contract's tables. */
 export function named<const Names extends string, Value>(
   names: Names,
   value: Value,
@@ -14,10 +16,10 @@ export function named<const Names extends string, Value>(
 export const strings = <const Names extends string>(names: Names) => named(names, z.string().optional());
 export const integers = <const Names extends string>(names: Names) => named(names, z.int().optional());
 export const booleans = <const Names extends string>(names: Names) => named(names, z.boolean().optional());
-/** `${bigint}`: a 64-bit integer in decimal digits (2). Of `*_unix_ms`: `new Date(Number(text))`. */
+/** `${bigint}` is a 64-bit integer in decimal digits (2). For `*_unix_ms`, use `new Date(Number(text))`. */
 export const decimals = <const Names extends string>(names: Names) =>
   named(names, z.templateLiteral([z.bigint()]).optional());
-/** An array, which may be missing as well. */
+/** An optional array. */
 export const list = <Schema extends z.ZodType>(schema: Schema) => z.array(schema).optional();
 
 /** 2.1 */
@@ -116,7 +118,7 @@ export const contactImport = z.looseObject({
 /** 2.13 */
 export const storedEvent = z.looseObject(strings('json_payload cursor'));
 
-/** 2.14. An event of another name comes as it is. */
+/** 2.14. Events with other names are passed on unchanged. */
 export type SessionProgress =
   | { event: 'progress'; progress: { stage?: string; session_id?: string } }
   | { event: 'qr'; qr: { /** The pairing code. */ data?: string } }

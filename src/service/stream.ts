@@ -1,10 +1,12 @@
-// GET /events (contract 4.4, 6.1, 8): the domain events of one connection after another, from a cursor on. Reconnects as
-// the contract asks, and ends only where repeating cannot help. Knows nothing of what the events are.
+// Reads GET /events (contract 4.4, 6.1, 8): the domain events after a cursor, over as many connections as needed. It
+// reconnects at the pace that the contract asks for, and ends only if another connection cannot help. The payloads
+// stay unread.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { compareCursors, parseCursor, type Cursor } from '../wire/cursor.ts';
+import type { EventSourceMessage } from 'eventsource-parser';
+import { isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
+import { LAST_EVENT_ID } from '../wire/headers.ts';
+import { messagesOf, readText } from './answers.ts';
 import { errorOf, ServiceError } from './errors.ts';
-import { readText } from './exchange.ts';
 
 export interface StreamItem {
   cursor: Cursor;
@@ -13,8 +15,9 @@ export interface StreamItem {
 }
 
 /**
- * `ping`: a sign of life. `open`: what comes now comes after this cursor, null: from now on. `refresh`: what the stream cannot bring must be
- * fetched otherwise. `lost`: it connects again after `waitMs`.
+ * `ping`: a sign of life. `open`: later items come after this cursor; null: only new items come. `refresh`: the stream
+ * leaves out events, which must be fetched elsewhere. `unreadable`: an item cannot be used. `lost`: the reader
+ * reconnects after `waitMs`.
  */
 export type StreamNews =
   | { kind: 'ping' }
@@ -25,28 +28,30 @@ export type StreamNews =
 export interface StreamOptions {
   baseUrl: string;
   apiKey: string;
-  /** The last cursor that was processed; null begins at now. */
+  /** The last cursor that was processed. Null: begin with new events. */
   after: Cursor | null;
-  /** Campaign and warm-up events, too: only for keys without number restriction (contract 4.4). */
+  /** Asks for campaign and warm-up events, too. A key that is restricted to some numbers may not (contract 4.4). */
   product?: boolean;
   signal: AbortSignal;
   onNews?: (news: StreamNews) => void;
-  /** Milliseconds without a sign of life; pings come every 25 s. */
+  /** The longest silence in milliseconds. Pings come every 25 s. */
   silentMs?: number;
-  /** The first wait before connecting again; it doubles up to thirty times as long. */
-  firstWaitMs?: number;
-  /** The longest event, in characters. */
+  /** The first wait before a new connection, in milliseconds. It doubles up to thirty times this value. */
+  firstWaitMs?: number | undefined;
+  /** The longest event, in characters. Default: 16 Mi. */
   longest?: number;
 }
 
-/** Contract 7.2: codes after which the same call does no better. */
+const WHAT = 'GET /events';
+/** Codes after which a new connection does not help (contract 7.2). */
 const FINAL = new Set(['UNAUTHENTICATED', 'FORBIDDEN', 'NOT_FOUND', 'VALIDATION_FAILED']);
-/** A connection that lasted as long was a good one. A shorter one must not lead past 10 opens a minute (contract 8). */
+/** A connection of this length resets the waits. Shorter ones do not: at most 10 opens a minute (contract 8). */
 const GOOD_MS = 30_000;
 
 /**
- * Items that came together, in their order. They count as processed when the next are asked for: a new connection goes on
- * behind them. Ends when the signal says so; throws ServiceError where the key or the cursor is refused.
+ * Yields the items that arrived together, in order. Items count as processed when the next ones are requested, and a
+ * new connection continues after them. Ends when the signal aborts. Throws ServiceError if the service refuses the key
+ * or the cursor.
  */
 export async function* readStream(options: StreamOptions): AsyncGenerator<StreamItem[], void, void> {
   const { signal, onNews, firstWaitMs = 1_000 } = options;
@@ -57,7 +62,7 @@ export async function* readStream(options: StreamOptions): AsyncGenerator<Stream
     try {
       for await (const items of connect(options, after)) {
         yield items;
-        after = items.reduce((last, { cursor }) => (last && compareCursors(cursor, last) < 0 ? last : cursor), after);
+        for (const { cursor } of items) if (isBehind(after, cursor)) after = cursor;
       }
     } catch (error) {
       if (error instanceof ServiceError && FINAL.has(error.code)) throw error;
@@ -71,19 +76,10 @@ export async function* readStream(options: StreamOptions): AsyncGenerator<Stream
   }
 }
 
-/** One connection, until it ends. */
 async function* connect(options: StreamOptions, after: Cursor | null): AsyncGenerator<StreamItem[], void, void> {
-  const { baseUrl, apiKey, onNews, product = false, silentMs = 60_000, longest = 16 * 1024 * 1024 } = options;
+  const { baseUrl, apiKey, onNews, product = false, silentMs = 60_000, longest } = options;
   const silence = new AbortController();
   const timer = setTimeout(() => silence.abort(), silentMs);
-  let messages: EventSourceMessage[] = [];
-  const parser = createParser({
-    maxBufferSize: longest,
-    onEvent: (message) => messages.push(message),
-    onError(error) {
-      if (error.type === 'max-buffer-size-exceeded') throw failure(`an event has more than ${longest} characters`);
-    },
-  });
   try {
     const response = await fetch(`${baseUrl.replace(/\/+$/, '')}/events${product ? '?include_product=true' : ''}`, {
       redirect: 'error',
@@ -91,54 +87,52 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
         authorization: `Bearer ${apiKey}`,
         accept: 'text/event-stream',
         'accept-encoding': 'identity',
-        ...(after === null ? {} : { 'last-event-id': after }),
+        ...(after === null ? {} : { [LAST_EVENT_ID]: after }),
       },
       signal: AbortSignal.any([options.signal, silence.signal]),
     });
-    if (!response.ok) throw errorOf('GET /events', response, await readText(response, 'GET /events'));
-    if (!response.headers.get('content-type')?.startsWith('text/event-stream')) throw failure('it is no event stream');
+    if (!response.ok) throw errorOf(WHAT, response, await readText(response, WHAT));
+    if (!response.headers.get('content-type')?.startsWith('text/event-stream'))
+      throw failure('the answer is not an event stream');
     onNews?.({ kind: 'open', after });
-    const utf8 = new TextDecoder();
-    for await (const chunk of response.body ?? []) {
+    for await (const messages of messagesOf(response.body ?? [], WHAT, longest)) {
       timer.refresh();
-      parser.feed(utf8.decode(chunk as Uint8Array, { stream: true }));
-      const whole = messages;
-      messages = [];
       let items: StreamItem[] = [];
-      for (const message of whole) {
-        const item = read(message);
+      for (const message of messages) {
+        const item = itemOf(message);
         if (item) items.push(item);
-        if (message.event === 'ping') onNews?.({ kind: 'ping' });
-        // Its place among the items matters: what comes before it is handed over before it is told.
-        if (item || message.event === 'ping') continue;
-        if (items.length > 0) yield items;
-        items = [];
-        if (message.event === 'end') return;
-        tell(message);
+        else if (message.event === 'ping') onNews?.({ kind: 'ping' });
+        else {
+          // The order matters: earlier items are yielded before this news.
+          if (items.length > 0) yield items;
+          items = [];
+          if (message.event === 'end') return;
+          tell(message, onNews);
+        }
       }
       if (items.length > 0) yield items;
     }
   } catch (error) {
-    throw silence.signal.aborted ? failure(`nothing came for ${silentMs} ms`) : error;
+    throw silence.signal.aborted ? failure(`no data for ${silentMs} ms`) : error;
   } finally {
     clearTimeout(timer);
-    // Also where whoever reads has had enough: the connection goes with it.
+    // Closes the connection, even if the reader stops early.
     silence.abort();
-  }
-
-  function read({ event, id, data }: EventSourceMessage): StreamItem | undefined {
-    const cursor = event === 'domain' ? parseCursor(id) : undefined;
-    return cursor && { cursor, payload: data };
-  }
-
-  function tell({ event, data }: EventSourceMessage): void {
-    if (event === 'error') throw errorOf('GET /events', new Response(null), data);
-    if (event === 'refresh')
-      onNews?.({ kind: 'refresh', reason: /"reason"\s*:\s*"(\w{1,40})"/.exec(data)?.[1] ?? 'unknown' });
-    if (event === 'domain') onNews?.({ kind: 'unreadable', reason: 'an event without a decimal cursor' });
   }
 }
 
+function itemOf({ event, id, data }: EventSourceMessage): StreamItem | undefined {
+  const cursor = event === 'domain' ? parseCursor(id) : undefined;
+  return cursor && { cursor, payload: data };
+}
+
+function tell({ event, data }: EventSourceMessage, onNews: StreamOptions['onNews']): void {
+  if (event === 'error') throw errorOf(WHAT, new Response(null), data);
+  if (event === 'refresh')
+    onNews?.({ kind: 'refresh', reason: /"reason"\s*:\s*"(\w{1,40})"/.exec(data)?.[1] ?? 'unknown' });
+  if (event === 'domain') onNews?.({ kind: 'unreadable', reason: 'an event without a decimal cursor' });
+}
+
 function failure(what: string): ServiceError {
-  return new ServiceError({ code: 'unreadable', message: `GET /events: ${what}` });
+  return new ServiceError({ code: 'unreadable', message: `${WHAT}: ${what}` });
 }

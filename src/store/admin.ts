@@ -1,50 +1,61 @@
-// What people fix by hand.
+// The admin role of the store: what people change by hand.
 import type { Accepted } from './ingest.ts';
 import type { Range, Rerun, TaskFilter } from './read.ts';
 
 export interface AdminStore {
-  /** The ids of the dead, skipped and waiting tasks that match, by cursor, so that steps keep the order of lanes. */
+  /** Ids of dead, skipped and waiting tasks that match, by cursor, so that changes in steps keep the order of lanes. */
   matching(filter: TaskFilter, now: number): Promise<number[]>;
-  /** Dead, skipped or waiting tasks run again, with a new budget of attempts, in their lane's order. Returns how many. */
+  /**
+   * Dead, skipped or waiting tasks run again with a new budget of attempts, in their lane's order. Returns how many.
+   */
   retry(ids: number[], now: number): Promise<number>;
-  /** Waiting and dead tasks are skipped. Returns how many. */
+  /** Waiting and dead tasks become skipped. Returns how many. */
   discard(ids: number[], reason: string, now: number): Promise<number>;
-  /** False where there is no such open gap. */
+  /** False: no such gap is open. */
   closeGap(id: number, by: string, now: number): Promise<boolean>;
-  /** Asks that a handler be given these events again; `run` makes the tasks. Returns the rerun's id. */
+  /** Requests that a handler gets these events again; `run` makes the tasks. Returns the rerun's id. */
   askRerun(
     asked: Pick<Rerun, 'handler' | 'type' | 'from' | 'to' | 'events'> & { range: Range },
     now: number,
   ): Promise<number>;
-  /** It makes no more tasks; returns those that wait. Null where there is no such rerun. */
+  /** Stops a rerun and returns its waiting tasks. Null: there is no such rerun. */
   cancelRerun(id: number, now: number): Promise<number[] | null>;
-  /** Gives waiting, dead and skipped tasks to another handler, in lanes of the same name. Where that one has a task of the event, this one is skipped. Returns how many were given. */
+  /**
+   * Moves waiting, dead and skipped tasks to another handler, into lanes of the same name. If that handler already has
+   * a task of the event, the old task is skipped. Returns how many were moved.
+   */
   giveTo(ids: number[], handler: string, now: number): Promise<number>;
-  /** How far a handler's lanes have finished becomes true of another's, in steps from `after` on. Returns where to go on, or null. */
+  /**
+   * Copies how far a handler's lanes have finished to another handler, in steps from `after`. Returns where to
+   * continue, or null.
+   */
   giveLanes(from: string, to: string, after: number, limit: number, now: number): Promise<number | null>;
   /**
-   * Reads quarantined bytes again, as after a change of the kit's: what is an event now is accepted, and leaves the
-   * quarantine. Undefined where there is no such row.
+   * Reads quarantined bytes again, for example with a newer kit. Bytes that are an event now are accepted and leave
+   * the quarantine. Undefined: no such row.
    */
   retryQuarantined(id: number, now: number): Promise<Accepted | undefined>;
 }
 
-/** What was removed of a person, in rows. */
+/** Rows from which a person's data was removed. */
 export interface Erased {
   events: number;
-  /** Waiting tasks that had nothing left to work on. */
+  /** Waiting tasks without a body to work on. */
   skipped: number;
-  /** Errors of tasks that might have quoted them. */
+  /** Errors of tasks, which may quote the body. */
   errors: number;
   quarantined: number;
   conflicts: number;
 }
 
-/** Whether a body, as it was received, is of the person who is to be forgotten. */
+/** Whether a body, as received, belongs to the person who is to be forgotten. */
 export type IsTheirs = (body: Uint8Array) => boolean;
 
 export interface EraseStore {
-  /** Removes the bodies of their events from `after` on, in steps like prune; identity stays. Dry: counts only. */
+  /**
+   * Removes the bodies of the person's events from `after` on, in steps like `prune`. Identity stays. `dry` only
+   * counts.
+   */
   eraseEvents(
     isTheirs: IsTheirs,
     after: number,
@@ -52,6 +63,6 @@ export interface EraseStore {
     now: number,
     dry: boolean,
   ): Promise<{ erased: Erased; next: number | null }>;
-  /** Removes what was kept aside of theirs: quarantine and conflicts. */
+  /** Removes the person's rows in quarantine and conflicts. */
   eraseAsides(isTheirs: IsTheirs, dry: boolean): Promise<Erased>;
 }

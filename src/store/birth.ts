@@ -1,16 +1,16 @@
-// What existed before this store is history: only handlers that ask for it are given it. Told from an event's own time;
-// one without a time lies where its neighbours lie, which may be known only later.
+// History is what existed before this store; only handlers that ask for history get it. An event's own time decides.
+// An event without a time is decided by its neighbours, which may arrive later.
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
 import type { Origin } from '../wire/event.ts';
 
 export interface Birth {
   /** When this store was created, Unix milliseconds. */
   at: number;
-  /** `open`: REPLAY_FROM asks for history, and reading it, or one overlap after that, is not over. */
+  /** `open`: REPLAY_FROM asks for history, and reading it, or the overlap after it, has not ended. */
   reading: 'none' | 'open' | 'over';
-  /** What lies behind it came after the store was there; null: not known yet, or nobody asked for history. */
+  /** Events behind this cursor are newer than the store. Null: not known yet, or nobody asked for history. */
   end: Cursor | null;
-  /** The highest cursor that replay has shown with a time before the birth. */
+  /** The highest cursor with a time before the birth that replay has shown. */
   older: Cursor | null;
   /** The lowest cursor with a time after the birth. */
   younger: Cursor | null;
@@ -23,11 +23,11 @@ interface Placed {
   cursor: Cursor | null;
   /** Unix milliseconds. */
   createdAt: number | null;
-  /** 1: a live stream brought it, as it happened. */
+  /** 1: a live stream brought the event as it happened. */
   live?: 0 | 1;
 }
 
-/** What a webhook or a live stream brings first is never history, however old it says that it is. */
+/** An event that a webhook or a live stream brings first is never history, however old its own time is. */
 export function placeOf({ origin, cursor, createdAt, live }: Placed, birth: Birth): Place {
   if ((origin !== 'replay' && origin !== 'stream') || cursor === null || live) return 'new';
   const { reading, end, older, younger } = birth;

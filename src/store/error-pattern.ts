@@ -1,8 +1,8 @@
-// What the errors of one cause have in common.
+// The pattern that the errors of one group of dead letters share.
 
 /**
- * An error without what differs from one event to the next, and may be of a person: quoted parts, addresses, and words
- * that hold a digit. At most 160 characters.
+ * Replaces what differs between events, or may be personal data, in an error: quoted text, addresses, and words with a
+ * digit. At most 160 characters.
  */
 export function patternOf(error: string): string {
   return error

@@ -1,12 +1,12 @@
-// What the one door needs of a store, and what is counted and noted along with it.
+// The ingest role of the store: accept events, and write counters and state along with them.
 import type { Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
 import type { TaskState } from './work.ts';
 
-/** unkept: it fails by itself, and is not even in quarantine; its sender has to try again. */
+/** `unkept`: the reading fails by itself and cannot be quarantined either; its sender has to try again. */
 export type Verdict = 'new' | 'duplicate' | 'quarantined' | 'unkept';
 
-/** It contradicts the event of this key, which was there before; recorded. */
+/** The arrival contradicts the stored event of this key. The contradiction is recorded. */
 export interface Conflict {
   with: string;
   reason: string;
@@ -14,14 +14,14 @@ export interface Conflict {
 
 export interface Accepted {
   verdict: Verdict;
-  /** A duplicate by the floor alone: it is older than what the store remembers. */
+  /** The event is a duplicate by the floor alone: it is older than what the store remembers. */
   pruned?: true;
   conflict?: Conflict;
 }
 
 /**
- * Added up over the life of the store, but for `events`, `quarantined` and `tasks.*`, which count rows. `duplicates` are
- * deliveries; `reread` are items of replay or stream that were known, which is most of them.
+ * Counters grow over the life of the store. Only `events`, `quarantined` and `tasks.*` count rows, so they also fall.
+ * `duplicates` counts deliveries; `reread` counts known items of replay or stream, which are most of them.
  */
 export type Counter =
   | 'events'
@@ -29,7 +29,7 @@ export type Counter =
   | 'duplicates'
   | 'reread'
   | 'quarantined'
-  /** What was readable, and made a statement fail: quarantined for that. */
+  /** Readable events that made a statement fail and were quarantined for it. */
   | 'poisoned'
   | 'conflicts'
   | 'recovered'
@@ -41,19 +41,19 @@ export type Counter =
   | 'watermark_ahead'
   | 'fenced'
   | 'run_crashes'
-  /** Events of which nobody knows yet whether they are history. */
+  /** Events that may be history: it is not known yet. */
   | 'undecided'
   /** Lanes whose row was gone while tasks waited in them. */
   | 'lanes_restored'
   | `lane_faults.${string}`
   | 'failure_runs'
-  /** New events whose delivery says that earlier attempts failed; an unsigned header, so evidence alone. */
+  /** New events whose delivery says that earlier attempts failed. The header is unsigned, so this is only a hint. */
   | 'unseen_failures'
   | `tasks.${TaskState}`
   /** Done tasks that pruning has removed. */
   | 'pruned.done'
   | `ack.${string}`
-  /** What became of attempts, by handler; one that was given back is none. */
+  /** Outcomes of attempts, by handler. An attempt that was given back does not count. */
   | `attempts.${'done' | 'skipped' | 'dead' | 'retry' | 'deferred'}.${string}`
   | `refused.${string}`;
 
@@ -63,96 +63,103 @@ export interface Batch {
   readings: Reading[];
   /** Unix milliseconds. */
   now: number;
-  /** Replay has proved that nothing is missing up to here; committed with the events of its page. It never goes back here. */
+  /**
+   * Replay has shown everything up to this cursor. Committed with the events of its page; `accept` never lowers the
+   * watermark.
+   */
   watermark?: Cursor;
-  /** Read from there: it proves nothing where the watermark has gone down behind it. */
+  /** The cursor that the page was read from. The page proves nothing if the watermark has fallen below it meanwhile. */
   after?: Cursor;
-  /** Where that proof begins: at the first page, and behind a gap. */
+  /** Where the proof begins: at the first page, and behind a gap. */
   from?: Cursor;
-  /** What replay and stream bring happened while deliveries could be taken: a webhook should have brought it before. */
+  /** The events happened while deliveries could be accepted, so a webhook should have brought them. */
   fresh?: boolean;
-  /** A stretch that replay can no longer show; raised as a `kit.gap` event in the same transaction. */
+  /** A range that replay can no longer show. It becomes a `kit.gap` event in the same transaction. */
   gap?: { after: Cursor; upTo: Cursor | null; reason: string };
   counts?: Counts;
-  facts?: Partial<Record<StateKey, StateValue>>;
+  state?: Partial<Record<StateKey, StateValue>>;
 }
 
 export interface IngestStore {
   /**
-   * Commits all, synced, before it resolves: one row an event, by the identity rules of the design. What fails by itself
-   * costs nothing else. Throws Unsynced where it was committed, and only the sync has failed.
+   * Commits and syncs the whole batch before it resolves: one row an event, by the identity rules. A reading that
+   * fails by itself costs no other. Throws Unsynced if the commit succeeded and only the sync failed.
    */
   accept(batch: Batch): Promise<Accepted[]>;
-  /** Resolves once all that was committed is on disk. */
+  /** Resolves when everything committed so far is on disk. */
   sync(): Promise<void>;
-  /** Adds to counters and sets facts; also the probe of whether the store can be written. */
-  note(counts: Counts, facts?: Partial<Record<StateKey, StateValue>>): Promise<void>;
+  /** Adds to counters and sets state. Also used to test whether the store can be written. */
+  note(counts: Counts, state?: Partial<Record<StateKey, StateValue>>): Promise<void>;
 }
 
 export type StateKey =
   | 'watermark'
   | 'born'
-  /** Replay has fetched up to here what was there before this store. */
+  /** Replay has fetched the history from before this store up to this cursor. */
   | 'history'
   | 'history_reading'
   | 'older'
   | 'younger'
-  /** The highest cursor that pruning has removed; the floor, as far as the watermark reaches. */
+  /** The highest cursor that pruning has removed. The floor is the lower of this and the watermark. */
   | 'pruned_to'
-  /** Unix milliseconds: all that pruning has removed was received, and happened, before. */
+  /** Unix milliseconds: every pruned event was received, and happened, before this time. */
   | 'pruned_before'
   | 'receipts'
-  /** Goes up when lanes were swept away. */
+  /** Counts the sweeps that removed lanes. */
   | 'lanes_swept'
-  | 'assigned'
+  | 'fanned_out'
   | 'runner'
   | 'boot'
   | 'replay'
-  /** The last runs of reconciliation: JSON. */
+  /** The last reconciliation runs: JSON. */
   | 'replay_runs'
-  /** Up to this event, by its number, two complete reads of replay have looked for what webhooks brought. */
+  /** The number of an event: two complete reads of replay have looked for everything that webhooks brought up to it. */
   | 'searched'
-  /** The newest event, by its number, when the watermark last moved. */
+  /** The number of the newest event when the watermark last moved. */
   | 'moved'
-  /** Where the watermark stood too high: nothing raises it to there again, unless a delivery comes from there. */
+  /**
+   * A height at which the watermark was too high. Nothing raises it there again, unless a delivery has such a cursor.
+   */
   | 'refused'
-  /** How evidence has lowered it last: JSON. */
+  /** The last time that evidence lowered the watermark: JSON. */
   | 'lowered'
-  /** Unix milliseconds: when the first delivery gave reading its beginning; a lower one goes before it for one overlap. */
+  /**
+   * Unix milliseconds: when the first delivery set the place to begin at. A lower cursor still counts for one overlap.
+   */
   | 'anchored_at'
-  /** The cursor behind which replay has shown all that it can show. */
+  /** The cursor behind which replay has shown everything that it can show. */
   | 'proved_from'
-  /** The last event, by its number, that was looked up among what replay has shown. */
+  /** The number of the last event that was compared with what replay has shown. */
   | 'compared'
-  /** What replay does not show: JSON. */
+  /** The types that replay does not show: JSON. */
   | 'blind'
   | 'snapshots'
   | 'begins_at'
   | 'calls'
-  /** The account of `npx kit verify`: JSON. */
+  /** The result of `npx kit verify`: JSON. */
   | 'verify'
-  /** How the stream does: JSON. */
+  /** The state of the stream: JSON. */
   | 'stream'
-  /** Written by the main process, as JSON: Failures, and Signer[]. */
+  /** Written by the main process as JSON: Failures and Signer[]. */
   | 'failures'
   | 'signers'
-  /** How processes that run handlers have died lately: JSON. */
+  /** The last crashes of processes that run handlers: JSON. */
   | 'crashes'
-  /** The last refusals, by cause: JSON. */
+  /** The last refusals by cause: JSON. */
   | 'refusals'
   | 'reconcile_asked'
-  /** How often `npx kit reload` has asked; what became of the last reload: JSON. */
+  /** How often `npx kit reload` has asked, and the outcome of the last reload: JSON. */
   | 'reload_asked'
   | 'reloaded'
   | 'failure_run'
   | 'held'
-  /** The time as `run` saw it last, Unix milliseconds. */
+  /** The last time that `run` has noted, Unix milliseconds. */
   | 'run_seen'
-  /** Files of handlers that could not be loaded: JSON. */
+  /** Handler files that could not be loaded: JSON. */
   | 'handler_faults'
   | 'oldest'
   | 'erased'
-  /** Goes up when ids were sorted into a segment, or a segment was removed. */
+  /** Counts the changes of id segments. */
   | 'id_version';
 
 export type StateValue = string | number | bigint | null;

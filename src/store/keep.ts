@@ -1,4 +1,4 @@
-// What `keep` needs of a store: where replay stands, which alarms are raised, what is pruned.
+// The role of the store for the keep process: replay's position, raised alarms, pruning.
 import type { AlarmStore, RaisedAlarm } from './alarms.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import type { IngestStore } from './ingest.ts';
@@ -6,46 +6,46 @@ import type { IngestStore } from './ingest.ts';
 export interface Failures {
   /** Of the present failure run. */
   causes: Record<string, number>;
-  /** Deliveries with well-formed headers that no secret of ours signed, since the last good one. */
+  /** Deliveries with well-formed headers that none of our secrets signed, since the last good delivery. */
   badSignatures: number;
-  /** The first and the last of them; the last stays when a good one has come. ISO 8601. */
+  /** The first and the last of them, ISO 8601. The last one stays after a good delivery. */
   badSince: string | null;
   lastBadAt: string | null;
   /** The last delivery of the service that was answered with a 2xx. */
   lastGoodAt: string | null;
 }
 
-/** A delivery that was refused, by what its headers said: cut short, unsigned, a stranger's. Never its body. */
+/** A refused delivery, described by its headers alone. Never its body. */
 export interface Refusal {
   at: string;
-  /** Of the five headers that each delivery carries (contract 6.3), besides its signature. */
+  /** How many of the five headers of a delivery were present (contract 6.3), besides its signature. */
   headers: number;
-  /** How far its timestamp lay from our clock; null where it had none. */
+  /** The distance of its timestamp from our clock; null: it had none. */
   skewSeconds: number | null;
   agent: string | null;
   bytes: number | null;
 }
 
-/** A secret by what it signed. Times are signing moments (contract 6.3), Unix milliseconds. */
+/** A secret and what it has signed. Times are signing times (contract 6.3), Unix milliseconds. */
 export interface Signer {
   fingerprint: string;
-  /** Its position in WEBHOOK_SECRET, from 1; null where it is configured no more. */
+  /** Position in WEBHOOK_SECRET, from 1. Null: the secret is no longer configured. */
   number: number | null;
   hits: number;
   firstAt: number | null;
   lastAt: number | null;
-  /** When no other secret of ours signed the same delivery. */
+  /** The last time that no other secret of ours signed the same delivery. */
   aloneAt: number | null;
   mayGo: boolean;
-  /** Since when it is configured no more. */
+  /** When the secret was removed from the configuration. */
   goneAt: number | null;
 }
 
-/** How processes that run handlers have died lately: what one was at, how it ended, how often. */
+/** The last crashes of processes that run handlers, with their tasks and counts. */
 export interface Crash {
-  /** Null: no task was at work. */
+  /** Null: no task was running. */
   task: { handler: string; key: string } | null;
-  /** It was the only one in its process. */
+  /** The task was the only one in its process. */
   alone: boolean;
   /** `exit code 7`, `SIGSEGV`. */
   exit: string;
@@ -54,7 +54,7 @@ export interface Crash {
   at: string;
 }
 
-/** What the main process keeps over restarts, in the facts failure_run, failures and signers. */
+/** Delivery health that the main process keeps over restarts: the state keys failure_run, failures and signers. */
 export interface KeptHealth {
   failureRun: number;
   failures: Failures;
@@ -63,15 +63,15 @@ export interface KeptHealth {
 
 export interface ReplayState {
   state: 'off' | 'idle' | 'running' | 'backing-off' | 'stopped';
-  /** Since when it is in this state. */
+  /** When this state began. */
   since: string | null;
   lastAt: string | null;
   reason: string | null;
-  /** Of a catch-up that takes more than a page. */
+  /** Of a catch-up that takes more than one page. */
   progress: Progress | null;
 }
 
-/** Runs of reconciliation in a row that ended alike: the last, or one that brought something. */
+/** Consecutive reconciliation runs with the same end, or one run that recovered events. */
 export interface ReplayRun {
   from: string;
   to: string;
@@ -87,32 +87,32 @@ export interface Progress {
   pages: number;
   events: number;
   perMinute: number;
-  /** Estimated; null where that cannot be told. */
+  /** An estimate; null: unknown. */
   endsAt: string | null;
-  /** It does not come nearer to now. */
+  /** The catch-up is not getting closer to now. */
   behind: boolean;
 }
 
-/** `stopped`: the service refuses it. */
+/** `stopped`: the service refuses the stream. */
 export interface StreamState {
   state: 'off' | 'open' | 'lost' | 'stopped';
   since: string | null;
   reason: string | null;
 }
 
-/** What `npx kit verify` has found so far. */
+/** The result of `npx kit verify` so far. */
 export interface VerifyAccount {
   state: 'running' | 'done' | 'failed';
   reason: string | null;
-  /** Unix milliseconds: what was received later is not compared. */
+  /** Unix milliseconds. Events received later are not compared. */
   asked: number;
   from: Cursor;
-  /** How far it has read. */
+  /** The cursor that it has read up to. */
   at: Cursor;
   pages: number;
   events: number;
   /**
-   * `missing`: recovered by it. `older`: at or below the floor, so that pruning may have removed it; not fetched.
+   * `missing`: recovered by verify. `older`: at or below the floor, so pruning may have removed it; not fetched.
    * `onlyHere`: the service did not show it.
    */
   types: {
@@ -128,101 +128,108 @@ export interface VerifyAccount {
 
 export interface Stretch {
   types: { type: string; stored: number; handled: number; dead: number }[];
-  /** Where to go on; null at the end. */
+  /** The cursor to continue from; null at the end. */
   next: Cursor | null;
 }
 
 export interface KeepStore extends IngestStore, AlarmStore {
   watermark(): Promise<Cursor | null>;
-  /** Where a store without a watermark begins to read, once that is known. */
+  /** Where a store without a watermark begins to read, if that is known. */
   beginsAt(): Promise<Cursor | null>;
-  /** When its first delivery told it so, Unix milliseconds; null where something else did. */
+  /** When its first delivery set that place, Unix milliseconds. Null: something else did. */
   anchoredAt(): Promise<number | null>;
   /** The lowest cursor that a delivery has brought. */
   lowestDelivered(): Promise<Cursor | null>;
-  /** The watermark goes down, in one transaction, never below the floor; and what was proved above it counts no more. */
+  /**
+   * Lowers the watermark in one transaction, never below the floor. Everything above the new watermark must be proved
+   * again.
+   */
   lowerWatermark(lowering: Lowering): Promise<Lowered>;
-  /** Evidence among the events up to `upTo` that the watermark stands too high, and where it belongs. */
+  /** Evidence that the watermark is too high, among events up to `upTo`, and where it belongs. */
   watermarkAhead(types: string[], upTo: number, now: number): Promise<Ahead | null>;
-  /** Items at or above it do not raise the watermark. */
+  /** Items at or above this cursor do not raise the watermark. */
   ceiling(): Promise<Cursor | null>;
-  /** How evidence has lowered the watermark last. */
+  /** The last time that evidence lowered the watermark. */
   lowered(): Promise<Ahead | null>;
-  /** Gives the watermark up: what comes after it is a gap, and the next key begins like one that is added later. */
+  /**
+   * Removes the watermark. What comes after it is a gap, and the next API key starts like a key that is added later.
+   */
   giveUpWatermark(now: number): Promise<Cursor | null>;
-  /** When the last calls were made, Unix milliseconds. */
+  /** The times of the last calls, Unix milliseconds. */
   calls(): Promise<number[] | null>;
-  /** As it was noted last; null: never. */
+  /** The last state that was noted. Null: none. */
   replayState(): Promise<ReplayState | null>;
   /** The last runs, newest first. */
   replayRuns(): Promise<ReplayRun[]>;
   newestCursor(): Promise<Cursor | null>;
-  /** The lowest cursor known above this one; the highest below it. Null bounds nothing. */
+  /** The next known cursor above the bound, and below it. A null bound has no effect. */
   cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
   cursorBelow(bound: Cursor | null): Promise<Cursor | null>;
-  /** The highest cursor known, up to this one. */
+  /** The highest known cursor up to this one. */
   cursorUpTo(bound: Cursor): Promise<Cursor | null>;
   /**
-   * The lowest cursor known; the median of the last hundred received before `before`, so that one odd cursor decides
-   * nothing; whether any event is younger.
+   * The lowest known cursor; the median of the last hundred received before `before`, so that a single odd cursor
+   * decides nothing; and whether any event is newer.
    */
   anchors(before: number): Promise<{ lowest: Cursor | null; older: Cursor | null; young: boolean }>;
   /**
-   * Events behind `proved_from` that webhooks brought, and neither replay nor stream has shown: how many by type, among
-   * up to `limit` of those numbered above `after`, `upTo` at the most. `next`: where to go on; `after` itself at the end.
+   * Events behind `proved_from` that webhooks brought and neither replay nor stream has shown, by type. Looks at up to
+   * `limit` events numbered above `after`, up to `upTo`. `next` is where to continue; at the end it equals `after`.
    */
   unseen(
     after: number,
     upTo: number,
     limit: number,
   ): Promise<{ types: { type: string; events: number }[]; next: number }>;
-  /** The last event, by its number, that was looked up so; and the types that were found lately. */
+  /** The number of the last event that was compared, and the types that the last comparison found. */
   compared(): Promise<number>;
   blind(): Promise<string[] | null>;
   /** Counters of the last minutes, as `keep` has noted them. */
   snapshots(): Promise<{ at: number; counters: Record<string, number> }[] | null>;
-  /** The last of them, newest first; written by the main process as the state `crashes`. */
+  /** The last crashes, newest first. The main process writes them. */
   crashes(): Promise<Crash[]>;
-  /** Why a task became a dead letter for a reason that none had before; `id` grows from cause to cause. */
-  newestCause(): Promise<{ id: number; handler: string; error: string } | null>;
+  /** The newest group of dead letters. Ids of groups grow. */
+  newestDeadGroup(): Promise<{ id: number; handler: string; error: string } | null>;
   /** The key of the event that was contradicted last. */
   lastContradicted(): Promise<string | null>;
-  /** The account of `npx kit verify`, if there ever was one. */
+  /** The result of `npx kit verify`, if it ever ran. */
   verifying(): Promise<VerifyAccount | null>;
-  /** Events behind `after` up to `upTo`, and above it those received before `before`: by type, and what became of them. */
+  /**
+   * Stored events behind `after` up to `upTo`, and later ones received before `before`: by type, with their outcome.
+   */
   stretch(after: Cursor, upTo: Cursor, before: number, limit: number): Promise<Stretch>;
-  /** What webhooks bring, and what they lately missed. */
+  /** The types that webhooks bring, and how many events of each they missed since the last delivery of that type. */
   types(): Promise<DeliveredType[]>;
-  /** Replay begins to read what was there before this store. */
+  /** Replay begins to read history from before this store. */
   openHistory(): Promise<void>;
-  /** Replay has caught up for the first time: what lies behind this cursor came after the store was there. Set once. */
+  /** Replay has caught up for the first time: events behind this cursor are newer than the store. Set once. */
   endHistory(upTo: Cursor): Promise<void>;
-  /** One overlap later: what is undecided now is history. */
+  /** One overlap later, undecided events become history. */
   closeHistory(): Promise<void>;
-  /** The last time, Unix milliseconds, that somebody asked for a reconciliation; 0 if never. */
+  /** The last time that somebody asked for a reconciliation, Unix milliseconds; 0: never. */
   reconcileAsked(): Promise<number>;
-  /** The number of the newest event; 0 where there is none. */
+  /** The number of the newest event; 0: no event. */
   newestEvent(): Promise<number>;
-  /** As the pruner has noted it. */
+  /** What the pruner has noted last. */
   receipts(): Promise<Receipts | null>;
   /**
-   * Removes finished events that may not come again, and the bodies of those that may: above the watermark, or, where
-   * no watermark covers them, still repeated by the service. Returns where to go on, or null.
+   * Removes finished events that cannot arrive again, and the bodies of finished events that can: above the watermark,
+   * or, without a watermark, while the service still repeats them. Returns where to continue, or null.
    */
   prune(step: PruneStep): Promise<Receipt | null>;
-  /** Removes the bodies of finished events received before `before`, in steps like prune; a digest stays. */
+  /** Removes the bodies of finished events received before `before`, in steps like `prune`. A digest stays. */
   purge(before: number, after: Receipt | null, limit: number): Promise<Receipt | null>;
-  /** Files of handlers that could not be loaded or set up, and the handlers that wait for each. */
+  /** Handler files that could not be loaded or set up, and the handlers that wait for each. */
   brokenHandlers(): Promise<{ fault: string; waiting: string[] }[]>;
-  /** Removes quarantine, conflicts and idle lanes older than `before`, which lies hours back at least. */
+  /** Removes quarantine, conflicts and idle lanes older than `before`, which is at least hours ago. */
   sweep(before: number): Promise<void>;
-  /** Copies the log into the file; with `restart`, lets the log begin anew. Returns the log's size in bytes. */
+  /** Copies the log into the file; with `restart`, the log also begins anew. Returns the size of the log in bytes. */
   checkpoint(restart: boolean): Promise<number>;
-  /** All that are up, and those whose all-clear nobody was told yet. */
+  /** Alarms that are raised, and cleared alarms whose all-clear was not sent yet. */
   raised(): Promise<RaisedAlarm[]>;
 }
 
-/** Where the watermark stood, and where it belongs. */
+/** The old watermark and the one that evidence supports. */
 export interface Ahead {
   from: Cursor;
   to: Cursor;
@@ -230,7 +237,10 @@ export interface Ahead {
 
 export interface Lowering {
   to: Cursor;
-  /** `evidence` remembers the height, so that nothing raises it there again; `asked` does where there is evidence too. */
+  /**
+   * `evidence` remembers the old height, so that nothing raises the watermark there again. `asked` does so if there is
+   * evidence too.
+   */
   why: 'evidence' | 'anchor' | 'asked';
   /** Unix milliseconds. */
   now: number;
@@ -251,29 +261,32 @@ export interface Receipt {
 export interface PruneStep {
   /** Unix milliseconds. */
   now: number;
-  /** Received before then, Unix milliseconds. */
+  /** Received before this time, Unix milliseconds. */
   before: number;
-  /** Up to this event the service repeats nothing any more. */
+  /** The service no longer repeats events up to this number. */
   settled: number;
   /** Null: from the beginning. */
   after: Receipt | null;
   limit: number;
 }
 
-/** Which event was the newest when, by the time that `keep` has run: no step of a clock makes an event look older. */
+/**
+ * Marks which event was the newest after how much running time of `keep`. A step of the clock does not make an event
+ * look older.
+ */
 export interface Receipts {
   /** When it was written, Unix milliseconds. */
   at: number;
-  /** How long `keep` has run in all, milliseconds. */
+  /** The total running time of `keep`, milliseconds. */
   ranMs: number;
   marks: { ranMs: number; event: number }[];
 }
 
 export interface DeliveredType {
   type: string;
-  /** The last delivery, Unix milliseconds; null: never. */
+  /** The last delivery, Unix milliseconds. Null: never. */
   deliveredAt: number | null;
-  /** Since then brought by replay or stream alone, though deliveries could be taken; and since when. */
+  /** Events since then that only replay or stream brought although deliveries could be accepted, and since when. */
   missed: number;
   missedSince: number | null;
 }

@@ -1,4 +1,4 @@
-// What the process that owns the store needs: who is alive, and what the dead were at.
+// The role of the store for the owner, the main process: which processes are alive, and what dead ones left.
 import type { KeptHealth } from './keep.ts';
 
 export type Role = 'receive' | 'run' | 'keep';
@@ -10,56 +10,56 @@ export interface Process {
   boot: number;
 }
 
-/** What became of a reload. */
+/** The outcome of a reload. */
 export interface Reloaded {
-  /** Questions up to this one were asked before it began. */
+  /** The reload answers requests up to this number. */
   asked: number;
-  /** Their names. */
+  /** Names of handlers. */
   handlers: string[];
   ms: number;
   faults: string[];
-  /** What goes on as it was, because of the faults; null: nothing. */
+  /** What stays in force because of the faults; null: nothing. */
   old: 'handlers go on' | 'configuration stays in force' | null;
-  /** Variables that changed, and take a restart. */
+  /** Changed variables that need a restart. */
   restart: string[];
 }
 
 export interface ProcessStore {
   /**
-   * Brings the log into the file, synced, before anything is built on it: an earlier process may have died with a sync
-   * that had failed. Throws StoreError, `busy` while others read it.
+   * Copies the log into the file, synced, before the store is used: an earlier process may have died after a failed
+   * sync. Throws StoreError `busy` while others read the log.
    */
   settle(): Promise<void>;
   /** The id of the store. */
   identity(): Promise<string>;
-  /** Gives it another; `settle` brings it into the file. */
+  /** Sets another id; `settle` copies it into the file. */
   identify(id: string): Promise<void>;
   /** A number that no process had before. */
   nextBoot(): Promise<number>;
-  /** Says that a process is there. */
+  /** Notes a sign of life of a process. */
   beat(process: Process, now: number): Promise<void>;
   gone(role: string): Promise<void>;
   processes(): Promise<Process[]>;
-  /** Asks for a reload; the number of the question. The receiver is to be told, too. */
+  /** Requests a reload and returns the number of the request. The main process must be signalled as well. */
   askReload(): Promise<number>;
-  /** The number of the last question; 0: there was none. */
+  /** The number of the last request; 0: none. */
   reloadAsked(): Promise<number>;
-  /** What became of the last reload; null: there was none. */
+  /** The outcome of the last reload; null: none. */
   reloaded(): Promise<Reloaded | null>;
-  /** What an earlier boot knew of failures and secrets. */
+  /** Delivery health as an earlier boot left it. */
   books(): Promise<KeptHealth>;
   /**
-   * The tasks that the dead processes were at: given back and marked isolated, to run alone. One that was the only one
-   * has spent its attempt. `alive` are the boots that still run.
+   * Gives back the tasks that dead processes had claimed, and marks them isolated. A task that was alone in its
+   * process has spent its attempt. `alive` are the boots that still run.
    */
   giveBack(alive: number[], now: number, crash?: CrashPolicy): Promise<GivenBack[]>;
   /** Whether an isolated task of one of these handlers waits for a process of its own. */
   isolatedDue(now: number, handlers: string[]): Promise<boolean>;
 }
 
-/** How a process died, and what that means for a task that was alone in it. Without it, nobody saw the process die. */
+/** How a process died, and the consequence for a task that was alone in it. Absent: nothing saw the process die. */
 export interface CrashPolicy {
-  /** In words: exit code or signal, and where it is known the place. */
+  /** In words: exit code or signal, and the place if it is known. */
   how: string;
   after(handler: string, attempt: number, crashes: number): { delayMs: number; holdMs: number } | 'dead';
 }
@@ -68,7 +68,7 @@ export interface GivenBack {
   handler: string;
   key: string;
   attempt: number;
-  /** It was the only one in its process. */
+  /** The task was the only one in its process. */
   alone: boolean;
   dead: boolean;
 }

@@ -1,4 +1,4 @@
-// What people and programs may look at. Every answer is bounded, and none counts a table.
+// The read role of the store, for people and programs. Every answer has a bound; no query counts a table.
 import type { Cursor } from '../wire/cursor.ts';
 import type { Origin, Unreadable } from '../wire/event.ts';
 import type { Failures, Refusal, ReplayState, StreamState } from './keep.ts';
@@ -14,7 +14,7 @@ export interface Alarm {
 export interface Status {
   events: number;
   unassigned: number;
-  /** Of which nobody knows yet whether they existed before this store; they wait, in no lane. */
+  /** Events that may be history: it is not known yet. They wait, in no lane. */
   undecided: number;
   duplicates: number;
   quarantined: number;
@@ -30,7 +30,7 @@ export interface Status {
   failureRun: number;
   failures: Omit<Failures, 'lastGoodAt'>;
   lastDeliveryAt: string | null;
-  /** In the order of WEBHOOK_SECRET, numbered from 1; `mayGo`: another signs in its place. */
+  /** In the order of WEBHOOK_SECRET, numbered from 1. `mayGo`: another secret signs in its place. */
   secrets: { number: number; hits: number; lastAt: string | null; mayGo: boolean }[];
   alarms: Alarm[];
   processes: Record<Role, 'up' | 'down'>;
@@ -41,15 +41,15 @@ export interface EventFilter {
   session?: string | undefined;
   /** Of any of its tasks. */
   state?: ShownState | undefined;
-  /** That another arrival contradicts. */
+  /** Another arrival contradicts the event. */
   contradicted?: boolean | undefined;
   origin?: Origin | undefined;
-  /** One that has a task of it. With `state`: in that state. */
+  /** The event has a task of this handler; with `state`, in that state. */
   handler?: string | undefined;
-  /** Received from then on, and before then; Unix milliseconds. */
+  /** The time of receipt: from `since` on, and before `until`. Unix milliseconds. */
   since?: number | undefined;
   until?: number | undefined;
-  /** An id, key or cursor; else the `message_id` in the data, looked for among some thousand events a page. */
+  /** An id, key or cursor. Otherwise the `message_id` in the data, searched in some thousand events a page. */
   q?: string | undefined;
   before?: number | undefined;
   limit: number;
@@ -59,7 +59,7 @@ export interface TaskFilter {
   ids?: number[] | undefined;
   state?: ShownState | undefined;
   handler?: string | undefined;
-  /** Dead of one cause: DeadGroup.id. */
+  /** Dead letters of this group: DeadGroup.id. */
   group?: number | undefined;
   before?: number | undefined;
   limit?: number | undefined;
@@ -87,26 +87,29 @@ export interface ShownTask {
   error: string | null;
 }
 
-/** Kept of tasks that did not end at their first attempt: the last ten. `error` is its beginning. */
+/** The last ten attempts of tasks that did not end at their first. `error` is cut short. */
 export interface ShownAttempt {
   task: number;
-  /** 0 where a person retried it. */
+  /** 0: a person retried the task. */
   attempt: number;
   startedAt: string;
   endedAt: string;
-  /** What the task became; ready: tried again. */
+  /** The state of the task after the attempt; ready: it will be retried. */
   state: TaskState | 'retried';
   error: string | null;
 }
 
-/** A first delivery or a duplicate. The secret is the position in WEBHOOK_SECRET then; seconds from signing to receipt. */
+/**
+ * A first delivery or a duplicate. The secret is its position in WEBHOOK_SECRET at that time; the skew is seconds from
+ * signing to receipt.
+ */
 export interface ShownDelivery {
   at: string;
   secret: number | null;
   skewSeconds: number | null;
 }
 
-/** Dead letters of one handler whose errors differ in numbers, ids and quotes alone. */
+/** Dead letters of one handler whose errors differ only in numbers, ids and quoted text. */
 export interface DeadGroup {
   id: number;
   handler: string;
@@ -114,7 +117,7 @@ export interface DeadGroup {
   /** Since the group was last empty. */
   firstAt: string;
   lastAt: string;
-  /** A sample: its task, its event's key and its error; and what is common to all. */
+  /** A sample (its task, its event's key and its error), and the pattern that all share. */
   task: number;
   key: string;
   error: string | null;
@@ -128,23 +131,23 @@ export interface Gap {
   reason: string;
   openedAt: string;
   closedAt: string | null;
-  /** The handler that completed it, or a person's reason. */
+  /** The handler that completed the gap event, or a person's reason. */
   closedBy: string | null;
 }
 
-/** What an origin brought first in a week, of one type. */
+/** Events of one type that an origin brought first, by week. */
 export interface Arrivals {
-  /** Its Monday, `YYYY-MM-DD`. */
+  /** The Monday of the week, `YYYY-MM-DD`. */
   week: string;
   type: string;
   origin: Origin;
   events: number;
-  /** From happening to receipt, where that is known: on average, and the worst. Milliseconds. */
+  /** From happening to receipt, if known: mean and maximum, milliseconds. */
   lateMs: number | null;
   latestMs: number | null;
 }
 
-/** Both ends belong to it. Events without a cursor have the cursor -1. */
+/** Both ends are inclusive. Events without a cursor count as cursor -1. */
 export interface Range {
   fromCursor: bigint;
   toCursor: bigint;
@@ -158,7 +161,7 @@ export type Point = Cursor | number;
 
 export interface Survey {
   types: { type: string; events: number; purged: number }[];
-  /** Where to go on; null at the end. */
+  /** Where to continue; null at the end. */
   next: RerunAt | null;
 }
 
@@ -166,24 +169,24 @@ export interface Rerun {
   id: number;
   handler: string;
   type: string | null;
-  /** As they were asked. */
+  /** As the person typed them. */
   from: string;
   to: string | null;
   state: 'running' | 'ended' | 'cancelled';
   askedAt: string;
-  /** How many there were when it was asked, and how many of them it has gone through. */
+  /** How many events there were when the rerun was asked for, and how many of them it has passed. */
   events: number;
   seen: number;
-  /** Of these: made tasks of; left alone, for they waited already; left out, for their bodies are gone. */
+  /** Of these events: tasks made; left alone because a task already waited; left out because the body was purged. */
   made: number;
   kept: number;
   purged: number;
-  /** Of its tasks: not yet tried; failed, and to be tried again. */
+  /** Of its tasks: not tried yet; failed and to be retried. */
   untried: number;
   retrying: number;
 }
 
-/** Counters as they stood, Unix milliseconds. */
+/** Counters at a time, Unix milliseconds. */
 export interface Sample {
   at: number;
   accepted: number;
@@ -196,16 +199,16 @@ export interface Sample {
 }
 
 export interface SampleStore {
-  /** Keeps the counters as they stand, for the page's figures over time. */
+  /** Stores the present counters, for the page's figures over time. */
   sample(now: number): Promise<void>;
-  /** From oldest to newest, the last of each step. */
+  /** From oldest to newest, the last sample of each step. */
   samples(from: number, to: number, stepMs: number): Promise<Sample[]>;
 }
 
-/** Of one event, so many contradictions are shown. */
+/** The maximum of contradictions shown for one event. */
 export const CONFLICTS = 100;
 
-/** An arrival that contradicted an event: what it called itself, and wherein they differ. */
+/** An arrival that contradicted an event: its own name, and the difference. */
 export interface ShownConflict {
   at: string;
   origin: Origin;
@@ -218,10 +221,10 @@ export interface ShownConflict {
 export interface WaitingLane {
   handler: string;
   lane: string;
-  /** Counted up to a bound; `more` where there are more. */
+  /** Counted up to a bound; `more`: the bound was reached. */
   waiting: number;
   more: boolean;
-  /** The one that the others wait for. */
+  /** The task that the others wait for. */
   head: { key: string; attempts: number; error: string | null };
 }
 
@@ -229,7 +232,7 @@ export type Quarantined = Omit<Unreadable, 'body' | 'sentByKit'> & { id: number;
 
 export interface ReadStore {
   status(now: number): Promise<Status>;
-  /** Newest first; `next` is the `before` of the following page, null at the end. */
+  /** Newest first. `next` is the `before` of the next page; null at the end. */
   events(filter: EventFilter, now: number): Promise<{ events: ShownEvent[]; next: number | null }>;
   /** By key, id or cursor. */
   event(
@@ -238,46 +241,51 @@ export interface ReadStore {
   ): Promise<
     | {
         event: ShownEvent;
-        /** When each further origin brought it for the first time. */
+        /** When each further origin first brought the event. */
         sightings: { origin: Origin; at: string }[];
-        /** The first, up to seven duplicates, and the last of `copies`. */
+        /** The first delivery, up to seven duplicates, and the last one. */
         deliveries: ShownDelivery[];
         aliases: string[];
-        /** The first of them, in the order of time: CONFLICTS at the most. */
+        /** The oldest ones, at most CONFLICTS. */
         conflicts: ShownConflict[];
         tasks: ShownTask[];
         attempts: ShownAttempt[];
       }
     | undefined
   >;
-  /** Up to three tasks before and behind this one in its lane, by cursor, among the thousand events on each side. */
+  /**
+   * Up to three tasks before and behind this one in its lane, by cursor, among the thousand nearest events on each
+   * side.
+   */
   neighbours(task: number, now: number): Promise<{ earlier: ShownTask[]; later: ShownTask[] }>;
-  /** Dead letters by cause, the largest groups first; `dead`: how many match in all. */
+  /** Groups of dead letters, largest first. `dead`: how many match in total. */
   groups(filter: {
     handler?: string | undefined;
     id?: number | undefined;
     limit: number;
   }): Promise<{ dead: number; groups: DeadGroup[] }>;
-  /** What `conflicts` of this event brought, as it came. */
+  /** The bodies that contradicted this event, as received. */
   contradictions(name: string): Promise<{ at: string; body: Uint8Array }[]>;
-  /** The bytes of an event as they came, by key, id or cursor; null where it is unknown or they were purged. */
+  /** The bytes of an event as received, by key, id or cursor. Null: unknown, or purged. */
   body(name: string): Promise<Uint8Array | null>;
   tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;
   quarantine(limit: number): Promise<Quarantined[]>;
-  /** With its bytes, as they came. */
+  /** With its bytes as received. */
   quarantined(id: number): Promise<(Quarantined & { body: Uint8Array }) | undefined>;
   /** The last refusals by cause, newest first. */
   refusals(): Promise<Record<string, Refusal[]>>;
-  /** The lanes with the most waiting tasks, among the first thousand in which any waits. */
+  /** The lanes with the most waiting tasks, among the first thousand lanes with any. */
   waitingLanes(limit: number): Promise<WaitingLane[]>;
   gaps(): Promise<Gap[]>;
   /** Newest week first. */
   arrivals(): Promise<Arrivals[]>;
   counters(): Promise<Record<string, number>>;
   handlers(): Promise<{ name: string; loaded: boolean }[]>;
-  /** What has become tasks so far, from a cursor or a time of receipt on, up to a cursor or to before a time. */
+  /**
+   * The stored events whose tasks were made: from a cursor or a time of receipt, up to a cursor or to before a time.
+   */
   range(from: Point, to: Point | null): Promise<Range>;
-  /** What a rerun would go through, page by page. */
+  /** What a rerun would process, page by page. */
   survey(range: Range, type: string | null, at: RerunAt | null, limit: number): Promise<Survey>;
   /** Newest first. */
   reruns(limit: number): Promise<Rerun[]>;

@@ -1,11 +1,11 @@
-// For the bookkeeping that must happen, whoever holds the lock just now.
+// Retries bookkeeping that must happen also while another process holds the lock.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreError } from './store.ts';
 
 const PAUSE_MS = 20;
 const PASSING = new Set<StoreError['code']>(['busy', 'unwritable']);
 
-/** Tried again for as long as the store is locked or failing, or until the limit; not where it needs a person. */
+/** Retries while the store is locked or failing, until the limit. Errors that need a person are thrown at once. */
 export async function retryWhileBusy<Result>(work: () => Promise<Result>, limitMs = Infinity): Promise<Result> {
   const end = performance.now() + limitMs;
   for (;;) {

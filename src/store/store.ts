@@ -1,5 +1,5 @@
-// What any store promises. Each method is one transaction; all are awaited. Cursors are compared as integers.
-// Receiving needs EventStore, `run` TaskStore, `keep` KeepStore, people WatchStore and MendStore, the main process OwnerStore.
+// The store's interface: the sum of its roles. Each method is one transaction and is awaited. Cursors compare as
+// integers.
 import type { Accepted, IngestStore } from './ingest.ts';
 import type { KeepStore } from './keep.ts';
 import type { EraseStore, AdminStore } from './admin.ts';
@@ -8,8 +8,8 @@ import type { WorkStore } from './work.ts';
 import type { SampleStore, ReadStore } from './read.ts';
 
 /**
- * busy: locked elsewhere, try again. unwritable: try again, on a new connection. The rest need a person; replaced: another
- * file lies at the store's path, or none.
+ * `busy`: locked elsewhere, retry. `unwritable`: retry on a new connection. `replaced`: another file, or none, is at
+ * the store's path. All but the first two need a person.
  */
 export class StoreError extends Error {
   readonly code: 'busy' | 'unwritable' | 'missing' | 'newer' | 'owned' | 'replaced';
@@ -20,7 +20,7 @@ export class StoreError extends Error {
   }
 }
 
-/** Committed, and perhaps not on disk yet: it must not be accepted again, only `sync` is to be tried again. */
+/** The batch is committed but may not be on disk. It must not be accepted again; only `sync` must be retried. */
 export class Unsynced extends StoreError {
   readonly accepted: Accepted[];
   constructor(cause: StoreError, accepted: Accepted[]) {

@@ -1,4 +1,4 @@
-// What `run` needs of a store: what arrived becomes tasks, tasks are claimed in the order of their lanes, and end.
+// The work role of the store: events become tasks, and tasks are claimed in the order of their lanes and settled.
 import type { Birth } from './birth.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import type { Origin } from '../wire/event.ts';
@@ -17,23 +17,26 @@ export interface StoredEvent {
   createdAt: number | null;
   receivedAt: number;
   origin: Origin;
-  /** 1: a live stream brought it, so it is as old as its receipt. */
+  /** 1: a live stream brought the event as it happened, so its age is known. */
   live: 0 | 1;
-  /** The body as it was read; null once purged. */
+  /** The body as text; null if it was purged. */
   text: string | null;
 }
 
 export interface NewTask {
   event: number;
   handler: number;
-  /** The lane's name; null runs whenever there is room. */
+  /** The lane's name. Null: the task runs as soon as there is room. */
   lane: string | null;
   cursor: Cursor | null;
-  /** Held until then, Unix milliseconds; a strict one goes by its proof alone. */
+  /** The task is held until then, Unix milliseconds. A strict task ignores it. */
   releaseAt: number;
-  /** Held until the watermark has passed its cursor, or replay has looked for it in vain (`searched`). */
+  /**
+   * The task is held until the watermark has passed its cursor, or until two reads of replay have looked for it in
+   * vain.
+   */
   strict?: boolean;
-  /** Made again, in a lane of that rerun's own. */
+  /** The rerun that asked for the task; it has a lane of its own. */
   rerun?: number;
 }
 
@@ -42,15 +45,15 @@ export interface Claim {
   handler: number;
   event: StoredEvent;
   lane: number | null;
-  /** It waits for no other: it is in no lane, or has stepped aside. */
+  /** The task waits for no other: it has no lane, or it has stepped aside. */
   alone: boolean;
-  /** 0: its event has just come. */
+  /** 0: the task was made when its event arrived. */
   rerun: number;
-  /** From 1; counted when claimed. */
+  /** From 1; counted when the task is claimed. */
   attempt: number;
   boot: number;
   late: boolean;
-  /** Strict, and released though the watermark has not passed its cursor. */
+  /** The strict task was released although the watermark has not passed its cursor. */
   unproven: boolean;
   startedAt: number;
   deferredMs: number;
@@ -58,7 +61,7 @@ export interface Claim {
   error: string | null;
 }
 
-/** Where handlers come from; a broken file is one that could not be loaded or set up. */
+/** The files that handlers come from. A broken file could not be loaded or set up. */
 export interface HandlerFiles {
   /** By the handler's name. */
   of: Map<string, string>;
@@ -71,7 +74,7 @@ export type Settlement = { claim: Claim; error: string | null; spent?: boolean }
   | {
       state: 'ready';
       dueAt: number;
-      /** How long the failing task may hold its lane, from its first failure; null where it did not fail. */
+      /** How long the failing task may hold its lane, counted from its first failure. Null: the task has not failed. */
       holdMs: number | null;
       deferredMs?: number;
     }
@@ -81,57 +84,57 @@ export interface Turn {
   now: number;
   boot: number;
   settle: Settlement[];
-  /** New tasks of the events up to `upTo`; refused as a whole when another process has gone on from `from`. */
-  assign: Assignment | null;
+  /** New tasks of the events up to `upTo`. Refused as a whole if another process has gone on from `from`. */
+  fanOut: FanOutPage | null;
   /**
-   * New tasks of events up to `upTo` for a handler that waited. With `joins` it is as far as the others, and `assign` holds
-   * its tasks too.
+   * New tasks for a handler that was missing. With `joins` the handler has caught up, and `assign` holds its tasks
+   * too.
    */
   missed?: { handler: number; from: number; upTo: number; joins: boolean; tasks: NewTask[] } | null;
-  /** New tasks of a page of a rerun; refused as a whole when it was cancelled, or another process has gone on. */
+  /** New tasks of one page of a rerun. Refused as a whole if the rerun was cancelled or another process has gone on. */
   rerun?: { page: RerunPage; tasks: NewTask[] } | null;
-  /** How many tasks to claim, of these handlers: those of reruns last. */
+  /** How many tasks to claim for these handlers. Tasks of reruns come last. */
   room: number;
   handlers: number[];
-  /** At the most so many of a handler that is named here; `nextAt` leaves out those that have used it up. */
+  /** The maximum for a handler that is named here. `nextAt` leaves out handlers that have used theirs up. */
   limits?: Map<number, number>;
-  /** At the most so many of reruns; as many as there is room for. `nextAt` leaves them out when that is used up. */
+  /** The maximum for reruns; default: as many as there is room for. `nextAt` leaves reruns out if it is used up. */
   reruns?: number;
 }
 
-export interface Assignment {
+export interface FanOutPage {
   from: number;
   upTo: number;
   tasks: NewTask[];
-  /** Events among these of which nobody knows yet whether they are history. */
+  /** Events of this page that may be history: it is not known yet. */
   undecided?: { event: number; cursor: Cursor }[];
-  /** Earlier ones that have turned out to be none: their tasks are among these. */
+  /** Earlier undecided events that are not history. Their tasks are among `tasks`. */
   decided?: number[];
 }
 
 export interface TurnResult {
   claims: Claim[];
-  /** Settlements whose claim no longer held: their effect on the store is nil. */
+  /** Settlements whose claim no longer held. They changed nothing in the store. */
   fenced: number;
-  /** When a task may next be due, Unix milliseconds; null: when one is assigned. */
+  /** When the next task may be due, Unix milliseconds. Null: no task is waiting for a time. */
   nextAt: number | null;
-  /** Strict tasks that wait for proof. */
+  /** Strict tasks that wait for the watermark. */
   unproven: number;
-  /** Up to which event the handler of `missed` has its tasks now; null: it has joined the others. */
+  /** The handler of `missed` has its tasks up to this event. Null: it has caught up. */
   behind: number | null;
 }
 
-export interface Unassigned {
-  /** The last event that tasks were made of. */
+export interface PendingEvents {
+  /** The last event whose tasks were made. */
   from: number;
   watermark: Cursor | null;
   birth: Birth;
   events: StoredEvent[];
-  /** Undecided before, and no history: in the order of their cursors. */
+  /** Events that were undecided and are not history, in cursor order. */
   decided: StoredEvent[];
 }
 
-/** How far a rerun has come: by cursor, and among the events without a place in the order of cursors. */
+/** The position of a rerun: one among the cursors, one among events without a place in cursor order. */
 export interface RerunAt {
   cursor: bigint;
   event: number;
@@ -142,15 +145,15 @@ export interface RerunPage {
   handler: number;
   from: RerunAt;
   upTo: RerunAt;
-  /** There is nothing behind it. */
+  /** The rerun ends with this page. */
   last: boolean;
-  /** In the order of their cursors, then those without a place. */
+  /** In cursor order, then events without a place in it. */
   events: StoredEvent[];
-  /** Left out: their bodies are gone. */
+  /** Events left out because their bodies were purged. */
   purged: number;
 }
 
-/** What `ctx.complete` and `setup` may do to the same file, synchronously. */
+/** Synchronous access to the same file, for `ctx.complete` and `setup`. */
 export interface Tx {
   run(sql: string, ...values: SqlValue[]): { changes: number };
   get(sql: string, ...values: SqlValue[]): SqlRow | undefined;
@@ -163,30 +166,36 @@ export type SqlValue = null | number | bigint | string | Uint8Array;
 
 export interface WorkStore {
   /**
-   * Ids of the handlers by name: these are loaded, and no others. A name that is new begins now; one whose file is broken
-   * waits, and has its tasks made when it is back.
+   * Makes these handlers the loaded ones and returns their ids by name. A new handler starts at the current event. A
+   * handler with a broken file keeps its place and gets its tasks when it is back.
    */
   register(names: string[], files?: HandlerFiles): Promise<Map<string, number>>;
-  /** Of those that are known. */
+  /** Ids of known handlers, by name. */
   idsOf(names: string[]): Promise<Map<string, number>>;
-  /** Handlers that wait or catch up, and the last event that each has its tasks of. */
+  /** Handlers that wait or catch up, each with the last event that it has its task of. */
   behind(): Promise<Map<number, number>>;
   /** Events that a handler has missed: behind `after`, up to `upTo`. */
   missed(after: number, upTo: number, limit: number): Promise<StoredEvent[]>;
   /** Runs each handler's set-up in one transaction. */
   setup(work: (tx: Tx) => void): Promise<void>;
-  /** Events that no task was made of yet, in order of arrival. */
-  unassigned(limit: number): Promise<Unassigned>;
-  /** Of a rerun for one of these handlers: null where none is open, or `limit` of its tasks wait untried. */
+  /** Events without tasks, in order of arrival. */
+  pending(limit: number): Promise<PendingEvents>;
+  /**
+   * The next page of a rerun for one of these handlers. Null: no rerun is open, or `limit` of its tasks are still
+   * untried.
+   */
   rerun(handlers: number[], limit: number): Promise<RerunPage | null>;
-  /** What ended is settled, what arrived becomes tasks, what is due is claimed: lanes in cursor order, one at a time. */
+  /**
+   * One transaction: settle what ended, make tasks of what arrived, claim what is due. Each lane runs one task at a
+   * time, in cursor order.
+   */
   turn(turn: Turn): Promise<TurnResult>;
-  /** The wall clock was set by so many milliseconds: what waits for a time waits for it as long as before. */
+  /** The wall clock was set by `ms` milliseconds. Every task waits as long as it would have without the step. */
   clockStepped(ms: number, now: number): Promise<void>;
-  /** The last time that `run` has noted, Unix milliseconds; null: none. */
+  /** The last time that `run` has noted, Unix milliseconds. Null: never. */
   seenAt(): Promise<number | null>;
-  /** The next task whose process died under it, for a process of its own. */
+  /** The next isolated task: its process died, so it runs alone in a process of its own. */
   claimIsolated(now: number, boot: number, handlers: number[]): Promise<Claim | undefined>;
-  /** Commits the user's writes together with the task's completion, synced, or neither. False: the claim is gone. */
+  /** Commits the user's writes and the task's completion together, synced, or neither. False: the claim is gone. */
   complete(claim: Claim, now: number, work: (tx: Tx) => void): Promise<boolean>;
 }

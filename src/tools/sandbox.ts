@@ -1,5 +1,5 @@
-// A kit for an hour: the main process as `npm start` runs it, on a store of its own in the system's temp folder, which
-// goes with it. For the demo and for dev, which never touch the real store.
+// A kit in a sandbox: the main process as `npm start` runs it, on a store in the system's temp folder. The store is
+// removed at the end. The demo and dev use it, so they never touch the real store.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -12,23 +12,23 @@ import { fileURLToPath } from 'node:url';
 
 export type MainProcess = ChildProcess & { stdout: Readable; stderr: Readable };
 
-export interface Throwaway {
-  /** Where it takes deliveries. */
+export interface Sandbox {
+  /** The address of the webhook. */
   url: string;
   opsUrl: string;
   storePath: string;
-  /** Again, too, once it has ended: on the same store and ports. */
+  /** Starts the kit. If it has ended, this starts it again on the same store and ports. */
   start(): MainProcess;
-  /** SIGTERM, then SIGKILL after the limit; resolves when all its processes have gone. */
+  /** Sends SIGTERM, then SIGKILL after the limit. Resolves when all processes of the kit have ended. */
   stop(limitMs: number): Promise<void>;
 }
 
-/** What of the kit's variables `env` does not set has its default; PORT and OPS_PORT are free ones. */
-export async function createThrowaway(
+/** Variables that `env` does not set have their defaults, except PORT and OPS_PORT, which get free ports. */
+export async function createSandbox(
   name: string,
   env: Record<string, string | undefined>,
   args: string[] = [],
-): Promise<Throwaway> {
+): Promise<Sandbox> {
   const folder = mkdtempSync(join(tmpdir(), `kit-${name}-`));
   const storePath = join(folder, 'events.db');
   const port = env['PORT'] ?? String(await freePort());
@@ -46,11 +46,12 @@ export async function createThrowaway(
     opsUrl: `http://127.0.0.1:${opsPort}`,
     storePath,
     start() {
-      main = spawn(process.execPath, [fileURLToPath(new URL('../main.ts', import.meta.url)), '--throwaway', ...args], {
-        // Not in the clone's folder, whose .env is the real kit's; not in this terminal's group, whose Ctrl-C is ours.
+      main = spawn(process.execPath, [fileURLToPath(new URL('../main.ts', import.meta.url)), '--sandbox', ...args], {
+        // Not the clone's folder, because its .env belongs to the real kit. Not this terminal's process group, so that
+        // Ctrl-C reaches only this process.
         cwd: folder,
         detached: true,
-        // The channel: it ends where this process is killed.
+        // If this process is killed, the IPC channel closes and the kit stops.
         stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
         env: {
           NODE_COMPILE_CACHE: join(folder, 'compiled'),
@@ -61,7 +62,7 @@ export async function createThrowaway(
           DATABASE_URL: `sqlite:${storePath}`,
         },
       }) as MainProcess;
-      // The others write to the same pipes: they close when the last has gone.
+      // The kit's child processes share these pipes, so they close when the last process has ended.
       closed = once(main, 'close');
       return main;
     },

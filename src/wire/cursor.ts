@@ -1,5 +1,5 @@
 // A cursor is a position in the service's history: a decimal 64-bit integer in a string (contract 6.1). It is compared
-// as an integer, never as a Number, which would round it, or as text, where "9" comes after "10".
+// as an integer. A Number would round it, and as text "9" would come after "10".
 
 /** Canonical decimal text of an integer from 0 to 2^63 - 1. */
 export type Cursor = string & { readonly __cursor: never };
@@ -12,14 +12,14 @@ export function parseCursor(text: unknown): Cursor | undefined {
   return text.length < 19 || BigInt(text) <= MAX ? (text as Cursor) : undefined;
 }
 
-/** Below zero when a comes first, as sort() wants it. */
+/** Negative if `a` comes first, as sort() expects. */
 export function compareCursors(a: Cursor, b: Cursor): number {
   return a.length - b.length || (a < b ? -1 : a > b ? 1 : 0);
 }
 
 export const ZERO = '0' as Cursor;
 
-/** Null comes before everything. */
+/** Whether `a` comes before `b`. Null comes before every cursor. */
 export function isBehind(a: Cursor | null, b: Cursor | null): boolean {
   return b !== null && (a === null || compareCursors(a, b) < 0);
 }

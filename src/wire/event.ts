@@ -1,119 +1,122 @@
-// From bytes to an event, or to the reason why they are none. The same for every origin, so that what is known of an
-// event does not depend on the way it came (contract 2.13, 6.1, 6.3).
-import { typeOf } from './event-types.ts';
+// Parses bytes into an event, or into the reason why they are unreadable. Every origin is parsed alike, so that an
+// event does not depend on how it arrived (contract 2.13, 6.1, 6.3).
+import { typeOf } from './event-map.ts';
 import { parseCursor, type Cursor } from './cursor.ts';
-import { isObject, parseJson, parseJsonText, sourceOfNumber, type Json, type JsonObject } from './json.ts';
+import { isObject, orUndefined, parseJson, parseJsonText, sourceOfNumber, type Json, type JsonObject } from './json.ts';
 
 export type Origin = 'webhook' | 'replay' | 'stream' | 'kit';
 
-export interface Incoming {
+interface Received {
   origin: Origin;
-  id: string | null;
   cursor: Cursor | null;
+  /** The bytes as received: a delivery's whole body, or the text of `{ "<EventType>": { … } }`. */
+  body: Uint8Array;
+  /**
+   * Trigger or doctor sent the event, as its signed body says. It has no cursor, and no place in the service's
+   * history.
+   */
+  sentByKit?: true;
+}
+
+export interface Incoming extends Received {
+  id: string | null;
   type: string;
   sessionId: string | null;
-  /** When it happened, Unix milliseconds. */
+  /** When the event happened, Unix milliseconds. */
   createdAt: number | null;
-  /** The same by the envelope of a delivery, which only webhooks have. */
+  /** When the event happened, as a delivery's envelope says. Only webhooks have one. */
   toldAt?: number | null;
-  /** As received: a delivery's whole body, else the text of `{ "<EventType>": { … } }`. */
-  body: Uint8Array;
-  /** What was odd about it, yet readable. */
+  /** The oddities of an event that is readable nevertheless. */
   flags: Flag[];
-  /** Of a delivery: the secret's position, from 1, and how old the signature was on receipt. */
+  /** For a delivery: the position of the secret, from 1, and the age of the signature on receipt. */
   signed?: { secret: number; skewSeconds: number };
-  /** Trigger or doctor sent it, as its signed body says: it has no place in the service's history, and no cursor. */
-  sentByKit?: true;
-  /** A live stream brought it: it is as old as its arrival. */
+  /** A live stream brought the event, so it is as old as its arrival. */
   live?: boolean;
 }
 
-export interface Unreadable {
-  origin: Origin;
-  cursor: Cursor | null;
-  body: Uint8Array;
+export interface Unreadable extends Received {
   reason: string;
-  sentByKit?: true;
 }
 
 export type Flag = 'dup_keys' | 'no_cursor' | 'cursor_number' | 'extra_keys' | 'session_shape';
 
 export type Reading = { event: Incoming } | { unreadable: Unreadable };
 
-/** In `sent_by` at the top level of a body: the signature covers it, and no field of the service has this name. */
+/**
+ * The value of `sent_by` at the top level of a body. The signature covers it, and no field of the service has this
+ * name.
+ */
 export const SENT_BY_KIT = 'kit';
 
-const ID = /^[\x21-\x7e]{1,200}$/;
-const TYPE = /^[\x21-\x7e]{1,200}$/;
+/** An id, or a type. */
+const NAME = /^[\x21-\x7e]{1,200}$/;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Without the mark at its beginning, which JSON.parse refuses. */
+/** TextDecoder drops the byte order mark, which JSON.parse refuses. */
 const utf8 = new TextDecoder();
 const BOM = '\uFEFF';
 
-/** Of a lane's name: an author can make an address as long as a body. */
+/** Characters of a lane's name. An author can make an address as long as a body. */
 const LONGEST_LANE = 500;
-/** Of a written time. */
+/** Characters of a time that is written as text. */
 const LONGEST_TIME = 64;
-/** The longest time that a Date can hold. */
+/** The latest time that a Date can hold. */
 const LATEST_MS = 8.64e15;
 
-/** A webhook body whose signature was right. Only the body is signed, so nothing here looks at headers. */
+/** Reads a webhook body whose signature is valid. Only the body is signed, so headers are ignored. */
 export function readDelivery(body: Uint8Array): Reading {
-  const ours: Pick<Incoming, 'sentByKit'> = {};
+  const received: Received = { origin: 'webhook', cursor: null, body };
   const parsed = parseJson(body);
-  if (!parsed.ok) return refuse(parsed.reason);
+  if (!parsed.ok) return unreadable(received, parsed.reason);
   const envelope = parsed.value;
-  if (!isObject(envelope)) return refuse('not an object');
+  if (!isObject(envelope)) return unreadable(received, 'not an object');
   const flags: Flag[] = parsed.duplicateKeys ? ['dup_keys'] : [];
-  if (envelope['sent_by'] === SENT_BY_KIT) ours.sentByKit = true;
+  if (envelope['sent_by'] === SENT_BY_KIT) received.sentByKit = true;
 
-  const cursor = ours.sentByKit ? null : readCursor(envelope['cursor'], body, flags);
-  if (cursor === undefined) return refuse('cursor is not a decimal 64-bit integer');
+  const cursor = received.sentByKit ? null : readCursor(envelope['cursor'], body, flags);
+  if (cursor === undefined) return unreadable(received, 'cursor is not a decimal 64-bit integer');
+  received.cursor = cursor;
   const { id, type } = envelope;
-  if (typeof id !== 'string' || !ID.test(id)) return refuse('id is not 1 to 200 visible ASCII characters', cursor);
-  if (typeof type !== 'string' || !TYPE.test(type)) {
-    return refuse('type is not 1 to 200 visible ASCII characters', cursor);
-  }
+  if (!isName(id)) return unreadable(received, 'id is not 1 to 200 visible ASCII characters');
+  if (!isName(type)) return unreadable(received, 'type is not 1 to 200 visible ASCII characters');
   const data = dataOf(envelope['data'], type, flags);
-  if (!data) return refuse('data does not hold its type', cursor);
-  if (cursor === null && type !== 'webhook.ping' && !ours.sentByKit) flags.push('no_cursor');
+  if (!data) return unreadable(received, 'data does not hold its type');
+  if (cursor === null && type !== 'webhook.ping' && !received.sentByKit) flags.push('no_cursor');
 
   const facts = factsOf(type, data);
   const sessionId = facts.sessionId ?? readSession(envelope['session_id']);
   if (sessionId !== null && !UUID.test(sessionId)) flags.push('session_shape');
   const toldAt = readTime(parseDate(envelope['created_at']));
-  const createdAt = facts.createdAt ?? toldAt;
-  return { event: { origin: 'webhook', id, cursor, type, sessionId, createdAt, toldAt, body, flags, ...ours } };
-
-  function refuse(reason: string, at: Cursor | null = null): Reading {
-    return { unreadable: { origin: 'webhook', cursor: at, body, reason, ...ours } };
-  }
+  return { event: { ...received, id, type, sessionId, createdAt: facts.createdAt ?? toldAt, toldAt, flags } };
 }
 
-/** One event of ReplayEvents or of the stream: its cursor, and the text of `{ "<EventType>": { … } }`. */
+/** Reads one event of ReplayEvents or of the stream: its cursor, and the text of `{ "<EventType>": { … } }`. */
 export function readItem(origin: 'replay' | 'stream', cursor: Cursor, payload: string): Reading {
-  const body = Buffer.from(payload);
+  const received = { origin, cursor, body: Buffer.from(payload) };
   const parsed = parseJsonText(payload);
-  if (!parsed.ok) return refuse(parsed.reason);
+  if (!parsed.ok) return unreadable(received, parsed.reason);
   const [type, ...more] = isObject(parsed.value) ? Object.keys(parsed.value) : [];
-  if (!type || more.length > 0 || !TYPE.test(type)) return refuse('payload does not hold one type');
+  if (!isName(type) || more.length > 0) return unreadable(received, 'payload does not hold one type');
   const flags: Flag[] = parsed.duplicateKeys ? ['dup_keys'] : [];
   const data = dataOf(parsed.value, type, flags);
-  if (!data) return refuse('data does not hold its type');
-  return { event: { origin, id: null, cursor, type, ...factsOf(type, data), body, flags } };
-
-  function refuse(reason: string): Reading {
-    return { unreadable: { origin, cursor, body, reason } };
-  }
+  if (!data) return unreadable(received, 'data does not hold its type');
+  return { event: { ...received, id: null, type, ...factsOf(type, data), flags } };
 }
 
-/** The event's own fields out of a stored body. Throws only where the bytes are no longer those that were read. */
+function unreadable(received: Received, reason: string): Reading {
+  return { unreadable: { ...received, reason } };
+}
+
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && NAME.test(value);
+}
+
+/** The event's own fields from a stored body. Throws only if the bytes have changed since they were first read. */
 export function dataOfBody(origin: Origin, type: string, body: Uint8Array): JsonObject {
   return dataOfText(origin, type, utf8.decode(body));
 }
 
-/** The same, where the bytes have become text already; a byte order mark is left out. */
+/** The same for a body that is already text. A byte order mark is left out. */
 export function dataOfText(origin: Origin, type: string, text: string): JsonObject {
   const parsed = JSON.parse(text.startsWith(BOM) ? text.slice(1) : text) as JsonObject;
   const data = dataOf(origin === 'webhook' ? parsed['data'] : parsed, type, []);
@@ -121,9 +124,9 @@ export function dataOfText(origin: Origin, type: string, text: string): JsonObje
   return data;
 }
 
-/** The lane that an event belongs to by default: its conversation where the type knows one, else its session. */
+/** The lane that an event belongs to by default: its conversation if the type has one, else its session. */
 export function conversationOf(type: string, sessionId: string | null, data: JsonObject): string {
-  const conversation = attempt(() => typeOf(type)?.conversation?.(data));
+  const conversation = orUndefined(() => typeOf(type)?.conversation?.(data));
   if (typeof conversation !== 'string') return sessionOf(sessionId);
   return `${sessionId ?? ''}/${conversation}`.slice(0, LONGEST_LANE);
 }
@@ -132,25 +135,16 @@ export function sessionOf(sessionId: string | null): string {
   return sessionId ?? '';
 }
 
-/** Session and time, as src/events.ts reads them from the data, whatever way they came. */
+/** Session and time, as src/events.ts reads them from the data. If a function there throws, the value is null. */
 export function factsOf(type: string, data: JsonObject): { sessionId: string | null; createdAt: number | null } {
   const known = typeOf(type);
   return {
-    sessionId: readSession(attempt(() => (known?.session ? known.session(data) : data['session_id']))),
-    createdAt: readTime(attempt(() => (known?.time ? known.time(data) : data['timestamp_unix_ms']))),
+    sessionId: readSession(orUndefined(() => (known?.session ? known.session(data) : data['session_id']))),
+    createdAt: readTime(orUndefined(() => (known?.time ? known.time(data) : data['timestamp_unix_ms']))),
   };
 }
 
-/** events.ts is the user's: a slip in it must not cost a delivery. */
-function attempt(read: () => unknown): unknown {
-  try {
-    return read();
-  } catch {
-    return null;
-  }
-}
-
-/** The fields under the type's own name; a ping's lie bare (contract 6.3). */
+/** The fields under the type's own name. The data of a ping have no such wrapper (contract 6.3). */
 function dataOf(data: Json | undefined, type: string, flags: Flag[]): JsonObject | undefined {
   if (!isObject(data)) return undefined;
   const fields = Object.hasOwn(data, type) ? data[type] : type === 'webhook.ping' ? data : undefined;

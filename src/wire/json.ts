@@ -1,6 +1,5 @@
-// Bytes to JSON, once, for bytes that anyone may have written and that a right signature only proves to be the
-// service's. Refuses what no later step could hold: invalid UTF-8, nesting that makes stringify overflow, and so many
-// values that parsing them would keep other deliveries waiting.
+// Parses JSON once. The service signed the bytes, but anyone may have written them. The parser refuses invalid UTF-8,
+// nesting that makes stringify overflow, and so many values that other deliveries would wait.
 import { createHash } from 'node:crypto';
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;
@@ -8,39 +7,39 @@ export interface JsonObject {
   [key: string]: Json;
 }
 
-export type Parsed = { ok: true; value: Json; duplicateKeys: boolean } | { ok: false; reason: string };
+type Refused = { ok: false; reason: string };
+export type Parsed = { ok: true; value: Json; duplicateKeys: boolean } | Refused;
 
 const DEEPEST = 64;
 /**
- * Keys and items of lists, together: what takes time is their number, not their length. The longest list of the contract
- * has 10,000 phones (4.2), and media come as one string. Parsing so many takes some 20 ms; a million takes a second.
+ * The most keys and list items together: parsing time depends on their number, not on their length. The longest list
+ * of the contract has 10,000 phones (4.2), and a media file is one string.
  */
 const MOST = 50_000;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 export function parseJson(bytes: Uint8Array): Parsed {
-  let text: string;
-  try {
-    text = utf8.decode(bytes);
-  } catch {
-    return { ok: false, reason: 'not UTF-8' };
-  }
-  return parseJsonText(text);
+  const text = orUndefined(() => utf8.decode(bytes));
+  return text === undefined ? { ok: false, reason: 'not UTF-8' } : parseJsonText(text);
 }
 
 export function parseJsonText(text: string): Parsed {
   const surveyed = survey(text);
-  if ('reason' in surveyed) return { ok: false, reason: surveyed.reason };
-  let value: Json;
-  try {
-    value = JSON.parse(text) as Json;
-  } catch {
-    return { ok: false, reason: 'not JSON' };
-  }
-  return { ok: true, value, duplicateKeys: countKeys(value) !== surveyed.keys };
+  if ('reason' in surveyed) return surveyed;
+  const value = orUndefined(() => JSON.parse(text) as Json);
+  return value === undefined ? NOT_JSON : { ok: true, value, duplicateKeys: countKeys(value) !== surveyed.keys };
 }
 
-/** The digits of a top-level number as they were written; JSON.parse alone would round them. */
+/** Undefined if it throws. */
+export function orUndefined<Value>(read: () => Value): Value | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
+
+/** The digits of a top-level number as they were written, because JSON.parse would round them. */
 export function sourceOfNumber(bytes: Uint8Array, key: string): string | undefined {
   const sources = new Map<unknown, string | undefined>();
   function note(this: unknown, name: string, value: unknown, context?: { source?: string }): unknown {
@@ -55,7 +54,7 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Equal as JSON values, whatever the order of keys; 0 and -0 are one number, as Node's isDeepStrictEqual would not have it. */
+/** Equal as JSON values, in any order of keys. 0 and -0 are equal, unlike in Node's isDeepStrictEqual. */
 export function sameJson(a: Json, b: Json): boolean {
   if (a === b) return true;
   if (Array.isArray(a) && Array.isArray(b))
@@ -68,14 +67,14 @@ export function sameJson(a: Json, b: Json): boolean {
   );
 }
 
-/** The same for what `sameJson` calls equal, and short: 16 bytes. */
+/** 16 bytes. Values that `sameJson` finds equal have the same digest. */
 export function digestOf(value: Json): Uint8Array {
   return createHash('sha256').update(canonical(value)).digest().subarray(0, 16);
 }
 
 function canonical(value: Json): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
-  // JSON has no word for the infinity that 1e400 becomes.
+  // JSON cannot express the infinity that 1e400 becomes.
   if (!isObject(value))
     return typeof value === 'number' && !Number.isFinite(value) ? String(value) : JSON.stringify(value);
   const keys = Object.keys(value).toSorted();
@@ -87,19 +86,19 @@ const COMMA = 0x2c;
 const COLON = 0x3a;
 const BACKSLASH = 0x5c;
 
-/** Numbers, words and blanks. Megabytes of them are passed by the regular expression faster than one by one. */
+/** Numbers, literals and whitespace. The regular expression skips megabytes of them faster than a loop. */
 const BETWEEN = /[^"[\]{},:]+/y;
-const NOT_JSON = { reason: 'not JSON' };
+const NOT_JSON: Refused = { ok: false, reason: 'not JSON' };
 
 /**
- * The colons outside strings, which are as many as the keys in the text; or why it need not be parsed. Ends at the first
- * such reason, so that it takes no more steps than MOST allows, however long the text is.
+ * Counts the keys in the text by the colons outside strings, or says why the text is not parsed. It stops at the first
+ * such reason, so MOST limits its steps however long the text is.
  */
-function survey(text: string): { keys: number } | { reason: string } {
+function survey(text: string): { keys: number } | Refused {
   let open = 0;
   let keys = 0;
   let items = 0;
-  /** A string or a bracket has ended: a comma, a colon or another end must follow. */
+  /** A string or a bracket has ended, so a comma, a colon or another end must follow. */
   let ended = false;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -110,11 +109,11 @@ function survey(text: string): { keys: number } | { reason: string } {
     } else if (code === COLON || code === COMMA) {
       if (code === COLON) keys++;
       else items++;
-      if (keys + items > MOST) return { reason: `more than ${MOST} keys and items` };
+      if (keys + items > MOST) return { ok: false, reason: `more than ${MOST} keys and items` };
       ended = false;
     } else if (code === 0x7b || code === 0x5b) {
       if (ended) return NOT_JSON;
-      if (++open > DEEPEST) return { reason: `nested deeper than ${DEEPEST}` };
+      if (++open > DEEPEST) return { ok: false, reason: `nested deeper than ${DEEPEST}` };
     } else if (code === 0x7d || code === 0x5d) {
       if (--open < 0) return NOT_JSON;
       ended = true;
@@ -127,7 +126,7 @@ function survey(text: string): { keys: number } | { reason: string } {
   return { keys };
 }
 
-/** Media are megabytes without a backslash: the first quote ends them. */
+/** Media are megabytes without a backslash, so usually the first quote ends the string. */
 function endOfString(text: string, from: number): number {
   const quote = text.indexOf('"', from);
   if (quote === -1) return text.length;

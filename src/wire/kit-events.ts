@@ -1,6 +1,6 @@
-// The event types that are not yours: a test of the service, and what the kit itself raises.
+// The event types that are not yours: the service's test event, and the kit's own event.
 import { z } from 'zod';
-import { define, integer, orElse } from '../base/event-type.ts';
+import { define, integer, orElse } from '../base/define-event.ts';
 
 export const kitEvents = {
   /** The test event that the service's dashboard sends. */
@@ -11,16 +11,19 @@ export const kitEvents = {
     }),
     example: () => ({ message: 'a test' }),
   }),
-  /** Raised by the kit: events of this stretch can no longer be fetched. Complete it by fetching what matters anew. */
+  /**
+   * Raised by the kit: the service can no longer replay the events of this range. Fetch those that matter in another
+   * way. The first handler that completes the event closes the gap.
+   */
   'kit.gap': define({
     data: z.looseObject({
-      /** As `npx kit gaps` numbers it. */
+      /** The gap's number in `npx kit gaps`. */
       gap: integer(),
-      /** The last cursor before it. */
+      /** The last cursor before the gap. */
       after: z.string(),
-      /** The first cursor behind it; null where that is not known. */
+      /** The first cursor after the gap. Null: unknown. */
       upTo: z.string().nullable(),
-      /** Why it cannot be fetched. */
+      /** Why the events cannot be fetched. */
       reason: z.string(),
     }),
     example: () => ({ gap: 1, after: '1000', upTo: '2000', reason: 'the cursor has expired' }),

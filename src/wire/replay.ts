@@ -1,5 +1,5 @@
-// The messages of ReplayEvents (contract 2.13, 4.2), as far as we trust their shape: a page that does not fit is
-// refused whole, an item that does not fit is kept aside alone.
+// The messages of ReplayEvents (contract 2.13, 4.2), with only the fields that the kit needs. A page that does not fit
+// is refused as a whole; an item that does not fit is quarantined alone.
 import { z } from 'zod';
 
 export const REPLAY_LIMIT = 1_000;

@@ -1,18 +1,25 @@
-// The service's signature over a delivery (contract 6.3): hex of HMAC-SHA256 over `<timestamp>.<raw body>`, each
-// value prefixed `v1=`, several during a rotation. Only the timestamp and the body are signed.
+// The service's signature over a delivery (contract 6.3): hex of HMAC-SHA256 over `<timestamp>.<raw body>`. The key is
+// the whole `whsec_…` text. Each value has the prefix `v1=`, and a rotation sends several. Only the timestamp and the
+// body are signed.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-/** A header line can carry hundreds; the service sends two at the most. */
+/** The most signatures that are compared. A header can carry hundreds, and the service sends two at most. */
 const MOST = 8;
 const TIMESTAMP = /^[1-9]\d{8,11}$/;
 const VALUE = /^v1=([0-9a-f]{64})$/i;
 
-/** Unix seconds, or undefined for anything that is not just digits: `1700000000.{"id":` must not shift the boundary. */
+/**
+ * Unix seconds, or undefined for anything but digits. The header `1700000000.{"id":` must not move the boundary
+ * between timestamp and body.
+ */
 export function readTimestamp(header: string | undefined): number | undefined {
   return header !== undefined && TIMESTAMP.test(header) ? Number(header) : undefined;
 }
 
-/** The `v1=` values, as bytes. Hex may be upper case; the prefix may not. Empty where there are too many to be true. */
+/**
+ * The `v1=` values, as bytes. Hex may be upper case, the prefix may not. Two header lines arrive joined by a comma and
+ * count as one list. Empty if there are too many values.
+ */
 export function readSignatures(header: string | undefined): Buffer[] {
   const entries = header?.split(',', MOST + 1) ?? [];
   if (entries.length > MOST) return [];

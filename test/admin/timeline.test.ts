@@ -1,4 +1,4 @@
-// In which lane a task is, in words.
+// The words for the lane of a task.
 import { expect, test } from 'vitest';
 import { laneWords, type Found } from '../../src/admin/timeline.ts';
 

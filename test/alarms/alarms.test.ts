@@ -1,13 +1,10 @@
-// Alarms: which facts raise which, by a table; and how people are told, by an ALERT_URL that really listens.
+// How people are notified of alarms, with a real HTTP endpoint as ALERT_URL.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createAlarms, type Alarms } from '../../src/alarms/alarms.ts';
-import { judge, type Facts } from '../../src/alarms/rules.ts';
-import { UNREAD } from '../../src/keep/view.ts';
 import { iso } from '../../src/base/clock.ts';
 import { StoreError } from '../../src/store/store.ts';
-import type { Gap, Status } from '../../src/store/read.ts';
 import { readDelivery, readItem } from '../../src/wire/event.ts';
 import {
   createClock,
@@ -19,179 +16,7 @@ import {
 } from '../reconcile/harness.ts';
 
 const GB = 1024 ** 3;
-const NOW = Date.UTC(2026, 0, 1, 12);
 const DAY_MS = 86_400_000;
-const GAP = { id: 7, after: '10', upTo: '20', reason: 'expired' } as Gap;
-
-describe('which facts raise which alarm', () => {
-  const calm: Status = {
-    ...UNREAD,
-    events: 10,
-    tasks: { ...UNREAD.tasks, done: 10 },
-    reconcile: { ...UNREAD.reconcile, state: 'idle' },
-  };
-  const facts = (status: Partial<Status> = {}, grown: Record<string, number> = {}, freeBytes = 100 * GB): Facts => ({
-    now: NOW,
-    status: { ...calm, ...status },
-    grown,
-    freeBytes,
-    gap: status.gaps ? GAP : null,
-  });
-  const retries = (retry: number, done: number) => ({ 'attempts.retry.answer': retry, 'attempts.done.answer': done });
-  const stopped = {
-    state: 'stopped',
-    since: null,
-    progress: null,
-    lastAt: null,
-    reason: 'ReplayEvents: 401 UNAUTHENTICATED',
-    recovered: 0,
-  } as const;
-
-  test.each<[string, Facts, string[]]>([
-    ['nothing, in calm', facts(), []],
-    ['nothing, at two failures in a row', facts({ failureRun: 2 }), []],
-    ['failure_run, at three in a row', facts({ failureRun: 3 }), ['failure_run']],
-    ['nothing, when two deliveries lay outside the window', facts({}, { 'refused.clock_skew': 2 }), []],
-    ['clock_skew, when three did', facts({}, { 'refused.clock_skew': 3 }), ['clock_skew']],
-    ['nothing, when strangers send forged deliveries', facts({}, { 'refused.bad_signature': 5_000 }), []],
-    ['body_limit, at the first body that is too large', facts({}, { 'refused.body_limit': 1 }), ['body_limit']],
-    ['conflict', facts({}, { conflicts: 1 }), ['conflict']],
-    ['E5: poisoned', facts({}, { poisoned: 2 }), ['poisoned']],
-    ['cursor_regression', facts({}, { regressions: 1 }), ['cursor_regression']],
-    ['nothing, when run died twice', facts({}, { run_crashes: 2 }), []],
-    ['run_crashing, when it died three times', facts({}, { run_crashes: 3 }), ['run_crashing']],
-    ['lane_fault', facts({}, { 'lane_faults.answer': 1 }), ['lane_fault']],
-    ['dead_letters', facts({ tasks: { ...calm.tasks, dead: 1 } }), ['dead_letters']],
-    ['gap_open', facts({ gaps: 1 }), ['gap_open']],
-    ['reconcile_stopped', facts({ reconcile: stopped }), ['reconcile_stopped']],
-    ['nothing, where recovery is off on purpose', facts({ reconcile: { ...stopped, state: 'off' } }), []],
-    ['nothing, with 513 MB left', facts({}, {}, 513 * 1024 ** 2), []],
-    ['disk_low, with 511 MB left', facts({}, {}, 511 * 1024 ** 2), ['disk_low']],
-    ['nothing, while a task waits long and none fails', facts({ oldestReadySeconds: 4_000 }), []],
-    ['nothing, where attempts fail and none waits long', facts({ oldestReadySeconds: 60 }, retries(40, 2)), []],
-    ['nothing, where most go well', facts({ oldestReadySeconds: 4_000 }, retries(40, 900)), []],
-    ['handler_failing, as tasks wait', facts({ oldestReadySeconds: 301 }, retries(40, 2)), ['handler_failing']],
-    ['several at once', facts({ gaps: 2, failureRun: 14 }, {}, 0), ['disk_low', 'failure_run', 'gap_open']],
-  ])('%s', (_, given, names) => {
-    const alarms = judge(given);
-    expect([...alarms.keys()].toSorted()).toEqual(names);
-    for (const detail of alarms.values()) expect(detail, 'it says what is the matter').toMatch(/\w+ \w+/);
-  });
-
-  test('handler_failing stays, and names the handler, until its tasks have gone on', () => {
-    const raised = judge(facts({ oldestReadySeconds: 301 }, retries(9, 0)));
-    const detail = raised.get('handler_failing') ?? '';
-    expect(detail).toContain('attempts of answer fail');
-    const alarms = [{ name: 'handler_failing', since: '', detail }];
-    expect(judge(facts({ oldestReadySeconds: 9_000, alarms })).get('handler_failing')).toBe(detail);
-    expect(judge(facts({ oldestReadySeconds: 1, alarms })).size).toBe(0);
-  });
-
-  test.each([
-    [
-      'before 15, what to fix, and what is at stake',
-      3,
-      /3 authentic .* \(df -h\).*; at 15 in a row the service switches/,
-    ],
-    [
-      'from 15 on, that the webhook is off, and what to do there',
-      31,
-      /31 authentic .*has switched the webhook off: enable it there as well; replay/,
-    ],
-  ])('failure_run says, %s', (_, failureRun, words) => {
-    const failures = { ...calm.failures, causes: { store: failureRun } };
-    expect(judge(facts({ failureRun, failures })).get('failure_run')).toMatch(words);
-  });
-
-  test.each<[string, number, number, RegExp]>([
-    [
-      'over',
-      15,
-      0,
-      /^15 .* 2xx\. Deliveries succeed again\. At 15 .*off: if it is still off, enable it at the service\./,
-    ],
-    [
-      'over, of unknown length',
-      0,
-      0,
-      /^3 or more .* Deliveries succeed again\. At 15 .*if it is still off, enable it at/,
-    ],
-    ['over, while the newest fail again', 15, 2, /^15 .* 2xx\. Later deliveries succeeded, the newest failed again\./],
-  ])('a run of failures that is %s: what happened, and a remedy that depends', (_, worstRun, failureRun, words) => {
-    const detail = judge({ ...facts({ failureRun }, { failure_runs: 1 }), worstRun }).get('failure_run');
-    expect(detail).toMatch(words);
-  });
-
-  test('clock_skew says by how much and in which direction, where that is known', () => {
-    const detail = (skewSeconds?: number | null) =>
-      judge({ ...facts({}, { 'refused.clock_skew': 3 }), skewSeconds }).get('clock_skew');
-    expect(detail(-412)).toContain('the clock of this machine seems 412 s ahead of the service');
-    expect(detail(400)).toContain('seems 400 s behind the service');
-    expect(detail(), 'unknown').toContain('the clock of this machine seems wrong');
-  });
-
-  test('gap_open names the newest open gap, and the command that closes it', () => {
-    const close = 'npx kit gaps close 7 --reason "…"';
-    expect(judge(facts({ gaps: 1 })).get('gap_open')).toMatch(/^gap 7: .* after cursor 10 up to 20 \(expired\)/);
-    expect(judge(facts({ gaps: 1 })).get('gap_open')).toContain(close);
-    expect(judge(facts({ gaps: 3 })).get('gap_open')).toMatch(
-      /^3 gaps are open, npx kit gaps lists them; the newest is gap 7: /,
-    );
-  });
-
-  test('lane_fault names the handlers, disk_low says what to do', () => {
-    expect(judge(facts({}, { 'lane_faults.answer': 2, 'lane_faults.log': 0 })).get('lane_fault')).toMatch(
-      /^lane of answer throws/,
-    );
-    expect(judge(facts({}, {}, 1_000)).get('disk_low')).toMatch(/^nothing is left .* make room/);
-  });
-
-  test('the detail counts, and says why replay stopped', () => {
-    expect(judge(facts({ failureRun: 14 })).get('failure_run')).toContain('14');
-    expect(judge(facts({ reconcile: stopped })).get('reconcile_stopped')).toContain('401');
-    expect(judge(facts({ tasks: { ...calm.tasks, dead: 7 } })).get('dead_letters')).toContain('7');
-  });
-
-  const forged = (badSignatures: number) => ({
-    failures: { causes: {}, badSignatures, badSince: '2026-01-01T00:00:00.000Z', lastBadAt: null },
-  });
-  const catchingUp = (behind: boolean): Partial<Status> => ({
-    reconcile: {
-      ...stopped,
-      state: 'running',
-      progress: { pages: 9, events: 9_000, perMinute: 900, endsAt: null, behind },
-    },
-  });
-  test.each<[string, Facts, string[]]>([
-    ['webhook_silent, with its explanation', { ...facts(), silence: 'Known: this' }, ['webhook_silent']],
-    ['replay_blind, with the types', { ...facts({}, { unseen: 2 }), blind: ['MessageSent'] }, ['replay_blind']],
-    [
-      'secret_mismatch, while webhooks are silent',
-      { ...facts(forged(3)), silence: 's' },
-      ['secret_mismatch', 'webhook_silent'],
-    ],
-    ['secret_mismatch, before the first good delivery', facts(forged(3)), ['secret_mismatch']],
-    [
-      'secret_mismatch, as soon as something has happened that no delivery brought',
-      { ...facts({ ...forged(3), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }), unheard: true },
-      ['secret_mismatch'],
-    ],
-    ['nothing, at two forged ones', facts(forged(2)), []],
-    [
-      'nothing, when strangers send forged deliveries and nothing is missing',
-      facts({ ...forged(500), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }),
-      [],
-    ],
-    ['reconcile_behind', facts(catchingUp(true)), ['reconcile_behind']],
-    ['nothing, where a catch-up comes nearer', facts(catchingUp(false)), []],
-  ])('%s', (_, given, names) => {
-    expect([...judge(given).keys()].toSorted()).toEqual(names);
-  });
-
-  test('replay_blind names the types', () => {
-    expect(judge({ ...facts({}, { unseen: 2 }), blind: ['A', 'B'] }).get('replay_blind')).toContain('(A, B)');
-  });
-});
 
 describe('how people are told', () => {
   let file: StoreFile;
@@ -199,9 +24,9 @@ describe('how people are told', () => {
   let testLog: TestLog;
   let alertUrl: string;
   let closeEndpoint: () => Promise<void>;
-  /** What ALERT_URL took or refused, in order. */
   let runLives = true;
   let keepLives = true;
+  /** The posts to ALERT_URL and the status of each answer, in order. */
   let posts: { text: string; status: number }[];
   let answer: number;
   let step: () => Promise<void>;
@@ -250,12 +75,12 @@ describe('how people are told', () => {
       if (keepLives) await file.store.beat({ role: 'keep', pid: 2, started: '', boot: 1 }, clock.time);
       if (runLives) await file.store.beat({ role: 'run', pid: 1, started: '', boot: 1 }, clock.time);
       await alarms.step();
-      await alarms.tell();
+      await alarms.notify();
     };
   }
   const turn = async (alarms: Alarms): Promise<void> => {
     await alarms.step();
-    await alarms.tell();
+    await alarms.notify();
   };
   const fail = (run: number) => file.store.note({}, { failure_run: run });
   const texts = () => posts.map(({ text }) => text);
@@ -332,7 +157,7 @@ describe('how people are told', () => {
       log: testLog.log,
       alertUrl,
       freeBytes: () => 100 * GB,
-      onDoubt: () => void asked++,
+      reconcileNow: () => void asked++,
     });
     await replay(9, false);
     await file.store.accept({ readings: [delivered()], now: clock.time });
@@ -350,14 +175,14 @@ describe('how people are told', () => {
 
   test('refusals that no more have followed for ten minutes cost no calls', async () => {
     let asked = 0;
-    const onDoubt = (): void => void asked++;
+    const reconcileNow = (): void => void asked++;
     const alarms = createAlarms({
       store: file.store,
       clock,
       log: testLog.log,
       alertUrl,
       freeBytes: () => 100 * GB,
-      onDoubt,
+      reconcileNow,
     });
     const at = iso(clock.time);
     await signatures({ badSignatures: 3, badSince: at, lastBadAt: at, lastGoodAt: at });
@@ -386,12 +211,12 @@ describe('how people are told', () => {
     expect(alarms).toEqual([{ name: 'failure_run', since, detail: expect.stringContaining('3') }]);
   });
 
-  test('what ALERT_URL did not take is tried again until it does, and then no more', async () => {
+  test('a post that ALERT_URL did not take is retried until it does, and then no more', async () => {
     answer = 500;
     await fail(3);
     await steps(8_000);
     expect(posts, 'at longer and longer distances').toHaveLength(3);
-    expect(testLog.text()).toContain('tried again');
+    expect(testLog.text()).toContain('retrying');
     answer = 204;
     await steps(60_000);
     expect(posts.map(({ status }) => status)).toEqual([500, 500, 500, 204]);
@@ -497,7 +322,7 @@ describe('how people are told', () => {
     expect(posts).toHaveLength(1);
   });
 
-  test('an all-clear that ALERT_URL did not take is tried again', async () => {
+  test('an all-clear that ALERT_URL did not take is retried', async () => {
     await fail(3);
     await step();
     answer = 500;

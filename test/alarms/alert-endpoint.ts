@@ -1,10 +1,10 @@
-// An ALERT_URL that really listens.
+// A real HTTP endpoint as ALERT_URL.
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 export interface AlertEndpoint {
   url: string;
-  /** The text of each post. */
+  /** The texts of the posts, in order. */
   posts: string[];
   close: () => void;
 }

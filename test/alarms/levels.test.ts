@@ -1,8 +1,9 @@
-// An alarm that gets graver is told again, once for each level; one that wavers is not. And by which clock.
+// An alarm that gets worse is posted again, once for each level; an alarm that wavers is not. Steps of the clock
+// change neither.
 import { expect, onTestFinished, test } from 'vitest';
 import { createAlarms } from '../../src/alarms/alarms.ts';
 import { listenForAlerts } from './alert-endpoint.ts';
-import { assign, deliver, end, type Ops } from '../ops/harness.ts';
+import { fanOut, deliver, end, type Ops } from '../ops/harness.ts';
 import { createStoreFile, createTestLog, START, type StoreFile } from '../reconcile/harness.ts';
 
 const MB = 1024 ** 2;
@@ -13,11 +14,11 @@ interface Bench extends StoreFile {
   clock: { time: number; passed: number; now(): number; monotonic(): number };
   free: number;
   posts: string[];
-  /** One look at the facts, and what there is to tell. */
+  /** Evaluates the rules once and posts what is due. */
   look: () => Promise<void>;
-  /** The same, after run and keep have shown life. */
+  /** The same, after run and keep have shown a sign of life. */
   turn: () => Promise<void>;
-  /** Turns for so long, as keep takes them. */
+  /** Repeats `turn` over this time, at the interval of keep. */
   pass: (ms: number, every?: number) => Promise<void>;
   restart: () => void;
   told: (name: string) => string[];
@@ -30,7 +31,7 @@ async function setUp(): Promise<Bench> {
     close();
     file.remove();
   });
-  // The wall clock can be set without any time passing.
+  // The wall clock can be set while no time passes.
   const clock = { time: START, passed: 0, now: () => clock.time, monotonic: () => clock.passed };
   const begin = () =>
     createAlarms({ store: file.store, clock, log: createTestLog().log, alertUrl, freeBytes: () => bench.free });
@@ -42,7 +43,7 @@ async function setUp(): Promise<Bench> {
     posts,
     look: async () => {
       await alarms.step();
-      await alarms.tell();
+      await alarms.notify();
     },
     turn: async () => {
       const beat = { pid: 1, started: '', boot: 1 };
@@ -69,7 +70,7 @@ const lettersOf = (bench: Bench, error: (n: number) => string) => {
   let cursor = 1;
   return async (count: number, handler = 'answer'): Promise<void> => {
     for (let n = 0; n < count; n++) await deliver(ops, { cursor: String(cursor++) });
-    const [id = 0] = await assign(ops, [handler]);
+    const [id = 0] = await fanOut(ops, [handler]);
     for (let n = 0; n < count; n++) await end(ops, id, 'dead', error(cursor));
   };
 };
@@ -137,7 +138,7 @@ test('E41: a new cause of dead letters is named, without the words of its error,
   const next = async (handler: string): Promise<void> => {
     const ops = bench as unknown as Ops;
     await deliver(ops, { cursor: String(10_000 + cursor) });
-    const [id = 0] = await assign(ops, [handler]);
+    const [id = 0] = await fanOut(ops, [handler]);
     await end(ops, id, 'dead', `Error: ${letters[cursor++]} for +55 11 99999-8888 (5511999998888) "Ana Lima"`);
   };
   await next('answer');
@@ -231,7 +232,7 @@ test.each([3_600_000, -3_600_000])(
     await bench.store.note({ conflicts: 1 });
     await bench.pass(4_000);
     bench.clock.time += step;
-    // Signs of life were written by the clock as it was.
+    // The signs of life carry the time of the clock before the step.
     await bench.look();
     await bench.pass(2 * MINUTE);
     expect(bench.posts).toEqual([expect.stringMatching(/^conflict: /)]);

@@ -1,21 +1,24 @@
-// Can the store be written? On a real file with real locks: when an alarm is raised, in which words, and when it is over.
+// Alarms about writes, on a real file with real locks: when one is raised, with which text, and when it ends.
 import Database from 'better-sqlite3';
 import { expect, onTestFinished, test } from 'vitest';
-import { watchStore, type Around, type StoreWatch } from '../../src/alarms/store-watch.ts';
+import { evaluate } from '../../src/alarms/rules/rule.ts';
+import { WRITES } from '../../src/alarms/rules/store.ts';
+import { watchStore, type StoreWatch, type WriteTrouble } from '../../src/receive/store-watch.ts';
 import { StoreError, type Store } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { createClock, createStoreFile, type TestClock } from '../reconcile/harness.ts';
 
-const AROUND: Around = { waiting: 0, failureRun: 0, writer: () => 4_711, recovers: true };
+type Around = Pick<WriteTrouble, 'waiting' | 'failureRun' | 'writer' | 'recovers'>;
+const AROUND: Around = { waiting: 0, failureRun: 0, writer: 4_711, recovers: true };
 const SELF = { role: 'receive', pid: 1, started: '', boot: 0 };
 
 interface Bench {
   path: string;
   watch: StoreWatch;
   clock: TestClock;
-  /** Thrown by each write while it is set. */
+  /** While it is set, each write throws it. */
   fault: Error | undefined;
-  /** As the main process looks at it: writes, and judges. */
+  /** Does what the main process does: writes, then evaluates the rules. */
   look: (ms?: number, around?: Partial<Around>) => Promise<string>;
 }
 
@@ -46,14 +49,18 @@ function setUp(): Bench {
       clock.time += ms;
       await watch.writes.note({}).catch(() => {});
       await watch.writes.beat(SELF, clock.time).catch(() => {});
-      return wordsOf(watch.judge({ ...AROUND, ...around }));
+      return wordsOf(watch, around);
     },
   };
   return bench;
 }
 
-const wordsOf = (alarms: ReturnType<StoreWatch['judge']>): string =>
-  [...alarms].map(([name, { level, detail }]) => `${name} ${level}: ${detail}`).join('\n');
+function wordsOf(watch: StoreWatch, around: Partial<Around> = {}): string {
+  const trouble = watch.trouble();
+  if (!trouble) return '';
+  const firing = evaluate(WRITES, { ...AROUND, ...around, ...trouble });
+  return [...firing].map(([name, { level, detail }]) => `${name} ${level}: ${detail}`).join('\n');
+}
 
 function lock(path: string, how: 'immediate' | 'exclusive'): () => void {
   const db = new Database(path, { timeout: 5_000 });
@@ -141,7 +148,7 @@ test('E40: a disk that takes deliveries but does not sync them is an alarm, thou
     await unsynced.writes.note({});
     await unsynced.writes.beat(SELF, clock.time);
   }
-  expect(wordsOf(unsynced.judge(AROUND))).toMatch(/^store_unwritable 1: .*EIO/);
+  expect(wordsOf(unsynced)).toMatch(/^store_unwritable 1: .*EIO/);
   expect(await look()).toBe('');
 });
 
@@ -150,10 +157,10 @@ test('E40: a commit that does not end is an alarm', async () => {
   const gate = Promise.withResolvers<never>();
   const hanging = watchStore({ ...watch.writes, accept: () => gate.promise }, clock);
   void hanging.writes.accept({ readings: [], now: clock.time }).catch(() => {});
-  expect(hanging.judge(AROUND).size).toBe(0);
+  expect(hanging.trouble()).toBeUndefined();
   clock.time += 2_001;
   clock.time += 2_001;
-  expect(wordsOf(hanging.judge(AROUND))).toMatch(/^store_unwritable 1: .*a write does not end/);
+  expect(wordsOf(hanging)).toMatch(/^store_unwritable 1: .*a write does not end/);
   gate.reject(sqlite('EIO'));
 });
 

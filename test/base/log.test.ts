@@ -1,7 +1,7 @@
-// What may be said of what was thrown, and how often.
+// Thrown values in the log: senders' text is left out, and floods are throttled.
 import { expect, test } from 'vitest';
 import { loggable } from '../../src/base/errors.ts';
-import { createSeldom } from '../../src/base/log.ts';
+import { createThrottle } from '../../src/base/log.ts';
 
 test('a frame in a message is no frame: the line that is named is one of a file that there is', () => {
   const quoting = new Error('hi\n    at stranger (/5511999990000/secret.ts:1:1)\n    at http://x/5511999990000:1:1');
@@ -18,12 +18,18 @@ test.each(['what a stranger wrote', '+5511999990000', '5511999990000', ''])('the
 
 test('of a flood the first are said, the rest as a number with the next after ten seconds, each kind by itself', () => {
   let now = 0;
-  const seldom = createSeldom({ now: () => now, monotonic: () => now }, 2);
-  expect([seldom('a'), seldom('a'), seldom('a'), seldom('b'), seldom('a')]).toEqual([{}, {}, undefined, {}, undefined]);
+  const throttle = createThrottle({ now: () => now, monotonic: () => now }, 2);
+  expect([throttle('a'), throttle('a'), throttle('a'), throttle('b'), throttle('a')]).toEqual([
+    {},
+    {},
+    undefined,
+    {},
+    undefined,
+  ]);
   now = 9_999;
-  expect(seldom('a')).toBe(undefined);
+  expect(throttle('a')).toBe(undefined);
   now = 10_000;
-  expect([seldom('a'), seldom('b')]).toEqual([{ more: 3 }, {}]);
+  expect([throttle('a'), throttle('b')]).toEqual([{ more: 3 }, {}]);
   now = 20_000;
-  expect(seldom('a'), 'nothing was left out').toEqual({});
+  expect(throttle('a'), 'nothing was left out').toEqual({});
 });

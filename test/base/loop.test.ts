@@ -1,10 +1,10 @@
-// The one kind of loop: it waits as its step says, can be woken and stopped, and swallows no error.
+// The loop waits as its step says, can be woken and stopped, and swallows no error.
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { startLoop, type Loop } from '../../src/base/loop.ts';
 
 afterEach(() => void vi.useRealTimers());
 
-/** Lets all that is due at once happen. */
+/** Lets everything happen that is already due. */
 async function settle(): Promise<void> {
   for (let i = 0; i < 5; i++) await new Promise(setImmediate);
 }
@@ -130,7 +130,7 @@ test('an error that is expected is waited out', async () => {
   expect(steps).toBe(2);
 });
 
-test('F27: an error that nobody expects ends its process, also where that takes rejections for those of handlers', async () => {
+test('F27: an unexpected error ends its process, also if that takes rejections for those of handlers', async () => {
   const met: unknown[] = [];
   const events: NodeJS.EventEmitter = process;
   for (const name of ['uncaughtException', 'unhandledRejection']) {
@@ -148,7 +148,7 @@ test('F27: an error that nobody expects ends its process, also where that takes 
   expect(met).toEqual(['uncaughtException', new Error('bug')]);
 });
 
-test('an error that nobody expects is not swallowed by a stop', async () => {
+test('an unexpected error is not swallowed by a stop', async () => {
   const gate = Promise.withResolvers<number>();
   const loop = startLoop(() => gate.promise);
   const stopping = loop.stop();

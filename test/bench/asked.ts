@@ -1,12 +1,12 @@
-// What the commands that measure and prove have in common: how they are asked, and that they end when they are told to.
+// Shared by the commands bench, pressure and prove: checks of arguments, and an orderly exit on a signal.
 
-/** A count from the command line. Throws Error, in words for who typed it. */
+/** A count from the command line. Throws Error with a message for the person who typed it. */
 export function whole(name: string, given: string, least: number): number {
   if (/^\d{1,9}$/.test(given) && Number(given) >= least) return Number(given);
-  throw new Error(`${name} ${JSON.stringify(given)}: a whole number from ${least} on is needed.`);
+  throw new Error(`${name} ${JSON.stringify(given)} must be a whole number of at least ${least}.`);
 }
 
-/** So that what is done at the end of the process is done when it is interrupted, too. */
+/** Exits normally on SIGINT and SIGTERM, so that `exit` listeners also clean up after an interruption. */
 export function endsWithSignals(): void {
   for (const [signal, code] of [
     ['SIGINT', 130],

@@ -1,4 +1,4 @@
-// One measurement: a server is warmed up, sent so many deliveries, and waited for until it has handled the last.
+// One measurement: warms a server up, sends it the deliveries, and waits until it has handled the last.
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,9 +6,9 @@ import type { Load, Seen } from './load.ts';
 import { SECRET, type Server } from './servers.ts';
 
 export interface Measured extends Seen {
-  /** Accepted and handled, a second. */
+  /** Deliveries accepted and handled per second. */
   rate: number;
-  /** Processor time of the server for each of them, microseconds. */
+  /** Processor time of the server per delivery, microseconds. */
   cpuUs: number;
 }
 

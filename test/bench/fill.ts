@@ -1,5 +1,5 @@
-// Makes a store with a past: so many events, all handled but for those that wait in lanes whose head has failed. Writes the
-// tables directly, as ten million through the front door would take an hour.
+// Fills a store with a past. All events are handled, except those in lanes whose head has failed. It writes the tables
+// directly, because ten million events through the receiver would take an hour.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
@@ -8,16 +8,16 @@ import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createSession } from '../../src/store/sqlite/session.ts';
 
 const CHUNK = 32_768;
-/** As many ids as the kit sorts at once. */
+/** The number of ids that the kit sorts at once. */
 const SORTED = 2_048;
-/** As the kit numbers tasks. */
+/** A task's id is its event times this number, plus its handler. */
 const HANDLERS = 4_096;
 const DAY_MS = 86_400_000;
 
 export interface Past {
   events: number;
   waiting?: number;
-  /** Lanes that the waiting tasks are spread over. */
+  /** The number of lanes that the waiting tasks are spread over. */
   lanes?: number;
 }
 
@@ -75,6 +75,6 @@ export async function fill(
   count.run('events', events);
   count.run('tasks.done', events - waiting);
   count.run('tasks.ready', waiting);
-  db.prepare(`update state set value = ? where name = 'assigned'`).run(BigInt(events));
+  db.prepare(`update state set value = ? where name = 'fanned_out'`).run(BigInt(events));
   db.close();
 }

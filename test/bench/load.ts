@@ -1,30 +1,30 @@
-// Sends signed deliveries over kept connections, one at a time on each: as fast as they are answered, or so many a second.
-// Everything is signed before the first is sent, so that the sender costs as little as it can. It prints a line when it is
-// prepared, one when the first of them have warmed the server up, and one with what it saw.
+// Sends signed deliveries over kept connections, one at a time on each, at full speed or at a given rate. All requests
+// are signed in advance, so that sending costs little. It prints a line when it is prepared, another after the
+// warm-up, and the measurements as the last.
 import { createHmac } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { once } from 'node:events';
 
 export interface Load {
   port: number;
-  /** How the server wants to be addressed: as the service does, or as standardwebhooks does. */
+  /** The headers that the server expects: those of the service or those of standardwebhooks. */
   scheme: 'service' | 'standard';
   secret: string;
-  /** Sent before the clock starts, as fast as they are answered. */
+  /** Requests before the measurement, sent at full speed. */
   warm: number;
   count: number;
-  /** A second; null: as fast as they are answered. */
+  /** Requests per second. Null: each connection sends as soon as it has its answer. */
   rate: number | null;
   connections: number;
-  /** Conversations that the events are spread over. */
+  /** The number of conversations that the events are spread over. */
   lanes: number;
-  /** The number of the first event: others with a lower one are there already. */
+  /** The number of the first event. Events with lower numbers are stored already. */
   first: number;
 }
 
 export interface Seen {
   ms: number;
-  /** Of the answers, milliseconds after the request was due. */
+  /** Milliseconds from the moment a request was due to its answer. */
   p50: number;
   p99: number;
 }
@@ -49,7 +49,7 @@ function send(from: number, upTo: number, rate: number | null): Promise<Seen> {
   const { promise, resolve, reject } = Promise.withResolvers<Seen>();
   if (from === upTo) resolve({ ms: 0, p50: 0, p99: 0 });
 
-  /** When it was to be sent, whether or not a connection was free then. */
+  /** The moment a request is due, even if no connection is free then. */
   function dueAt(n: number): number {
     return rate === null ? performance.now() : started + ((n - from) * 1000) / rate;
   }
@@ -88,7 +88,7 @@ function at(sorted: number[], share: number): number {
   return sorted[Math.floor(sorted.length * share)] ?? 0;
 }
 
-/** About 1 KB; ids are random, as their index is then at its dearest. */
+/** About 1 KB. Ids are random, which is the most expensive case for their index. */
 function requestOf(n: number): Buffer {
   const session = `00000000-0000-4000-8000-${String(n % 16).padStart(12, '0')}`;
   const id = createHmac('sha1', 'id').update(String(n)).digest('hex').slice(0, 36);

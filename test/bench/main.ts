@@ -1,4 +1,4 @@
-// Speed, as ratios in one run. With --readme its tables replace those in the README.
+// Measures speed, as ratios within one run. With --readme its tables replace those in the README.md beside this file.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -7,10 +7,10 @@ import { describe, EXIT } from '../../src/base/errors.ts';
 import { endsWithSignals, whole } from './asked.ts';
 import { growth, latency, rates, type Part, type PartOptions } from './parts.ts';
 
-const USAGE = `npm run bench -- [rates] [latency] [growth]     all three where none is named; growth takes half an hour
+const USAGE = `npm run bench -- [rates] [latency] [growth]     default: all three; growth takes half an hour
   --rounds 3 --events 200000 --stored 0,1000000,10000000 --folder DIR --json --readme`;
 const PARTS = { rates, latency, growth };
-const README = new URL('../../README.md', import.meta.url);
+const README = new URL('README.md', import.meta.url);
 const PLACE = /(?<=<!-- npm run bench -- --readme -->\n)[^]*(?=<!-- bench -->)/;
 
 const { names, json, readme, options } = asked();
@@ -20,7 +20,7 @@ process.on('exit', () => rmSync(options.folder, { recursive: true, force: true }
 const machine = `${cpus()[0]?.model.trim() ?? 'processor'}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GB, Node ${process.version}; server and sender on the same machine`;
 const parts: Part[] = [];
 for (const name of names) parts.push(await PARTS[name](options));
-const text = `Measured ${new Date().toISOString().slice(0, 10)} on ${machine}.\n\n${parts.map(tableOf).join('\n')}`;
+const text = `Measured ${new Date().toISOString().slice(0, 10)} on ${machine}.\n\n${parts.map((part, n) => tableOf(part, names[n])).join('\n')}`;
 console.log(json ? JSON.stringify({ machine, parts }) : text);
 if (readme) writeFileSync(README, readFileSync(README, 'utf8').replace(PLACE, `\n${text}\n`));
 
@@ -42,8 +42,8 @@ function asked(): { names: (keyof typeof PARTS)[]; json: boolean; readme: boolea
       console.log(USAGE);
       process.exit(EXIT.done);
     }
-    const stranger = positionals.find((name) => !(name in PARTS));
-    if (stranger !== undefined) throw new Error(`There is no part ${JSON.stringify(stranger)}.`);
+    const unknown = positionals.find((name) => !(name in PARTS));
+    if (unknown !== undefined) throw new Error(`Unknown part ${JSON.stringify(unknown)}.`);
     return {
       names: (positionals.length > 0 ? positionals : Object.keys(PARTS)) as (keyof typeof PARTS)[],
       json: values.json,
@@ -62,8 +62,8 @@ function asked(): { names: (keyof typeof PARTS)[]; json: boolean; readme: boolea
   }
 }
 
-function tableOf({ title, note, rows }: Part): string {
+function tableOf({ title, note, rows }: Part, name = ''): string {
   const heads = Object.keys(rows[0] ?? {});
   const lines = rows.map((row) => `| ${heads.map((head) => row[head] ?? '').join(' | ')} |`);
-  return `**${title}**\n\n${note}\n\n| ${heads.join(' | ')} |\n|${heads.map(() => ' --- |').join('')}\n${lines.join('\n')}\n`;
+  return `## ${title}\n\n\`npm run bench -- ${name}\`\n\n${note}\n\n| ${heads.join(' | ')} |\n|${heads.map(() => ' --- |').join('')}\n${lines.join('\n')}\n`;
 }

@@ -1,5 +1,5 @@
-// The pages and answers of the ops port over HTTP, served by the kit on a store that is there, and what acknowledging
-// costs without and with somebody who looks at them without a pause. Times are a client's, so above those of the server.
+// Reads every page of the ops port over HTTP, from a kit on a prepared store. Then measures acknowledgements with and
+// without a client that reads pages without a pause. Times are measured at the client, so they are above the server's.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { drive, type Measured } from './drive.ts';
 import { OPS_PORT, startKit, type Server } from './servers.ts';
@@ -8,25 +8,25 @@ const ROUNDS = 3;
 const PER_SECOND = 200;
 const SECONDS = 15;
 const TRIES = 5;
-/** After so long, who exports goes away. */
+/** The client of an export disconnects after this time. */
 const EXPORT_MS = 15_000;
 
 export interface Pressed {
-  /** Holds the store, events.db. */
+  /** The folder of the store, events.db. */
   folder: string;
-  /** How many events there are, of cursors from 1 on. */
+  /** The number of events. Their cursors begin at 1. */
   events: number;
-  /** A large group of dead letters. */
+  /** The id of a large group of dead letters. */
   group: number;
   limitMs: number;
 }
 
-/** The paths that took longer than the limit. */
+/** Returns the paths that took longer than the limit. */
 export async function pagesOf({ folder, events, group, limitMs }: Pressed): Promise<string[]> {
   const kit = await startKit({ folder, env: { RETENTION_DAYS: '36500', PAYLOAD_RETENTION_DAYS: '36500' } });
   try {
     const paths = pathsOf(events, group);
-    // Deliveries are taken before the ops port is open.
+    // Deliveries are accepted before the ops port is open.
     while ((await kit.handled()) === 0) await sleep(20);
     const slow: string[] = [];
     process.stdout.write(`\nPages over HTTP: the best of ${TRIES} (median, worst)\n`);
@@ -38,7 +38,7 @@ export async function pagesOf({ folder, events, group, limitMs }: Pressed): Prom
         bytes = await read(path);
         times.push(performance.now() - begun);
       }
-      // What others take on a machine that is not quiet is not the server's time.
+      // The minimum, because other programs on the machine can only slow the server down.
       const best = Math.min(...times);
       if (best > limitMs) slow.push(path);
       process.stdout.write(
@@ -86,7 +86,7 @@ function pathsOf(events: number, group: number): string[] {
   ];
 }
 
-/** How many bytes came; throws what is no answer of the page. */
+/** Returns the number of bytes. Throws if the answer is a server error. */
 async function read(path: string, onBytes: (bytes: number) => void = () => {}, signal?: AbortSignal): Promise<number> {
   const response = await fetch(`http://127.0.0.1:${OPS_PORT}${path}`, signal ? { signal } : {});
   if (response.status >= 500) throw new Error(`${path}: ${response.status}`);
@@ -95,7 +95,7 @@ async function read(path: string, onBytes: (bytes: number) => void = () => {}, s
   return bytes;
 }
 
-/** The median of the overview while everything is exported, or nothing is found in all there is: the slowest of them. */
+/** Reads the overview during exports, of all events and of filters that match nothing. Returns the slowest median. */
 async function besideExport(): Promise<number> {
   let slowest = 0;
   for (const query of ['', '?type=None', '?state=dead&handler=project', '?q=not-there']) {
@@ -122,7 +122,7 @@ async function besideExport(): Promise<number> {
   return slowest;
 }
 
-/** Side by side, in rounds, because machines are rarely quiet. */
+/** The two measurements alternate, because other programs on the machine cost different time in each round. */
 async function accepting(kit: Server, paths: string[]): Promise<void> {
   for (let round = 1; round <= ROUNDS; round++) {
     const without = await send(kit);
@@ -139,7 +139,7 @@ async function accepting(kit: Server, paths: string[]): Promise<void> {
   }
 }
 
-/** Acknowledgements, from when a delivery was due. */
+/** The time of an acknowledgement counts from the moment the delivery was due. */
 function send(kit: Server): Promise<Measured> {
   const steady = { count: PER_SECOND * SECONDS, rate: PER_SECOND, warm: 200, connections: 16 };
   return drive(kit, { ...steady, first: Date.now() * 1_000 });

@@ -1,4 +1,4 @@
-// What is measured, each part with its own servers, one at a time.
+// The parts of the benchmark. Each starts its own servers, one at a time.
 import { closeSync, fdatasyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { lagsOf, startKit, startRival, type Server } from './servers.ts';
 export type Row = Record<string, string | number | null>;
 export interface Part {
   title: string;
-  /** What the columns count. */
+  /** A sentence about the columns. */
   note: string;
   rows: Row[];
 }
@@ -19,27 +19,30 @@ export interface PartOptions {
   folder: string;
   rounds: number;
   events: number;
-  /** Stored before, for growth. */
+  /** For growth: the numbers of events that are stored before the measurement. */
   stored: number[];
   progress: (line: string) => void;
 }
 
 const WARM = 4_000;
-/** How many the sender holds open: what commits together is at most as many. */
+/** Connections of the sender. They bound the number of deliveries that can share a commit. */
 const CONNECTIONS = [64, 256];
-/** After a start: the lanes are read, and what the start left is collected. */
+/** The time after a start in which `run` reads the lanes and garbage is collected. */
 const REST_MS = 3_000;
 
-/** Rates and processor time side by side; rounds alternate, because machines are rarely quiet. */
+/**
+ * Rates and processor time of all servers. Rounds alternate between servers, because other programs on the machine
+ * cost different time in each round.
+ */
 export async function rates({ folder, rounds, events, progress }: PartOptions): Promise<Part> {
   const servers = [
-    { name: 'the kit: durable, task, handler, done', start: () => startKit({ folder: place() }), share: 1 },
+    { name: 'the kit', start: () => startKit({ folder: place() }), share: 1 },
     {
-      name: 'Koa: reads, verifies, parses as the kit does, stores nothing',
+      name: 'Koa, verifying like the kit',
       start: () => startRival('front', place()),
       share: 1,
     },
-    { name: 'Koa: createHmac and JSON.parse alone, stores nothing', start: () => startRival('koa', place()), share: 1 },
+    { name: 'Koa, createHmac and JSON.parse', start: () => startRival('koa', place()), share: 1 },
     { name: 'node:http, one synced row each', start: () => startRival('rows', place()), share: 0.2 },
     { name: 'express, standardwebhooks, one synced row each', start: () => startRival('express', place()), share: 0.2 },
   ];
@@ -70,18 +73,21 @@ export async function rates({ folder, rounds, events, progress }: PartOptions): 
       });
     }
   }
-  const note = `Medians of ${rounds} rounds of ${events} events (a fifth of them for one synced row each). The kit's are counted when the last handler has ended, its window of 250 ms included; those of others when they are answered. CPU: of all processes of the server.`;
+  const note = `Medians of ${rounds} rounds of ${events} events; a fifth for one synced row each. The kit counts handled events, with its window of 250 ms; the others count answers, and the Koas store nothing. CPU: all processes of the server.`;
   return { title: 'Accepted and handled', note, rows };
 }
 
-/** How long an answer takes, and how long a handler waits after its task's release, beside what a sync costs here. */
+/**
+ * How long an answer takes, and how long a handler starts after its task's release, beside the duration of a sync on
+ * this disk.
+ */
 export async function latency({ folder, events, progress }: PartOptions): Promise<Part> {
   const rows: Row[] = [];
   const slow = ['strace', '-f', '-qq', '--seccomp-bpf', '-o', '/dev/null', '-e', 'trace=fsync,fdatasync'];
   const delayed = [...slow, '-e', 'inject=fsync,fdatasync:delay_exit=3000'];
   const disks = [{ disk: `sync ${round2(syncMs(folder))} ms`, prefix: [] as string[] }];
   if (spawnSync('strace', ['-V']).error) progress('strace is missing: the slower disk is left out');
-  else disks.push({ disk: 'each sync 3 ms longer', prefix: delayed });
+  else disks.push({ disk: 'sync +3 ms', prefix: delayed });
   for (const { disk, prefix } of disks) {
     for (const rate of [100, 1_000, 5_000, null]) {
       const place = join(folder, `latency-${rows.length}`);
@@ -91,7 +97,7 @@ export async function latency({ folder, events, progress }: PartOptions): Promis
       const lags = lagsOf(place, WARM);
       const row = {
         disk,
-        'sent a second': rate ?? 'as fast as answered',
+        'sent a second': rate ?? 'maximum',
         'handled a second': Math.round(measured.rate),
         'answer p50 ms': round1(measured.p50),
         'answer p99 ms': round1(measured.p99),
@@ -103,11 +109,14 @@ export async function latency({ folder, events, progress }: PartOptions): Promis
     }
   }
   const note =
-    'Answer: from when a delivery was due to be sent. Release: receipt and the window of 250 ms; it is part of the time that `handled a second` divides by.';
+    'Answer: from when a delivery was due. Release: receipt and the window of 250 ms, which `handled a second` includes.';
   return { title: 'Latency', note, rows };
 }
 
-/** The same load on stores with a past, each in turn with an empty one, because machines are rarely quiet. */
+/**
+ * The same load on stores with a past. Each alternates with an empty store, because other programs on the machine cost
+ * different time in each round.
+ */
 export async function growth({ folder, rounds, events, stored, progress }: PartOptions): Promise<Part> {
   const pasts: { name: string; past: Past; lanes?: number }[] = [
     ...stored.map((count) => ({ name: `${count / 1e6} million events`, past: { events: count } })),
@@ -122,7 +131,7 @@ export async function growth({ folder, rounds, events, stored, progress }: PartO
     for (let round = 0; round < rounds; round++) {
       const first = past.events + round * 2 * (events + WARM);
       const withPast = (): Promise<Loaded> => loaded(place, { count: events, lanes, first });
-      // Whoever comes second finds a disk that is still busy with the first: they take turns.
+      // The second run finds a disk that is still busy with the first, so the order alternates.
       const early = round % 2 === 0 ? undefined : await withPast();
       const { rate } = await loaded(`${place}-empty-${round}`, { count: events });
       const one = early ?? (await withPast());
@@ -143,7 +152,7 @@ export async function growth({ folder, rounds, events, stored, progress }: PartO
     progress(Object.values(rows.at(-1) ?? {}).join(' · '));
     rmSync(place, { recursive: true });
   }
-  const note = `Medians of ${rounds} rounds of ${events} events, each beside an empty store, in turn. Ready: from the start of the process to the first 200 of /readyz. Memory: of all processes, in proportion to how it is shared (PSS); at rest ${REST_MS / 1000} s after a start.`;
+  const note = `Medians of ${rounds} rounds of ${events} events, in turn with an empty store. Ready: from the start to the first 200 of /readyz. Memory: PSS of all processes; at rest ${REST_MS / 1000} s after a start.`;
   return { title: 'Growth', note, rows };
 }
 
@@ -166,7 +175,7 @@ async function loaded(folder: string, wanted: Wanted): Promise<Loaded> {
   return { rate, p99, lag: lagsOf(folder, WARM).p99, startMs, restMb, loadMb };
 }
 
-/** The first start finds a file that nothing has been read of yet; the second is what a restart takes. */
+/** The first start reads a file that is not in the page cache. The second shows the time of a restart. */
 async function startTwice(folder: string): Promise<{ server: Server; startMs: number }> {
   await (await startKit({ folder })).stop();
   const server = await startKit({ folder });

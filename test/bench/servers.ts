@@ -1,5 +1,5 @@
-// The servers that are measured, each in processes of its own, and what they cost: processor time and memory of the whole
-// family, as the kernel counts them.
+// Starts the servers that are measured, each in processes of its own. Reads their processor time and memory from the
+// kernel, with all child processes.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -14,13 +14,15 @@ const TICK_MS = 10;
 
 export interface Server {
   port: number;
-  /** From being started to being ready. */
+  /** From the start to readiness, milliseconds. */
   startMs: number;
   /** Processor time so far, milliseconds. */
   cpuMs(): number;
-  /** Memory in proportion to how it is shared, MB. */
+  /** Proportional set size, MB: shared memory is divided among its processes. */
   memoryMb(): number;
-  /** How many events were handled so far; those that only store have handled what they answered. */
+  /**
+   * The number of events handled so far. Infinity for servers that only store, because they are done when they answer.
+   */
   handled(): Promise<number>;
   pid: number;
   stop(): Promise<void>;
@@ -35,12 +37,12 @@ export async function startRival(name: 'front' | 'koa' | 'rows' | 'express', fol
 export interface KitOptions {
   folder: string;
   order?: 'arrival' | 'window';
-  /** Put before the command, as in `strace …`. */
+  /** Words before the command, such as `strace …`. */
   prefix?: string[];
   env?: Record<string, string>;
 }
 
-/** With one handler that notes how long after its release each task began; see lagsOf. */
+/** Starts the kit with a handler that records how long after its release each task began. See lagsOf. */
 export async function startKit({ folder, order = 'window', prefix = [], env = {} }: KitOptions): Promise<Server> {
   const handlers = join(folder, 'handlers');
   mkdirSync(handlers, { recursive: true });
@@ -61,7 +63,7 @@ export async function startKit({ folder, order = 'window', prefix = [], env = {}
   return {
     ...ready,
     async handled() {
-      // The ops port opens a moment after deliveries are taken.
+      // The ops port opens a moment after the port for deliveries.
       for (;;) {
         const status = await fetch(`http://127.0.0.1:${OPS_PORT}/api/status`).catch(() => undefined);
         if (!status) await sleep(10);
@@ -84,7 +86,10 @@ export default { on: '*', order: '${order}', lane: 'conversation', handle({ rece
 `;
 }
 
-/** Milliseconds from release to the start of the handler, of each task since the first \`skip\`; once the kit has stopped. */
+/**
+ * Milliseconds from release to the start of the handler, without the first `skip` tasks. The handler writes them
+ * when the kit stops.
+ */
 export function lagsOf(folder: string, skip: number): { p50: number; p99: number } {
   const file = join(folder, 'lags.json');
   const lags = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as number[]).slice(skip) : [];
@@ -121,7 +126,7 @@ async function whenReady(server: ChildProcess, url: string): Promise<Omit<Server
     cpuMs: () => sum(family(pid), cpuOf),
     memoryMb: () => sum(family(pid), memoryOf),
     async stop() {
-      // A tracer keeps signals to itself: the process that it traces is told.
+      // strace does not pass signals on, so the signal goes to the process that it traces.
       const traced = server.spawnfile === process.execPath ? undefined : family(pid)[1];
       process.kill(traced ?? pid);
       if (server.exitCode === null) await once(server, 'exit');
@@ -133,14 +138,14 @@ function sum(pids: number[], of: (pid: number) => number): number {
   return pids.reduce((total, pid) => total + of(pid), 0);
 }
 
-/** A process and its children, to the last. */
+/** A process and all its descendants. */
 function family(root: number): number[] {
   const all = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   const children = all.map(Number).filter((pid) => Number(statOf(pid)[1]) === root);
   return [root, ...children.flatMap(family)];
 }
 
-/** What follows the name of the command: state, parent, … (proc_pid_stat(5)). */
+/** The fields after the command's name: state, parent and so on (proc_pid_stat(5)). */
 function statOf(pid: number): string[] {
   const stat = readOf(pid, 'stat');
   return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
@@ -155,7 +160,7 @@ function memoryOf(pid: number): number {
   return Number(/^Pss:\s+(\d+)/m.exec(readOf(pid, 'smaps_rollup'))?.[1] ?? 0) / 1024;
 }
 
-/** Empty where it has ended meanwhile. */
+/** Empty if the process has ended meanwhile. */
 function readOf(pid: number, file: string): string {
   try {
     return readFileSync(`/proc/${pid}/${file}`, 'utf8');

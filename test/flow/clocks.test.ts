@@ -1,6 +1,6 @@
-// The clock matrix, a part of it: whatever the wall clock is set to, while the kit is up or between two starts, beside a
-// service that is right, ahead or behind, each event is stored once, handled once by each handler, and in order. The whole
-// matrix belongs to `npm run prove -- faults`.
+// A part of the clock matrix: the wall clock is set while the kit is up or between two starts, and the service's clock
+// is right, ahead or behind. Each event must be stored once and handled once by each handler, in order. `npm run prove
+// -- faults` runs the whole matrix.
 import { describe, expect, test } from 'vitest';
 import { HOUR, liveThrough, STEPS } from './clocks.ts';
 

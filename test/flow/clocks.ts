@@ -1,5 +1,6 @@
-// A receiver whose wall clock is wrong: stepped while it is up or between two starts, beside a service whose clock is right,
-// ahead or behind. Real replay over HTTP, real reconciler, runner and pruner on one store file; time is set, in two parts.
+// A receiver whose wall clock is wrong. The clock is set while the receiver is up or between two starts, and the
+// service's clock is right, ahead or behind. Replay over HTTP, reconciler, runner and pruner are real and share a
+// store file. The wall clock and the monotonic clock are simulated.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,7 +25,7 @@ const SECOND = 1_000;
 export const HOUR = 3_600 * SECOND;
 const DAY = 24 * HOUR;
 export const STEPS = [HOUR, -HOUR, DAY, -DAY, 60 * DAY, -60 * DAY];
-/** Right, within the window, and beyond it. */
+/** The service's clock: right, within the signature window, and beyond it. Milliseconds ahead. */
 export const SERVICES = [0, 240 * SECOND, -240 * SECOND, HOUR, -60 * DAY];
 
 const START = Date.UTC(2026, 5, 1);
@@ -35,22 +36,22 @@ const ORDERS = ['strict', 'window', 'arrival'] as const;
 const SESSION = '5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11';
 
 export interface Cell {
-  /** How far the wall clock is set on, milliseconds. */
+  /** How far the wall clock is moved forward, milliseconds. */
   step: number;
-  /** Whether the processes live through it. */
+  /** True: the clock is set while the processes run. False: between a stop and a start. */
   up: boolean;
-  /** How far the service's clock is ahead of the true one, milliseconds. */
+  /** How far the service's clock is ahead of the true time, milliseconds. */
   service: number;
-  /** Without a key there is no replay, and no delivery is dropped for good. */
+  /** False: there is no replay, and no delivery is dropped for good. */
   key: boolean;
   seed: number;
 }
 
 interface Happened {
   cursor: Cursor;
-  /** By the service's clock. */
+  /** Unix milliseconds by the service's clock. */
   at: number;
-  /** Names its session and time in its data. */
+  /** The data names neither session nor time. */
   bare: boolean;
 }
 
@@ -62,17 +63,17 @@ interface Handled {
 
 interface World {
   clock: { at: number; ahead: number; now(): number; monotonic(): number };
-  /** So many events happen over so many seconds; most are delivered, some twice, some never. */
+  /** Spreads the events over the seconds. Most are delivered, some twice, some never. */
   live(events: number, seconds: number): Promise<void>;
-  /** Sets the wall clock, with the processes up or between two starts. */
+  /** Sets the wall clock while the processes run, or between a stop and a start. */
   set(ahead: number, up: boolean): Promise<void>;
   restart(options?: { key?: boolean }): Promise<void>;
   prune(days: number): Promise<void>;
   verify(): Promise<void>;
-  /** The service repeats everything that it has ever delivered or tried to. */
+  /** The service delivers every event again, including those whose deliveries it dropped. */
   repeat(): Promise<void>;
   settle(): Promise<void>;
-  /** What does not hold. */
+  /** Each broken promise, as a sentence. */
   violations(): string[];
   close(): Promise<void>;
 }
@@ -109,7 +110,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
         working.set(lane, event.key);
         await turnOfTheLoop();
         working.delete(lane);
-        // One in eight fails once, so that its task waits by the clock.
+        // One event in eight fails once, so that its task waits for a time.
         const name = `${order} ${event.key}`;
         if (BigInt(event.cursor ?? 0) % 8n === 0n && !failed.has(name)) {
           failed.add(name);
@@ -148,7 +149,8 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
       clock,
       log,
       budget: createBudget(60, clock),
-      // Where no delivery ever lies in the window, only replay can begin.
+      // If the clocks differ by more than the window, every delivery is refused, so only replay can bring the first
+      // event.
       from: Math.abs(serviceAhead) > TOLERANCE_SECONDS * SECOND ? 'start' : 'first-webhook',
       types: ['*'],
       intervalMs: INTERVAL_MS,
@@ -181,7 +183,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     ...(bare ? {} : { session_id: SESSION, timestamp_unix_ms: at, from: `c${Number(cursor) % 3}` }),
   });
 
-  /** Answers 401 outside of the window, as receive does. */
+  /** Drops a delivery outside the signature window, which receive would answer with 401. */
   async function deliver(event: Happened): Promise<void> {
     if (!inWindow(Math.floor(serviceNow() / 1_000), clock.now(), TOLERANCE_SECONDS)) return;
     const body = {
@@ -202,7 +204,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     clock.at += SECOND;
     const { runner, reconciler, stores } = present();
     runner.wake();
-    await stores[2]?.note({}, runner.facts());
+    await stores[2]?.note({}, runner.state());
     await turnOfTheLoop();
     if (!reconciler) return;
     while (nextStepAt <= clock.at) nextStepAt = clock.at + Math.max(1, await reconciler.step());
@@ -306,13 +308,14 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     },
   };
 
-  /** In a lane, a lower cursor comes behind a higher one only if it says that it is late. */
+  /** Reports each event that was handled after one with a higher cursor in its lane, unless it was marked late. */
   function inversions(its: Handled[], strict: boolean): string[] {
     const highest = new Map<string, bigint>();
     return its.flatMap(({ cursor, late, handler }) => {
       const event = history.find((one) => one.cursor === cursor);
       if (!event) return [`${handler} handled ${cursor}, which never happened`];
-      // In strict order those that name no session share a lane; else it depends on the way that each came.
+      // Events without a session share a lane only in strict order. In other orders their lane depends on how they
+      // arrived.
       if (event.bare && !strict) return [];
       const lane = event.bare ? 'bare' : `c${Number(cursor) % 3}`;
       const before = highest.get(lane) ?? -1n;
@@ -322,13 +325,13 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
   }
 }
 
-/** One cell of the matrix: what does not hold. */
+/** Runs one cell of the matrix and returns the violations. */
 export async function liveThrough(cell: Cell): Promise<string[]> {
   const world = await openWorld(cell);
   try {
     await world.live(24, 12);
     await world.settle();
-    // Something waits for its window and its next attempt when the clock is set.
+    // When the clock is set, some tasks are waiting for their window and others for their next attempt.
     await world.live(16, 2);
     await world.set(cell.step, cell.up);
     await world.live(24, 30);

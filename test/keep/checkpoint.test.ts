@@ -1,4 +1,4 @@
-// The log of the store stays bounded while deliveries go on, and comes back into bounds after a long reader.
+// The log of the store stays bounded while deliveries go on, and shrinks to its bounds again after a long reader.
 import { statSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -7,12 +7,12 @@ import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { fields } from '../reconcile/replay-server.ts';
-import { createStoreFile, START, type StoreFile } from '../reconcile/harness.ts';
+import { createStoreFile, START, type StoreFile } from '../store-file.ts';
 
 const MB = 1024 * 1024;
 
 let file: StoreFile;
-/** As `keep` opens it: a connection of its own. */
+/** A connection of its own, opened as `keep` opens it. */
 let keeper: Store;
 beforeEach(() => {
   file = createStoreFile();

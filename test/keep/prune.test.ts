@@ -1,11 +1,11 @@
-// The pruner on a real store file: what goes, what stays, and in how small steps.
+// The pruner on a real store file: what it removes, what it keeps, and how small its steps are.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createPruner, markReceipt, settledUpTo } from '../../src/keep/prune.ts';
 import type { Receipt, Receipts } from '../../src/store/keep.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
 import { fields } from '../reconcile/replay-server.ts';
-import { createClock, createStoreFile, type StoreFile, type TestClock } from '../reconcile/harness.ts';
+import { createClock, createStoreFile, type StoreFile, type TestClock } from '../store-file.ts';
 
 const DAY_MS = 86_400_000;
 const MOST_IN_A_STEP = 200;
@@ -35,22 +35,22 @@ function deliveryAt(cursor: string, id = `e${cursor}`): Reading {
   return readDelivery(Buffer.from(JSON.stringify(body)));
 }
 
-/** Accepted now, passed by replay, and no task wanted, unless said otherwise. */
-async function accept(cursors: number[], { assign = true, passed = true } = {}): Promise<void> {
+/** By default the events are received now, at or below the watermark, and without tasks. */
+async function accept(cursors: number[], { fanOut = true, passed = true } = {}): Promise<void> {
   const { store } = file;
   const watermark = passed ? { watermark: String(Math.max(...cursors)) as Cursor } : {};
   await store.accept({ readings: cursors.map(delivery), now: clock.time, ...watermark });
-  if (!assign) return;
+  if (!fanOut) return;
   await assignAll();
 }
 
 async function assignAll(): Promise<void> {
-  const { from, events } = await file.store.unassigned(10_000);
+  const { from, events } = await file.store.pending(10_000);
   await file.store.turn({
     now: clock.time,
     boot: 1,
     settle: [],
-    assign: { from, upTo: events.at(-1)?.seq ?? from, tasks: [] },
+    fanOut: { from, upTo: events.at(-1)?.seq ?? from, tasks: [] },
     room: 0,
     handlers: [],
   });
@@ -59,7 +59,7 @@ async function assignAll(): Promise<void> {
 const range = (first: number, last: number) => Array.from({ length: last - first + 1 }, (_, i) => first + i);
 const count = (where = 'true') => file.query<{ n: number }>(`select count(*) as n from events where ${where}`)[0]?.n;
 
-/** Steps until it rests; how many rows each step changed. */
+/** Runs the pruner until it rests. Returns how many rows each step changed. */
 async function runPruner(retentionDays: number, payloadDays: number): Promise<number[]> {
   const pruner = createPruner({ store: file.store, clock, retentionDays, payloadDays });
   const changed: number[] = [];
@@ -93,7 +93,7 @@ test('a step removes so few that no delivery waits for it, and steps follow unti
 
 test('events that no task was made of yet stay, however old', async () => {
   await accept(range(1, 3));
-  await accept(range(4, 8), { assign: false });
+  await accept(range(4, 8), { fanOut: false });
   clock.time += 31 * DAY_MS;
   await runPruner(30, 30);
   expect(count()).toBe(5);
@@ -102,8 +102,8 @@ test('events that no task was made of yet stay, however old', async () => {
 test('events with an unfinished task stay, dead letters too', async () => {
   const { store } = file;
   const handler = (await store.register(['keeper'])).get('keeper') ?? 0;
-  await accept(range(1, 3), { assign: false });
-  const { from, events } = await store.unassigned(10);
+  await accept(range(1, 3), { fanOut: false });
+  const { from, events } = await store.pending(10);
   const tasks = events
     .slice(0, 2)
     .map(({ seq, cursor }) => ({ event: seq, handler, lane: null, cursor, releaseAt: clock.time }));
@@ -111,13 +111,13 @@ test('events with an unfinished task stay, dead letters too', async () => {
   const { claims } = await store.turn({
     ...turn,
     settle: [],
-    assign: { from, upTo: events.at(-1)?.seq ?? 0, tasks },
+    fanOut: { from, upTo: events.at(-1)?.seq ?? 0, tasks },
     room: 1,
   });
   await store.turn({
     ...turn,
     settle: claims.map((claim) => ({ claim, state: 'dead', error: 'x' })),
-    assign: null,
+    fanOut: null,
     room: 0,
   });
   await accept([4]);
@@ -177,7 +177,7 @@ test('quarantine goes with its retention', async () => {
   expect((await file.store.status(clock.time)).quarantined).toBe(0);
 });
 
-/** What replay shows of an event: no id, and its own time only if it has one. */
+/** An event as replay shows it: without an id. Null: it has no time of its own. */
 function item(cursor: number | string, at: number | null): Reading {
   const data = { MessageReceived: fields(cursor, { timestamp_unix_ms: at }) };
   return readItem('replay', String(cursor) as Cursor, JSON.stringify(data));

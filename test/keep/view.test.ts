@@ -1,8 +1,9 @@
-// What people see while the store cannot be read or written, and what keep does that comes up meanwhile.
+// What people see while the store cannot be read or written, and while `keep` starts in that state.
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { createAccounts } from '../../src/keep/account.ts';
 import { createAlarms } from '../../src/alarms/alarms.ts';
+import { RULES } from '../../src/alarms/rules/index.ts';
 import { createView } from '../../src/keep/view.ts';
 import { createOpsServer } from '../../src/ops/server.ts';
 import type { Account } from '../../src/processes/channel.ts';
@@ -10,7 +11,7 @@ import { openLater } from '../../src/store/sqlite/open-later.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { StoreError } from '../../src/store/store.ts';
 import { listenForAlerts } from '../alarms/alert-endpoint.ts';
-import { createClock, createStoreFile, createTestLog } from '../reconcile/harness.ts';
+import { createClock, createStoreFile, createTestLog } from '../store-file.ts';
 
 const ACCOUNT: Account = {
   processes: { receive: 'up', run: 'down', keep: 'up' },
@@ -45,7 +46,7 @@ async function setUp() {
   const view = createView({ store, account: () => accounts.latest(), up: () => alarms.up() });
   const config = { OPS_TOKEN: undefined, OPS_READ_TOKEN: undefined, OPS_ORIGIN: undefined };
   const disk = () => ({ storeBytes: 1, logBytes: 1, freeBytes: 1 });
-  const server = createOpsServer({ config, store, view, clock, log, disk, onChange: () => {} });
+  const server = createOpsServer({ config, store, view, rules: RULES, clock, log, disk, onChange: () => {} });
   await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
   onTestFinished(() => {
     server.closeAllConnections();
@@ -69,7 +70,7 @@ async function setUp() {
     turn: async () => {
       clock.time += 2_000;
       await alarms.step();
-      await alarms.tell();
+      await alarms.notify();
     },
   };
 }

@@ -1,4 +1,4 @@
-// Who may look at the ops port and who may change things: tokens, and without any, this machine alone.
+// Who may look at the ops port and who may change things: by tokens, or without tokens from this machine alone.
 import { afterEach, describe, expect, test } from 'vitest';
 import { NOTHING_SET, createOps, type Ops, type Reply } from './harness.ts';
 

@@ -1,10 +1,14 @@
-// Metrics, alarms, alert rules, runbook and log fields: what is documented is what there is, and the other way round.
-import { readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
-import { ALARMS } from '../../src/alarms/rules.ts';
+// Metrics, alarms, rules, runbook and log fields: the documents and the code name the same ones.
+import { globSync, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { RULES } from '../../src/alarms/rules/index.ts';
 import { ACKS, METRICS } from '../../src/ops/metrics.ts';
+import { itemsUnder, rowsUnder, withItems } from '../documents.ts';
+import { createOps, NOTHING_SET, type Ops } from './harness.ts';
 
-const list = readFileSync('src/ops/README.md', 'utf8');
+const ALARMS = Object.keys(RULES);
+const LIST = 'src/ops/README.md';
 const rules = readFileSync('src/ops/alerts.yaml', 'utf8')
   .split('- alert: ')
   .slice(1)
@@ -21,22 +25,19 @@ const paragraphs = new Map(
     .map((text) => [text.split('\n')[0] ?? '', text]),
 );
 
-test('the list of metrics is the one of the code, name by name, with type, labels and help', () => {
-  const lines = list.split('\n').filter((line) => line.startsWith('| `kit_'));
-  const documented = lines.filter((line) => !line.includes('| histogram |'));
-  expect(lines.filter((line) => !documented.includes(line))).toEqual([
-    `| \`${ACKS[0]}\` | histogram |  | ${ACKS[1]} |`,
+test('the list of metrics is the one of the code: names, labels and help', async () => {
+  const listed = Object.entries(METRICS).map(([name, { help, labels = [] }]): [string, string, string[]] => [
+    name,
+    help,
+    labels,
   ]);
-  const written = METRICS.map(([name, help, labels]) => {
-    const type = name.endsWith('_total') ? 'counter' : 'gauge';
-    return `| \`${name}\` | ${type} | ${labels.map((label) => `\`${label}\``).join(', ')} | ${help} |`;
-  });
-  expect(documented.map((line) => line.replaceAll(/ +/g, ' '))).toEqual(
-    written.map((line) => line.replaceAll(/ +/g, ' ')),
+  const items = [...listed, [...ACKS, []] as const].map(
+    ([name, help, labels]) => `\`${name}${labels.length > 0 ? `{${labels.join(',')}}` : ''}\`: ${help}`,
   );
+  await expect(withItems(readFileSync(LIST, 'utf8'), LIST, 'Metrics', items)).toMatchFileSnapshot(resolve(LIST));
 });
 
-test.each(METRICS)('%s is named as Prometheus asks', (name, help) => {
+test.each(Object.entries(METRICS))('%s is named as Prometheus asks', (name, { help }) => {
   expect(name).toMatch(/^kit_[a-z_]+$/);
   expect(name).not.toMatch(/_(ms|milliseconds|minutes|kb|mb|count)(_|$)/);
   expect(help).toMatch(/^[A-Z1].*\.$/);
@@ -52,7 +53,7 @@ test.each(ALARMS)('the alarm %s has a rule', (alarm) => {
 test.each(rules)(
   'the rule $name names metrics that there are, and a paragraph that says what to do',
   ({ expr, text, runbook }) => {
-    const names = METRICS.map(([name]) => name);
+    const names = Object.keys(METRICS);
     for (const [metric] of expr.matchAll(/\b[a-z]+_[a-z_]+\b(?=\{)/g)) expect(names).toContain(metric);
     expect(text).toMatch(/for: \d+m/);
     expect(text).toMatch(/severity: (critical|warning)/);
@@ -63,14 +64,75 @@ test.each(rules)(
   },
 );
 
-test('the runbook has a paragraph for each rule, and no other', () => {
+test('the runbook has a paragraph for each rule and each alarm, and no other', () => {
   expect([...paragraphs.keys()]).toEqual(rules.map(({ runbook }) => runbook));
+  expect([...paragraphs.keys()].toSorted()).toEqual(['target_down', 'not_ready', ...ALARMS].toSorted());
 });
 
-test("the runbook's metrics are metrics, and its commands are the kit's", () => {
-  const runbook = [...paragraphs.values()].join('');
-  const names = METRICS.map(([name]) => name);
-  for (const [metric] of runbook.matchAll(/\bkit_[a-z_]+\b/g)) expect(names).toContain(metric);
-  for (const [, command] of runbook.matchAll(/npx kit (\w+)/g))
-    expect(() => readFileSync(`src/cli/commands/${command}.ts`), command).not.toThrow();
+test("the runbook's metrics are metrics", () => {
+  const named = [...paragraphs.values()].join('').match(/\bkit_[a-z_]+\b/g) ?? [];
+  expect(named.length).toBeGreaterThan(3);
+  for (const metric of named) expect(Object.keys(METRICS)).toContain(metric);
+});
+
+interface Route {
+  method: string;
+  path: string;
+  needs: string;
+}
+
+const routes: Route[] = rowsUnder(LIST, 'HTTP API').map(([request = '', needs = '']) => {
+  const [, method = '', path = ''] = /^`(GET|POST) (\S+)`$/.exec(request) ?? [];
+  return { method, path, needs };
+});
+
+test('the API has these routes, and no other', () => {
+  const source = readFileSync('src/ops/api.ts', 'utf8');
+  const inCode = [...source.matchAll(/router\.(get|post)\(['`]([^'`]+)['`]/g)].map(
+    ([, method = '', path = '']) =>
+      new RegExp(`^${method.toUpperCase()} ${path.replaceAll('.', '\\.').replaceAll(/:\w+|\$\{\w+\}/g, '[^/]+')}$`),
+  );
+  expect(inCode.length).toBeGreaterThan(10);
+  const written = routes.map(({ method, path }) => `${method} ${path}`);
+  expect(inCode.filter((route) => !written.some((one) => route.test(one)))).toEqual([]);
+  expect(written.filter((one) => !inCode.some((route) => route.test(one)))).toEqual([]);
+});
+
+const [TOKEN, READ_TOKEN] = ['the-token-that-may-change-things', 'the-token-that-may-only-look'];
+
+/** The statuses of a request without a token, with the one that may look, and with the other. */
+async function answersOf(ops: Ops, { method, path }: Route): Promise<number[]> {
+  const answers: number[] = [];
+  for (const token of [undefined, READ_TOKEN, TOKEN]) {
+    const headers = { ...(token && { authorization: `Bearer ${token}` }), 'content-type': 'application/json' };
+    const to = path.replaceAll(/<\w+>/g, '1');
+    answers.push((await ops.send(method, to, headers, method === 'POST' ? '{ "filter": {} }' : '')).status);
+  }
+  return answers;
+}
+
+test.each(routes)('$method $path needs: $needs', async (route) => {
+  const ops = await createOps({ ...NOTHING_SET, OPS_TOKEN: TOKEN, OPS_READ_TOKEN: READ_TOKEN });
+  const open = await createOps();
+  onTestFinished(() => Promise.all([ops.close(), open.close()]).then(() => undefined));
+  const refused = (await answersOf(ops, route)).map((status) => status === 401);
+  expect(refused).toEqual([route.needs !== '', ['change', 'bodies'].includes(route.needs), false]);
+  expect((await answersOf(open, route))[0] === 403).toBe(route.needs === 'bodies');
+});
+
+/** The names that an object literal has; what is called or spread in it has names of its own. */
+function namesIn(literal: string): string[] {
+  const flat = literal.replaceAll(/\([^()]*\)/g, '').replaceAll(/\([^()]*\)|\.\.\.[^,}]*|\[[^\]]*\]:/g, '');
+  return flat.match(/(?<=[{,]\s*)\w+(?=\s*[:,}])/g) ?? [];
+}
+
+test('each field that the code gives to a line of the log is listed', () => {
+  const listed = new Set(itemsUnder(LIST, 'Log lines').flatMap((item) => item.split(': ')[0]?.match(/\w+/g) ?? []));
+  const sources = globSync('src/**/*.ts', { exclude: ['src/tools/**', 'src/handlers/**', 'src/kit.ts'] });
+  const logged = sources.flatMap((file) => [
+    ...readFileSync(file, 'utf8').matchAll(/\blog\??\.(?:debug|info|warn|error|fatal)\(\s*(\{[^]*?\}),/g),
+  ]);
+  const given = new Set(logged.flatMap(([, literal = '']) => namesIn(literal)));
+  expect(given.size).toBeGreaterThan(25);
+  expect([...given].filter((name) => !listed.has(name))).toEqual([]);
 });

@@ -1,48 +1,43 @@
-// The ops port over real HTTP on a real store file, and a few events and tasks to look at.
+// The ops port over real HTTP on a real store file.
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createOpsServer, type OpsOptions } from '../../src/ops/server.ts';
-import type { Store } from '../../src/store/store.ts';
-import type { NewTask } from '../../src/store/work.ts';
-import { readDelivery } from '../../src/wire/event.ts';
-import { fields } from '../reconcile/replay-server.ts';
-import {
-  createClock,
-  createStoreFile,
-  createTestLog,
-  type StoreFile,
-  type TestClock,
-  type TestLog,
-} from '../reconcile/harness.ts';
+import { createRecords, type Records } from '../admin/harness.ts';
+import { createTestLog, type TestLog } from '../reconcile/harness.ts';
+
+export { fanOut, claim, deliver, end, OTHER_SESSION, SESSION } from '../admin/harness.ts';
 
 export interface Reply {
   status: number;
   headers: Record<string, string | string[] | undefined>;
   text: string;
-  /** Throws where the body is no JSON. */
+  /** Throws if the body is not JSON. */
   json: () => unknown;
 }
 
-export interface Ops extends StoreFile, TestLog {
-  clock: TestClock;
+export interface Ops extends Records, TestLog {
   port: number;
-  /** How often tasks were moved by hand. */
+  /** How often `onChange` was called. */
   changes: () => number;
   get: (path: string, headers?: Record<string, string>) => Promise<Reply>;
-  /** An object goes as JSON; text goes as it is. */
+  /** An object is sent as JSON, text as it is. */
   post: (path: string, body?: object | string, headers?: Record<string, string>) => Promise<Reply>;
   send: (method: string, path: string, headers?: Record<string, string>, body?: string) => Promise<Reply>;
   close: () => Promise<void>;
 }
 
-export async function createOps(config: OpsOptions['config'] = NOTHING_SET): Promise<Ops> {
-  const file = createStoreFile();
-  const clock = createClock();
+export async function createOps(
+  config: OpsOptions['config'] = NOTHING_SET,
+  rules: OpsOptions['rules'] = {},
+): Promise<Ops> {
+  const records = createRecords();
+  const { store, clock } = records;
   const testLog = createTestLog();
   let changes = 0;
   const options = {
     config,
-    store: file.store,
+    store,
+    rules,
     clock,
     log: testLog.log,
     disk: () => DISK,
@@ -68,9 +63,8 @@ export async function createOps(config: OpsOptions['config'] = NOTHING_SET): Pro
   }
 
   return {
-    ...file,
+    ...records,
     ...testLog,
-    clock,
     port,
     send,
     changes: () => changes,
@@ -85,7 +79,7 @@ export async function createOps(config: OpsOptions['config'] = NOTHING_SET): Pro
     async close() {
       server.closeAllConnections();
       await new Promise((done) => server.close(done));
-      file.remove();
+      records.remove();
     },
   };
 }
@@ -97,69 +91,3 @@ export const NOTHING_SET: OpsOptions['config'] = {
   OPS_READ_TOKEN: undefined,
   OPS_ORIGIN: undefined,
 };
-
-export interface Delivered {
-  cursor?: string | null;
-  id?: string;
-  type?: string;
-  session?: string;
-  data?: object;
-}
-
-/** Deliveries, each received a second after the one before. */
-export async function deliver(ops: Ops, ...events: Delivered[]): Promise<void> {
-  for (const { cursor = null, id = `e${cursor}`, type = 'MessageReceived', session = SESSION, data } of events) {
-    ops.clock.time += 1_000;
-    const held = { [type]: data ?? fields(cursor ?? id, { session_id: session, timestamp_unix_ms: ops.clock.time }) };
-    const envelope = {
-      id,
-      type,
-      created_at: new Date(ops.clock.time).toISOString(),
-      cursor,
-      session_id: session,
-      data: held,
-    };
-    await ops.store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(envelope)))], now: ops.clock.time });
-  }
-}
-
-export const SESSION = '5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11';
-export const OTHER_SESSION = '00000000-6f1e-4c55-9a52-9d9f5b1f6d11';
-
-/** Makes a task of each event that has none yet, for each handler; all are due. Ids of the handlers. */
-export async function assign(ops: Ops, names: string[], more: Partial<NewTask> = {}): Promise<number[]> {
-  const { store, clock } = ops;
-  const ids = await store.register(names);
-  const handlers = names.map((name) => ids.get(name) ?? 0);
-  const { from, events } = await store.unassigned(1_000);
-  const tasks = events.flatMap(({ seq, cursor }) =>
-    handlers.map((handler) => ({ event: seq, handler, lane: null, cursor, releaseAt: clock.time, ...more })),
-  );
-  await turn(store, clock, { assign: { from, upTo: events.at(-1)?.seq ?? from, tasks } });
-  return handlers;
-}
-
-/** Claims one task of the handler and ends it so. */
-export async function end(
-  ops: Ops,
-  handler: number,
-  state: 'done' | 'dead' | 'skipped',
-  error: string | null = null,
-): Promise<number> {
-  const { store, clock } = ops;
-  const { claims } = await turn(store, clock, { room: 1, handlers: [handler] });
-  const [claimed] = claims;
-  if (!claimed) throw new Error('no task is due');
-  await turn(store, clock, { settle: [{ claim: claimed, state, error }] });
-  return claimed.task;
-}
-
-/** Claims one task of the handler and leaves it running. */
-export async function claim(ops: Ops, handler: number): Promise<number | undefined> {
-  const { claims } = await turn(ops.store, ops.clock, { room: 1, handlers: [handler] });
-  return claims[0]?.task;
-}
-
-function turn(store: Store, clock: TestClock, more: Partial<Parameters<Store['turn']>[0]>) {
-  return store.turn({ now: clock.time, boot: 1, settle: [], assign: null, room: 0, handlers: [], ...more });
-}

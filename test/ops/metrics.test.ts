@@ -1,7 +1,7 @@
-// /metrics: the figures of the store in Prometheus' own format, with labels from our own words only.
+// /metrics in the text format of Prometheus. No label comes from a delivery.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { renderMetrics } from '../../src/ops/metrics.ts';
-import { assign, createOps, DISK, deliver, end, type Ops } from './harness.ts';
+import { fanOut, createOps, DISK, deliver, end, type Ops } from './harness.ts';
 
 let ops: Ops;
 beforeEach(async () => {
@@ -45,7 +45,7 @@ test('an empty store has figures too', async () => {
 
 test('figures are those of the store', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '2' });
-  const [handler = 0] = await assign(ops, ['a']);
+  const [handler = 0] = await fanOut(ops, ['a']);
   await end(ops, handler, 'dead', 'broken');
   await ops.store.note(
     { 'refused.bad_signature': 4, unseen_failures: 3, replay_calls: 2 },

@@ -1,7 +1,7 @@
-// Events, one event and dead letters over the ops port: what pages and programs ask, reveal, export and fix.
+// Events, one event and dead letters over the ops port: what pages and programs list, reveal, export and change.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
-  assign,
+  fanOut,
   createOps,
   deliver,
   end,
@@ -15,7 +15,7 @@ import {
 const TOKENS = { ...NOTHING_SET, OPS_TOKEN: 'changes-0123456789', OPS_READ_TOKEN: 'looks-0123456789' };
 const CHANGE = { authorization: `Bearer ${TOKENS.OPS_TOKEN}` };
 const LOOK = { authorization: `Bearer ${TOKENS.OPS_READ_TOKEN}` };
-/** As a browser sends its own forms. */
+/** The headers of a form that a browser sends from our page. */
 const FORM = { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': 'same-origin' };
 const HOSTILE = `<script>alert(1)</script>"' \u202eevil\u0007 ${'x'.repeat(10_000)}`;
 
@@ -31,10 +31,10 @@ const jobOf = async () =>
 const submit = (path: string, fields: Record<string, string>, headers: Record<string, string> = CHANGE) =>
   ops.post(path, new URLSearchParams(fields).toString(), { ...FORM, ...headers });
 
-/** So many dead letters of one handler, one cause each for odd and even cursors. */
+/** Makes this many dead letters of one handler. Odd and even cursors have different causes. */
 async function kill(many: number): Promise<void> {
   await deliver(ops, ...Array.from({ length: many }, (_, n) => ({ cursor: String(n + 1) })));
-  const [handler = 0] = await assign(ops, ['answer'], { lane: 'one' });
+  const [handler = 0] = await fanOut(ops, ['answer'], { lane: 'one' });
   for (let n = 1; n <= many; n++)
     await end(
       ops,
@@ -47,7 +47,7 @@ async function kill(many: number): Promise<void> {
 describe('events', () => {
   test('origin, handler, state, session and time narrow the list, together', async () => {
     await deliver(ops, { cursor: '1' }, { cursor: '2', session: OTHER_SESSION }, { cursor: '3' });
-    const [handler = 0] = await assign(ops, ['answer', 'project']);
+    const [handler = 0] = await fanOut(ops, ['answer', 'project']);
     await end(ops, handler, 'done');
     const since = new Date(ops.clock.time - 1_000).toISOString();
     const ask = async (query: string) => keysOf(await ops.get(`/api/events?${query}`, LOOK));
@@ -85,7 +85,7 @@ describe('events', () => {
 describe('one event', () => {
   test('its page tells the way from the first delivery to the end, and masks the body', async () => {
     await deliver(ops, { cursor: '5' }, { cursor: '5' }, { cursor: '6' });
-    const [handler = 0] = await assign(ops, ['answer'], { lane: 'one' });
+    const [handler = 0] = await fanOut(ops, ['answer'], { lane: 'one' });
     await end(ops, handler, 'dead', 'TypeError: it broke at words of theirs (handlers/answer.ts:7)');
     const { text, status } = await ops.get('/events/c%3A5', LOOK);
     expect(status).toBe(200);
@@ -167,7 +167,7 @@ describe('dead letters', () => {
 
   test('what waits for another try can be tried at once', async () => {
     await deliver(ops, { cursor: '1' });
-    await assign(ops, ['answer']);
+    await fanOut(ops, ['answer']);
     expect((await ops.get('/dead-letters', CHANGE)).text).toMatch(/<strong>1<\/strong> task waits/);
     await submit('/dead-letters/retry', { state: 'ready' });
     await expect.poll(jobOf).toMatchObject({ state: 'done', moved: 1 });
@@ -219,7 +219,7 @@ describe('dead letters', () => {
 test('who may only look sees no number of a person: not of a lane, nor in an error', async () => {
   const lane = `${SESSION}/15550100`;
   await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' });
-  const [handler = 0] = await assign(ops, ['answer'], { lane });
+  const [handler = 0] = await fanOut(ops, ['answer'], { lane });
   await end(ops, handler, 'dead', 'Error: 15550100 is not a customer');
   const [group] = (await ops.store.groups({ limit: 1 })).groups;
   const addresses = ['/', '/events', '/events/c:1', '/events/c:2', '/dead-letters', `/dead-letters?group=${group?.id}`];
@@ -240,7 +240,7 @@ test('what strangers wrote is shown as text, on every screen', async () => {
     session: HOSTILE.slice(0, 150),
     data: { [HOSTILE]: HOSTILE },
   });
-  const [handler = 0] = await assign(ops, ['answer']);
+  const [handler = 0] = await fanOut(ops, ['answer']);
   await end(ops, handler, 'dead', HOSTILE);
   const { groups } = await ops.store.groups({ limit: 1 });
   const key = encodeURIComponent('i:<script>');

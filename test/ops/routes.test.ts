@@ -4,7 +4,7 @@ import {
   NOTHING_SET,
   OTHER_SESSION,
   SESSION,
-  assign,
+  fanOut,
   claim,
   createOps,
   deliver,
@@ -34,7 +34,7 @@ const statesOf = (reply: Reply) => tasksIn(reply).tasks.map(({ state }) => state
 
 const beat = (role: string) => ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
 
-/** A refusal that a person can act on: JSON, one line, no stack, no path of a file. */
+/** An error that helps a person: JSON, one line, no stack, no path of a file. */
 function assertClear(reply: Reply, status: number, ...words: string[]): void {
   expect(reply.status).toBe(status);
   const { error } = reply.json() as { error: string };
@@ -89,7 +89,7 @@ describe('GET /api/status', () => {
   test('a full one has the same fields, filled', async () => {
     const at = '2026-01-01T12:00:00.000Z';
     await deliver(ops, { cursor: '9007199254740993' }, { cursor: '5' }, { cursor: '6' }, { cursor: '5' });
-    const [handler = 0] = await assign(ops, ['a']);
+    const [handler = 0] = await fanOut(ops, ['a']);
     await end(ops, handler, 'dead', 'broken');
     await end(ops, handler, 'done');
     await deliver(ops, { cursor: '7' });
@@ -195,7 +195,7 @@ describe('GET /api/events', () => {
   });
 
   test('?state= shows events with a task in that state', async () => {
-    const [handler = 0] = await assign(ops, ['a']);
+    const [handler = 0] = await fanOut(ops, ['a']);
     await end(ops, handler, 'done');
     await end(ops, handler, 'dead', 'broken');
     await claim(ops, handler);
@@ -207,7 +207,7 @@ describe('GET /api/events', () => {
   });
 
   test('?state=held shows events whose task is not released yet', async () => {
-    await assign(ops, ['a'], { releaseAt: ops.clock.time + 60_000 });
+    await fanOut(ops, ['a'], { releaseAt: ops.clock.time + 60_000 });
     expect(keysOf(await ops.get('/api/events?state=held'))).toHaveLength(5);
     expect(keysOf(await ops.get('/api/events?state=ready'))).toEqual([]);
   });
@@ -249,7 +249,7 @@ describe('GET /api/events', () => {
 describe('GET /api/events/<key>', () => {
   test.each(['c:5', '5', 'i:e5', 'e5'])('%s finds the event, its tasks, names and conflicts', async (key) => {
     await deliver(ops, { cursor: '5' }, { cursor: '5', id: 'e5-again', data: { other: true } });
-    await assign(ops, ['a']);
+    await fanOut(ops, ['a']);
     const found = (await ops.get(`/api/events/${key}`)).json() as object;
     expect(found).toMatchObject({
       event: { key: 'c:5', id: 'e5', createdAt: expect.stringMatching(/Z$/), receivedAt: expect.stringMatching(/Z$/) },
@@ -311,7 +311,7 @@ describe('GET /api/tasks', () => {
   let b = 0;
   beforeEach(async () => {
     await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' }, { cursor: '4' });
-    [a = 0, b = 0] = await assign(ops, ['a', 'b']);
+    [a = 0, b = 0] = await fanOut(ops, ['a', 'b']);
   });
 
   test('shows the newest first, with what a person wants to know', async () => {
@@ -363,7 +363,7 @@ describe('GET /api/tasks', () => {
 
   test('held and ready are told apart', async () => {
     await deliver(ops, { cursor: '5' });
-    await assign(ops, ['a'], { lane: 'x', releaseAt: ops.clock.time + 60_000 });
+    await fanOut(ops, ['a'], { lane: 'x', releaseAt: ops.clock.time + 60_000 });
     expect(statesOf(await ops.get('/api/tasks?state=held'))).toEqual(['held']);
     expect(statesOf(await ops.get('/api/tasks?state=ready'))).toHaveLength(8);
   });
@@ -400,7 +400,7 @@ describe('POST /api/tasks/retry', () => {
   let dead: number[];
   beforeEach(async () => {
     await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' });
-    [handler = 0] = await assign(ops, ['a']);
+    [handler = 0] = await fanOut(ops, ['a']);
     dead = [await end(ops, handler, 'dead', 'broken'), await end(ops, handler, 'dead', 'broken')];
   });
 
@@ -466,7 +466,7 @@ describe('POST /api/tasks/discard', () => {
   let dead = 0;
   beforeEach(async () => {
     await deliver(ops, { cursor: '1' }, { cursor: '2' });
-    const [handler = 0] = await assign(ops, ['a']);
+    const [handler = 0] = await fanOut(ops, ['a']);
     dead = await end(ops, handler, 'dead', 'broken');
   });
 

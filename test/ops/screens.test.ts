@@ -1,8 +1,8 @@
-// What screens say, as functions of what the store knows: the sentence of health, charts, and what was refused.
+// Screens as functions of data: charts, and refused deliveries.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ACK_LE_MS } from '../../src/base/latency-buckets.ts';
 import { chart } from '../../src/ops/pages/shell/chart.ts';
-import { health, quantile } from '../../src/ops/pages/overview.ts';
+import { quantile } from '../../src/ops/pages/overview.ts';
 import { hex, refused, reread } from '../../src/ops/pages/refused.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import type { Refusal } from '../../src/store/keep.ts';
@@ -20,42 +20,6 @@ beforeEach(async () => {
   well = { ...status, events: 5, watermark: '5' as Cursor, reconcile: { ...status.reconcile, state: 'idle' } };
 });
 afterEach(() => ops.close());
-
-describe('the sentence of health', () => {
-  const alarm = (name: string) => ({ name, since: '2026-01-01T00:00:00.000Z', detail: '' });
-  const none = { held: 0, ready: 0, running: 0, done: 0, skipped: 0, dead: 0 };
-  test.each<[string, Partial<Status>, 'good' | 'warn' | 'bad', string]>([
-    ['all is done', {}, 'good', 'all is handled, and nothing is missing.'],
-    ['there is work', { tasks: { ...none, ready: 1_999 }, unassigned: 1 }, 'good', '2,000 tasks are on the way'],
-    ['one task is left', { tasks: { ...none, running: 1 } }, 'good', '1 task is on the way'],
-    ['nothing is proved yet', { watermark: null }, 'good', 'nothing is missing as far as known'],
-    ['nothing has come', { events: 0 }, 'good', 'register the webhook'],
-    ['an alarm can wait', { alarms: [alarm('dead_letters')] }, 'warn', 'one thing needs a person'],
-    ['an alarm cannot', { alarms: [alarm('dead_letters'), alarm('failure_run')] }, 'bad', '2 things need a person'],
-  ])('when %s', (_, what, tone, words) => {
-    const said = health({ ...well, ...what });
-    expect(said.tone).toBe(tone);
-    expect(said.words).toContain(words);
-  });
-
-  test('when a process is down, that comes before all else, and the receiver before the others', () => {
-    const processes = { receive: 'up', run: 'down', keep: 'up' } as const;
-    const alarms = [alarm('failure_run')];
-    expect(health({ ...well, processes, alarms })).toMatchObject({
-      tone: 'bad',
-      words: expect.stringContaining('but run does not'),
-    });
-    expect(health({ ...well, processes: { ...processes, receive: 'down' } }).words).toMatch(
-      /^Deliveries are not taken/,
-    );
-  });
-
-  test('when recovery is off, it says what is not fetched, and what switches it on', () => {
-    const reconcile = { ...well.reconcile, state: 'off' } as const;
-    expect(health({ ...well, reconcile }).words).toMatch(/not fetched: set API_BASE_URL and API_KEY/);
-    expect(health({ ...well, reconcile }).words).not.toContain('nothing is missing');
-  });
-});
 
 describe('what share of the answers kept to', () => {
   const acks = (counts: Record<number, number>): number[] => ACK_LE_MS.map((le) => counts[le] ?? 0);
@@ -88,7 +52,7 @@ describe('a chart', () => {
   test('without figures of two times, it says when it will be drawn', () => {
     const text = chart({ title: 'Nothing', times: [], series: [], show: String }).text;
     expect(text).not.toContain('<svg');
-    expect(text).toContain('Drawn once');
+    expect(text).toContain('The chart appears');
   });
 
   test('stays within its frame, whatever the figures; what is greater stands higher', () => {
@@ -147,16 +111,16 @@ describe('what was refused', () => {
   };
 
   test.each([
-    ['nothing is wrongly signed', 0, 5, 'No sign of a wrong secret'],
+    ['there is no bad signature', 0, 5, 'No sign of a wrong secret'],
     ['a few are', 2, 5, 'noise, so far'],
-    ['many are, undressed', 12, 0, 'Noise: what is wrongly signed'],
-    ['many are, dressed as deliveries', 12, 5, 'carries all headers of a delivery (1 of 1 below)'],
+    ['there are many, without the headers', 12, 0, 'Noise: deliveries with a bad signature'],
+    ['there are many, with all headers', 12, 5, 'came with all headers of the service'],
   ])('tells a wrong secret from noise: %s', (_, bad, headers, words) => expect(show(bad, headers)).toContain(words));
 
   test('counts by cause, the most frequent first, each with what to do; samples by what they looked like', () => {
     const text = show(12, 5);
     expect(text.indexOf('bad_signature')).toBeLessThan(text.indexOf('noise, or the proxy'));
-    expect(text).toContain('WEBHOOK_SECRET is not the secret of the webhook');
+    expect(text).toContain('WEBHOOK_SECRET is wrong');
     expect(text).not.toMatch(/4,711|method<|<b>/);
     expect(text).toContain('−6 min');
     expect(text).toContain('&lt;b&gt;');

@@ -1,5 +1,5 @@
-// A child that shows life once, has loaded (with `slow`, when it is told by a signal), and writes down each number that it
-// is given.
+// A child that gives one sign of life, reports that it has loaded (with `slow`: after a signal), and records each
+// number that it gets.
 import { appendFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers';
 
@@ -14,5 +14,5 @@ process.once('disconnect', () => process.exit());
 setTimeout(() => {}, 2 ** 30);
 if (process.argv.includes('slow')) process.once('SIGUSR2', load);
 else load();
-// Last: a signal that comes in answer finds its listener.
+// Sent last, so that a signal in answer to it finds the listener.
 process.send?.({ type: 'wake' });

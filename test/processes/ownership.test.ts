@@ -1,4 +1,4 @@
-// Taking over from an owner that died, and whose processes may be there still, or just going.
+// Taking over from an owner that crashed. Its processes may still run, or may be ending.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
@@ -16,7 +16,7 @@ let ownership: Ownership | undefined;
 
 const take = (): Promise<Ownership> => own(join(folder, 'events.db'), {});
 
-/** A process that an owner before this one has started, and not ended. */
+/** A process that an earlier owner started and left running. */
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'kit-owner-'));
   left = spawn('sleep', ['60']);
@@ -35,14 +35,14 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-test('what an older owner left running is ended', async () => {
+test('a process that an older owner left running is ended', async () => {
   const gone = once(left, 'exit');
   ownership = await take();
   expect(await gone).toEqual([null, 'SIGKILL']);
   expect(await ownership.store.processes()).toEqual([]);
 });
 
-test('the processes of the store that this one is a copy of go on', async () => {
+test('if the store is a copy, the processes of the original go on', async () => {
   const kill = vi.spyOn(process, 'kill');
   const copy = join(folder, 'copy');
   mkdirSync(copy);
@@ -59,7 +59,7 @@ test('the processes of the store that this one is a copy of go on', async () => 
   expect(kill).not.toHaveBeenCalled();
 });
 
-test('a store that is gone is no reason to begin with an empty one', async () => {
+test('a store that is gone is not replaced by an empty one', async () => {
   const path = join(folder, 'events.db');
   for (const name of readdirSync(folder)) if (!name.endsWith('-id')) rmSync(join(folder, name));
   await expect(take()).rejects.toThrow(`${path} is gone or empty`);
@@ -67,7 +67,7 @@ test('a store that is gone is no reason to begin with an empty one', async () =>
   ownership = await take();
 });
 
-test('what ends by itself at that very moment is no reason not to start', async () => {
+test('a process that ends by itself at that very moment does not prevent the start', async () => {
   const { pid: ended } = spawnSync('true');
   const kill = process.kill.bind(process);
   vi.spyOn(process, 'kill').mockImplementation((_, signal) => kill(ended, signal));
@@ -75,19 +75,19 @@ test('what ends by itself at that very moment is no reason not to start', async 
   expect(await ownership.store.processes()).toEqual([]);
 });
 
-test('what may not be ended is named', async () => {
+test('a process that may not be ended is named', async () => {
   vi.spyOn(process, 'kill').mockImplementation(() => {
     throw Object.assign(new Error('kill EPERM'), { code: 'EPERM' });
   });
   await expect(take()).rejects.toThrow(`process ${left.pid} of another user`);
 });
 
-test('E13: what an older owner left in its log is in the file, synced, before anything is accepted', async () => {
+test('E13: the log that an older owner left is in the file, synced, before anything is accepted', async () => {
   const path = join(folder, 'events.db');
   const earlier = openSqlite(path, { synchronous: 'NORMAL' });
   await earlier.note({ accepted: 1 });
   expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
-  // Somebody reads it yet: it cannot be settled, and the start waits.
+  // While a reader is open, the log cannot be copied into the file, so the start waits.
   const reader = new Database(path);
   reader.exec('begin');
   reader.prepare('select count(*) from counters').get();
@@ -103,7 +103,7 @@ test('E13: what an older owner left in its log is in the file, synced, before an
   reader.exec('commit');
   reader.close();
   ownership = await taking;
-  // As a power loss would leave it, without the log.
+  // The file without its log, as a power loss would leave it.
   const alone = join(folder, 'alone.db');
   copyFileSync(path, alone);
   const db = new Database(alone, { readonly: true });

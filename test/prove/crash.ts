@@ -1,4 +1,4 @@
-// The campaign `crash`: processes that are killed or kill themselves, and power that fails.
+// The campaign `crash`: processes that are killed or kill themselves, and loss of power.
 import { fatal } from './crash/fatal.ts';
 import { kills } from './crash/kills.ts';
 import { moments } from './crash/moments.ts';
@@ -9,5 +9,5 @@ import type { Options, Report } from './report.ts';
 export async function campaign(options: Options): Promise<Report> {
   await requireStrace();
   const rows = [await power(options), ...(await kills(options)), await moments(options), await fatal()];
-  return { title: 'Killed, and without power', rows };
+  return { title: 'Crashes and power loss', rows };
 }

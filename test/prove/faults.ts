@@ -1,5 +1,5 @@
-// `npm run prove -- faults`: the faults of hazards.md, C3, each produced and seen, one after another. A fault that this
-// machine lacks something for, or that is left to the long form, has a row that says so.
+// `npm run prove -- faults`: produces the faults F1 to F50 one after another and checks the kit after each. If a fault
+// cannot be produced on this machine, or runs only in the long form, its row says so.
 import { clock } from './faults/clock.ts';
 import { crowd } from './faults/crowd.ts';
 import { disk } from './faults/disk.ts';
@@ -14,10 +14,10 @@ import type { Options, Report } from './report.ts';
 const LAST = 50;
 const FAULTS: Fault[] = [...disk, ...locks, ...file, ...clock, ...ends, ...handlers, ...service, ...crowd];
 
-/** Not produced here, and why. */
+/** Faults that this campaign does not produce, each with the reason. */
 const ELSEWHERE: Record<number, string> = {
-  13: 'npm run prove -- crash: unsynced writes dropped, whole and in part',
-  50: 'not there: SQLite is the only store',
+  13: 'produced by npm run prove -- crash: unsynced writes dropped, whole and in part',
+  50: 'does not apply: SQLite is the only store',
 };
 
 export async function campaign({ seed, short, progress }: Options): Promise<Report> {
@@ -34,7 +34,7 @@ export async function campaign({ seed, short, progress }: Options): Promise<Repo
   for (let number = 1; number <= LAST; number++) {
     if (told.has(number)) continue;
     const known = FAULTS.some(({ numbers }) => numbers.includes(number));
-    const seen = ELSEWHERE[number] ?? (known ? 'left to the long form' : 'produced by nobody');
+    const seen = ELSEWHERE[number] ?? (known ? 'only in the long form' : 'not produced by any test');
     rows.push({ what: `F${number}`, seen, violations: ELSEWHERE[number] || known ? [] : [seen] });
   }
   return { title: short ? 'Faults, the short form' : 'Faults', rows: rows.toSorted(byNumber) };
@@ -45,7 +45,7 @@ async function produced(fault: Fault, seed: number): Promise<Found> {
     return await fault.produce(seed);
   } catch (error) {
     if (error instanceof Lacking) return { seen: `not produced: this machine lacks ${error.message}`, violations: [] };
-    return { seen: 'it broke off', violations: [String(error)] };
+    return { seen: 'the test itself failed', violations: [String(error)] };
   }
 }
 

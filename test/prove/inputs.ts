@@ -1,6 +1,5 @@
-// The campaign of bad inputs: every row of the catalogue, and what no catalogue lists, as properties over random cases.
-// A hundred thousand in all: 45,000 bodies, 45,000 changes, 10,000 interleavings of some twenty steps each. The short form
-// takes the first fiftieth of them.
+// The campaign `inputs`: the tests of the catalogue of bad inputs, then properties over random cases. An interleaving
+// has about twenty steps. The short form takes a fiftieth of the cases.
 import { anyBytes } from './inputs/bodies.ts';
 import { catalogue } from './inputs/catalogue.ts';
 import { anyChange } from './inputs/changes.ts';

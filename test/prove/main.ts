@@ -1,5 +1,5 @@
-// `npm run prove -- <campaign>`: tries to break what the README promises, and says what was done, what was seen, and
-// what did not hold. The seed that it prints repeats the run as far as processes let themselves be repeated.
+// `npm run prove -- <campaign>` tries to break the promises of the README and reports what did not hold. The printed
+// seed repeats a run, as far as the timing of processes allows.
 import '../../src/base/node/checked.js';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,12 +15,12 @@ type Campaign = (options: Options) => Promise<Report>;
 const CAMPAIGNS = ['crash', 'faults', 'inputs'];
 const USAGE = `Usage: npm run prove -- <${CAMPAIGNS.join(' | ')}> [--seed <number>] [--short] [--json]
   crash    kills every process at each of its writes, then loses power: about an hour, needs strace
-  faults   disks, locks, clocks, handlers and senders that fail: a quarter of an hour
+  faults   failing disks, locks, clocks, handlers and senders: a quarter of an hour
   inputs   the catalogue of bad inputs, and 100,000 random cases: a few minutes
   --short  a sample of each, under a minute; --seed repeats a run; --json for machines
-Exits 0 where everything held, 1 with violations, 2 for a wrong argument, 69 where a tool is missing.`;
+Exit codes: 0 everything held, 1 violations, 2 wrong argument, 69 a tool is missing.`;
 
-// What a campaign that failed has left open must not keep this from ending.
+// An explicit exit, because a failed campaign may leave open handles.
 process.exit(await main());
 
 async function main(): Promise<number> {
@@ -32,7 +32,7 @@ async function main(): Promise<number> {
   if (typeof asked === 'string') return fail(`${asked}\n\n${USAGE}`, EXIT.usage);
   const { name, json, options } = asked;
   const folder = mkdtempSync(join(tmpdir(), 'kit-prove-'));
-  // All that is laid down goes there, and goes with this process.
+  // All temporary files of a campaign go into this folder, which is removed at exit.
   process.env['TMPDIR'] = folder;
   process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
   endsWithSignals();
@@ -49,7 +49,7 @@ async function main(): Promise<number> {
   }
 }
 
-/** What is asked for, or what is wrong with it. */
+/** The checked arguments, or a message about the wrong one. */
 function read(): { name: string; json: boolean; options: Options } | string {
   try {
     const { values, positionals } = parseArgs({
@@ -62,9 +62,9 @@ function read(): { name: string; json: boolean; options: Options } | string {
     });
     const [name = '', ...others] = positionals;
     const seed = Number(values.seed);
-    if (name === '') return 'Which campaign?';
-    if (!CAMPAIGNS.includes(name)) return `There is no campaign ${JSON.stringify(name)}.`;
-    if (others.length > 0) return `One campaign at a time: ${JSON.stringify(others.join(' '))} is one too many.`;
+    if (name === '') return 'A campaign is missing.';
+    if (!CAMPAIGNS.includes(name)) return `Unknown campaign ${JSON.stringify(name)}.`;
+    if (others.length > 0) return `Only one campaign is allowed, not also ${JSON.stringify(others.join(' '))}.`;
     if (!Number.isSafeInteger(seed)) return `--seed ${JSON.stringify(values.seed)} is not a whole number.`;
     const progress = (line: string): void => void process.stderr.write(`${line}\n`);
     return { name, json: values.json, options: { seed, short: values.short, progress } };

@@ -1,16 +1,16 @@
-// What a campaign takes and what it hands back. A campaign tells what it did and saw; it never prints.
+// Input and output of a campaign. A campaign returns its report and never prints.
 export interface Options {
   seed: number;
-  /** A sample that a test can wait for; a release takes the whole. */
+  /** A sample that is fast enough for a test. A release needs the long form. */
   short: boolean;
-  /** Called with each sign of life of long work. */
+  /** Called during long work, to show that it goes on. */
   progress: (line: string) => void;
 }
 
 export interface Row {
   what: string;
   seen: string;
-  /** Each a sentence; none where everything held. */
+  /** One sentence for each violation. Empty: everything held. */
   violations: string[];
 }
 
@@ -19,5 +19,5 @@ export interface Report {
   rows: Row[];
 }
 
-/** A campaign throws it where it cannot run here; the message names the tool and how to get it. */
+/** Thrown if a campaign cannot run on this machine. The message names the tool and how to get it. */
 export class MissingTool extends Error {}

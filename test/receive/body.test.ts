@@ -1,5 +1,5 @@
-// How bodies come in: lengths, encodings, budgets, senders that hesitate, go away, or send too much (hazards C1, I61 to
-// I70 and I75).
+// How bodies arrive: lengths, encodings, budgets, and senders that pause, disconnect or send too much (hazards C1, I61
+// to I70 and I75).
 import { randomBytes } from 'node:crypto';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
@@ -25,7 +25,7 @@ import {
 const MB = 1024 * 1024;
 const body = bodyOf();
 
-/** A readable event of exactly so many bytes. */
+/** A readable event of exactly this many bytes. */
 function sized(bytes: number, cursor = '1'): Buffer {
   const rest = bodyOf({ cursor, data: { MessageReceived: message({ body: '' }) } }).length;
   return bodyOf({ cursor, data: { MessageReceived: message({ body: 'x'.repeat(bytes - rest) }) } });
@@ -38,7 +38,7 @@ function chunk(bytes: Uint8Array, extension = ''): Buffer {
 const LAST_CHUNK = '0\r\n\r\n';
 const chunked: [string, string] = ['Transfer-Encoding', 'chunked'];
 
-/** The real reader, and how much reached it. */
+/** The real reader, with a count of the bytes that reached it. */
 function watched(reader: BodyReader): BodyReader & { arrived(): number; reading(): number } {
   let arrived = 0;
   let reading = 0;
@@ -121,7 +121,7 @@ describe('the size of a body', () => {
 });
 
 describe('a body that is too large', () => {
-  /** Writes as fast as the other side takes it, until it is told or cut off. */
+  /** Writes as fast as the other side reads, until it answers or closes. */
   async function pour(line: Line, part: Buffer): Promise<string> {
     line.socket.on('drain', more);
     function more(): void {
@@ -158,7 +158,7 @@ describe('a body that is too large', () => {
 });
 
 describe('the budget for bodies in flight', () => {
-  /** One sender that has sent some of its body, and hesitates. */
+  /** A sender that has sent part of its body, and pauses. */
   async function slow(port: number, bytes: number, length: number): Promise<Line> {
     const line = await openLine(port);
     line.write(head([...pairs(Buffer.alloc(length, 0x20))]));
@@ -182,7 +182,7 @@ describe('the budget for bodies in flight', () => {
     faster.write(Buffer.alloc(500_000, 0x20));
     expect(statuses(await faster.heard('\r\n\r\n'))).toEqual([204]);
     expect(await receiver.counters()).toMatchObject({ accepted: 1, quarantined: 1, 'refused.body_dropped': 1 });
-    // Nobody knows who the dropped one was.
+    // The dropped delivery was never verified, so it is not counted as the service's.
     expect(receiver.answered.map(({ status }) => status)).toEqual([204, 204]);
   });
 
@@ -329,7 +329,7 @@ describe('a request that is not well formed', () => {
     expect(headersTimeout).toBeGreaterThan(0);
     expect(requestTimeout).toBeGreaterThan(10_000);
     expect(Math.max(headersTimeout, requestTimeout)).toBeLessThan(15_000);
-    // Above the idle time of load balancers, whose reuse of a connection must not meet its end.
+    // Above the idle time of load balancers, so that they do not reuse a connection that is just closing.
     expect(server.keepAliveTimeout).toBeGreaterThanOrEqual(75_000);
     expect(server.maxRequestsPerSocket).toBe(0);
   });

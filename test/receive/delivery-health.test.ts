@@ -1,11 +1,12 @@
-// What the service thinks of us: the failure run by cause, strangers' noise beside it, and which secrets sign. Over HTTP,
-// and over restarts.
+// The service's view of the webhook: the failure run by cause, forged deliveries beside it, and which secrets sign.
+// Tested over HTTP and over restarts.
 import { copyFileSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { PATIENCE_MS } from '../../src/receive/group-commit.ts';
-import { isRepeated, mayGo } from '../../src/receive/delivery-health.ts';
+import { DEADLINE_MS } from '../../src/receive/group-commit.ts';
+import { isRepeated } from '../../src/receive/delivery-health.ts';
+import { mayGo } from '../../src/receive/signers.ts';
 import { StoreError, type Store } from '../../src/store/store.ts';
 import {
   bodyOf,
@@ -29,7 +30,7 @@ const NOON = '2026-01-01T12:00:00.000Z';
 const SECOND_LATER = '2026-01-01T12:00:01.000Z';
 
 let cursor = 0;
-/** A new event, signed now by each of these secrets; its status. */
+/** Sends a new event that each of these secrets signs now. Returns the status. */
 function send(receiver: Receiver, secrets: string[] = [OLD], headers: Record<string, string> = {}): Promise<number> {
   const body = bodyOf({ cursor: String(++cursor) });
   const at = receiver.clock.at / 1000;
@@ -37,13 +38,13 @@ function send(receiver: Receiver, secrets: string[] = [OLD], headers: Record<str
   return deliver(receiver.port, body, { 'X-Svc-Timestamp': String(at), 'X-Svc-Signature': signature, ...headers });
 }
 
-/** Rightly signed, and too long ago. */
+/** The signature is valid, but too old. */
 function sendStale(receiver: Receiver): Promise<number> {
   const body = bodyOf({ cursor: String(++cursor) });
   return deliver(receiver.port, body, signed(body, receiver.clock.at / 1000 - 400));
 }
 
-/** The store as a later boot finds it: what this one has written so far. */
+/** Starts the next boot with the store as this one has written it so far. */
 async function startAgain(receiver: Receiver, options: Options = {}): Promise<Receiver> {
   const path = join(mkdtempSync(join(tmpdir(), 'kit-receive-')), 'events.db');
   receiver.query('pragma wal_checkpoint(truncate)');
@@ -86,7 +87,7 @@ describe('the failure run', () => {
     const receiver = await startReceiver({ wrap: failing });
     const refused = send(receiver);
     await until(() => receiver.lines.some(({ cause }) => cause === 'store_unwritable'));
-    receiver.clock.at += PATIENCE_MS;
+    receiver.clock.at += DEADLINE_MS;
     expect(await refused).toBe(503);
     expect(await receiver.status()).toMatchObject({ failureRun: 0 });
     fault = undefined;
@@ -268,7 +269,7 @@ describe('a good delivery', () => {
   });
 });
 
-/** Signing moments; null: never. */
+/** Times of signatures. Null: never. */
 type Row = [firstAt: number | null, lastAt: number | null, aloneAt: number | null];
 const use = ([firstAt, lastAt, aloneAt]: Row) => ({ firstAt, lastAt, aloneAt });
 

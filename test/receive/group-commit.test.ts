@@ -1,9 +1,9 @@
-// The one door under load and under faults: what arrives together commits together, and a store that is locked, full or
-// gone costs waiting, then a 503, then nothing (hazards C3, F1, F3, F6, F11).
+// The group commit under load and under faults. Deliveries that arrive together commit together. A locked, full or
+// missing store costs a wait, then a 503, and loses nothing (hazards C3, F1, F3, F6, F11).
 import { renameSync, unlinkSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createGroupCommit, PATIENCE_MS, Unavailable, type GroupCommit } from '../../src/receive/group-commit.ts';
+import { createGroupCommit, DEADLINE_MS, Unavailable, type GroupCommit } from '../../src/receive/group-commit.ts';
 import type { Accepted, Batch } from '../../src/store/ingest.ts';
 import { StoreError, Unsynced, type Store } from '../../src/store/store.ts';
 import { readDelivery, type Reading } from '../../src/wire/event.ts';
@@ -23,7 +23,7 @@ import {
   type StoreFile,
 } from './harness.ts';
 
-/** The real store with a count of its transactions, with a fault while one is set, and a gate before the next of them. */
+/** The real store with its batches recorded, a fault that tests set, and a gate before the next transaction. */
 interface Watched extends Store {
   batches: Batch[];
   fault: Error | undefined;
@@ -43,9 +43,9 @@ function watch(store: Store): Watched {
       if (fault) throw fault;
       return store.accept(batch);
     },
-    async note(counts, facts) {
+    async note(counts, state) {
       if (watched.fault) throw watched.fault;
-      return store.note(counts, facts);
+      return store.note(counts, state);
     },
   };
   return watched;
@@ -84,18 +84,18 @@ function verdicts(accepted: Accepted[]): string[] {
   return accepted.map(({ verdict }) => verdict);
 }
 
-/** Taken up again and again without success. */
+/** Waits until the commit has been retried this often without success. */
 async function tried(store: Watched, times = 5): Promise<void> {
   const before = store.batches.length;
   await until(() => store.batches.length >= before + times, 'the store to be tried');
 }
 
-/** The commit that has just answered is over: until then a probe has nothing to find out. */
+/** Waits until the commit that has just answered is over. Before that a probe does nothing. */
 function settled(): Promise<void> {
   return new Promise(setImmediate);
 }
 
-/** What was refused may still keep the store busy for a moment. */
+/** A refused delivery may keep the store busy for another moment. */
 async function untilReady(groupCommit: GroupCommit, recover: () => Promise<unknown>): Promise<void> {
   const end = performance.now() + 10_000;
   do {
@@ -189,7 +189,7 @@ describe('what is counted', () => {
     await settled();
     expect(store.batches[0]).toMatchObject({
       counts: { 'refused.no_signature': 3, unseen_failures: 1 },
-      facts: { failures: '{}' },
+      state: { failures: '{}' },
     });
     groupCommit.count({ 'refused.method': 1 });
     groupCommit.setState('failure_run', 3);
@@ -216,7 +216,7 @@ describe('what is counted', () => {
     store.fault = undefined;
     await accepting;
     await settled();
-    expect(store.batches.at(-1)).toMatchObject({ counts: { 'refused.method': 2 }, facts: { failure_run: 2 } });
+    expect(store.batches.at(-1)).toMatchObject({ counts: { 'refused.method': 2 }, state: { failure_run: 2 } });
     expect(await file.store.counters()).toMatchObject({ 'refused.method': 2 });
     expect((await file.store.status(0)).failureRun).toBe(2);
   });
@@ -259,7 +259,7 @@ describe('a store that is locked by another process', () => {
     const first = groupCommit.accept(reading(1));
     const refused = expect(first).rejects.toThrow(Unavailable);
     await tried(store);
-    clock.at += PATIENCE_MS - 1;
+    clock.at += DEADLINE_MS - 1;
     const second = groupCommit.accept(reading(2));
     await tried(store);
     clock.at += 1;
@@ -277,7 +277,7 @@ describe('a store that is locked by another process', () => {
       cause: { code: 'busy' },
     });
     await tried(store);
-    clock.at += PATIENCE_MS;
+    clock.at += DEADLINE_MS;
     await refused;
     release();
   });
@@ -292,7 +292,7 @@ describe('a store that is locked by another process', () => {
       expect(groupCommit.ready()).toBe(true);
       clock.at += 1;
       expect(groupCommit.ready()).toBe(false);
-      clock.at += PATIENCE_MS;
+      clock.at += DEADLINE_MS;
       await refused;
       release();
       expect(groupCommit.ready()).toBe(false);
@@ -321,7 +321,7 @@ describe('a store that cannot be written', () => {
     const refused = expect(groupCommit.accept(reading(1))).rejects.toThrow(Unavailable);
     await tried(store);
     expect(faults[0]?.code).toBe('unwritable');
-    clock.at += PATIENCE_MS;
+    clock.at += DEADLINE_MS;
     await refused;
     expect(groupCommit.ready()).toBe(false);
     store.fault = undefined;
@@ -373,7 +373,7 @@ describe('a store file that is no longer in its place', () => {
 });
 
 describe('a sync that fails', () => {
-  /** What was committed stays so; the sync fails until it is fixed. */
+  /** Commits succeed, but their sync fails until `fix` is called. */
   function failSync(file: StoreFile, store: Watched): { fix: () => void; syncs: () => number } {
     let failing = true;
     let syncs = 0;
@@ -411,7 +411,7 @@ describe('a sync that fails', () => {
     let refusals = 0;
     const refused = groupCommit.accept(reading(1)).catch(() => refusals++);
     await until(() => syncs() > 3);
-    clock.at += PATIENCE_MS;
+    clock.at += DEADLINE_MS;
     await refused;
     expect(groupCommit.ready()).toBe(false);
     fix();
@@ -426,7 +426,7 @@ describe('a sync that fails', () => {
     store.gate = gate.promise;
     const refused = expect(groupCommit.accept(reading(1))).rejects.toThrow(Unavailable);
     await until(() => store.batches.length === 1);
-    clock.at += PATIENCE_MS;
+    clock.at += DEADLINE_MS;
     await refused;
     expect(groupCommit.ready()).toBe(false);
     gate.resolve();
@@ -451,10 +451,10 @@ describe('E9: a wall clock that is set', () => {
       expect([refused, stepped.ready()]).toEqual([0, true]);
       elapsed.ms = 1_000;
       expect(stepped.ready()).toBe(false);
-      elapsed.ms = PATIENCE_MS - 1;
+      elapsed.ms = DEADLINE_MS - 1;
       await tried(store);
       expect(refused).toBe(0);
-      elapsed.ms = PATIENCE_MS;
+      elapsed.ms = DEADLINE_MS;
       await first;
       expect(refused).toBe(1);
       release();
@@ -465,11 +465,11 @@ describe('E9: a wall clock that is set', () => {
 });
 
 describe('over HTTP', () => {
-  /** Sends one, lets it wait, and sets the clock forward until it is refused. */
+  /** Sends a delivery, lets it wait, and sets the clock forward until it is refused. */
   async function refused(receiver: Receiver, waits: () => boolean, cursor: string): Promise<number> {
     const answer = deliver(receiver.port, bodyOf({ cursor }));
     await until(waits);
-    receiver.clock.at += PATIENCE_MS;
+    receiver.clock.at += DEADLINE_MS;
     return answer;
   }
 

@@ -1,6 +1,6 @@
-// The real receive side in this process: store file, intake, verification, HTTP server, on a free port and with a clock
-// that tests set. Speaks to it over node:http and in raw bytes, and signs with lines of its own, so that the tests
-// cannot share the receiver's mistakes.
+// The real receiver in this process: store file, group commit, verification and HTTP server, on a free port and with a
+// clock that tests set. The harness speaks over node:http and in raw bytes. It signs with its own code, so that the
+// tests cannot share the receiver's mistakes.
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -15,6 +15,7 @@ import { onTestFinished } from 'vitest';
 import { createGroupCommit, type GroupCommit } from '../../src/receive/group-commit.ts';
 import { createReceiveApp } from '../../src/receive/app.ts';
 import { createBodyReader, type BodyReader } from '../../src/receive/body.ts';
+import { storeNotice } from '../../src/receive/causes.ts';
 import { createDeliveryHealth, type DeliveryHealth } from '../../src/receive/delivery-health.ts';
 import { createRefusalLog } from '../../src/receive/refusal-log.ts';
 import { createReceiveServer } from '../../src/receive/server.ts';
@@ -29,7 +30,7 @@ export const SECRET = 'whsec_0123456789abcdef0123456789abcdef';
 export const PATH = '/webhooks';
 export const BODY_LIMIT = 12 * 1024 * 1024;
 
-/** A time that stands still until it is set. */
+/** A clock that stands still until a test sets it. */
 export interface SetClock {
   at: number;
   now(): number;
@@ -44,9 +45,9 @@ export function createClock(at = T0): SetClock {
 export interface StoreFile {
   path: string;
   store: Store;
-  /** Asks the file itself, on a connection of its own. */
+  /** Queries the file over a connection of its own. */
   query<Row>(sql: string, ...values: unknown[]): Row[];
-  /** Holds the store's write lock, from another connection, until called again. */
+  /** Holds the store's write lock from another connection, until the returned function is called. */
   lock(): () => void;
   remove(): void;
 }
@@ -81,14 +82,14 @@ export function createStoreFile(
 }
 
 export interface Options {
-  /** An earlier receiver's, which is closed: this one is its next boot. */
+  /** The path of an earlier receiver that is closed. The new receiver is the next boot of its store. */
   path?: string;
-  /** NORMAL where no power can be lost and many deliveries are to be proved. */
+  /** NORMAL if the test loses no power and needs many deliveries. */
   synchronous?: 'FULL' | 'NORMAL';
   secrets?: string[];
   bodyLimit?: number;
   bodies?: BodyReader;
-  /** Puts something between intake and the real store. */
+  /** Wraps the real store before the group commit uses it. */
   wrap?: (store: Store) => Store;
 }
 
@@ -99,26 +100,26 @@ export interface Receiver extends StoreFile {
   verifier: Verifier;
   health: DeliveryHealth;
   server: Server;
-  /** What the failure run is counted from. */
+  /** The answers that the failure run is counted from. */
   answered: { status: number; cause: string }[];
-  /** Every log line so far. */
+  /** All log lines so far. */
   lines: Record<string, unknown>[];
   drain(): void;
-  /** What refusals and deliveries counted, once written. */
+  /** The counters of refusals and deliveries, after they were written. */
   counters(): Promise<Record<string, number>>;
-  /** What people are shown, once written. */
+  /** The status that people see, after it was written. */
   status(): Promise<Status>;
   close(): Promise<void>;
 }
 
-/** Ends with the test. */
+/** The receiver closes when the test ends. */
 export async function startReceiver(options: Options = {}): Promise<Receiver> {
   const receiver = await openReceiver(options);
   onTestFinished(() => receiver.close());
   return receiver;
 }
 
-/** For tests that share one; the caller closes it. */
+/** For tests that share a receiver. The caller closes it. */
 export async function openReceiver({
   path,
   synchronous,
@@ -137,7 +138,7 @@ export async function openReceiver({
   const groupCommit = createGroupCommit({
     store: wrap(file.store),
     clock,
-    onFault: ({ code }) => refusalLog.note(`store_${code}`, {}),
+    onFault: ({ code }) => refusalLog.note(storeNotice(code), {}),
   });
   const health = createDeliveryHealth({ groupCommit, clock, secrets, kept: await file.store.books() });
   let draining = false;
@@ -251,7 +252,7 @@ export interface Sent {
   agent?: Agent;
 }
 
-/** One request with exactly these headers. */
+/** Sends one request with exactly these headers. */
 export function send(
   port: number,
   body: Uint8Array | string,
@@ -270,7 +271,7 @@ export function send(
   });
 }
 
-/** One signed delivery; its status. `headers` add to the signature's, or replace them. */
+/** Sends one signed delivery and returns its status. `headers` are added to the signed headers, or replace them. */
 export async function deliver(
   port: number,
   body: Uint8Array | string,
@@ -283,17 +284,17 @@ export async function deliver(
 
 export interface Line {
   socket: Socket;
-  /** All that came back so far. */
+  /** Everything received so far. */
   text(): string;
   write(bytes: Uint8Array | string): void;
-  /** Resolves once what came back holds this, or when the other side has closed. */
+  /** Resolves when the received text contains this, or when the other side has closed. */
   heard(what: string | RegExp): Promise<string>;
-  /** Resolves when the connection is closed; with all that came back. */
+  /** Resolves with everything received when the connection is closed. */
   closed(): Promise<string>;
   broken(): boolean;
 }
 
-/** A raw connection; a stubborn one goes on when the other side has said its end. Ends with the test. */
+/** A raw connection, which closes when the test ends. A stubborn one keeps sending after the other side has ended. */
 export async function openLine(port: number, { stubborn = false } = {}): Promise<Line> {
   const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: stubborn });
   let text = '';
@@ -318,7 +319,7 @@ export async function openLine(port: number, { stubborn = false } = {}): Promise
   };
 }
 
-/** Writes these bytes; what came back when the first answer was whole, or the connection closed. */
+/** Writes these bytes. Returns the text received when the first answer was complete, or the connection closed. */
 export async function raw(port: number, ...bytes: (Uint8Array | string)[]): Promise<string> {
   const line = await openLine(port);
   for (const part of bytes) line.write(part);
@@ -327,13 +328,13 @@ export async function raw(port: number, ...bytes: (Uint8Array | string)[]): Prom
   return text;
 }
 
-/** The bytes of a request's head, header lines in this order and spelling. */
+/** The bytes of a request's head, with header lines in this order and spelling. */
 export function head(lines: (readonly [string, string] | string)[], start = `POST ${PATH} HTTP/1.1`): string {
   const text = lines.map((line) => (typeof line === 'string' ? line : `${line[0]}: ${line[1]}`));
   return [start, 'Host: receiver', ...text, '', ''].join('\r\n');
 }
 
-/** The header lines of a rightly signed delivery, as pairs. */
+/** The header lines of a validly signed delivery, as pairs. */
 export function pairs(body: Uint8Array | string, length = true): [string, string][] {
   const lines = Object.entries(signed(body)).map(([name, value]): [string, string] => [name, String(value)]);
   return length ? [...lines, ['Content-Length', String(Buffer.byteLength(body))]] : lines;
@@ -357,7 +358,7 @@ export interface Kept {
   quarantine: { reason: string; body: Buffer }[];
 }
 
-/** What is on disk, in order of arrival. */
+/** The stored rows, in order of arrival. */
 export function kept(file: StoreFile): Kept {
   return {
     events: file.query('select id, cast(cursor as text) as cursor, flags, body from events order by seq'),
@@ -365,7 +366,7 @@ export function kept(file: StoreFile): Kept {
   };
 }
 
-/** Rows in any table that a delivery can write to. */
+/** The number of rows in all tables that a delivery can write to. */
 export function rows(file: StoreFile): number {
   const [row] = file.query<{ n: number }>(
     'select (select count(*) from events) + (select count(*) from quarantine) + (select count(*) from conflicts) as n',

@@ -1,5 +1,5 @@
-// Whatever an authentic body holds, it is answered with 204 and its bytes are on disk as they came; one byte changed,
-// and nothing is (hazards C1, I21 to I60 and I78, as far as receiving goes).
+// Every authentic body is answered with 204, and its bytes are on disk as they arrived. If one byte is changed,
+// nothing is stored (hazards C1, I21 to I60 and I78, for the receiver).
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { StoredEvent } from '../../src/store/work.ts';
 import {
@@ -19,7 +19,7 @@ import {
 type Expected = 'event' | 'quarantine';
 type Case = [name: string, body: Buffer, expected: Expected];
 
-/** A good body with this in place of its message text or of a whole field, as raw bytes. */
+/** A valid body with these raw bytes in place of its message text or of a whole field. */
 function withText(...bytes: (string | number[])[]): Buffer {
   const [before = '', after = ''] = bodyOf({ data: { MessageReceived: message({ body: '(here)' }) } })
     .toString()
@@ -27,7 +27,7 @@ function withText(...bytes: (string | number[])[]): Buffer {
   return Buffer.concat([before, ...bytes, after].map((part) => Buffer.from(part as string)));
 }
 
-/** The good envelope with one field written exactly so. */
+/** The valid envelope with one field written exactly like this. */
 function withField(name: string, source: string): Buffer {
   const { [name]: _, ...rest } = envelope();
   return Buffer.from(`${JSON.stringify(rest).slice(0, -1)},${JSON.stringify(name)}:${source}}`);
@@ -180,7 +180,7 @@ const cases: Case[] = [
   ['JSON over many lines', Buffer.from(JSON.stringify(envelope(), null, '\r\n\t ')), 'event'],
 ];
 
-/** What a stranger may write into a message (I78). */
+/** Texts that anybody may write into a message (I78). */
 const naughty = [
   '<script>alert(1)</script>',
   '"><img src=x onerror=alert(1)>',
@@ -214,7 +214,7 @@ describe('an authentic body', () => {
     expect(found).toHaveLength(1);
     expect(found[0]?.body.equals(body)).toBe(true);
     expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
-    // Again: nothing new.
+    // A repeated delivery stores nothing new.
     expect(await deliver(own.port, body)).toBe(204);
     expect(rows(own)).toBe(1);
   });
@@ -234,7 +234,7 @@ describe('an authentic body', () => {
   });
 });
 
-/** One bit of one byte, at the beginning, in the middle and at the end; a byte more; a byte less. */
+/** Copies with one bit flipped at the beginning, in the middle or at the end, one byte more, or one byte less. */
 function changes(body: Buffer): Buffer[] {
   const flipped = [...new Set([0, body.length >> 1, body.length - 1])].flatMap((at) => {
     const copy = Buffer.from(body);
@@ -248,11 +248,11 @@ function changes(body: Buffer): Buffer[] {
 }
 
 describe('what is read from an authentic body', () => {
-  /** The event as `run` will get it. */
+  /** The event as `run` will read it. */
   async function received(body: Buffer): Promise<StoredEvent & { flags: string }> {
     const receiver = await startReceiver();
     expect(await deliver(receiver.port, body)).toBe(204);
-    const [event] = (await receiver.store.unassigned(10)).events;
+    const [event] = (await receiver.store.pending(10)).events;
     if (!event) throw new Error('no event was stored');
     return { ...event, flags: kept(receiver).events[0]?.flags ?? '' };
   }
@@ -293,7 +293,7 @@ describe('what is read from an authentic body', () => {
     const ids = ['__proto__', 'toString', 'constructor', '1', '01', '1.0', 'null', 'c:1', 'i:1'];
     for (const id of ids) expect(await deliver(receiver.port, bodyOf({ id, cursor: null }))).toBe(204);
     expect(kept(receiver).events.map(({ id }) => id)).toEqual(ids);
-    expect((await receiver.store.unassigned(20)).events.map(({ key }) => key)).toEqual(ids.map((id) => `i:${id}`));
+    expect((await receiver.store.pending(20)).events.map(({ key }) => key)).toEqual(ids.map((id) => `i:${id}`));
   });
 
   test('I35: ids that differ by case are events of their own', async () => {
@@ -358,7 +358,7 @@ describe('what is read from an authentic body', () => {
       const data = { MessageReceived: message({ body: `text ${n}` }) };
       expect(await deliver(receiver.port, bodyOf({ id: `evt_${n}`, cursor: '9', data }))).toBe(204);
     }
-    expect((await receiver.store.unassigned(10)).events.map(({ key }) => key)).toEqual(['c:9', 'i:evt_2']);
+    expect((await receiver.store.pending(10)).events.map(({ key }) => key)).toEqual(['c:9', 'i:evt_2']);
     expect(receiver.lines.filter(({ cause }) => cause === 'conflict')).toMatchObject([{ key: 'c:9' }]);
     expect(await receiver.store.status(T0)).toMatchObject({ events: 2, conflicts: 1 });
   });

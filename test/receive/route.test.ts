@@ -1,5 +1,5 @@
-// Which requests are deliveries at all: methods, paths, Host, and headers that nobody signed (hazards C1, I41 to I46 and
-// I71 to I74); the probes; what a broken answer logs.
+// Which requests count as deliveries: methods, paths, Host, and headers that are not signed (hazards C1, I41 to I46
+// and I71 to I74). Also the probes, and the log line of an answer that was cut off.
 import { describe, expect, test } from 'vitest';
 import {
   bodyOf,

@@ -1,8 +1,8 @@
-// What the kit sends itself (trigger, doctor) says so in its signed body, and has no place in the service's history: it
-// takes nothing from a real event, and moves no figure that speaks about the service.
+// Deliveries that trigger and doctor send say so in their signed body, and have no place in the service's history.
+// They take nothing from a real event, and change no figure about the service.
 import { expect, test } from 'vitest';
-import { tasksOf } from '../../src/run/assign.ts';
-import type { Loaded } from '../../src/run/load.ts';
+import { tasksOf } from '../../src/run/new-tasks.ts';
+import type { Loaded } from '../../src/run/load-handlers.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem } from '../../src/wire/event.ts';
 import { bodyOf, deliver, message, signed, startReceiver, T0, type Receiver } from './harness.ts';
@@ -53,7 +53,7 @@ test.each(CURSORS)(
 test('E80: what the kit sends is handled once, in no lane, and held by nothing', async () => {
   const { port, store } = await startReceiver();
   await deliver(port, bodyOf({ ...OURS, cursor: CURSORS[3] }));
-  const found = await store.unassigned(10);
+  const found = await store.pending(10);
   const handler = { on: '*', order: 'strict', lane: 'conversation', history: false } as unknown as Loaded;
   const options = { handlers: new Map([[1, handler]]), windowMs: 250, now: T0, onLaneFault() {} };
   const tasks = found.events.flatMap((event) => tasksOf(event, found, options));

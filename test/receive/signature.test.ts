@@ -1,4 +1,4 @@
-// Who may deliver, and when: signature and timestamp headers as strangers write them (hazards C1, I1 to I20, I47).
+// Who may deliver, and when: signature and timestamp headers as anybody may write them (hazards C1, I1 to I20, I47).
 import { describe, expect, test } from 'vitest';
 import {
   bodyOf,
@@ -23,7 +23,7 @@ const good = hmac(body);
 const bad = 'ab'.repeat(32);
 const OTHER = 'whsec_ffffffffffffffffffffffffffffffff';
 
-/** One delivery with these header lines, exactly, over a raw socket. */
+/** Sends one delivery with exactly these header lines over a raw socket. */
 async function statusOf(
   port: number,
   signature: string[],
@@ -142,7 +142,7 @@ describe('a signature', () => {
       await send(receiver.port, body, { headers: { ...signed(body), 'X-Svc-Signature': `v1=${bad}` } }),
       await send(receiver.port, body, { headers: signed(body, SECONDS - 400) }),
     ];
-    // Whether the connection stays open depends on what was read by then.
+    // These headers are left out, because they depend on how much of the body had been read.
     const names = (headers: object): string[] =>
       Object.keys(headers).filter((name) => name !== 'connection' && name !== 'keep-alive');
     const shown = answers.map(({ status, text, headers }) => ({ status, text, names: names(headers) }));
@@ -207,7 +207,7 @@ describe('a timestamp', () => {
   test('I16: cannot take over the beginning of the body', async () => {
     const receiver = await startReceiver();
     const text = body.toString();
-    // The same signed text, cut elsewhere: `<ts>.{"id":…` as the timestamp and the rest as the body.
+    // The same signed text, split elsewhere: `<ts>.{"id":…` as the timestamp, and the rest as the body.
     for (const at of [1, 8, 20]) {
       const timestamp = `${SECONDS}.${text.slice(0, at)}`;
       const rest = Buffer.from(text.slice(at + 1));

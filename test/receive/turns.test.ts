@@ -1,5 +1,5 @@
-// Bodies of megabytes that are complete at the same moment: each takes the loop for some tens of milliseconds, and what
-// is small gets its turn between them.
+// Large bodies that are complete at the same moment each block the event loop while they are verified. Small
+// deliveries are answered between them.
 import { expect, test } from 'vitest';
 import { createBodyReader, type BodyReader } from '../../src/receive/body.ts';
 import { bodyOf, deliver, message, signed, startReceiver } from './harness.ts';
@@ -7,7 +7,7 @@ import { bodyOf, deliver, message, signed, startReceiver } from './harness.ts';
 const BIG = 3;
 const MEGABYTES = 'x'.repeat(2 * 1024 * 1024);
 
-/** Hands all of them over in one turn of the loop, once so many have come. */
+/** Passes on all bodies in one turn of the event loop, once this many have arrived. */
 function together(count: number): BodyReader {
   const inner = createBodyReader();
   const all = Promise.withResolvers<void>();
@@ -22,7 +22,7 @@ function together(count: number): BodyReader {
   };
 }
 
-/** Which turn of the loop it is. */
+/** Counts the turns of the event loop. */
 function countTurns(): { turn: () => number; stop: () => void } {
   let turn = 0;
   let next = setImmediate(function again() {

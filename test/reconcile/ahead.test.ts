@@ -1,5 +1,5 @@
-// A watermark that stands too high: one odd cursor, by webhook or by replay, blinds recovery for good unless something
-// lowers it. Only evidence, the first deliveries and a person do.
+// A watermark that is too high. One odd cursor, from a webhook or from replay, can raise it so far that replay finds
+// nothing more. Only evidence, the first deliveries and a person lower it.
 import { afterEach, describe, expect, test } from 'vitest';
 import { createAlarms, type Alarms } from '../../src/alarms/alarms.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -13,7 +13,7 @@ afterEach(() => rig.close());
 const FAR = String(2n ** 62n);
 const LAST = String(2n ** 63n - 1n);
 
-/** It happened now, and is signed at once. */
+/** Delivers an event that happens now. */
 async function live(cursor: number | string, more: object = {}): Promise<void> {
   await rig.webhook(cursor, { data: fields(cursor, { timestamp_unix_ms: rig.clock.time, ...more }) });
 }
@@ -32,8 +32,8 @@ function watch(): Alarms {
   return createAlarms({ store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
 }
 
-/** Events 1 to 5 are known to both sides; then replay shows one far ahead, and the overlap goes by. */
-async function blinded(options: RigOptions = {}): Promise<Rig> {
+/** Events 1 to 5 are known to both sides. Then replay shows an event far ahead, and one overlap passes. */
+async function farAhead(options: RigOptions = {}): Promise<Rig> {
   rig = await createRig(options);
   rig.server.publish(...[1, 2, 3, 4, 5].map((cursor) => item(cursor)));
   await rig.webhook(1);
@@ -52,12 +52,12 @@ describe('E80: where a fresh install begins', () => {
     ['before replay was asked', false],
     ['after it was asked', true],
   ])(
-    'E80: a first delivery with a cursor far ahead does not blind recovery, where a lower one comes %s',
+    'E80: a first delivery with a cursor far ahead does not end recovery, if a lower one comes %s',
     async (_, asked) => {
       rig = await createRig();
       const { server, pass, webhook, stored, watermark } = rig;
       server.publish(...[10, 11, 12, 13].map((cursor) => item(cursor)));
-      // The service takes it for a cursor that nothing follows.
+      // The service answers as if nothing follows this cursor.
       server.lieAlways(({ after }, truth) =>
         after === FAR ? { body: { events: [], next_cursor: FAR, has_more: false } } : truth,
       );
@@ -106,7 +106,7 @@ describe('E80: where a fresh install begins', () => {
 
 describe('E81: evidence that it stands too high', () => {
   test('E81: three deliveries below it lower it, name both cursors, and what was missed is fetched', async () => {
-    const { server, pass, stored, watermark } = await blinded();
+    const { server, pass, stored, watermark } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
     for (const cursor of [9, 12]) await live(cursor);
     await pass(2 * INTERVAL_MS);
@@ -127,7 +127,7 @@ describe('E81: evidence that it stands too high', () => {
   });
 
   test('E81: it is found after a restart, too, and the refused height outlasts one', async () => {
-    const { server, pass, stored, watermark, restart } = await blinded();
+    const { server, pass, stored, watermark, restart } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
     restart();
     for (const cursor of [9, 12, 15]) await live(cursor);
@@ -139,7 +139,7 @@ describe('E81: evidence that it stands too high', () => {
   });
 
   test('E81: once a delivery has come from up there, the height is no lie any more', async () => {
-    const { server, pass, watermark } = await blinded();
+    const { server, pass, watermark } = await farAhead();
     for (const cursor of [6, 7, 8]) {
       server.publish(item(cursor));
       await live(cursor);
@@ -204,13 +204,13 @@ describe('E81: evidence that it stands too high', () => {
   });
 
   test('E81: it never goes below the floor', async () => {
-    const { exec, pass, watermark, server } = await blinded();
+    const { exec, pass, watermark, server } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
     exec(`insert into state values ('pruned_to', 10) on conflict (name) do update set value = 10`);
     exec('delete from events where cursor between 1 and 5');
     rig.saw('10');
     for (const cursor of [9, 12, 15]) await live(cursor);
-    // At or below the floor, and so a duplicate.
+    // The cursor is at or below the floor, so the event is a duplicate.
     await live(16);
     await pass(2 * INTERVAL_MS);
     expect(await watermark()).toBe('20');
@@ -218,14 +218,14 @@ describe('E81: evidence that it stands too high', () => {
   });
 
   test('E81: strict tasks above the lowered watermark wait for proof again', async () => {
-    const { store, server } = await blinded();
+    const { store, server } = await farAhead();
     const handler = (await store.register(['strict'])).get('strict') ?? 0;
     const turn = (more: object = {}) =>
-      store.turn({ now: rig.clock.now(), boot: 1, settle: [], assign: null, room: 10, handlers: [handler], ...more });
-    const first = await store.unassigned(100);
-    await turn({ assign: { from: first.from, upTo: first.events.at(-1)?.seq ?? 0, tasks: [] } });
+      store.turn({ now: rig.clock.now(), boot: 1, settle: [], fanOut: null, room: 10, handlers: [handler], ...more });
+    const first = await store.pending(100);
+    await turn({ fanOut: { from: first.from, upTo: first.events.at(-1)?.seq ?? 0, tasks: [] } });
     for (const cursor of [9, 12, 15]) await live(cursor);
-    const { from, events } = await store.unassigned(100);
+    const { from, events } = await store.pending(100);
     const tasks = events.map(({ seq, cursor }) => ({
       event: seq,
       handler,
@@ -234,7 +234,7 @@ describe('E81: evidence that it stands too high', () => {
       strict: true,
       releaseAt: 0,
     }));
-    await turn({ room: 0, assign: { from, upTo: events.at(-1)?.seq ?? 0, tasks } });
+    await turn({ room: 0, fanOut: { from, upTo: events.at(-1)?.seq ?? 0, tasks } });
     expect(await store.lowerWatermark({ to: '5' as Cursor, why: 'asked', now: rig.clock.now() })).toMatchObject({
       done: true,
     });
@@ -247,7 +247,7 @@ describe('E81: evidence that it stands too high', () => {
 
 describe('E51: nothing else lowers it', () => {
   test('E51: a page, a proof from before, and a gap leave the watermark where it is', async () => {
-    const { store, watermark } = await blinded();
+    const { store, watermark } = await farAhead();
     const now = rig.clock.now();
     for (const batch of [
       { watermark: '7' as Cursor },
@@ -264,7 +264,7 @@ describe('E51: nothing else lowers it', () => {
   });
 
   test('E51: a page that was on its way when it was lowered does not raise it over what was not read', async () => {
-    const { store, watermark, exec } = await blinded();
+    const { store, watermark, exec } = await farAhead();
     exec(`update state set value = 1000 where name = 'watermark'`);
     await store.lowerWatermark({ to: '5' as Cursor, why: 'asked', now: rig.clock.now() });
     await store.accept({ readings: [], now: rig.clock.now(), watermark: '1010' as Cursor, after: '1000' as Cursor });
@@ -276,7 +276,7 @@ describe('E51: nothing else lowers it', () => {
 
 describe('reconcile --from', () => {
   test('it reads again from there, also where one sits at the watermark, and refuses what is not lower or below the floor', async () => {
-    const { store, server, pass, stored, ask, exec, watermark } = await blinded();
+    const { store, server, pass, stored, ask, exec, watermark } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
     const lower = (to: string) => store.lowerWatermark({ to: to as Cursor, why: 'asked', now: rig.clock.now() });
     await live(9);
@@ -328,7 +328,7 @@ describe('reconcile --forget', () => {
   });
 
   test('all of it is one transaction', async () => {
-    const { store, exec, watermark } = await blinded();
+    const { store, exec, watermark } = await farAhead();
     exec(
       `create trigger refuse before insert on events when new.type = 'kit.gap' begin select raise(abort, 'test'); end`,
     );
@@ -339,7 +339,7 @@ describe('reconcile --forget', () => {
 });
 
 test('E81: an event without a time of its own is evidence, by its delivery', async () => {
-  const { server, pass, watermark, store, clock } = await blinded();
+  const { server, pass, watermark, store, clock } = await farAhead();
   for (const cursor of [6, 7, 8]) {
     server.publish(item(cursor));
     const body = { id: `n${cursor}`, type: 'Thing', cursor: String(cursor), data: { Thing: {} } };

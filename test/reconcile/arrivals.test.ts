@@ -1,5 +1,5 @@
-// What is learnt from arrivals: the types that webhooks bring and miss, the weekly figures by origin, and who saw what
-// when; each event once, by whatever way and however often it comes.
+// What the store learns from arrivals: the types that webhooks bring and miss, the figures per week, and which origins
+// saw an event. Each event counts once, however often it arrives and from which origin.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createPruner } from '../../src/keep/prune.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -104,7 +104,7 @@ describe('the weekly figures', () => {
   });
 
   test('weeks begin on Monday, and the newest comes first', async () => {
-    // The 1st of January 2026 is a Thursday.
+    // 1 January 2026 is a Thursday.
     for (const [cursor, days] of [
       [1, 3],
       [2, 4],
@@ -151,9 +151,9 @@ test('sightings go with their events, weekly figures with the retention', async 
   clock.time += 40 * DAY_MS;
   await accept([webhook(3, { at: clock.time })]);
   await accept([shown('replay', 3, { at: clock.time })]);
-  const { from, events } = await file.store.unassigned(10);
-  const assign = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
-  await file.store.turn({ now: clock.time, boot: 1, settle: [], assign, room: 0, handlers: [] });
+  const { from, events } = await file.store.pending(10);
+  const fanOut = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
+  await file.store.turn({ now: clock.time, boot: 1, settle: [], fanOut, room: 0, handlers: [] });
   await file.store.accept({ readings: [], now: clock.time, watermark: '3' as Cursor });
   const pruner = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
   for (let delay = 0; delay < 60_000;) delay = await pruner.step();

@@ -1,5 +1,5 @@
-// What webhooks bring and replay does not show: found after two complete reads, counted once, and not where replay had
-// no chance to show it.
+// Events that webhooks bring and replay does not show. They are found after two complete reads and counted once. They
+// do not count if replay had no chance to show them.
 import { afterEach, expect, test } from 'vitest';
 import { failure, item } from './replay-server.ts';
 import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig, type RigOptions } from './harness.ts';
@@ -7,7 +7,7 @@ import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig, type RigOptions } from '.
 let rig: Rig;
 afterEach(() => rig.close());
 
-/** At rest behind the event 10, which both have shown. */
+/** Event 10 was delivered, replay has shown it, and nothing is left to read. */
 async function begin(options?: RigOptions): Promise<Rig> {
   rig = await createRig(options);
   rig.server.publish(item(10));
@@ -46,7 +46,7 @@ test('what waits for proof is looked for within seconds, and not before two read
   expect(searched()).toBe(arrived);
 });
 
-test('an account whose events replay shows is not blind', async () => {
+test('events that replay shows are not counted', async () => {
   const { webhook, pass, server, prove } = await begin();
   for (let cursor = 11; cursor < 40; cursor++) {
     server.publish(item(cursor));
@@ -58,14 +58,14 @@ test('an account whose events replay shows is not blind', async () => {
   expect(await unseen()).toBe(0);
 });
 
-test('an event behind the watermark, that the sweep shows, is none', async () => {
+test('an event behind the watermark that the overlap pass shows is not counted', async () => {
   const { webhook, pass, server, prove } = await begin();
   server.publish(item(20));
   await webhook(20);
   prove();
   await pass(2_000);
   expect(await rig.watermark()).toBe('20');
-  // Visible late, and delivered; others come all the time.
+  // Event 15 becomes visible late and is delivered, while other events arrive all the time.
   server.publish(item(15));
   await webhook(15);
   for (let cursor = 21; cursor < 45; cursor++) {

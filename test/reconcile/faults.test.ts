@@ -1,6 +1,6 @@
-// Reconciling against a service that fails or lies. Each title begins with the number of its row in the catalogue of
-// faults. What holds for all of them is asserted after every step (rig.ts): no watermark ahead of what is stored, no
-// cursor that was not seen, one call a step.
+// Reconciliation against a service that fails or lies. Each title begins with the number of its fault. After every
+// step, harness.ts checks three promises. Everything up to the watermark is stored. Every requested cursor was seen
+// before. A step makes at most one call.
 import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
 import { createAlarms } from '../../src/alarms/alarms.ts';
@@ -13,7 +13,7 @@ afterEach(() => rig.close());
 
 const upTo = (last: number, first = 1) => Array.from({ length: last - first + 1 }, (_, i) => item(first + i));
 
-/** Events 1 to 5 are known to both sides, and the watermark is 5. */
+/** Events 1 to 5 are known to both sides. The watermark is 5. */
 async function caughtUp(options?: RigOptions): Promise<Rig> {
   rig = await createRig(options);
   rig.server.publish(...upTo(5));
@@ -23,7 +23,7 @@ async function caughtUp(options?: RigOptions): Promise<Rig> {
   return rig;
 }
 
-/** An hour later, so that only reading forward is left to do. */
+/** Two overlaps later, so only the forward pass has something to do. */
 async function quiet(options?: RigOptions): Promise<Rig> {
   const ready = await caughtUp(options);
   ready.clock.time += 2 * OVERLAP_MS;
@@ -50,7 +50,7 @@ describe('a service that refuses', () => {
     expect(text()).not.toContain(API_KEY);
   });
 
-  test('F31: webhooks are accepted meanwhile, and the reading resumes when somebody asks', async () => {
+  test('F31: webhooks are accepted meanwhile, and the reading resumes when a person asks', async () => {
     const { server, pass, webhook, ask, state, stored, watermark } = await quiet();
     server.lie(failure(401, 'UNAUTHENTICATED'));
     server.publish(...upTo(8, 6));
@@ -128,7 +128,7 @@ describe('a service that refuses', () => {
 
 describe('a cursor that the service does not know', () => {
   const unknown = failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID');
-  /** Refuses these cursors as if they had never been. */
+  /** Refuses these cursors as unknown. */
   const without =
     (...cursors: string[]): Lie =>
     ({ after }, truth) =>
@@ -141,7 +141,7 @@ describe('a cursor that the service does not know', () => {
     await pass(2 * INTERVAL_MS);
     expect(stored()).toEqual(['1', '2', '3', '4', '5', '6', '7', '8', '9']);
     expect(await watermark(), 'replay has shown everything up to here').toBe('9');
-    // A sweep may still begin at the refused cursor, for as long as the overlap reaches back to it.
+    // Within the overlap, an overlap pass may still begin at the refused cursor.
     await pass(OVERLAP_MS + 2 * INTERVAL_MS);
     const before = asked().length;
     await pass(5 * INTERVAL_MS);
@@ -160,7 +160,7 @@ describe('a cursor that the service does not know', () => {
     expect(stored()).toContain('6');
   });
 
-  test('F34: a sweep whose beginning is refused does not keep reading forward waiting', async () => {
+  test('F34: an overlap pass whose beginning is refused does not hold up the forward pass', async () => {
     const { server, pass, stored, watermark, state } = await caughtUp();
     server.lieAlways(without('1'));
     server.publish(...upTo(7, 6));
@@ -199,7 +199,7 @@ describe('a cursor that the service does not know', () => {
 
 describe('a watermark that has expired, where the service says that it does not know it', () => {
   const unknown = failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID');
-  /** What lies below has expired; without a cursor, another account's beginning is shown. */
+  /** Cursors below this one have expired. Without a cursor, the service shows another account's beginning. */
   const expired =
     (below: bigint): Lie =>
     ({ after }, truth) => {
@@ -280,7 +280,7 @@ describe('what goes on for long', () => {
     const alarms = createAlarms({ store, clock, log: rig.log, alertUrl: undefined, freeBytes: () => 1e12 });
     const raised = async () => (
       await alarms.step(),
-      await alarms.tell(),
+      await alarms.notify(),
       (await store.raised()).map(({ name }) => name)
     );
     server.lieAlways(failure(503, 'UNAVAILABLE'));
@@ -448,7 +448,7 @@ describe('a page that cannot be read whole', () => {
 });
 
 describe('a page that lies about where it ends', () => {
-  /** Whatever is asked, the same two events, and more to come. */
+  /** The same two events for every request, with the promise of more. */
   const standing = page([item(4), item(5)], { has_more: true });
 
   test.each([
@@ -638,7 +638,7 @@ describe('items that are not as they should be', () => {
 describe('a cursor that has expired', () => {
   const gapEvents = () => rig.query<{ n: number }>(`select count(*) as n from events where type = 'kit.gap'`)[0]?.n;
 
-  /** The service refuses to show what it has without a cursor. */
+  /** The service refuses requests without a cursor. */
   const noBeginning = (server: Rig['server']) =>
     server.lieAlways(({ after }, truth) => (after === undefined ? failure(400, 'VALIDATION_FAILED') : truth));
 
@@ -764,7 +764,7 @@ describe('a cursor that has expired', () => {
     expect(await watermark()).toBe('30');
   });
 
-  test('F45: what becomes visible late behind a gap is found: sweeps begin at its end', async () => {
+  test('F45: an event that becomes visible late behind a gap is found: overlap passes begin at its end', async () => {
     const { server, webhook, settle, pass, stored, asked } = await quiet();
     server.publish(...upTo(30, 6));
     await webhook(8);
@@ -779,7 +779,7 @@ describe('a cursor that has expired', () => {
     expect(asked().slice(before)).toEqual(['40', '21']);
   });
 
-  test('F42: a sweep over what the service has forgotten is no gap', async () => {
+  test('F42: an overlap pass over what the service has forgotten is no gap', async () => {
     const { server, pass, store, state, watermark } = await caughtUp();
     server.publish(...upTo(9, 6));
     server.forget('3');

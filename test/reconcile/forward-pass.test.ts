@@ -1,5 +1,5 @@
-// Reading forward for the sake of what waits for proof: a burst costs one call, a stream of arrivals keeps within the
-// budget and is spread over the minute, and no lie makes it spin.
+// Forward passes for events above the watermark. A burst costs one call. A stream of arrivals stays within the budget
+// and is spread over the minute. No lie of the service causes an endless loop.
 import { afterEach, describe, expect, test } from 'vitest';
 import { failure, item } from './replay-server.ts';
 import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig, type RigOptions } from './harness.ts';
@@ -10,7 +10,7 @@ afterEach(() => rig.close());
 const MINUTE = 60_000;
 const FAR_AHEAD = String(2n ** 62n);
 
-/** At rest behind the event 1, with the first overlap over and the budget whole. */
+/** The watermark is 1, the first overlap is over, and the whole call budget is left. */
 async function begin(options?: RigOptions): Promise<Rig> {
   rig = await createRig(options);
   rig.server.publish(item(1));
@@ -21,7 +21,7 @@ async function begin(options?: RigOptions): Promise<Rig> {
   return rig;
 }
 
-/** An event happens, is delivered, and waits for proof. */
+/** An event happens, is delivered, and is above the watermark. */
 async function arrive(cursor: number | string, { shown = true } = {}): Promise<void> {
   if (shown) rig.server.publish(item(cursor));
   await rig.webhook(cursor);
@@ -34,7 +34,7 @@ const mostInAMinute = () =>
 const gaps = () => times().flatMap((at, i, all) => (i === 0 ? [] : [at - (all[i - 1] ?? at)]));
 
 describe('what waits for proof', () => {
-  test('a hundred arrivals in a burst cost one call, and a sweep with the next interval', async () => {
+  test('a hundred arrivals in a burst cost one call, and an overlap pass with the next interval', async () => {
     const { pass, watermark, clock, server } = await begin();
     for (let cursor = 2; cursor <= 101; cursor++) await arrive(cursor);
     const before = clock.time;
@@ -73,7 +73,7 @@ describe('what waits for proof', () => {
         await pass(200);
       }
       expect(mostInAMinute()).toBeLessThanOrEqual(callsPerMinute);
-      // Once it is spread: a call every half budget, give or take the sweeps.
+      // While calls are spread, they use about half of the budget, apart from overlap passes.
       const spread = Math.max(...gaps().slice(callsPerMinute));
       expect(spread).toBeLessThanOrEqual(Math.max(INTERVAL_MS, (3 * MINUTE) / callsPerMinute) + 1_000);
       expect(spread, 'the budget was not used up at once').toBeLessThanOrEqual(

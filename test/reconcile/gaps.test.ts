@@ -1,4 +1,4 @@
-// Gaps: on record with why and since when, raised once as a task, loud until somebody closes them.
+// Gaps: stored with reason and time, turned into one task, and shown until a person closes them.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readDelivery } from '../../src/wire/event.ts';
 import { createStoreFile, START, type StoreFile } from './harness.ts';
@@ -16,21 +16,21 @@ const raised = () =>
   file.query<{ id: string }>(`select id from events where type = 'kit.gap' order by seq`).map(({ id }) => id);
 const open = async () => (await file.store.status(START)).gaps;
 
-/** As `run` does: a task is made of the event, claimed and settled. */
+/** Does what `run` does: the event becomes a task, which is claimed and settled. */
 async function handle(state: 'done' | 'dead'): Promise<void> {
   const { store } = file;
   const handlers = await store.register(['refetch']);
   const handler = handlers.get('refetch') ?? 0;
-  const { from, events } = await store.unassigned(10);
+  const { from, events } = await store.pending(10);
   const tasks = events.map(({ seq }) => ({ event: seq, handler, lane: null, cursor: null, releaseAt: START }));
   const turn = { now: START, boot: 1, room: 10, handlers: [handler] };
   const { claims } = await store.turn({
     ...turn,
     settle: [],
-    assign: { from, upTo: events.at(-1)?.seq ?? from, tasks },
+    fanOut: { from, upTo: events.at(-1)?.seq ?? from, tasks },
   });
   const settle = claims.map((claim) => ({ claim, state, error: state === 'dead' ? 'no' : null }));
-  await store.turn({ ...turn, settle, assign: null });
+  await store.turn({ ...turn, settle, fanOut: null });
 }
 
 test('a gap is durable, with its bounds, why and since when', async () => {

@@ -1,4 +1,4 @@
-// Pages with more than was asked for, and full of junk. What they cost a process is in test/system/giant.test.ts.
+// Pages with too many items or with junk. Their cost in memory is tested in test/system/giant.test.ts.
 import { expect, onTestFinished, test } from 'vitest';
 import { createPageText } from '../../src/reconcile/page-text.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';

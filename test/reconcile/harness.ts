@@ -1,104 +1,40 @@
-// The reconciler on a real store file and a real HTTP server, with a clock that tests set. After every step it holds
-// the promises that no lie of the service may break.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import Database from 'better-sqlite3';
-import { pino, type Logger } from 'pino';
+// The reconciler on a real store file and a real HTTP server, with a clock that tests set. After every step the
+// harness checks the promises that no lie of the service may break.
 import { expect } from 'vitest';
-import type { Clock } from '../../src/base/clock.ts';
 import { createBudget } from '../../src/service/budget.ts';
 import { createReconciler, type Reconciler } from '../../src/reconcile/reconciler.ts';
 import type { ReconcilerOptions } from '../../src/reconcile/pass.ts';
 import { createService } from '../../src/service/service.ts';
-import { openSqlite } from '../../src/store/sqlite/open.ts';
-import type { Store } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
+import { createClock, createStoreFile, createTestLog } from '../store-file.ts';
+import type { StoreFile, TestClock, TestLog } from '../store-file.ts';
 import { API_KEY, fields, startReplayServer, type Item, type ReplayServer } from './replay-server.ts';
 
-export const START = Date.UTC(2026, 0, 1, 12);
+export * from '../store-file.ts';
+
 export const INTERVAL_MS = 60_000;
 export const OVERLAP_MS = 300_000;
-
-export interface TestClock extends Clock {
-  /** Goes on for both clocks. */
-  time: number;
-  /** Sets the wall clock alone. */
-  step: (ms: number) => void;
-}
-
-export function createClock(): TestClock {
-  let stepped = 0;
-  const clock = {
-    time: START,
-    now: () => clock.time,
-    monotonic: () => clock.time - stepped,
-    step(ms: number) {
-      clock.time += ms;
-      stepped += ms;
-    },
-  };
-  return clock;
-}
-
-export interface TestLog {
-  log: Logger;
-  /** Every line so far. */
-  text: () => string;
-}
-
-export function createTestLog(): TestLog {
-  let written = '';
-  return { log: pino({ level: 'trace' }, { write: (line: string) => void (written += line) }), text: () => written };
-}
-
-export interface StoreFile {
-  path: string;
-  store: Store;
-  /** Asks the file itself, on a connection of its own. */
-  query: <Row>(sql: string, ...values: unknown[]) => Row[];
-  exec: (sql: string) => void;
-  remove: () => void;
-}
-
-export function createStoreFile(): StoreFile {
-  const folder = mkdtempSync(join(tmpdir(), 'kit-keep-'));
-  const path = join(folder, 'events.db');
-  const store = openSqlite(path, { owner: true });
-  const db = new Database(path);
-  return {
-    path,
-    store,
-    query: <Row>(sql: string, ...values: unknown[]) => db.prepare(sql).all(...values) as Row[],
-    exec: (sql) => void db.exec(sql),
-    remove() {
-      db.close();
-      store.close();
-      rmSync(folder, { recursive: true });
-    },
-  };
-}
 
 export interface Rig extends StoreFile, TestLog {
   clock: TestClock;
   server: ReplayServer;
   /** How often `onEvents` was called. */
   woken: () => number;
-  /** One step, and the promises after it; milliseconds until the next. */
+  /** Makes one step and checks the promises. Resolves to the milliseconds until the next step. */
   step: () => Promise<number>;
-  /** Steps until nothing is being read any more. */
+  /** Makes steps until the state is no longer `running`. */
   settle: () => Promise<void>;
-  /** Steps as the loop of `keep` would, for so long by the clock. */
+  /** Makes steps for this time on the test's clock, like the loop of `keep`. */
   pass: (ms: number) => Promise<void>;
-  /** A delivery of the event by webhook. */
+  /** Delivers the event by webhook. */
   webhook: (cursor: number | string, options?: { type?: string; id?: string; data?: object }) => Promise<void>;
-  /** Something arrived that waits for proof. */
+  /** Tells the reconciler that an event arrived above the watermark. */
   prove: () => void;
-  /** Another origin has brought this cursor. */
+  /** Another origin has brought this cursor, so the reconciler may ask for it. */
   saw: (cursor: string) => void;
   fresh: () => boolean;
   now: () => void;
-  /** What `npx kit reconcile` does. */
+  /** Does what `npx kit reconcile` does. */
   ask: () => Promise<void>;
   state: () => Promise<{ state: string; lastAt: string | null; reason: string | null }>;
   watermark: () => Promise<string | null>;
@@ -106,7 +42,7 @@ export interface Rig extends StoreFile, TestLog {
   stored: () => string[];
   /** The after_cursor of each call so far. */
   asked: () => (string | undefined)[];
-  /** Another reconciler on the same store, as after a restart. */
+  /** Creates a new reconciler on the same store, as after a restart. */
   restart: (options?: RigOptions) => void;
   close: () => Promise<void>;
 }
@@ -146,7 +82,7 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
   }
   restart(given);
 
-  /** Of these no lie of the service may cost a single one. */
+  /** The promises that no lie of the service may break. */
   async function assertPromises(calls: number): Promise<void> {
     const fresh = server.requests.slice(calls);
     expect(fresh.length, 'calls in one step').toBeLessThanOrEqual(1);
@@ -173,7 +109,7 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
     ).toBe(true);
   }
 
-  /** Where EVENT_TYPES is set, tests show readable items only. */
+  /** Tests that set EVENT_TYPES show readable items only. */
   function isWanted({ json_payload }: Item): boolean {
     if (types.includes('*')) return true;
     const [type] = Object.keys(JSON.parse(json_payload) as object);

@@ -1,36 +1,36 @@
-// The search for where reading can go on, against a service that has forgotten everything up to some cursor.
+// The search for the oldest available event, against a service that no longer has the events up to some cursor.
 import { expect, test } from 'vitest';
 import { assert, asyncProperty, integer, uniqueArray } from 'fast-check';
-import { createOldestAvailable } from '../../src/reconcile/oldest-available.ts';
+import { findOldestAvailable } from '../../src/reconcile/oldest-available.ts';
 import { readPage, type Page } from '../../src/reconcile/page.ts';
-import { compareCursors, type Cursor } from '../../src/wire/cursor.ts';
+import { compareCursors, isBehind, type Cursor } from '../../src/wire/cursor.ts';
 import { item } from './replay-server.ts';
 
 interface World {
   stored: number[];
-  /** What the service still has; a cursor at or above the first of them is accepted. */
+  /** The cursors that the service still has. It accepts the lowest of them and every higher cursor. */
   kept: number[];
   expired: number;
   hint?: number;
-  /** It shows what it has from the beginning, refuses to, or begins somewhere else. */
+  /** A request without a cursor is answered from the beginning, refused, or answered from this cursor. */
   beginning?: 'shown' | 'refused' | number;
 }
 
 async function search({ stored, kept, expired, hint, beginning = 'refused' }: World) {
   const cursors = stored.map((n) => String(n) as Cursor).toSorted(compareCursors);
   const asked: (string | null)[] = [];
-  const horizon = createOldestAvailable({
+  const questions = findOldestAvailable({
     expired: String(expired) as Cursor,
     hint: hint === undefined ? null : (String(hint) as Cursor),
     beginning: true,
-    known: async (above) => cursors.find((one) => above === null || compareCursors(one, above) > 0) ?? null,
-    below: async (bound) => cursors.findLast((one) => bound === null || compareCursors(one, bound) < 0) ?? null,
+    store: {
+      cursorAbove: async (bound) => cursors.find((one) => isBehind(bound, one)) ?? null,
+      cursorBelow: async (bound) => cursors.findLast((one) => bound === null || isBehind(one, bound)) ?? null,
+    },
   });
-  for (let after = await horizon.next(); after !== undefined; after = await horizon.next()) {
-    asked.push(after);
-    await horizon.learn(answer(after));
-  }
-  return { upTo: horizon.found()?.upTo ?? null, asked, refused: horizon.refused() };
+  let next = await questions.next();
+  for (; !next.done; next = await questions.next(answer(next.value))) asked.push(next.value);
+  return { upTo: next.value.found?.upTo ?? null, asked, refused: next.value.refused };
 
   function answer(after: Cursor | null): Page | null {
     if (after === null && beginning === 'refused') return null;

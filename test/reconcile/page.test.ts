@@ -1,5 +1,5 @@
-// How much of a page of ReplayEvents is believed: a pure function, by tables. What the reconciler does with it is in
-// reconcile.test.ts and faults.test.ts.
+// What a page of ReplayEvents proves: tables for a pure function. How the reconciler uses pages is tested in
+// reconciler.test.ts and faults.test.ts.
 import { describe, expect, test } from 'vitest';
 import { PageError, readPage, type Page } from '../../src/reconcile/page.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';

@@ -1,4 +1,4 @@
-// A key that sees few numbers: pages are filtered after the limit, so that many are empty, and say that there is more.
+// A key that is restricted to few numbers. Pages are filtered after the limit, so many are empty and promise more.
 import { afterEach, describe, expect, test } from 'vitest';
 import { createAlarms } from '../../src/alarms/alarms.ts';
 import { createReconciler } from '../../src/reconcile/reconciler.ts';
@@ -27,7 +27,7 @@ afterEach(async () => {
   open = false;
 });
 
-/** Shows `seen` out of the cursors up to `last`, ten scanned at a time. */
+/** Shows only the cursors in `seen`. A page covers `step` cursors, up to `last`. */
 function filtered(seen: number[], last: number, step = 10): Lie {
   return ({ after }: Request): Answer => {
     const from = after === undefined ? 0 : Number(after);
@@ -148,7 +148,7 @@ describe('E20', () => {
     expect(await watermark(), 'nothing newer is known').toBe('60');
   });
 
-  test('E20: a sweep follows empty pages, too', async () => {
+  test('E20: an overlap pass follows empty pages, too', async () => {
     const { server, webhook, pass, stored } = await begin();
     await webhook(5);
     server.lieAlways(filtered([5, 95, 97], 100));
@@ -183,20 +183,20 @@ describe('E20', () => {
     expect(await watermark()).toBe('95');
   });
 
-  test('E20: the double has such a key, asked for in its console, and nothing that it sees is missed', async () => {
+  test('E20: the simulator has such a key, asked for in its console, and nothing that the key may see is missed', async () => {
     const clock = createClock();
     const file = createStoreFile();
-    const double = createSimulatedService({ seed: 3, clock, sessions: 4 });
-    const { key, secret: apiKey } = double.keys.create({ name: 'k', scopes: ['events:read'], validDays: null });
-    const service = createService({ baseUrl: await double.listen(), apiKey, paid: false });
+    const simulator = createSimulatedService({ seed: 3, clock, sessions: 4 });
+    const { key, secret: apiKey } = simulator.keys.create({ name: 'k', scopes: ['events:read'], validDays: null });
+    const service = createService({ baseUrl: await simulator.listen(), apiKey, paid: false });
     try {
-      const type = createConsole(double, key);
+      const type = createConsole(simulator, key);
       expect(await type('help')).toContain('key revoke|restrict');
       expect(await type('key restrict')).toContain('after the limit');
-      const [first] = double.history.numbers;
-      const [anchor] = double.happen(1, 'MessageReceived', { sessionId: first ?? null });
-      double.happen(2_500, 'MessageReceived', { sessionId: double.history.numbers[1] ?? null });
-      const wanted = double.happen(3, 'MessageReceived', { sessionId: first ?? null });
+      const [first] = simulator.history.numbers;
+      const [anchor] = simulator.happen(1, 'MessageReceived', { sessionId: first ?? null });
+      simulator.happen(2_500, 'MessageReceived', { sessionId: simulator.history.numbers[1] ?? null });
+      const wanted = simulator.happen(3, 'MessageReceived', { sessionId: first ?? null });
       const reconciler = createReconciler({
         ...{ store: file.store, service, clock, log: createTestLog().log, budget: createBudget(20, clock) },
         ...{
@@ -213,7 +213,7 @@ describe('E20', () => {
         wanted.map(({ cursor }) => ({ cursor })),
       );
     } finally {
-      await double.close();
+      await simulator.close();
       file.remove();
     }
   });

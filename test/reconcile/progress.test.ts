@@ -1,4 +1,4 @@
-// How a catch-up is told: its figures, its end, and when the budget does not suffice.
+// The progress of a catch-up: its figures, its estimated end, and when the budget is too small.
 import { expect, test } from 'vitest';
 import { createCatchUp, wordsOf } from '../../src/reconcile/progress.ts';
 import { createClock } from './harness.ts';
@@ -8,7 +8,7 @@ const MINUTE = 60_000;
 function begin() {
   const clock = createClock();
   const catchUp = createCatchUp(clock);
-  /** A page after so long, whose youngest event happened so long ago. */
+  /** A page after this time, whose newest event happened `lagMs` ago. */
   const page = (ms: number, lagMs: number | null, events = 1_000): void => {
     clock.time += ms;
     catchUp.page(events, lagMs === null ? null : clock.time - lagMs);
@@ -36,7 +36,7 @@ test('pages, events, their rate, and the end at the rate of the last minutes', (
     endsAt: new Date(clock.time + 8 * MINUTE).toISOString(),
     behind: false,
   });
-  expect(shown && wordsOf(shown)).toMatch(/3 pages, 3000 events, 1500 a minute, at its end about 2026-/);
+  expect(shown && wordsOf(shown)).toMatch(/3 pages, 3000 events, 1500 a minute, done about 2026-/);
 });
 
 test('the first minute does not make the rate a fable', () => {

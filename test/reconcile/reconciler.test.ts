@@ -1,4 +1,5 @@
-// Reconciling against an honest service: where it begins, what it reads, what it costs, and one row an event.
+// Reconciliation against an honest service: where it begins, what it reads, how many calls it makes, and one row per
+// event.
 import { afterEach, describe, expect, test } from 'vitest';
 import { item, page, type Answer, type Item } from './replay-server.ts';
 import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig, type RigOptions } from './harness.ts';
@@ -14,14 +15,14 @@ async function begin(options?: RigOptions): Promise<Rig> {
 const upTo = (last: number, first = 1) => Array.from({ length: last - first + 1 }, (_, i) => item(first + i));
 const cursors = (last: number, first = 1) => upTo(last, first).map(({ cursor }) => cursor);
 
-/** The same page with fewer items, and so with more to come. */
+/** The same page with fewer items and the promise of more. */
 function shorten(truth: Answer, most: number): Answer {
   const { events } = truth.body as { events: Item[] };
   return events.length > most ? page(events.slice(0, most), { has_more: true }) : truth;
 }
 
 describe('where reading begins', () => {
-  test('a fresh install waits for the first webhook, says so, and calls nobody', async () => {
+  test('a fresh install waits for the first webhook, says so, and makes no call', async () => {
     const { server, pass, state, watermark } = await begin();
     server.publish(...upTo(5));
     await pass(10 * INTERVAL_MS);
@@ -190,7 +191,7 @@ describe('what is read', () => {
     expect(query('select * from conflicts')).toEqual([]);
   });
 
-  test('F45: a lower cursor that becomes visible late is found by the sweep', async () => {
+  test('F45: a lower cursor that becomes visible late is found by the overlap pass', async () => {
     const { server, webhook, settle, pass, stored, watermark } = await begin();
     server.publish(item(1), item(2), item(4), item(5));
     await webhook(1);
@@ -202,7 +203,7 @@ describe('what is read', () => {
     expect(await watermark()).toBe('5');
   });
 
-  test('what happens between reading forward and the sweep has not become visible late', async () => {
+  test('an event that happens between the forward pass and the overlap pass has not become visible late', async () => {
     const { server, webhook, settle, pass, state } = await begin();
     server.publish(item(1), item(2), item(5));
     await webhook(1);
@@ -231,7 +232,7 @@ describe('what is read', () => {
     expect(stored()).toEqual(['1', '2', '3']);
   });
 
-  test('F45: the sweep reads on over more than one page', async () => {
+  test('F45: the overlap pass reads on over more than one page', async () => {
     const { server, settle, pass, stored } = await begin({ from: '1' });
     server.publish(...upTo(2_200).filter(({ cursor }) => cursor !== '2100'));
     await settle();
@@ -249,7 +250,7 @@ describe('what is read', () => {
     server.publish(item(5));
     const before = asked().length;
     await pass(5_000);
-    expect(asked().slice(before), 'forward, then the sweep').toEqual(['4', '4']);
+    expect(asked().slice(before), 'the forward pass, then the overlap pass').toEqual(['4', '4']);
   });
 });
 
@@ -291,7 +292,7 @@ describe('what it costs', () => {
     expect(stored()).toHaveLength(1_499);
   });
 
-  test('a long sweep keeps nothing new waiting: reading forward comes first', async () => {
+  test('a long overlap pass keeps nothing new waiting: the forward pass comes first', async () => {
     const { server, pass, stored, watermark } = await begin({ from: '1', callsPerMinute: 5 });
     server.publish(...upTo(200));
     server.lieAlways((_, truth) => shorten(truth, 10));
@@ -301,7 +302,7 @@ describe('what it costs', () => {
     expect(stored()).toContain('201');
   });
 
-  test('somebody who asks need not wait for the interval', async () => {
+  test('a person who asks need not wait for the interval', async () => {
     const { server, webhook, settle, pass, ask, stored } = await begin();
     server.publish(...upTo(2));
     await webhook(1);
@@ -314,7 +315,7 @@ describe('what it costs', () => {
     expect(stored()).toContain('3');
   });
 
-  test('somebody who asked while the budget was spent is not forgotten', async () => {
+  test('a request that came while the budget was spent is not forgotten', async () => {
     const { server, webhook, settle, pass, ask, stored } = await begin({ callsPerMinute: 2, intervalMs: 3_600_000 });
     server.publish(...upTo(2));
     await webhook(1);

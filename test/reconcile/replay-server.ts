@@ -1,5 +1,5 @@
-// The service's ReplayEvents over real HTTP, written from the contract alone (2.13, 4.1, 4.2, 6.1, 7), with lies that a
-// test may order. It keeps what it was asked and what it showed, so that a test can hold the kit to it.
+// The service's ReplayEvents over real HTTP, written from the contract alone (2.13, 4.1, 4.2, 6.1, 7). A test can
+// order wrong answers. The server records requests and shown items, so that tests can check the kit against them.
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
@@ -14,41 +14,41 @@ export interface Request {
   operation: string;
   headers: IncomingHttpHeaders;
   body: unknown;
-  /** `after_cursor` as it was sent; undefined where it was left out. */
+  /** `after_cursor` as it was sent. Undefined: it was left out. */
   after: string | undefined;
   limit: number | undefined;
-  /** By the clock of the test. */
+  /** The time on the test's clock. */
   at: number;
 }
 
 export interface Answer {
   status?: number;
   headers?: Record<string, string>;
-  /** An object is sent as JSON. */
+  /** Objects are sent as JSON. */
   body: string | Buffer | object;
 }
 
-/** What to answer instead of the truth; it may bend the truth that it is handed. `destroy` cuts the connection. */
+/** A wrong answer. A function gets the correct answer and may change it. `destroy` cuts the connection. */
 export type Lie = Answer | 'destroy' | ((request: Request, truth: Answer) => Answer);
 
 export interface ReplayServer {
-  /** As API_BASE_URL: ends in /v1. */
+  /** For API_BASE_URL; ends in /v1. */
   url: string;
   requests: Request[];
-  /** Every item with a cursor that was in an answer with status 200. */
+  /** Every item with a cursor from answers with status 200. */
   shown: Map<string, Item>;
-  /** Every next_cursor of an answer with status 200. */
+  /** Every next_cursor from answers with status 200. */
   named: Set<string>;
   publish: (...items: Item[]) => void;
-  /** What lies at or below this cursor is forgotten, and so is every cursor below it. */
+  /** Expires the events up to this cursor. Cursors below it are then refused. */
   forget: (cursor: string) => void;
-  /** The next answers, in this order. */
+  /** Sets the next answers, in this order. */
   lie: (...lies: Lie[]) => void;
-  /** The next request waits for `letGo`, and gets this answer then. */
+  /** The next request gets this answer, but only after `letGo`. */
   hold: (answer: Answer) => void;
   held: () => boolean;
   letGo: () => void;
-  /** Every answer, until it is called without one. */
+  /** Sets the answer for all requests. A call without an argument ends this. */
   lieAlways: (lie?: Lie) => void;
   close: () => Promise<void>;
 }
@@ -57,7 +57,7 @@ export function item(cursor: number | bigint | string, type = 'MessageReceived',
   return { cursor: String(cursor), json_payload: JSON.stringify({ [type]: fields(cursor, more) }) };
 }
 
-/** The fields of one event, as webhook and replay both tell them. */
+/** The fields of one event, the same for webhook and replay. */
 export function fields(cursor: number | bigint | string, more: object = {}): object {
   return {
     session_id: '5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11',
@@ -72,7 +72,7 @@ export function fields(cursor: number | bigint | string, more: object = {}): obj
   };
 }
 
-/** Contract 7.1. */
+/** An error in the form of contract 7.1. */
 export function failure(status: number, code: string, reason?: string): Answer {
   const error = { code, message: 'texto que pode mudar', requestId: `req-${status}`, ...(reason ? { reason } : {}) };
   return { status, headers: { 'x-request-id': `req-${status}` }, body: { error } };
@@ -81,7 +81,7 @@ export function failure(status: number, code: string, reason?: string): Answer {
 export async function startReplayServer(now: () => number): Promise<ReplayServer> {
   const history: Item[] = [];
   const known = new Set<string>();
-  let horizon = -1n;
+  let forgotten = -1n;
   const lies: Lie[] = [];
   let always: Lie | undefined;
   let holding: Answer | undefined;
@@ -96,8 +96,8 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
     if (typeof body !== 'object' || body === null) return failure(400, 'VALIDATION_FAILED', 'JSON_INVALID');
     if (!Number.isInteger(limit) || limit < 1 || limit > 1_000) return failure(400, 'VALIDATION_FAILED');
     if (after !== undefined && !known.has(after)) return failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID');
-    const from = after === undefined ? horizon : BigInt(after);
-    if (from < horizon) return page([], { reset_required: true });
+    const from = after === undefined ? forgotten : BigInt(after);
+    if (from < forgotten) return page([], { reset_required: true });
     const rest = history.filter(({ cursor }) => BigInt(cursor) > from);
     if (rest.length === 0) return page([], { next_cursor: after ?? '' });
     return page(rest.slice(0, limit), { has_more: rest.length > limit });
@@ -150,7 +150,7 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
       history.sort((a, b) => (BigInt(a.cursor) < BigInt(b.cursor) ? -1 : 1));
     },
     forget(cursor) {
-      horizon = BigInt(cursor);
+      forgotten = BigInt(cursor);
     },
     lie: (...more) => void lies.push(...more),
     hold(answer) {
@@ -169,7 +169,7 @@ export async function startReplayServer(now: () => number): Promise<ReplayServer
   };
 }
 
-/** A page as the contract has it; `next_cursor` is the last item's, unless told otherwise. */
+/** A page in the form of the contract. By default, `next_cursor` is the cursor of the last item. */
 export function page(events: unknown[], more: object = {}): Answer {
   const last = (events.at(-1) as Partial<Item> | null | undefined)?.cursor;
   return { body: { events, next_cursor: last ?? '', has_more: false, reset_required: false, ...more } };

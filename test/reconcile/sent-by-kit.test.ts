@@ -1,5 +1,5 @@
-// With an API key: what trigger and doctor send anchors nothing, blinds nothing and takes no cursor from what only
-// replay has.
+// Deliveries that trigger and doctor send, with an API key set. They anchor nothing, do not count as unseen, and take
+// no cursor from a real event that only replay has shown.
 import { afterEach, expect, test } from 'vitest';
 import { readDelivery } from '../../src/wire/event.ts';
 import { item } from './replay-server.ts';

@@ -1,4 +1,4 @@
-// What fetches events, put together: its call budget outlasts a restart, and a stop waits for no answer of the service.
+// Recovery as a whole: the call budget survives a restart, and stopping does not wait for the service to answer.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
@@ -8,7 +8,7 @@ import { readDelivery } from '../../src/wire/event.ts';
 import { API_KEY, fields, page } from './replay-server.ts';
 import { createClock, createStoreFile, createTestLog } from './harness.ts';
 
-/** A store that knows one webhook, and a service that counts calls, and answers or leaves them hanging. */
+/** A store with one webhook event, and a service that counts calls. It answers them or leaves them open. */
 async function begin({ answers }: { answers: boolean }) {
   const file = createStoreFile();
   const clock = createClock();

@@ -1,4 +1,4 @@
-// A wall clock that is set while reading goes on, and between two starts: no pause, budget or proof goes by it.
+// A wall clock that is set while reading goes on, and between two starts. No pause, budget or proof depends on it.
 import { afterEach, describe, expect, test } from 'vitest';
 import { createBudget } from '../../src/service/budget.ts';
 import { failure, item, page } from './replay-server.ts';
@@ -40,7 +40,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
       if (how === 'restart') restart();
       server.publish(item(6));
       await pass(INTERVAL_MS + 5_000);
-      // Visible late: the sweep finds it.
+      // Event 5 becomes visible late, and the overlap pass finds it.
       server.publish(item(5));
       await pass(3 * INTERVAL_MS);
       expect(stored()).toEqual(['1', '2', '3', '5', '6']);
@@ -78,7 +78,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     expect(stored()).toEqual(['1', '2']);
   });
 
-  test('E9: somebody who asks after it is heard', async () => {
+  test('E9: a request after it is heard', async () => {
     const { server, pass, clock, ask, stored } = await begin({ intervalMs: DAY });
     await pass(2_000);
     await ask();

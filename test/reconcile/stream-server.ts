@@ -1,25 +1,25 @@
-// GET /events over real HTTP, written from the contract alone (3.4, 4.4, 6.1), one connection at a time, with what it may
-// do at its worst: forget, lag behind, break off in the middle of an event.
+// GET /events over real HTTP, written from the contract alone (3.4, 4.4, 6.1). It serves one connection at a time. It
+// can expire cursors, leave events out, and break off in the middle of an event.
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { API_KEY, failure, type Answer, type Item } from './replay-server.ts';
 
-/** What the next opening meets instead of what was missed; a string is the reason of a refresh. */
+/** How the next opening is answered instead of with the missed events. A string is the reason of a `refresh`. */
 export type Meeting = string | Answer;
 
 export interface StreamServer {
-  /** As API_BASE_URL: ends in /v1. */
+  /** For API_BASE_URL; ends in /v1. */
   url: string;
   /** The query and the Last-Event-ID of each opening. */
   opens: { query: string; after: string | undefined }[];
   meet: (...meetings: Meeting[]) => void;
   publish: (item: Item) => void;
-  /** From now on events are left out. */
+  /** Leaves out events from now on. */
   lag: () => void;
-  /** Says so, if it has, and goes on at now. */
+  /** Sends new events again, after a `refresh` if some were left out. */
   goOn: (reason: string) => void;
   write: (text: string) => void;
-  /** `end`; with `cut`, in the middle of an event. */
+  /** `end` sends the end event. `cut` breaks off in the middle of an event. */
   end: (how: 'end' | 'cut') => void;
   isOpen: () => boolean;
   close: () => Promise<void>;

@@ -1,4 +1,4 @@
-// `npx kit verify`'s reading: what it counts, that it goes on after a restart, and how it ends.
+// The pass of `npx kit verify`: what it counts, how it continues after a restart, and how it ends.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { VerifyAccount } from '../../src/store/keep.ts';
 import { readItem } from '../../src/wire/event.ts';
@@ -8,7 +8,7 @@ import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig } from './harness.ts';
 let rig: Rig;
 beforeEach(async () => {
   rig = await createRig({ callsPerMinute: 20 });
-  // At rest behind the event 10, with nothing to sweep over.
+  // The watermark is 10, and the overlap pass has nothing to read.
   rig.server.publish(item(10));
   await rig.webhook(10);
   await rig.settle();
@@ -16,7 +16,7 @@ beforeEach(async () => {
 });
 afterEach(() => rig.close());
 
-/** What the command writes. */
+/** Writes what the command writes. */
 async function ask(from: string): Promise<number> {
   const asked = rig.clock.time;
   const account = { state: 'running', reason: null, asked, from, at: from, pages: 0, events: 0, types: [] };
@@ -34,7 +34,7 @@ async function toTheEnd(): Promise<VerifyAccount> {
   throw new Error('it never ends');
 }
 
-/** Known to webhook and replay, below the watermark. */
+/** An event below the watermark that webhook and replay have both brought. */
 async function both(cursor: number, type = 'MessageReceived'): Promise<void> {
   rig.server.publish(item(cursor, type));
   await rig.webhook(cursor, { type });
@@ -54,7 +54,7 @@ describe('the account', () => {
     await rig.webhook(14, { type: 'MessageSent' });
     await both(20);
     await rig.pass(OVERLAP_MS + 2.5 * INTERVAL_MS);
-    // Visible so late that no sweep looks for it any more.
+    // Event 15 becomes visible so late that no overlap pass looks for it.
     rig.server.publish(item(15));
     await rig.pass(2 * INTERVAL_MS);
     expect(rig.stored()).not.toContain('15');
@@ -88,7 +88,7 @@ describe('the account', () => {
     expect((await toTheEnd()).types).toMatchObject([{ present: 1, missing: 0, onlyHere: 0 }]);
   });
 
-  test('a long stretch is read over many pages, and its sums are right', async () => {
+  test('a long range is read over many pages, and its sums are right', async () => {
     for (let cursor = 11; cursor <= 40; cursor++) await both(cursor);
     await rig.pass(2 * INTERVAL_MS);
     rig.clock.time += 1;
@@ -128,7 +128,7 @@ describe('how it goes', () => {
     await ask('10');
     let second = 0;
     rig.server.lie((_, truth) => {
-      // Between question and answer.
+      // The second verify begins between the request and its answer.
       rig.clock.time += 1;
       second = rig.clock.time;
       const account = {
@@ -174,7 +174,7 @@ describe('how it fails', () => {
       /does not know the cursor/,
     ],
     ['a cursor that has expired', page([], { reset_required: true }), /no longer has what comes after/],
-  ])('%s: it says what to do, and reading forward goes on', async (_, answer, words) => {
+  ])('%s: it says what to do, and the forward pass goes on', async (_, answer, words) => {
     rig.saw('3');
     await ask('3');
     rig.server.lie(answer);
@@ -211,10 +211,10 @@ test('what the stream has brought is present', async () => {
 test('E1: what pruning removed is counted apart, is not fetched, and runs no handler again', async () => {
   for (const cursor of [11, 12, 13]) await both(cursor);
   await rig.pass(OVERLAP_MS + 2.5 * INTERVAL_MS);
-  const { from, events } = await rig.store.unassigned(100);
-  const assign = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
+  const { from, events } = await rig.store.pending(100);
+  const fanOut = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
   const turn = { now: rig.clock.time, boot: 1, settle: [], room: 0, handlers: [] };
-  await rig.store.turn({ ...turn, assign });
+  await rig.store.turn({ ...turn, fanOut });
   const before = rig.clock.time + 1;
   await rig.store.prune({ now: 0, before, settled: 0, after: null, limit: 100 });
   const left = rig.stored();

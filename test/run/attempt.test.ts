@@ -1,10 +1,13 @@
-// One attempt: what a handler may do, and what is settled then. The store is real; only the clock is set.
+// One attempt: each way in which a handler can end, and its settlement. The store is real, and the clock is set by the
+// test.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, test, vi } from 'vitest';
 import type { Context, KitEvent } from '../../src/kit.ts';
-import type { Course } from '../../src/run/trace.ts';
-import { staleness, startAttempt, type Attempt, type ServiceFor } from '../../src/run/attempt.ts';
-import type { Loaded } from '../../src/run/load.ts';
+import type { Scope } from '../../src/run/stray-errors.ts';
+import { startAttempt, type Attempt } from '../../src/run/attempt.ts';
+import type { ServiceFor } from '../../src/run/runner-options.ts';
+import { staleness } from '../../src/run/settlement.ts';
+import type { Loaded } from '../../src/run/load-handlers.ts';
 import { Dead, RetryAfter, Skip } from '../../src/kit.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Claim, Settlement } from '../../src/store/work.ts';
@@ -42,7 +45,9 @@ function claimed(fields: Partial<Claim> = {}): Claim {
   };
 }
 
-const SERVICE = {} as Context['service'];
+const SERVICE = { call: async () => {} };
+/** Also in a kit without the module service. */
+const serviceOf = (ctx: object): typeof SERVICE => (ctx as { service: typeof SERVICE }).service;
 
 function start(
   handler: Partial<Loaded>,
@@ -56,11 +61,11 @@ function start(
     serviceFor: noService,
     clock,
     log,
-    courses: new AsyncLocalStorage(),
+    scopes: new AsyncLocalStorage(),
   });
 }
 
-/** For attempts that complete nothing. */
+/** The store of attempts that do not call `ctx.complete`. */
 const never: Pick<Store, 'complete'> = { complete: () => Promise.reject(new Error('no store in this test')) };
 
 async function settle(handle: Loaded['handle'], claim = claimed(), handler: Partial<Loaded> = {}): Promise<Settlement> {
@@ -110,12 +115,12 @@ describe('a handler that', () => {
     expect(await settle(throwing(new Error('no')), claimed({ attempt: 19 }))).toMatchObject({ state: 'ready' });
   });
 
-  test('has no attempt left, because its process died under the last, is dead unrun', async () => {
+  test('has no attempt left, because its process crashed during the last, is dead unrun', async () => {
     let ran = false;
     const handle = () => void (ran = true);
-    expect(await settle(handle, claimed({ attempt: 21, error: 'the process died' }))).toMatchObject({
+    expect(await settle(handle, claimed({ attempt: 21, error: 'the process crashed' }))).toMatchObject({
       state: 'dead',
-      error: 'the process died',
+      error: 'the process crashed',
     });
     expect(await settle(handle, claimed({ attempt: 21 }))).toMatchObject({ state: 'dead', error: 'no attempts left' });
     expect(ran).toBe(false);
@@ -219,7 +224,7 @@ describe('a handler that', () => {
     expect(ctx?.signal.aborted).toBe(true);
   });
 
-  test('resolves and then rejects something else has long been settled', async () => {
+  test('resolves and then rejects something else stays settled', async () => {
     const attempt = start({ handle: async () => {} });
     expect(await attempt.settled).toMatchObject({ state: 'done' });
     attempt.abandon();
@@ -273,7 +278,7 @@ describe('freshness', () => {
     ['run', 'done'],
     ['skip', 'skipped'],
     ['dead', 'dead'],
-  ] as const)('what is stale, with onStale %s, is %s', async (onStale, state) => {
+  ] as const)('a stale event, with onStale %s, is %s', async (onStale, state) => {
     let ran = false;
     const claim = claimed({ event: storedEvent({ createdAt: T0 - 60_000 }) });
     const settlement = await settle(() => void (ran = true), claim, { maxAgeMs: 1_000, onStale });
@@ -382,7 +387,7 @@ describe('ctx.complete', () => {
     };
     const { store, settlement } = await complete(handle, { timeoutMs: 5 });
     if (!settlement) throw new Error('expected a timeout');
-    await store.turn({ now: T0, boot: 1, settle: [settlement], assign: null, room: 0, handlers: [] });
+    await store.turn({ now: T0, boot: 1, settle: [settlement], fanOut: null, room: 0, handlers: [] });
     gate.resolve();
     expect(String(await came.promise)).toContain('the claim is gone');
     expect(await countOf(store)).toBe(0);
@@ -397,7 +402,7 @@ describe('ctx.complete', () => {
       throw new RetryAfter(1, 'busy');
     });
     if (!settlement) throw new Error('expected to be put off');
-    const turn = { now: T0 + 1, boot: 1, assign: null, room: 1, handlers: [claim.handler] };
+    const turn = { now: T0 + 1, boot: 1, fanOut: null, room: 1, handlers: [claim.handler] };
     await store.turn({ ...turn, settle: [settlement] });
     gate.resolve();
     expect(await came.promise).toBeInstanceOf(Error);
@@ -420,19 +425,19 @@ describe('what a handler is given', () => {
     };
     const options = {
       store,
-      serviceFor: () => SERVICE,
+      serviceFor: (() => SERVICE) as unknown as ServiceFor,
       clock: createClock(T0 + 500),
       log,
-      courses: new AsyncLocalStorage<Course>(),
+      scopes: new AsyncLocalStorage<Scope>(),
     };
     await startAttempt(claim, handlerOf({ handle }), options).settled;
     const [event, ctx] = await got.promise;
     return { event, ctx, lines };
   }
 
-  test('ctx says which attempt this is, how late, and what makes it the same over retries', async () => {
+  test('ctx names the attempt, its lag, and the key that stays the same over retries', async () => {
     const { ctx } = await given({ cursor: 42 }, { attempt: 3, late: true, unproven: true });
-    const { attempt, late, unproven, lagMs, idempotencyKey, service } = ctx;
+    const { attempt, late, unproven, lagMs, idempotencyKey } = ctx;
     expect({ attempt, late, unproven, lagMs, idempotencyKey }).toEqual({
       attempt: 3,
       late: true,
@@ -440,10 +445,10 @@ describe('what a handler is given', () => {
       lagMs: 500,
       idempotencyKey: 'one/c:42',
     });
-    expect(service).toBe(SERVICE);
+    expect(serviceOf(ctx)).toBe(SERVICE);
   });
 
-  test('the lag is never below nothing, and null where the age is not known', async () => {
+  test('the lag is never below zero, and null if the age is not known', async () => {
     expect((await given({ createdAt: T0 + 60_000 })).ctx.lagMs).toBe(0);
     const unknown = delivery({ data: {} });
     expect('event' in unknown).toBe(true);
@@ -486,16 +491,16 @@ test.each([
   });
 });
 
-test('what a handler calls after its time is over is not sent any more', async () => {
+test('a call that a handler makes after its time is over is not sent', async () => {
   const asked: (boolean | undefined)[] = [];
   const over = Promise.withResolvers<void>();
   const serviceFor = ((ends: AbortSignal) => ({
     call: async () => void asked.push(ends.aborted),
   })) as unknown as ServiceFor;
   const handle: Loaded['handle'] = async (_, ctx) => {
-    await ctx.service.call('ListSessions', {});
+    await serviceOf(ctx).call();
     await over.promise;
-    await ctx.service.call('ListSessions', {});
+    await serviceOf(ctx).call();
   };
   const handler = handlerOf({ timeoutMs: 1, handle });
   const { log } = createLines();
@@ -504,7 +509,7 @@ test('what a handler calls after its time is over is not sent any more', async (
     serviceFor,
     clock: createClock(),
     log,
-    courses: new AsyncLocalStorage(),
+    scopes: new AsyncLocalStorage(),
   });
   await attempt.settled;
   over.resolve();

@@ -1,6 +1,6 @@
-// What was probably meant by a type that nobody knows.
+// The known type that was probably meant by an unknown one.
 import { expect, test } from 'vitest';
-import { unknownTypes } from '../../src/run/load.ts';
+import { unknownTypes } from '../../src/run/load-handlers.ts';
 import { nearestType } from '../../src/run/did-you-mean.ts';
 
 test.each<[string, string | undefined]>([
@@ -20,7 +20,7 @@ test.each<[string, string | undefined]>([
   expect(nearestType(type)).toBe(nearest);
 });
 
-test('E61: what is known is no slip, nor is what takes all; names of objects are no types', () => {
+test("E61: known types and '*' are no slips; names of object properties are no types", () => {
   expect(unknownTypes({ on: '*' })).toEqual([]);
   expect(unknownTypes({ on: new Set(['MessageReceived', 'kit.gap']) })).toEqual([]);
   expect(unknownTypes({ on: new Set(['constructor', 'Mine']) }).map(({ type }) => type)).toEqual([

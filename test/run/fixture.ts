@@ -1,14 +1,14 @@
-// What the tests of running share: a real store in a folder of its own, a clock that is set, events as the service
-// writes them, and handlers with their defaults filled in.
+// What the tests of `run` share: a real store in a folder of its own, a clock that tests set, events in the service's
+// form, and handlers with defaults.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { onTestFinished } from 'vitest';
 import type { Logger } from '../../src/base/log.ts';
-import type { ServiceFor } from '../../src/run/attempt.ts';
-import type { Loaded } from '../../src/run/load.ts';
-import { DEFAULT_RETRY } from '../../src/base/backoff.ts';
+import type { ServiceFor } from '../../src/run/runner-options.ts';
+import type { Loaded } from '../../src/run/load-handlers.ts';
+import { DEFAULT_RETRY } from '../../src/base/retry-policy.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Claim, StoredEvent } from '../../src/store/work.ts';
@@ -17,7 +17,7 @@ import { readDelivery, type Reading } from '../../src/wire/event.ts';
 
 export const T0 = Date.UTC(2026, 0, 1);
 
-/** A time that stands still until it is set; `stepped` is how far the wall clock was set besides. */
+/** A clock that stands still until it is set. `stepped`: how far the wall clock was set besides. */
 export interface SetClock {
   at: number;
   stepped: number;
@@ -30,7 +30,7 @@ export function createClock(at = T0): SetClock {
   return clock;
 }
 
-/** A folder that goes when the test has ended. */
+/** A folder that is removed when the test has ended. */
 export function createFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'kit-run-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
@@ -52,7 +52,7 @@ export interface Sent {
   data?: Record<string, unknown>;
 }
 
-/** A delivery's reading, by way of the bytes that the service would send. */
+/** A delivery's reading, from the bytes that the service would send. */
 export function delivery({
   cursor = 1,
   id = `id-${cursor}`,
@@ -109,21 +109,21 @@ export function storedEvent(fields: Partial<StoredEvent> = {}): StoredEvent {
   };
 }
 
-/** Accepts one event, makes the one task of it and claims that. */
+/** Accepts one event, makes its only task and claims that. */
 export async function claimOf(store: Store, reading: Reading = delivery(), now = T0): Promise<Claim> {
   await store.accept({ readings: [reading], now });
   const handler = (await store.register(['one'])).get('one') ?? 0;
-  const { from, events } = await store.unassigned(1);
+  const { from, events } = await store.pending(1);
   const [event] = events;
   if (!event) throw new Error('there is no event to make a task of');
   const tasks = [{ event: event.seq, handler, lane: event.sessionId, cursor: event.cursor, releaseAt: now }];
-  const turn = { now, boot: 1, settle: [], assign: { from, upTo: event.seq, tasks }, room: 2, handlers: [handler] };
+  const turn = { now, boot: 1, settle: [], fanOut: { from, upTo: event.seq, tasks }, room: 2, handlers: [handler] };
   const [claim] = (await store.turn(turn)).claims;
   if (!claim) throw new Error('the task was not claimed');
   return claim;
 }
 
-/** A log whose lines can be read. */
+/** A log that keeps its lines for the test. */
 export function createLines(): { log: Logger; lines: Record<string, unknown>[] } {
   const lines: Record<string, unknown>[] = [];
   const log = pino(
@@ -133,7 +133,7 @@ export function createLines(): { log: Logger; lines: Record<string, unknown>[] }
   return { log, lines };
 }
 
-/** Waits for a condition, for as long as a test may take and no longer. */
+/** Waits for a condition, at most 5 s. */
 export async function until(condition: () => boolean | Promise<boolean>, what = 'the condition'): Promise<void> {
   for (const end = Date.now() + 5_000; !(await condition());) {
     if (Date.now() > end) throw new Error(`waited in vain for ${what}`);
@@ -141,5 +141,5 @@ export async function until(condition: () => boolean | Promise<boolean>, what = 
   }
 }
 
-/** Handlers that ask nothing of the service. */
+/** For handlers that do not call the service. */
 export const noService = (() => undefined) as unknown as ServiceFor;

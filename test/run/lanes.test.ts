@@ -1,14 +1,15 @@
-// Which lane an event is in, whichever way it came: of every type by every origin in every order, with and without a
-// session and a time in its data.
+// The lane of an event does not depend on how it came. The tests combine types, origins and orders, with and without a
+// session and a time in the data.
 import { array, assert, asyncProperty, boolean, constantFrom, record, shuffledSubarray } from 'fast-check';
 import { expect, test } from 'vitest';
-import { tasksOf } from '../../src/run/assign.ts';
-import type { Loaded } from '../../src/run/load.ts';
+import { tasksOf } from '../../src/run/new-tasks.ts';
+import type { Loaded } from '../../src/run/load-handlers.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Settlement, StoredEvent } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readItem } from '../../src/wire/event.ts';
+import { tries } from '../cases.ts';
 import { delivery, handlerOf, storedEvent, T0 } from './fixture.ts';
 
 const SESSIONS = ['00000000-0000-4000-8000-00000000000a', '00000000-0000-4000-8000-00000000000b'] as const;
@@ -17,9 +18,9 @@ const BIRTH = { at: 0, reading: 'none', end: null, older: null, younger: null } 
 
 interface Happened {
   session: string;
-  /** Whether its data names session and time. */
+  /** Whether the data names session and time. */
   full: boolean;
-  /** Whether a webhook brings it as well. */
+  /** Whether a webhook brings the event as well. */
   delivered: boolean;
 }
 
@@ -67,11 +68,11 @@ interface Handled {
   cursor: number;
   late: boolean;
   unproven: boolean;
-  /** What had ended when it was claimed. */
+  /** The tasks that had ended when this task was claimed. */
   before: number[];
 }
 
-/** Webhooks in the order of `arrivals`, and replay's pages up to the cursors of `pages`, as they are mixed. */
+/** Mixes webhooks, in the order of `arrivals`, with replay's pages up to the cursors of `pages`. */
 async function run(store: Store, happened: Happened[], actions: Action[], order: Loaded['order']): Promise<Handled[]> {
   const [id = 0] = (await store.register(['one'])).values();
   const handlers = new Map([[id, handlerOf({ order, history: true })]]);
@@ -83,14 +84,14 @@ async function run(store: Store, happened: Happened[], actions: Action[], order:
   async function accept(readings: ReturnType<typeof delivery>[], upTo?: number): Promise<void> {
     await store.accept({ readings, now, ...(upTo !== undefined && { watermark: String(upTo) as Cursor }) });
     for (let settle: Settlement[] = []; ;) {
-      const found = await store.unassigned(1_000);
+      const found = await store.pending(1_000);
       const tasks = found.events.flatMap((event) =>
         tasksOf(event, found, { handlers, windowMs: 250, now, onLaneFault: () => {} }),
       );
       const last = found.events.at(-1);
-      const assign = last ? { from: found.from, upTo: last.seq, tasks } : null;
-      const { claims } = await store.turn({ now, boot: 1, settle, assign, room: 1_000, handlers: [id] });
-      if (claims.length === 0 && !assign && settle.length === 0) return;
+      const fanOut = last ? { from: found.from, upTo: last.seq, tasks } : null;
+      const { claims } = await store.turn({ now, boot: 1, settle, fanOut, room: 1_000, handlers: [id] });
+      if (claims.length === 0 && !fanOut && settle.length === 0) return;
       const before = [...ended];
       for (const { event, late, unproven } of claims)
         handled.push({ cursor: Number(event.cursor), late, unproven, before });
@@ -150,7 +151,7 @@ async function holds(order: Loaded['order'], check: (all: Handled[], happened: H
         store.close();
       }
     }),
-    { numRuns: 150 },
+    { numRuns: tries(150) },
   );
 }
 
@@ -166,7 +167,7 @@ test('E21: strict order holds within each lane, whichever way its events came', 
     }
   }));
 
-test('E21: what is recovered without its session is late when the handler has finished a later event, in whichever lane', () =>
+test('E21: an event that is recovered without its session is late if the handler has finished a later event of any lane', () =>
   holds('window', (handled, happened) => {
     const first = new Set<number>();
     for (const { cursor, late, before } of handled) {
@@ -183,14 +184,14 @@ test('E21: so it is after a restart, and for a task that runs alone', async () =
   const task = (event: number, lane: string, cursor: string) => ({
     ...{ event, handler: id, lane, cursor: cursor as Cursor, releaseAt: T0 },
   });
-  const turn = { now: T0, boot: 1, settle: [], assign: null, room: 10, handlers: [id] };
+  const turn = { now: T0, boot: 1, settle: [], fanOut: null, room: 10, handlers: [id] };
   await store.accept({ readings: [delivery({ cursor: 9 })], now: T0 });
-  const { claims } = await store.turn({ ...turn, assign: { from: 0, upTo: 1, tasks: [task(1, 'a', '9')] } });
+  const { claims } = await store.turn({ ...turn, fanOut: { from: 0, upTo: 1, tasks: [task(1, 'a', '9')] } });
   await store.turn({ ...turn, settle: claims.map((claim) => ({ claim, state: 'done', error: null })) });
   await store.accept({ readings: [readItem('replay', '5' as Cursor, '{"Thing":{}}')], now: T0 });
-  // As after a restart: what is known of lanes is read anew.
+  // A step of the clock makes the store read the lanes again, as a restart does.
   await store.clockStepped(2_000, T0);
-  const [recovered] = (await store.turn({ ...turn, assign: { from: 1, upTo: 2, tasks: [task(2, '', '5')] } })).claims;
+  const [recovered] = (await store.turn({ ...turn, fanOut: { from: 1, upTo: 2, tasks: [task(2, '', '5')] } })).claims;
   expect(recovered).toMatchObject({ event: { cursor: '5' }, late: true });
   await store.giveBack([], T0);
   const again = await store.claimIsolated(T0 + 3_600_000, 2, [id]);

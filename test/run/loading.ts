@@ -1,9 +1,10 @@
-// A thread that loads folders of handlers as `run` does: with Node's own loader, which the test runner replaces.
+// A thread that loads folders of handlers as `run` does: with Node's own loader, which the test runner replaces in its
+// own threads.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { parentPort } from 'node:worker_threads';
 import type { Context, KitEvent } from '../../src/kit.ts';
 import { ConfigError } from '../../src/config.ts';
-import { loadHandlers } from '../../src/run/load.ts';
+import { loadHandlers } from '../../src/run/load-handlers.ts';
 import { Dead, RetryAfter, Skip } from '../../src/kit.ts';
 
 export interface Asked {
@@ -12,11 +13,11 @@ export interface Asked {
   replay: boolean;
 }
 
-/** What of a loaded handler can be told to another thread. */
+/** The fields of a loaded handler that can be sent to another thread. */
 export interface Told {
   faults: string[];
   handlers: { on: string | string[]; [field: string]: unknown }[];
-  /** What each threw when it was called. */
+  /** The error that each handler threw when it was called. */
   thrown: string[];
 }
 
@@ -25,7 +26,7 @@ parentPort?.on('message', (asked: Asked) => void tell(asked).then((told) => pare
 async function tell({ folder, replay }: Asked): Promise<Told> {
   const told: Told = { faults: [], handlers: [], thrown: [] };
   try {
-    const { handlers, faults } = await loadHandlers(folder, { replay, courses: new AsyncLocalStorage() });
+    const { handlers, faults } = await loadHandlers(folder, { replay, scopes: new AsyncLocalStorage() });
     told.faults = [...faults.values()];
     for (const { on, lane, handle, setup, ...rest } of handlers.values()) {
       const shown = { lane: typeof lane === 'function' ? 'function' : lane, setup: typeof setup };

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { createRate } from '../../src/run/rate-limit.ts';
 import { T0 } from './fixture.ts';
 
-/** When attempts begin that are eager, and are looked at every so many milliseconds. */
+/** When attempts begin, if all that are free begin at every look. Times in milliseconds. */
 function starts(perMinute: number, lookMs: number, forMs: number): number[] {
   const rate = createRate({ perMinute }, T0);
   const begun: number[] = [];
@@ -40,7 +40,7 @@ describe('a handler of its own rate', () => {
     expect(rate.free(T0 + 3_600_000)).toBe(1);
   });
 
-  test('says when the next may begin', () => {
+  test('knows when the next may begin', () => {
     const rate = createRate({ perMinute: 60 }, T0);
     expect(rate.nextAt(T0)).toBe(T0 + 1_000);
     expect(rate.nextAt(T0 + 1_000)).toBeNull();

@@ -1,13 +1,14 @@
-// The runner with a real store: order over shuffled arrivals, failures, blame and drains. Logic goes by a clock that is
-// set; only the runner's own pace is real.
+// The runner with a real store: order when events arrive shuffled, failures, stray errors and drains. Tests set the
+// clock of the logic. Only the runner's own pace is real.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Context, KitEvent } from '../../src/kit.ts';
-import type { Loaded } from '../../src/run/load.ts';
-import { startRunner, type Runner, type RunnerOptions } from '../../src/run/runner.ts';
-import type { Course } from '../../src/run/trace.ts';
+import type { Loaded } from '../../src/run/load-handlers.ts';
+import type { RunOptions } from '../../src/run/runner-options.ts';
+import { startRunner, type Runner } from '../../src/run/runner.ts';
+import type { Scope } from '../../src/run/stray-errors.ts';
 import { RetryAfter } from '../../src/kit.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -32,16 +33,16 @@ interface Stage {
   lines: Record<string, unknown>[];
   runner: Runner;
   accept: (...sent: Sent[]) => Promise<void>;
-  /** Sets the clock on, and tells the runner. */
+  /** Advances the clock and wakes the runner. */
   pass: (ms: number) => void;
   tasks: () => Promise<Record<ShownState, number>>;
-  /** Until every event was fanned out, and no task is at work or due. */
+  /** Resolves when all events were fanned out, and no task is running or due. */
   rest: () => Promise<void>;
 }
 
 async function stage(
   handlers: Partial<Loaded>[],
-  options: Partial<RunnerOptions> = {},
+  options: Partial<RunOptions> = {},
   store = createStore(),
 ): Promise<Stage> {
   const clock = createClock();
@@ -96,7 +97,7 @@ function noting(fields: Partial<Loaded> = {}): { handler: Partial<Loaded>; handl
   return { handler: { handle: (event) => void handled.push(event.key), ...fields }, handled };
 }
 
-test("what was erased before it became a task is nobody's work, and holds up no other", async () => {
+test('an event that was erased before it became a task becomes none, and holds up no other', async () => {
   const store = createStore();
   const readings = [delivery({ cursor: 1 }), delivery({ cursor: 2, data: { of: 'theirs' } }), delivery({ cursor: 3 })];
   await store.accept({ readings, now: T0 });
@@ -133,7 +134,7 @@ test('E60: a handler that is back catches up in order, page by page, while other
   expect(new Set(other.handled).size).toBe(all.length);
 });
 
-test('E51: a drain spends no attempt of what was claimed ahead', async () => {
+test('E51: a drain spends no attempt of tasks that were claimed ahead', async () => {
   const gate = Promise.withResolvers<void>();
   const handle = (event: KitEvent): Promise<void> | void => (event.key === 'c:150' ? gate.promise : undefined);
   const store = createStore();
@@ -201,7 +202,7 @@ describe('order', () => {
     expect(handled).toEqual(['c:1', 'c:2', 'c:3', 'c:4', 'c:5']);
   });
 
-  test("with 'arrival' nothing waits, and what comes late runs late", async () => {
+  test("with 'arrival' nothing waits, and an event that comes late runs late", async () => {
     const seen: [string, boolean][] = [];
     const handle = (event: KitEvent, ctx: Context): void => void seen.push([event.key, ctx.late]);
     const { accept } = await stage([{ order: 'arrival', handle }]);
@@ -215,7 +216,7 @@ describe('order', () => {
     ]);
   });
 
-  test('what replay has gone past does not wait for the window', async () => {
+  test('an event that replay has gone past does not wait for the window', async () => {
     const { handler, handled } = noting();
     const { store, runner } = await stage([handler]);
     const readings = [delivery({ cursor: 2 }), delivery({ cursor: 1 })];
@@ -275,16 +276,16 @@ describe('order', () => {
   test('held tasks are counted until their window is over', async () => {
     const { accept, runner, pass } = await stage([noting().handler]);
     await accept({ cursor: 1 }, { cursor: 2 });
-    await until(() => runner.facts().held === 2, 'two to be held');
+    await until(() => runner.state().held === 2, 'two to be held');
     pass(250);
-    expect(runner.facts().held).toBe(0);
+    expect(runner.state().held).toBe(0);
   });
 
   test('strict: a shuffled burst runs in cursor order, as far as replay has gone', async () => {
     const { handler, handled } = noting({ order: 'strict' });
     const { accept, runner, store, lines } = await stage([handler]);
     for (const cursor of [5, 2, 4, 1]) await accept({ cursor });
-    await until(() => runner.facts().held === 4, 'four to be held');
+    await until(() => runner.state().held === 4, 'four to be held');
     const prove = async (watermark: number, sent: Sent[] = []): Promise<void> => {
       await store.accept({ readings: sent.map(delivery), now: T0, watermark: String(watermark) as Cursor });
       runner.wake();
@@ -294,16 +295,16 @@ describe('order', () => {
     await prove(5, [{ cursor: 3 }]);
     await until(() => handled.length === 5);
     expect(handled).toEqual(['c:1', 'c:2', 'c:3', 'c:4', 'c:5']);
-    expect(runner.facts().held).toBe(0);
+    expect(runner.state().held).toBe(0);
     expect(lines.filter((line) => line['late'] === true || 'unproven' in line)).toEqual([]);
   });
 
-  test('strict: what replay does not show runs unproven, and the log says so', async () => {
+  test('strict: an event that replay does not show runs unproven, and its log line has `unproven`', async () => {
     const seen: [string, boolean][] = [];
     const handle = (event: KitEvent, ctx: Context): void => void seen.push([event.key, ctx.unproven]);
     const { accept, runner, store, lines } = await stage([{ order: 'strict', handle }]);
     await accept({ cursor: 1 });
-    await until(() => runner.facts().held === 1, 'one to be held');
+    await until(() => runner.state().held === 1, 'one to be held');
     await store.note({}, { searched: 1 });
     runner.wake();
     await until(() => lines.some(({ verdict }) => verdict === 'done'));
@@ -311,7 +312,7 @@ describe('order', () => {
     expect(lines.filter(({ verdict }) => verdict === 'done')).toMatchObject([{ key: 'c:1', unproven: true }]);
   });
 
-  test('strict: replay is asked for what is above the watermark, and for nothing else', async () => {
+  test('strict: replay is asked for events above the watermark, and for no others', async () => {
     let asked = 0;
     const { handler, handled } = noting({ order: 'strict' });
     const { accept, store, runner } = await stage([handler], { onUnproven: () => asked++ });
@@ -320,13 +321,13 @@ describe('order', () => {
     await until(() => handled.length === 2);
     expect(asked).toBe(0);
     await accept({ cursor: 3 }, { cursor: 2 });
-    await until(() => runner.facts().held === 2, 'two to be held');
+    await until(() => runner.state().held === 2, 'two to be held');
     expect(asked).toBe(1);
   });
 });
 
 describe('fan-out', () => {
-  test('an event becomes a task of each handler that wants it, and none where nobody does', async () => {
+  test('an event becomes a task of each handler that wants it, and no task if none does', async () => {
     const all = noting({ name: 'all', order: 'arrival' });
     const some = noting({ name: 'some', order: 'arrival', on: new Set(['Other']) });
     const { accept, rest, tasks } = await stage([all.handler, some.handler]);
@@ -336,7 +337,7 @@ describe('fan-out', () => {
     expect(await tasks()).toMatchObject({ done: 3 });
   });
 
-  test('without handlers events are stored and wait for nobody', async () => {
+  test('without handlers events are stored, and become no tasks', async () => {
     const { accept, store, rest, tasks } = await stage([]);
     await accept({ cursor: 1 });
     await rest();
@@ -344,7 +345,7 @@ describe('fan-out', () => {
     expect(await tasks()).toMatchObject({ held: 0, ready: 0, done: 0 });
   });
 
-  test('a new handler starts at now', async () => {
+  test('a new handler starts at the current event', async () => {
     const path = join(createFolder(), 'events.db');
     const first = await stage([noting({ order: 'arrival' }).handler], {}, createStore(path));
     await first.accept({ cursor: 1 });
@@ -358,7 +359,7 @@ describe('fan-out', () => {
     expect(fresh.handled).toEqual(['c:2']);
   });
 
-  test('a lane function that throws costs nothing but an alarm; the session is the lane', async () => {
+  test('a lane function that throws raises an alarm; the session is the lane', async () => {
     let faults = 0;
     const lane = (): string => {
       throw new Error('no');
@@ -410,7 +411,7 @@ describe('failure', () => {
     expect(lines.filter(({ verdict }) => verdict === 'dead')).toMatchObject([{ key: 'c:2', level: 50 }]);
   });
 
-  test('the log says what failed, and never what strangers wrote', async () => {
+  test('the log names the failure, and quotes no text of strangers', async () => {
     const secret = 'a message from +49 170 1234567';
     const { accept, rest, lines } = await stage([
       { order: 'arrival', handle: () => Promise.reject(new Error(secret)) },
@@ -484,7 +485,7 @@ describe('failure', () => {
       await accept({ cursor: 1 });
       await until(() => tries === 1, 'the first attempt');
       gate.reject(new Error('the first time'));
-      // Its end is known, and the runner has not taken its turn yet.
+      // The attempt has ended, but the runner has not taken its turn yet.
       for (let ticks = 0; ticks < 50; ticks++) await Promise.resolve();
       clock.stepped = stepped;
       pass(1);
@@ -501,11 +502,11 @@ describe('failure', () => {
   );
 
   test.each([60 * 86_400_000, -60 * 86_400_000, 3_600_000])(
-    'F16: within the window order is perfect, also where the clock is set by %i ms',
+    'F16: within the window order is perfect, also if the clock is set by %i ms',
     async (stepped) => {
       const { handler, handled } = noting();
       const { accept, pass, rest, clock, store } = await stage([handler]);
-      // One has its task already, one was only received.
+      // The first event has its task already. The second was only received.
       await accept({ cursor: 5 });
       await rest();
       await store.accept({ readings: [delivery({ cursor: 4 })], now: clock.now() });
@@ -525,12 +526,12 @@ describe('failure', () => {
     },
   );
 
-  test('F16: what waits when run ends waits no longer where the clock is set back before it starts again', async () => {
+  test('F16: tasks that wait when run ends wait no longer if the clock is set back before the next start', async () => {
     const store = createStore();
     const first = await stage([noting().handler], {}, store);
     await first.accept({ cursor: 1 });
     await first.rest();
-    await store.note({}, first.runner.facts());
+    await store.note({}, first.runner.state());
     await first.runner.drain(0);
     const clock = createClock(T0 - 60 * 86_400_000);
     const { handler, handled } = noting();
@@ -586,27 +587,27 @@ describe('failure', () => {
     ]);
   });
 
-  test('F26: what a handler left unawaited fails the attempt in whose course it came up', async () => {
-    const blamed: boolean[] = [];
-    const courses = new AsyncLocalStorage<Course>();
+  test('F26: a rejection that a handler left unawaited fails the attempt whose scope it belongs to', async () => {
+    const failed: boolean[] = [];
+    const scopes = new AsyncLocalStorage<Scope>();
     const handle = async (event: KitEvent): Promise<void> => {
       await new Promise(setImmediate);
       if (event.key !== 'c:1') return;
-      blamed.push(courses.getStore()?.fail(new Error('stray')) ?? false);
+      failed.push(scopes.getStore()?.fail(new Error('stray')) ?? false);
       await new Promise(() => {});
     };
-    const { accept, store, rest } = await stage([{ order: 'arrival', lane: 'none', handle }], { courses });
+    const { accept, store, rest } = await stage([{ order: 'arrival', lane: 'none', handle }], { scopes });
     await accept({ cursor: 1 }, { cursor: 2 });
-    await until(() => blamed.length === 1);
+    await until(() => failed.length === 1);
     await rest();
-    expect(blamed).toEqual([true]);
+    expect(failed).toEqual([true]);
     expect((await store.event('1', T0))?.tasks).toMatchObject([
       { state: 'ready', attempts: 1, error: expect.stringMatching(/^Error: stray \(test/) },
     ]);
     expect((await store.event('2', T0))?.tasks).toMatchObject([{ state: 'done' }]);
   });
 
-  test('a store that is locked for a while costs nothing but the while', async () => {
+  test('a store that is locked for a while costs only time', async () => {
     const path = join(createFolder(), 'events.db');
     openSqlite(path, { owner: true }).close();
     const store = openSqlite(path, { busyMs: 1 });
@@ -666,7 +667,7 @@ describe('a drain', () => {
     ]);
   });
 
-  test('gives back what was claimed and had no place yet', async () => {
+  test('gives back claims that had no place yet', async () => {
     const gate = Promise.withResolvers<void>();
     let started = 0;
     const handle = async (): Promise<void> => {
@@ -683,11 +684,11 @@ describe('a drain', () => {
     expect(await tasks()).toMatchObject({ done: 2, ready: 18, running: 0 });
   });
 
-  test('gives back what a turn claims that was under way', async () => {
+  test('gives back the claims of a turn that was under way', async () => {
     const store = createStore();
     const reached = Promise.withResolvers<void>();
     const gate = Promise.withResolvers<void>();
-    /** A store that is further away: its answer takes a while. */
+    /** A store whose turn answers only when the test lets it. */
     const distant: Store = {
       ...store,
       async turn(turn) {
@@ -723,7 +724,7 @@ describe('a drain', () => {
 });
 
 describe('a rerun', () => {
-  test('gives the handler that it names each event once more, beside what comes, and only what it wants', async () => {
+  test('gives its handler each event once more, beside new events, and only those that it wants', async () => {
     const { handler, handled } = noting({ on: new Set(['Thing']) });
     const { store, accept, pass, rest, clock } = await stage([handler, { name: 'other' }]);
     await accept(...Array.from({ length: 600 }, (_, n) => ({ cursor: 600 - n, session: `s-${n % 7}` })));

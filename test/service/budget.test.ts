@@ -1,11 +1,11 @@
-// The call budget: never more calls in any minute than configured, and none lost to rounding.
+// The call budget: never more calls in any minute than configured, and no call lost to rounding.
 import { expect, test } from 'vitest';
 import { createBudget } from '../../src/service/budget.ts';
-import { createClock } from '../reconcile/harness.ts';
+import { createClock } from '../store-file.ts';
 
 const MINUTE = 60_000;
 
-/** When calls were made by somebody who calls whenever the budget lets them. */
+/** The times of calls if each is made as soon as the budget allows. */
 function spend(callsPerMinute: number, ms: number): number[] {
   const clock = createClock();
   const budget = createBudget(callsPerMinute, clock);

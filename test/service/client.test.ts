@@ -1,4 +1,4 @@
-// ctx.service against the service's double: lists, quotes and sends, media, reconnecting; and the types of it all.
+// ctx.service against the simulator: lists, quotes, sends, media, reconnecting, and the types of all of them.
 import type { ServerResponse } from 'node:http';
 import { expect, expectTypeOf, onTestFinished, test } from 'vitest';
 import type { ItemOf, ResponseOf } from '../../src/kit.ts';
@@ -10,17 +10,17 @@ import { createEndpoint } from '../tools/simulator/endpoint.ts';
 const SCOPES = ['events:read', 'product:inbox', 'product:campaigns', 'messages:send', 'sessions:manage'];
 
 async function setUp({ paid = true }: { paid?: boolean } = {}) {
-  const double = createSimulatedService({ seed: 1 });
-  const { secret: apiKey } = double.keys.create({ name: 'tests', scopes: SCOPES, validDays: null });
-  const baseUrl = await double.listen();
-  onTestFinished(() => double.close());
+  const simulator = createSimulatedService({ seed: 1 });
+  const { secret: apiKey } = simulator.keys.create({ name: 'tests', scopes: SCOPES, validDays: null });
+  const baseUrl = await simulator.listen();
+  onTestFinished(() => simulator.close());
   const odd: object[] = [];
   const service = createService({ baseUrl, apiKey, paid, onOdd: (one) => odd.push(one) });
   async function sendOne(body: string): Promise<Record<string, unknown>> {
     const { quoteId } = await service.quote('SendMessage', { body });
     return service.send({ body }, { quoteId });
   }
-  return { ...double, service, odd, sendOne };
+  return { ...simulator, service, odd, sendOne };
 }
 
 async function errorOf(calling: Promise<unknown>): Promise<ServiceError> {
@@ -155,7 +155,7 @@ test('without an API key every method says what to set', async () => {
   }
 });
 
-/** A service that answers like this, whatever it is asked. */
+/** A service that gives this answer to every request. */
 async function answering(answer: (response: ServerResponse, number: number) => unknown) {
   const odd: object[] = [];
   const { url, got } = await createEndpoint(({ number }, response) => void answer(response, number));

@@ -1,4 +1,4 @@
-// When a call of a handler is made, and made again, over real HTTP with a clock that waits move.
+// When a handler's call is made and retried, over real HTTP. Waiting moves the test's clock.
 import { createServer } from 'node:http';
 import { once as happened } from 'node:events';
 import type { AddressInfo } from 'node:net';
@@ -10,7 +10,7 @@ import { createEndpoint } from '../tools/simulator/endpoint.ts';
 
 const UNAVAILABLE = { error: { code: 'UNAVAILABLE', message: '', reason: 'ACCESS_CONTROL_UNAVAILABLE' } };
 
-/** Answers with these in turn, then with an empty object for ever; 0 cuts the connection. */
+/** Answers with these statuses in turn, then always with an empty object. 0 cuts the connection. */
 async function setUp(statuses: number[], { callsPerMinute = 100 }: { callsPerMinute?: number } = {}) {
   const bodies: { deadlineMs?: number }[] = [];
   const server = createServer((request, response) => {

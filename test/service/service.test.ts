@@ -1,5 +1,5 @@
-// The client of the service over real HTTP: what it sends, what it makes of every kind of answer, and what it refuses
-// before it calls anybody.
+// The client of the service over real HTTP: what it sends, how it handles every kind of answer, and what it refuses
+// without a call.
 import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
@@ -48,7 +48,7 @@ function text(
   return (res) => void res.writeHead(status, { 'content-type': 'text/html', ...headers }).end(body);
 }
 
-/** The error that a call ends with; fails where it ends well. */
+/** The error of a call. The test fails if the call succeeds. */
 async function errorOf(calling: Promise<unknown>): Promise<ServiceError> {
   const error = await calling.then(
     () => undefined,

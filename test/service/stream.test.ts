@@ -1,4 +1,4 @@
-// The reader of GET /events against a server over HTTP that does what a service, a proxy or a network may do.
+// The reader of GET /events over HTTP, against faults of a service, a proxy or a network.
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -21,7 +21,7 @@ const status: (code: number, body?: object) => Answer =
   (response) =>
     response.writeHead(code, { 'content-type': 'application/json' }).end(JSON.stringify(body));
 
-/** Answers one connection after another; reads until so many cursors came, or until it throws. */
+/** Gives one answer per connection. Reads until enough cursors have arrived, or until the reader throws. */
 async function read(answers: Answer[], wanted: number, options: Partial<StreamOptions> = {}) {
   const asked: (string | undefined)[] = [];
   const server = createServer((request, response) => {
@@ -136,7 +136,7 @@ test('a connection that says nothing is given up', async () => {
     void response.writeHead(200, { 'content-type': 'text/event-stream' }).write(':\n');
   const told = await read([silent, sse(domain('1'))], 1, { silentMs: 100 });
   expect(told.cursors).toEqual(['1']);
-  expect(told.lost).toMatchObject([{ reason: 'GET /events: nothing came for 100 ms' }]);
+  expect(told.lost).toMatchObject([{ reason: 'GET /events: no data for 100 ms' }]);
 });
 
 test('an event larger than the limit costs the connection, not the memory', async () => {

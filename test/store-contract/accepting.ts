@@ -1,5 +1,5 @@
-// What came is kept: an event is one row however often it comes, each reading gets its verdict, and a batch is written
-// whole or not at all, with the books of failures and secrets.
+// Accepting: an event is one row however often it comes, and each reading gets its result. A batch is written whole or
+// not at all, with the state of failures and secrets.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { StoredEvent } from '../../src/store/work.ts';
@@ -61,7 +61,7 @@ export function accepting(suite: Suite): void {
       expect(accepted.map(({ verdict }) => verdict)).toEqual(['new', 'new', 'new']);
       expect(await store.watermark()).toBe('9007199254740993');
       expect((await store.status(T0)).newestCursor).toBe('9223372036854775807');
-      expect((await store.unassigned(10)).events.map(({ cursor }) => cursor)).toEqual(cursors);
+      expect((await store.pending(10)).events.map(({ cursor }) => cursor)).toEqual(cursors);
     });
 
     test('a gap is one row and one kit.gap event, which handlers are given like any other', async () => {
@@ -71,7 +71,7 @@ export function accepting(suite: Suite): void {
         gap: { after: '10' as Cursor, upTo: '20' as Cursor, reason: 'expired' },
       });
       expect(await store.gaps()).toMatchObject([{ after: '10', upTo: '20', reason: 'expired', closedAt: null }]);
-      const { events } = await store.unassigned(10);
+      const { events } = await store.pending(10);
       expect(events).toMatchObject([{ type: 'kit.gap', origin: 'kit', cursor: null, key: 'i:kit.gap·1' }]);
       expect(bodyOf(events[0])).toEqual({ 'kit.gap': { gap: 1, after: '10', upTo: '20', reason: 'expired' } });
       expect((await store.status(T0)).gaps).toBe(1);
@@ -85,7 +85,7 @@ export function accepting(suite: Suite): void {
       expect(await store.status(T0)).toMatchObject({ events: 1, gaps: 1, conflicts: 0 });
     });
 
-    test('what readings count rides along, and facts are kept', async () => {
+    test('what readings count rides along, and state are kept', async () => {
       await store.accept({ readings: [event('1')], now: T0, counts: { 'refused.stale': 2 } });
       await store.note({ 'refused.stale': 1 }, { failure_run: 4, reconcile_asked: T0 });
       expect(await store.counters()).toMatchObject({ events: 1, accepted: 1, 'refused.stale': 3 });
@@ -110,8 +110,8 @@ export function accepting(suite: Suite): void {
         { fingerprint: 'c', number: null, hits: 7, mayGo: false, ...times, goneAt: T0 },
         { fingerprint: 'a', number: 1, hits: 1, mayGo: false, ...times },
       ];
-      const facts = { failure_run: 2, failures: JSON.stringify(failures), signers: JSON.stringify(signers) };
-      await store.accept({ readings: [event('1')], now: T0, facts });
+      const state = { failure_run: 2, failures: JSON.stringify(failures), signers: JSON.stringify(signers) };
+      await store.accept({ readings: [event('1')], now: T0, state });
       expect(await another().books()).toEqual({ failureRun: 2, failures, signers });
       const { lastGoodAt, ...shown } = failures;
       expect(await store.status(T0)).toMatchObject({ failureRun: 2, failures: shown, lastDeliveryAt: lastGoodAt });

@@ -1,5 +1,5 @@
-// What people do about tasks: given again, given up or given to another handler, they keep to their lanes, and nothing
-// that is at work is touched.
+// What people do with tasks: retry, discard, or move to another handler. Tasks keep their lanes, and running tasks are
+// not changed.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { changeInSteps } from '../../src/admin/in-steps.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -136,9 +136,9 @@ export function fixing(suite: Suite): void {
       expect(await desk.workOff()).toEqual([]);
       expect(await retry(store, { handler: 'second', state: 'dead' })).toBe(1);
       await desk.accept('b', [8]);
-      const { from, events } = await store.unassigned(10);
-      const assign = { from, upTo: events.at(-1)?.seq ?? 0, tasks: tasksOf(events, second, T0) };
-      const { claims } = await desk.turn({ assign, handlers: [second], room: ROOM });
+      const { from, events } = await store.pending(10);
+      const fanOut = { from, upTo: events.at(-1)?.seq ?? 0, tasks: tasksOf(events, second, T0) };
+      const { claims } = await desk.turn({ fanOut, handlers: [second], room: ROOM });
       expect(new Map(claims.map((claim) => [cursorOf(claim), claim.late]))).toEqual(
         new Map([
           ['5', false],
@@ -152,9 +152,9 @@ export function fixing(suite: Suite): void {
     test('stay behind where the new one has a task of the event, and say so', async () => {
       const second = present((await store.register(['first', 'second'])).get('second'));
       await desk.accept('a', [1]);
-      const { from, events } = await store.unassigned(10);
+      const { from, events } = await store.pending(10);
       const tasks = [desk.handler, second].flatMap((handler) => tasksOf(events, handler, T0));
-      await desk.turn({ assign: { from, upTo: 1, tasks } });
+      await desk.turn({ fanOut: { from, upTo: 1, tasks } });
       const ids = await store.matching({ handler: 'first' }, T0);
       expect(await store.giveTo(ids, 'second', T0)).toBe(0);
       expect((await store.tasks({ handler: 'first' }, T0)).tasks).toMatchObject([

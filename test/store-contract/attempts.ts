@@ -1,5 +1,5 @@
-// What an attempt leaves behind: a failure holds its lane for a while and no longer, and only who holds the claim can
-// end the task, together with what its handler wrote.
+// The end of an attempt. A failure holds its lane for a limited time. Only the holder of the claim can end the task,
+// together with its handler's writes.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import { cursorOf, done, ended, failed, present, query, ROOM, T0, type Desk, type Suite } from './harness.ts';
@@ -47,7 +47,7 @@ export function attempts(suite: Suite): void {
           await desk.arrive(lane, [cursor]);
           await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 2_000, holdMs: 5_000 })));
         }
-        // The window of another, and the hold of what fails for longer than its lane may wait.
+        // The task of event 30 waits for its window. The task of event 40 fails, and may hold its lane for 2 s.
         await desk.arrive('b', [30], T0 + 2_000);
         await desk.arrive('c', [40]);
         await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 9_000, holdMs: 2_000 })));

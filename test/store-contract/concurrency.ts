@@ -1,5 +1,4 @@
-// Whatever comes, in whatever order and number: every task ends once, and each lane in order, but for
-// late ones.
+// Events may arrive in any order and number. Every task ends once, and each lane runs in order except for late tasks.
 import { beforeEach, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { Claim, Settlement } from '../../src/store/work.ts';
@@ -17,7 +16,7 @@ export function storms(suite: Suite): void {
     for (let from = 1; from <= lanes; from += 4_100) {
       const readings = range(from, from + 4_099).map((cursor) => event(String(cursor), `lane ${cursor}`));
       await store.accept({ readings, now: desk.now });
-      await desk.assign();
+      await desk.fanOut();
       await desk.workOff();
     }
     expect((await store.status(desk.now)).tasks).toMatchObject({ ready: 0, held: 0, done: lanes });
@@ -31,7 +30,7 @@ export function storms(suite: Suite): void {
     for (let i = 0; i < cursors.length; i += 1_000) {
       const readings = cursors.slice(i, i + 1_000).map((cursor) => event(String(cursor), `lane-${cursor % 2_000}`));
       await store.accept({ readings, now: T0 });
-      await desk.assign();
+      await desk.fanOut();
     }
     const last = new Map<number | null, bigint>();
     let turns = 0;
@@ -64,12 +63,12 @@ export function storms(suite: Suite): void {
   );
 }
 
-/** Random arrivals, failures and crashes, from a seed, until every task has ended. */
+/** Random arrivals, failures and crashes, until every task has ended. A seed repeats them. */
 async function storm(desk: Desk, random: () => number): Promise<void> {
   const { store } = desk;
   const EVENTS = 80;
   const HOLD_MS = 3_000;
-  /** The store's own, for a task that ended its process. */
+  /** How long a task that crashed its process holds its lane. The store sets it. */
   const CRASH_HOLD_MS = 120_000;
   const pick = <Value>(values: readonly Value[]): Value => present(values[Math.floor(random() * values.length)]);
   const arrivals = shuffle(range(1, EVENTS), random);
@@ -77,7 +76,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   let running: Claim[] = [];
   let isolated: Claim | undefined;
   let lost: Claim[] = [];
-  /** By cursor: the tasks that have not ended, and from when on each may have stepped aside. */
+  /** Tasks that have not ended, by cursor, each with the earliest time at which it may have stepped aside. */
   const waiting = new Map<bigint, { lane: string; asideAt: number }>();
   const ends = new Map<number, number>();
   const finished = new Map<string, bigint>();
@@ -129,7 +128,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
     if (!known) return;
     waiting.delete(cursor);
     const top = finished.get(known.lane) ?? -1n;
-    // What stepped aside runs beside its lane, and may be overtaken while it is at work.
+    // A task that has stepped aside runs beside its lane, which may overtake it.
     if (cursor < top && !claim.alone) expect(claim.late).toBe(true);
     if (cursor > top) finished.set(known.lane, cursor);
   }
@@ -191,7 +190,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   expect([held, ready, left]).toEqual([0, 0, 0]);
 }
 
-/** A small generator of numbers from 0 to 1, so that a failing seed fails again. */
+/** A small generator of numbers from 0 to 1, so that a failing seed can be repeated. */
 function seeded(seed: number): () => number {
   let state = seed * 0x9e3779b9;
   return () => {

@@ -1,4 +1,4 @@
-// A process that dies takes no task with it: what it was at is given back, and whatever may have killed it runs alone.
+// A crash loses no task. The running tasks are given back, and each task that may have crashed the process runs alone.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import { cursorOf, done, present, ROOM, T0, type Desk, type Suite } from './harness.ts';
@@ -80,7 +80,7 @@ export function deaths(suite: Suite): void {
         ]);
         expect((await store.event('1', desk.now))?.attempts).toHaveLength(3);
         expect((await store.groups({ limit: 10 })).groups).toMatchObject([{ handler: 'first', dead: 1 }]);
-        // Its lane goes on, and what comes below it is late.
+        // The lane goes on. A task with a lower cursor is then late.
         desk.boot = 50;
         expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
       });
@@ -153,7 +153,7 @@ export function deaths(suite: Suite): void {
       expect(cursorOf(isolated)).toBe('5');
       desk.now += 300;
       expect(await desk.claim()).toEqual([]);
-      await another().turn({ now: desk.now, boot: 3, settle: [done(isolated)], assign: null, room: 0, handlers: [] });
+      await another().turn({ now: desk.now, boot: 3, settle: [done(isolated)], fanOut: null, room: 0, handlers: [] });
       expect((await desk.claim()).map(cursorOf)).toEqual(['3']);
     });
 
@@ -181,7 +181,7 @@ export function deaths(suite: Suite): void {
       const isolated = present(await another().claimIsolated(desk.now, 3, [desk.handler]));
       expect(isolated.alone).toBe(true);
       await desk.claim();
-      await another().turn({ now: desk.now, boot: 3, settle: [done(isolated)], assign: null, room: 0, handlers: [] });
+      await another().turn({ now: desk.now, boot: 3, settle: [done(isolated)], fanOut: null, room: 0, handlers: [] });
       await desk.arrive('a', [4], desk.now + 250);
       expect((await desk.claim()).map(({ late }) => late)).toEqual([true]);
     });

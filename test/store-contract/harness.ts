@@ -1,5 +1,5 @@
-// The desk at which the parts of the suite work, and the events and settlements that they put on it; no promise of the
-// store is said here.
+// What all parts of the suite use: a desk that takes turns with the store, events and settlements. It tests nothing
+// itself.
 import type { Store } from '../../src/store/store.ts';
 import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -8,7 +8,7 @@ import type { Incoming, Reading } from '../../src/wire/event.ts';
 export const T0 = Date.UTC(2026, 0, 1);
 export const ROOM = 1_000;
 
-/** What the parts of the suite are given. Store and desk are new for each test: a part takes them in its beforeEach. */
+/** Store and desk are new for each test, so each part reads them in its `beforeEach`. */
 export interface Suite {
   readonly store: Store;
   readonly desk: Desk;
@@ -16,19 +16,19 @@ export interface Suite {
   another: () => Store;
 }
 
-/** A process that takes turns with the store as `run` does, by a clock that stands still; an event's session is its lane. */
+/** A process that takes turns with the store as `run` does. Its clock stands still. An event's session is its lane. */
 export interface Desk {
   store: Store;
   handler: number;
   now: number;
   boot: number;
   accept(lane: string | null, cursors: (number | string | null)[]): Promise<void>;
-  assign(releaseAt?: number): Promise<void>;
+  fanOut(releaseAt?: number): Promise<void>;
   arrive(lane: string | null, cursors: (number | string | null)[], releaseAt?: number): Promise<void>;
   turn(turn: Partial<Parameters<Store['turn']>[0]>): Promise<TurnResult>;
   claim(room?: number): Promise<Claim[]>;
   settle(settle: Settlement[]): Promise<TurnResult>;
-  /** Claims and completes until nothing is due; the cursors of each turn. */
+  /** Claims and completes tasks until none is due. Returns the cursors of each turn. */
   workOff(): Promise<string[][]>;
 }
 
@@ -45,17 +45,17 @@ export async function createDesk(store: Store): Promise<Desk> {
       const readings = cursors.map((cursor) => event(cursor === null ? null : String(cursor), lane));
       await store.accept({ readings, now: desk.now });
     },
-    async assign(releaseAt = desk.now) {
-      const { from, events } = await store.unassigned(10_000);
+    async fanOut(releaseAt = desk.now) {
+      const { from, events } = await store.pending(10_000);
       const upTo = events.at(-1)?.seq ?? from;
-      await desk.turn({ assign: { from, upTo, tasks: tasksOf(events, handler, releaseAt) } });
+      await desk.turn({ fanOut: { from, upTo, tasks: tasksOf(events, handler, releaseAt) } });
     },
     async arrive(lane, cursors, releaseAt = desk.now) {
       await desk.accept(lane, cursors);
-      await desk.assign(releaseAt);
+      await desk.fanOut(releaseAt);
     },
     turn: (turn) =>
-      store.turn({ now: desk.now, boot: desk.boot, settle: [], assign: null, room: 0, handlers: [handler], ...turn }),
+      store.turn({ now: desk.now, boot: desk.boot, settle: [], fanOut: null, room: 0, handlers: [handler], ...turn }),
     claim: async (room = ROOM) => (await desk.turn({ room })).claims,
     settle: (settle) => desk.turn({ settle }),
     async workOff() {

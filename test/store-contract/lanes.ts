@@ -1,5 +1,5 @@
-// Order: every event becomes its tasks once, and a lane runs them one at a time, the lowest cursor of the released
-// first; no task is claimed twice, and neither a lane nor a handler keeps another waiting.
+// Order. Every event becomes its tasks once. A lane runs them one at a time, and of the released ones the lowest
+// cursor first. No task is claimed twice, and no lane or handler delays another.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -14,42 +14,42 @@ export function lanes(suite: Suite): void {
   describe('assigning', () => {
     test('the tasks of an event are made once, and the position moves with them', async () => {
       await desk.accept('a', [1, 2]);
-      const found = await store.unassigned(1);
+      const found = await store.pending(1);
       expect(found).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
       expect((await store.status(T0)).unassigned).toBe(2);
-      await desk.assign();
-      expect(await store.unassigned(10)).toMatchObject({ from: 2, events: [] });
+      await desk.fanOut();
+      expect(await store.pending(10)).toMatchObject({ from: 2, events: [] });
       expect(await store.status(T0)).toMatchObject({ unassigned: 0, tasks: { ready: 2 } });
     });
 
     test('of two processes that read the same events, one assigns and the other is refused whole', async () => {
       await desk.accept('a', [1, 2]);
       const other = await createDesk(another());
-      const [mine, theirs] = [await store.unassigned(10), await other.store.unassigned(10)];
-      await desk.turn({ assign: { from: mine.from, upTo: 2, tasks: tasksOf(mine.events, desk.handler, T0) } });
+      const [mine, theirs] = [await store.pending(10), await other.store.pending(10)];
+      await desk.turn({ fanOut: { from: mine.from, upTo: 2, tasks: tasksOf(mine.events, desk.handler, T0) } });
       await desk.accept('a', [3]);
       const { claims } = await other.turn({
-        assign: { from: theirs.from, upTo: 2, tasks: tasksOf(theirs.events, desk.handler, T0) },
+        fanOut: { from: theirs.from, upTo: 2, tasks: tasksOf(theirs.events, desk.handler, T0) },
         room: ROOM,
       });
       expect(claims.map(cursorOf)).toEqual(['1']);
-      expect((await store.unassigned(10)).from).toBe(2);
+      expect((await store.pending(10)).from).toBe(2);
     });
 
     test('tasks that cannot be written leave the position where it was', async () => {
       await desk.accept('a', [1]);
-      const { from, events } = await store.unassigned(10);
+      const { from, events } = await store.pending(10);
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
-      await expect(desk.turn({ assign: { from, upTo: 1, tasks } })).rejects.toThrow();
-      expect(await store.unassigned(10)).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
+      await expect(desk.turn({ fanOut: { from, upTo: 1, tasks } })).rejects.toThrow();
+      expect(await store.pending(10)).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
     });
 
     test('E51: what a transaction that was rolled back had made of lanes is forgotten', async () => {
       await desk.accept('a', [1]);
-      const { from, events } = await store.unassigned(10);
+      const { from, events } = await store.pending(10);
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
-      await expect(desk.turn({ assign: { from, upTo: 1, tasks } })).rejects.toThrow();
-      await desk.assign();
+      await expect(desk.turn({ fanOut: { from, upTo: 1, tasks } })).rejects.toThrow();
+      await desk.fanOut();
       expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
       expect((await store.tasks({ limit: 1 }, T0)).tasks).toMatchObject([{ lane: 'a' }]);
     });
@@ -57,14 +57,14 @@ export function lanes(suite: Suite): void {
     describe('E60: a handler whose file is broken', () => {
       const files = { of: new Map([['first', '/h/first.ts']]), broken: [] as string[] };
       const broken = (...paths: string[]) => ({ of: new Map<string, string>(), broken: paths });
-      /** Its pages, each with what others are given in the same turn. */
+      /** The pages of a handler that is behind, each with the tasks that other handlers get in the same turn. */
       async function catchUp(more: () => Promise<void>): Promise<string[]> {
         const made: string[] = [];
         for (;;) {
           const [next] = await store.behind();
           if (!next) return made;
           await more();
-          const found = await store.unassigned(2);
+          const found = await store.pending(2);
           const [handler, from_] = next;
           const events = await store.missed(from_, found.from, 3);
           const upTo = events.length < 3 ? found.from : (events.at(-1)?.seq ?? 0);
@@ -72,7 +72,7 @@ export function lanes(suite: Suite): void {
           const assigned = found.events.at(-1)?.seq ?? found.from;
           const missed = { handler, from: from_, upTo, joins, tasks: tasksOf(events, handler, T0) };
           const tasks = joins ? tasksOf(found.events, handler, T0) : [];
-          const { behind } = await desk.turn({ assign: { from: found.from, upTo: assigned, tasks }, missed });
+          const { behind } = await desk.turn({ fanOut: { from: found.from, upTo: assigned, tasks }, missed });
           expect(behind).toBe(joins ? null : upTo);
           made.push(...events.map(({ key }) => key), ...(joins ? found.events.map(({ key }) => key) : []));
         }
@@ -84,7 +84,7 @@ export function lanes(suite: Suite): void {
         await store.register([], broken('/h/first.ts'));
         expect(await store.behind()).toEqual(new Map());
         await desk.accept('a', range(2, 9));
-        await desk.turn({ assign: { from: 1, upTo: 9, tasks: [] } });
+        await desk.turn({ fanOut: { from: 1, upTo: 9, tasks: [] } });
         await store.register([], broken('/h/first.ts'));
         await store.register(['first'], files);
         let next = 10;
@@ -118,7 +118,7 @@ export function lanes(suite: Suite): void {
         await store.register(['first'], files);
         await store.register([], broken('/h/first.ts'));
         await desk.accept('a', [1, 2, 3]);
-        await desk.turn({ assign: { from: 0, upTo: 3, tasks: [] } });
+        await desk.turn({ fanOut: { from: 0, upTo: 3, tasks: [] } });
         await store.prune({ now: T0, before: T0 + 1, settled: 3, after: null, limit: 100 });
         await store.register(['first'], files);
         expect((await store.missed(0, 3, 10)).map(({ key }) => key)).toEqual(['c:1', 'c:2', 'c:3']);
@@ -150,10 +150,10 @@ export function lanes(suite: Suite): void {
     test('are of one handler: two handlers on the same event do not wait for each other', async () => {
       const second = (await store.register(['second'])).get('second') ?? 0;
       await desk.accept('a', [1]);
-      const { from, events } = await store.unassigned(10);
+      const { from, events } = await store.pending(10);
       const tasks = [desk.handler, second].flatMap((handler) => tasksOf(events, handler, T0));
       const { claims } = await desk.turn({
-        assign: { from, upTo: 1, tasks },
+        fanOut: { from, upTo: 1, tasks },
         room: ROOM,
         handlers: [desk.handler, second],
       });
@@ -268,12 +268,12 @@ export function lanes(suite: Suite): void {
 
     test('a lane that was entered in a turn that failed is not taken for another', async () => {
       await desk.accept('a', [1]);
-      const { from, events } = await store.unassigned(10);
+      const { from, events } = await store.pending(10);
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
-      await expect(desk.turn({ assign: { from, upTo: 1, tasks } })).rejects.toThrow();
+      await expect(desk.turn({ fanOut: { from, upTo: 1, tasks } })).rejects.toThrow();
       const other = await createDesk(another());
       const second = events.map((one) => ({ ...one, sessionId: 'b' }));
-      await other.turn({ assign: { from, upTo: 1, tasks: tasksOf(second, desk.handler, T0) } });
+      await other.turn({ fanOut: { from, upTo: 1, tasks: tasksOf(second, desk.handler, T0) } });
       await desk.arrive('a', [2]);
       expect((await desk.claim()).map(cursorOf).toSorted((a, b) => Number(a) - Number(b))).toEqual(['1', '2']);
       expect((await store.event('2', T0))?.tasks[0]?.lane).toBe('a');
@@ -283,9 +283,9 @@ export function lanes(suite: Suite): void {
       const second = (await store.register(['second'])).get('second') ?? 0;
       const handlers = [desk.handler, second];
       await desk.accept(null, [1, 2, 3, 4]);
-      const { from, events } = await store.unassigned(10);
+      const { from, events } = await store.pending(10);
       const tasks = handlers.flatMap((handler) => tasksOf(events, handler, T0));
-      await desk.turn({ assign: { from, upTo: 4, tasks } });
+      await desk.turn({ fanOut: { from, upTo: 4, tasks } });
       const claimed: number[] = [];
       for (let i = 0; i < 4; i++)
         claimed.push(...(await desk.turn({ room: 1, handlers })).claims.map(({ handler }) => handler));
@@ -306,11 +306,11 @@ export function lanes(suite: Suite): void {
       const second = present((await store.register(['first', 'second'])).get('second'));
       await desk.accept('a', [1]);
       await desk.accept('b', [2]);
-      const { from, events } = await store.unassigned(10);
+      const { from, events } = await store.pending(10);
       const tasks = [desk.handler, second].flatMap((handler) => tasksOf(events, handler, T0));
       const handlers = [desk.handler, second];
       const limits = new Map([[desk.handler, 1]]);
-      const first = await desk.turn({ assign: { from, upTo: 2, tasks }, handlers, limits, room: ROOM });
+      const first = await desk.turn({ fanOut: { from, upTo: 2, tasks }, handlers, limits, room: ROOM });
       expect(first.claims.map(({ handler }) => handler).toSorted((a, b) => a - b)).toEqual([
         desk.handler,
         second,

@@ -1,4 +1,5 @@
-// What is forgotten: finished events and idle lanes, never what is still owed; what comes again is known nevertheless.
+// Pruning removes finished events and idle lanes, but no event with open tasks. A removed event is still recognized
+// when it comes again.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Receipt } from '../../src/store/keep.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -11,7 +12,10 @@ export function pruning(suite: Suite): void {
   beforeEach(() => void ({ store, desk } = suite));
 
   describe('pruning', () => {
-    /** In steps of two; where no watermark is named, the service repeats nothing any more. Returns how many steps it took. */
+    /**
+     * Prunes in steps of two. Without a watermark, no delivery is repeated by the service any more. Returns the number
+     * of steps.
+     */
     async function prune(before = T0 + 1, watermark?: string): Promise<number> {
       if (watermark) await store.accept({ readings: [], now: T0, watermark: watermark as Cursor });
       let steps = 0;

@@ -1,4 +1,4 @@
-// What is shown is what is there: samples, lanes, pages and filters, alarms, and the quarantine.
+// People see what is stored: samples, lanes, pages and filters, alarms, and the quarantine.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -24,7 +24,7 @@ export function looking(suite: Suite): void {
       expect(first).toMatchObject({ accepted: 5, refused: 3, duplicates: 0, handled: 0 });
       expect(first?.acks).toEqual([0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
       expect(second?.accepted).toBe(6);
-      // Rows are counted elsewhere; this was not one.
+      // Takes the count back, because the suite compares counters with rows, and no row was written.
       await store.note({ accepted: -6 });
     });
 
@@ -101,9 +101,9 @@ export function looking(suite: Suite): void {
 
     test('what matches rarely is found page after page, each of which looks at a stretch alone', async () => {
       await desk.accept(null, [1]);
-      const { from, events } = await store.unassigned(10);
+      const { from, events } = await store.pending(10);
       const rare = (await store.register(['first', 'rare'])).get('rare') ?? 0;
-      await desk.turn({ assign: { from, upTo: from + 1, tasks: tasksOf(events, rare, T0) } });
+      await desk.turn({ fanOut: { from, upTo: from + 1, tasks: tasksOf(events, rare, T0) } });
       await desk.arrive(null, range(2, 12_000));
       const pages: string[][] = [];
       for (let before: number | undefined; ;) {
@@ -144,7 +144,7 @@ export function looking(suite: Suite): void {
     test('where history ends is said once', async () => {
       await store.endHistory('10' as Cursor);
       await store.endHistory('20' as Cursor);
-      expect((await store.unassigned(1)).birth.end).toBe('10');
+      expect((await store.pending(1)).birth.end).toBe('10');
     });
 
     test('an alarm keeps the time since when it is raised, until it is cleared', async () => {

@@ -1,4 +1,4 @@
-// The past once more: a rerun gives each event of its span once, in order, and behind whatever is new.
+// A rerun handles each event of its range once more, in order, and after new events.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { Claim } from '../../src/store/work.ts';
@@ -32,7 +32,7 @@ export function reruns(suite: Suite): void {
       return store.askRerun(asked, desk.now);
     }
 
-    /** As `run` does: a page becomes tasks, and what is due is claimed. */
+    /** Takes a turn as `run` does: a page of the rerun becomes tasks, and due tasks are claimed. */
     async function feed(limit = 100, room = ROOM): Promise<Claim[] | null> {
       const page = await store.rerun([desk.handler], limit);
       if (!page) return null;

@@ -1,6 +1,5 @@
-// What any store must do, as one suite: a second store passes when this does. A promise of the store belongs here, and
-// never into the test of one store alone; store-contract/ has a file for each subject. Which arrivals are the same
-// event is said in test/store/identity.test.ts.
+// What every store must do. A second store is complete when this suite passes. Each promise of the store belongs here,
+// not into the test of one store. test/store/identity.test.ts tests which arrivals are the same event.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -66,7 +65,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
   });
 }
 
-/** Figures come from counters; whatever happened, they are what counting would give. */
+/** The status uses counters. They must always equal the counted rows. */
 async function expectCountersToEqualRows(store: Store): Promise<void> {
   const rows = await query(store, (tx) => ({
     tasks: tx.all(`

@@ -1,10 +1,11 @@
-// E4: what existed before the store is history, and what did not is not, in whichever order that becomes known.
+// E4: events from before the store was created are history, and later events are not. The order of arrival makes no
+// difference.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { placeOf, type Birth, type Place } from '../../src/store/birth.ts';
 import { startRunner, type Runner } from '../../src/run/runner.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
-import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock } from '../reconcile/harness.ts';
+import { createClock, createStoreFile, createTestLog, type StoreFile, type TestClock } from '../store-file.ts';
 import { handlerOf, until, noService } from '../run/fixture.ts';
 
 const BORN = Date.UTC(2026, 0, 1);
@@ -149,11 +150,11 @@ describe('E4: as it becomes known', () => {
     await runner.drain(0);
     const { store } = file;
     await store.accept({ readings: [item(1)], now: clock.time });
-    const { from, events } = await store.unassigned(10);
+    const { from, events } = await store.pending(10);
     await store.accept({ readings: [webhook(1, clock.time + 1)], now: clock.time });
     const turn = { now: clock.time, boot: 2, settle: [], room: 1, handlers: [1] };
-    await store.turn({ ...turn, assign: { from, upTo: events.at(-1)?.seq ?? from, tasks: [] } });
-    expect((await store.unassigned(10)).decided).toMatchObject([{ key: 'c:1' }]);
+    await store.turn({ ...turn, fanOut: { from, upTo: events.at(-1)?.seq ?? from, tasks: [] } });
+    expect((await store.pending(10)).decided).toMatchObject([{ key: 'c:1' }]);
   });
 
   test('by its envelope too, though its data name an older time', async () => {

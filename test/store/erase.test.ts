@@ -1,4 +1,4 @@
-// Forgetting a person: nothing of what they wrote is left in any file of the store; everything else is as it was.
+// Erasing a person's data: none of their text is left in any file of the store, and everything else stays.
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -53,10 +53,10 @@ describe('erasing a person', () => {
       Buffer.from(`{"from":"15550100","body":"${SECRET_WORDS}"`),
     ];
     await store.accept({ readings: bodies.map(readDelivery), now: NOW });
-    // The first again, with other words: a contradiction.
+    // The first event again with other text, which is a conflict.
     await store.accept({ readings: [readDelivery(delivery(1, '15550100', `${SECRET_WORDS}!`))], now: NOW });
     const handler = (await store.register(['one'])).get('one') ?? 0;
-    const { from, events } = await store.unassigned(10);
+    const { from, events } = await store.pending(10);
     const tasks = events.map(({ seq, cursor }, i) => {
       return { event: seq, handler, lane: i === 1 ? 'session/15550199' : 'session/15550100', cursor, releaseAt: NOW };
     });
@@ -64,7 +64,7 @@ describe('erasing a person', () => {
       now: NOW,
       boot: 1,
       settle: [],
-      assign: { from, upTo: 3, tasks },
+      fanOut: { from, upTo: 3, tasks },
       room: 1,
       handlers: [handler],
     });
@@ -72,7 +72,7 @@ describe('erasing a person', () => {
     const settle = claims.map((claim) => {
       return { claim, state: 'dead' as const, error: claim === dead ? `Error: cannot read ${SECRET_WORDS}` : 'no' };
     });
-    await store.turn({ now: NOW, boot: 1, settle, assign: null, room: 0, handlers: [handler] });
+    await store.turn({ now: NOW, boot: 1, settle, fanOut: null, room: 0, handlers: [handler] });
   });
 
   test('removes their messages from bodies, dead letters, quarantine, contradictions and the log, and reports it', async () => {
@@ -103,35 +103,35 @@ describe('erasing a person', () => {
     const before = await store.accept({ readings: [readDelivery(delivery(9, '15550100', SECRET_WORDS))], now: NOW });
     expect(before).toEqual([{ verdict: 'new' }]);
     const handler = (await store.register(['one'])).get('one') ?? 0;
-    const { from, events } = await store.unassigned(10);
+    const { from, events } = await store.pending(10);
     const [only] = events;
     const task = { event: only?.seq ?? 0, handler, lane: 'x', cursor: only?.cursor ?? null, releaseAt: NOW };
     const turn = { now: NOW, boot: 1, settle: [], room: 9, handlers: [handler] };
-    const { claims } = await store.turn({ ...turn, assign: { from, upTo: only?.seq ?? 0, tasks: [task] } });
+    const { claims } = await store.turn({ ...turn, fanOut: { from, upTo: only?.seq ?? 0, tasks: [task] } });
     const claim = claims.find(({ event }) => event.id === 'evt_9');
     if (!claim) throw new Error('not claimed');
     await eraseAll('15550100');
     const settle = [{ claim, state: 'dead' as const, error: `Error: ${SECRET_WORDS}` }];
-    await store.turn({ ...turn, settle, assign: null, room: 0 });
+    await store.turn({ ...turn, settle, fanOut: null, room: 0 });
     expect((await store.tasks({ state: 'dead', ids: [claim.task] }, NOW)).tasks[0]?.error).toBe('erased');
     await store.retry([claim.task], NOW);
-    const again = (await store.turn({ ...turn, assign: null })).claims.find(({ task: id }) => id === claim.task);
+    const again = (await store.turn({ ...turn, fanOut: null })).claims.find(({ task: id }) => id === claim.task);
     expect(again?.event.text).toBeNull();
   });
 
   test('makes no task of what was planned before: neither work without a body, nor a lane with their address', async () => {
     await store.accept({ readings: [readDelivery(delivery(9, '15550100', SECRET_WORDS))], now: NOW });
     const handler = (await store.register(['one'])).get('one') ?? 0;
-    const { from, events } = await store.unassigned(10);
+    const { from, events } = await store.pending(10);
     const tasks = events.map(({ seq: event, cursor }) => {
       return { event, handler, lane: 'session/15550100', cursor, releaseAt: NOW };
     });
     await eraseAll('15550100');
     const turn = { now: NOW, boot: 1, settle: [], room: 9, handlers: [handler] };
-    const { claims } = await store.turn({ ...turn, assign: { from, upTo: from + 1, tasks } });
+    const { claims } = await store.turn({ ...turn, fanOut: { from, upTo: from + 1, tasks } });
     expect(claims.filter(({ event }) => event.id === 'evt_9')).toEqual([]);
     expect(everyByte()).not.toContain('15550100');
-    expect((await store.unassigned(10)).events).toMatchObject([{ id: 'evt_9', text: null }]);
+    expect((await store.pending(10)).events).toMatchObject([{ id: 'evt_9', text: null }]);
   });
 
   test('as a dry run counts, and changes nothing', async () => {

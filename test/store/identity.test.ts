@@ -1,5 +1,5 @@
-// Which arrivals are the same event: the identity table of the design, one test a row and more for where rows meet. The
-// counters must always say what the rows say.
+// Which arrivals are the same event: at least one test for each row of the identity table. The counters must always
+// agree with the rows.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Accepted } from '../../src/store/ingest.ts';
 import type { Status } from '../../src/store/read.ts';
@@ -39,7 +39,7 @@ interface Fields {
   text?: string;
   type?: string;
   session?: string | null;
-  /** When it happened, Unix milliseconds. */
+  /** When the event happened, Unix milliseconds. */
   at?: number | null;
 }
 
@@ -67,7 +67,7 @@ async function verdicts(...readings: Reading[]): Promise<string[]> {
 }
 
 async function keys(): Promise<string[]> {
-  return (await file.store.unassigned(100)).events.map(({ key }) => key);
+  return (await file.store.pending(100)).events.map(({ key }) => key);
 }
 
 async function keyOf(name: string): Promise<string | undefined> {
@@ -84,15 +84,15 @@ async function counts(): Promise<
 
 const PRUNED_AT = NOW - RETENTION - DAY;
 
-/** An event of this cursor came and went, two retentions ago; replay is past it. */
+/** An event with this cursor was pruned two retentions ago, and the watermark is past it. */
 async function pruneTo(floor: string): Promise<void> {
   const gone = webhook({ id: 'pruned', cursor: floor, at: PRUNED_AT });
   const watermark = String(BigInt(floor) + 1n) as Cursor;
   await file.store.accept({ readings: [gone], now: PRUNED_AT, watermark });
   await accept(webhook({ id: 'newest', cursor: null }));
-  const { from, events } = await file.store.unassigned(100);
-  const assign = { from, upTo: events.at(-1)?.seq ?? 0, tasks: [] };
-  await file.store.turn({ now: NOW, boot: 1, settle: [], assign, room: 0, handlers: [] });
+  const { from, events } = await file.store.pending(100);
+  const fanOut = { from, upTo: events.at(-1)?.seq ?? 0, tasks: [] };
+  await file.store.turn({ now: NOW, boot: 1, settle: [], fanOut, room: 0, handlers: [] });
   await file.store.prune({ now: NOW, before: NOW - RETENTION, settled: Infinity, after: null, limit: 100 });
   expect((await file.store.status(NOW)).floor).toBe(floor);
 }
@@ -163,7 +163,7 @@ describe('a known cursor', () => {
   test('I49: with another id and equal data (two webhooks) is a duplicate, and both ids name it', async () => {
     expect(await verdicts(webhook({ id: 'a' }), webhook({ id: 'b' }))).toEqual(['new', 'duplicate']);
     expect([await keyOf('a'), await keyOf('b')]).toEqual(['c:10', 'c:10']);
-    // Once known by the second id, it stays known by it.
+    // The event keeps its second id.
     expect(await verdicts(webhook({ id: 'b' }), webhook({ id: 'b', cursor: null }))).toEqual([
       'duplicate',
       'duplicate',
@@ -327,12 +327,12 @@ describe('data are compared', () => {
 
   test('E10: by their digest, when the body was purged', async () => {
     await accept(webhook({ text: 'one' }), webhook({ id: 'z', cursor: '99' }));
-    const { from, events } = await file.store.unassigned(10);
+    const { from, events } = await file.store.pending(10);
     await file.store.turn({
       now: NOW,
       boot: 1,
       settle: [],
-      assign: { from, upTo: events.at(-1)?.seq ?? 0, tasks: [] },
+      fanOut: { from, upTo: events.at(-1)?.seq ?? 0, tasks: [] },
       room: 0,
       handlers: [],
     });

@@ -1,5 +1,5 @@
-// An id is known for as long as its event is there, whichever segment it was sorted into, whoever looks, and whatever failed in
-// between. Which arrivals are the same event is said in identity.test.ts.
+// An id is recognized while its event exists: in any segment, through any connection, and after any failure.
+// identity.test.ts tests which arrivals are the same event.
 import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -39,7 +39,7 @@ function another(idsInSegment = SEGMENT): Store {
   return one;
 }
 
-/** Each `id` under a cursor of its own. */
+/** Events with consecutive ids and cursors. */
 function webhooks(from: number, many: number, cursorFrom = from): Reading[] {
   return Array.from({ length: many }, (_, n) =>
     readDelivery(
@@ -125,8 +125,8 @@ test('one that cannot be sorted, for the lock is held, is sorted later', async (
 test('what was pruned is known no more, and what still waits is', async () => {
   const [noting] = (await store.register(['noting'])).values();
   await arrive(60);
-  // Of the first sixty, the twentieth waits.
-  db.exec(`update state set value = 60 where name = 'assigned'`);
+  // Of the first sixty events, only the twentieth has a task that is not finished.
+  db.exec(`update state set value = 60 where name = 'fanned_out'`);
   db.exec(`insert into tasks (id, event, handler, alone, state, strict, release_at, due_at, started_at, changed_at)
     values (20 * 4096 + ${noting}, 20, ${noting}, 1, 'ready', 0, 0, 0, 0, 0)`);
   db.exec(`insert into counters values ('tasks.ready', 1) on conflict (name) do update set value = 1`);
@@ -148,7 +148,7 @@ test('what was pruned is known no more, and what still waits is', async () => {
 test('what was pruned is known no more, though its id is still in memory', async () => {
   const one = another(1_000);
   await arrive(5, one);
-  db.exec(`update state set value = 5 where name = 'assigned'`);
+  db.exec(`update state set value = 5 where name = 'fanned_out'`);
   expect(await verdicts(webhooks(100, 1), one, NOW + 10)).toEqual({ new: 1 });
   await one.prune({ now: NOW, before: NOW + 5, settled: Infinity, after: null, limit: 1_000 });
   expect(count('select count(*) from events')).toBe(1);

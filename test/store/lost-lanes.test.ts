@@ -1,5 +1,5 @@
-// E8: no task waits without its lane's row. The schema refuses it, a sweep is told to whoever keeps lanes in memory, and a
-// start repairs what a file that was worked on by hand lacks.
+// E8: no task waits without the row of its lane. The schema refuses that. A sweep notifies processes that keep lanes
+// in memory. A start repairs a file in which such rows were deleted by hand.
 import Database from 'better-sqlite3';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,9 +1,10 @@
-// What is kept of deaths, attempts and duplicates: exact counts, nothing of a person, and no more than is promised.
+// What is kept about dead letters, attempts and duplicates: exact counts, no personal data, and no more than
+// documented.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { patternOf } from '../../src/store/error-pattern.ts';
 import { timelineOf } from '../../src/admin/timeline.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { assign, createOps, deliver, end, type Ops } from '../ops/harness.ts';
+import { fanOut, createOps, deliver, end, type Ops } from '../ops/harness.ts';
 
 describe('the pattern of an error', () => {
   test.each([
@@ -36,7 +37,7 @@ const now = () => ops.clock.time;
 
 test('causes count exactly who is dead of them, through deaths, retries, discards and deaths again', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' });
-  const [handler = 0] = await assign(ops, ['answer'], { lane: 'one' });
+  const [handler = 0] = await fanOut(ops, ['answer'], { lane: 'one' });
   const dead = [await end(ops, handler, 'dead', 'E 1'), await end(ops, handler, 'dead', 'E 2')];
   await end(ops, handler, 'dead', 'another');
   expect(await groups()).toMatchObject([{ dead: 2, pattern: 'E #' }, { dead: 1 }]);
@@ -50,7 +51,7 @@ test('causes count exactly who is dead of them, through deaths, retries, discard
 
 test('a retry by hand stands in the story, and what came of it', async () => {
   await deliver(ops, { cursor: '1' });
-  const [handler = 0] = await assign(ops, ['answer']);
+  const [handler = 0] = await fanOut(ops, ['answer']);
   const id = await end(ops, handler, 'dead', 'E');
   ops.clock.time += 5_000;
   await ops.store.retry([id], now());
@@ -67,7 +68,7 @@ test('a retry by hand stands in the story, and what came of it', async () => {
 
 test('tasks to fix are named by cursor, so that steps keep the order of lanes', async () => {
   await deliver(ops, { cursor: '9' }, { cursor: '3' }, { cursor: '6' });
-  const [handler = 0] = await assign(ops, ['answer']);
+  const [handler = 0] = await fanOut(ops, ['answer']);
   for (let n = 0; n < 3; n++) await end(ops, handler, 'dead', 'E');
   const [group] = await groups();
   for (const filter of [{ state: 'dead' as const }, { group: group?.id }]) {
@@ -87,7 +88,7 @@ test('of duplicates the first seven and the last are kept, and all are counted',
 
 test('neighbours are of the same lane, by cursor', async () => {
   await deliver(ops, ...['1', '2', '3', '4', '5'].map((cursor) => ({ cursor })));
-  const [handler = 0] = await assign(ops, ['answer'], { lane: 'one' });
+  const [handler = 0] = await fanOut(ops, ['answer'], { lane: 'one' });
   await end(ops, handler, 'done');
   const { tasks } = await ops.store.tasks({}, now());
   const { earlier, later } = await ops.store.neighbours(tasks.find(({ key }) => key === 'c:3')?.id ?? 0, now());
@@ -99,8 +100,8 @@ test('neighbours are of the same lane, by cursor', async () => {
 
 test('of attempts that fail the last ten are kept, and pruning leaves none', async () => {
   await deliver(ops, { cursor: '1' });
-  const [handler = 0] = await assign(ops, ['answer']);
-  const turn = { boot: 1, settle: [], assign: null, room: 0, handlers: [handler] };
+  const [handler = 0] = await fanOut(ops, ['answer']);
+  const turn = { boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler] };
   for (let n = 1; n <= 13; n++) {
     ops.clock.time += 10;
     const [claim] = (await ops.store.turn({ ...turn, now: now(), room: 1 })).claims;
@@ -113,7 +114,7 @@ test('of attempts that fail the last ten are kept, and pruning leaves none', asy
   expect(found?.attempts.map(({ attempt }) => attempt)).toEqual([4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
   expect(found?.attempts.at(-1)).toMatchObject({ state: 'done', error: null });
   await deliver(ops, { cursor: '2' });
-  await assign(ops, []);
+  await fanOut(ops, []);
   await ops.store.prune({ now: now(), before: now() + 1, settled: Infinity, after: null, limit: 10 });
   let left: unknown;
   await ops.store.setup((tx) => void (left = tx.get('select count(*) as n from attempts')?.['n']));
@@ -122,7 +123,7 @@ test('of attempts that fail the last ten are kept, and pruning leaves none', asy
 
 test('who is forgotten leaves nothing in what is kept of attempts, and no sample', async () => {
   await deliver(ops, { cursor: '1' });
-  const [handler = 0] = await assign(ops, ['answer']);
+  const [handler = 0] = await fanOut(ops, ['answer']);
   await end(ops, handler, 'dead', 'Error: Ana is not there');
   await ops.store.eraseEvents(() => true, 0, 10, now(), false);
   const found = await ops.store.event('1', now());
@@ -131,7 +132,7 @@ test('who is forgotten leaves nothing in what is kept of attempts, and no sample
 
 test('a cause follows a task that another handler is given, and loses one that runs again', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' });
-  const [old = 0] = await assign(ops, ['old']);
+  const [old = 0] = await fanOut(ops, ['old']);
   await end(ops, old, 'dead', 'E 1');
   await end(ops, old, 'dead', 'E 2');
   expect(await groups()).toMatchObject([{ handler: 'old', dead: 2 }]);
@@ -152,7 +153,7 @@ test('a cause follows a task that another handler is given, and loses one that r
   if (!page) throw new Error('there is no rerun');
   const again = { handler: old, lane: null, releaseAt: now(), rerun: page.id };
   const made = page.events.map(({ seq, cursor }) => ({ event: seq, cursor, ...again }));
-  const nothing = { settle: [], assign: null, room: 0, handlers: [] };
+  const nothing = { settle: [], fanOut: null, room: 0, handlers: [] };
   await ops.store.turn({ now: now(), boot: 1, ...nothing, rerun: { page, tasks: made } });
   expect(await groups()).toMatchObject([{ handler: 'new', dead: 1 }]);
   expect((await ops.store.status(now())).tasks.dead).toBe(1);
@@ -160,7 +161,7 @@ test('a cause follows a task that another handler is given, and loses one that r
 
 test('a rerun leaves out what was pruned between the look at a page and its tasks', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' });
-  const [handler = 0] = await assign(ops, ['a']);
+  const [handler = 0] = await fanOut(ops, ['a']);
   await end(ops, handler, 'done');
   await end(ops, handler, 'done');
   const [from, to] = ['0', null] as [Cursor, null];
@@ -177,7 +178,7 @@ test('a rerun leaves out what was pruned between the look at a page and its task
     releaseAt: now(),
     rerun: page.id,
   }));
-  const nothing = { settle: [], assign: null, room: 0, handlers: [] };
+  const nothing = { settle: [], fanOut: null, room: 0, handlers: [] };
   await ops.store.turn({ now: now(), boot: 1, ...nothing, rerun: { page, tasks } });
   expect(await ops.store.reruns(1)).toMatchObject([{ seen: 2, made: 1, purged: 1 }]);
   const claimed = await ops.store.turn({ now: now(), boot: 1, ...nothing, room: 5, handlers: [handler] });

@@ -1,5 +1,5 @@
-// E12: a file that takes the place of the store, or takes it away, under a running kit or between two starts. Nothing is
-// accepted then, no log is applied to another file, and `kit restore` is the way back in from each of these states.
+// E12: the store's file is replaced or deleted, under a running kit or between two starts. Then nothing is accepted,
+// and no log is applied to another file. `kit restore` recovers from each of these states.
 import {
   copyFileSync,
   cpSync,
@@ -75,7 +75,7 @@ const codeOf = (work: () => unknown): string => {
   return 'no error';
 };
 
-/** As a kill leaves it: the files as they are, the log not written back, the lock free. */
+/** A store as a kill leaves it: the log is not copied back, and the lock is free. */
 async function crashed(...cursors: number[]): Promise<void> {
   const owned = await start();
   await accept(owned, ...cursors);
@@ -84,7 +84,7 @@ async function crashed(...cursors: number[]): Promise<void> {
   const log = readFileSync(wal());
   const bytes = readFileSync(path);
   owned.release();
-  // The same inodes, with what they held.
+  // The files with the same inodes and their earlier content.
   writeFileSync(saved, bytes);
   writeFileSync(`${saved}-wal`, log);
   if (!existsSync(wal())) renameSync(`${saved}-wal`, wal());
@@ -100,7 +100,7 @@ async function backupOf(...cursors: number[]): Promise<string> {
   return copy;
 }
 
-/** By somebody who has stopped the kit. */
+/** Restores as a person does who has stopped the kit. */
 function restore(from: string): ReturnType<typeof putInPlace> {
   const lock = lockStore(path);
   try {
@@ -242,7 +242,7 @@ describe('E12: between two starts', () => {
     await owned.store.settle();
     const after = readFileSync(path);
     owned.release();
-    // Of what the log held, only every other page has come into the file.
+    // Only every other page of the log was copied into the file.
     for (let page = 0; page * 4_096 < before.length; page += 2)
       before.copy(after, page * 4_096, page * 4_096, (page + 1) * 4_096);
     writeFileSync(path, after);

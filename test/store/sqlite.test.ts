@@ -1,4 +1,5 @@
-// SQLite's own promises: what it would drop in silence (synced commits, types), what it refuses, and how it migrates.
+// What the SQLite store must hold itself: commits and types that SQLite would lose silently, inputs that it refuses,
+// and migrations.
 import { execFileSync } from 'node:child_process';
 import {
   closeSync,
@@ -97,8 +98,8 @@ describe('SQLite', () => {
       const tasks = Array.from({ length: 20 }, (_, n) => {
         return { event: n + 1, handler, lane: null, cursor: null, releaseAt: 0 };
       });
-      const assign = { from: 0, upTo: 20, tasks };
-      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], assign, room: 20, handlers: [handler] });
+      const fanOut = { from: 0, upTo: 20, tasks };
+      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], fanOut, room: 20, handlers: [handler] });
       const file = await openFile(path);
       const syncs = vi.spyOn(Object.getPrototypeOf(file) as typeof file, 'datasync');
       await file.close();
@@ -320,7 +321,7 @@ describe('SQLite', () => {
       },
     );
 
-    /** A reader, which keeps the log from being settled. */
+    /** Opens a reader, which keeps the log from being copied back. Returns a function that ends it. */
     function read(): () => void {
       const reader = raw();
       reader.exec('begin');
@@ -358,8 +359,8 @@ describe('SQLite', () => {
       await store.accept(gap('1'));
       const handler = (await store.register(['one'])).get('one') ?? 0;
       const tasks = [{ event: 1, handler, lane: null, cursor: null, releaseAt: 0 }];
-      const assign = { from: 0, upTo: 1, tasks };
-      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], assign, room: 1, handlers: [handler] });
+      const fanOut = { from: 0, upTo: 1, tasks };
+      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], fanOut, room: 1, handlers: [handler] });
       const [claim] = claims;
       if (!claim) throw new Error('nothing was claimed');
       const { fix } = await failSyncs(path);
@@ -381,8 +382,8 @@ describe('SQLite', () => {
       await store.accept(gap('1'));
       const handler = (await store.register(['one'])).get('one') ?? 0;
       const tasks = [{ event: 1, handler, lane: null, cursor: null, releaseAt: 0 }];
-      const assign = { from: 0, upTo: 1, tasks };
-      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], assign, room: 1, handlers: [handler] });
+      const fanOut = { from: 0, upTo: 1, tasks };
+      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], fanOut, room: 1, handlers: [handler] });
       const [claim] = claims;
       if (!claim) throw new Error('nothing was claimed');
       let worked = 0;
@@ -432,12 +433,12 @@ describe('SQLite', () => {
       const hold: number[] = [];
       limitFiles(readdirSync('/proc/self/fd').length + 40);
       try {
-        // With none left, with one, with two …: each step of opening is the one that fails.
+        // Opening gets no file descriptor, then one, then two and so on, so that each of its steps fails once.
         for (let free = 0; free < 6; free++) {
           const { fix } = await failSyncs(path);
           await expect(broken.accept({ readings: [], now: 0 })).rejects.toBeInstanceOf(StoreError);
           fix();
-          // What the old connection leaves is taken by others at once.
+          // When the old connection closes, others take its file descriptors at once.
           const close = Reflect.get(Database.prototype, 'close');
           const atClose = vi.spyOn(Database.prototype, 'close').mockImplementation(function (this: Database.Database) {
             close.call(this);
@@ -467,7 +468,7 @@ describe('SQLite', () => {
   });
 });
 
-/** Lets every sync fail until it is fixed. */
+/** Makes every sync fail until `fix` is called. */
 async function failSyncs(path: string): Promise<{ fix: () => void; calls: () => number }> {
   const file = await openFile(path);
   const syncs = vi.spyOn(Object.getPrototypeOf(file) as typeof file, 'datasync');

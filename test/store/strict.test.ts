@@ -1,5 +1,5 @@
-// Strict order, as any store has to keep it: what is held until the watermark has passed it, what goes without proof, and
-// how many still wait. What a turn may cost while very many lanes wait is SQLite's own promise.
+// Strict order, as every store must keep it: which tasks wait for the watermark, which are released unproven, and how
+// many still wait. The limit on the cost of a turn with very many lanes holds for SQLite alone.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { connect } from '../../src/store/sqlite/connection.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createSession } from '../../src/store/sqlite/session.ts';
-import { createTaskStore } from '../../src/store/sqlite/work/tasks.ts';
+import { createWorkStore } from '../../src/store/sqlite/work/tasks.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -42,31 +42,31 @@ export function strictContract(name: string, open: (path: string) => Store): voi
     });
 
     function turn(fields: Partial<Parameters<Store['turn']>[0]> = {}): Promise<TurnResult> {
-      return store.turn({ now, boot: 1, settle: [], assign: null, room: 0, handlers: [handler], ...fields });
+      return store.turn({ now, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler], ...fields });
     }
 
-    async function assign(toTask = strictTask): Promise<TurnResult> {
-      const { from, events } = await store.unassigned(10_000);
+    async function fanOut(toTask = strictTask): Promise<TurnResult> {
+      const { from, events } = await store.pending(10_000);
       const tasks = events.map((event) => toTask(event, handler));
-      return turn({ assign: { from, upTo: events.at(-1)?.seq ?? from, tasks } });
+      return turn({ fanOut: { from, upTo: events.at(-1)?.seq ?? from, tasks } });
     }
 
     async function arrive(lane: string, cursors: (number | null)[], toTask = strictTask): Promise<TurnResult> {
       await store.accept({ readings: cursors.map((cursor) => reading(cursor, lane)), now });
-      return assign(toTask);
+      return fanOut(toTask);
     }
 
-    /** Replay has brought what is new up to there. */
+    /** Replay brings these events and raises the watermark. */
     async function prove(watermark: number | string, readings: Reading[] = []): Promise<void> {
       await store.accept({ readings, now, watermark: String(watermark) as Cursor });
     }
 
-    /** Two complete reads that began when this event was the newest. */
+    /** Notes two complete reads of replay that began when this event was the newest. */
     const search = (searched: number): Promise<void> => store.note({}, { searched });
     const claim = async (room = ROOM): Promise<Claim[]> => (await turn({ room })).claims;
     const settle = (settlements: Settlement[]): Promise<TurnResult> => turn({ settle: settlements });
 
-    /** Claims and completes until nothing is due; the cursors in their order. */
+    /** Claims and completes tasks until none is due. Returns their cursors in order. */
     async function workOff(): Promise<string[]> {
       const worked: string[] = [];
       for (let ended: Settlement[] = []; ;) {
@@ -82,7 +82,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       return tasks.map(({ key }) => key.slice(2)).toSorted((a, b) => Number(a) - Number(b));
     }
 
-    /** What people see, what a turn counts, and what was expected are the same. */
+    /** Status, the turn's count and these cursors must agree. */
     async function expectHeld(...cursors: (number | string)[]): Promise<void> {
       expect(await held()).toEqual(cursors.map(String));
       expect((await turn({ room: 1, handlers: [] })).unproven).toBe(cursors.length);
@@ -113,7 +113,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       ] as const) {
         const recovered = missed.map((cursor) => reading(cursor, 'a'));
         await prove(watermark, recovered);
-        await assign();
+        await fanOut();
         worked.push(await workOff());
       }
       expect(worked).toEqual([['1', '2'], ['3', '4'], [], ['5', '6', '7', '8'], ['9', '10']]);
@@ -137,7 +137,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await arrive('a', [50]);
       await prove(50, [reading(40, 'a')]);
       expect(await claim()).toEqual([]);
-      await assign();
+      await fanOut();
       expect(await workOff()).toEqual(['40', '50']);
     });
 
@@ -147,7 +147,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await claim()).toEqual([]);
       await prove(70, [reading(60, 'a')]);
       expect(await claim()).toEqual([]);
-      await assign();
+      await fanOut();
       expect(await workOff()).toEqual(['40', '50', '60', '70']);
     });
 
@@ -220,7 +220,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect((await turn({ room: 1, handlers: [] })).unproven).toBe(3);
       await start();
       await expectHeld(20, 40, 50);
-      // Below one that was released before.
+      // A task below one that was released before.
       now += 10;
       await arrive('a', [25]);
       await expectHeld(20, 40, 50);
@@ -334,7 +334,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await store.accept({ readings: [reading(20, 'b')], now });
       await search(2);
       expect(await workOff()).toEqual([]);
-      await assign();
+      await fanOut();
       await expectHeld();
       const claims = await claim();
       expect(new Set(claims.map(cursorOf))).toEqual(new Set(['20', '30']));
@@ -373,7 +373,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
               watermark,
               missed.map((cursor) => reading(cursor, `lane ${cursor % 5}`)),
             );
-            await assign();
+            await fanOut();
           } else if (luck < 0.55)
             await search((searched = Math.max(searched, (await store.newestEvent()) - below(20))));
           else if (luck < 0.6) await start();
@@ -427,7 +427,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
           120,
           [...pending].map((cursor) => reading(cursor, `lane ${cursor % 5}`)),
         );
-        await assign();
+        await fanOut();
         await turn({ settle: running.map(done), boot });
         now += 1_000_000;
         await workOff();
@@ -451,15 +451,15 @@ test('with twenty thousand strict lanes, a turn looks only at what was released'
     let statements = 0;
     const prepare = db.prepare.bind(db);
     db.prepare = (sql: string) => countRuns(prepare(sql), () => statements++);
-    const runner = createTaskStore(createSession(db, path, 'NORMAL'));
+    const runner = createWorkStore(createSession(db, path, 'NORMAL'));
     const handler = runner.register(['strict']).get('strict') ?? 0;
     const turn = (fields: Partial<Parameters<Store['turn']>[0]>): TurnResult =>
-      runner.turn({ now: T0, boot: 1, settle: [], assign: null, room: 0, handlers: [handler], ...fields });
+      runner.turn({ now: T0, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler], ...fields });
 
     const readings = Array.from({ length: LANES }, (_, i) => reading(i + 1, `lane ${i}`));
     await store.accept({ readings, now: T0 });
-    const { from, events } = runner.unassigned(LANES);
-    turn({ assign: { from, upTo: LANES, tasks: events.map((event) => strictTask(event, handler)) } });
+    const { from, events } = runner.pending(LANES);
+    turn({ fanOut: { from, upTo: LANES, tasks: events.map((event) => strictTask(event, handler)) } });
     expect(turn({ room: ROOM }).unproven).toBe(LANES);
 
     statements = 0;
@@ -474,7 +474,7 @@ test('with twenty thousand strict lanes, a turn looks only at what was released'
       turn({ settle: claims.map(done) });
     }
 
-    // Far at once: in turns of a bounded size.
+    // The watermark rises far in one step. The lanes are released in turns of a bounded size.
     await store.accept({ readings: [], now: T0, watermark: '10000' as Cursor });
     for (let worked = 500; worked < 10_000;) {
       const { claims, nextAt } = turn({ room: 2_000 });
@@ -485,7 +485,7 @@ test('with twenty thousand strict lanes, a turn looks only at what was released'
       turn({ settle: claims.map(done) });
     }
 
-    // Nobody was looked for in vain: the walk names no lane, a page a turn.
+    // No task becomes due: the search moves on one page per turn and names no lane.
     await store.note({}, { searched: 10_000 });
     for (let turns = 0; turns < 12; turns++) {
       statements = 0;
@@ -510,7 +510,7 @@ test('with twenty thousand strict lanes, a turn looks only at what was released'
   }
 });
 
-/** Counts each time that a statement is run, whichever way. */
+/** Counts each run of a statement, by `run`, `get` or `all`. */
 function countRuns<Statement extends object>(statement: Statement, count: () => void): Statement {
   return new Proxy(statement, {
     get(target, name) {

@@ -1,4 +1,4 @@
-// What is acknowledged is in the synced log: what becomes of that when the log cannot be synced, or not be opened.
+// Every acknowledged commit is in the synced log. These tests let the sync, or the opening, of the log fail.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -87,7 +87,7 @@ describe('the log', () => {
     await expect(failed.sync()).rejects.toMatchObject({ code: 'unwritable' });
     db.exec('insert into t values (1)');
     db.exec('begin; select * from t');
-    // It waits for this reader, with the lock that only one may have.
+    // The checkpoint waits for the reader above and holds the lock that only one connection may have.
     const other = new Worker(
       `const { parentPort, workerData } = require('node:worker_threads');
        const db = new (require('better-sqlite3'))(workerData, { timeout: 60000 });

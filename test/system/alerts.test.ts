@@ -1,4 +1,4 @@
-// The alert rules under Prometheus' own promtool (Debian: the package prometheus), which reads and runs them.
+// Runs the alert rules with Prometheus' own promtool (Debian: the package prometheus).
 import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 

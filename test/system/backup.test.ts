@@ -10,7 +10,7 @@ const run = promisify(execFile);
 let kit: Kit;
 afterEach(() => kit.remove());
 
-/** `npx kit`, for this kit's store. */
+/** Runs `npx kit` on the store of this test. */
 async function cli(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${kit.folder}/events.db` };
   try {
@@ -22,7 +22,7 @@ async function cli(...args: string[]): Promise<{ code: number; out: string; err:
   }
 }
 
-test('a backup under load is whole and as of one moment; restored, the kit goes on from there', async () => {
+test('a backup under load is consistent, and the kit goes on from it after a restore', async () => {
   kit = await createKit({ record: RECORD });
   await kit.start();
   const running = load(kit, 200);
@@ -51,7 +51,7 @@ test('a backup under load is whole and as of one moment; restored, the kit goes 
   await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === events + 1);
 });
 
-test('a damaged store is put aside, and restored over; one that is open elsewhere is not touched', async () => {
+test('restore puts a damaged store aside, and refuses a store that another process has open', async () => {
   kit = await createKit({});
   await kit.start();
   await deliver(kit, makeEvent(1));
@@ -77,14 +77,14 @@ test('a damaged store is put aside, and restored over; one that is open elsewher
   expect(aside.filter((name) => !/-(wal|shm)/.test(name))).toHaveLength(1);
 });
 
-/** So that its log is not empty. */
+/** Gives the store a log with content. */
 function writeSomething(path: string): void {
   const db = new Database(path);
   db.exec(`insert into state values ('something', 1)`);
   db.close();
 }
 
-test('what is no backup is refused, and the store stays as it was', async () => {
+test('restore refuses a file that is not a backup, and leaves the store unchanged', async () => {
   kit = await createKit({});
   await kit.start();
   await deliver(kit, makeEvent(1));

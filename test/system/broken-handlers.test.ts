@@ -1,5 +1,5 @@
-// A handler's file that cannot be used, whatever it does: at the first start everything is refused and named; at a reload
-// the old handlers go on; at a restart its handler waits, and misses nothing.
+// Handler files that cannot be used. At the first start, every faulty file is named and nothing starts. At a reload,
+// the old handlers stay. At a restart, the handler waits for its file and misses nothing.
 import { renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -21,7 +21,7 @@ const setup = (body: string): string => `export default { on: '*', ${body}, hand
 
 interface Deed {
   source: string;
-  /** Where the fault is named, behind the file. */
+  /** The location of the fault, as printed after the file's name. */
   line: string;
   words: RegExp;
 }
@@ -86,7 +86,7 @@ interface Alarm {
   detail: string;
 }
 
-/** Ends with its test: many run at once, since most of their time they wait. */
+/** `atEnd` removes the kit. Many tests run concurrently, because they spend most of their time waiting. */
 async function stage(sources: Record<string, string>, atEnd: (work: () => Promise<void>) => void) {
   const kit: Kit = await createKit(sources);
   atEnd(() => kit.remove());
@@ -104,12 +104,13 @@ async function stage(sources: Record<string, string>, atEnd: (work: () => Promis
   };
 }
 
-test.concurrent('E60: at the first start all faulty files are named with their line, and nothing starts', async ({
+test.concurrent('E60: the first start names all faulty files with their line, and starts nothing', async ({
   onTestFinished,
 }) => {
   const names = Object.keys(DEEDS);
   const sources = Object.fromEntries(names.map((deed, n) => [`deed${n}`, DEEDS[deed]?.source ?? '']));
-  // A set-up is tried once its file has loaded: those of load are all told at once, then those of set-ups.
+  // Set-ups run only if every file has loaded. Faults of loading are therefore named together first, and those of
+  // set-ups in a second start.
   const stages = [names.filter((deed) => !deed.includes('setup')), names.filter((deed) => deed.includes('setup'))];
   for (const part of stages) {
     const it = await stage({ good: handler('good') }, onTestFinished);
@@ -129,7 +130,7 @@ test.concurrent('E60: at the first start all faulty files are named with their l
   }
 });
 
-/** Each way by which a file can fail; the first start tries them all. */
+/** The ways in which a file can fail at a reload. The first start tests all of DEEDS. */
 const WAYS = ['slip', 'unawaited', 'ends the process', 'blocks', 'never ends', 'setup that throws'];
 const chosen = Object.entries(DEEDS).filter(([deed]) => WAYS.some((way) => deed.includes(way)));
 
@@ -144,10 +145,10 @@ test.concurrent.for(chosen)(
 
     it.kit.addHandler('bad', source);
     it.kit.signal('SIGHUP');
-    await until(() => it.lines('the old ones go on') === 1, 60_000);
+    await until(() => it.lines('the old handlers keep running') === 1, 60_000);
     expect(it.kit.output()).toContain(`${it.file('bad')}${line}`);
     expect(it.kit.output()).toMatch(words);
-    expect(it.kit.output()).not.toContain('run has started again');
+    expect(it.kit.output()).not.toContain('run has restarted');
     expect(it.kit.pid('run')).toBe(before);
     await deliver(it.kit, makeEvent(2));
     await until(() => it.keys('bad').length === 2);
@@ -167,7 +168,7 @@ test.concurrent.for(chosen)(
 
     it.kit.addHandler('bad', handler('bad'));
     it.kit.signal('SIGHUP');
-    await until(() => it.lines('run has started again') === 1, 60_000);
+    await until(() => it.lines('run has restarted') === 1, 60_000);
     await until(() => it.keys('bad').length === 8);
     expect(it.keys('bad').slice(2)).toEqual([1_003, 1_004, 1_005, 1_006, 1_007, 1_008].map((n) => `c:${n}`));
     expect(it.lines('wait until they can be loaded')).toBe(1);
@@ -175,7 +176,7 @@ test.concurrent.for(chosen)(
   },
 );
 
-test.concurrent('E60: a handler that waits waits through a stop and a start, and what a crash interrupted is still its task', async ({
+test.concurrent('E60: a waiting handler waits across a restart, and keeps the task that a crash interrupted', async ({
   onTestFinished,
 }) => {
   const it = await stage({ good: handler('good'), bad: handler('bad') }, onTestFinished);
@@ -196,7 +197,7 @@ test.concurrent('E60: a handler that waits waits through a stop and a start, and
   expect(it.keys('bad')).toEqual(['c:1001', 'c:1002', 'c:1003']);
 });
 
-test.concurrent('E60: a file that is renamed while it is broken keeps the handler that names itself; a deleted one is gone', async ({
+test.concurrent('E60: a broken file that is renamed keeps its handler if the handler has a name; a deleted handler is gone', async ({
   onTestFinished,
 }) => {
   const named = handler('bad').replace('export default {', `export default { name: 'mine',`);
@@ -213,20 +214,20 @@ test.concurrent('E60: a file that is renamed while it is broken keeps the handle
   rmSync(it.file('gone'));
   it.kit.addHandler('better', named);
   it.kit.signal('SIGHUP');
-  await until(() => it.lines('run has started again') === 1);
+  await until(() => it.lines('run has restarted') === 1);
   await until(() => it.keys('bad').length === 2);
   await deliver(it.kit, makeEvent(3));
   await until(() => it.keys('bad').length === 3);
   expect(it.keys('bad')).toEqual(['c:1001', 'c:1002', 'c:1003']);
   it.kit.addHandler('gone', handler('gone'));
   it.kit.signal('SIGHUP');
-  await until(() => it.lines('run has started again') === 2);
+  await until(() => it.lines('run has restarted') === 2);
   await deliver(it.kit, makeEvent(4));
   await until(() => it.keys('gone').length === 3);
   expect(it.keys('gone')).toEqual(['c:1001', 'c:1002', 'c:1004']);
 });
 
-test.concurrent('E60: a file whose top level ends the process long after it was loaded takes no other with it', async ({
+test.concurrent('E60: a file whose top level ends the process long after loading stops no other handler', async ({
   onTestFinished,
 }) => {
   const later = handler('bad', 'setTimeout(() => {\n  if (process.argv.length > 0) process.exit(4); }, 1_500);');
@@ -241,7 +242,7 @@ test.concurrent('E60: a file whose top level ends the process long after it was 
   await until(() => it.keys('bad').length === 1);
 });
 
-test.concurrent('E61: a type that src/events.ts does not know is told at load, with the nearest, and refused nowhere', async ({
+test.concurrent('E61: a type that is missing in src/events.ts is logged at load with the nearest known type, and not refused', async ({
   onTestFinished,
 }) => {
   const it = await stage({ slip: `export default { on: ['MesageReceived', 'Other'], handle() {} };` }, onTestFinished);
@@ -262,12 +263,12 @@ test.concurrent('E61: a type that src/events.ts does not know is told at load, w
 const MISDEEDS: [string, string, RegExp][] = [
   ['exits', 'process.exit(7)', /"code":7.*bad\.ts:5/],
   ['exits in a callback', 'await new Promise(() => setTimeout(() => process.exit(7), 5))', /"code":7.*bad\.ts:5/],
-  ['loops', 'for (;;);', /stood still/],
+  ['loops', 'for (;;);', /blocked its event loop/],
   ['is killed', `process.kill(process.pid, 'SIGKILL')`, /SIGKILL/],
 ];
 
 test.concurrent.for(MISDEEDS)(
-  'E42, E62: a handler that %s is named by log, task and list, and ends as a dead letter after three',
+  'E42, E62: a handler that %s is named by the log and the task, which is a dead letter after three deaths of the process',
   async ([, deed, words], { onTestFinished }) => {
     const source = `\n\n\nexport default { on: 'MessageReceived', order: 'arrival', lane: 'none', retry: { attempts: 20, firstMs: 10, maxMs: 20 },
     async handle(event, ctx) { if (event.data.body === 'poison') ${deed}; } };`;
@@ -289,7 +290,7 @@ test.concurrent.for(MISDEEDS)(
   },
 );
 
-test.concurrent('E62: a rejection and an exception after the attempt has ended name handler and key', async ({
+test.concurrent('E62: a rejection and an exception after the attempt has ended are logged with handler and key', async ({
   onTestFinished,
 }) => {
   const late = (deed: string): string =>
@@ -301,8 +302,8 @@ test.concurrent('E62: a rejection and an exception after the attempt has ended n
   expect(it.kit.output()).toMatch(/"handler":"rejects","key":"c:1001","error":"Error","at":".*rejects\.ts:1"/);
   it.kit.addHandler('rejects', late(`throw new Error('b');`));
   it.kit.signal('SIGHUP');
-  await until(() => it.lines('run has started again') === 1);
+  await until(() => it.lines('run has restarted') === 1);
   await deliver(it.kit, makeEvent(2));
-  await until(() => it.lines('nobody caught') === 1);
-  expect(it.kit.output()).toMatch(/"handler":"rejects","key":"c:1002".*nobody caught/);
+  await until(() => it.lines('uncaught exception') === 1);
+  expect(it.kit.output()).toMatch(/"handler":"rejects","key":"c:1002".*uncaught exception/);
 });

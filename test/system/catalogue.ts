@@ -1,5 +1,5 @@
-// The bad inputs of the catalogue that come over HTTP, I1 to I78, each with marks wherever a stranger can put them. What
-// each is answered with, the tests of receive say.
+// The bad inputs of the catalogue that arrive over HTTP, I1 to I78. Each has marks wherever a sender without the
+// secret can put text. The tests of receive check the answers.
 import { createHmac } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 
@@ -17,7 +17,7 @@ export const MARKS = {
 };
 export const SECRET = `whsec_${MARKS.secret}`;
 const SESSION = '00000000-0000-4000-8000-000000000001';
-/** Several lines, so that it looks like the frames of a stack; quotes, so that JSON escapes it. */
+/** Several lines that look like stack frames, and quotes, which JSON escapes. */
 const TEXT = `${MARKS.text} "é" ${MARKS.phone}\n    at ${MARKS.text} (/${MARKS.text}/${MARKS.phone}.ts:1:1)\n<script>\u001b]0;${MARKS.text}\u0007`;
 
 export const fieldsOf = (more: object = {}): object => ({
@@ -54,7 +54,7 @@ export function signatureOf(body: Uint8Array | string, timestamp: number | strin
 type Lines = [name: string, value: string][];
 const now = (): number => Math.floor(Date.now() / 1_000);
 
-/** The bytes of one request; every header that is not signed holds a mark. */
+/** The bytes of one request. Every unsigned header contains a mark. */
 export function post(
   body: Uint8Array | string,
   lines?: Lines,
@@ -82,7 +82,7 @@ export function post(
   return Buffer.concat([Buffer.from(head), Buffer.from(body)]);
 }
 
-/** With a signature and timestamp of the test's own; `good` is the right hex. */
+/** With a signature and a timestamp that the caller chooses. `good` is the right hex. */
 function headed(signature: (good: string) => string, time: string = String(now()), body = envelope()): Buffer {
   return post(body, [
     ['X-Svc-Timestamp', time],
@@ -93,7 +93,7 @@ function headed(signature: (good: string) => string, time: string = String(now()
 const right = (good: string): string => `v1=${good}`;
 const asData = (data: unknown): string => envelope({ data });
 
-/** What is rightly signed, and odd. */
+/** Odd bodies with a right signature. */
 function bodies(): Record<string, Uint8Array | string> {
   const twice = JSON.parse(envelope()) as { id: string; cursor: string };
   return {
@@ -143,7 +143,7 @@ function bodies(): Record<string, Uint8Array | string> {
   };
 }
 
-/** Everything, in an order that a later one may depend on. */
+/** All requests. Their order matters, because some depend on earlier ones. */
 export function catalogue(): [name: string, bytes: Buffer][] {
   const body = envelope();
   const skewed = String(now() - 1_000);

@@ -26,7 +26,7 @@ test('F48: a thousand concurrent copies of one event are one row, one run, and a
   expect(kit.query('select copies from events')).toEqual([{ copies: 999 }]);
 });
 
-test('events that arrive shuffled are handled once each, in cursor order within their lane but for those marked late', async () => {
+test('shuffled events are handled once each, in cursor order within their lane, except those marked late', async () => {
   await kit.start();
   const events = Array.from({ length: 2_000 }, (_, n) => makeEvent(n, 20)).toSorted(() => Math.random() - 0.5);
   const copies = events.filter((_, n) => n % 5 === 0);
@@ -37,7 +37,7 @@ test('events that arrive shuffled are handled once each, in cursor order within 
   expect(outOfOrder()).toEqual([]);
 });
 
-test('a run that is killed gives its tasks back, and the next one goes on', async () => {
+test('the tasks of a killed run are given back, and the next run handles them', async () => {
   await kit.start();
   const running = load(kit, 200);
   await until(() => running.acknowledged.size > 50);
@@ -50,7 +50,7 @@ test('a run that is killed gives its tasks back, and the next one goes on', asyn
   await until(() => kit.pid('run') !== first);
 });
 
-test('a log that is deleted under the kit: deliveries are refused, and a stop writes back all that was acknowledged', async () => {
+test('the log is deleted while the kit runs: deliveries are refused, and a stop writes all acknowledged events back', async () => {
   await kit.start();
   const acknowledged: string[] = [];
   for (let n = 0; n < 30; n++) if ((await deliver(kit, makeEvent(n))) === 204) acknowledged.push(`evt_${n}`);

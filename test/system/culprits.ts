@@ -1,4 +1,4 @@
-// Handlers that misbehave with one poisoned event, each in its own way, and are well-behaved with every other.
+// Handlers that misbehave on a poisoned event, each in its own way. They handle every other event normally.
 export const culprit = (deed: string): string => `
 export default {
   on: 'MessageReceived',
@@ -14,12 +14,12 @@ export default {
 
 export interface Deed {
   deed: string;
-  /** How its task ends; a dead letter, unless told otherwise. */
+  /** The final state of its task. Default: dead. */
   state?: 'done' | 'done or dead';
   short?: true;
 }
 
-/** By the fault of hazards.md that it is. */
+/** Each name has the fault's number (F21 to F30) and its description. */
 export const DEEDS: Record<string, Deed> = {
   'F21: throws a frozen error': { deed: `throw Object.freeze(new Error('cold'))`, short: true },
   'F21: throws what is no error and cannot be read': {

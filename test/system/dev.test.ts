@@ -1,4 +1,4 @@
-// `npm run dev` as a process: events come by themselves, a saved handler is the new one, a broken one stops no other.
+// `npm run dev` as a process. It makes its own events and reloads a saved handler. A broken handler stops no other.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -33,7 +33,7 @@ function save(name: string, source: string): void {
   writeFileSync(join(folder, 'handlers', name), source);
 }
 
-/** Waits for words that come from now on. */
+/** Waits for output that appears after this call. */
 async function says(words: string | RegExp): Promise<void> {
   const from = output.length;
   await until(() => output.slice(from).search(words) >= 0);
@@ -45,7 +45,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
 });
 
-test('a saved handler is at work, a broken one is named while the other goes on, and comes back when it is fixed', async () => {
+test('a saved handler is loaded; a broken one is named, the others go on, and a saved fix is loaded', async () => {
   start({ 'one.ts': handler('one, first'), 'two.ts': handler('two') });
   await says(/MessageReceived +- +one +done +\d+/);
   save('one.ts', handler('one, second'));
@@ -63,30 +63,34 @@ test('a saved handler is at work, a broken one is named while the other goes on,
   expect(existsSync(join(folder, 'data'))).toBe(false);
 });
 
-test('what it prints of npx kit runs in another terminal, and reads its store', { timeout: 60_000 }, async () => {
-  const failing =
-    "export default { on: '*', order: 'arrival', lane: 'none', retry: { attempts: 1 }, handle() { throw new Error(); } };";
-  start({ 'one.ts': failing }, [], { NO_COLOR: '1' });
-  const shell = (line: string): string => {
-    const command = line.replace('npx kit', `${process.execPath} ${resolve('src/cli/kit.js')}`);
-    const found = spawnSync('sh', ['-c', command], {
-      cwd: folder,
-      env: { PATH: process.env['PATH'] },
-      encoding: 'utf8',
-    });
-    return `${found.stdout}${found.stderr}`;
-  };
-  const printed = (after: RegExp): string => after.exec(output)?.[1] ?? `nothing matches ${after}`;
-  await until(() => /newest cause/.test(output));
-  expect(shell(printed(/See why \((.*?),/))).toContain('one');
-  expect(shell(printed(/then retry them \((.*?)\)/))).toContain('will run again');
-  expect(shell(printed(/^look +(.*)$/m))).toContain('MessageReceived');
-  const sent = shell(printed(/^send +(.*)$/m));
-  expect(sent).toMatch(/^204 for/);
-  expect(shell(sent.trim().split('\n').at(-1) ?? '')).toContain('received');
-});
+test(
+  'the npx kit commands that it prints run in another terminal and read its store',
+  { timeout: 60_000 },
+  async () => {
+    const failing =
+      "export default { on: '*', order: 'arrival', lane: 'none', retry: { attempts: 1 }, handle() { throw new Error(); } };";
+    start({ 'one.ts': failing }, [], { NO_COLOR: '1' });
+    const shell = (line: string): string => {
+      const command = line.replace('npx kit', `${process.execPath} ${resolve('src/cli/kit.js')}`);
+      const found = spawnSync('sh', ['-c', command], {
+        cwd: folder,
+        env: { PATH: process.env['PATH'] },
+        encoding: 'utf8',
+      });
+      return `${found.stdout}${found.stderr}`;
+    };
+    const printed = (after: RegExp): string => after.exec(output)?.[1] ?? `nothing matches ${after}`;
+    await until(() => /newest cause/.test(output));
+    expect(shell(printed(/See why \((.*?),/))).toContain('one');
+    expect(shell(printed(/then retry them \((.*?)\)/))).toContain('will run again');
+    expect(shell(printed(/^look +(.*)$/m))).toContain('MessageReceived');
+    const sent = shell(printed(/^send +(.*)$/m));
+    expect(sent).toMatch(/^204 for/);
+    expect(shell(sent.trim().split('\n').at(-1) ?? '')).toContain('received');
+  },
+);
 
-test('a file that is broken from the beginning is named, and saving it fixed begins', async () => {
+test('a file that is broken at the start is named, and a saved fix starts the kit', async () => {
   start({ 'one.ts': 'export default 1;' });
   await says('it starts again when you save a file');
   expect(output).toContain('one.ts');
@@ -94,7 +98,7 @@ test('a file that is broken from the beginning is named, and saving it fixed beg
   await says(/^one, fixed$/m);
 });
 
-test('--live: an event of GET /events reaches the handler; paid operations are refused, and what strangers wrote stays out', async () => {
+test('--live: an event of GET /events reaches the handler; paid operations are refused, and the output has no text of senders', async () => {
   const asked: (string | undefined)[] = [];
   const payload = JSON.stringify(dataOf({ ...makeEvent(1), body: 'a secret of Ana' }));
   const service = createServer((request, response) => {

@@ -1,4 +1,4 @@
-// A process that reconciles with a service until it is told otherwise: what a page may do to `keep`, its heap included.
+// A process that reconciles until it is stopped. It shows what a page can do to the heap of `keep`.
 import { pino } from 'pino';
 import { systemClock as clock } from '../../src/base/clock.ts';
 import { createReconciler } from '../../src/reconcile/reconciler.ts';

@@ -33,7 +33,7 @@ test.each(CASES)(
   },
 );
 
-test('a rejection that a handler left unawaited fails its own attempt', async () => {
+test('an unawaited rejection in a handler fails its own attempt', async () => {
   const stray = `void Promise.reject(new Error('astray')); await new Promise((resolve) => setTimeout(resolve, 200))`;
   kit = await createKit({ culprit: culprit(stray) });
   await kit.start();
@@ -44,7 +44,7 @@ test('a rejection that a handler left unawaited fails its own attempt', async ()
   ]);
 });
 
-test('a handler that spins inside ctx.complete holds the lock, and yet no delivery is refused', async () => {
+test('no delivery is refused while a handler that spins inside ctx.complete holds the lock', async () => {
   const spin = 'await arguments[1].complete(() => { for (;;); })';
   const source = culprit(spin).replace('async handle(event) {', 'handle: async function (event) {');
   kit = await createKit({ culprit: source });
@@ -58,7 +58,7 @@ test('a handler that spins inside ctx.complete holds the lock, and yet no delive
   expect([...running.statuses.keys()]).toEqual([204]);
 });
 
-test('a promise given to ctx.complete writes nothing, neither at once nor later', async () => {
+test('an async function given to ctx.complete writes nothing, neither at once nor later', async () => {
   kit = await createKit({
     late: `export default {
       on: 'MessageReceived', order: 'arrival', retry: { attempts: 2, firstMs: 10, maxMs: 20 },
@@ -74,7 +74,7 @@ test('a promise given to ctx.complete writes nothing, neither at once nor later'
   expect(kit.query('select * from late')).toEqual([]);
 });
 
-test('a stop gives the attempt of a task that runs alone back', async () => {
+test('a stop gives back the attempt of an isolated task', async () => {
   kit = await createKit({
     slow: `export default {
       on: 'MessageReceived', lane: 'none', order: 'arrival', retry: { attempts: 1 },

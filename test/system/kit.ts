@@ -1,4 +1,4 @@
-// Starts the kit as people do, as processes, on a store of its own; sends signed deliveries; kills what a test asks for.
+// Runs the kit as real processes on a store of its own, sends signed deliveries, and kills processes.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { createHmac, randomInt } from 'node:crypto';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,42 +10,42 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 
 export const SECRET = 'whsec_of_the_system_tests';
-const MAIN = resolve('src/main.ts');
 
-/** Where deliveries go. */
+/** The receiver of deliveries. */
 export interface Target {
   port: number;
-  /** The sender's clock, which signs. */
+  /** The sender's clock, used for signing. */
   now?: () => number;
-  /** How long it waits for an answer; without it, for ever. */
-  patienceMs?: number;
+  /** How long to wait for an answer, milliseconds. Undefined: no limit. */
+  timeoutMs?: number;
 }
 
 export interface Kit extends Target {
   folder: string;
   opsPort: number;
   output: () => string;
-  /** Resolves once deliveries are taken; rejects with the output when the kit ends instead. */
+  /** Resolves when the kit is ready for deliveries. Rejects with the output if the kit ends first. */
   start(): Promise<void>;
-  /** The exit code, null where a signal ended it. */
+  /** The exit code. Null if a signal ended the process. */
   exited: () => Promise<number | null>;
   signal(signal: NodeJS.Signals): void;
-  /** SIGKILL for every process of it. */
+  /** SIGKILL for all its processes. */
   killAll(): Promise<void>;
   stop(): Promise<number | null>;
   remove(): Promise<void>;
   query<Row>(sql: string, ...values: unknown[]): Row[];
   pid(role: string): number | undefined;
-  /** Of the process that `start` made, from its first moment. */
+  /** The pid of the process that `start` made, available at once. */
   main(): number | undefined;
   addHandler(name: string, source: string): void;
 }
 
-/** `under` are the words of a command that runs the kit, a tracer say. */
+/** `under` is a command that runs the kit, such as a tracer. `root` is the folder of the project. */
 export async function createKit(
   handlers: Record<string, string> = {},
   env: Record<string, string> = {},
   under: string[] = [],
+  root = '.',
 ): Promise<Kit> {
   const folder = mkdtempSync(join(tmpdir(), 'kit-system-'));
   mkdirSync(join(folder, 'handlers'));
@@ -62,7 +62,7 @@ export async function createKit(
     output: () => output,
     async start() {
       output = '';
-      const [command, ...args] = [...under, process.execPath, MAIN];
+      const [command, ...args] = [...under, process.execPath, resolve(root, 'src/main.ts')];
       child = spawn(command, args, {
         cwd: folder,
         stdio: ['ignore', 'pipe', 'pipe'],
@@ -105,7 +105,7 @@ export async function createKit(
       rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     },
     query<Row>(sql: string, ...values: unknown[]) {
-      // Read-only: a look at a store that nobody else has open must not tidy up what a crash has left.
+      // Read-only: opening the store for writing, with no other process using it, would recover what a crash left.
       const db = new Database(database, { readonly: true, timeout: 5_000 });
       try {
         return db.prepare<unknown[], Row>(sql).all(...values);
@@ -152,7 +152,7 @@ export function dataOf(event: TestEvent): object {
 
 const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
-/** The status, or 0 where there was no answer. */
+/** The status, or 0 if there was no answer. */
 export function deliver(kit: Target, event: TestEvent, secrets = [SECRET]): Promise<number> {
   const now = kit.now?.() ?? Date.now();
   const { id, cursor, session } = event;
@@ -183,12 +183,12 @@ export function deliver(kit: Target, event: TestEvent, secrets = [SECRET]): Prom
       },
     );
     sent.on('error', () => done(0));
-    if (kit.patienceMs !== undefined) sent.setTimeout(kit.patienceMs, () => sent.destroy());
+    if (kit.timeoutMs !== undefined) sent.setTimeout(kit.timeoutMs, () => sent.destroy());
     sent.end(body);
   });
 }
 
-/** Deliveries at a steady rate until it is stopped; what was acknowledged. `secrets` are those that sign just now. */
+/** Sends deliveries at a steady rate until `stop`. `secrets` returns the secrets to sign with at that moment. */
 export function load(
   kit: Target,
   perSecond: number,
@@ -222,7 +222,7 @@ export function load(
   };
 }
 
-/** Polls; fails after half a minute with what was waited for. */
+/** Polls. After the limit it throws with the source of the condition. */
 export async function until(holds: () => boolean, limitMs = 30_000): Promise<void> {
   const end = Date.now() + limitMs;
   while (!holds()) {
@@ -231,7 +231,10 @@ export async function until(holds: () => boolean, limitMs = 30_000): Promise<voi
   }
 }
 
-/** Below the range that clients are given ports of: one of those could be taken while the kit is down between two starts. */
+/**
+ * Below the range of ephemeral ports, because a client could get one of those while the kit is down between two
+ * starts.
+ */
 export function freePort(): Promise<number> {
   const port = randomInt(10_000, 32_768);
   return new Promise((done) => {
@@ -245,11 +248,11 @@ export function killQuietly(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It was gone already.
+    // The process has already ended.
   }
 }
 
-/** Writes each handled event into a table of its own, with the task's completion. */
+/** Writes each handled event into a table of its own, in the same transaction as the task's completion. */
 export const RECORD = `
 import { defineHandler } from '#kit';
 export default defineHandler({

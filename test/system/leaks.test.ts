@@ -1,17 +1,18 @@
-// Nothing that people wrote, no number, secret, key or token gets out of the kit by its log, its metrics, its alarms or
-// its errors: a receiver is given the whole catalogue of bad inputs, handlers that quote what they were given, a service
-// that lies and slips of its owner, all of them marked; then every byte that it said is searched.
+// No personal data, phone number, secret, key or token may leave the kit through its log, metrics, alarms or errors.
+// The kit gets the whole catalogue of bad inputs, handlers that quote their input, a service that quotes requests, and
+// wrong configuration, all marked. Then all its output is searched for the marks.
 import { spawn } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { itemsUnder } from '../documents.ts';
 import { API_KEY, item, startReplayServer, type ReplayServer } from '../reconcile/replay-server.ts';
 import { catalogue, envelope, fieldsOf, MARKS, post, SECRET } from './catalogue.ts';
 import { createKit, until, type Kit } from './kit.ts';
 
-/** Ways of a handler to say what it was given. */
+/** Ways in which a handler can output its input. */
 const DEEDS = [
   'throw new Error(text)',
   'throw Object.assign(new Error(text), { name: text, cause: new Error(text), text })',
@@ -25,7 +26,7 @@ const DEEDS = [
   'await ctx.complete((tx) => tx.run(text))',
   'void Promise.reject(new Error(text)); await new Promise((done) => setTimeout(done, 50))',
   'setTimeout(() => void Promise.reject(new Error(text)), 50)',
-  // In nobody's course: the process ends, and that of the single tasks after it.
+  // Outside the handler's promise: these end the process, and then the process for isolated tasks.
   'outside.push(text); await new Promise(() => {})',
 ];
 const HANDLER = `
@@ -46,9 +47,9 @@ export default {
 };
 `;
 
-/** What was said, by where. */
+/** Output in which no mark may appear, by its source. */
 const said: [where: string, text: string][] = [];
-/** What pages showed that are there to show what strangers wrote, in errors, lanes and headers: to whom a token let in. */
+/** Pages and answers that may show text of senders (in errors, lanes and headers), but only to people with a token. */
 const shown: [where: string, text: string][] = [];
 const STRANGERS = new Set(['phone', 'text', 'name', 'header']);
 const posts: string[] = [];
@@ -71,13 +72,13 @@ beforeAll(async () => {
   const secretFile = join((kit = await createKit({ quotes: HANDLER }, settings())).folder, 'secret');
   writeFileSync(secretFile, SECRET);
   await kit.start();
-  // Alarms tell what is new since it began.
+  // Alarms count only what is new since keep started.
   await until(() => kit.pid('keep') !== undefined);
   for (const [name, bytes] of catalogue()) said.push([name, await exchange(kit.port, bytes, name.includes('cut off'))]);
   for (const index of DEEDS.keys()) await exchange(kit.port, post(envelope({ cursor: String(2_000 + index) })));
   await lies();
   const open = `select 1 from tasks where state = 'ready' limit 1`;
-  // Its file has ended the process soon after the start, so that it waits for somebody to reload it.
+  // This handler file ended the process soon after the start, so it waits for a reload.
   await until(() => kit.output().includes('wait until they can be loaded'), 60_000);
   kit.signal('SIGHUP');
   await until(() => kit.query(open).length === 0 && kit.output().includes('"role":"run-solo"'), 120_000);
@@ -121,7 +122,7 @@ function settings(): Record<string, string> {
   };
 }
 
-/** What is answered to these bytes, whatever they are. */
+/** Resolves to the answer to these bytes. */
 function exchange(port: number, bytes: Buffer, cut = false): Promise<string> {
   return new Promise((done) => {
     let text = '';
@@ -129,13 +130,13 @@ function exchange(port: number, bytes: Buffer, cut = false): Promise<string> {
     socket.on('data', (chunk) => void (text += chunk.toString()));
     socket.on('error', () => {});
     socket.on('close', () => done(text));
-    // Half of a request, or none, waits for its end.
+    // An incomplete request gets its answer only after the connection's end.
     if (/^\w+ \S+ HTTP[^]*\r\n\r\n/.test(bytes.toString('latin1')) && !cut) socket.write(bytes);
     else socket.end(bytes);
   });
 }
 
-/** A service that quotes what it was asked, and items that cannot be read. */
+/** A service that quotes the request in its errors, and items that cannot be read. */
 async function lies(): Promise<void> {
   const quoting = {
     code: API_KEY,
@@ -180,7 +181,7 @@ async function askOps(): Promise<void> {
     await ask(path, MARKS.header);
   }
   for (const path of telling) {
-    // What strangers call themselves in a header stands under Refused for everyone.
+    // The page /refused shows headers of unsigned requests to everybody with a token.
     await ask(path, MARKS.readToken, {}, path === '/refused' ? shown : said);
     await ask(path, MARKS.token, {}, shown);
     await ask(path, MARKS.header);
@@ -218,11 +219,11 @@ async function askCli(): Promise<void> {
   await cli({}, 'trigger', 'webhook.ping');
 }
 
-/** Of the owner: secrets under wrong names, or in values that are refused. */
+/** Mistakes of the operator: secrets under wrong names, or in values that are refused. */
 async function slips(secretFile: string): Promise<void> {
   writeFileSync(secretFile, `whsec_${MARKS.newSecret},${SECRET}`);
   kit.signal('SIGHUP');
-  await until(() => kit.output().includes('SIGHUP: secrets and handlers read again'));
+  await until(() => kit.output().includes('SIGHUP: secrets and handlers reloaded'));
   writeFileSync(secretFile, MARKS.slip);
   kit.signal('SIGHUP');
   await until(() => kit.output().includes('the old one stays in force'));
@@ -266,18 +267,18 @@ function execute(where: string, args: string[], env: Record<string, string>): Pr
   });
 }
 
-/** As it is and as it may be written: in base64 at each offset, in hex, backwards never. */
+/** The mark itself, in hex, and in base64 at each of three offsets. */
 function spellings(mark: string): string[] {
   const base64 = [0, 1, 2].map((offset) => {
     const text = Buffer.from(`${'x'.repeat(offset)}${mark}`).toString('base64');
-    // What the neighbours have no part in.
+    // Without the characters that also encode neighbouring bytes.
     return text.slice(offset === 0 ? 0 : 4, -4);
   });
   return [mark, Buffer.from(mark).toString('hex'), ...base64];
 }
 
 test.each(Object.entries({ ...MARKS, key: API_KEY, short: 'zqconfig' }))(
-  'no %s gets out, however it is written',
+  'no %s leaves the kit, in any encoding',
   (name, mark) => {
     const needles = spellings(mark).map((one) => one.toLowerCase());
     const leaks = (STRANGERS.has(name) ? said : [...said, ...shown]).flatMap(([where, text]) => {
@@ -289,7 +290,7 @@ test.each(Object.entries({ ...MARKS, key: API_KEY, short: 'zqconfig' }))(
   },
 );
 
-test('the search finds what it looks for', () => {
+test('the search finds a mark in each encoding', () => {
   for (const encoding of ['utf8', 'hex', 'base64', 'base64url'] as const)
     for (const before of ['', 'a', 'ab', 'abc']) {
       const text = Buffer.from(`${before}${MARKS.text} and more`).toString(encoding);
@@ -300,7 +301,7 @@ test('the search finds what it looks for', () => {
     }
 });
 
-test('all of it was there: in the store, in errors of tasks, in quarantine', () => {
+test('the marks did reach the store, errors of tasks and quarantine', () => {
   const holds = (sql: string): number => kit.query<{ n: number }>(sql)[0]?.n ?? 0;
   expect(holds(`select count(*) as n from events where instr(body, '${MARKS.text}')`)).toBeGreaterThan(20);
   expect(holds(`select count(*) as n from tasks where instr(error, '${MARKS.text}')`)).toBeGreaterThan(5);
@@ -313,15 +314,10 @@ test('all of it was there: in the store, in errors of tasks, in quarantine', () 
   expect(telling.length).toBeGreaterThan(3);
 });
 
-test('each line of the log is one object, with the fixed fields first and documented ones behind them', () => {
-  const documented = new Set(
-    readFileSync('src/ops/README.md', 'utf8')
-      .split('## Log lines')[1]
-      ?.split('\n')
-      .flatMap((line) =>
-        [...(/^\| ((?:`\w+`(?:, )?)+)/.exec(line)?.[1]?.matchAll(/\w+/g) ?? [])].map(([name]) => name),
-      ),
-  );
+test('each line of the log is one object, with the fixed fields first and documented fields after them', () => {
+  const items = itemsUnder('src/ops/README.md', 'Log lines');
+  const documented = new Set(items.flatMap((line) => line.split(':')[0]?.match(/\w+/g) ?? []));
+  expect(documented.size).toBeGreaterThan(25);
   expect(
     kit
       .output()

@@ -1,4 +1,5 @@
-// Dead letters in a browser: a group of ten thousand is retried with its progress, and cancelled; lanes keep their order.
+// Dead letters in a browser: retrying a group of ten thousand shows its progress and can be cancelled, and lanes keep
+// their order.
 import { chromium, type Browser, type Page } from 'playwright-core';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readDelivery } from '../../src/wire/event.ts';
@@ -20,7 +21,7 @@ afterEach(async () => {
   await ops.close();
 });
 
-/** So many dead letters, in a hundred lanes. */
+/** Makes MANY dead letters, in a hundred lanes. */
 async function kill(): Promise<void> {
   const { store, clock } = ops;
   const readings = Array.from({ length: MANY }, (_, n) => {
@@ -29,14 +30,14 @@ async function kill(): Promise<void> {
   });
   await store.accept({ readings, now: clock.time });
   const [handler = 0] = (await store.register(['answer'])).values();
-  const turn = { now: clock.time, boot: 1, settle: [], assign: null, room: 0, handlers: [handler] };
+  const turn = { now: clock.time, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler] };
   for (let from = 0; from < MANY;) {
-    const { events } = await store.unassigned(1_000);
+    const { events } = await store.pending(1_000);
     const upTo = events.at(-1)?.seq ?? from;
     const tasks = events.map(({ seq, cursor }) => {
       return { event: seq, handler, lane: `lane ${seq % 100}`, cursor, releaseAt: clock.time };
     });
-    await store.turn({ ...turn, assign: { from, upTo, tasks } });
+    await store.turn({ ...turn, fanOut: { from, upTo, tasks } });
     from = upTo;
   }
   for (let dead = 0; dead < MANY;) {
@@ -62,7 +63,7 @@ test('ten thousand are one group, whose retry shows its progress and can be canc
   await page.getByRole('link', { name: 'Error: no answer to #' }).click();
   expect(await page.getByRole('button', { name: 'Retry all 10,000' }).count()).toBe(1);
 
-  // The store takes its time, so that there is something to see.
+  // The store waits for `go`, so that the test can see the progress.
   const retry = ops.store.retry.bind(ops.store);
   let go = Promise.withResolvers<void>();
   ops.store.retry = async (ids, now) => {
@@ -80,7 +81,7 @@ test('ten thousand are one group, whose retry shows its progress and can be canc
   await page.getByText('Retry 1: 500 of 10,000 moved; cancelled').waitFor();
   expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
 
-  // The rest; it refreshes itself until nothing is left.
+  // Retries the rest. The page refreshes by itself until no dead letter is left.
   await page.getByRole('button', { name: 'Retry all 9,500' }).click();
   await page.getByText('Retry 2: 9,500 of 9,500 moved; done').waitFor({ timeout: 30_000 });
   await page.getByText('No dead letters.').waitFor();

@@ -1,5 +1,5 @@
-// The page in a real browser: what an operator sees when all is empty, well, or in trouble, and what strangers who write
-// into it, or lure its operator elsewhere, can do. Needs a chromium; set PAGE_SHOTS to a folder to keep what it looked like.
+// The page in a real browser, with an empty store, a healthy kit, and a kit in trouble. Hostile text and foreign sites
+// must do no harm. It needs a chromium. Set PAGE_SHOTS to a folder to keep screenshots.
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { chromium, type Browser, type BrowserContextOptions, type Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { assign, createOps, deliver, end, NOTHING_SET, SESSION, type Ops } from '../ops/harness.ts';
+import { fanOut, createOps, deliver, end, NOTHING_SET, SESSION, type Ops } from '../ops/harness.ts';
 
 const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) =>
   existsSync(path),
@@ -47,7 +47,7 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
     expect(faults.splice(0)).toEqual([]);
   });
 
-  /** A page of its own; whatever a browser complains of fails the test. */
+  /** Opens a new page. Every error that the browser reports fails the test. */
   async function open(path: string, options: BrowserContextOptions = {}): Promise<Page> {
     const context = await browser.newContext({ viewport: WIDE, ...options });
     const page = await context.newPage();
@@ -63,13 +63,13 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
     if (SHOTS) await page.screenshot({ path: join(SHOTS, `${name}.png`), fullPage: true });
   }
 
-  /** Nothing is wider than the window; tables scroll within themselves. */
+  /** No content is wider than the window. Tables scroll within themselves. */
   async function expectNoSpill(page: Page): Promise<void> {
     const spill = await page.evaluate('document.documentElement.scrollWidth - document.documentElement.clientWidth');
     expect(spill, page.url()).toBe(0);
   }
 
-  /** What is drawn is not cut off at the edge of its drawing. */
+  /** No text of a chart is cut off at its edge. */
   async function expectWholeWords(page: Page): Promise<void> {
     const cut = await page.evaluate(
       "[...document.querySelectorAll('svg text')].filter((text) => text.getBBox().x < 0).map((text) => text.textContent)",
@@ -116,7 +116,7 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
     expect(await page.locator('.message').count()).toBe(0);
   });
 
-  test('refreshes by itself, and leaves a person at what they were at', async () => {
+  test('refreshes by itself, and keeps what a person was typing', async () => {
     ops = await createOps();
     await trouble(ops);
     const page = await open('/reconciliation');
@@ -131,7 +131,7 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
     expect(await page.inputValue('#every')).toBe('2');
   });
 
-  test('says that it could not refresh, and goes on when it can', async () => {
+  test('says that it could not refresh, and recovers', async () => {
     ops = await createOps();
     const page = await open('/');
     await page.selectOption('#every', '2');
@@ -142,7 +142,7 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
     faults.splice(0);
   });
 
-  test('a page elsewhere cannot post, in the name of an operator who is logged in or needs no token', async () => {
+  test('another site cannot post in the name of an operator who is logged in or needs no token', async () => {
     ops = await createOps();
     await trouble(ops);
     const target = `http://127.0.0.1:${ops.port}/reconciliation/close`;
@@ -198,7 +198,7 @@ async function empty(ops: Ops): Promise<void> {
 
 async function healthy(ops: Ops): Promise<void> {
   await deliver(ops, ...Array.from({ length: 40 }, (_, n) => ({ cursor: `90071992547409${n + 10}` })));
-  const [handler = 0] = await assign(ops, ['answer']);
+  const [handler = 0] = await fanOut(ops, ['answer']);
   for (let n = 0; n < 40; n++) await end(ops, handler, 'done');
   const from = ops.clock.time;
   for (let n = 0; n < 120; n++) {
@@ -216,7 +216,7 @@ async function healthy(ops: Ops): Promise<void> {
   await up(ops, 'idle', '9007199254740949');
 }
 
-/** Every alarm, dead letters, and hostile words wherever strangers can put them. */
+/** Every alarm, dead letters, and hostile text wherever senders can put it. */
 async function trouble(ops: Ops): Promise<void> {
   await healthy(ops);
   const session = HOSTILE.replaceAll(/[^!-~]/g, '').slice(0, 200);
@@ -226,7 +226,7 @@ async function trouble(ops: Ops): Promise<void> {
     { cursor: '78', session: '🧨'.repeat(250) },
     { cursor: '79' },
   );
-  const [fragile = 0] = await assign(ops, [`hand-${'o'.repeat(120)}`]);
+  const [fragile = 0] = await fanOut(ops, [`hand-${'o'.repeat(120)}`]);
   await end(ops, fragile, 'dead', HOSTILE);
   await end(ops, fragile, 'dead', `TypeError: ${'cannot read properties of undefined '.repeat(12)}`);
   await end(ops, fragile, 'skipped', 'too old');
@@ -239,7 +239,7 @@ async function trouble(ops: Ops): Promise<void> {
   );
   const ids = await ops.store.register(['hand-over']);
   const handler = ids.get('hand-over') ?? 0;
-  const { from, events } = await ops.store.unassigned(100);
+  const { from, events } = await ops.store.pending(100);
   const tasks = events.map(({ seq, cursor }) => ({
     event: seq,
     handler,
@@ -252,7 +252,7 @@ async function trouble(ops: Ops): Promise<void> {
     now,
     boot: 1,
     settle: [],
-    assign: { from, upTo: events.at(-1)?.seq ?? from, tasks },
+    fanOut: { from, upTo: events.at(-1)?.seq ?? from, tasks },
     room: 0,
     handlers: [],
   });

@@ -3,7 +3,7 @@ import { campaign } from '../prove/crash.ts';
 import { MissingTool } from '../prove/report.ts';
 
 test(
-  'K1 to K10, F13: neither kills at system calls and random moments nor lost power break a promise (needs strace)',
+  'K1 to K10, F13: kills at system calls and random moments, and loss of power, break no promise (needs strace)',
   { timeout: 600_000 },
   async (context) => {
     const seed = Date.now() % 1_000_000;

@@ -1,4 +1,4 @@
-// The campaign of bad inputs in its short form. The long one is `npm run prove -- inputs`.
+// The short form of the campaign `inputs`. The long form is `npm run prove -- inputs`.
 import { expect, test } from 'vitest';
 import { campaign } from '../prove/inputs.ts';
 

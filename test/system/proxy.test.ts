@@ -1,4 +1,4 @@
-// The proxy of compose.yaml, its configuration taken from that file, before a real kit. Only the addresses differ.
+// The proxy of compose.yaml before a real kit. Its configuration comes from that file. Only the addresses differ.
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createKit, dataOf, freePort, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
 
-/** Debian stable's. */
+/** The version in Debian stable. */
 const OLDEST = [2, 6, 2];
 const lacking = !hasCaddy();
 if (lacking) console.warn(`skipped: needs caddy ${OLDEST.join('.')} or newer: apt-get install caddy`);
@@ -32,7 +32,7 @@ afterEach(async () => {
   await kit?.remove();
 });
 
-/** F19 asks for 30: PROXY_RESTARTS=30 for a release. */
+/** F19 needs 30 restarts: PROXY_RESTARTS=30 before a release. */
 const RESTARTS = Number(process.env['PROXY_RESTARTS'] ?? 8);
 
 test(`${RESTARTS} times the receiver is stopped and started under 50 deliveries a second: each gets its 204, and is one event`, async () => {
@@ -50,7 +50,7 @@ test(`${RESTARTS} times the receiver is stopped and started under 50 deliveries 
   expect(kit.query('select key from seen group by key having count(*) > 1')).toEqual([]);
 });
 
-test('bytes arrive as they were sent: odd spacing, what is not UTF-8, more than a mebibyte', async () => {
+test('bytes arrive unchanged: odd spacing, invalid UTF-8, more than a mebibyte', async () => {
   const odd = Buffer.from(
     `{ "id":"evt_odd" ,\n\t"type" : "MessageReceived","created_at":"2026-01-01T00:00:00Z",\r\n "cursor":"77", "session_id":null,"webhook_id":"w", "data": ${JSON.stringify(dataOf(makeEvent(1)), null, 3)} }  \n`,
   );
@@ -69,7 +69,7 @@ test('bytes arrive as they were sent: odd spacing, what is not UTF-8, more than 
   expect(kit.query('select body from quarantine')).toEqual([{ body: broken }]);
 });
 
-test('the webhook path is all that the proxy shows', async () => {
+test('the proxy exposes only the webhook path', async () => {
   const body = Buffer.from('{}');
   for (const path of [
     '/',
@@ -87,7 +87,7 @@ test('the webhook path is all that the proxy shows', async () => {
   expect(await post('/webhooks', body, 'whsec_of_a_stranger')).toBe(401);
 });
 
-test('a request that names another host is not answered for the receiver', async () => {
+test('a request for another host does not reach the receiver', async () => {
   expect(await post('/webhooks', Buffer.from('{"id":"x"}'), SECRET, 'elsewhere.example')).toBe(204);
   expect(count('quarantine')).toBe(1);
 });
@@ -118,14 +118,17 @@ async function startCaddy(): Promise<void> {
     if (caddy?.exitCode !== null) throw new Error(`caddy ended:\n${said}`);
     return said.includes('certificate obtained successfully');
   });
-  // What it has obtained is at work a moment later.
+  // The proxy uses a new certificate only after a moment.
   let shown = false;
   const ask = (): void => void post('/', Buffer.from('')).then(() => (shown = true), ask);
   ask();
   await until(() => shown);
 }
 
-/** As compose fills it in, but for loopback: a plain port beside the one with TLS, and a certificate of its own. */
+/**
+ * The configuration as compose fills it in, changed for loopback: a plain port beside the TLS port, and a self-signed
+ * certificate.
+ */
 function caddyfile(): string {
   const compose = readFileSync('compose.yaml', 'utf8');
   const content = /content: \|\n((?: {6}.*\n|\n)+)/.exec(compose)?.[1] ?? '';
@@ -142,7 +145,7 @@ function caddyfile(): string {
   return text;
 }
 
-/** Over TLS, with a right signature unless told otherwise; the status. */
+/** Posts over TLS, by default with a right signature. Resolves to the status. */
 function post(path: string, body: Buffer, secret = SECRET, host = 'localhost'): Promise<number> {
   const timestamp = Math.floor(Date.now() / 1000);
   const signature = createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest('hex');

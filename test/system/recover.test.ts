@@ -1,4 +1,4 @@
-// The commands that lower the watermark, or give it up, on a kit that runs beside the service's double.
+// The commands that lower the watermark or give it up, on a running kit beside the simulator.
 import { execFile } from 'node:child_process';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
@@ -19,7 +19,7 @@ function kitCommand(kit: Kit, env: Record<string, string>, ...args: string[]): P
 }
 
 test(
-  'reconcile --from reads again from there; --forget leaves a gap, once the key is taken out',
+  'reconcile --from reads again from there; --forget, possible without a key only, leaves a gap',
   { timeout: 120_000 },
   async () => {
     const service = createSimulatedService({ seed: 7, addresses: { loopback: true } });
@@ -106,7 +106,7 @@ test(
     expect((await kitCommand(kit, {}, 'gaps')).out).toContain('forgotten');
     expect(await kitCommand(kit, {}, 'reconcile', '--forget')).toMatchObject({
       code: 1,
-      out: 'there is no watermark to give up\n',
+      out: 'there is no watermark to remove\n',
     });
 
     await kit.start();
@@ -116,7 +116,7 @@ test(
   },
 );
 
-test('without a key, at once after the start, reconcile and verify say that reconciliation is off', async () => {
+test('without a key, reconcile and verify say from the start that reconciliation is off', async () => {
   const kit = await createKit();
   onTestFinished(() => kit.remove());
   await kit.start();

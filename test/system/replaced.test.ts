@@ -1,5 +1,5 @@
-// E12: the store's file is replaced or deleted under a running kit: nothing is taken over, nothing is started again, and
-// `kit restore` brings back what was acknowledged.
+// E12: the store's file is replaced or deleted while the kit runs. The kit must not take over the new file or restart
+// its processes. `kit restore` brings back all acknowledged events.
 import { execFile } from 'node:child_process';
 import { copyFileSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,7 +26,7 @@ async function cli(...args: string[]): Promise<{ code: number; text: string }> {
 
 function lives(pid: number): boolean {
   try {
-    // A dead one that nobody has buried yet is no more.
+    // A zombie process counts as ended.
     return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
   } catch {
     return false;
@@ -42,7 +42,7 @@ async function ready(): Promise<{ status: number; text: string }> {
 }
 
 test.each(['at work', 'stopped by SIGSTOP'])(
-  'E12: a backup that takes the place of the store ends run and keep (%s), costs 503, and is not touched; restore brings back all',
+  'E12: a backup that replaces the store ends run and keep (%s), is not written to, and deliveries get 503; restore brings everything back',
   async (how) => {
     kit = await createKit({ record: RECORD });
     await kit.start();
@@ -62,7 +62,7 @@ test.each(['at work', 'stopped by SIGSTOP'])(
     expect(await deliver(kit, makeEvent(1_000_000))).toBe(503);
     await running.stop();
     expect(await ready()).toEqual({ status: 503, text: expect.stringContaining('npx kit restore') });
-    // Neither does a wish of a person start them again.
+    // SIGHUP does not restart them either.
     kit.signal('SIGHUP');
     await until(() => kit.output().includes('SIGHUP'));
     expect(childrenOf(kit.main() ?? 0).filter(lives)).toEqual([]);
@@ -86,7 +86,7 @@ test.each(['at work', 'stopped by SIGSTOP'])(
   },
 );
 
-test('E12: a deleted file is found out without a delivery, and a kill afterwards leaves the copy', async () => {
+test('E12: a deleted file is detected without a delivery, and the copy survives a kill', async () => {
   kit = await createKit({});
   await kit.start();
   expect(await deliver(kit, makeEvent(1))).toBe(204);
@@ -101,7 +101,7 @@ test('E12: a deleted file is found out without a delivery, and a kill afterwards
   expect(kit.query('select id from events')).toEqual([{ id: 'evt_1' }]);
 });
 
-test('E12: a backup that is copied over the running store is found out, nothing more is acknowledged, and restore helps', async () => {
+test('E12: a backup that is copied over the store of a running kit is detected, nothing more is acknowledged, and restore repairs it', async () => {
   kit = await createKit({ record: RECORD });
   await kit.start();
   expect(await deliver(kit, makeEvent(1))).toBe(204);

@@ -1,4 +1,5 @@
-// A rerun beside live events, killed and resumed: each event once, and live ones go on. RERUN_EVENTS sets how many.
+// A rerun beside live events is killed and resumed: it handles each event once, and live events go on. RERUN_EVENTS
+// sets the number of events.
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { afterEach, expect, test } from 'vitest';
@@ -7,7 +8,7 @@ import { createKit, deliver, load, makeEvent, until, type Kit } from './kit.ts';
 const EVENTS = Number(process.env['RERUN_EVENTS'] ?? 10_000);
 const KIT = `${process.cwd()}/src/cli/kit.js`;
 const LIMIT_MS = 30_000 + EVENTS * 5;
-/** Each run of an event, and how long after its receipt. */
+/** Records each run of an event, with the time since its receipt. */
 const HANDLER = `
 export default {
   on: 'MessageReceived',
@@ -41,7 +42,7 @@ const total = (): number => kit.query<{ n: number }>('select count(*) as n from 
 const ofHistory = (): number =>
   kit.query<{ n: number }>('select count(*) as n from runs where cursor < ?', 1_000 + EVENTS)[0]?.n ?? 0;
 
-/** Of live events from the one numbered `from` on, milliseconds from receipt to start. */
+/** Milliseconds from receipt to start, of live events numbered from `from` up to `to`. */
 function delays(from: number, to: number): { events: number; median: number; p99: number; most: number } {
   const all = kit
     .query<{ ms: number }>('select ms from runs where cursor >= ? and cursor < ? order by ms', 1_000 + from, 1_000 + to)
@@ -111,7 +112,7 @@ test(
   },
 );
 
-test('the command shows how much it is, asks for --yes without a terminal, names who is loaded, and cancels none that has ended', async () => {
+test('the command shows the number of events, needs --yes without a terminal, names the loaded handlers, and does not cancel an ended rerun', async () => {
   kit = await createKit({ record: HANDLER });
   await kit.start();
   for (let n = 0; n < 5; n++) await deliver(kit, makeEvent(n));
@@ -130,7 +131,7 @@ test('the command shows how much it is, asks for --yes without a terminal, names
   expect((await command('rerun', 'cancel', '2')).code).toBe(1);
 });
 
-test('what waits for a handler that was renamed is given to its new name', async () => {
+test('tasks that wait for a renamed handler move to its new name', async () => {
   kit = await createKit({ old: `export default { on: 'MessageReceived', handle() { throw new Error('no'); } };` });
   await kit.start();
   for (let n = 0; n < 5; n++) await deliver(kit, makeEvent(n));

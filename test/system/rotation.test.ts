@@ -1,4 +1,4 @@
-// A secret is rotated while deliveries flow: added, used, and the old one taken away, without a refusal.
+// A secret is rotated under load: the new secret is added, used, and the old one removed, without a refusal.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
@@ -10,14 +10,14 @@ const NEW = 'whsec_of_the_time_after_the_rotation';
 let kit: Kit | undefined;
 afterEach(() => kit?.remove());
 
-/** The secrets that are configured, in their order, as the store has them. */
+/** The configured secrets in their order, as the store records them. */
 function secretsOf(running: Kit): Signer[] {
   const [row] = running.query<{ value: string }>("select value from state where name = 'signers'");
   const signers = JSON.parse(row?.value ?? '[]') as Signer[];
   return signers.filter(({ number }) => number !== null).toSorted((a, b) => (a.number ?? 0) - (b.number ?? 0));
 }
 
-test('a rotation with grace and two SIGHUPs, at 200 deliveries a second: every answer is 204, and what each secret signed is known after a restart', async () => {
+test('a rotation with grace and two SIGHUPs, at 200 deliveries a second: every answer is 204, and the counts of each secret survive a restart', async () => {
   const running = (kit = await createKit({ record: RECORD }, { WEBHOOK_SECRET: '', WEBHOOK_SECRET_FILE: 'secret' }));
   const write = (...secrets: string[]): void => writeFileSync(join(running.folder, 'secret'), secrets.join(','));
   const reread = async (...secrets: string[]): Promise<void> => {
@@ -50,7 +50,7 @@ test('a rotation with grace and two SIGHUPs, at 200 deliveries a second: every a
   expect(kept?.hits).toBeGreaterThanOrEqual(before[0]?.hits ?? 0);
   const [row] = running.query<{ value: string }>("select value from state where name = 'signers'");
   const [old] = (JSON.parse(row?.value ?? '[]') as Signer[]).filter(({ number }) => number === null);
-  // Every delivery of the grace was signed by both: those of the old one and those of the new one are more than all.
+  // During the grace both secrets signed every delivery, so their hits together exceed the number of deliveries.
   expect((old?.hits ?? 0) + (kept?.hits ?? 0)).toBeGreaterThan(sent);
   expect(old).toMatchObject({ mayGo: true });
   await running.start();

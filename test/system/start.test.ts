@@ -17,7 +17,7 @@ async function newKit(...options: Parameters<typeof createKit>): Promise<Kit> {
   return kit;
 }
 
-/** Handles until there is a file named `release`; makes one named `stopping` when it is asked to end. */
+/** Handles until a file named `release` exists. Makes a file named `stopping` when the kit asks it to stop. */
 const WAITING = `
   import { existsSync, writeFileSync } from 'node:fs';
   import { setTimeout as sleep } from 'node:timers/promises';
@@ -31,7 +31,7 @@ function runsOf(kit: Kit): string[] {
   return children.filter((pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('run/main.ts'));
 }
 
-test('every fault of the configuration and of the handlers is said in one message, without a stack, with exit code 78', async () => {
+test('one message names every fault of the configuration and of the handlers, without a stack, with exit code 78', async () => {
   const kit = await newKit(
     { broken: 'export default { on: "MessageReceived", handle( }', empty: 'export const x = 1;' },
     { WEBHOOK_SECRET: '', API_BASE_URL: 'not a url', PORT: '99999' },
@@ -43,7 +43,7 @@ test('every fault of the configuration and of the handlers is said in one messag
   expect(kit.output()).not.toMatch(/^\s+at /m);
 });
 
-test('a second start on the same store is refused, and names the first', async () => {
+test('a second start on the same store is refused, and the message names the first process', async () => {
   const first = await newKit({ record: RECORD });
   await first.start();
   const second = await newKit({}, { DATABASE_URL: `sqlite:${first.folder}/events.db` });
@@ -51,7 +51,7 @@ test('a second start on the same store is refused, and names the first', async (
   expect(await deliver(first, makeEvent(1))).toBe(204);
 });
 
-test('an ops port that is taken is a fault of the configuration, before any delivery is taken', async () => {
+test('an ops port that is in use is a fault of the configuration, found before any delivery is accepted', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   const { port } = taken.address() as AddressInfo;
@@ -61,14 +61,14 @@ test('an ops port that is taken is a fault of the configuration, before any deli
   taken.close();
 });
 
-test('a stop right after the start, before all processes are there, is no failure and logs none', async () => {
+test('a stop right after the start, before all processes run, exits cleanly and logs no failure', async () => {
   const kit = await newKit({ record: RECORD });
   await kit.start();
   expect(await kit.stop()).toBe(0);
   expect(kit.output()).not.toContain('"level":50');
 });
 
-test('F18: SIGTERM under load answers what is in flight, and ends with 0', async () => {
+test('F18: SIGTERM under load answers the deliveries in flight, and exits with 0', async () => {
   const kit = await newKit({ record: RECORD });
   await kit.start();
   const running = load(kit, 200);
@@ -76,13 +76,13 @@ test('F18: SIGTERM under load answers what is in flight, and ends with 0', async
   kit.signal('SIGTERM');
   expect(await kit.exited()).toBe(0);
   await running.stop();
-  // 0 is a connection that was refused once nobody listened.
+  // 0 is a connection that was refused after the port was closed.
   expect([...running.statuses.keys()].filter((status) => status !== 0)).toEqual([204]);
   const stored = new Set(kit.query<{ id: string }>('select id from events').map(({ id }) => id));
   expect([...running.acknowledged].filter((id) => !stored.has(id))).toEqual([]);
 });
 
-test('deliveries are taken until the handlers have ended, so that a stop closes the port for a moment only', async () => {
+test('deliveries are accepted until the handlers have ended, so that a restart closes the port for a moment only', async () => {
   const kit = await newKit({ waiting: WAITING });
   await kit.start();
   await deliver(kit, makeEvent(1));
@@ -95,7 +95,7 @@ test('deliveries are taken until the handlers have ended, so that a stop closes 
   expect(kit.query('select id from events')).toHaveLength(2);
 });
 
-test('SIGHUP again and again under load refuses no delivery, and handlers that changed are the new ones', async () => {
+test('repeated SIGHUP under load refuses no delivery, and loads changed handlers', async () => {
   const kit = await newKit({ record: RECORD });
   await kit.start();
   const running = load(kit, 200);
@@ -128,7 +128,7 @@ test('E12: a store that is replaced while SIGHUP hands over leaves no process th
   await until(() => runsOf(kit).length === 0);
 });
 
-test('F28: a handler file that breaks later: SIGHUP takes the secrets and leaves the old ones at work; without them it waits, until it is fixed', async () => {
+test('F28: a handler file that breaks later: SIGHUP loads the secrets and keeps the old handlers; after a kill of run the handler waits for a fix', async () => {
   const kit = await newKit({ record: RECORD }, { WEBHOOK_SECRET: '', WEBHOOK_SECRET_FILE: 'secret' });
   const rotated = 'whsec_of_the_time_after_the_rotation';
   const seen = (): number => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n ?? 0;
@@ -137,7 +137,7 @@ test('F28: a handler file that breaks later: SIGHUP takes the secrets and leaves
   kit.addHandler('record', 'export default {');
   writeFileSync(join(kit.folder, 'secret'), `${rotated},${SECRET}`);
   kit.signal('SIGHUP');
-  await until(() => kit.output().includes('the old ones go on'));
+  await until(() => kit.output().includes('the old handlers keep running'));
   expect(await deliver(kit, makeEvent(1), [rotated])).toBe(204);
   await until(() => seen() === 1);
   process.kill(kit.pid('run') ?? 0, 'SIGKILL');
@@ -148,7 +148,7 @@ test('F28: a handler file that breaks later: SIGHUP takes the secrets and leaves
   await until(() => seen() === 2);
 });
 
-test('when the main process is killed the others go at once, a handler that spins included', async () => {
+test('when the main process is killed, the others end at once, even with a handler that spins', async () => {
   const kit = await newKit({ spin: `export default { on: '*', order: 'arrival', handle() { for (;;); } };` });
   await kit.start();
   await until(() => kit.pid('keep') !== undefined);
@@ -159,7 +159,7 @@ test('when the main process is killed the others go at once, a handler that spin
   await until(() => pids.every((pid) => !lives(pid)));
 });
 
-test('npx kit answers from the store, and by exit code', async () => {
+test('npx kit reads the store, and its exit codes are as documented', async () => {
   const kit = await newKit({ record: RECORD });
   await kit.start();
   await deliver(kit, makeEvent(7));

@@ -1,5 +1,5 @@
-// Alarms about the store itself, from a kit of real processes: told from memory while nothing can be written, shown
-// wherever people look, and over when it is over.
+// Alarms about the store, from a kit of real processes. They are raised from memory while nothing can be written,
+// shown in every place, and cleared afterwards.
 import { execFile } from 'node:child_process';
 import { rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -65,7 +65,7 @@ async function eventually(holds: () => Promise<boolean>): Promise<void> {
   await expect.poll(holds, { timeout: 30_000 }).toBe(true);
 }
 
-/** Where no disk can be mounted, the test is left out, and says so. */
+/** Skips the test with a reason if no disk can be mounted here. */
 function diskOr(skip: (reason: string) => never): Disk {
   try {
     return smallDisk(24);
@@ -78,13 +78,13 @@ function diskOr(skip: (reason: string) => never): Disk {
 const told = (name: string): string[] => posts.filter((text) => text.startsWith(`${name}: `));
 const UP = { receive: 'up', run: 'up', keep: 'up' };
 
-test('E40: an idle kit tells of a lock while it holds, shows it everywhere, and keeps its ops port over a restart of keep', async () => {
+test('E40: an idle kit raises an alarm while its store is locked, shows it everywhere, and keeps its ops port when keep restarts', async () => {
   await startKit({ record: RECORD });
   const release = lockOf(join(kit.folder, 'events.db'));
   await until(() => told('store_unwritable').length > 0);
   expect(told('store_unwritable')[0]).toMatch(new RegExp(`locked.*process ${process.pid}`));
   await eventually(async () => names(await status()).includes('store_unwritable'));
-  // Longer than the signs of life in the store are believed.
+  // Longer than the time for which heartbeats in the store are considered recent.
   await eventually(
     async () =>
       (kit.query<{ old: number }>(`select ${Date.now()} - max(beat_at) as old from processes`)[0]?.old ?? 0) > 6_000,
@@ -115,14 +115,14 @@ test('E40: an idle kit tells of a lock while it holds, shows it everywhere, and 
   expect(await deliver(kit, makeEvent(1))).toBe(204);
 });
 
-test('E40: a full disk is told, with what to do about it, and all that keep judges with it', async ({ skip }) => {
+test('E40: a full disk raises store_unwritable with its remedy, and keep still raises disk_low', async ({ skip }) => {
   const disk = diskOr((reason) => skip(reason));
   end.push(async () => disk.remove());
   await startKit({ record: RECORD }, { DATABASE_URL: `sqlite:${disk.folder}/events.db` });
   const ballast = join(disk.folder, 'ballast');
   const { bavail, bsize } = statfsSync(disk.folder);
   writeFileSync(ballast, Buffer.alloc(bavail * bsize));
-  // The log has room for small ones yet.
+  // The log still has room for small events.
   const large = deliver(kit, { ...makeEvent(1), body: 'x'.repeat(2_000_000) });
   await until(() => told('store_unwritable').length > 0);
   expect(told('store_unwritable')[0]).toMatch(/SQLITE_FULL.*df -h/);
@@ -142,7 +142,7 @@ export default defineHandler({
 });
 `;
 
-test('E42: what ends its process is named by handler, key and exit code, in the alarm and in the log', async () => {
+test('E42: the alarm and the log name a task that ended its process, by handler, key and exit code', async () => {
   await startKit({ deadly: EXITS });
   expect(await deliver(kit, makeEvent(5))).toBe(204);
   await until(() => told('run_crashing').length > 0, 60_000);
@@ -150,6 +150,6 @@ test('E42: what ends its process is named by handler, key and exit code, in the 
   const lines = kit
     .output()
     .split('\n')
-    .filter((line) => line.includes('its process died under this task'));
+    .filter((line) => line.includes('the process of this task died'));
   expect(lines[0]).toMatch(/"how":"exit code 7 at .*deadly\.ts:\d+".*"handler":"deadly","key":"c:1005","attempt":1/);
 });

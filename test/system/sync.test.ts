@@ -1,4 +1,4 @@
-// A sync that fails once (hazards C3, F3): SQLite is done with the commit by then, so nobody but us can make it good.
+// A sync that fails once (F3). SQLite considers the commit done by then, so only the kit can repair it.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 
-// strace counts the calls of each thread apart.
+// strace counts the calls of each thread separately, so all syncs must share a thread.
 const env = { ...process.env, UV_THREADPOOL_SIZE: '1' };
 const traces = spawnSync('strace', ['-qq', '-o', '/dev/null', 'true']).status === 0;
 let folder: string;
@@ -16,7 +16,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-test.skipIf(!traces)('what is acknowledged after a failed sync outlasts a power loss (needs strace)', () => {
+test.skipIf(!traces)('deliveries acknowledged after a failed sync survive a power loss (needs strace)', () => {
   const path = join(folder, 'events.db');
   const inject = ['-e', 'trace=fdatasync', '-e', 'inject=fdatasync:error=EIO:when=2'];
   const script = [join(import.meta.dirname, 'syncing.ts'), path];

@@ -1,5 +1,5 @@
-// Accepts three events, each again where it did not succeed, and prints what became of them. Somebody reads during the
-// second try. Beside the store, it leaves what a power loss would then leave of it.
+// Accepts three events, retries each once if it fails, and prints the results. A reader is open during the second try.
+// Also writes a copy of the store as a power loss would leave it.
 import { closeSync, copyFileSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
@@ -29,7 +29,7 @@ for (const cursor of ['1', '2', '3']) {
     else if (!done) reader.exec('begin; select * from events');
   }
 }
-// What the failed sync should have written, and nobody wrote again, never came to the disk.
+// The bytes of the failed sync never reached the disk. The copy has zeros there, unless later writes replaced them.
 const left = log();
 copyFileSync(path, `${path}.left`);
 writeFileSync(`${path}.left-wal`, left);

@@ -1,4 +1,4 @@
-// Every template at work: the real processes and the service's double.
+// Every template with the real processes and the simulator.
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
@@ -21,7 +21,7 @@ afterEach(async () => {
   endpoint.close();
 });
 
-test('every template handles what comes', async () => {
+test('every template handles its events', async () => {
   await once(endpoint.listen(0, '127.0.0.1'), 'listening');
   service = createSimulatedService({ seed: 1, addresses: { loopback: true } });
   const scopes = ['events:read', 'product:inbox', 'messages:send'];
@@ -53,7 +53,8 @@ test('every template handles what comes', async () => {
 
   const tasks = () =>
     kit?.query<{ state: string; n: number }>('select state, count(*) as n from tasks group by state') ?? [];
-  // answer, forward, hand-over, log and project of 4 messages; forward of what was sent and status; status.
+  // Each of 4 messages gives five tasks: answer, forward, hand-over, log, project. Sent messages and statuses each give
+  // a task for forward, statuses another one for status.
   await until(() => tasks().every(({ state }) => state === 'done') && (tasks()[0]?.n ?? 0) >= 20 + 4 + 2 + 2);
   expect(kit.query('select sum(unread) as n from project_conversations')).toEqual([{ n: 4 }]);
   expect(kit.query('select status from status_messages')).toEqual([{ status: 'read' }]);

@@ -1,4 +1,4 @@
-// The kit as on a terminal: its output is one, by the command `script`.
+// The kit on a terminal, which the command `script` provides.
 import { execFile, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';

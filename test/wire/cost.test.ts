@@ -1,5 +1,5 @@
-// What reading a body may cost: bounded by how many values it holds and how deep they lie, never by what an author of
-// twelve megabytes can think of. Work is counted here, not timed.
+// The cost of reading a body depends only on how many values it has and how deep they are nested. The tests count work
+// instead of measuring time.
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { conversationOf, dataOfBody, readDelivery, readItem } from '../../src/wire/event.ts';

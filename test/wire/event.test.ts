@@ -1,4 +1,4 @@
-// From bytes to an event: the same whatever the origin, and never an exception (contract 2.13, 6.1, 6.3).
+// From bytes to an event: the result is the same for every origin, and nothing throws (contract 2.13, 6.1, 6.3).
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Cursor } from '../../src/wire/cursor.ts';

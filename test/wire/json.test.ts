@@ -1,4 +1,5 @@
-// Bytes to JSON: what is refused, what is only noticed, and when two values are the same (hazards B2 and C1, I22 to I30).
+// From bytes to JSON: which texts are refused, which are only flagged, and when two values are the same (hazards B2
+// and C1, I22 to I30).
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseJson, parseJsonText, sameJson, sourceOfNumber, type Json } from '../../src/wire/json.ts';

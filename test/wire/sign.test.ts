@@ -13,7 +13,7 @@ const signing = {
   attempt: 3,
   timestampSeconds: 1_767_225_600,
 };
-/** As openssl computes them. */
+/** Computed with openssl. */
 const ONE = '240827be721d8eef091133a5a352226d8fa58b6e6514c3a5816c456616dc25b8';
 const TWO = '07200477eb9ce9a1445c76fe5f590ebae741c90807d13b0639e54dc9613800c7';
 

@@ -1,4 +1,4 @@
-// The three small readers of the signature, by tables (hazards B2 and C1, I2 to I17).
+// The three functions that read a signature, by tables (hazards B2 and C1, I2 to I17).
 import { createHmac } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-// Imported first by the entry points that Node may run directly.
+// Entry points that Node may run directly import this file first.
 import { refuseRuntime, tooOld } from './runtime.js';
 
 if (tooOld()) refuseRuntime();

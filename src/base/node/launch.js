@@ -1,5 +1,5 @@
-// Runs an entry point on Node 24 or newer, whichever Node runs this file: it hands over to the Node that npm installed
-// with the project where this one is too old. npm 10 installs that Node and does not link it, so it is found by path.
+// Runs an entry point on Node 24 or newer. If the present Node is too old, it starts the Node that npm installed with
+// the project. npm 10 installs that Node without linking it, so it is found by path.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { constants } from 'node:os';

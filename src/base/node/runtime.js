@@ -1,5 +1,5 @@
-// The oldest Node that runs the kit. Imported first by every entry point: on an older one SQLite's binding would crash
-// the process instead of saying so. Plain JavaScript, for any Node to read.
+// The oldest Node that runs the kit. Every entry point imports this file first: on an older Node, SQLite's binding
+// would crash the process without a message. It is plain JavaScript so that any Node can read it.
 export const OLDEST = 24;
 
 export function tooOld() {

@@ -1,4 +1,4 @@
-// Copies the store while the receiver works: one file, as of one moment.
+// Copies the store into one file while the receiver runs. The copy is consistent: it shows one moment.
 import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -7,14 +7,16 @@ import { loadConfig, readEnv } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
 import { backUp, partOf } from '../../store/sqlite/backup.ts';
 import { StoreError } from '../../store/store.ts';
-import { clock, parse, print, printJson, UsageError, type Command } from '../lib/command.ts';
+import { parse, UsageError, type Command } from '../lib/command.ts';
+import { print, printJson } from '../lib/print.ts';
+import { clock } from '../lib/store.ts';
 
 const command: Command = {
-  summary: 'copy the store into a file, while the receiver works',
+  summary: 'copy the store while the receiver runs',
   usage: 'backup [file] [--json]',
   async run(args) {
-    const { values, positionals } = parse(args, { json: { type: 'boolean' } });
-    if (positionals.length > 1) throw new UsageError('one file is enough');
+    const { values, positionals } = parse(args, { flags: ['json'] });
+    if (positionals.length > 1) throw new UsageError('only one file can be named');
     const { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] });
     const moment = new Date(clock.now()).toISOString().replaceAll(/[:.]/g, '-');
     const to = resolve(positionals[0] ?? `${storePath}.backup-${moment}`);
@@ -27,7 +29,7 @@ const command: Command = {
 };
 export default command;
 
-/** In a thread, so that this one can say how far it is. */
+/** Copies in a worker thread, so that this thread can print the progress. */
 async function copy(job: { path: string; to: string }): Promise<void> {
   const worker = new Worker(new URL(import.meta.url), { workerData: job });
   const progress = setInterval(() => {

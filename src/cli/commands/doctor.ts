@@ -1,16 +1,18 @@
-// Is everything in place for the real service? Goes through all that a delivery depends on, and names a remedy beside
-// every fault.
+// Checks everything that a delivery depends on, and names a remedy for every fault.
 import { readEnv, type Env } from '../../config.ts';
-import { clean, clock, parse, print, printJson, webAddress, type Command } from '../lib/command.ts';
+import { parse, webAddress, type Command } from '../lib/command.ts';
+import { clean, print, printJson } from '../lib/print.ts';
+import { clock } from '../lib/store.ts';
 import { address } from '../doctor/address.ts';
 import { examine, exitOf, type Check, type Finding } from '../doctor/check.ts';
 import { handlers } from '../doctor/handlers.ts';
-import { clocks, key, replay } from '../doctor/service.ts';
+import * as modules from '../doctor/modules.ts';
 import { configuration, runtime, secrets } from '../doctor/setup.ts';
 import { alarms, file, folder } from '../doctor/store.ts';
 import { receiver, roundTrip } from '../doctor/trip.ts';
 
-const CHECKS: Check[] = [
+const { clocks, key, replay }: Partial<Record<string, Check>> = modules;
+const CHECKS = [
   runtime,
   configuration,
   folder,
@@ -24,15 +26,15 @@ const CHECKS: Check[] = [
   receiver,
   roundTrip,
   handlers,
-];
+].filter((check) => check !== undefined);
 
 const command: Command = {
-  summary: 'go through all that a delivery depends on, with a remedy for every fault',
+  summary: 'check everything that a delivery depends on',
   usage: `doctor [--url http://…] [--json]
-  --url   goes through this address instead of PUBLIC_URL; http and loopback will do, for rehearsal
+  --url   checks this address instead of PUBLIC_URL; http and loopback are allowed, to rehearse
   Sends webhook.ping events to the running receiver, ids doctor_…`,
   async run(args) {
-    const { values } = parse(args, { url: { type: 'string' }, json: { type: 'boolean' } }, { names: false });
+    const { values } = parse(args, { text: ['url'], flags: ['json'], names: false });
     const url = webAddress('--url', values.url);
     const { findings, exit } = await diagnose(readEnv(), url, values.json ? () => {} : show);
     if (values.json) printJson(findings.map(({ check, state, detail, remedy }) => ({ check, state, detail, remedy })));
@@ -43,7 +45,7 @@ export default command;
 
 type Named = Finding & { check: string };
 
-/** Everything that is found, told as it is found, and the exit code that it asks for. */
+/** Resolves to all findings and the exit code. `tell` gets each finding when it is found. */
 export async function diagnose(
   env: Env,
   url: string | undefined,

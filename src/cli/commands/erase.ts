@@ -1,18 +1,20 @@
-// Forgets a person: their messages go, from events, dead letters, quarantine and conflicts; identity stays.
+// Erases a person: removes their messages from events, dead letters, quarantine and conflicts. Ids, cursors and times
+// stay.
 import { EXIT } from '../../base/errors.ts';
 import type { Erased } from '../../store/admin.ts';
 import type { Store } from '../../store/store.ts';
 import { isOf } from '../../admin/person.ts';
-import { clock, count, parse, print, printJson, UsageError, withStore, type Command } from '../lib/command.ts';
+import { parse, UsageError, type Command } from '../lib/command.ts';
+import { count, print, printJson } from '../lib/print.ts';
+import { clock, withStore } from '../lib/store.ts';
 
 const STEP = 500;
 
 const command: Command = {
-  summary: "remove a person's messages; that they came, and what became of them, stays",
+  summary: "remove a person's messages; ids, times and outcomes stay",
   usage: 'erase --sender <address> [--dry-run] [--json]',
   async run(args) {
-    const options = { sender: { type: 'string' }, 'dry-run': { type: 'boolean' }, json: { type: 'boolean' } } as const;
-    const { values } = parse(args, options, { names: false });
+    const { values } = parse(args, { text: ['sender'], flags: ['dry-run', 'json'], names: false });
     const { sender, 'dry-run': dry = false } = values;
     if (!sender || sender.trim().length < 4) throw new UsageError('name the address with --sender, whole');
     const erased = await withStore((store) => eraseAll(store, sender, dry));

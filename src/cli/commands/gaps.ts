@@ -1,25 +1,17 @@
-// Stretches of history that the service can no longer replay; a person who has fetched what matters closes one.
+// Lists gaps, and closes a gap by hand.
 import { EXIT } from '../../base/errors.ts';
-import {
-  clean,
-  clock,
-  fail,
-  number,
-  parse,
-  print,
-  printJson,
-  printTable,
-  UsageError,
-  withStore,
-  type Command,
-} from '../lib/command.ts';
+import { closeGap } from '../../admin/gaps.ts';
+import { number, parse, UsageError, type Command } from '../lib/command.ts';
+import { clean, print, printJson } from '../lib/print.ts';
+import { clock, withStore } from '../lib/store.ts';
+import { printTable } from '../lib/table.ts';
 
 const command: Command = {
-  summary: 'stretches of history that can no longer be fetched',
+  summary: 'ranges of history that can no longer be fetched',
   usage:
-    'gaps [--json]\n       npx kit gaps close <gap> --reason "…"     when what matters of it was fetched by other means',
+    'gaps [--json]\n       npx kit gaps close <gap> --reason "…"     after you fetched what you need by other means',
   async run(args) {
-    const { values, positionals } = parse(args, { json: { type: 'boolean' }, reason: { type: 'string' } });
+    const { values, positionals } = parse(args, { text: ['reason'], flags: ['json'] });
     const [verb, id, ...more] = positionals;
     if (more.length > 0 || (verb !== undefined && verb !== 'close')) throw new UsageError('gaps, or gaps close <gap>');
     if (verb === 'close') return close(number('the gap', id), values.reason);
@@ -36,12 +28,10 @@ const command: Command = {
 };
 export default command;
 
-async function close(id: number | undefined, reason: string | undefined): Promise<number> {
-  if (id === undefined) throw new UsageError('which gap? npx kit gaps lists them');
-  if (!reason?.trim()) throw new UsageError('--reason is needed: what was done about it');
-  if (await withStore((store) => store.closeGap(id, reason, clock.now()))) {
-    print(`gap ${id} is closed: ${clean(reason)}`);
-    return EXIT.done;
-  }
-  return fail(`there is no open gap ${id}: npx kit gaps lists them`);
+async function close(gap: number | undefined, reason = ''): Promise<number> {
+  if (gap === undefined) throw new UsageError('which gap? npx kit gaps lists them');
+  if (!reason.trim()) throw new UsageError('--reason is needed: what was done about it');
+  const words = await withStore((store) => closeGap(store, { gap, reason }, clock.now()));
+  print(`${words}: ${clean(reason)}`);
+  return EXIT.done;
 }

@@ -1,28 +1,30 @@
-// A handler and its test from a template. What a template is for stands in its own header, and nowhere else.
+// Writes a handler and its test from a template. The header of a template says what it is for.
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { loadConfig, readEnv } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
-import { fail, parse, print, printJson, printTable, UsageError, type Command } from '../lib/command.ts';
+import { parse, UsageError, type Command } from '../lib/command.ts';
+import { fail, print, printJson } from '../lib/print.ts';
+import { printTable } from '../lib/table.ts';
 
 const TEMPLATES = fileURLToPath(new URL('../../../templates/', import.meta.url));
 
 const command: Command = {
-  summary: 'a handler and its test, from a template; alone: which templates there are',
+  summary: 'write a handler and its test, or list the templates',
   usage:
     'new [--json]\n       npx kit new <template> <name>     writes HANDLERS_DIR/<name>.ts and test/handlers/<name>.test.ts',
   async run(args) {
-    const { values, positionals } = parse(args, { json: { type: 'boolean' } });
+    const { values, positionals } = parse(args, { flags: ['json'] });
     const [template, name] = positionals;
     const templates = readTemplates();
     if (template === undefined) return list(templates, values.json);
     if (!templates.some((one) => one.name === template))
       throw new UsageError(`there is no template ${JSON.stringify(template)}: npx kit new lists them`);
     if (name === undefined || positionals.length > 2)
-      throw new UsageError('one name is needed: of the handler and its file');
+      throw new UsageError('one name is needed, for the handler and its file');
     if (!/^[a-z0-9][\w-]{0,99}$/i.test(name))
-      throw new UsageError('the name begins with a letter or digit, and goes on with those, - and _');
+      throw new UsageError('the name begins with a letter or digit; it holds letters, digits, - and _');
     return write(template, name);
   },
 };
@@ -47,7 +49,7 @@ function readTemplates(): { name: string; line: string }[] {
     .map((file) => ({ name: file.slice(0, -'.ts'.length), line: lineOf(readFileSync(join(TEMPLATES, file), 'utf8')) }));
 }
 
-/** The first sentence of its header. */
+/** The first sentence of the template's header. */
 function lineOf(source: string): string {
   const header =
     /^(?:\/\/.*\n)+/
@@ -70,8 +72,8 @@ function write(template: string, name: string): number {
   create(handler, source(`${template}.ts`));
   create(test, source(`${template}.test.ts`).replaceAll(`'./${template}.ts'`, `'${path}'`));
   print(`${relative('', handler)}\n${relative('', test)}\n`);
-  print(`Next: read its header, change what it does, and npm test -- ${relative('', test)}`);
-  print('npm run dev runs it against the simulated service; a running receiver takes it with npx kit reload');
+  print(`Next: read its header, change it, and run npm test -- ${relative('', test)}`);
+  print('npm run dev runs it against the simulated service; npx kit reload loads it in a running receiver');
   return EXIT.done;
 }
 

@@ -1,19 +1,21 @@
-// Removes now what is older than its retention, as `keep` does every ten minutes.
+// Removes events and bodies that are older than their retention. `keep` also does this regularly.
 import { loadConfig, readEnv } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
 import { settledUpTo } from '../../keep/prune.ts';
 import type { Receipt } from '../../store/keep.ts';
 import type { Store } from '../../store/store.ts';
-import { clock, count, parse, print, printJson, withStore, type Command } from '../lib/command.ts';
+import { parse, type Command } from '../lib/command.ts';
+import { count, print, printJson } from '../lib/print.ts';
+import { clock, withStore } from '../lib/store.ts';
 
 const DAY_MS = 86_400_000;
 const STEP = 200;
 
 const command: Command = {
-  summary: 'remove now what is older than RETENTION_DAYS, and bodies older than PAYLOAD_RETENTION_DAYS',
+  summary: 'remove events older than RETENTION_DAYS, and bodies older than PAYLOAD_RETENTION_DAYS',
   usage: 'prune [--json]',
   async run(args) {
-    const { values } = parse(args, { json: { type: 'boolean' } }, { names: false });
+    const { values } = parse(args, { flags: ['json'], names: false });
     const { RETENTION_DAYS: rows, PAYLOAD_RETENTION_DAYS: bodies } = loadConfig(readEnv(), {
       only: ['RETENTION_DAYS', 'PAYLOAD_RETENTION_DAYS', 'DATABASE_URL'],
     });

@@ -1,39 +1,25 @@
-// Asks `keep` to reconcile now, and follows it to the end. Lowers the watermark, or gives it up, where a person says so.
-import { setTimeout as sleep } from 'node:timers/promises';
+// Lets `keep` reconcile now, and follows it to the end. It can also lower the watermark, or remove it.
 import { loadConfig, readEnv } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
+import { askToReconcile } from '../../admin/range.ts';
 import type { Lowered } from '../../store/keep.ts';
 import type { Store } from '../../store/store.ts';
 import type { Status } from '../../store/read.ts';
 import { isBehind, parseCursor, type Cursor } from '../../wire/cursor.ts';
-import {
-  clean,
-  clock,
-  count,
-  fail,
-  keepIsUp,
-  parse,
-  print,
-  printJson,
-  printTable,
-  unlessItReads,
-  UsageError,
-  withStore,
-  type Command,
-} from '../lib/command.ts';
-
-const LOOK_MS = 250;
+import { parse, UsageError, type Command } from '../lib/command.ts';
+import { follow, type Look } from '../lib/follow.ts';
+import { clean, count, fail, print, printJson } from '../lib/print.ts';
+import { clock, keepIsUp, unlessItReads, withStore } from '../lib/store.ts';
+import { printTable } from '../lib/table.ts';
 
 const command: Command = {
-  summary: 'fetch now what webhooks missed',
+  summary: 'fetch what webhooks missed',
   usage: `reconcile [--json]
        npx kit reconcile --from <cursor> [--json]     lower the watermark, and read again from there
        npx kit reconcile --runs [--json]     the last runs, and how they ended
-       npx kit reconcile --forget     give the watermark up, once API_KEY is taken out for good`,
+       npx kit reconcile --forget     remove the watermark, after API_KEY was removed for good`,
   async run(args) {
-    const flag = { type: 'boolean' } as const;
-    const options = { json: flag, runs: flag, forget: flag, from: { type: 'string' } } as const;
-    const { values } = parse(args, options, { names: false });
+    const { values } = parse(args, { text: ['from'], flags: ['json', 'runs', 'forget'], names: false });
     const { json = false, runs, forget, from } = values;
     if ([runs, forget, from !== undefined].filter(Boolean).length > 1)
       throw new UsageError('--from, --runs and --forget do not go together');
@@ -60,12 +46,10 @@ async function reconcile(store: Store, to: Cursor | undefined, json: boolean): P
     if (!lowered.done) return fail(whyNot(to, lowered));
     if (!json) print(`the watermark went down from ${lowered.watermark} to ${to}`);
   }
-  const after = await follow(store, json ? () => {} : print);
+  const after = await ask(store, json);
   const gaps = after.gaps - before.gaps;
   if (gaps > 0)
-    process.stderr.write(
-      `${count(gaps, 'gap')} opened: the service no longer has that stretch; npx kit gaps shows it\n`,
-    );
+    process.stderr.write(`${count(gaps, 'gap')} opened: the service no longer has that range; npx kit gaps shows it\n`);
   const recovered = after.reconcile.recovered - before.reconcile.recovered;
   const { state, reason } = after.reconcile;
   if (json) printJson({ recovered, watermark: after.watermark, state, reason });
@@ -74,8 +58,8 @@ async function reconcile(store: Store, to: Cursor | undefined, json: boolean): P
 }
 
 /**
- * Whether reading can begin there without a gap that stands for nothing: the service has shown this cursor, or one below
- * it that is read from where it does not know this one. Where the watermark would not go anyway, it says why itself.
+ * Whether reading can begin here without a needless gap: the service has shown this cursor, or a lower one. Also true
+ * if the watermark cannot be lowered, because `lowerWatermark` then names the reason.
  */
 async function isPlace(store: Store, to: Cursor, { watermark, floor }: Status): Promise<boolean> {
   if (watermark === null || !isBehind(to, watermark) || !isBehind(floor, to)) return true;
@@ -88,25 +72,25 @@ function whyNot(to: Cursor, lowered: Lowered & { done: false }): string {
     return 'there is no watermark yet: REPLAY_FROM says where reading begins; set it to the cursor, and send SIGHUP';
   const { watermark, floor } = lowered;
   if (lowered.why === 'not_lower')
-    return `the watermark stands at ${watermark}, and ${to} is not below it: nothing is read twice by that`;
+    return `the watermark is ${watermark}, and ${to} is not below it: nothing would be read again`;
   return `the floor is ${floor}: up to there events were pruned, and the watermark does not go below it; npx kit verify --from ${to} reads what lies there, and compares`;
 }
 
-/** Only where nobody reads from it any more: else the next reading would begin where nobody expects it. */
+/** Refuses while `keep` reads from the watermark: it would continue from another place. */
 async function giveUp(): Promise<number> {
   const { API_KEY } = loadConfig(readEnv(), { only: ['API_KEY'] });
   if (API_KEY)
     return fail(
-      'API_KEY is set: a watermark is given up when the key is taken out for good; take it out, restart, then ask again',
+      'API_KEY is set. Only without it can the watermark be removed: remove the key, restart, then run this again',
     );
   return withStore(async (store) => {
     const { reconcile: running, processes } = await store.status(clock.now());
     if (processes.keep === 'up' && running.state !== 'off')
-      return fail('the kit that runs still has API_KEY: restart it without, then ask again');
+      return fail('the running kit still has API_KEY: restart it without the key, then run this again');
     const watermark = await store.giveUpWatermark(clock.now());
-    if (watermark === null) return fail('there is no watermark to give up');
+    if (watermark === null) return fail('there is no watermark to remove');
     print(
-      `the watermark ${watermark} is given up: what comes after it is a gap, see npx kit gaps; another key begins anew`,
+      `the watermark ${watermark} is removed. Events after it are a gap: npx kit gaps. A new key starts without a watermark`,
     );
     return EXIT.done;
   });
@@ -123,24 +107,23 @@ async function showRuns(json = false): Promise<number> {
   return EXIT.done;
 }
 
-/** Until a reconciliation has ended after the question, or says why it cannot. */
-async function follow(store: Store, say: (text: string) => void): Promise<Status> {
+/**
+ * Asks `keep` to reconcile. Resolves when a reconciliation that began after this request has ended, or cannot go on.
+ */
+async function ask(store: Store, json: boolean): Promise<Status> {
   const begun = clock.monotonic();
   const asked = clock.now();
-  const { lastAt: before } = (await store.status(clock.now())).reconcile;
-  await store.note({}, { reconcile_asked: asked });
-  let shown = '';
-  for (;;) {
-    await sleep(LOOK_MS);
+  const { lastAt: before } = (await store.status(asked)).reconcile;
+  await askToReconcile(store, asked);
+  return follow(json, async (): Promise<Look<Status>> => {
     const status = await store.status(clock.now());
     const { state, lastAt, reason, recovered } = status.reconcile;
     const line = `${state}${reason ? ` (${clean(reason)})` : ''}: watermark ${status.watermark ?? '-'}, ${recovered} recovered in all`;
-    if (line !== shown) say(line);
-    shown = line;
     const heard = clock.monotonic() - begun > 2_000;
     const isNew = lastAt !== null && lastAt !== before && (heard || Date.parse(lastAt) >= asked);
     const ended = state === 'idle' && (isNew || (heard && reason !== null));
-    if (ended || (heard && (state === 'stopped' || state === 'backing-off'))) return status;
-    if (status.processes.keep === 'down' && !(await keepIsUp(store))) return status;
-  }
+    const cannot = heard && (state === 'stopped' || state === 'backing-off');
+    const isDown = status.processes.keep === 'down' && !(await keepIsUp(store));
+    return ended || cannot || isDown ? { line, result: status } : { line };
+  });
 }

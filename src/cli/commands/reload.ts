@@ -1,28 +1,30 @@
-// Reads secrets and handlers again, without a restart: asks the receiver of this store by a signal that does the same
-// everywhere, and tells what became of it. The answer comes through the store, whoever's terminal this is.
+// Lets the receiver read secrets and handlers again, without a restart. The request is a signal, and the answer comes
+// through the store.
 import { readFileSync, statSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT } from '../../base/errors.ts';
 import { startOf } from '../../base/process-start.ts';
 import type { Process, Reloaded } from '../../store/processes.ts';
 import type { Store } from '../../store/store.ts';
-import { clean, clock, count, fail, parse, print, printJson, withStore, type Command } from '../lib/command.ts';
+import { parse, type Command } from '../lib/command.ts';
+import { clean, count, fail, print, printJson } from '../lib/print.ts';
+import { clock, withStore } from '../lib/store.ts';
 
 const LOOK_MS = 50;
-/** A file that is being loaded is given up after a minute, and a handler that ends after some seconds. */
+/** Longer than the time limits for loading a file and for ending a handler. */
 const PATIENCE_MS = 90_000;
 
 const command: Command = {
   summary: 'read secrets and handlers again, without a restart',
   usage: `reload [--json]
-  Works on a terminal, under systemd and inside a container. No delivery is refused meanwhile.`,
+  Works on a terminal, under systemd and inside a container. Deliveries are accepted meanwhile.`,
   async run(args) {
-    const { values } = parse(args, { json: { type: 'boolean' } }, { names: false });
+    const { values } = parse(args, { flags: ['json'], names: false });
     return withStore(async (store) => {
       const receiver = (await store.processes()).find(({ role }) => role === 'receive');
       if (!receiver || !lives(receiver))
         return fail(
-          'no receiver runs on this store, as far as can be seen from here: npm start; in compose: docker compose exec receiver kit reload',
+          'no receiver on this store is visible from here: npm start; in compose: docker compose exec receiver kit reload',
           EXIT.unreachable,
         );
       const { pid } = receiver;
@@ -37,7 +39,7 @@ const command: Command = {
 };
 export default command;
 
-/** Until a reload that began after the question has ended, or why there is none. */
+/** Waits for a reload that began after the request. Resolves to its outcome, or to the reason why there is none. */
 async function outcomeOf(store: Store, receiver: Process, asked: number): Promise<Reloaded | string> {
   for (const began = clock.monotonic(); clock.monotonic() - began < PATIENCE_MS; await sleep(LOOK_MS)) {
     const alive = lives(receiver);
@@ -45,7 +47,7 @@ async function outcomeOf(store: Store, receiver: Process, asked: number): Promis
     if (outcome && outcome.asked >= asked) return outcome;
     if (!alive) return `process ${receiver.pid} ended before it had reloaded: see its log`;
   }
-  return `process ${receiver.pid} says nothing: see its log, and npx kit status`;
+  return `process ${receiver.pid} does not answer: see its log, and npx kit status`;
 }
 
 function tell({ handlers, ms, faults, old, restart }: Reloaded, json = false): number {
@@ -53,16 +55,16 @@ function tell({ handlers, ms, faults, old, restart }: Reloaded, json = false): n
   if (json) printJson({ reloaded, handlers, ms, faults, restart });
   else if (reloaded) print(`reloaded ${count(handlers.length, 'handler')} in ${ms} ms`);
   else fail([...faults, `the old ${old}`].map(clean).join('\n'));
-  if (!json && restart.length > 0) print(`changed, and taken at the next start of the kit only: ${restart.join(', ')}`);
+  if (!json && restart.length > 0) print(`changed, but these take a restart: ${restart.join(', ')}`);
   return reloaded ? EXIT.done : EXIT.failed;
 }
 
-/** Of a process that has ended the kernel knows no start, and of its number's next owner another. */
+/** Another process with the same number has another start time. */
 function lives({ pid, started }: Process): boolean {
   return startOf(pid) === started && signal(pid, 0) !== undefined;
 }
 
-/** False where it is not ours to signal, undefined where it is gone. */
+/** False if this user may not signal the process. Undefined if the process has ended. */
 function signal(pid: number, name: NodeJS.Signals | 0): boolean | undefined {
   try {
     return process.kill(pid, name);
@@ -71,7 +73,7 @@ function signal(pid: number, name: NodeJS.Signals | 0): boolean | undefined {
   }
 }
 
-/** By name, if this machine has one for it. */
+/** The name of the user. If /etc/passwd has none, the number. */
 function userOf(pid: number): string {
   const uid = String(statSync(`/proc/${pid}`, { throwIfNoEntry: false })?.uid ?? 'unknown');
   const names = readFileSync('/etc/passwd', 'utf8')

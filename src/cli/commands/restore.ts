@@ -1,4 +1,4 @@
-// Puts a backup in the place of the store, while no receiver works on it.
+// Replaces the store with a backup while no receiver runs on it.
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { iso } from '../../base/clock.ts';
@@ -6,13 +6,15 @@ import { loadConfig, readEnv } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
 import { lockStore } from '../../store/sqlite/lock.ts';
 import { putInPlace } from '../../store/sqlite/backup.ts';
-import { clock, parse, print, printJson, UsageError, type Command } from '../lib/command.ts';
+import { parse, UsageError, type Command } from '../lib/command.ts';
+import { print, printJson } from '../lib/print.ts';
+import { clock } from '../lib/store.ts';
 
 const command: Command = {
-  summary: 'put a backup in the place of the store; the receiver must be stopped',
-  usage: 'restore <file> [--json]',
+  summary: 'replace the store with a backup',
+  usage: 'restore <file> [--json]     the receiver must be stopped',
   async run(args) {
-    const { values, positionals } = parse(args, { json: { type: 'boolean' } });
+    const { values, positionals } = parse(args, { flags: ['json'] });
     const [file] = positionals;
     if (!file || positionals.length > 1) throw new UsageError('name the backup to restore');
     if (!statSync(file, { throwIfNoEntry: false })?.isFile()) throw new UsageError(`there is no file ${file}`);
@@ -22,10 +24,10 @@ const command: Command = {
       const kept = putInPlace(resolve(file), storePath, iso(clock.now()) ?? '');
       if (values.json) printJson({ restored: storePath, kept: kept.file, log: kept.log });
       else {
-        print(`${storePath} is the backup now${kept.file ? `; what was there is ${kept.file}` : ''}.`);
-        if (kept.log) print(`${kept.log} is the log of a file that is gone: no other can be read with it.`);
-        print('Start the receiver: replay fetches what came since, if API_BASE_URL and API_KEY are set.');
-        print('Handlers see again what they had done since the backup: ctx.idempotencyKey is the same as then.');
+        print(`${storePath} is the backup now${kept.file ? `; the old store is ${kept.file}` : ''}.`);
+        if (kept.log) print(`${kept.log} is the log of a file that is gone. Do not use it with another file.`);
+        print('Start the receiver: replay fetches newer events, if API_BASE_URL and API_KEY are set.');
+        print('Handlers run again on the events since the backup, with the same ctx.idempotencyKey.');
       }
       return EXIT.done;
     } finally {

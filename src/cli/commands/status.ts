@@ -1,30 +1,20 @@
-// Is it healthy? The figures of the store, and whether the processes live.
+// Shows the health of the kit: figures of the store, processes, alarms.
 import { EXIT } from '../../base/errors.ts';
 import type { ReceiverState } from '../../receive/app.ts';
+import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
 import { StoreError } from '../../store/store.ts';
 import type { Status } from '../../store/read.ts';
-import {
-  clean,
-  clock,
-  fail,
-  parse,
-  print,
-  printJson,
-  readiness,
-  withStore,
-  type Command,
-  type Readiness,
-} from '../lib/command.ts';
+import { parse, type Command } from '../lib/command.ts';
+import { clean, fail, print, printJson } from '../lib/print.ts';
+import { clock, readiness, withStore, type Readiness } from '../lib/store.ts';
 
 const QUIET_MS = 180_000;
-/** While one of these holds, deliveries may be kept from us. */
-const NOT_QUIET = new Set(['failure_run', 'webhook_silent', 'secret_mismatch']);
 
 const command: Command = {
-  summary: 'is it healthy: events, tasks, recovery, alarms',
-  usage: 'status [--json] [--ready]     --ready: exit 1 unless deliveries can be taken; for health checks',
+  summary: 'health: events, tasks, recovery, alarms',
+  usage: 'status [--json] [--ready]     --ready: exit 1 unless deliveries are accepted; for health checks',
   async run(args) {
-    const { values } = parse(args, { json: { type: 'boolean' }, ready: { type: 'boolean' } }, { names: false });
+    const { values } = parse(args, { flags: ['json', 'ready'], names: false });
     if (values.ready) return isReady();
     const receiver = await readiness();
     try {
@@ -43,13 +33,13 @@ const command: Command = {
 };
 export default command;
 
-/** What the receiver says of itself holds, where the store says otherwise. */
+/** Prefers the receiver's own answer, because the store can be out of date. */
 function withState(status: Status, state: ReceiverState | undefined): Status {
   if (!state) return status;
   return { ...status, processes: state.processes, alarms: [...state.alarms, ...status.alarms] };
 }
 
-/** The store cannot be read, but the receiver can be asked. */
+/** Shows what the receiver answered if the store cannot be read. */
 function showUnread(error: string, { processes, alarms }: ReceiverState, json = false): number {
   if (json) printJson({ processes, alarms, error });
   else {
@@ -64,9 +54,13 @@ function line(name: string, value: string | number | null): void {
 }
 
 function livesOf(processes: Status['processes']): string {
-  return Object.entries(processes)
-    .map(([role, state]) => `${role} ${state}`)
-    .join(', ');
+  const lives = Object.entries(processes).map(([role, state]) => `${role} ${state}`);
+  return lives.join(', ');
+}
+
+function tally(counts: Record<string, number>): string {
+  const parts = Object.entries(counts).map(([name, count]) => `${count} ${name}`);
+  return parts.join(', ');
 }
 
 function showAlarms(alarms: Status['alarms']): void {
@@ -81,54 +75,44 @@ async function isReady(): Promise<number> {
 }
 
 function show(status: Status, missed: number, { words, ready, listens }: Readiness): void {
-  const { tasks, reconcile, processes } = status;
+  const { reconcile, stream, processes, failures, failureRun, undecided } = status;
   line('processes', livesOf(processes));
   if (processes.receive === 'down' || (listens && !ready))
-    line('', `by its own account: ${words}${listens && !ready ? '; figures are those of before' : ''}`);
-  line(
-    'events',
-    `${status.events} stored, ${status.unassigned} not yet tasks, ${status.undecided > 0 ? `${status.undecided} undecided (history or not), ` : ''}${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`,
-  );
-  line(
-    'tasks',
-    Object.entries(tasks)
-      .map(([state, count]) => `${count} ${state}`)
-      .join(', '),
-  );
+    line('', `the receiver says: ${words}${listens && !ready ? '; figures are those of before' : ''}`);
+  const open = undecided > 0 ? `, ${undecided} undecided (history or not)` : '';
+  const rest = `${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`;
+  line('events', `${status.events} stored, ${status.unassigned} not yet tasks${open}, ${rest}`);
+  line('tasks', tally(status.tasks));
   line('oldest ready', status.oldestReadySeconds === null ? null : `${status.oldestReadySeconds} s`);
-  line(
-    'cursor',
-    `watermark ${status.watermark ?? '-'}, newest ${status.newestCursor ?? '-'}, floor ${status.floor ?? '-'}`,
-  );
-  line(
-    'reconcile',
-    `${reconcile.state}${reconcile.reason ? ` (${clean(reconcile.reason)})` : ''}, last ${reconcile.lastAt ?? 'never'}, ${reconcile.recovered} recovered`,
-  );
-  if (status.stream.state !== 'off')
-    line(
-      'stream',
-      `${status.stream.state}${status.stream.reason ? ` (${clean(status.stream.reason)})` : ''}, since ${status.stream.since ?? '-'}`,
-    );
+  const [watermark, newest, floor] = [status.watermark ?? '-', status.newestCursor ?? '-', status.floor ?? '-'];
+  line('cursor', `watermark ${watermark}, newest ${newest}, floor ${floor}`);
+  const last = `last ${reconcile.lastAt ?? 'never'}, ${reconcile.recovered} recovered`;
+  line('reconcile', `${reconcile.state}${because(reconcile.reason)}, ${last}`);
+  if (stream.state !== 'off') line('stream', `${stream.state}${because(stream.reason)}, since ${stream.since ?? '-'}`);
   line('gaps', status.gaps === 0 ? 0 : `${status.gaps} open: npx kit gaps`);
-  const { causes, badSignatures } = status.failures;
-  const why = Object.entries(causes).map(([cause, count]) => `${count} ${cause}`);
   line(
     'failure run',
-    `${status.failureRun} ${status.failureRun > 15 ? 'past' : 'of'} 15${why.length > 0 ? ` (${why.join(', ')})` : ''}`,
+    `${failureRun} ${failureRun > FAILURES_ALLOWED ? 'past' : 'of'} ${FAILURES_ALLOWED}${because(tally(failures.causes))}`,
   );
-  const noise =
-    badSignatures > 0
-      ? `; ${status.lastDeliveryAt ? 'since then ' : ''}${badSignatures} that no secret of ours signed`
-      : '';
-  line('deliveries', `last ${status.lastDeliveryAt ?? 'never'}${noise}${quietOf(status, missed)}`);
+  const since = status.lastDeliveryAt ? 'since then ' : '';
+  const noise = `; ${since}${failures.badSignatures} with a wrong signature`;
+  const quiet = quietOf(status, missed);
+  line('deliveries', `last ${status.lastDeliveryAt ?? 'never'}${failures.badSignatures > 0 ? noise : ''}${quiet}`);
   line('secrets', status.secrets.map(wordingOf).join('; ') || null);
   showAlarms(status.alarms);
 }
 
-/** Nothing comes, and nothing is missing, as far as replay can tell; a webhook that is off would look the same. */
+function because(reason: string | null): string {
+  return reason ? ` (${clean(reason)})` : '';
+}
+
+/**
+ * Says what replay shows while no webhook arrives. A quiet account and a webhook that is switched off look the same
+ * otherwise.
+ */
 function quietOf({ lastDeliveryAt, reconcile, failureRun, alarms }: Status, missed: number): string {
-  if (missed > 0) return `; since then ${missed} were fetched that no webhook brought`;
-  if (failureRun > 0 || alarms.some(({ name }) => NOT_QUIET.has(name))) return '';
+  if (missed > 0) return `; since then ${missed} fetched that no webhook delivered`;
+  if (failureRun > 0 || alarms.length > 0) return '';
   const quiet = lastDeliveryAt !== null && clock.now() - Date.parse(lastDeliveryAt) > QUIET_MS;
   return quiet && reconcile.state === 'idle' ? '; quiet: replay shows nothing missing' : '';
 }

@@ -1,39 +1,17 @@
-// Sends signed events to the receiver, as the service would: to see a handler at work without waiting for a stranger,
-// and to see what the receiver does with copies, disorder, forgeries and old deliveries.
+// Sends signed events to the receiver, like the service. Use it to try a handler, or to test the receiver with
+// duplicates, mixed order, wrong signatures and old deliveries.
 import { randomUUID } from 'node:crypto';
 import { loadConfig, readEnv, type Config } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
 import { nearestType } from '../../run/did-you-mean.ts';
-import { signedHeaders } from '../../wire/sign.ts';
-import {
-  clean,
-  clock,
-  count,
-  fail,
-  number,
-  parse,
-  print,
-  printJson,
-  UsageError,
-  webAddress,
-  type Command,
-} from '../lib/command.ts';
-import { isTls, loopbackUrl, post } from '../lib/post.ts';
+import { number, parse, UsageError, webAddress, type Command } from '../lib/command.ts';
+import { clean, count, fail, print, printJson } from '../lib/print.ts';
+import { clock } from '../lib/store.ts';
+import { deliver, isTls, loopbackUrl } from '../lib/post.ts';
 import { hasExample, samples, type Sample } from '../lib/sample.ts';
 
-/** They are made before the first is sent. */
+/** All events are made before the first is sent, so their number is limited. */
 const MOST = 10_000;
-
-const OPTIONS = {
-  set: { type: 'string', multiple: true },
-  repeat: { type: 'string' },
-  shuffle: { type: 'boolean' },
-  duplicate: { type: 'boolean' },
-  'bad-signature': { type: 'boolean' },
-  old: { type: 'string' },
-  url: { type: 'string' },
-  json: { type: 'boolean' },
-} as const;
 
 const command: Command = {
   summary: 'send signed events to the receiver',
@@ -44,11 +22,15 @@ const command: Command = {
                    A cursor is data alone: the event has no place in history, its key is i:<id>
   --repeat n       n different events; a cursor that was set counts up
   --shuffle        in mixed order, their times ascending
-  --duplicate      each of them twice
-  --bad-signature  signed with another secret: 401 is right
-  --old seconds    signed so long ago: beyond the tolerance 401 is right`,
+  --duplicate      each event twice
+  --bad-signature  signed with another secret: 401 is expected
+  --old seconds    signed this long ago: 401 is expected beyond the tolerance`,
   async run(args) {
-    const { values, positionals } = parse(args, OPTIONS);
+    const { values, positionals } = parse(args, {
+      text: ['repeat', 'old', 'url'],
+      flags: ['shuffle', 'duplicate', 'bad-signature', 'json'],
+      lists: ['set'],
+    });
     const [type] = positionals;
     if (!type || positionals.length > 1) throw new UsageError('one event type is needed, like MessageReceived');
     const repeat = number('--repeat', values.repeat) ?? 1;
@@ -57,54 +39,33 @@ const command: Command = {
     if (values.shuffle && repeat === 1) throw new UsageError('--shuffle needs --repeat 2 or more');
     const other = webAddress('--url', values.url);
     const events = samples(type, repeat, values.set ?? []);
-    if (!hasExample(type)) {
-      const near = nearestType(type);
-      process.stderr.write(
-        `src/events.ts has no example of ${clean(type)}${near && near !== type ? ` (did you mean ${near}?)` : ''}: its data hold what --set names, and no more\n`,
-      );
-    }
-    const config = loadConfig(readEnv(), { only: NEEDED });
-    const url = other ?? loopbackUrl(config);
-    const secret = values['bad-signature'] ? `whsec_${randomUUID()}` : (config.WEBHOOK_SECRET[0] ?? '');
-    const expected = values['bad-signature'] || old > config.TIMESTAMP_TOLERANCE_SECONDS ? 401 : 204;
-
+    if (!hasExample(type)) warnOf(type);
     const copies = values.duplicate ? events.flatMap((event) => [event, event]) : events;
-    const deliveries: { id: string; key: string; status: number }[] = [];
+
+    const config = loadConfig(readEnv(), { only: NEEDED });
+    const forged = values['bad-signature'] ?? false;
+    const secret = forged ? `whsec_${randomUUID()}` : (config.WEBHOOK_SECRET[0] ?? '');
+    const expected = forged || old > config.TIMESTAMP_TOLERANCE_SECONDS ? 401 : 204;
+    const url = other ?? loopbackUrl(config);
+    const sent: { id: string; key: string; status: number }[] = [];
     for (const event of values.shuffle ? mixed(copies) : copies) {
+      const { id } = event;
       const body = Buffer.from(JSON.stringify(event));
-      const headers = signedHeaders({
-        body,
-        secrets: [secret],
-        type,
-        id: event.id,
-        deliveryId: randomUUID(),
-        attempt: 1,
-        timestampSeconds: Math.floor(clock.now() / 1000) - old,
-        prefix: config.WEBHOOK_HEADER_PREFIX,
-      });
-      const { status, failure } = await post(url, body, headers);
-      if (status === 0) {
-        const remedy = isTls(failure ?? '')
-          ? 'trust its certificate with NODE_EXTRA_CA_CERTS'
-          : 'start the receiver with npm start, or name another with --url';
-        return fail(`nothing answers at ${new URL(url).origin} (${failure}): ${remedy}`, EXIT.unreachable);
-      }
-      const key = `i:${event.id}`;
-      deliveries.push({ id: event.id, key, status });
+      const timestampSeconds = Math.floor(clock.now() / 1000) - old;
+      const signed = { body, id, type, secret, prefix: config.WEBHOOK_HEADER_PREFIX, timestampSeconds };
+      const { status, failure = '' } = await deliver(url, signed);
+      if (status === 0) return unanswered(url, failure);
+      const key = `i:${id}`;
+      sent.push({ id, key, status });
       if (!values.json) print(`${status} for ${clean(`${type} ${key}`)}`);
     }
-    const right = deliveries.filter(({ status }) => status === expected).length;
-    if (values.json) printJson(deliveries);
-    else if (deliveries.length > 1)
-      print(
-        `${count(repeat, 'event')} in ${deliveries.length} deliveries: ${right} answered ${expected}, as they should`,
-      );
-    else if (expected === 204 && right) {
-      // Named for this command alone, the store is not that of the next one.
-      const { DATABASE_URL: named } = process.env;
-      print(`${named ? `DATABASE_URL=${clean(named)} ` : ''}npx kit explain ${clean(deliveries[0]?.key ?? '')}`);
-    }
-    return right === deliveries.length ? EXIT.done : EXIT.failed;
+
+    const right = sent.filter(({ status }) => status === expected).length;
+    if (values.json) printJson(sent);
+    else if (sent.length > 1)
+      print(`${count(repeat, 'event')} in ${sent.length} deliveries: ${right} answered ${expected}, as expected`);
+    else if (expected === 204 && right) print(nextStep(sent[0]?.key ?? ''));
+    return right === sent.length ? EXIT.done : EXIT.failed;
   },
 };
 export default command;
@@ -118,7 +79,26 @@ const NEEDED: (keyof Config)[] = [
   'TIMESTAMP_TOLERANCE_SECONDS',
 ];
 
-/** In an order that is not the one they came in. */
+function warnOf(type: string): void {
+  const near = nearestType(type);
+  const meant = near && near !== type ? ` (did you mean ${near}?)` : '';
+  process.stderr.write(`src/events.ts has no example of ${clean(type)}${meant}: its data hold only what --set names\n`);
+}
+
+function unanswered(url: string, failure: string): number {
+  const remedy = isTls(failure)
+    ? 'trust its certificate with NODE_EXTRA_CA_CERTS'
+    : 'start the receiver with npm start, or name another with --url';
+  return fail(`nothing answers at ${new URL(url).origin} (${failure}): ${remedy}`, EXIT.unreachable);
+}
+
+/** If DATABASE_URL was set for this command alone, the next command needs it too. */
+function nextStep(key: string): string {
+  const { DATABASE_URL: named } = process.env;
+  return `${named ? `DATABASE_URL=${clean(named)} ` : ''}npx kit explain ${clean(key)}`;
+}
+
+/** A random order that differs from the given one. */
 function mixed(events: Sample[]): Sample[] {
   const drawn = events
     .map((event) => ({ event, at: Math.random() }))

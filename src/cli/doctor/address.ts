@@ -1,4 +1,5 @@
-// The public address, by the service's rules (contract 6.3): what it would refuse at registration or at a delivery.
+// Checks PUBLIC_URL by the service's rules (contract 6.3): whether it can be registered, and whether deliveries can
+// reach it.
 import { lookup } from 'node:dns/promises';
 import { kindOf } from '../../base/ip-address.ts';
 import { misconfigured, ok, shown, skipped, type Check } from './check.ts';

@@ -1,5 +1,5 @@
-// What a check is, what it finds, and how a list of them is gone through: each with the configuration that it needs, and
-// none whose ground has given way already.
+// Checks and findings. Checks run in order. A check gets the configuration that it needs. If a check that it depends
+// on has a fault, it is skipped.
 import type { Clock } from '../../base/clock.ts';
 import { ConfigError, loadConfig, type Config, type Env } from '../../config.ts';
 import { EXIT, loggable } from '../../base/errors.ts';
@@ -7,29 +7,29 @@ import { StoreError } from '../../store/store.ts';
 
 export interface Finding {
   state: 'ok' | 'warning' | 'fault' | 'skipped';
-  /** Never a secret, a key, or an address with its credentials or query. */
+  /** Never holds a secret, a key, or the credentials or query of an address. */
   detail: string;
   remedy: string | null;
-  /** The exit code that a fault asks for. */
+  /** The exit code that this finding asks for. */
   exit: number;
 }
 
 export interface Context {
   env: Env;
   clock: Clock;
-  /** Takes the place of PUBLIC_URL, for rehearsal. */
+  /** The address of `--url`, which replaces PUBLIC_URL. */
   url: string | undefined;
   config: Config;
 }
 
 export interface Check {
   name: string;
-  /** A fault in one of these skips it. */
+  /** Variables. A fault in one of them skips this check. */
   needs?: (keyof Config)[];
-  /** A fault in one of these checks skips it. */
+  /** Names of checks. A fault in one of them skips this check. */
   after?: string[];
   run: Run;
-  /** Runs where `after` would skip the check: for what does not need that ground. */
+  /** Runs instead of `run` if `after` would skip the check. */
   groundless?: Run;
 }
 
@@ -44,14 +44,14 @@ export const fault = (detail: string, remedy: string, exit: number = EXIT.failed
 export const misconfigured = (detail: string, remedy: string): Finding => fault(detail, remedy, EXIT.configuration);
 export const unreachable = (detail: string, remedy: string): Finding => fault(detail, remedy, EXIT.unreachable);
 
-/** In their order, as they are found. */
+/** Runs the checks in order, and yields each finding when it is found. */
 export async function* examine(checks: Check[], context: Omit<Context, 'config'>) {
   const faulty = new Set<string>();
   for (const check of checks) {
     const ground = check.after?.find((name) => faulty.has(name));
     const run = ground === undefined ? check.run : check.groundless;
     const found = run ? await attempt({ ...check, run }, context) : [skipped(`${ground} has a fault, or was skipped`)];
-    // What stands on a check that was left out is left out, too.
+    // A skipped check also skips those that depend on it.
     if (ground !== undefined) faulty.add(check.name);
     for (const finding of found) {
       if (finding.state === 'fault') faulty.add(check.name);
@@ -66,7 +66,7 @@ async function attempt({ needs = [], run }: Check, context: Omit<Context, 'confi
   } catch (error) {
     if (error instanceof ConfigError) return [skipped(`the configuration has faults in ${namesIn(error)}`)];
     if (error instanceof StoreError) {
-      // What is locked or failing may come back; the rest is another file than it should be.
+      // A locked or failing store may recover. Any other store error needs a change of the configuration.
       const passing = error.code === 'busy' || error.code === 'unwritable';
       return [(passing ? unreachable : misconfigured)(error.message, 'fix that, then run doctor again')];
     }
@@ -79,13 +79,13 @@ function namesIn({ faults }: ConfigError): string {
   return [...new Set(faults.map((one) => one.split(' ', 1)[0]))].join(', ');
 }
 
-/** What the faults ask for: the configuration first, then what cannot be reached, then the rest. */
+/** The code of the most important finding: configuration, then unreachable, then the rest. */
 export function exitOf(findings: Finding[]): number {
   const exits = findings.map(({ exit }) => exit);
   return [EXIT.configuration, EXIT.unreachable, EXIT.failed].find((exit) => exits.includes(exit)) ?? EXIT.done;
 }
 
-/** An address as it may be shown: without credentials and query. */
+/** The address without its credentials and query. */
 export function shown(url: string): string {
   const { protocol, host, pathname } = new URL(url);
   return `${protocol}//${host}${pathname}`;

@@ -1,10 +1,10 @@
-// The handlers, loaded by the process that would run them, so that what they do at their top level costs nothing here.
+// Loads the handlers in a `run` process of their own, so that their top-level code cannot end or block doctor.
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Orders, Report } from '../../processes/channel.ts';
 import { misconfigured, ok, warning, type Check, type Finding } from './check.ts';
 
-/** Each file may take 10 s; one that spins never says so. */
+/** Longer than the 10 s that one file may take. A file with an endless loop never reports. */
 const LIMIT_MS = 20_000;
 const RUN = fileURLToPath(new URL('../../run/main.ts', import.meta.url));
 
@@ -46,7 +46,7 @@ function broken(fault: string): Finding {
 
 function judge({ names, notes }: { names: string[]; notes: string[] }, folder: string): Finding[] {
   if (names.length === 0)
-    return [warning(`there are none in ${folder}: events are stored and wait for nobody`, 'write one: see templates/')];
+    return [warning(`there are none in ${folder}: events are stored and wait`, 'write one: see templates/')];
   const slips = notes.map((note) => warning(note, 'fix `on`, then npx kit reload'));
   return [ok(`${names.length} loaded: ${names.join(', ')}`), ...slips];
 }

@@ -1,22 +1,20 @@
-// The deliveries that doctor makes: a `webhook.ping` without a cursor, id `doctor_<uuid>`, in spellings that a proxy
-// which reads JSON would not give back. Each says that the kit sent it, and has arrived when the store holds exactly its
-// bytes.
+// The deliveries of doctor: `webhook.ping` events without a cursor, with an id `doctor_<uuid>`. Their spelling is
+// unusual, so a proxy that parses bodies changes them. A delivery has arrived if the store holds exactly its bytes.
 import { createHash, randomUUID } from 'node:crypto';
 import { iso } from '../../base/clock.ts';
-import { signedHeaders } from '../../wire/sign.ts';
+import { refusalsIn, type RefusalName } from '../../receive/causes.ts';
 import type { Store } from '../../store/store.ts';
 import { SENT_BY_KIT } from '../../wire/event.ts';
-import { loopbackUrl, post, type Answer } from '../lib/post.ts';
+import { deliver, loopbackUrl, type Answer } from '../lib/post.ts';
 import type { Context } from './check.ts';
 
 export interface Probe {
-  /** What is special about it. */
   name: string;
-  /** Its body around this id. */
+  /** Writes a body with this id and time. */
   body: (id: string, at: string | null) => string;
   contentType?: string;
   secret?: string;
-  /** How long ago it was signed, seconds. */
+  /** Age of the signature in seconds. */
   age?: number;
 }
 
@@ -44,37 +42,33 @@ function ping(id: string, at: string | null, message: string): object {
 }
 
 export function createProber({ config, clock }: Context, store: Store) {
-  async function send(url: string, { body: write, contentType, age = 0, ...probe }: Probe): Promise<Arrival> {
+  async function send(url: string, { body: write, contentType, age = 0, secret }: Probe): Promise<Arrival> {
     const id = `doctor_${randomUUID()}`;
     const body = Buffer.from(write(id, iso(clock.now())));
-    const headers = signedHeaders({
+    const answer = await deliver(url, {
       body,
-      secrets: [probe.secret ?? config.WEBHOOK_SECRET[0] ?? ''],
-      type: 'webhook.ping',
       id,
-      deliveryId: randomUUID(),
-      attempt: 1,
-      timestampSeconds: Math.floor(clock.now() / 1000) - age,
+      type: 'webhook.ping',
+      secret: secret ?? config.WEBHOOK_SECRET[0] ?? '',
       prefix: config.WEBHOOK_HEADER_PREFIX,
+      timestampSeconds: Math.floor(clock.now() / 1000) - age,
+      contentType,
     });
-    const answer = await post(url, body, contentType ? { ...headers, 'Content-Type': contentType } : headers);
     const stored = answer.status === 204 ? await store.body(id) : null;
     return { ...answer, arrived: stored !== null && digest(stored) === digest(body) };
   }
 
-  /** Sends it again, and tells why the receiver refused it: the causes that it has counted meanwhile. */
-  async function causesOf(url: string, probe: Probe): Promise<string[]> {
-    const counted = async (): Promise<Record<string, number>> => {
-      // What was counted is written with the next commit.
+  /** Sends the probe again. Returns the causes of refusal that the receiver counted meanwhile. */
+  async function causesOf(url: string, probe: Probe): Promise<RefusalName[]> {
+    const counted = async (): Promise<Map<string, number>> => {
+      // The receiver writes its counters with its next commit, which this delivery causes.
       await send(loopbackUrl(config), PLAIN);
-      return store.counters();
+      return refusalsIn(await store.counters());
     };
     const before = await counted();
     await send(url, probe);
-    const after = Object.entries(await counted());
-    return after.flatMap(([name, n]) =>
-      name.startsWith('refused.') && n > (before[name] ?? 0) ? [name.slice('refused.'.length)] : [],
-    );
+    const after = [...(await counted())].filter(([cause, n]) => n > (before.get(cause) ?? 0));
+    return after.map(([cause]) => cause as RefusalName);
   }
 
   return { send, causesOf };

@@ -1,13 +1,15 @@
-// Why a delivery did not come through what stands before the receiver: by the answer, and by what the receiver itself
-// has counted meanwhile.
+// Explains why a delivery did not get through the proxy. It uses the answer, and the refusals that the receiver
+// counted meanwhile.
 import type { Config } from '../../config.ts';
+import { REFUSALS } from '../../receive/causes.ts';
+import { DELIVERY } from '../../wire/headers.ts';
 import { isDns, isTls } from '../lib/post.ts';
 import { fault, misconfigured, shown, unreachable, type Finding } from './check.ts';
 import { PLAIN, type Arrival, type Probe, type Prober } from './probe.ts';
 
 const DAYS = 86_400;
 
-/** Directly, a delivery has arrived just before. */
+/** Call it only after a direct delivery has arrived. */
 export async function explain(
   arrival: Arrival,
   probe: Probe,
@@ -22,8 +24,8 @@ export async function explain(
   if (status === 0 && !cut) return judgeSilence(failure, url);
   if (status >= 200 && status < 300)
     return misconfigured(
-      `${words}, but nothing is in this store: somebody else answers`,
-      `see who answers ${shown(url)}, and let it pass deliveries to port ${PORT}`,
+      `${words}, but nothing is in this store: another server answers`,
+      `find the server at ${shown(url)}, and let it pass deliveries to port ${PORT}`,
     );
   if (status >= 300 && status < 400)
     return misconfigured(
@@ -43,12 +45,12 @@ export async function explain(
   }
   if (status === 413 || cut) {
     return causes.includes('body_limit')
-      ? misconfigured(`${words} by the receiver`, 'raise BODY_LIMIT_BYTES: the service may send 12 MiB')
+      ? misconfigured(`${words} by the receiver`, REFUSALS.body_limit.remedy)
       : misconfigured(`${words} by the proxy`, 'let it pass bodies of 12 MiB (nginx: client_max_body_size 13m)');
   }
   if (causes.includes('content_encoding'))
-    return misconfigured(`${words}: the proxy compresses bodies`, 'let it pass bodies as they come');
-  if (causes.includes('store')) return fault(`${words} by the receiver`, 'its store cannot be written: see its log');
+    return misconfigured(`${words}: the proxy compresses bodies`, REFUSALS.content_encoding.remedy);
+  if (causes.includes('store')) return fault(`${words} by the receiver`, REFUSALS.store.remedy);
   if (status >= 502 && status <= 504)
     return unreachable(`${words} by the proxy, which does not reach the receiver`, `point it at port ${PORT}`);
   if (status === 403)
@@ -65,15 +67,19 @@ function judgeSilence(failure: string, url: string): Finding {
       'give it a certificate that is valid for this name, or trust its issuer: NODE_EXTRA_CA_CERTS',
     );
   if (isDns(failure)) return misconfigured(words, 'the name does not resolve: fix it, or add it to the DNS');
-  return unreachable(words, 'see that a firewall lets it through, and that the proxy answers within 10 s');
+  return unreachable(words, 'check that the firewall lets it through, and that the proxy answers within 10 s');
 }
 
-/** One signed days ago is refused by its headers alone, for a reason that nothing else has: do they come through? */
+/**
+ * Sends the delivery again, signed three days ago. If its headers get through, the receiver refuses it for a cause
+ * that no other delivery has.
+ */
 async function judgeRefusal(words: string, probe: Probe, url: string, prober: Prober): Promise<Finding> {
   const causes = await prober.causesOf(url, { ...probe, age: 3 * DAYS });
   if (causes.includes('far_timestamp'))
     return misconfigured(`${words}: the proxy changes its body`, 'let it pass bodies untouched, byte for byte');
-  const lost = causes.includes('no_signature') ? 'Signature' : causes.includes('bad_timestamp') ? 'Timestamp' : null;
+  const { signature, timestamp } = DELIVERY;
+  const lost = causes.includes('no_signature') ? signature : causes.includes('bad_timestamp') ? timestamp : null;
   return lost
     ? misconfigured(`${words}: the proxy strips the ${lost} header`, 'let it pass the headers of the service')
     : misconfigured(`${words}, not by the receiver`, 'the proxy asks for a login of its own: take this path out of it');

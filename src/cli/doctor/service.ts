@@ -1,8 +1,8 @@
-// The service, as far as the kit calls it: how far our clocks are apart, whether the key is good, and what it may read.
+// Checks of the service: the difference between the two clocks, the API key, and what the key may read.
 import { ServiceError } from '../../service/errors.ts';
 import { createService } from '../../service/service.ts';
 import { replayPage } from '../../wire/replay.ts';
-import { withStore } from '../lib/command.ts';
+import { withStore } from '../lib/store.ts';
 import { failureOf, isDns, isTls } from '../lib/post.ts';
 import {
   fault,
@@ -27,7 +27,7 @@ export const clocks: Check = {
     if (!API_BASE_URL) return skipped('API_BASE_URL is not set: no other clock to compare with');
     const before = clock.now();
     const date = await dateAt(`${API_BASE_URL.replace(/\/+$/, '')}/`);
-    if (typeof date === 'string') return skipped(`API_BASE_URL does not tell its time (${date})`);
+    if (typeof date === 'string') return skipped(`API_BASE_URL sends no time (${date})`);
     const off = Math.round(((before + clock.now()) / 2 - date) / 1000);
     const words = `this machine is ${Math.abs(off)} s ${off < 0 ? 'behind' : 'ahead of'} the service`;
     const remedy = 'set the clock by NTP: deliveries signed outside the tolerance are refused, and each counts';
@@ -111,7 +111,7 @@ const REMEDIES: Record<string, string> = {
   404: 'API_BASE_URL is not the API: it ends in /v1',
 };
 
-/** Contract 7.2, and what lies between us and the service. */
+/** Turns an error of the API (contract 7.2) or of the network into a finding. */
 function judge({ status, reason, cause }: ServiceError): Finding {
   const words = `the service answered ${status}${reason ? ` (${reason})` : ''}`;
   const remedy = REMEDIES[reason ?? ''] ?? REMEDIES[status];
@@ -127,7 +127,7 @@ function judge({ status, reason, cause }: ServiceError): Finding {
   return unreachable(silence, 'fix API_BASE_URL: no redirect is followed, and a proxy may be in between');
 }
 
-/** The shape of the answer is not in the contract: whatever in it looks like a scope (5.3) is one. */
+/** The contract does not show this answer, so every word in it that looks like a scope (5.3) counts. */
 function scopesIn(value: unknown): string[] {
   const text = JSON.stringify(value);
   const found = text.match(/\b(?:sessions|messages|events|dashboard|groups|product):[a-z_]+\b/g) ?? [];

@@ -1,16 +1,19 @@
-// What lies on this machine before anything runs: the runtime, the configuration, the shape of the secrets.
+// Checks of this machine, before anything runs: the runtime, the configuration, the shape of the secrets.
 import { readFileSync } from 'node:fs';
 import { ConfigError, loadConfig, type Env } from '../../config.ts';
 import { misconfigured, ok, warning, type Check } from './check.ts';
 
-/** An older Node than the kit needs is refused before any command runs. */
+/** Every command refuses an older Node at its start, so this check compares no versions. */
 export const runtime: Check = {
   name: 'runtime',
   run() {
     const runs = `Node ${process.versions.node} on ${process.platform}`;
     return process.platform === 'linux'
       ? ok(runs)
-      : warning(runs, 'Run it on Linux in production: elsewhere it cannot tell what an older start left running');
+      : warning(
+          runs,
+          'Run it on Linux in production: elsewhere the kit cannot find processes that an earlier start left running',
+        );
   },
 };
 
@@ -29,7 +32,7 @@ export const configuration: Check = {
 
 const PLACEHOLDER = /your|change|example|placeholder|replace|secret_here|x{6}|\.\.\.|[<>]/i;
 
-/** By the text as it was set: the configuration trims it, and says only that it does not fit. */
+/** Reads the raw text, because the configuration trims secrets and does not name their faults. */
 export const secrets: Check = {
   name: 'secrets',
   run({ env }) {
@@ -40,7 +43,7 @@ export const secrets: Check = {
       const words = faultsOf(raw).join(', ');
       return words ? [`secret ${n + 1} of ${all.length} ${words}`] : [];
     });
-    if (new Set(all.map((raw) => raw.trim())).size < all.length) faults.push('the same secret stands there twice');
+    if (new Set(all.map((raw) => raw.trim())).size < all.length) faults.push('the same secret is set twice');
     if (faults.length === 0) return ok(`${all.length} of the right shape`);
     const remedy = 'copy the whsec_… from the service again, bare; if it is lost, rotate it there';
     return faults.map((one) => misconfigured(`WEBHOOK_SECRET: ${one}`, remedy));
@@ -50,7 +53,7 @@ export const secrets: Check = {
 function textOf(env: Env): string | undefined {
   const path = env['WEBHOOK_SECRET_FILE'];
   try {
-    // One newline at the end is how files end.
+    // The newline at the end of a file is not part of the secret.
     return env['WEBHOOK_SECRET'] ?? (path === undefined ? path : readFileSync(path, 'utf8').replace(/\r?\n$/, ''));
   } catch {
     return undefined;

@@ -1,4 +1,4 @@
-// The store: its folder, its file, its room, and whether the running receiver writes into the same one.
+// Checks of the store: its folder, its file, its free space, and whether the running receiver has the same file open.
 import {
   accessSync,
   constants,
@@ -14,12 +14,12 @@ import { startOf } from '../../base/process-start.ts';
 import { networkOf } from '../../store/sqlite/folder.ts';
 import type { Process } from '../../store/processes.ts';
 import type { Alarm } from '../../store/read.ts';
-import { readiness, withStore } from '../lib/command.ts';
+import { readiness, withStore } from '../lib/store.ts';
 import { fault, misconfigured, ok, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
 
 const MB = 1024 * 1024;
 const LEAST_FREE = { fault: 64 * MB, warning: 512 * MB };
-/** The log begins anew past 32 MB; a reader or a dead `keep` lets it grow. */
+/** Normally the log starts again past 32 MB. It grows if a program reads for long or if `keep` is down. */
 const LARGE_LOG = 256 * MB;
 
 export const folder: Check = {
@@ -33,7 +33,7 @@ export const folder: Check = {
     if (closed)
       return misconfigured(`${closed} is not writable for this user`, 'give it to the user that runs the kit');
     const network = networkOf(at);
-    if (network) return misconfigured(`${at} lies on ${network}`, 'SQLite needs a local disk: set DATABASE_URL to one');
+    if (network) return misconfigured(`${at} is on ${network}`, 'SQLite needs a local disk: set DATABASE_URL to one');
     const { bavail, bsize } = statfsSync(at);
     const free = bavail * bsize;
     const room = `${Math.round(free / MB)} MB are free on its disk`;
@@ -53,20 +53,20 @@ export const file: Check = {
     if (pid)
       return fault(
         `process ${pid} has a store open that was replaced or deleted`,
-        `stop the kit, then npx kit restore <file>: what was acknowledged lies beside the store, as ${basename(storePath)}.replaced-…`,
+        `stop the kit, then npx kit restore <file>: what was acknowledged is beside the store, in ${basename(storePath)}.replaced-…`,
       );
     const stray = strayOf(storePath, '-wal');
     if (stray)
       return fault(
         `process ${stray} has the store open, but its log was deleted`,
-        'stop the kit with SIGTERM: what was acknowledged is still in its hands, and is written back',
+        'stop the kit with SIGTERM: it still has what was acknowledged, and writes it back',
       );
     if (!existsSync(storePath))
       return unreachable(
         `there is no store at ${storePath}`,
         'start the receiver once with npm start, or fix DATABASE_URL',
       );
-    // Opening it proves that it is ours, of this version, and that synchronous FULL holds.
+    // Opening the store checks that the file is of this kit and version, and that `synchronous` is FULL.
     const receiver = await withStore(async (store) => {
       await store.note({});
       return (await store.processes()).find(({ role }) => role === 'receive');
@@ -77,13 +77,12 @@ export const file: Check = {
       ok(`${storePath}: of this kit and version, synchronous FULL, ${size}`),
       ...(log < LARGE_LOG
         ? []
-        : [warning(size, 'end what reads the file for long, and see that keep runs: npx kit status')]),
+        : [warning(size, 'end programs that read the file for long, and check that keep runs: npx kit status')]),
       judgeOpen(storePath, receiver),
     ];
   },
 };
 
-/** What the running kit has found by itself: a wrong secret, silent webhooks, a gap. */
 export const alarms: Check = {
   name: 'alarms',
   needs: ['DATABASE_URL', 'PORT'],
@@ -94,7 +93,7 @@ export const alarms: Check = {
     const all = [...(state?.alarms ?? []), ...raised];
     return all.length === 0 ? ok('none is raised') : all.map(warningOf);
   },
-  /** A broken store is what the alarms of the receiver are about, and it holds them in memory. */
+  /** The alarms about a broken store are in the receiver's memory, so this asks the receiver. */
   async groundless({ config }) {
     const { state, listens, words } = await readiness(config);
     const broken = 'the store has a fault';
@@ -107,21 +106,19 @@ function warningOf({ name, detail }: Alarm): Finding {
   return warning(`${name}: ${detail}`, 'see src/ops/runbook.md, under its name');
 }
 
-/** A process that writes into what has lost its name: to open the file beside it would only do harm. */
+/** Finds a process that has a replaced or deleted file open. Opening the new file meanwhile would do harm. */
 function strayOf(path: string, suffix: '' | '-wal'): string | undefined {
   const real = join(realpathSync(dirname(path)), basename(path)) + suffix;
-  const isLost = (links: unknown[], name: string): boolean =>
-    links.includes(`${name} (deleted)`) && !links.includes(name);
   return orNone(() => readdirSync('/proc'))?.find((pid) => {
     const links = fdsOf(pid).map((fd) => orNone(() => readlinkSync(fd)));
-    return isLost(links, real);
+    return links.includes(`${real} (deleted)`) && !links.includes(real);
   });
 }
 
-/** What the receiver has open, as the kernel shows it to its own user. */
+/** Whether the receiver has this file open. The kernel shows this only to the receiver's own user. */
 function judgeOpen(path: string, receiver: Process | undefined): Finding {
   if (!receiver || startOf(receiver.pid) !== receiver.started)
-    return skipped('no receiver is seen to have this file open from here: npm start');
+    return skipped('no receiver with this file open is visible from here: npm start');
   const { pid } = receiver;
   const fds = fdsOf(String(pid));
   if (fds.length === 0) return skipped(`what process ${pid} has open is not visible to this user`);
@@ -136,7 +133,7 @@ function fdsOf(pid: string): string[] {
   return orNone(() => readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`)) ?? [];
 }
 
-/** Nothing, where the file system refuses or has forgotten. */
+/** Undefined if the file is gone, or if the file system refuses. */
 function orNone<Result>(look: () => Result): Result | undefined {
   try {
     return look();

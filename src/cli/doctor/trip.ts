@@ -1,6 +1,6 @@
-// Signed deliveries to the receiver, first past every proxy and then through the public address, so that the difference
-// names the proxy.
-import { withStore } from '../lib/command.ts';
+// Sends signed deliveries to the receiver: first directly, then through the public address. If only the second fails,
+// a proxy is at fault.
+import { withStore } from '../lib/store.ts';
 import { loopbackUrl } from '../lib/post.ts';
 import { fault, misconfigured, ok, shown, skipped, unreachable, warning, type Check, type Finding } from './check.ts';
 import { createProber, PLAIN, UNUSUAL, type Arrival } from './probe.ts';
@@ -28,7 +28,9 @@ export const receiver: Check = {
         const found = judgeDirect(await send(url, { ...PLAIN, secret }), url, `secret ${n + 1} of ${secrets.length}`);
         if (found) return found;
       }
-      return ok(`${url} takes what each of ${secrets.length} secrets signs, and stores its exact bytes`);
+      return ok(
+        `${url} accepts deliveries signed with each of ${secrets.length} secrets, and stores their exact bytes`,
+      );
     }, context.config),
 };
 
@@ -47,10 +49,11 @@ function judgeDirect({ status, arrived, failure }: Arrival, url: string, secret:
   if (status === 401)
     return misconfigured(
       `the running receiver refuses ${secret}`,
-      'npx kit reload (in compose: docker compose up -d), so that it reads WEBHOOK_SECRET again; start it again where WEBHOOK_HEADER_PREFIX was changed',
+      'npx kit reload (in compose: docker compose up -d), so that it reads WEBHOOK_SECRET again; restart it if WEBHOOK_HEADER_PREFIX was changed',
     );
-  if (status === 503) return fault('the receiver answers 503', 'the store cannot be written, or it stops: see its log');
-  return misconfigured(`${url} answers ${status}`, 'it has another WEBHOOK_PATH, or somebody else listens at PORT');
+  if (status === 503)
+    return fault('the receiver answers 503', 'the store cannot be written, or the receiver is stopping: see its log');
+  return misconfigured(`${url} answers ${status}`, 'it has another WEBHOOK_PATH, or another program listens on PORT');
 }
 
 export const roundTrip: Check = {
@@ -59,7 +62,7 @@ export const roundTrip: Check = {
   after: ['receiver'],
   run(context) {
     const url = context.url ?? context.config.PUBLIC_URL;
-    if (!url) return skipped('neither PUBLIC_URL nor --url names an address to go through');
+    if (!url) return skipped('neither PUBLIC_URL nor --url is set');
     return withStore(async (store) => {
       const prober = createProber(context, store);
       const first = await prober.send(url, PLAIN);
@@ -69,7 +72,7 @@ export const roundTrip: Check = {
         const arrival = await prober.send(url, probe);
         if (arrival.arrived) continue;
         const found = await explain(arrival, probe, url, prober, context.config);
-        // The service sends application/json, and nothing else.
+        // An unusual content type is only a warning, because the service always sends application/json.
         findings.push(probe.contentType && found.remedy ? warning(found.detail, found.remedy) : found);
       }
       if (findings.length > 0) return findings;

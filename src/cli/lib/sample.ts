@@ -1,16 +1,21 @@
-// The events that trigger sends: the type's own example in src/events.ts, with what --set names in it. What could only
-// end as a dead letter, or in quarantine, is refused here, before it is sent.
+// The events that `trigger` sends: the example of their type in src/events.ts, changed by --set. Data that do not fit
+// the schema are refused before any event is sent.
 import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { iso } from '../../base/clock.ts';
-import type { EventType } from '../../base/event-type.ts';
-import { eventTypes } from '../../wire/event-types.ts';
+import type { EventType } from '../../base/define-event.ts';
+import { eventTypes } from '../../wire/event-map.ts';
 import { parseCursor } from '../../wire/cursor.ts';
 import { factsOf, readDelivery, SENT_BY_KIT } from '../../wire/event.ts';
 import type { JsonObject } from '../../wire/json.ts';
-import { clean, clock, count, UsageError } from './command.ts';
+import { UsageError } from './command.ts';
+import { clean, count } from './print.ts';
+import { clock } from './store.ts';
 
-/** The body of a delivery (contract 6.3), and who sent it. */
+/**
+ * The body of a delivery (contract 6.3). `sent_by` marks it as the kit's own: it does not count in the failure run,
+ * and has no place in history.
+ */
 export interface Sample {
   id: string;
   type: string;
@@ -24,7 +29,7 @@ export interface Sample {
 
 type Issue = z.core.$ZodIssue;
 
-/** No id of the service begins like this, so that none of ours can be taken for one of its events. */
+/** No id of the service begins with this. */
 const OURS = 'trigger_';
 
 export function hasExample(type: string): boolean {
@@ -79,7 +84,7 @@ function sort(assignments: string[]) {
 function dataOf(type: string, session: string, at: number, set: Map<string, string>): JsonObject {
   const known = typeOf(type);
   let data = { ...(known?.example?.({ n: at, session, at }) as JsonObject | undefined) };
-  // Not assigned: a field may be called __proto__.
+  // Entries instead of an assignment, because a field may be named __proto__.
   for (const [field, text] of set)
     data = Object.fromEntries([...Object.entries(data), [field, valueOf(type, data, field, text)]]) as JsonObject;
   const issue = known?.data.safeParse(data).error?.issues[0];
@@ -87,29 +92,25 @@ function dataOf(type: string, session: string, at: number, set: Map<string, stri
   return data;
 }
 
-/** What the text means for this field: a string where that fits, else JSON. */
+/**
+ * Reads the text as the value of this field. If the example has a string there, the text itself is tried before JSON.
+ */
 function valueOf(type: string, data: JsonObject, field: string, text: string): unknown {
   const json = jsonOf(text);
   const schema = typeOf(type)?.data;
   if (!schema) return json;
-  const fits = (value: unknown): boolean => !issueWith(value);
-  if (json === null && fits(null)) return null;
-  const likeExample = Object.hasOwn(data, field) && typeof data[field] === 'string';
-  if (likeExample && fits(text)) return text;
-  const found = [json, text].find(fits);
-  if (found !== undefined) return found;
-  const issue = issueWith(likeExample ? text : json);
-  // Data as a whole are read again once all is set.
-  if (!issue) return json;
-  throw faultOf(type, issue);
-
-  function issueWith(value: unknown): Issue | undefined {
+  const issueWith = (value: unknown): Issue | undefined => {
     const changed = Object.fromEntries([...Object.entries(data), [field, value]]);
-    return schema?.safeParse(changed).error?.issues.find(({ path }) => path[0] === field);
-  }
+    return schema.safeParse(changed).error?.issues.find(({ path }) => path[0] === field);
+  };
+  const isText = Object.hasOwn(data, field) && typeof data[field] === 'string';
+  const found = (isText && json !== null ? [text, json] : [json, text]).find((value) => !issueWith(value));
+  const issue = found === undefined && issueWith(isText ? text : json);
+  if (issue) throw faultOf(type, issue);
+  return found;
 }
 
-/** JSON where it is JSON; digits that a number would round stay as they are. */
+/** Parses JSON, or returns the text. Digits that a number would round also stay text. */
 function jsonOf(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text);
@@ -119,7 +120,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** A sentence: the field, what it must be, and how to give it. Its value stays out: it may be long, or a person's. */
+/** The message names the field, its type and the option. It leaves out the value, which may be personal. */
 function faultOf(type: string, issue: Issue): UsageError {
   const [field = '<field>'] = issue.path;
   const place = ['data', ...issue.path].join('.');
@@ -138,7 +139,7 @@ const KINDS: Record<string, string> = {
   uuid: 'a UUID',
   guid: 'a UUID',
 };
-/** How the schema library's own words begin; other words are of who wrote the schema. */
+/** The schema library's own messages begin like this. All other messages come from the user's schema. */
 const LIBRARY = /^(Invalid|Too|Unrecognized)\b/;
 
 function wordingOf(issue: Issue): string {
@@ -185,7 +186,7 @@ function timeOf(text: string | null | undefined): number | undefined {
   return time;
 }
 
-/** As the receiver reads it: what it could not read is not sent. */
+/** Throws UsageError if the receiver could not read the event. */
 function checked(sample: Sample): Sample {
   const reading = readDelivery(Buffer.from(JSON.stringify(sample)));
   if ('unreadable' in reading)

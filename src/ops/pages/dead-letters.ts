@@ -1,4 +1,4 @@
-// Dead letters by cause: what is stuck, why, and what to do about it: one, a group, or all of them.
+// Dead letters by cause, with forms to retry or discard one, a group, or all of them.
 import type { DeadGroup, ShownTask } from '../../store/read.ts';
 import type { Job } from '../../admin/jobs.ts';
 import { keyLink, why } from './events.ts';
@@ -6,15 +6,15 @@ import { html, type Html } from './shell/html.ts';
 import { action, code, count, figures, hidden, reason, table, time } from './shell/parts.ts';
 
 export interface LettersPage {
-  /** How many are dead: of the handler, or of the group, where one is asked for. */
+  /** The number of dead letters of the requested handler or group, or of all. */
   dead: number;
   groups: DeadGroup[];
   handler: string | undefined;
-  /** Of the one group that is asked for. */
+  /** The dead letters of the requested group. Undefined: no group was requested. */
   tasks: ShownTask[] | undefined;
   next: number | null;
   jobs: Job[];
-  /** Tasks that wait for their turn, or for another try. */
+  /** The number of tasks that wait for their turn or for their next attempt. */
   waiting: number;
 }
 
@@ -49,7 +49,7 @@ export function lettersScreen(
               keyLink(key),
             ]),
             tasks
-              ? 'Nothing is dead of this cause any more.'
+              ? 'No dead letters of this cause are left.'
               : 'No dead letters. What a handler gives up, or has no attempts left for, waits here.',
           )
     }
@@ -81,7 +81,7 @@ function sample({ handler, dead, pattern, error, firstAt, lastAt, key }: DeadGro
   return html`<h2 class="why">${pattern || 'without words'}</h2>
     ${figures([
       { name: 'Handler', value: handler },
-      { name: 'Dead of it', value: dead },
+      { name: 'Dead letters', value: dead },
       { name: 'First', value: time(firstAt) },
       { name: 'Last', value: time(lastAt) },
       { name: 'The newest event', value: keyLink(key) },
@@ -117,14 +117,14 @@ function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, may
   ${next === null ? null : html`<p class="pager"><a href="/dead-letters?group=${id}&before=${next}">Older</a></p>`}`;
 }
 
-/** After a fix nobody should have to wait for the pause of the last attempt. */
+/** After a fix, tasks can run at once instead of waiting for their next attempt. */
 function awaiting(waiting: number, mayChange: boolean): Html {
   return html`<h2>Not dead yet</h2>
     <p>
-      <strong>${count(waiting)}</strong> ${waiting === 1 ? 'task waits' : 'tasks wait'} for their turn or for another
-      try, in up to an hour. Once their handler is fixed, they can be tried at once, with a new budget of attempts.
+      <strong>${count(waiting)}</strong> ${waiting === 1 ? 'task waits' : 'tasks wait'} for their turn or for a retry
+      within an hour. Once their handler is fixed, they can be retried at once, with a new budget of attempts.
     </p>
-    ${mayChange ? action('/dead-letters/retry', 'Try what waits now', hidden('state', 'ready')) : null}`;
+    ${mayChange ? action('/dead-letters/retry', 'Retry waiting tasks now', hidden('state', 'ready')) : null}`;
 }
 
 function fix(which: Html, dead: number): Html {

@@ -1,8 +1,11 @@
-// Is it well, and if not, what is to do? One sentence, then figures, then how they went.
+// The overview: a sentence about health, the alarms, figures, charts over time, and the longest lanes.
+import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
 import { ACK_LE_MS } from '../../base/latency-buckets.ts';
 import type { Sample, Status, WaitingLane } from '../../store/read.ts';
 import { chart } from './shell/chart.ts';
 import { keyLink, why } from './events.ts';
+import type { AlarmRules } from '../../keep/module.ts';
+import { health } from './health.ts';
 import { html, type Html } from './shell/html.ts';
 import { code, count, figures, span, table, time } from './shell/parts.ts';
 
@@ -13,31 +16,23 @@ export const RANGES = {
   '7d': { ms: 604_800_000, stepMs: 5_400_000 },
 };
 export type Range = keyof typeof RANGES;
+type Figure = Parameters<typeof figures>[0][number];
 
-const FAILURES_ALLOWED = 15;
 const SLOW_MS = 2_000;
 const OLD_SECONDS = 300;
-/** While one of these is up, events are lost, late or about to be. */
-const GRAVE =
-  /^(store_unwritable|store_replaced|failure_run|webhook_silent|secret_mismatch|disk_low|run_crashing|reconcile_stopped)$/;
-
-/** While one of these is up, nothing can be committed. */
-export const STORE_ALARMS = new Set(['store_unwritable', 'store_replaced']);
-
-/** While one of these is up, deliveries do not come through. */
-const MISSING = /^(webhook_silent|secret_mismatch)$/;
 
 export interface Overview {
   status: Status;
   samples: Sample[];
   lanes: WaitingLane[];
   range: Range;
+  rules: AlarmRules;
 }
 
-export function overview({ status, samples, lanes, range }: Overview): Html {
-  const { words, tone } = health(status);
+export function overview({ status, samples, lanes, range, rules }: Overview): Html {
+  const { words, tone } = health(status, rules);
   return html`<p class="health ${tone}">${words}</p>
-    ${alarms(status)} ${key(status, samples)}
+    ${alarms(status)} ${figures([...deliveryFigures(status, samples), ...workFigures(status)])}
     <h2 id="time">Over time</h2>
     <p class="ranges">
       ${Object.keys(RANGES).map(
@@ -64,53 +59,6 @@ export function overview({ status, samples, lanes, range }: Overview): Html {
     )}`;
 }
 
-/** What a person should know first, in one sentence. */
-export function health(status: Status): { words: string; tone: 'good' | 'warn' | 'bad' } {
-  const { processes, alarms: up, reconcile, tasks } = status;
-  const down = Object.entries(processes).flatMap(([role, state]) => (state === 'down' ? [role] : []));
-  if (up.some(({ name }) => STORE_ALARMS.has(name))) {
-    return {
-      words:
-        'The store cannot be written: deliveries get 503, and no handler goes on. The alarm below says why; what is delivered meanwhile comes again. The figures are those of before.',
-      tone: 'bad',
-    };
-  }
-  if (down.includes('receive'))
-    return { words: 'Deliveries are not taken: the receiver does not run. Start it (npm start).', tone: 'bad' };
-  if (down.length > 0)
-    return { words: `Deliveries are taken, but ${down.join(' and ')} does not run: see the log.`, tone: 'bad' };
-  if (up.length > 0) {
-    const grave = up.some(({ name }) => GRAVE.test(name));
-    const much = up.length === 1 ? 'one thing needs' : `${up.length} things need`;
-    const come = up.some(({ name }) => MISSING.test(name))
-      ? 'Deliveries are missing:'
-      : status.failureRun >= 3
-        ? 'Deliveries are refused:'
-        : 'Deliveries are taken, but';
-    return { words: `${come} ${much} a person.`, tone: grave ? 'bad' : 'warn' };
-  }
-  if (status.events === 0) {
-    return {
-      words:
-        'All is ready, and nothing has come yet: register the webhook, then send its test event. npx kit doctor checks the way.',
-      tone: 'good',
-    };
-  }
-  const waiting = tasks.ready + tasks.held + tasks.running + status.unassigned;
-  const work =
-    waiting === 0 ? 'all is handled' : `${count(waiting)} ${waiting === 1 ? 'task is' : 'tasks are'} on the way`;
-  if (reconcile.state === 'off') {
-    return {
-      words: `All is well: deliveries are taken, ${work}. What webhooks miss is not fetched: set API_BASE_URL and API_KEY.`,
-      tone: 'good',
-    };
-  }
-  return {
-    words: `All is well: deliveries are taken, ${work}, and nothing is missing${status.watermark === null ? ' as far as known' : ''}.`,
-    tone: 'good',
-  };
-}
-
 function alarms({ alarms: up }: Status): Html | null {
   if (up.length === 0) return null;
   return html`<ul class="alarms" id="alarms">
@@ -118,17 +66,15 @@ function alarms({ alarms: up }: Status): Html | null {
   </ul>`;
 }
 
-function key(status: Status, samples: Sample[]): Html {
-  const { reconcile, watermark, newestCursor, oldestReadySeconds, failureRun, tasks } = status;
-  const { badSignatures } = status.failures;
+function deliveryFigures({ failureRun, failures, lastDeliveryAt }: Status, samples: Sample[]): Figure[] {
+  const { badSignatures } = failures;
   const acks = difference(samples);
   const p99 = quantile(acks, 0.99);
-  const behind = watermark !== null && newestCursor !== null ? BigInt(newestCursor) - BigInt(watermark) : null;
-  return figures([
+  return [
     {
       name: 'Last delivery',
-      value: time(status.lastDeliveryAt),
-      note: badSignatures > 0 ? `${count(badSignatures)} since, signed by no secret of ours` : null,
+      value: time(lastDeliveryAt),
+      note: badSignatures > 0 ? `${count(badSignatures)} since with a bad signature` : null,
       tone: badSignatures >= 3 ? 'warn' : undefined,
     },
     {
@@ -148,12 +94,19 @@ function key(status: Status, samples: Sample[]): Html {
           : `${failureRun} of ${FAILURES_ALLOWED}`,
       note:
         failureRun === 0
-          ? 'at 15 the service switches the webhook off'
-          : Object.entries(status.failures.causes)
+          ? `at ${FAILURES_ALLOWED} the service switches the webhook off`
+          : Object.entries(failures.causes)
               .map(([cause, n]) => `${n} × ${cause}`)
               .join(', '),
       tone: failureRun >= 10 ? 'bad' : failureRun >= 3 ? 'warn' : undefined,
     },
+  ];
+}
+
+function workFigures(status: Status): Figure[] {
+  const { reconcile, watermark, newestCursor, oldestReadySeconds, tasks } = status;
+  const behind = watermark !== null && newestCursor !== null ? BigInt(newestCursor) - BigInt(watermark) : null;
+  return [
     {
       name: 'Oldest ready task',
       value: oldestReadySeconds === null ? 'none' : span(oldestReadySeconds),
@@ -165,7 +118,7 @@ function key(status: Status, samples: Sample[]): Html {
       value: code(watermark),
       note:
         newestCursor === null
-          ? 'no cursor has been seen'
+          ? 'no cursor yet'
           : html`newest ${code(newestCursor)}${behind !== null && behind > 0n ? ` (+${behind})` : null}`,
     },
     {
@@ -196,14 +149,13 @@ function key(status: Status, samples: Sample[]): Html {
           > `,
       )}`,
     },
-  ]);
+  ];
 }
 
 function charts(samples: Sample[]): Html[] {
   const steps = samples.slice(1).map((sample, i) => ({ sample, before: samples[i] ?? sample }));
   const times = steps.map(({ sample }) => sample.at);
-  type Figure = Exclude<keyof Sample, 'at' | 'acks'>;
-  const series = (name: Figure) => {
+  const series = (name: Exclude<keyof Sample, 'at' | 'acks'>) => {
     const grown = steps.map(({ sample, before }) => Math.max(0, sample[name] - before[name]));
     const values = grown.map((n, i) => (n * 60_000) / Math.max(1, (times[i] ?? 0) - (steps[i]?.before.at ?? 0)));
     return { name, values, sum: count(grown.reduce((sum, n) => sum + n, 0)) };
@@ -237,13 +189,13 @@ function charts(samples: Sample[]): Html[] {
   ];
 }
 
-/** Answers by how long they took, between the first sample and the last. */
+/** Answers per latency bucket between the first sample and the last. */
 function difference(samples: Sample[]): number[] {
   const [first, last] = [samples[0], samples.at(-1)];
   return (last?.acks ?? []).map((n, i) => Math.max(0, n - (first?.acks[i] ?? 0)));
 }
 
-/** What this share of the answers kept to, milliseconds; null where there were none. */
+/** The upper bound, in milliseconds, of the bucket that this share of the answers reached. Null: no answers. */
 export function quantile(acks: number[], share: number): number | null {
   const all = acks.reduce((sum, n) => sum + n, 0);
   let seen = 0;

@@ -1,99 +1,51 @@
-// The page's addresses: which screen shows what, and which form changes what. Screens are functions of data.
-import type { Accepted, IngestStore } from '../../store/ingest.ts';
-import type { KeepStore } from '../../store/keep.ts';
-import type { AdminStore } from '../../store/admin.ts';
+// The routes of the pages: each screen gets its data, and each form its use case from admin/.
+import { copiesOf, maskedOf } from '../../admin/copies.ts';
+import { streamOf } from '../../admin/export.ts';
+import { eventFilterOf, taskFilterOf } from '../../admin/filters.ts';
+import { closeGap } from '../../admin/gaps.ts';
+import { readAgain } from '../../admin/quarantine.ts';
+import { askToReconcile, readPoint, verifyFrom } from '../../admin/range.ts';
+import { taskChange, type Action } from '../../admin/tasks.ts';
+import type { TaskFilter } from '../../store/read.ts';
 import { StoreError } from '../../store/store.ts';
-import type { SampleStore, ReadStore } from '../../store/read.ts';
-import { askToVerify, beginningOf, readPoint } from '../../admin/range.ts';
-import type { Jobs } from '../../admin/jobs.ts';
-import { shelteredLane } from '../../admin/redact.ts';
-import { createFrame, type Frame, type FrameOptions, type Visit } from './shell/frame.ts';
-import type { Html } from './shell/html.ts';
+import type { OpsContext } from '../context.ts';
+import { lettersScreen } from './dead-letters.ts';
+import { eventScreen } from './event.ts';
+import { eventsScreen } from './events.ts';
 import { overview, RANGES, type Range } from './overview.ts';
 import { reconciliation } from './reconciliation.ts';
-import { addRecords } from './record-routes.ts';
 import { quarantined, refused, reread } from './refused.ts';
+import { createFrame, type Frame, type Visit } from './shell/frame.ts';
+import type { Html } from './shell/html.ts';
+import { count } from './shell/parts.ts';
 
-/** Rows that one page shows, and that one press reads again. */
+/** Rows that one page shows, and that one click reads again. */
 const QUARANTINE = 200;
 const LANES = 8;
+const GROUPS = 200;
 
-export interface PageOptions extends FrameOptions {
-  store: ReadStore &
-    SampleStore &
-    AdminStore &
-    Pick<IngestStore, 'note'> &
-    Pick<KeepStore, 'verifying' | 'anchors' | 'replayRuns'>;
-  jobs: Jobs;
-  /** After events or tasks were moved by hand. */
-  onChange: () => void;
+/** Returns the answer for all other addresses. */
+export function addPages(context: OpsContext): Frame['lost'] {
+  const frame = createFrame(context);
+  addOverview(frame, context);
+  addEvents(frame, context);
+  addDeadLetters(frame, context);
+  addReconciliation(frame, context);
+  addRefused(frame, context);
+  return frame.lost;
 }
 
-/** How the addresses are answered that are none of these. */
-export function addPages({ router, access, store, view, clock, log, jobs, onChange }: PageOptions): Frame['lost'] {
-  const frame = createFrame({ router, access, view, clock, log });
-  const { screen, change, reveal } = frame;
-
-  screen('/', 'Overview', async ({ ctx, status, now, mayChange }) => {
+function addOverview({ screen }: Frame, { store, rules }: OpsContext): void {
+  screen('/', 'Overview', async ({ ctx, status, now, reads }) => {
     const asked = ctx.query['range'];
     const range = typeof asked === 'string' && Object.hasOwn(RANGES, asked) ? (asked as Range) : '1h';
     const { ms, stepMs } = RANGES[range];
     const samples = await orEmpty(store.samples(now - ms, now, stepMs));
-    const waiting = await orEmpty(store.waitingLanes(LANES));
-    const lanes = mayChange ? waiting : waiting.map(shelteredLane);
-    return overview({ status, samples, lanes, range });
+    return overview({ status, samples, lanes: await orEmpty(reads.waitingLanes(LANES)), range, rules });
   });
-
-  screen('/reconciliation', 'Reconciliation', async ({ status, now, mayChange }) => {
-    const [gaps, weeks, verify] = [await store.gaps(), await store.arrivals(), await store.verifying()];
-    const calls = (await view.counters())['replay_calls'] ?? 0;
-    return reconciliation({ status, runs: await store.replayRuns(), gaps, weeks, verify, calls, mayChange, now });
-  });
-  change('/reconciliation/now', async () => {
-    await store.note({}, { reconcile_asked: clock.now() });
-    return { to: '/reconciliation', message: 'Reconciliation was asked for; it begins within a second.' };
-  });
-  change('/reconciliation/close', async (form) => {
-    const [gap, why] = [Number(form.get('gap')), form.get('reason')?.trim()];
-    const closed = why ? await store.closeGap(gap, why, clock.now()) : false;
-    const fault = why ? `There is no open gap ${gap}.` : 'A gap is closed with a reason: say what was done about it.';
-    return { to: '/reconciliation', message: closed ? `Gap ${gap} is closed.` : fault };
-  });
-  change('/reconciliation/verify', async (form) => {
-    const point = readPoint(form.get('from')?.trim() ?? '');
-    const known = point !== undefined && (typeof point === 'string' || point <= clock.now());
-    const from = known ? (await beginningOf(store, point)).from : null;
-    if (from) await askToVerify(store, from, clock.now());
-    const fault = known
-      ? 'Nothing is stored that it could be compared with.'
-      : 'Give a cursor, or a time that is past, like 2026-01-31T12:00:00Z.';
-    return { to: '/reconciliation', message: from ? `Verifying from cursor ${from} on.` : fault };
-  });
-
-  screen('/refused', 'Refused and quarantined', async ({ status, mayChange }) => {
-    const [counters, refusals] = [await view.counters(), await store.refusals()];
-    return refused({ status, counters, refusals, quarantine: await store.quarantine(QUARANTINE), mayChange });
-  });
-  const oneAside = async ({ ctx, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> => {
-    const row = await store.quarantined(Number(ctx['params']['id']) || 0);
-    return row && quarantined(row, revealed ? row.body : null, { change: mayChange, reveal: mayReveal });
-  };
-  screen('/refused/:id', 'Quarantined', (visit) => oneAside(visit, false));
-  reveal('/refused/:id/body', 'Quarantined', (visit) => oneAside(visit, true));
-  change('/refused/retry', async (form) => {
-    const id = form.get('id');
-    const ids = id === 'all' ? (await store.quarantine(QUARANTINE)).map((row) => row.id) : [Number(id) || 0];
-    const outcomes: (Accepted | undefined)[] = [];
-    for (const one of ids) outcomes.push(await store.retryQuarantined(one, clock.now()));
-    onChange();
-    return { to: '/refused', message: reread(outcomes) };
-  });
-
-  addRecords(frame, { store, clock, jobs });
-  return frame.lost;
 }
 
-/** The overview says that the store cannot be used: it must not fail for that. */
+/** The overview must not fail if the store cannot be read, because it is the page that says so. */
 async function orEmpty<Row>(rows: Promise<Row[]>): Promise<Row[]> {
   try {
     return await rows;
@@ -101,4 +53,101 @@ async function orEmpty<Row>(rows: Promise<Row[]>): Promise<Row[]> {
     if (error instanceof StoreError) return [];
     throw error;
   }
+}
+
+function addEvents({ screen, reveal, download }: Frame, { store, clock }: OpsContext): void {
+  screen('/events', 'Events', async ({ ctx, now, mayReveal }) => {
+    const filter = eventFilterOf(ctx.query);
+    return eventsScreen({ filter, ...(await store.events(filter, now)) }, mayReveal);
+  });
+  download('/events.ndjson', (ctx, bodies) => {
+    ctx.attachment('events.ndjson');
+    ctx.type = 'application/x-ndjson';
+    ctx.body = streamOf(store, eventFilterOf(ctx.query), { now: clock.now(), bodies });
+  });
+
+  const one = async (visit: Visit, revealed: boolean): Promise<Html | undefined> => {
+    const { ctx, now, reads, mayChange, mayReveal } = visit;
+    const found = await reads.event(ctx['params']['key'] ?? '', now);
+    if (!found) return undefined;
+    const body = await store.body(found.event.key);
+    const inLanes = found.tasks.filter(({ lane }) => lane !== null);
+    const neighbours = await Promise.all(
+      inLanes.map(async (task) => ({ task, ...(await store.neighbours(task.id, now)) })),
+    );
+    const copies = revealed && body ? copiesOf(found.event, body) : undefined;
+    const page = { found, neighbours, masked: body && maskedOf(body), revealed: copies };
+    return eventScreen(page, { change: mayChange, reveal: mayReveal });
+  };
+  screen('/events/:key', 'Event', (visit) => one(visit, false));
+  reveal('/events/:key/body', 'Event', (visit) => one(visit, true));
+}
+
+function addDeadLetters({ screen, change }: Frame, { jobs }: OpsContext): void {
+  const path = '/dead-letters';
+  screen(path, 'Dead letters', async ({ ctx, now, status, reads, mayChange }) => {
+    const { handler, group, before, limit } = taskFilterOf(ctx.query);
+    const found = await reads.groups({ handler, id: group, limit: GROUPS });
+    const page = group === undefined ? undefined : await reads.tasks({ group, before, limit }, now);
+    const rest = { handler, tasks: page?.tasks, next: page?.next ?? null, jobs: jobs.list().slice(0, 3) };
+    return lettersScreen({ ...found, ...rest, waiting: status.tasks.ready }, mayChange);
+  });
+  const begin = async (action: Action, form: URLSearchParams): Promise<string> => {
+    const { of } = await jobs.start(taskChange(action, chosen(form), form.get('reason') ?? ''));
+    return `${count(of)} ${of === 1 ? 'task' : 'tasks'} will ${action === 'retry' ? 'run again' : 'be skipped'}`;
+  };
+  change(`${path}/retry`, path, (form) => begin('retry', form));
+  change(`${path}/discard`, path, (form) => begin('discard', form));
+  change(`${path}/cancel`, path, async (form) =>
+    jobs.cancel(Number(form.get('job'))) ? 'cancelled: what was moved stays moved' : 'it had ended',
+  );
+}
+
+/** An empty form selects no task. */
+function chosen(form: URLSearchParams): TaskFilter {
+  const [id, group, handler] = [form.get('id'), form.get('group'), form.get('handler')];
+  if (id !== null) return { ids: [Number(id)] };
+  if (group !== null) return { state: 'dead', group: Number(group) };
+  if (handler !== null) return { state: 'dead', handler };
+  const state = form.get('state');
+  return state === 'dead' || state === 'ready' ? { state } : { ids: [] };
+}
+
+function addReconciliation({ screen, change }: Frame, { store, view, clock }: OpsContext): void {
+  const path = '/reconciliation';
+  screen(path, 'Reconciliation', async ({ status, now, mayChange }) => {
+    const [gaps, weeks, verify] = [await store.gaps(), await store.arrivals(), await store.verifying()];
+    const calls = (await view.counters())['replay_calls'] ?? 0;
+    return reconciliation({ status, runs: await store.replayRuns(), gaps, weeks, verify, calls, mayChange, now });
+  });
+  change(`${path}/now`, path, async () => {
+    await askToReconcile(store, clock.now());
+    return 'reconciliation was asked for; it begins within a second';
+  });
+  change(`${path}/close`, path, (form) =>
+    closeGap(store, { gap: Number(form.get('gap')), reason: form.get('reason') ?? '' }, clock.now()),
+  );
+  change(`${path}/verify`, path, async (form) => {
+    const { from } = await verifyFrom(store, readPoint(form.get('from')?.trim() ?? ''), clock.now());
+    return `verifying from cursor ${from} on`;
+  });
+}
+
+function addRefused({ screen, change, reveal }: Frame, { store, view, clock, onChange }: OpsContext): void {
+  screen('/refused', 'Refused and quarantined', async ({ status, mayChange }) => {
+    const [counters, refusals] = [await view.counters(), await store.refusals()];
+    return refused({ status, counters, refusals, quarantine: await store.quarantine(QUARANTINE), mayChange });
+  });
+  const one = async ({ ctx, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> => {
+    const row = await store.quarantined(Number(ctx['params']['id']) || 0);
+    return row && quarantined(row, revealed ? row.body : null, { change: mayChange, reveal: mayReveal });
+  };
+  screen('/refused/:id', 'Quarantined', (visit) => one(visit, false));
+  reveal('/refused/:id/body', 'Quarantined', (visit) => one(visit, true));
+  change('/refused/retry', '/refused', async (form) => {
+    const id = form.get('id');
+    const outcomes = await readAgain(store, id === 'all' ? { newest: QUARANTINE } : Number(id) || 0, clock.now());
+    onChange();
+    return reread(outcomes);
+  });
 }

@@ -1,4 +1,4 @@
-// A copy of the whole store while it is at work, and a copy put in its place while it is not.
+// Backs up the whole store while the kit runs, and restores a copy while it does not.
 import {
   chmodSync,
   chownSync,
@@ -20,18 +20,21 @@ import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
 import { newId, readMark, requireSame, writeMark } from './file-identity.ts';
 
-/** The file that a copy grows in, by this process. */
+/** The unfinished copy, named after this process. */
 export const partOf = (to: string): string => `${to}.part-${process.pid}`;
 
-/** As of one moment. The log is not truncated meanwhile, so that it grows. Throws StoreError, also where `to` exists. */
+/**
+ * The copy shows the store at one moment. Meanwhile the log is not truncated, so it grows. Throws StoreError, also if
+ * `to` exists.
+ */
 export function backUp(path: string, to: string): void {
   const part = partOf(to);
   try {
-    // Readable for nobody else, from the first byte on.
+    // Only the owner of the file may ever read it, so the mode is set at creation.
     guarded(() => closeSync(openSync(part, 'w', 0o600)), part);
     guarded(() => copyInto(path, part), part);
     sync(part);
-    // Unlike a rename, this takes nothing else's place.
+    // Unlike rename, link fails if the name is taken.
     linkSync(part, to);
     sync(dirname(to));
   } catch (error) {
@@ -52,7 +55,10 @@ function copyInto(path: string, part: string): void {
   makeOwn(part);
 }
 
-/** A start from the copy must not take what runs on the original for its own, and end it; nor may it pass for the original. */
+/**
+ * A kit that starts from the copy must not end the processes of the original. A new id keeps the copy from being taken
+ * for the original.
+ */
 function makeOwn(copy: string): void {
   const db = new Database(copy);
   try {
@@ -63,7 +69,7 @@ function makeOwn(copy: string): void {
   }
 }
 
-/** What a connection still has open of a file that lost its place. Resolves to the name of the copy, beside it. */
+/** Saves the content of a file that lost its place but is still open. Resolves to the name of the copy beside it. */
 export async function saveOpen(db: Connection, path: string, now: string): Promise<string> {
   const to = replacedName(path, now);
   const part = partOf(to);
@@ -87,29 +93,32 @@ function errorOf(error: unknown, to: string): unknown {
   return new StoreError('unwritable', `${to} cannot be written (${code}): see its folder, its rights and the disk`);
 }
 
-/** What was set aside: the file that was there, and a log that was not its own. */
+/** What was set aside: the old file, and a log that was not its own. */
 export interface Kept {
   file: string | null;
   log: string | null;
 }
 
-/** For the owner of `path`. What was there is kept beside it. `from` may be what lies at `path` already. */
+/**
+ * Only the holder of the lock may call it. The old file is kept beside the new one. `from` may be the file at `path`
+ * itself.
+ */
 export function putInPlace(from: string, path: string, now: string): Kept {
   const copy = partOf(path);
   prepareFolder(path);
   try {
     const kept = guarded(() => {
       const own = isOwn(path);
-      // Its log belongs to what is copied where that is our own store; to no other file.
+      // The log belongs to the copied file only if that file is our own store.
       if (own) requireClosed(path);
       copyFileSync(from, copy);
       const id = requireWhole(copy, from);
       const aside = setAside(path, replacedName(path, now), own);
-      // Before it is in its place: a start in between finds what it was told of.
+      // The mark is written before the file is in place, so that a start in between finds what the mark describes.
       writeMark(path, id, readMark(path)?.id ?? null, copy);
       return aside;
     }, path);
-    // In one step: at no moment is there no store.
+    // A rename is one step: at every moment there is a store.
     renameSync(copy, path);
     sync(dirname(path));
     return kept;
@@ -118,7 +127,7 @@ export function putInPlace(from: string, path: string, now: string): Kept {
   }
 }
 
-/** Whether the log beside it may be applied to it. */
+/** Whether the log beside the file may be applied to it. */
 function isOwn(path: string): boolean {
   try {
     requireSame(path);
@@ -129,20 +138,20 @@ function isOwn(path: string): boolean {
   }
 }
 
-/** Gives it a second name, and takes the log out of the way of what follows: under that name where it is its own. */
+/** Gives the file a second name and moves the log away: to the same name if it is the file's own log. */
 function setAside(path: string, kept: string, own: boolean): Kept {
   const file = existsSync(path) ? kept : null;
   if (file) linkSync(path, kept);
   const logged = existsSync(`${path}-wal`);
-  // No name that SQLite would look for.
+  // A name that SQLite does not look for.
   const log = logged && !own ? `${kept}-log-of-another-file` : null;
   if (logged) renameSync(`${path}-wal`, log ?? `${kept}-wal`);
-  // It is made again of what the log holds.
+  // SQLite makes it again from the log.
   rmSync(`${path}-shm`, { force: true });
   return { file, log };
 }
 
-/** The log into the file, so that the file alone is whole. A damaged one is kept with its log as it is. */
+/** Copies the log into the file, so that the file alone is complete. A damaged file is kept together with its log. */
 function requireClosed(path: string): void {
   try {
     const db = connect(path, { busyMs: 5_000 });
@@ -155,7 +164,7 @@ function requireClosed(path: string): void {
   }
 }
 
-/** As `name`, what people called it. Returns its new id. */
+/** `name` is what people called the file. Returns its new id. */
 function requireWhole(copy: string, name: string): string {
   const id = newId();
   try {
@@ -175,7 +184,7 @@ function requireWhole(copy: string, name: string): string {
   }
   for (const suffix of ['-wal', '-shm']) rmSync(copy + suffix, { force: true });
   chmodSync(copy, 0o600);
-  // Root restores for the user that runs the kit.
+  // Root may restore a store for the user that runs the kit.
   const { uid, gid } = statSync(dirname(copy));
   if (process.getuid?.() === 0) chownSync(copy, uid, gid);
   sync(copy);

@@ -1,5 +1,5 @@
-// Opens the SQLite file the one way that keeps the promises: WAL, every commit synced, short waits for locks.
-// Migrates it, once, by its owner. Refuses network file systems, foreign files and files of a newer kit.
+// Opens the SQLite file with the settings that the promises need: WAL, synced commits, short waits for locks. The
+// owner migrates it once. Network file systems, foreign files and files of a newer kit are refused.
 import { closeSync, existsSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
@@ -10,14 +10,17 @@ import { lockStore } from './lock.ts';
 
 export type Connection = Database.Database;
 
-/** A lock held elsewhere blocks the loop for this long at the most; callers try again, awaited. */
+/** Maximum time that a foreign lock may block the event loop; callers retry asynchronously. */
 const BUSY_MS = 30;
 
 const MIGRATIONS = new URL('migrations/', import.meta.url);
-/** SQLite's application_id of a store, as the first migration sets it. */
+/** SQLite's application_id of a store, set by the first migration. */
 const APPLICATION = 1_802_072_179;
 
-/** The newest version of this kit, read once: a process may have no file left to open when it opens its store again. */
+/**
+ * The newest version of this kit. Read once, because a process may have no file descriptor left when it opens its
+ * store again.
+ */
 let newestKnown: number | undefined;
 
 export function connect(path: string, { create = false, busyMs = BUSY_MS } = {}): Connection {
@@ -31,12 +34,12 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
     const before = inodeOf(path);
     const opened = new Database(path, { timeout: busyMs, fileMustExist: !create });
     try {
-      // Its log is opened by the first statement.
+      // The first statement opens the log.
       if (inodeOf(path) !== before) throw new StoreError('unwritable', `${path} was replaced while it was opened`);
       setUp(opened, path);
       return opened;
     } catch (error) {
-      // Tried again and again, it would use up the files that a process may open.
+      // Repeated tries would use up the file descriptors of the process.
       opened.close();
       throw error;
     }
@@ -46,15 +49,15 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
 function setUp(db: Connection, path: string): void {
   refuseForeign(db, path);
   db.pragma('journal_mode = WAL');
-  // SQLite is compiled here to fall back to NORMAL whenever an existing WAL file is opened.
+  // This build of SQLite falls back to NORMAL whenever it opens an existing WAL file.
   setSynchronous(db, 'FULL');
   db.pragma('wal_autocheckpoint = 0');
   db.pragma('cache_size = -8000');
-  // What moves within a page leaves no copy behind, so that what is erased is gone.
+  // Content that moves within a page leaves no copy behind, so erased data is gone.
   db.pragma('secure_delete = fast');
 }
 
-/** Before anything is written to it. */
+/** Checked before anything is written to the file. */
 function refuseForeign(db: Connection, path: string): void {
   const tables = db.prepare<[], number>('select count(*) from sqlite_schema').pluck().get();
   if (!tables || db.pragma('application_id', { simple: true }) === APPLICATION) return;
@@ -67,14 +70,14 @@ export function setSynchronous(db: Connection, level: 'FULL' | 'NORMAL'): void {
   if (set !== (level === 'FULL' ? 2 : 1)) throw new StoreError('unwritable', `SQLite refused synchronous = ${level}`);
 }
 
-/** Applies what is missing, each in a transaction of its own; the file is copied before, unless it is new. */
+/** Applies missing migrations, each in its own transaction. An existing file is copied first. */
 export function migrate(db: Connection, path: string, folder = MIGRATIONS): void {
   const steps = stepsIn(folder);
   const version = versionOf(db);
   refuseNewer(version, steps.length, path);
   if (version > 0 && version < steps.length) {
     const copy = `${path}.before-${version + 1}`;
-    // One that is there is of a migration that failed and left the file as it was.
+    // An existing copy is from a migration that failed and left the file unchanged.
     rmSync(copy, { force: true });
     db.prepare('vacuum into ?').run(copy);
   }
@@ -87,7 +90,7 @@ export function migrate(db: Connection, path: string, folder = MIGRATIONS): void
   }
 }
 
-/** For everyone but the owner, who migrates. */
+/** For every process but the owner, which migrates. */
 export function requireVersion(db: Connection, path: string): void {
   const version = versionOf(db);
   const newest = (newestKnown ??= stepsIn(MIGRATIONS).length);
@@ -111,7 +114,7 @@ export function versionOf(db: Connection): number {
   return Number(db.pragma('user_version', { simple: true }));
 }
 
-/** It holds what people wrote: for its user alone. */
+/** The file holds messages, so only its user may read it. */
 function prepareFile(path: string): void {
   try {
     closeSync(openSync(path, 'a', 0o600));

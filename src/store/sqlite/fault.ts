@@ -1,4 +1,4 @@
-// Whose fault an error is: the store's, which is said in our words and may pass, or that of the statement and its values.
+// Tells errors of the store, which may pass, from errors of a statement and its values.
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
 
@@ -7,7 +7,7 @@ const UNUSABLE =
 
 export const FULL = /FULL|ENOSPC|EDQUOT/;
 
-/** Runs it, and says in our words what SQLite and the system say in theirs. */
+/** Runs the work and turns errors of SQLite and the system into StoreError. */
 export function guarded<T>(work: () => T, path = 'the store'): T {
   try {
     return work();
@@ -16,7 +16,10 @@ export function guarded<T>(work: () => T, path = 'the store'): T {
   }
 }
 
-/** What the store is to blame for, whatever was written to it; undefined where the statement and its values are. */
+/**
+ * The StoreError for an error that the store causes, whatever is written to it. Undefined: the statement or its values
+ * cause it.
+ */
 export function faultOf(error: unknown, path: string): StoreError | undefined {
   if (error instanceof StoreError) return error;
   if (error instanceof Database.SqliteError) {
@@ -34,7 +37,7 @@ export function faultOf(error: unknown, path: string): StoreError | undefined {
   return new StoreError('unwritable', `${path} cannot be used: ${code} (${syscall}). ${remedyOf(code)}`, error);
 }
 
-/** What to do about an error code of SQLite or the system. */
+/** The remedy for an error code of SQLite or the system. */
 export function remedyOf(code: string): string {
   if (FULL.test(code)) return 'The disk is full: make room, see df -h (DATABASE_URL)';
   if (/READONLY|PERM|EROFS|EACCES/.test(code))

@@ -1,5 +1,6 @@
-// Which file a log belongs to: SQLite goes by the name alone, and would apply an old store's log to whatever was put in its
-// place. So the store has an id, in the file and in a small file beside it, which says as well where both were last.
+// Makes sure that a log is applied only to its own store. SQLite matches them by name alone, so a replaced file would
+// get the old log. A store therefore has an id: in the file, and in a small file beside it with the last place of
+// both.
 import { randomUUID } from 'node:crypto';
 import {
   closeSync,
@@ -21,21 +22,30 @@ import { StoreError } from '../store.ts';
 
 export interface Mark {
   id: string;
-  /** The id before, which the file has until the new one is written. */
+  /** The id before; the file has it until the new one is written. */
   was: string | null;
-  /** Device and inode of the store, and of its owner's lock. */
+  /** Device and inode of the store, and of its owner's lock file. */
   file: string;
   owner: string;
-  /** Of the owner. */
+  /** The owner's process id. */
   pid: number;
 }
 
 export const newId = (): string => randomUUID();
 
-/** Device and inode; undefined where there is no file. */
+/** Device and inode; undefined if there is no file. */
 export function inodeOf(path: string): string | undefined {
   const found = statSync(path, { throwIfNoEntry: false });
   return found && `${found.dev}:${found.ino}`;
+}
+
+/**
+ * The inodes of the store and of its log. Without its log a store has lost its latest commits, and SQLite does not
+ * notice.
+ */
+export function inodesOf(path: string): string {
+  if (path === ':memory:') return '';
+  return [path, `${path}-wal`].map((file) => statSync(file, { throwIfNoEntry: false })?.ino ?? 'none').join();
 }
 
 export function readMark(path: string): Mark | undefined {
@@ -49,7 +59,7 @@ export function readMark(path: string): Mark | undefined {
   }
 }
 
-/** By the holder of the lock alone. `at` is the file that the mark is for, where it is not yet in its place. */
+/** Only the holder of the lock may call it. `at` is the file that the mark describes, if it is not in place yet. */
 export function writeMark(path: string, id: string, was: string | null, at = path): void {
   const [file = '', owner = ''] = [inodeOf(at), inodeOf(`${path}-owner`)];
   const mark: Mark = { id, was, file, owner, pid: process.pid };
@@ -62,8 +72,8 @@ export function writeMark(path: string, id: string, was: string | null, at = pat
 }
 
 /**
- * Throws StoreError `replaced` where the file at the path is not the one that was there last, and its log must not be
- * applied. For the holder of the lock, who has no connection to it; writes down where the file is now.
+ * Throws StoreError `replaced` if the file at the path is not the known one, so that its log must not be applied. Only
+ * the holder of the lock may call it, without an open connection. Notes the file's present place.
  */
 export function requireSame(path: string): void {
   const mark = readMark(path);
@@ -72,18 +82,18 @@ export function requireSame(path: string): void {
   const logged = sizeOf(`${path}-wal`) > 0;
   const id = sizeOf(path) === 0 ? undefined : idWithoutLog(path);
   if (sizeOf(path) === 0 && !logged) throw gone(path);
-  // Nothing, or no store: what opens it says so. A damaged store in its place is our own.
+  // If there is nothing, or no store, the open that follows reports it. A damaged store in its old place is our own.
   if (id === undefined && (!logged || (here === mark.file && sizeOf(path) > 0))) return;
   const known = id !== undefined && (id === mark.id || id === mark.was);
-  // A raw copy from before, put beside the log of later; where the lock has moved as well, the whole folder was copied.
+  // An older raw copy lies beside a newer log. If the lock file has moved as well, the whole folder was copied.
   const alone = logged && here !== mark.file && inodeOf(`${path}-owner`) === mark.owner;
   if (!known || alone) throw replaced(path, logged);
   if (here !== mark.file) writeMark(path, mark.id, mark.was);
 }
 
 /**
- * After a kill, when the log is no longer there: it may have been half copied into the file. Throws StoreError `replaced`
- * if the file is damaged.
+ * Checks the file after a kill, when the log is gone: it may have been half copied into the file. Throws StoreError
+ * `replaced` if the file is damaged.
  */
 export function requireUnharmed(path: string): void {
   const db = new Database(path, { readonly: true });
@@ -100,7 +110,7 @@ export function requireUnharmed(path: string): void {
   );
 }
 
-/** For everyone else: cheap where the file is in its place, as nearly always. `take` takes the lock, if it is free. */
+/** For every process but the owner; cheap if the file is in its place. `take` takes the lock if it is free. */
 export function requireInPlace(path: string, take: (path: string) => { close(): unknown }): void {
   if (path === ':memory:') return;
   const mark = readMark(path);
@@ -109,7 +119,7 @@ export function requireInPlace(path: string, take: (path: string) => { close(): 
   try {
     lock = take(path);
   } catch (error) {
-    // Its owner lives, and has another file.
+    // The owner is alive and has another file.
     if (error instanceof StoreError && error.code === 'owned') throw replaced(path, true);
     throw error;
   }
@@ -140,20 +150,21 @@ function sizeOf(path: string): number {
 }
 
 /**
- * Tells the file of a running kit from one that was copied over it, which has its inode. A backup has another id. A raw copy
- * of the same run has the id, but is smaller or has a lower change counter: a store that is in use only grows.
+ * Tells the file of a running kit from a file that was copied over it and so has the same inode. A backup has another
+ * id. A raw copy of the same run has the same id, but is smaller or has a lower change counter, because a store in use
+ * only grows.
  */
 export interface Seal {
-  /** The id is in the file itself now. */
+  /** The id has been copied into the file. */
   set(id: string): void;
   holds(): boolean;
-  /** Only after the connection: closing a file frees all locks that its process has on it. */
+  /** Call it after closing the connection: closing a file frees all locks that the process has on it. */
   close(): void;
 }
 
-/** The table with the id is made first, so its page is one of the first. */
+/** The table with the id is made first, so its page is among the first. */
 const SEAL_WITHIN = 1024 * 1024;
-/** Of the file format of SQLite: 4 bytes of the header, which go up when the file grows. */
+/** The change counter in the header of SQLite's file format: 4 bytes, which go up when the file grows. */
 const CHANGE_COUNTER_AT = 24;
 
 export function createSeal(path: string): Seal {
@@ -162,7 +173,7 @@ export function createSeal(path: string): Seal {
   let at = -1;
   let most = { size: 0, counter: 0 };
 
-  /** It never goes down. */
+  /** The counter never goes down. */
   function hasGrown(opened: number): boolean {
     const now = { size: fstatSync(opened).size, counter: read(4, CHANGE_COUNTER_AT).readUInt32BE() };
     if (now.size < most.size || now.counter < most.counter) return false;
@@ -189,7 +200,10 @@ export function createSeal(path: string): Seal {
   };
 }
 
-/** As the file alone has it, under another name, to which no log belongs; undefined where it is no store of this kit. */
+/**
+ * The id in the file alone, read under another name that no log belongs to. Undefined: the file is no store of this
+ * kit.
+ */
 function idWithoutLog(path: string): string | undefined {
   const name = `${path}-look`;
   const clear = (): void => {
@@ -212,7 +226,7 @@ function idWithoutLog(path: string): string | undefined {
   }
 }
 
-/** Or lies where no file can have a second name. */
+/** The second case is a file system without hard links. */
 function isNoStore(error: unknown): boolean {
   const { code = '' } = error as { code?: string };
   return /^SQLITE_(NOTADB|CORRUPT|ERROR|IOERR_SHORT_READ)|^(EPERM|ENOTSUP|EOPNOTSUPP|ENOSYS)$/.test(code);

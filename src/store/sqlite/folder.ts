@@ -1,10 +1,10 @@
-// The folder that a store lies in: made where it is missing, refused where SQLite could not keep its promises.
+// The store's folder: created if missing, refused if SQLite cannot keep its promises there.
 import { mkdirSync, statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { StoreError } from '../store.ts';
 import { guarded } from './fault.ts';
 
-/** statfs types of file systems on which SQLite's locks or syncs cannot be relied on. */
+/** statfs types of file systems with unreliable locks or syncs. */
 const NETWORK = new Map([
   [0x6969, 'NFS'],
   [0xff534d42, 'CIFS'],
@@ -15,7 +15,7 @@ const NETWORK = new Map([
   [0x5346414f, 'AFS'],
 ]);
 
-/** Makes the folder of the file. Throws StoreError where it cannot, or where it lies on a network. */
+/** Creates the folder of the file. Throws StoreError if that fails, or if the folder is on a network. */
 export function prepareFolder(path: string): void {
   const folder = dirname(path);
   try {
@@ -32,12 +32,12 @@ export function prepareFolder(path: string): void {
   }
 }
 
-/** The name of the network file system that a folder lies on, or undefined. */
+/** The name of the network file system of a folder, or undefined. */
 export function networkOf(folder: string): string | undefined {
   return NETWORK.get(guarded(() => statfsSync(folder).type, folder));
 }
 
-/** What is left on the disk of the store. */
+/** Free space on the store's disk. */
 export function freeBytesOf(path: string): number {
   const { bavail, bsize } = statfsSync(dirname(path));
   return bavail * bsize;

@@ -1,6 +1,5 @@
-// The owner of a store holds an exclusive transaction on a small file beside it: the kernel frees it the moment the owner
-// dies, so that no stale mark can ever be in the way. A pid file could not promise that, and in a container everyone is
-// pid 1.
+// The owner of a store holds an exclusive transaction on a small file beside it. The kernel frees that lock when the
+// owner dies, so no stale lock can remain. A pid file cannot do that, and in a container every pid is 1.
 import { createHash } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import Database from 'better-sqlite3';
@@ -10,7 +9,7 @@ import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
 import { readMark } from './file-identity.ts';
 
-/** Until it is closed, nobody else owns the store. Throws StoreError `owned`. */
+/** No other process owns the store until the lock is closed. Throws StoreError `owned`. */
 export function lockStore(path: string): Database.Database {
   prepareFolder(path);
   return guarded(() => takeLock(path), path);
@@ -31,21 +30,21 @@ function takeLock(path: string): Database.Database {
   }
 }
 
-/** The store itself is not opened for that: it may have been replaced. */
+/** The store itself stays closed here, because it may have been replaced. */
 function ownerOf(path: string): string {
   const pid = readMark(path)?.pid;
   return pid !== undefined && startOf(pid) !== '' ? String(pid) : 'unknown, which is just starting';
 }
 
-/** Tells stores apart, and reveals nothing of their paths. */
+/** Tells stores apart without showing their paths. */
 export function fingerprintOf(path: string): string {
   return createHash('sha256').update(path).digest('hex').slice(0, 16);
 }
 
-/** Of the -shm file: the byte that who writes has locked. */
+/** The byte of the -shm file that a writer locks. */
 const WRITE_BYTE = '120';
 
-/** The process that holds the store's write lock just now, as the kernel tells it; undefined where that is not known. */
+/** The process that holds the store's write lock now, according to the kernel; undefined if unknown. */
 export function writerOf(path: string): number | undefined {
   try {
     const inode = String(statSync(`${path}-shm`).ino);

@@ -1,11 +1,12 @@
-// A store that is opened by the first call that can: for a process that must come up although the store is locked or full.
+// A store that opens with the first call that succeeds, for a process that must start while the store is locked or
+// full.
 import { StoreError, type Store } from '../store.ts';
 import { guarded } from './fault.ts';
 
-/** Between two tries. */
+/** Minimum time between two tries. */
 const PAUSE_MS = 200;
 
-/** Until it is open, every call tries to open it, and throws StoreError if it cannot. */
+/** Until the store is open, each call tries to open it, and throws StoreError if that fails. */
 export function openLater(path: string, open: () => Store): Store {
   let opened: Store | undefined;
   let failed: { error: StoreError; after: number } | undefined;

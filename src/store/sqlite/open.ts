@@ -1,54 +1,57 @@
-// The SQLite store: its parts on one connection, every method awaited and guarded alike. After a failed write or sync
-// the connection is not trusted again; the next call opens a new one. Deliveries and completions are synced after their commit.
-// A store whose file or log loses its place takes nothing any more: what lies there now is never opened.
+// The SQLite store: all parts on one connection, every method asynchronous and guarded. After a failed write or sync
+// the next call opens a new connection. Deliveries and completions are synced after their commit. If the file or its
+// log loses its place, the store accepts nothing more and never opens the new file.
 import { iso, systemClock } from '../../base/clock.ts';
 import { retryWhileBusy } from '../retry-while-busy.ts';
 import { StoreError, Unsynced, type Store } from '../store.ts';
 import { saveOpen } from './backup.ts';
 import { connect, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
 import { guarded } from './fault.ts';
-import { createSeal, inodeOf } from './file-identity.ts';
+import { createSeal, inodeOf, inodesOf } from './file-identity.ts';
 import { createErase } from './admin/erase.ts';
-import { createEventStore, type Dropped } from './ingest/events.ts';
+import { createIngestStore, type Dropped } from './ingest/events.ts';
 import { createLog } from './wal-sync.ts';
 import { createRetry } from './admin/retry.ts';
 import { createMove } from './admin/move.ts';
-import { createOwner } from './work/orphans.ts';
+import { createProcessStore } from './work/processes.ts';
 import { createReruns } from './admin/reruns.ts';
 import { createSamples } from './read/samples.ts';
 import { createSession, type Sync } from './session.ts';
-import { createTaskStore } from './work/tasks.ts';
-import { createUpkeep } from './keep/upkeep.ts';
-import { createRead } from './read/read.ts';
+import { createWorkStore } from './work/tasks.ts';
+import { createKeepStore } from './keep/store.ts';
+import { createReadStore } from './read/read.ts';
 
 export interface OpenOptions {
-  /** The owner creates and migrates the file; everyone else finds it ready. */
+  /** The owner creates and migrates the file. Other processes find it ready. */
   owner?: boolean;
   /**
-   * What SQLite syncs within the commit: everything, or with NORMAL nothing. Either way what is accepted, or completed with
-   * a handler's writes, is on disk before `accept` or `complete` resolves. `run`'s claims and verdicts are done again after a
-   * power loss, never lost.
+   * What SQLite syncs within the commit: with FULL everything, with NORMAL nothing. In both modes, `accept` and
+   * `complete` resolve only when their data is on disk. Other writes of `run` may be lost by a power failure and are
+   * then repeated.
    */
   synchronous?: 'FULL' | 'NORMAL';
-  /** How long a lock held elsewhere may block, milliseconds. */
+  /** Maximum time that a foreign lock may block, milliseconds. */
   busyMs?: number;
-  /** How many ids make a segment: for tests. */
+  /** Ids in a segment; for tests. */
   idsInSegment?: number;
-  /** Told what was to be written beside deliveries, and could not be, by an error of its own. */
+  /** Called with counters or state that could not be written along with deliveries because of an error of their own. */
   onDropped?: Dropped;
-  /** The owner's file or its log is no longer in its place: from now on nothing is accepted. */
+  /** The owner's file or its log has lost its place. From now on nothing is accepted. */
   onReplaced?: (replaced: Replaced) => void;
 }
 
 export interface Replaced {
   error: StoreError;
-  /** The name of a copy of what was accepted until then; undefined where none could be made. */
+  /** The name of a copy of everything accepted until then; undefined: no copy could be made. */
   copy: Promise<string | undefined>;
 }
 
-/** Verbs that must not succeed in a file that is no longer at its path. What handlers complete goes where their claims are. */
+/**
+ * Methods that must not succeed in a file that has lost its place. Completions belong to the file that has their
+ * claims.
+ */
 const PLACED = new Set(['accept', 'note']);
-/** What a handler has committed may wait so long for its sync. */
+/** Maximum time that a handler's commit may wait for its sync. */
 const SYNC_MS = 8_000;
 
 type Parts = Sync<Omit<Store, 'close' | 'sync'>> & { resettle(): void; inPlace(): boolean };
@@ -77,10 +80,11 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   }
 
   function assemble(connection: Connection): Parts {
+    const opened = inodesOf(path);
     const session = createSession(connection, path, synchronous);
-    const events = createEventStore(session, { idsInSegment, failing, onDropped });
-    const tasks = createTaskStore(session);
-    const ownerPart = createOwner(session);
+    const events = createIngestStore(session, { idsInSegment, failing, onDropped });
+    const tasks = createWorkStore(session);
+    const processes = createProcessStore(session);
     return {
       ...events,
       accept(batch) {
@@ -93,17 +97,18 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
         return tasks.complete(...given);
       },
       resettle: () => log.settle(connection),
-      ...createUpkeep(session, events.accept, idsInSegment),
-      ...createRead(session),
+      inPlace: () => inodesOf(path) === opened,
+      ...createKeepStore(session, events.accept, idsInSegment),
+      ...createReadStore(session),
       ...createReruns(session),
       ...createMove(session),
       ...createSamples(session),
       ...createRetry(session, events.readmit),
       ...createErase(session),
-      ...ownerPart,
+      ...processes,
       settle() {
         log.settle(connection, true);
-        if (owner && path !== ':memory:') seal.set(ownerPart.identity());
+        if (owner && path !== ':memory:') seal.set(processes.identity());
       },
     };
   }
@@ -138,7 +143,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     if (!guarded(() => seal.holds(), path)) throw overwrittenError(path);
   }
 
-  /** For good: what lies there now, or comes back, may be anything. */
+  /** This is final: a file that comes back to the path may be any file. */
   function lose(found: StoreError): void {
     if (lost) return;
     lost = found;
@@ -147,7 +152,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   async function saveLost(): Promise<string | undefined> {
     try {
-      // Of a file that was written over, nothing whole is left.
+      // A file that was overwritten has no complete content left.
       if (!seal.holds()) return undefined;
       return await saveOpen(db, path, iso(systemClock.now()) ?? '');
     } catch {
@@ -159,12 +164,12 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const methods = verbs.map((name) => [name, async (...args: unknown[]) => use(name, args)]);
   const store = Object.fromEntries(methods) as Omit<Store, 'close' | 'sync'> & { resettle(): Promise<void> };
 
-  // A completion that nobody awaits shall not come too late for its claim.
+  // The log is opened early, because a completion must not come too late for its claim.
   if (synchronous === 'NORMAL') void log.open().catch(() => {});
 
-  /** What was committed before is on disk. */
+  /** Everything committed before is on disk. */
   async function synced(): Promise<void> {
-    // SQLite has synced it within the commit.
+    // SQLite has already synced it within the commit.
     if (synchronous === 'FULL') return;
     try {
       await log.sync();
@@ -174,7 +179,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     }
   }
 
-  /** Where the log is gone, so may be the store. */
+  /** If the log is gone, the store may be gone too. */
   async function openLog(): Promise<void> {
     if (synchronous === 'FULL') return;
     await log.open().catch(async (error: unknown) => {

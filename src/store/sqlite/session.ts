@@ -1,10 +1,10 @@
-// What the parts of the SQLite store share: the connection, the transaction, the counters, and rows as our types.
+// Shared by the parts of the SQLite store: connection, transaction, counters, state, and columns of events.
 import { iso } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Counts, StateKey, StateValue } from '../ingest.ts';
 import type { Connection } from './connection.ts';
 
-/** The synchronous form of a part of the store; `openSqlite` awaits and guards every method alike. */
+/** The synchronous form of a part. `openSqlite` makes every method asynchronous and guards it. */
 export type Sync<Part> = {
   [Name in keyof Part]: Part[Name] extends (...args: infer Args) => Promise<infer Result>
     ? (...args: Args) => Result
@@ -14,21 +14,24 @@ export type Sync<Part> = {
 export interface Session {
   db: Connection;
   path: string;
-  /** What this connection was opened with. */
+  /** The mode that this connection was opened with. */
   synchronous: 'FULL' | 'NORMAL';
-  /** BEGIN IMMEDIATE … COMMIT: a read that becomes a write could not wait for its lock. */
+  /** BEGIN IMMEDIATE … COMMIT. A transaction that begins as a read could not wait for the write lock. */
   write<Result>(work: () => Result): Result;
   count(counts: Counts): void;
   state(name: StateKey): StateValue;
-  /** A value that is a cursor, exact. */
+  /** A cursor as an exact decimal. */
   cursorState(name: StateKey): Cursor | null;
   setState(name: StateKey, value: StateValue): void;
-  /** At or below it, what is unknown was here and was pruned: never above the watermark, and none without one. */
+  /**
+   * Unknown events at or below the floor were pruned. The floor is never above the watermark; without a watermark
+   * there is none.
+   */
   floor(watermark?: Cursor | null): bigint | null;
 }
 
 export function createSession(db: Connection, path: string, synchronous: Session['synchronous']): Session {
-  // A figure that cannot be read exactly any more stays where it is.
+  // A counter stops at the largest exact integer.
   const add = db.prepare(`
     insert into counters values (?, ?)
     on conflict (name) do update set value = min(value + excluded.value, ${Number.MAX_SAFE_INTEGER})`);
@@ -53,23 +56,28 @@ export function createSession(db: Connection, path: string, synchronous: Session
       return BigInt(pruned) < BigInt(watermark) ? BigInt(pruned) : BigInt(watermark);
     },
     setState(name, value) {
-      // A column of any type would keep a number as a float.
+      // The column has no type, so SQLite would store a number as a float.
       set.run(name, typeof value === 'number' ? BigInt(value) : value);
     },
   };
 }
 
-/** What an event is called by, for `events e`: the second of one cursor goes by its id. */
+/** An event's key, for `events e`. If two events share a cursor, the second is named by its id. */
 export const EVENT_KEY = `case when e.cursor is null or e.conflicting then 'i:' || e.id else 'c:' || e.cursor end as key`;
 
-/** The columns of StoredEvent, for `events e`, but for its text. */
+/** The columns of StoredEvent except its text, for `events e`. */
 export const EVENT_COLUMNS = `e.seq, ${EVENT_KEY}, e.id, cast(e.cursor as text) as cursor, e.type, e.session_id as sessionId,
   e.created_at as createdAt, e.received_at as receivedAt, e.origin`;
 
-/** What handlers need besides; the body as a string, which is cheaper to hand over, and what is parsed in the end. */
+/** Columns that handlers need in addition. The body is read as text, which is cheaper to pass on than bytes. */
 export const EVENT_TEXT = 'cast(e.body as text) as text, e.live';
 
-/** For times that are always there. */
+/** For times that are never null. */
 export function isoOf(ms: number): string {
   return iso(ms) ?? String(ms);
+}
+
+/** A cursor as SQLite takes it, exact. */
+export function bind(cursor: string | null): bigint | null {
+  return cursor === null ? null : BigInt(cursor);
 }

@@ -1,26 +1,34 @@
-// Syncs the write-ahead log outside of the transaction, so that nobody waits for the disk but those whose event is on its
-// way there: the lock is free meanwhile, and the loop as well. SQLite's own sync, within the commit, would hold both.
+// Syncs the write-ahead log outside the transaction: only the events on their way to disk wait for it. SQLite's own
+// sync, within the commit, would also hold the write lock and the event loop.
 import { open, type FileHandle } from 'node:fs/promises';
 import { StoreError } from '../store.ts';
 import type { Connection } from './connection.ts';
 
 export interface Log {
-  /** Before the commit: what fails is told to those alone who had the log open. Throws StoreError `unwritable`. */
+  /**
+   * Call before the commit: an error of the disk is reported only to processes that had the log open. Throws
+   * StoreError `unwritable`.
+   */
   open(): Promise<void>;
-  /** Resolves when all that was committed before is on disk; one serves all who ask before it begins. Throws StoreError `unwritable`. */
+  /**
+   * Resolves when everything committed before the call is on disk. One sync serves all calls made before it begins.
+   * Throws StoreError `unwritable`.
+   */
   sync(): Promise<void>;
-  /** Before the next commit. Throws while it is not certain that what a failed sync left is on disk. `always`: also
-   * where this process knows of none. */
+  /**
+   * Call before the next commit. After a failed sync it throws until the log is certainly on disk. `always`: also if
+   * this process knows of no failure.
+   */
   settle(db: Connection, always?: boolean): void;
-  /** The next sync opens it again. */
+  /** The next sync opens the log again. */
   close(): void;
 }
 
 export function createLog(path: string): Log {
   let file: Promise<FileHandle> | undefined;
-  /** After a failed sync the kernel takes for clean what it could not write: another sync would prove nothing. */
+  /** After a failed sync the kernel treats the lost pages as clean, so another sync would prove nothing. */
   let doubted = false;
-  /** One after the other: of two at once, the kernel tells only one of them that the disk has failed. */
+  /** Syncs run one after another: of two at once, the kernel reports a disk error to only one. */
   let last = Promise.resolve();
   let next: Promise<void> | undefined;
 
@@ -65,8 +73,8 @@ export function createLog(path: string): Log {
     },
     settle(db, always = false) {
       if (!doubted && !always) return;
-      // What the log holds is written to the file and synced, and the log begins anew: a log with a hole would end there
-      // when it is read after a power loss, and hide what came behind it as well as what the file holds.
+      // The log is copied into the file and synced, and begins anew. If a log with a hole is read after a power
+      // failure, everything behind the hole is lost.
       const [result] = db.pragma('wal_checkpoint(truncate)') as { busy: number }[];
       if (result?.busy !== 0)
         throw new StoreError('busy', `${path} is being read: a failed sync cannot be made good yet`);

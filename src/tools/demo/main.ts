@@ -1,5 +1,5 @@
-// The story on one machine: the service's double sends real signed deliveries over HTTP to a real receiver, loses,
-// doubles, shuffles and forges some, a process is killed in the middle, and replay brings what was lost. Then it counts.
+// The demo. The simulator sends real signed deliveries over HTTP to a real receiver. It loses, duplicates, shuffles
+// and forges some of them. The demo kills `run`, lets replay fetch the lost events, and then counts.
 import '../../base/node/checked.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { styleText } from 'node:util';
@@ -36,7 +36,7 @@ if (once) await end(good ? EXIT.done : EXIT.failed);
 print(`\nIt stays up: ${kit.opsUrl}/api/status    Ctrl-C ends it.`);
 exitCode = good ? EXIT.done : EXIT.failed;
 
-/** What was sent and lost, act by act; then what the store and the handler say of it. */
+/** Plays the demo step by step. Then it reads the sums from the store and from the handler's table. */
 async function tell(): Promise<Sum[]> {
   const first = await act('the first', make(1), inTurn);
   await kit.until('the first reconciliation', async () => (await status()).reconcile.lastAt !== null);
@@ -103,7 +103,7 @@ function atOnce(events: SimulatedEvent[], forged = false): Promise<Delivered[]> 
   return Promise.all(events.map((event) => webhook.deliver(event, { forged })));
 }
 
-/** The same order in every demo: by the digits of the cursor, read backwards. */
+/** Sorts by the digits of the cursor, read backwards: the order looks random, but is the same in every demo. */
 function shuffle(events: SimulatedEvent[]): SimulatedEvent[] {
   const mixed = ({ cursor }: SimulatedEvent): string => (cursor ?? '').split('').toReversed().join('');
   return events.toSorted((a, b) => (mixed(a) < mixed(b) ? -1 : 1));
@@ -122,7 +122,7 @@ function line(name: string, text: string): void {
   print(`  ${name.padEnd(22)}${text}`);
 }
 
-/** Whether every sum is right. */
+/** Prints the sums. Returns true if all are right. */
 function show(sums: Sum[]): boolean {
   print('');
   for (const { name, meaning, want, got } of sums) {
@@ -147,7 +147,7 @@ function print(text: string): void {
 }
 
 async function end(code: number): Promise<void> {
-  // Lets a receiver that is about to say something say it.
+  // Gives a receiver that is about to end by itself the time to log why.
   await Promise.race([kit.stop(), sleep(PATIENCE_MS, undefined, { ref: false })]);
   process.exit(code);
 }

@@ -1,10 +1,10 @@
-// The demo's receiver: a real one, what its handler wrote down, and how to wait for it.
+// The demo's receiver: a real kit, the records of its handler, and functions that wait for it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import Database from 'better-sqlite3';
 import { openSqlite } from '../../store/sqlite/open.ts';
 import type { Store } from '../../store/store.ts';
-import { createThrowaway } from '../sandbox.ts';
+import { createSandbox } from '../sandbox.ts';
 
 const PATIENCE_MS = 60_000;
 
@@ -13,25 +13,25 @@ export interface Receiver {
   opsUrl: string;
   secret: string;
   store: Store;
-  /** What it wrote to its log. */
+  /** The kit's log so far. */
   output(): string;
   pidOfRun(): Promise<number>;
-  /** What the demo's handler wrote down. */
+  /** Counts of the records that the demo's handler made. */
   handled(): { completions: number; once: number; late: number; inOrder: number };
-  /** Looks again and again; throws after a minute with what was waited for. */
+  /** Polls until `holds` is true. Throws after a minute, with what it waited for. */
   until(what: string, holds: () => Promise<boolean>): Promise<void>;
   stop(): Promise<void>;
 }
 
 export async function startReceiver(apiBaseUrl: string, apiKey: string): Promise<Receiver> {
   const secret = 'whsec_of_the_demo_and_of_nothing_else';
-  const kit = await createThrowaway('demo', {
+  const kit = await createSandbox('demo', {
     PATH: process.env['PATH'],
     WEBHOOK_SECRET: secret,
     HANDLERS_DIR: fileURLToPath(new URL('handlers/', import.meta.url)),
     API_BASE_URL: apiBaseUrl,
     API_KEY: apiKey,
-    // Once at its beginning, then when it is asked.
+    // Reconciliation runs once at the start, then only on request.
     RECONCILE_INTERVAL_SECONDS: '86400',
   });
   let output = '';
@@ -42,7 +42,8 @@ export async function startReceiver(apiBaseUrl: string, apiKey: string): Promise
     const end = performance.now() + PATIENCE_MS;
     while (!(await holds())) {
       if (main.exitCode !== null) throw new Error(`the receiver ended with ${main.exitCode}:\n${output}`);
-      if (performance.now() > end) throw new Error(`waited ${PATIENCE_MS / 1000} s in vain for ${what}:\n${output}`);
+      if (performance.now() > end)
+        throw new Error(`after ${PATIENCE_MS / 1000} s still waiting for ${what}:\n${output}`);
       await sleep(50);
     }
   }
@@ -58,7 +59,7 @@ export async function startReceiver(apiBaseUrl: string, apiKey: string): Promise
     async pidOfRun() {
       const processes = await store.processes();
       const run = processes.find(({ role }) => role === 'run');
-      if (!run) throw new Error('the process that runs handlers has not shown itself');
+      if (!run) throw new Error('the process that runs handlers has not started');
       return run.pid;
     },
     handled: () => count(kit.storePath),

@@ -1,11 +1,12 @@
-// What a person reads of the kit's log in dev: one line an attempt, its error on a second, and what became of a save.
+// Turns the kit's log into lines for people: one line for each attempt, its error on a second line, and the outcome of
+// each save.
 import { stripVTControlCharacters, styleText } from 'node:util';
 
 export interface LineOptions {
-  /** Real events: why an attempt failed may quote what strangers wrote, and stays out. */
+  /** The events are real: error messages are left out, because they may quote what other people wrote. */
   live: boolean;
   colour: boolean;
-  /** Files are told from here. */
+  /** Paths are shown relative to this folder. */
   folder: string;
 }
 
@@ -24,12 +25,12 @@ const COMMON = new Set(['level', 'time', 'process', 'handler', 'key', 'msg']);
 
 export const HEAD = row('time', 'type', 'lane', 'handler', 'verdict', 'ms');
 
-/** One line of the kit's output, as what is to be printed: nothing, one line, or several. */
+/** The lines to print for one line of the kit's output: none, one or several. */
 export function readable(line: string, { live, colour, folder }: LineOptions): string[] {
   const paint = (how: Colour, words: string): string =>
     colour ? styleText(how, words, { validateStream: false }) : words;
   const told = parse(line);
-  // What a handler printed by itself.
+  // The handler itself printed this line.
   if (!told) return [line];
   const { msg, level, verdict, faults, problems } = told;
   if (typeof verdict === 'string') return attempt(verdict);
@@ -64,7 +65,7 @@ export function readable(line: string, { live, colour, folder }: LineOptions): s
     return [marks ? `${coloured}  ${paint('magenta', marks)}` : coloured, ...second];
   }
 
-  /** The message, and the fields that are not of every line. */
+  /** The message, and the fields that are not in COMMON. */
   function text(): string {
     const fields = Object.entries(told ?? {}).filter(([name]) => !COMMON.has(name));
     return clean(fields.length > 0 ? `${clean(msg)} ${JSON.stringify(Object.fromEntries(fields))}` : msg);
@@ -79,7 +80,7 @@ function row(...[time = '', type = '', lane = '', handler = '', verdict = '', ms
   return `${time.padEnd(9)}  ${type.padEnd(20)}  ${lane.padEnd(5)}  ${handler.padEnd(14)}  ${verdict.padEnd(9)}  ${ms.padStart(5)}`;
 }
 
-/** Of a stranger's text only what cannot steer a terminal, on one line. */
+/** Puts untrusted text on one line, without characters that control a terminal. */
 export function clean(value: unknown): string {
   const plain = stripVTControlCharacters(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
   return plain

@@ -1,5 +1,5 @@
-// Real events for `npm run dev -- --live`: each that GET /events brings becomes a signed delivery to the kit of this
-// machine, as if the service had reached it. Reads only.
+// Real events for `npm run dev -- --live`. Each event of the service's stream becomes a signed delivery to the kit on
+// this machine, as if the service could reach it. This file only reads from the service.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../../base/clock.ts';
@@ -8,7 +8,7 @@ import { ServiceError } from '../../service/errors.ts';
 import { readStream, type StreamItem, type StreamNews } from '../../service/stream.ts';
 import { signedHeaders } from '../../wire/sign.ts';
 import { readItem, type Incoming } from '../../wire/event.ts';
-import type { Source } from './double.ts';
+import type { Source } from './simulated.ts';
 
 const AGAIN_MS = 1_000;
 
@@ -22,43 +22,13 @@ export function createLive(
       for await (const items of readStream({ baseUrl, apiKey, after: null, signal, onNews })) {
         for (const item of items) {
           const reading = readItem('stream', item.cursor, item.payload);
-          if ('event' in reading) await deliver(url, secret, item, reading.event);
+          if ('event' in reading) await deliver(item, reading.event, { url, secret, say, signal });
           else say(`c:${item.cursor} is skipped: ${reading.unreadable.reason}`);
         }
       }
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      say(`${error.message}: fix API_KEY, and start again`);
-    }
-  }
-
-  /** Until it is taken: the kit may be about to start again. */
-  async function deliver(
-    url: string,
-    secret: string,
-    { cursor, payload }: StreamItem,
-    { type, sessionId }: Incoming,
-  ): Promise<void> {
-    const id = `live_${cursor}`;
-    const envelope = { id, type, created_at: null, cursor, session_id: sessionId, webhook_id: 'live' };
-    // The payload as it came: parsed and written again, large numbers would be others.
-    const body = Buffer.from(`${JSON.stringify(envelope).slice(0, -1)},"data":${payload}}`);
-    for (let attempt = 1; !signal.aborted; attempt++) {
-      const timestampSeconds = Math.floor(clock.now() / 1000);
-      const headers = signedHeaders({
-        body,
-        secrets: [secret],
-        type,
-        id,
-        deliveryId: randomUUID(),
-        attempt,
-        timestampSeconds,
-      });
-      const answer = await fetch(url, { method: 'POST', body, headers, signal }).catch(() => undefined);
-      await answer?.body?.cancel();
-      if (answer?.ok) return;
-      if (answer?.status === 413) return say(`c:${cursor} is skipped: it is larger than BODY_LIMIT_BYTES`);
-      await sleep(AGAIN_MS, undefined, { signal }).catch(() => {});
+      say(`${error.message}: fix API_KEY, then start npm run dev again`);
     }
   }
 
@@ -70,8 +40,31 @@ export function createLive(
   }
 
   return {
-    // With the key, since ctx.service needs it; replay only reads, and most calls are left to the real kit.
+    // `ctx.service` needs the key, so reconciliation runs as well. It only reads, brings what the stream could not,
+    // and leaves most calls to the real kit.
     env: { API_BASE_URL: baseUrl, API_KEY: apiKey, RECONCILE_CALLS_PER_MINUTE: '4' },
     start: ({ url, secret }) => follow(url, secret),
   };
+}
+
+/** Retries until the kit accepts the delivery, because the kit may be restarting. */
+async function deliver(
+  { cursor, payload }: StreamItem,
+  { type, sessionId }: Incoming,
+  { url, secret, say, signal }: { url: string; secret: string; say: (text: string) => void; signal: AbortSignal },
+): Promise<void> {
+  const id = `live_${cursor}`;
+  const envelope = { id, type, created_at: null, cursor, session_id: sessionId, webhook_id: 'live' };
+  // The payload is copied as text. If it were parsed and written again, large numbers would change.
+  const body = Buffer.from(`${JSON.stringify(envelope).slice(0, -1)},"data":${payload}}`);
+  for (let attempt = 1; !signal.aborted; attempt++) {
+    const timestampSeconds = Math.floor(clock.now() / 1000);
+    const signing = { secrets: [secret], type, id, deliveryId: randomUUID(), attempt, timestampSeconds };
+    const headers = signedHeaders({ body, ...signing });
+    const answer = await fetch(url, { method: 'POST', body, headers, signal }).catch(() => undefined);
+    await answer?.body?.cancel();
+    if (answer?.ok) return;
+    if (answer?.status === 413) return say(`c:${cursor} is skipped: it is larger than BODY_LIMIT_BYTES`);
+    await sleep(AGAIN_MS, undefined, { signal }).catch(() => {});
+  }
 }

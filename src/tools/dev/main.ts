@@ -1,5 +1,5 @@
-// `npm run dev`: a real receiver on a store of its own, events that come by themselves, and a readable line for each. A
-// saved handler is at work within a second; a broken one is named, and the rest goes on.
+// `npm run dev`: a real receiver on a store of its own, a source of events, and a readable line for each attempt. A
+// saved handler runs within a second. A broken one is named, and the others go on.
 import '../../base/node/checked.js';
 import { readdirSync, watch } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -8,22 +8,23 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { ConfigError, loadConfig, readEnv, VARIABLES, type Config } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
-import { createThrowaway, type MainProcess } from '../sandbox.ts';
-import { createDouble } from './double.ts';
+import { DEFAULT_PREFIX } from '../../wire/headers.ts';
+import { createSandbox, type MainProcess } from '../sandbox.ts';
+import { createSimulated } from './simulated.ts';
 import { HEAD, readable } from './lines.ts';
 import { createLive } from './live.ts';
 
 const SECRET = 'whsec_of_npm_run_dev_and_nothing_else';
 const INSPECT_PORT = '9229';
-/** Editors write a file in several steps. */
+/** Editors save a file in several steps. */
 const SETTLE_MS = 50;
 const END_MS = 1_000;
 
 const { inspect, live } = readArgs();
 const config = readConfig();
 const ended = new AbortController();
-const source = live ? createLive(config, print, ended.signal) : await createDouble();
-const kit = await createThrowaway('dev', kitEnv(), inspect === undefined ? [] : [`--inspect=${inspect}`]);
+const source = live ? createLive(config, print, ended.signal) : await createSimulated();
+const kit = await createSandbox('dev', kitEnv(), inspect === undefined ? [] : [`--inspect=${inspect}`]);
 let main: MainProcess | undefined;
 let greeted = false;
 let up = false;
@@ -50,8 +51,8 @@ function startKit(): void {
     main = undefined;
     up = false;
     if (ended.signal.aborted) return;
-    const mendable = greeted || code !== EXIT.configuration || refusal.includes(config.handlersDir);
-    if (!mendable) void end(EXIT.configuration);
+    const fixable = greeted || code !== EXIT.configuration || refusal.includes(config.handlersDir);
+    if (!fixable) void end(EXIT.configuration);
     else print(`the kit has ended with ${code}: it starts again when you save a file`);
   });
 }
@@ -62,14 +63,14 @@ function greet(): void {
   greeted = true;
   print(`webhook   ${kit.url}
 ops       ${kit.opsUrl}/api/status
-send      WEBHOOK_SECRET=${SECRET} WEBHOOK_HEADER_PREFIX=X-Svc- npx kit trigger MessageReceived --url ${kit.url}
+send      WEBHOOK_SECRET=${SECRET} WEBHOOK_HEADER_PREFIX=${DEFAULT_PREFIX} npx kit trigger MessageReceived --url ${kit.url}
 look      npx kit events
-handlers  ${config.handlersDir}: at work as soon as you save them. Ctrl-C ends it.
+handlers  ${config.handlersDir}: they run as soon as you save them. Ctrl-C ends it.
 ${HEAD}`);
   void source.start({ url: kit.url, secret: SECRET, up: () => up });
 }
 
-/** Folders and not files: many editors put another file in the place of the old one. */
+/** Watches folders instead of files, because many editors replace the file when they save it. */
 function watchFiles(): void {
   const { handlersDir } = config;
   const events = fileURLToPath(new URL('../../events.ts', import.meta.url));
@@ -84,13 +85,16 @@ function saved(): void {
   clearTimeout(settling);
   settling = setTimeout(() => {
     if (up) main?.kill('SIGHUP');
-    // One that starts may have read the file before it was saved; it takes no SIGHUP yet.
+    // A kit that is starting accepts no SIGHUP yet, and may have read the file before it was saved.
     else if (main) saved();
     else startKit();
   }, SETTLE_MS);
 }
 
-/** The handlers' variables as `npm start` would find them; of the kit's own none, so that nothing real is touched. */
+/**
+ * The handlers' own variables, as `npm start` would read them. The kit's variables are left out, so that nothing real
+ * is touched.
+ */
 function kitEnv(): Record<string, string | undefined> {
   const handlersOwn = Object.entries(readEnv()).filter(([name]) => !VARIABLES.includes(name));
   return {
@@ -127,12 +131,12 @@ function readArgs(): { inspect: string | undefined; live: boolean } {
     const { inspect: port, live: real = false } = values;
     if (port === undefined || /^[1-9]\d{0,4}$/.test(port)) return { inspect: port, live: real };
   } catch {
-    // Told below.
+    // Falls through to the refusal below.
   }
   return refuse('usage: npm run dev -- [--inspect[=port]] [--live]', EXIT.usage);
 }
 
-/** Copied to another terminal, a command is to find this kit, and not the real one. */
+/** Adds the store and the port to each `npx kit`: a copied command must find this kit, not the real one. */
 function print(text: string): void {
   const here = () => `DATABASE_URL=sqlite:${kit.storePath} PORT=${new URL(kit.url).port} npx kit`;
   process.stdout.write(`${text.replaceAll(/\bnpx kit\b/g, here)}\n`);

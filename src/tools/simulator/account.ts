@@ -1,5 +1,6 @@
-// What the account holds, as far as clients are tried on it: quotes and sent messages, quick replies, a file, numbers that
-// reconnect. Shapes that the contract does not show (4.3) are the simplest that it supports.
+// The account's data for the client's operations: quotes, sent messages, quick replies, a file and numbers that
+// reconnect. If the contract does not show a shape (4.3), the simulator uses the simplest shape that the contract
+// allows.
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { Answer } from './faults.ts';
@@ -47,10 +48,7 @@ export function createAccount(options: {
   function listMessages(request: Record<string, unknown>): object {
     const { limit, cursor } = valid(byCursor, request, 'REQUEST_INVALID');
     const end = Number(cursor) + limit;
-    return {
-      messages: messages.slice(Number(cursor), end),
-      next_cursor: end < messages.length ? String(end) : '',
-    };
+    return { messages: messages.slice(Number(cursor), end), next_cursor: end < messages.length ? String(end) : '' };
   }
 
   function listQuickReplies(request: Record<string, unknown>): object {
@@ -92,13 +90,17 @@ export function createAccount(options: {
     resume(call) {
       const { session_id } = valid(resuming, call, 'REQUEST_INVALID').request;
       if (!numbers.includes(session_id)) throw new Refusal(404, 'SESSION_NOT_FOUND');
-      const say = (event: string, data: object): string => `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
-      const body = [
-        say('message', { event: 'progress', progress: { stage: 'connecting', session_id } }),
-        say('message', { event: 'connected', connected: { phone: '15550100', connected_at_unix_ms: '1767225600000' } }),
-        say('end', {}),
-      ].join('');
-      return { status: 200, headers: { 'content-type': 'text/event-stream' }, body };
+      return { status: 200, headers: { 'content-type': 'text/event-stream' }, body: progressOf(session_id) };
     },
   };
+}
+
+/** The stream that reports the progress of a number's reconnection. */
+function progressOf(session_id: string): string {
+  const messages: [string, object][] = [
+    ['message', { event: 'progress', progress: { stage: 'connecting', session_id } }],
+    ['message', { event: 'connected', connected: { phone: '15550100', connected_at_unix_ms: '1767225600000' } }],
+    ['end', {}],
+  ];
+  return messages.map(([event, data]) => `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`).join('');
 }

@@ -1,17 +1,17 @@
-// Which addresses the service delivers to (contract 6.3): asked at registration and again at every delivery, which then
-// goes to the very address that was checked. Says exactly why one is refused.
+// The addresses that the service delivers to (contract 6.3). An address is checked at registration and before each
+// attempt, and the attempt connects to the address that was checked. A refusal names the exact reason.
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { kindOf } from '../../base/ip-address.ts';
 import { Refusal } from './refusal.ts';
 
 export interface AddressRules {
-  /** Resolves to where to connect. Throws Refusal (WEBHOOK_URL_*). */
+  /** Resolves to the URL and the IP address to connect to. Throws Refusal (WEBHOOK_URL_*). */
   check(url: string): Promise<{ url: URL; address: string }>;
 }
 
 export interface AddressOptions {
-  /** For rehearsals: loopback addresses, and http and any port to them. */
+  /** For rehearsals: also allows loopback addresses, with http and on any port. */
   loopback?: boolean;
   resolve?: (name: string) => Promise<string[]>;
 }
@@ -25,15 +25,15 @@ export function createAddressRules({ loopback = false, resolve = resolveName }: 
   return {
     async check(text) {
       const url = URL.parse(text);
-      if (!url?.hostname) throw refusal('INVALID', 'this is no https address');
+      if (!url?.hostname) throw refusal('INVALID', 'this is not an https address');
       if (!/^https?:$/.test(url.protocol)) throw refusal('INSECURE', `${url.protocol} is not https`);
-      if (url.username || url.password) throw refusal('INVALID', 'user and password do not belong into the address');
+      if (url.username || url.password) throw refusal('INVALID', 'the address must not contain a user or password');
       const host = url.hostname.replace(/^\[|\]$/g, '');
       const rehearsal = loopback && (host === 'localhost' || kindOf(host) === 'loopback');
       if (url.protocol !== 'https:' && !rehearsal)
-        throw refusal('INSECURE', `${host} is reached by http: only https is delivered to${exception()}`);
+        throw refusal('INSECURE', `${host} is addressed by http: the service delivers only by https${exception()}`);
       if (!['', '443', '8443'].includes(url.port) && !rehearsal)
-        throw refusal('PORT', `port ${url.port}: only 443 and 8443 are delivered to${exception()}`);
+        throw refusal('PORT', `port ${url.port}: the service delivers only to ports 443 and 8443${exception()}`);
       const addresses = isIP(host) ? [host] : await resolve(host).catch(() => []);
       const [first] = addresses;
       if (first === undefined) throw refusal('UNRESOLVED', `the name ${host} has no address: is it in the public DNS?`);
@@ -50,7 +50,7 @@ export function createAddressRules({ loopback = false, resolve = resolveName }: 
   };
 
   function exception(): string {
-    return loopback ? ', in this rehearsal also localhost by http and on any port' : '';
+    return loopback ? ' (in this rehearsal also to localhost, by http and on any port)' : '';
   }
 }
 

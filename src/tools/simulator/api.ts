@@ -1,8 +1,10 @@
-// The service's API over HTTP (contract 4, 5.1, 7, 8), as far as a receiver calls it: routes, limits, bodies, errors.
+// The part of the service's API that a receiver calls, over HTTP (contract 4, 5.1, 7, 8): routes, limits, bodies,
+// errors.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { z } from 'zod';
+import { REQUEST_ID } from '../../wire/headers.ts';
 import type { Account } from './account.ts';
 import type { Chaos } from './chaos.ts';
 import type { Answer } from './faults.ts';
@@ -14,10 +16,10 @@ import type { Streams } from './stream.ts';
 import { transmit } from './transmit.ts';
 
 export interface ServiceApi {
-  /** The base URL, which ends in /v1. Port 0 takes a free one. */
+  /** Resolves to the base URL, which ends in /v1. Port 0 takes a free port. */
   listen(port?: number): Promise<string>;
   close(): Promise<void>;
-  /** How many requests came, refused ones too. */
+  /** The number of requests, including refused ones. */
   calls(): number;
 }
 
@@ -25,12 +27,12 @@ const MIB = 1024 * 1024;
 
 type Body = Record<string, unknown>;
 
-/** Contract 4.3. */
+/** A route outside /rpc and /events (contract 4.3). */
 interface Other {
   route: RegExp;
   of: keyof typeof ACCOUNT_LIMITS;
   scopes?: string[];
-  /** The largest body; none is read where there is none. */
+  /** The size limit of the body in bytes. Undefined: no body is read. */
   bytes?: number;
   answer(account: Account, call: Body, path: string): Answer;
 }
@@ -65,7 +67,7 @@ const OTHERS: Other[] = [
     answer: (account, call) => account.resume(call),
   },
   {
-    // The contract does not show enough of it to play it.
+    // The contract shows too little of this operation to simulate it.
     route: /^POST \/v1\/sessions\/create$/,
     of: 'sessions',
     scopes: ['sessions:manage'],
@@ -77,11 +79,11 @@ const OTHERS: Other[] = [
 ];
 
 const jsonObject = z.record(z.string(), z.unknown());
-/** Fields are in snake_case (contract 7.4). */
+/** Field names in snake_case (contract 7.4). */
 const fields = z.record(z.string().regex(/^[a-z0-9_]+$/), z.unknown());
 const envelope = z.strictObject({
   request: fields,
-  // Ignored where nothing is paid.
+  // Ignored if the operation is not paid.
   billing: z.unknown().optional(),
   deadlineMs: z.unknown().optional(),
 });
@@ -97,11 +99,9 @@ export interface ApiOptions {
   speed: number;
 }
 
-export function createServiceApi(options: ApiOptions): ServiceApi {
-  const { keys, operations, account, streams, limits, chaos, speed } = options;
-  let calls = 0;
-
-  /** Undefined where a stream has been opened instead. */
+/** The answer to each request. Throws Refusal. */
+function createRoutes({ keys, operations, account, streams, limits, chaos }: ApiOptions) {
+  /** Resolves to undefined if the request opened a stream. */
   async function answer(request: IncomingMessage, response: ServerResponse, id: string): Promise<Answer | undefined> {
     const path = URL.parse(request.url ?? '', 'http://localhost')?.pathname;
     const route = `${request.method} ${path}`;
@@ -140,7 +140,7 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
     return bent(one.answer(account, call, route));
   }
 
-  /** What was done is done, whatever is said about it. */
+  /** A fault changes only the answer: the operation has been carried out. */
   function bent(truth: Answer, after: string | null = null): Answer {
     const told = chaos.fault()?.(truth, after) ?? truth;
     if (told instanceof Refusal) throw told;
@@ -150,6 +150,14 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
   function count(what: keyof typeof ACCOUNT_LIMITS): void {
     if (!limits.take(what, ACCOUNT_LIMITS[what])) throw new Refusal(429, 'RATE_LIMITED');
   }
+
+  return answer;
+}
+
+export function createServiceApi(options: ApiOptions): ServiceApi {
+  const { speed } = options;
+  const answer = createRoutes(options);
+  let calls = 0;
 
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
     calls++;
@@ -161,11 +169,11 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
       const refusal = error instanceof Refusal ? error : new Refusal(500);
       told = { status: refusal.status, body: envelopeOf(refusal, id) };
     }
-    if (told) await transmit(response, { ...told, headers: { 'x-request-id': id, ...told.headers } }, speed);
+    if (told) await transmit(response, { ...told, headers: { [REQUEST_ID]: id, ...told.headers } }, speed);
   }
 
   const server = createServer((incoming, response) => void respond(incoming, response));
-  // What is no HTTP is an error like any other (contract 7.1).
+  // A request that is not valid HTTP gets the same error envelope (contract 7.1).
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (!socket.writable) return;
     const id = randomUUID();
@@ -173,7 +181,7 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
     const body = JSON.stringify(envelopeOf(new Refusal(400), id));
     const status = tooLarge ? '431 Request Header Fields Too Large' : '400 Bad Request';
     socket.end(
-      `HTTP/1.1 ${status}\r\nContent-Type: application/json\r\nx-request-id: ${id}\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
+      `HTTP/1.1 ${status}\r\nContent-Type: application/json\r\n${REQUEST_ID}: ${id}\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
     );
   });
 
@@ -210,7 +218,7 @@ async function readJson(request: IncomingMessage, limit: number): Promise<Record
   try {
     if (isJson) return jsonObject.parse(JSON.parse(Buffer.concat(chunks).toString('utf8')));
   } catch {
-    // The same answer as to what does not call itself JSON.
+    // Invalid JSON gets the same answer as a body that is not declared as JSON.
   }
   throw new Refusal(400, 'JSON_INVALID');
 }

@@ -1,39 +1,39 @@
-// What goes wrong on the way, drawn by a seed: which deliveries are made of an event, and how a call is answered. A test
-// may also ask for a fault by its name.
+// Faults drawn at random from a seed: how each event is delivered, and how each call is answered. A test can also ask
+// for a fault by its name.
 import { FAULTS, type Fault, type FaultName } from './faults.ts';
 import { createRandom } from '../../base/random.ts';
 import { Refusal } from './refusal.ts';
 import type { DeliverOptions } from './webhook.ts';
 
-/** Shares are from 0 to 1: of the events, `api` of the calls. */
+/** Shares from 0 to 1. `api` is a share of the calls, the others are shares of the events. */
 export interface Shares {
-  /** Never delivered. */
+  /** The event is never delivered. */
   dropped: number;
-  /** Delivered a second time; never one that is dropped. */
+  /** The event is delivered twice, unless it is dropped. */
   doubled: number;
-  /** Overtaken by what follows within two seconds. */
+  /** The delivery is up to two seconds late, so that later events overtake it. */
   shuffled: number;
-  /** Up to a minute late. */
+  /** The delivery is up to a minute late. */
   delayed: number;
-  /** Delivered by a stranger as well. */
+  /** A sender without the secret also delivers the event. */
   forged: number;
-  /** Answered with a fault. */
+  /** The call is answered with a fault. */
   api: number;
 }
 
 export interface Chaos {
-  /** The deliveries to make of one event; none where it is dropped. */
+  /** The deliveries of the next event. Empty: the event is dropped. */
   ways(): Pick<DeliverOptions, 'forged' | 'afterMs'>[];
-  /** What happens to this call instead; undefined: nothing. */
+  /** The fault for the next call. Undefined: the true answer is sent. */
   fault(): Fault | undefined;
-  /** Draws from now on, or no more. */
+  /** Turns the random faults on or off. */
   turn(on: boolean): void;
   isOn(): boolean;
-  /** The next calls have these faults, in their order, on or off. */
+  /** Queues these faults for the next calls, in this order, even if chaos is off. */
   next(...names: FaultName[]): void;
-  /** Every call has this fault, until it is called without one. A test may bring one of its own. */
+  /** Every call gets this fault, until `always` is called without a fault. A test can pass its own fault. */
   always(fault?: FaultName | Fault): void;
-  /** The next call is refused like this. */
+  /** The next call is refused with this status and reason. */
   failNext(status: number, reason?: string): void;
 }
 
@@ -41,7 +41,7 @@ export const CALM: Shares = { dropped: 0, doubled: 0, shuffled: 0, delayed: 0, f
 export const ROUGH: Shares = { dropped: 0.05, doubled: 0.1, shuffled: 0.3, delayed: 0.02, forged: 0.05, api: 0.1 };
 const SHUFFLED_MS = 2_000;
 const DELAYED_MS = 60_000;
-/** Too heavy to come by chance. */
+/** These faults send so much data that they are never drawn at random. */
 const BY_NAME_ONLY = new Set<FaultName>(['F36 flood', 'F36 gzip']);
 
 export function createChaos({
@@ -54,7 +54,7 @@ export function createChaos({
   on?: boolean;
 }): Chaos {
   const all = { ...CALM, ...shares };
-  // Two sources: how often the API is called must not change what becomes of the deliveries.
+  // Two generators, so that the number of calls does not change the deliveries.
   const ofDeliveries = createRandom(seed);
   const ofCalls = createRandom(seed + 1);
   const drawable = (Object.keys(FAULTS) as FaultName[]).filter((name) => !BY_NAME_ONLY.has(name));
@@ -64,7 +64,7 @@ export function createChaos({
   return {
     ways() {
       if (!on) return [{}];
-      // All are drawn for every event: a share that changes leaves the others' choices as they are.
+      // Every share is drawn for every event, so that changing one share leaves the other draws as they are.
       const draw = (share: number): boolean => ofDeliveries.next() < share;
       const [dropped, doubled, forged] = [draw(all.dropped), draw(all.doubled), draw(all.forged)];
       const [shuffled, delayed, late] = [draw(all.shuffled), draw(all.delayed), ofDeliveries.next()];

@@ -1,140 +1,58 @@
-// What a person who rehearses may tell the double, a line at a time; each is answered in a few readable lines.
+// The commands that a person types into `npm run service`. Each line gets a short, readable answer.
 import { Refusal } from './refusal.ts';
 import type { Key } from './keys.ts';
 import type { SimulatedService } from './service.ts';
 import type { Webhook } from './webhook.ts';
 
+/** The service and the key that the commands act on. */
+interface Rehearsal {
+  service: SimulatedService;
+  key: Key;
+}
+
 interface Command {
   usage: string;
   does: string;
-  run(...words: string[]): string | Promise<string>;
+  run(rehearsal: Rehearsal, ...words: string[]): string | Promise<string>;
 }
 
 const SEND_AT_MOST = 10_000;
 
-/** What to say to one line; never throws for what a person may type. */
+const COMMANDS: Record<string, Command> = {
+  register: { usage: 'register <url>', does: 'registers a webhook and shows its secret once', run: register },
+  ping: { usage: 'ping', does: 'sends the test event, once a minute', run: ping },
+  send: { usage: 'send [n] [type]', does: 'creates events; default: 1 MessageReceived', run: send },
+  rotate: {
+    usage: 'rotate [now]',
+    does: 'a new secret; for 24 h the old one also signs, except with now',
+    run: rotate,
+  },
+  disable: { usage: 'disable', does: 'stops deliveries', run: disable },
+  enable: { usage: 'enable', does: 'resumes deliveries, for new events', run: enable },
+  log: { usage: 'log', does: 'the last deliveries', run: log },
+  key: {
+    usage: 'key revoke|restrict',
+    does: 'revokes the API key, or restricts it to one number, filtered after the limit; key restrict off',
+    run: changeKey,
+  },
+  bare: { usage: 'bare on|off', does: 'creates events without session and time in their data', run: bare },
+  expire: { usage: 'expire', does: 'expires all events', run: expire },
+  chaos: {
+    usage: 'chaos on|off',
+    does: 'drops, duplicates, delays and forges deliveries; faults of the API',
+    run: turn,
+  },
+  help: { usage: 'help', does: 'shows this list', run: help },
+};
+
+/** Returns a function that answers one line. No input of a person makes it throw. */
 export function createConsole(service: SimulatedService, key: Key): (line: string) => Promise<string> {
-  const { webhooks, history, keys, chaos } = service;
-
-  /** The one that was registered last. */
-  function current(): Webhook {
-    const webhook = webhooks.all().at(-1);
-    if (!webhook) throw new Wrong('no webhook is registered: register <url>');
-    return webhook;
-  }
-
-  async function register(url = ''): Promise<string> {
-    if (!url) throw new Wrong('which address? register <url>');
-    const { webhook, secret } = await webhooks.register(key, { url });
-    return [
-      `registered ${webhook.url} for ${webhook.events.join(', ')}`,
-      `  WEBHOOK_SECRET=${secret}`,
-      '  Shown once, here: put it into .env.',
-    ].join('\n');
-  }
-
-  async function send(...words: string[]): Promise<string> {
-    const [count = '1', type = 'MessageReceived'] = /^\d/.test(words[0] ?? '') ? words : ['1', ...words];
-    const n = Number(count);
-    if (!Number.isInteger(n) || n < 1 || n > SEND_AT_MOST) throw new Wrong(`send 1 to ${SEND_AT_MOST} events`);
-    const events = service.happen(n, type);
-    const chosen = webhooks.all().filter((one) => one.state() === 'enabled' && one.events.includes(type)).length;
-    return `${n} × ${type} happened, cursor ${events.at(-1)?.cursor}: webhooks that take it: ${chosen}; log shows how it goes`;
-  }
-
-  function rotate(when?: string): string {
-    if (when !== undefined && when !== 'now') throw new Wrong('rotate, or rotate now');
-    const secret = current().rotate({ grace: when !== 'now' });
-    return [
-      `  WEBHOOK_SECRET=${secret}`,
-      when === 'now'
-        ? '  Shown once. The old secret signs nothing any more.'
-        : '  Shown once. For 24 h deliveries carry both signatures; WEBHOOK_SECRET takes both, comma-separated.',
-    ].join('\n');
-  }
-
-  function changeKey(what?: string, how?: string): string {
-    const [number] = history.numbers;
-    if (what === 'revoke') {
-      keys.revoke(key);
-      return 'revoked, for ever: calls get 401, streams end, deliveries stop. Start anew for another key.';
-    }
-    if (what !== 'restrict' || !number || (how !== undefined && how !== 'off'))
-      throw new Wrong('key revoke, or key restrict [off]');
-    service.replay.filterAfterLimit = how === undefined;
-    keys.edit(key, { numbers: how === undefined ? [number] : undefined });
-    return how === undefined
-      ? `the key reaches ${number} alone; ReplayEvents leaves the rest out after the limit: pages can be empty, and say that there is more`
-      : 'the key reaches all numbers';
-  }
-
-  function bare(what?: string): string {
-    if (what !== 'on' && what !== 'off') throw new Wrong('bare on, or bare off');
-    history.bare(what === 'on');
-    return what === 'on'
-      ? 'types other than MessageReceived name neither session nor time in their data; a webhook tells both beside it'
-      : 'every type names its session and time in its data';
-  }
-
-  function expire(): string {
-    const last = history.all().at(-1)?.cursor;
-    if (!last) return 'nothing has happened yet';
-    history.expireUpTo(last);
-    return `forgotten up to cursor ${last}: ReplayEvents from there answers reset_required`;
-  }
-
-  function turn(what?: string): string {
-    if (what !== 'on' && what !== 'off') throw new Wrong('chaos on, or chaos off');
-    chaos.turn(what === 'on');
-    return what === 'on' ? 'chaos: deliveries and answers go wrong by the seed' : 'calm';
-  }
-
-  const commands: Record<string, Command> = {
-    register: { usage: 'register <url>', does: 'registers a webhook and shows its secret once', run: register },
-    ping: {
-      usage: 'ping',
-      does: 'sends the test event, once a minute',
-      run() {
-        void webhooks.ping(current());
-        return 'sent; each attempt is shown here';
-      },
-    },
-    send: { usage: 'send [n] [type]', does: 'lets events happen', run: send },
-    rotate: { usage: 'rotate [now]', does: 'a new secret; the old one signs along for 24 h, unless now', run: rotate },
-    disable: {
-      usage: 'disable',
-      does: 'no deliveries',
-      run() {
-        current().disable();
-        return 'disabled: nothing is delivered, and nothing of this time will be';
-      },
-    },
-    enable: {
-      usage: 'enable',
-      does: 'deliveries again, from now on',
-      run() {
-        current().enable();
-        return 'enabled, without backfill: what it missed is shown by ReplayEvents alone';
-      },
-    },
-    log: { usage: 'log', does: 'the last deliveries', run: () => webhooks.all().map(logOf).join('\n') || 'no webhook' },
-    key: {
-      usage: 'key revoke|restrict',
-      does: 'revokes the API key, or shows it one number alone, filtered after the limit; key restrict off',
-      run: changeKey,
-    },
-    bare: { usage: 'bare on|off', does: 'events without session and time in their data', run: bare },
-    expire: { usage: 'expire', does: 'forgets all that happened', run: expire },
-    chaos: { usage: 'chaos on|off', does: 'drops, doubles, delays, forges; faults of the API', run: turn },
-    help: { usage: 'help', does: 'this', run: () => Object.values(commands).map(helpOf).join('\n') },
-  };
-
   return async (line) => {
     const [name = '', ...words] = line.trim().split(/\s+/);
     if (!name) return '';
     try {
-      if (!Object.hasOwn(commands, name)) throw new Wrong('no such command: help shows them');
-      return (await commands[name]?.run(...words)) ?? '';
+      if (!Object.hasOwn(COMMANDS, name)) throw new Wrong('unknown command: type help for a list');
+      return (await COMMANDS[name]?.run({ service, key }, ...words)) ?? '';
     } catch (error) {
       if (error instanceof Refusal) return `refused: ${error.status} ${error.reason ?? error.code}: ${error.message}`;
       if (error instanceof Wrong) return error.message;
@@ -143,8 +61,64 @@ export function createConsole(service: SimulatedService, key: Key): (line: strin
   };
 }
 
-/** What a person should have typed instead. */
+/** An input error. The message says what to type instead. */
 class Wrong extends Error {}
+
+async function register({ service, key }: Rehearsal, url = ''): Promise<string> {
+  if (!url) throw new Wrong('missing address: register <url>');
+  const { webhook, secret } = await service.webhooks.register(key, { url });
+  return [
+    `registered ${webhook.url} for ${webhook.events.join(', ')}`,
+    `  WEBHOOK_SECRET=${secret}`,
+    '  Shown once, here: put it into .env.',
+  ].join('\n');
+}
+
+/** The webhook that was registered last. */
+function current({ service }: Rehearsal): Webhook {
+  const webhook = service.webhooks.all().at(-1);
+  if (!webhook) throw new Wrong('no webhook is registered: register <url>');
+  return webhook;
+}
+
+function ping(rehearsal: Rehearsal): string {
+  void rehearsal.service.webhooks.ping(current(rehearsal));
+  return 'sent; each attempt is printed here';
+}
+
+function send({ service }: Rehearsal, ...words: string[]): string {
+  const [count = '1', type = 'MessageReceived'] = /^\d/.test(words[0] ?? '') ? words : ['1', ...words];
+  const n = Number(count);
+  if (!Number.isInteger(n) || n < 1 || n > SEND_AT_MOST) throw new Wrong(`send 1 to ${SEND_AT_MOST} events`);
+  const events = service.happen(n, type);
+  const chosen = service.webhooks.all().filter((one) => one.state() === 'enabled' && one.events.includes(type)).length;
+  return `${n} × ${type} created, last cursor ${events.at(-1)?.cursor}; webhooks for this type: ${chosen}; type log to follow the deliveries`;
+}
+
+function rotate(rehearsal: Rehearsal, when?: string): string {
+  if (when !== undefined && when !== 'now') throw new Wrong('rotate, or rotate now');
+  const secret = current(rehearsal).rotate({ grace: when !== 'now' });
+  return [
+    `  WEBHOOK_SECRET=${secret}`,
+    when === 'now'
+      ? '  Shown once. The old secret signs no more deliveries.'
+      : '  Shown once. For 24 h deliveries carry both signatures; set WEBHOOK_SECRET to both secrets, comma-separated.',
+  ].join('\n');
+}
+
+function disable(rehearsal: Rehearsal): string {
+  current(rehearsal).disable();
+  return 'disabled: events from now on are never delivered';
+}
+
+function enable(rehearsal: Rehearsal): string {
+  current(rehearsal).enable();
+  return 'enabled, without backfill: only ReplayEvents shows the missed events';
+}
+
+function log({ service }: Rehearsal): string {
+  return service.webhooks.all().map(logOf).join('\n') || 'no webhook';
+}
 
 function logOf(webhook: Webhook): string {
   const lines = webhook
@@ -157,6 +131,45 @@ function logOf(webhook: Webhook): string {
   return [`${webhook.url} is ${webhook.state()}; the last deliveries, newest first:`, ...lines].join('\n');
 }
 
-function helpOf({ usage, does }: Command): string {
-  return `  ${usage.padEnd(21)}${does}`;
+function changeKey({ service, key }: Rehearsal, what?: string, how?: string): string {
+  const { history, keys, replay } = service;
+  const [number] = history.numbers;
+  if (what === 'revoke') {
+    keys.revoke(key);
+    return 'revoked for good: calls get 401, streams end, deliveries stop. Restart the simulator for a new key.';
+  }
+  if (what !== 'restrict' || !number || (how !== undefined && how !== 'off'))
+    throw new Wrong('key revoke, or key restrict [off]');
+  replay.filterAfterLimit = how === undefined;
+  keys.edit(key, { numbers: how === undefined ? [number] : undefined });
+  return how === undefined
+    ? `the key reaches only ${number}; ReplayEvents filters after the limit, so a page can be empty although there is more`
+    : 'the key reaches all numbers';
+}
+
+function bare({ service }: Rehearsal, what?: string): string {
+  if (what !== 'on' && what !== 'off') throw new Wrong('bare on, or bare off');
+  service.history.bare(what === 'on');
+  return what === 'on'
+    ? 'data of types other than MessageReceived has no session and time; the envelope of a webhook has both'
+    : 'data of every type has its session and time';
+}
+
+function expire({ service: { history } }: Rehearsal): string {
+  const last = history.all().at(-1)?.cursor;
+  if (!last) return 'nothing has happened yet';
+  history.expireUpTo(last);
+  return `expired up to cursor ${last}: ReplayEvents from there answers reset_required`;
+}
+
+function turn({ service }: Rehearsal, what?: string): string {
+  if (what !== 'on' && what !== 'off') throw new Wrong('chaos on, or chaos off');
+  service.chaos.turn(what === 'on');
+  return what === 'on' ? 'chaos is on: random faults in deliveries and answers, by the seed' : 'chaos is off';
+}
+
+function help(): string {
+  return Object.values(COMMANDS)
+    .map(({ usage, does }) => `  ${usage.padEnd(21)}${does}`)
+    .join('\n');
 }

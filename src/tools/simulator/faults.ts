@@ -1,5 +1,5 @@
-// Faults of the API by name: refusals, broken transport, and pages of ReplayEvents that lie (F34 to F41: what a receiver
-// must survive). Each bends the true answer; a lie about a page leaves other answers as they are.
+// Faults of the API by name: refusals, broken transport, and false pages of ReplayEvents. A receiver must survive all
+// of them (F34 to F41). Each fault changes the true answer; a false page changes only answers of ReplayEvents.
 import { Refusal } from './refusal.ts';
 
 export interface Answer {
@@ -7,7 +7,10 @@ export interface Answer {
   headers?: Record<string, string>;
   /** An object is sent as JSON. */
   body: object | string;
-  /** How it travels: half of it and then nothing, byte by byte; or 300 MB of blanks instead, plain or packed. */
+  /**
+   * `cut` sends half of the body and closes the connection. `drip` sends byte by byte. `flood` and `gzip` send 300 MB
+   * of blanks instead, plain or compressed.
+   */
   manner?: 'cut' | 'drip' | 'flood' | 'gzip';
 }
 
@@ -15,7 +18,7 @@ interface Item {
   cursor: string;
   json_payload: string;
 }
-/** Contract 4.2. */
+/** The answer of ReplayEvents (contract 4.2). */
 interface Page {
   events: Item[];
   next_cursor: string;
@@ -23,7 +26,7 @@ interface Page {
   reset_required: boolean;
 }
 
-/** `after` is the cursor that was asked for. */
+/** `after` is the cursor in the request. */
 export type Fault = (truth: Answer, after: string | null) => Answer | Refusal;
 export type FaultName = keyof typeof FAULTS;
 
@@ -87,7 +90,7 @@ function items(bend: (events: Item[], after: string | null) => unknown[]): Fault
   return lie((page, after) => (page.events.length === 0 ? page : { ...page, events: bend(page.events, after) }));
 }
 
-/** Of the first item of a page. */
+/** Changes the payload of the first item of a page. */
 function payload(bend: (text: string) => string): Fault {
   return items(([first, ...rest]) => [{ ...first, json_payload: bend(first?.json_payload ?? '{}') }, ...rest]);
 }

@@ -1,5 +1,5 @@
-// What happened at the simulated service, in cursor order: makes events by a seed, keeps them, and forgets the oldest
-// when it is told to.
+// The events of the simulated service, in cursor order. They are made from a seed and stored, and a test can expire
+// the oldest.
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { createRandom } from '../../base/random.ts';
 
@@ -11,21 +11,23 @@ export interface SimulatedEvent {
   /** ISO 8601, UTC. */
   createdAt: string;
   sessionId: string | null;
-  /** The fields of the type, without its name around them. */
+  /** The fields of the type, without the object of that name around them. */
   data: Record<string, unknown>;
 }
 
 export interface HistoryOptions {
   seed: number;
   firstCursor?: bigint;
-  /** How many numbers the account has, and how many people write to each. */
+  /** The number of the account's numbers, and the number of people who write to each. */
   sessions?: number;
   conversations?: number;
   clock?: Clock;
 }
 
-/** What belongs to a number, and what to the whole account (contract 6.3). 6.4 names the first three; the names of the
- * others, campaigns and warm-up, are ours. */
+/**
+ * Whether an event belongs to a number or to the whole account (contract 6.3). 6.4 names the first three types. The
+ * contract does not name the types of campaigns and warm-up, so these two names are made up.
+ */
 export const EVENT_TYPES: Record<string, 'number' | 'account'> = {
   MessageReceived: 'number',
   MessageSent: 'number',
@@ -34,34 +36,39 @@ export const EVENT_TYPES: Record<string, 'number' | 'account'> = {
   WarmupUpdated: 'account',
 };
 
-/** What is set is used as it is; fields of `data` replace those that were made. */
+/** Values that replace the generated ones. Fields of `data` are replaced one by one. */
 export type Overrides = Partial<Pick<SimulatedEvent, 'id' | 'createdAt' | 'sessionId' | 'data'>>;
 
 export interface History {
   /** The account's session ids. */
   numbers: string[];
-  /** Lets something happen. A webhook.ping has no cursor, and is no part of the history (contract 6.3). */
+  /** Makes an event. A webhook.ping has no cursor and is not part of the history (contract 6.3). */
   next(type?: string, overrides?: Overrides): SimulatedEvent;
-  /** The events behind a cursor, null for the oldest kept; all, or those that `seen` lets pass. A cursor must be an
-   * earlier event's (contract 6.1). */
+  /**
+   * The events after a cursor that `seen` accepts (default: all). Null: from the oldest event that has not expired.
+   * The cursor must belong to an earlier event (contract 6.1).
+   */
   after(
     cursor: string | null,
     limit: number,
     seen?: (event: SimulatedEvent) => boolean,
   ): { events: SimulatedEvent[]; hasMore: boolean } | 'unknown' | 'expired';
-  /** From now on, types other than MessageReceived name neither session nor time in their data (contract 6.4). */
+  /** On: data of types other than MessageReceived names neither session nor time (contract 6.4). */
   bare(on: boolean): void;
-  /** Everything that ever happened, expired or not. */
+  /** All events, expired or not. */
   all(): SimulatedEvent[];
-  /** Forgets the event with this cursor and all before it: none of their cursors can be read from any more. */
+  /** Expires the event with this cursor and all earlier ones. Their cursors are refused from then on. */
   expireUpTo(cursor: string): void;
 }
 
-/** Past what a Number can tell apart, and a few events before one more digit: rounding or comparing as text shows. */
+/**
+ * Above Number.MAX_SAFE_INTEGER and shortly before another digit, so that rounding or comparing as text causes errors.
+ */
 const FIRST_CURSOR = 9_999_999_999_999_900n;
-/** The cursors of one account are not consecutive. */
+/** The cursors of an account are not consecutive. */
 const WIDEST_STEP = 5;
 
+// oxlint-disable-next-line max-lines-per-function -- making, reading and expiring share the list of events
 export function createHistory(options: HistoryOptions): History {
   const { seed, firstCursor = FIRST_CURSOR, sessions = 2, conversations = 3, clock = systemClock } = options;
   const random = createRandom(seed);
@@ -85,7 +92,8 @@ export function createHistory(options: HistoryOptions): History {
       sessionId,
       ...overrides,
     };
-    const data = { ...(ping ? { message: 'a test' } : fieldsOf(type, made.sessionId, now)), ...overrides.data };
+    const fields = ping ? { message: 'a test' } : fieldsOf(type, made.sessionId, now);
+    const data = { ...fields, ...overrides.data };
     if (ping) return { ...made, data };
     const event = { ...made, cursor: String(cursor), data };
     positions.set(event.cursor, events.length);
@@ -94,7 +102,9 @@ export function createHistory(options: HistoryOptions): History {
     return event;
   }
 
-  /** Contract 6.4. The fields of the other types are not shown there: they get what every type is read by. */
+  /**
+   * Contract 6.4. It does not show the fields of the other types, so those get only the fields that all types share.
+   */
   function fieldsOf(type: string, sessionId: string | null, now: number): Record<string, unknown> {
     if (isBare && type !== 'MessageReceived') return { message_id: random.uuid() };
     if (EVENT_TYPES[type] === 'account') return { name: 'a campaign', timestamp_unix_ms: now };

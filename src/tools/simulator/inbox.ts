@@ -1,5 +1,5 @@
-// Conversations, one for each person who wrote to a number, and who looks after them (contract 2.9, 4.2). The requests'
-// fields, which the contract does not show, are named after those of a conversation.
+// Conversations and their assignees (contract 2.9, 4.2). There is a conversation for each person who wrote to a
+// number. The contract does not show the fields of the requests, so they are named like the fields of a conversation.
 import { z } from 'zod';
 import type { History } from './history.ts';
 import { valid, type Operation } from './operations.ts';
@@ -37,7 +37,7 @@ export function createInbox(history: History): [string, Operation][] {
     const found = conversations().find((one) => one.id === id);
     if (!found) throw new Refusal(404);
     const { assignment_version: now } = found;
-    // Its status is not shown (7.4): a stale version is a conflict (7.2).
+    // The contract shows no status for this reason (7.4). A stale version is a conflict (7.2).
     if (read.assignment_version !== undefined && read.assignment_version !== now)
       throw new Refusal(409, 'ASSIGNMENT_CONFLICT');
     assigned.set(id, { user, version: Number(now) + 1 });

@@ -1,4 +1,4 @@
-// API keys (contract 2.15, 3.1, 5): made, checked, rotated and revoked. Of a secret only the hash is kept.
+// API keys (contract 2.15, 3.1, 5): created, checked, rotated and revoked. Only the hash of a secret is stored.
 import { createHash } from 'node:crypto';
 import type { BlockList } from 'node:net';
 import { isIPv6 } from 'node:net';
@@ -13,40 +13,40 @@ export interface KeyAttributes {
   name: string;
   /** Contract 5.3. */
   scopes: string[];
-  /** 1 to 1096; null: it does not expire. */
+  /** 1 to 1096. Null: the key does not expire. */
   validDays: number | null;
-  /** Session ids; without them the key reaches all numbers. */
+  /** Session ids. Undefined: the key reaches all numbers. */
   numbers?: string[] | undefined;
-  /** Addresses and CIDR ranges, 50 at most; without them any address may call. */
+  /** Addresses and CIDR ranges, at most 50. Undefined: calls from any address are allowed. */
   ips?: string[] | undefined;
-  /** Requests a minute, 1 to 120. */
+  /** Requests per minute, 1 to 120. */
   perMinute?: number | undefined;
 }
 
 export interface Key {
   readonly id: string;
   readonly attributes: KeyAttributes;
-  /** What became of it and of its webhooks (contract 3.2). */
+  /** Changes of the key and of its webhooks (contract 3.2). */
   readonly timeline: { at: string; what: string }[];
 }
 
 export interface Keys {
-  /** The secret is shown here and nowhere else. Throws Refusal (API_KEY_*). */
+  /** The secret is returned only here. Throws Refusal (API_KEY_*). */
   create(attributes: KeyAttributes): { key: Key; secret: string };
   /** Throws Refusal (API_KEY_*). */
   edit(key: Key, changes: Partial<KeyAttributes>): void;
-  /** The new secret; the old one works on for so many hours. */
+  /** Returns the new secret. The old one stays valid for `graceHours`. */
   rotate(key: Key, graceHours: 0 | 1 | 24): string;
-  /** At once, and for ever. */
+  /** Takes effect at once and cannot be undone. */
   revoke(key: Key): void;
-  /** Whose call this is. Throws Refusal 401, 403 (IP), 429 (own limit). */
+  /** The key that the call belongs to. Throws Refusal 401, 403 (IP) or 429 (the key's own limit). */
   authorize(authorization: string | undefined, ip: string): Key;
-  /** Throws Refusal 401 where the key works no more, 403 where it has none of these scopes. */
+  /** Throws Refusal 401 if the key has expired or was revoked, 403 if it has none of these scopes. */
   require(key: Key, scopes: string[], reason?: string): void;
   /** Whether the key could read the event on /events (contract 5.4, 6.3). */
   reads(key: Key, event: Pick<SimulatedEvent, 'sessionId'>): boolean;
   note(key: Key, what: string): void;
-  /** Called whenever what a key may do has changed; not when it expires. */
+  /** Called after every change to a key except its expiry. */
   onChange(listener: () => void): void;
 }
 
@@ -66,33 +66,13 @@ const SCOPES = new Set(
   ),
 );
 
+// oxlint-disable-next-line max-lines-per-function -- every method looks up the same keys and secrets
 export function createKeys(options: { numbers: string[]; clock: Clock; limits: Limits; random: Random }): Keys {
   const { numbers, clock, limits, random } = options;
   const keys = new Map<string, Kept>();
-  /** By hash: whose secret it is, and until when. */
+  /** Keys of the map are hashes of secrets. `until` is the end of the secret's validity. */
   const secrets = new Map<string, { key: Kept; until: number }>();
   const listeners: (() => void)[] = [];
-
-  function checked(attributes: KeyAttributes): Pick<Kept, 'attributes' | 'ips'> {
-    const { name, scopes, validDays, numbers: only, ips, perMinute } = attributes;
-    const refuse = (what: string): never => {
-      throw new Refusal(400, `API_KEY_${what}`);
-    };
-    if (validDays === undefined || !name.trim() || scopes.length === 0 || scopes.some((scope) => !SCOPES.has(scope)))
-      refuse('INPUT_INVALID');
-    if (validDays !== null && !(validDays >= 1 && validDays <= LONGEST_DAYS)) refuse('EXPIRY_INVALID');
-    if (only?.length === 0) refuse('EMPTY_DEVICES');
-    if (only?.some((number) => !numbers.includes(number))) refuse('DEVICES_INVALID');
-    if (only && scopes.some(isAccountWide)) refuse('RESTRICTED_SCOPE_INVALID');
-    if (ips && ips.length > 50) refuse('IPS_INVALID');
-    if (perMinute !== undefined && !(Number.isInteger(perMinute) && perMinute >= 1 && perMinute <= 120))
-      refuse('RATE_INVALID');
-    try {
-      return { attributes: { ...attributes }, ips: ips?.length ? blockListOf(ips) : undefined };
-    } catch {
-      return refuse('IPS_INVALID');
-    }
-  }
 
   function issue(key: Kept): string {
     const secret = `svc_test_${random.uuid().replaceAll('-', '')}`;
@@ -121,7 +101,7 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
   return {
     create(attributes) {
       const key: Kept = {
-        ...checked(attributes),
+        ...checked(attributes, numbers),
         id: random.uuid(),
         expiresAt: expiryOf(attributes.validDays),
         revoked: false,
@@ -134,7 +114,7 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
     edit(one, changes) {
       const key = keptOf(one);
       if (key.revoked) throw new Refusal(400, 'API_KEY_UPDATE_INVALID', 'a revoked key stays revoked');
-      Object.assign(key, checked({ ...key.attributes, ...changes }));
+      Object.assign(key, checked({ ...key.attributes, ...changes }, numbers));
       if (changes.validDays !== undefined) key.expiresAt = expiryOf(changes.validDays);
       change(key, 'edited');
     },
@@ -178,7 +158,29 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
   };
 }
 
-/** Contract 5.4. */
+/** `numbers` are those of the account. Throws Refusal (API_KEY_*). */
+function checked(attributes: KeyAttributes, numbers: string[]): Pick<Kept, 'attributes' | 'ips'> {
+  const { name, scopes, validDays, numbers: only, ips, perMinute } = attributes;
+  const refuse = (what: string): never => {
+    throw new Refusal(400, `API_KEY_${what}`);
+  };
+  if (validDays === undefined || !name.trim() || scopes.length === 0 || scopes.some((scope) => !SCOPES.has(scope)))
+    refuse('INPUT_INVALID');
+  if (validDays !== null && !(validDays >= 1 && validDays <= LONGEST_DAYS)) refuse('EXPIRY_INVALID');
+  if (only?.length === 0) refuse('EMPTY_DEVICES');
+  if (only?.some((number) => !numbers.includes(number))) refuse('DEVICES_INVALID');
+  if (only && scopes.some(isAccountWide)) refuse('RESTRICTED_SCOPE_INVALID');
+  if (ips && ips.length > 50) refuse('IPS_INVALID');
+  if (perMinute !== undefined && !(Number.isInteger(perMinute) && perMinute >= 1 && perMinute <= 120))
+    refuse('RATE_INVALID');
+  try {
+    return { attributes: { ...attributes }, ips: ips?.length ? blockListOf(ips) : undefined };
+  } catch {
+    return refuse('IPS_INVALID');
+  }
+}
+
+/** The scopes that a key with restricted numbers cannot have (contract 5.4). */
 function isAccountWide(scope: string): boolean {
   return scope === 'dashboard:read' || (scope.startsWith('product:') && scope !== 'product:inbox');
 }

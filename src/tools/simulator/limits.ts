@@ -1,12 +1,12 @@
-// How much is allowed in 60 seconds (contract 8): windows that begin with the first call in them.
+// The limits of calls per 60 seconds (contract 8). A window begins with its first call.
 import type { Clock } from '../../base/clock.ts';
 
 const MINUTE_MS = 60_000;
-/** Calls a minute of the whole account, by kind of route (contract 8). */
+/** Calls per minute of the whole account, by kind of route (contract 8). */
 export const ACCOUNT_LIMITS = { rpc: 120, quotes: 60, media: 60, events: 10, sessions: 10 };
 
 export interface Limits {
-  /** Counts one call; false where it is one too many. */
+  /** Counts one call. False: the limit is exceeded. */
   take(what: string, most: number): boolean;
 }
 

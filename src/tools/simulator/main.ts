@@ -1,5 +1,5 @@
-// The service's double as a program (npm run service): a team rehearses its go-live with it. It listens on this machine
-// alone, and takes commands on standard input.
+// The simulator as a program (npm run service), with which a team rehearses its go-live. It listens only on localhost
+// and reads commands from standard input.
 import '../../base/node/checked.js';
 import { createInterface } from 'node:readline/promises';
 import { parseArgs } from 'node:util';
@@ -10,7 +10,7 @@ import { Refusal } from './refusal.ts';
 import { createSimulatedService } from './service.ts';
 
 const USAGE = `npm run service -- [--port 4000] [--url http://localhost:3000/webhooks [--secret whsec_…]]
-    [--rate <events a minute>] [--chaos <seed>] [--speed <divides the waits>]`;
+    [--rate <events a minute>] [--chaos <seed>] [--speed <divisor of the waits>]`;
 
 const { values } = read();
 const port = number('port', values.port, 4_000);
@@ -18,12 +18,13 @@ const rate = number('rate', values.rate, 0);
 const speed = number('speed', values.speed, 1);
 const seed = number('chaos', values.chaos, 1);
 if (speed <= 0 || port > 65_535) wrong('--speed must be above 0, --port at most 65535');
-if (values.secret !== undefined && !values.url) wrong('--secret belongs to --url');
+if (values.secret !== undefined && !values.url) wrong('--secret needs --url');
 
 const started = clock.now();
 const service = createSimulatedService({
   seed: started,
-  // Above those of an earlier rehearsal: a receiver that kept its store must not take new events for old ones.
+  // Cursors above those of an earlier rehearsal, so that a receiver with the same store does not drop new events as
+  // duplicates.
   firstCursor: BigInt(started) * 1_000_000n,
   speed,
   addresses: { loopback: true },
@@ -40,10 +41,10 @@ const base = await service.listen(port).catch((error: unknown) => wrong(`--port 
 print(`The simulated service. For the receiver's .env:\n  API_BASE_URL=${base}\n  API_KEY=${apiKey}`);
 if (values.url) await registerAtOnce(values.url, values.secret);
 if (rate > 0) service.run(rate);
-print('Type help for what it can do; Ctrl-C ends it.');
+print('Type help for the commands; Ctrl-C stops the simulator.');
 
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => void end());
-// Without a terminal it goes on when there is nothing more to read.
+// The program goes on after the end of the input, so that it can run without a terminal.
 for await (const line of createInterface({ input: process.stdin })) {
   const said = await answer(line);
   if (said) print(said);
@@ -53,7 +54,7 @@ async function registerAtOnce(url: string, secret: string | undefined): Promise<
   if (secret === undefined) return print(await answer(`register ${url}`));
   try {
     await service.webhooks.register(key, { url, secret });
-    print(`registered ${url} with the secret that was given`);
+    print(`registered ${url} with the given secret`);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     print(`refused: ${error.status} ${error.reason}: ${error.message}`);

@@ -1,11 +1,11 @@
-// The operations that the double plays (contract 4.2), and the schema of their requests.
+// The operations that the simulator answers (contract 4.2), and the schema of their requests.
 import { z } from 'zod';
 import type { History, SimulatedEvent } from './history.ts';
 import type { Key, Keys } from './keys.ts';
 import { Refusal } from './refusal.ts';
 
 export interface Operation {
-  /** One of these; none: any valid key. */
+  /** The key needs one of these scopes. Empty: every valid key is accepted. */
   scopes: string[];
   /** Needs a quote (contract 7.4, BILLING_QUOTE_REQUIRED). */
   paid?: boolean;
@@ -19,9 +19,9 @@ const replayRequest = z.strictObject({
   limit: z.int().min(1).max(EVENTS_PER_CALL).optional(),
 });
 
-/** How ReplayEvents answers a key that is restricted to some numbers; the contract leaves it open. */
+/** How ReplayEvents filters for a key that is restricted to some numbers. The contract does not say. */
 export interface ReplayRules {
-  /** What the key may not see is left out of a page that was cut before: pages are short, or empty. */
+  /** True: a page is cut first and then filtered, so it can be short or empty. */
   filterAfterLimit: boolean;
 }
 
@@ -49,14 +49,14 @@ export function createOperations(options: {
   }
 
   return new Map<string, Operation>([
-    // The fields of its response are not shown.
+    // The contract does not show the fields of this response.
     ['GetApiKeyIdentity', { scopes: [], answer: () => ({}) }],
     ['ReplayEvents', { scopes: ['events:read'], answer: replayEvents }],
     ['ResumeCampaign', { scopes: ['product:campaigns'], paid: true, answer: () => ({ ok: true }) }],
   ]);
 }
 
-/** Throws Refusal 400 with this reason where the value does not fit. */
+/** Throws Refusal 400 with this reason if the schema rejects the value. */
 export function valid<Shape>(schema: z.ZodType<Shape>, value: unknown, reason: string): Shape {
   const parsed = schema.safeParse(value);
   if (!parsed.success) throw new Refusal(400, reason);

@@ -1,16 +1,16 @@
-// One POST of the service (contract 6.3): to the address that was checked, with 5 s to connect and 10 s to answer. It
-// follows no redirect, and ignores what the answer says beyond its status.
+// One POST of the service (contract 6.3). It connects to the checked address, with 5 s for the connection and 10 s for
+// the answer. It follows no redirect and uses only the status of the answer.
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
 
-/** The HTTP status, or why there was none. */
+/** The HTTP status, or the reason why no answer came. */
 export type Answer = number | 'connect timeout' | 'timeout' | 'unreachable' | 'certificate' | 'address refused';
 
 export interface PostOptions {
   connectMs?: number;
   answerMs?: number;
-  /** A certificate authority to trust besides nobody else, PEM. Default: those that Node trusts. */
+  /** The only certificate authority to accept, in PEM. Default: Node's list. */
   ca?: string;
 }
 
@@ -20,7 +20,7 @@ export interface Post {
 }
 
 const READ_AT_MOST = 16 * 1024;
-/** To one receiver at once; the rest waits, and its time has not begun. */
+/** Connections to one receiver. Other deliveries queue, and their time limits start when they get a connection. */
 const CONNECTIONS = 64;
 
 export function createPost({ connectMs = 5_000, answerMs = 10_000, ca }: PostOptions = {}): Post {

@@ -1,4 +1,4 @@
-// A call that the service refuses, with the status and the reason of the contract (7), and the envelope that says so.
+// A call that the service refuses, with the status, reason and error envelope of the contract (7).
 
 /** Contract 7.2. */
 const CODES: Record<number, string> = {
@@ -19,7 +19,7 @@ export class Refusal extends Error {
   readonly status: number;
   readonly code: string;
   readonly reason: string | undefined;
-  /** `detail` is for who rehearses; it does not travel. */
+  /** `detail` is shown at the console only. It is not sent. */
   constructor(status: number, reason?: string, detail?: string) {
     super(detail ?? reason ?? `status ${status}`);
     this.name = 'Refusal';

@@ -1,5 +1,5 @@
-// The service's double, put together from the contract alone: what happens is kept in the history, delivered to every
-// enabled webhook, shown on every stream and by ReplayEvents.
+// The simulator, written from the contract alone. An event is stored in the history, delivered to every enabled
+// webhook, sent on every stream and shown by ReplayEvents.
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { startLoop, type Loop } from '../../base/loop.ts';
 import { createAccount } from './account.ts';
@@ -13,12 +13,16 @@ import { createLimits } from './limits.ts';
 import { createOperations, type ReplayRules } from './operations.ts';
 import { createPost, type PostOptions } from './post.ts';
 import { createRandom } from '../../base/random.ts';
+import { DEFAULT_PREFIX } from '../../wire/headers.ts';
 import { createStreams, type Streams } from './stream.ts';
 import type { AttemptRecord } from './webhook.ts';
 import { createWebhooks, type Webhooks } from './webhooks.ts';
 
 export interface ServiceOptions extends HistoryOptions {
-  /** Divides the waits: between attempts, on the way, between a stream's pings. Streams need it finite. */
+  /**
+   * Divides the waits between attempts, before delayed deliveries and between pings of a stream. It must be finite if
+   * streams are used.
+   */
   speed?: number;
   prefix?: string;
   addresses?: AddressOptions;
@@ -35,17 +39,17 @@ export interface SimulatedService {
   chaos: Chaos;
   replay: ReplayRules;
   api: Pick<ServiceApi, 'calls'>;
-  /** Lets so many events happen, and starts their deliveries. */
+  /** Makes events and starts their deliveries. */
   happen(count?: number, type?: string, overrides?: Overrides): SimulatedEvent[];
-  /** Lets events happen by themselves, so many a minute; 0: no more. */
+  /** Makes this many events per minute from now on. 0 stops. */
   run(perMinute: number): void;
-  /** The API's base URL. */
+  /** Resolves to the API's base URL. */
   listen(port?: number): Promise<string>;
   close(): Promise<void>;
 }
 
 export function createSimulatedService(options: ServiceOptions): SimulatedService {
-  const { seed, speed = 1, prefix = 'X-Svc-', onAttempt } = options;
+  const { seed, speed = 1, prefix = DEFAULT_PREFIX, onAttempt } = options;
   const clock: Clock = options.clock ?? systemClock;
   const random = createRandom(~seed);
   const limits = createLimits(clock);
@@ -60,11 +64,8 @@ export function createSimulatedService(options: ServiceOptions): SimulatedServic
   const onSent = (data: Record<string, unknown>): void => void happen(1, 'MessageSent', { data });
   const account = createAccount({ numbers: history.numbers, random, onSent });
   const replay: ReplayRules = { filterAfterLimit: false };
-  const operations = new Map([
-    ...createOperations({ history, keys, replay }),
-    ...account.operations,
-    ...createInbox(history),
-  ]);
+  const others = createOperations({ history, keys, replay });
+  const operations = new Map([...others, ...account.operations, ...createInbox(history)]);
   const api = createServiceApi({ keys, operations, account, streams, limits, chaos, speed });
   let running: Loop | undefined;
 

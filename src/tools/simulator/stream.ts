@@ -1,8 +1,9 @@
-// GET /events (contract 3.4, 4.4, 6.1): what was missed, then what happens, to every stream whose key may see it; pings
-// and the end of each after an hour.
+// GET /events (contract 3.4, 4.4, 6.1). Each stream gets missed events, then new ones, if its key may read them. It
+// also gets pings, and ends after an hour.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { z } from 'zod';
 import type { Clock } from '../../base/clock.ts';
+import { LAST_EVENT_ID, REQUEST_ID } from '../../wire/headers.ts';
 import type { History, SimulatedEvent } from './history.ts';
 import type { Key, Keys } from './keys.ts';
 import { envelopeOf, Refusal } from './refusal.ts';
@@ -18,41 +19,35 @@ export interface Streams {
   /** Answers with a stream that stays open. Throws Refusal before anything is sent. */
   open(key: Key, request: IncomingMessage, response: ServerResponse, requestId: string): void;
   publish(event: SimulatedEvent): void;
-  /** Says so on every open stream. */
+  /** Sends a refresh on every open stream. */
   refresh(reason: RefreshReason): void;
-  /** The next resuming is answered with this refresh instead of what was missed. */
+  /** The next stream that resumes gets this refresh instead of the events that it missed. */
   refuseNext(reason: RefreshReason): void;
-  /** Ends every stream as the server does. */
+  /** Ends every stream with an `end` message, as the service does. */
   end(): void;
-  /** How many are open. */
+  /** The number of open streams. */
   count(): number;
 }
 
-interface Stream {
-  key: Key;
-  wants(event: SimulatedEvent): boolean;
-  say(event: string, data: object, id?: string): void;
-  check(): void;
-  end(): void;
-  response: ServerResponse;
-  lagging: boolean;
-}
+type Wants = (event: SimulatedEvent) => boolean;
+type Stream = ReturnType<typeof createStream>;
 
 const PING_MS = 25_000;
 const LIFETIME_MS = 3_600_000;
 const RESENT_AT_MOST = 20_000;
 const SESSIONS_AT_MOST = 1_000;
-/** What a slow reader may have waiting; the contract names no figure. */
+/** The bytes that may be buffered for a slow reader. The contract names no figure. */
 const BUFFERED_AT_MOST = 8 * 1024 * 1024;
 
+// oxlint-disable-next-line max-lines-per-function -- what one stream is sent depends on the history, its key and the query
 export function createStreams(options: { history: History; keys: Keys; clock: Clock; speed: number }): Streams {
   const { history, keys, clock, speed } = options;
   const open = new Set<Stream>();
   const refusals: RefreshReason[] = [];
   keys.onChange(() => open.forEach((stream) => stream.check()));
 
-  /** What the query lets through; throws Refusal. */
-  function filterOf(key: Key, query: URLSearchParams): Stream['wants'] {
+  /** A filter for the events that the query asks for. Throws Refusal. */
+  function filterOf(key: Key, query: URLSearchParams): Wants {
     const { numbers } = key.attributes;
     const asked = query.getAll('session_id');
     if (asked.length > SESSIONS_AT_MOST || asked.some((id) => !z.uuid().safeParse(id).success))
@@ -67,7 +62,7 @@ export function createStreams(options: { history: History; keys: Keys; clock: Cl
     };
   }
 
-  function missed(cursor: string | null, wants: Stream['wants']): SimulatedEvent[] | RefreshReason {
+  function missed(cursor: string | null, wants: Wants): SimulatedEvent[] | RefreshReason {
     if (cursor === null) return [];
     const page = history.after(cursor, RESENT_AT_MOST, wants);
     if (page === 'unknown') throw new Refusal(400, 'EVENT_CURSOR_INVALID');
@@ -77,77 +72,106 @@ export function createStreams(options: { history: History; keys: Keys; clock: Cl
     return page.hasMore ? 'replay_limit' : page.events;
   }
 
-  function tell(stream: Stream, { cursor, type, data }: SimulatedEvent): void {
-    stream.say('domain', { [type]: data }, cursor ?? '');
-  }
-
-  function send(stream: Stream, event: SimulatedEvent): void {
-    stream.check();
-    if (!open.has(stream) || stream.lagging || !stream.wants(event)) return;
-    if (stream.response.writableLength <= BUFFERED_AT_MOST) return tell(stream, event);
-    stream.lagging = true;
-    stream.response.once('drain', () => {
-      stream.lagging = false;
-      if (open.has(stream)) stream.say('refresh', { reason: 'buffer_limit' });
-    });
-  }
-
   return {
     open(key, request, response, requestId) {
       const { searchParams: query } = new URL(request.url ?? '', 'http://localhost');
-      const header = request.headers['last-event-id'];
+      const header = request.headers[LAST_EVENT_ID];
       const wants = filterOf(key, query);
       const before = missed(typeof header === 'string' ? header : query.get('after_cursor'), wants);
 
-      const stream: Stream = {
-        key,
+      const stream = createStream(response, {
+        speed,
+        clock,
         wants,
-        response,
-        lagging: false,
-        say(event, data, id) {
-          response.write(`${id === undefined ? '' : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
-        },
-        check() {
+        refusal() {
           try {
-            if (open.has(stream)) keys.require(key, ['events:read']);
+            keys.require(key, ['events:read']);
+            return undefined;
           } catch (error) {
             if (!(error instanceof Refusal)) throw error;
-            close('error', envelopeOf(error, requestId));
+            return envelopeOf(error, requestId);
           }
         },
-        end: () => close('end', {}),
-      };
-      const pings = setInterval(() => {
-        stream.check();
-        if (open.has(stream)) stream.say('ping', { t: clock.now() });
-      }, PING_MS / speed);
-      const lifetime = setTimeout(() => stream.end(), LIFETIME_MS / speed);
-      const forget = (): void => {
-        clearInterval(pings);
-        clearTimeout(lifetime);
-        open.delete(stream);
-      };
-      function close(event: string, data: object): void {
-        forget();
-        stream.say(event, data);
-        response.end();
-      }
-
+        onEnd: () => open.delete(stream),
+      });
       response.writeHead(200, {
         'content-type': 'text/event-stream',
         'cache-control': 'no-store',
-        'x-request-id': requestId,
+        [REQUEST_ID]: requestId,
       });
       response.flushHeaders();
-      response.once('close', forget);
       open.add(stream);
       if (typeof before === 'string') stream.say('refresh', { reason: before });
-      else for (const event of before) tell(stream, event);
+      else for (const event of before) stream.tell(event);
     },
-    publish: (event) => open.forEach((stream) => send(stream, event)),
+    publish: (event) => open.forEach((stream) => stream.publish(event)),
     refresh: (reason) => open.forEach((stream) => stream.say('refresh', { reason })),
     refuseNext: (reason) => void refusals.push(reason),
     end: () => open.forEach((stream) => stream.end()),
     count: () => open.size,
   };
+}
+
+interface StreamOptions {
+  wants: Wants;
+  /** The error that ends the stream if its key may no longer read. Undefined: the key may read. */
+  refusal: () => object | undefined;
+  onEnd: () => void;
+  clock: Clock;
+  speed: number;
+}
+
+/** An open stream. It sends pings, checks its key, and ends after an hour. */
+function createStream(response: ServerResponse, { wants, refusal, onEnd, clock, speed }: StreamOptions) {
+  let ended = false;
+  let lagging = false;
+  const pings = setInterval(() => {
+    check();
+    if (!ended) say('ping', { t: clock.now() });
+  }, PING_MS / speed);
+  const lifetime = setTimeout(end, LIFETIME_MS / speed);
+  response.once('close', forget);
+
+  function forget(): void {
+    ended = true;
+    clearInterval(pings);
+    clearTimeout(lifetime);
+    onEnd();
+  }
+
+  function say(event: string, data: object, id?: string): void {
+    response.write(`${id === undefined ? '' : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+  }
+
+  function tell({ cursor, type, data }: SimulatedEvent): void {
+    say('domain', { [type]: data }, cursor ?? '');
+  }
+
+  function close(event: string, data: object): void {
+    forget();
+    say(event, data);
+    response.end();
+  }
+
+  function end(): void {
+    close('end', {});
+  }
+
+  function check(): void {
+    const error = ended ? undefined : refusal();
+    if (error) close('error', error);
+  }
+
+  function publish(event: SimulatedEvent): void {
+    check();
+    if (ended || lagging || !wants(event)) return;
+    if (response.writableLength <= BUFFERED_AT_MOST) return tell(event);
+    lagging = true;
+    response.once('drain', () => {
+      lagging = false;
+      if (!ended) say('refresh', { reason: 'buffer_limit' });
+    });
+  }
+
+  return { say, tell, publish, check, end };
 }

@@ -1,4 +1,4 @@
-// Sends an answer of the API, whole or in the manner of a fault: cut off, dripping, too large.
+// Sends an answer of the API, whole or as a transport fault: cut off, byte by byte, or too large.
 import type { ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -9,7 +9,7 @@ import type { Answer } from './faults.ts';
 const DRIP_MS = 1_000;
 const FLOOD_MIB = 300;
 
-/** Resolves when it is sent, or when nobody reads it any more. `speed` divides the wait between two drips. */
+/** Resolves when the answer was sent or the connection is closed. `speed` divides the wait between two bytes. */
 export async function transmit(response: ServerResponse, answer: Answer, speed: number): Promise<void> {
   const { status, headers = {}, body, manner } = answer;
   const gzip = manner === 'gzip' && { 'content-encoding': 'gzip' };
@@ -22,7 +22,7 @@ export async function transmit(response: ServerResponse, answer: Answer, speed: 
     else if (manner === 'cut') response.write(text.slice(0, text.length / 2), () => response.socket?.resetAndDestroy());
     else response.end(text);
   } catch {
-    // The reader has had enough.
+    // The reader has closed the connection.
     response.destroy();
   }
 }

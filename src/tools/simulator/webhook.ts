@@ -1,5 +1,5 @@
-// One registered webhook (contract 3.2, 3.3, 6.3): delivers events signed, over HTTP, again by the schedule until a 2xx,
-// and not at all while it is disabled or its key may not read events.
+// One registered webhook (contract 3.2, 3.3, 6.3). It delivers signed events over HTTP and retries by the schedule
+// until a 2xx. It delivers nothing while it is disabled or its key may not read events.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso, type Clock } from '../../base/clock.ts';
 import type { AddressRules } from './address.ts';
@@ -10,7 +10,7 @@ import type { Random } from '../../base/random.ts';
 import { Refusal } from './refusal.ts';
 import { signedHeaders } from '../../wire/sign.ts';
 
-/** What every webhook of one service shares. */
+/** Options that all webhooks of a service share. */
 export interface Delivering {
   addresses: AddressRules;
   post: Post;
@@ -19,9 +19,9 @@ export interface Delivering {
   clock: Clock;
   /** Divides the waits between attempts. */
   speed: number;
-  /** The beginning of the header names, like X-Svc-. */
+  /** The prefix of the header names. */
   prefix: string;
-  /** Called with every attempt that has ended. */
+  /** Called after every attempt. */
   onAttempt?: ((attempt: AttemptRecord) => void) | undefined;
 }
 
@@ -34,20 +34,22 @@ export interface AttemptRecord {
 }
 
 export interface DeliverOptions {
-  /** Deliveries of the same event at once. */
+  /** The number of simultaneous deliveries of the same event. */
   copies?: number;
-  /** By a stranger, who does not know the secret: tried once, and no failure of the webhook. */
+  /** Signed with a wrong secret: one attempt, which does not count as a failure of the webhook. */
   forged?: boolean;
-  /** How far the signing clock is behind; below zero: ahead. */
+  /** How many seconds the clock that signs is behind. Negative: ahead. */
   ageSeconds?: number;
-  /** Milliseconds on the way before the first attempt; `speed` divides them. */
+  /** Milliseconds until the first attempt, divided by `speed`. */
   afterMs?: number;
 }
 
 export interface Delivered {
   event: SimulatedEvent;
-  /** `refused` is a stranger's; `stopped`: the webhook was disabled, or its key lost the right. Copies have the outcome
-   * of the one that fared worst. */
+  /**
+   * `refused`: a forged delivery. `stopped`: the webhook was disabled, or its key may no longer read. The worst
+   * outcome of all copies.
+   */
   outcome: 'delivered' | 'dropped' | 'refused' | 'abandoned' | 'stopped';
   attempts: number;
   statuses: Answer[];
@@ -72,11 +74,11 @@ export interface Webhook {
   /** Sends a test event. Throws Refusal 409 WEBHOOK_DISABLED, 429 WEBHOOK_TEST_RATE_LIMITED. */
   ping(event: SimulatedEvent): Promise<Delivered>;
   disable(): void;
-  /** From this moment on: what was not delivered until now is not made up for. */
+  /** Events that happened while the webhook was disabled are not delivered later. */
   enable(): void;
-  /** The new secret; with grace deliveries carry both signatures for 24 h. */
+  /** Returns the new secret. With `grace`, deliveries carry both signatures for 24 h. */
   rotate(options?: { grace?: boolean }): string;
-  /** The newest first, 100 at most. */
+  /** At most 100 entries, newest first. */
   log(): LogEntry[];
 }
 
@@ -85,26 +87,27 @@ export interface WebhookOptions extends Delivering {
   url: string;
   events: string[];
   secret: string;
-  /** Whether its key works, and may read this event. */
+  /** Whether the webhook's key is valid and may read this event. */
   allowed: (event: SimulatedEvent) => boolean;
   onDisabled: (reason: string) => void;
 }
 
-/** Contract 3.3: the wait before attempt 1, 2, and so on. */
+/** The wait before each attempt (contract 3.3). */
 export const WAITS_MS = [0, 30_000, 120_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000];
-/** Contract 3.2. Counted by attempt: the harder reading of "consecutive delivery failures". */
+/** Contract 3.2. Attempts are counted, not deliveries: the stricter reading of "consecutive delivery failures". */
 const FAILURES_ALLOWED = 15;
 const GRACE_MS = 24 * 3_600_000;
 const LOGGED = 100;
 const WORST_FIRST = ['stopped', 'abandoned', 'refused', 'delivered'] as const;
 
+// oxlint-disable-next-line max-lines-per-function -- failed deliveries disable the webhook, and disabling ends deliveries
 export function createWebhook(options: WebhookOptions): Webhook {
   const { id, url, events, allowed, onDisabled, addresses, post, limits, random, clock, speed, prefix } = options;
   let state: ReturnType<Webhook['state']> = 'enabled';
   let secret = options.secret;
   let old = { secret: '', until: -Infinity };
   let failureRun = 0;
-  /** Ends what is under way: a delivery belongs to the time between one enabling and the next disabling. */
+  /** Aborts the current deliveries when the webhook is disabled. */
   let enabled = new AbortController();
   const log: LogEntry[] = [];
 
@@ -140,7 +143,7 @@ export function createWebhook(options: WebhookOptions): Webhook {
       if (signal.aborted || !(forged || allowed(event))) return ended('stopped');
       const attempt = failed + 1;
       const answer = await send(body, {
-        // Signed anew each time: the timestamp is the moment of signing.
+        // Every attempt is signed again, because the timestamp is the time of signing.
         timestampSeconds: Math.floor(clock.now() / 1000) - ageSeconds,
         secrets: forged ? [`whsec_of_a_stranger_${random.uuid()}`] : secrets(),
         type: event.type,
@@ -196,7 +199,7 @@ export function createWebhook(options: WebhookOptions): Webhook {
     ping(event) {
       if (state !== 'enabled') throw new Refusal(409, 'WEBHOOK_DISABLED', `the webhook is ${state}: enable it first`);
       if (!limits.take(`ping ${id}`, 1))
-        throw new Refusal(429, 'WEBHOOK_TEST_RATE_LIMITED', 'one test a minute: wait for the next');
+        throw new Refusal(429, 'WEBHOOK_TEST_RATE_LIMITED', 'one test per minute is allowed');
       return deliver(event);
     },
     disable: () => end('disabled'),
@@ -219,7 +222,7 @@ export function newSecret(random: Random): string {
   return `whsec_${random.uuid().replaceAll('-', '')}`;
 }
 
-/** Contract 6.3; a ping's fields lie bare. */
+/** Contract 6.3. A ping's fields have no object with the type's name around them. */
 function bodyOf({ id, type, createdAt, cursor, sessionId, data }: SimulatedEvent, webhookId: string): Buffer {
   const named = type === 'webhook.ping' ? data : { [type]: data };
   const envelope = {

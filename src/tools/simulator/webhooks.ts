@@ -1,5 +1,5 @@
-// The account's webhooks (contract 2.16, 6.3): registers them by the rules, and hands each event to those that chose its
-// type and whose key may read it.
+// The account's webhooks (contract 2.16, 6.3). Registration checks the rules. Each event goes to the webhooks that
+// chose its type and whose key may read it.
 import { EVENT_TYPES, type History, type SimulatedEvent } from './history.ts';
 import type { Chaos } from './chaos.ts';
 import type { Key, Keys } from './keys.ts';
@@ -8,29 +8,30 @@ import { createWebhook, newSecret, type Delivered, type Delivering, type Webhook
 
 export interface Registration {
   url: string;
-  /** Default: all that the key may read. */
+  /** Default: all types that the key may read. */
   events?: string[];
-  /** Default: a new one. */
+  /** Default: a new secret. */
   secret?: string;
 }
 
 export interface Webhooks {
-  /** The secret is shown here and nowhere else. Throws Refusal (WEBHOOK_*). */
+  /** The secret is returned only here. Throws Refusal (WEBHOOK_*). */
   register(key: Key, registration: Registration): Promise<{ webhook: Webhook; secret: string }>;
   /** Throws Refusal 404 WEBHOOK_NOT_FOUND. */
   remove(id: string): void;
   all(): Webhook[];
   /** Sends a test event; see Webhook.ping. */
   ping(webhook: Webhook): Promise<Delivered>;
-  /** Starts the deliveries of one event, as chaos has it. */
+  /** Starts the deliveries of one event, with the faults that chaos draws. */
   publish(event: SimulatedEvent): void;
-  /** Resolves when no delivery is under way. */
+  /** Resolves when all deliveries have ended. */
   settled(): Promise<void>;
   close(): Promise<void>;
 }
 
 const PER_KEY = 5;
 
+// oxlint-disable-next-line max-lines-per-function -- registering, delivering and closing share the list of webhooks
 export function createWebhooks(options: Delivering & { keys: Keys; history: History; chaos: Chaos }): Webhooks {
   const { keys, history, chaos, addresses, post, random } = options;
   const kept = new Map<string, { key: Key; webhook: Webhook }>();
@@ -45,23 +46,13 @@ export function createWebhooks(options: Delivering & { keys: Keys; history: Hist
     }
   }
 
-  function typesFor(key: Key, chosen: string[] | undefined): string[] {
-    const { numbers } = key.attributes;
-    const readable = Object.keys(EVENT_TYPES).filter((type) => !numbers || EVENT_TYPES[type] === 'number');
-    const events = chosen ?? readable;
-    if (events.length === 0 || events.some((type) => !Object.hasOwn(EVENT_TYPES, type)))
-      throw new Refusal(400, 'WEBHOOK_EVENTS_INVALID', `choose from ${Object.keys(EVENT_TYPES).join(', ')}`);
-    if (events.some((type) => !readable.includes(type)))
-      throw new Refusal(403, 'WEBHOOK_EVENTS_FORBIDDEN', 'account-wide events need a key without number restriction');
-    return events;
-  }
-
-  /** Throws where the key has this address already, or too many. */
+  /** Throws if the key already has a webhook with this address, or has too many webhooks. */
   function makeRoom(key: Key, href: string): void {
     const own = [...kept.values()].filter((one) => one.key.id === key.id);
     if (own.some(({ webhook }) => webhook.url === href))
       throw new Refusal(409, 'WEBHOOK_DUPLICATE', 'this key has a webhook with this address');
-    if (own.length >= PER_KEY) throw new Refusal(409, 'WEBHOOK_LIMIT_REACHED', `a key has ${PER_KEY} webhooks at most`);
+    if (own.length >= PER_KEY)
+      throw new Refusal(409, 'WEBHOOK_LIMIT_REACHED', `a key can have at most ${PER_KEY} webhooks`);
   }
 
   function track<Result>(delivery: Promise<Result>): Promise<Result> {
@@ -76,7 +67,7 @@ export function createWebhooks(options: Delivering & { keys: Keys; history: Hist
 
   return {
     async register(key, registration) {
-      // A key that works no more says so itself.
+      // A revoked or expired key gets its own error before any other check.
       keys.require(key, []);
       if (!mayRead(key)) throw new Refusal(403, 'WEBHOOK_KEY_CANNOT_READ_EVENTS', 'the key needs events:read');
       const events = typesFor(key, registration.events);
@@ -116,4 +107,16 @@ export function createWebhooks(options: Delivering & { keys: Keys; history: Hist
       await settled();
     },
   };
+}
+
+/** Throws Refusal (WEBHOOK_EVENTS_*). */
+function typesFor(key: Key, chosen: string[] | undefined): string[] {
+  const { numbers } = key.attributes;
+  const readable = Object.keys(EVENT_TYPES).filter((type) => !numbers || EVENT_TYPES[type] === 'number');
+  const events = chosen ?? readable;
+  if (events.length === 0 || events.some((type) => !Object.hasOwn(EVENT_TYPES, type)))
+    throw new Refusal(400, 'WEBHOOK_EVENTS_INVALID', `choose from ${Object.keys(EVENT_TYPES).join(', ')}`);
+  if (events.some((type) => !readable.includes(type)))
+    throw new Refusal(403, 'WEBHOOK_EVENTS_FORBIDDEN', 'account-wide events need a key without number restriction');
+  return events;
 }

@@ -1,7 +1,7 @@
-// A time that stands still until it is set.
+// A clock that stands still until a test sets it.
 import type { Clock } from '../../base/clock.ts';
 
-/** When fixtures happen, unless they say otherwise; each a second after the one before. */
+/** The fixtures' first second: each fixture happens a second after the one before, unless it sets its own time. */
 export const T0 = Date.UTC(2026, 0, 1);
 
 export interface TestClock extends Clock {

@@ -1,9 +1,9 @@
-// Events as the service would bring them: typed by EventMap, from the examples in src/events.ts, each with an id, a
-// cursor and a second of its own; and the signed request that carries one.
+// Events as the service would bring them, and the signed request that carries one. Their types come from EventMap, and
+// their data from the examples in src/events.ts. Each has an id, a cursor and a second of its own.
 import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../base/clock.ts';
-import type { EventType } from '../../base/event-type.ts';
-import { eventTypes, type EventMap } from '../../wire/event-types.ts';
+import type { EventType } from '../../base/define-event.ts';
+import { eventTypes, type EventMap } from '../../wire/event-map.ts';
 import { signedHeaders } from '../../wire/sign.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../wire/event.ts';
@@ -14,12 +14,12 @@ type DataOf<Type> = Type extends keyof EventMap ? EventMap[Type] : Record<string
 export interface Fixture<Type extends string = string> {
   id: string;
   type: Type;
-  /** Null for webhook.ping and the kit's own. */
+  /** Null for webhook.ping and for the kit's own events. */
   cursor: string | null;
   sessionId: string | null;
   /** ISO 8601, UTC. */
   createdAt: string;
-  /** How it comes: a webhook brings it, or replay what webhooks missed. */
+  /** `replay` is for events that webhooks missed. */
   origin: 'webhook' | 'replay';
   data: DataOf<Type>;
 }
@@ -30,7 +30,7 @@ export type Overrides<Type extends string> = Partial<Omit<Fixture<Type>, 'type' 
 
 const SESSION = '00000000-0000-4000-8000-000000000001';
 const SECRET = 'whsec_of_the_fixtures';
-/** Rising through a test file, so that two fixtures are two events wherever they are made. */
+/** Counts up through a test file, so that no two fixtures are the same event. */
 let made = 0;
 
 export function fixture<Type extends keyof EventMap | (string & {})>(
@@ -52,7 +52,7 @@ export function fixture<Type extends keyof EventMap | (string & {})>(
   return { ...event, type, data: { ...example, ...data } as DataOf<Type> };
 }
 
-/** One delivery (contract 6.3). `at`: the moment of signing, Unix milliseconds; default: now. */
+/** One delivery (contract 6.3). `at` is the time of signing in Unix milliseconds. Default: now. */
 export function signedRequest(
   event: Fixture,
   { secret = SECRET, at = systemClock.now(), attempt = 1 }: { secret?: string; at?: number; attempt?: number } = {},
@@ -66,7 +66,7 @@ export function signedRequest(
   };
 }
 
-/** As intake takes it. */
+/** The event as the group commit accepts it. */
 export function readingOf(event: Fixture): Reading {
   if (event.origin === 'webhook') return readDelivery(bodyOf(event));
   return readItem('replay', event.cursor as Cursor, JSON.stringify({ [event.type]: event.data }));

@@ -1,13 +1,14 @@
-// The service as a test scripts it: the handler's own client, and in place of the network answers by name, each call
-// written down. Nothing leaves the process.
+// A scripted service for tests. The handler uses its normal client, but answers come from the test instead of the
+// network, and each call is recorded. Nothing leaves the process.
 import type { Fetch } from '../../service/exchange.ts';
+import { REQUEST_ID } from '../../wire/headers.ts';
 
 /** One call that a handler made. */
 export interface Call {
-  /** The operation; `send`, `quote`, or the method and path of any other route. */
+  /** The operation. For other routes: `send`, `quote`, or the method and path. */
   name: string;
   request: Record<string, unknown>;
-  /** Of a paid call. */
+  /** The quote of a paid call. */
   quoteId: string | null;
 }
 
@@ -16,19 +17,22 @@ export interface Failure {
 }
 
 export type Answer = Record<string, unknown> | Failure;
-/** By the call's name; a function may count, and do as the service would before it fails. */
+/** Answers by the name of the call. A function may count calls, or act like the service before it fails. */
 export type Answers = Record<string, Answer | ((request: Call['request'], call: Call) => Answer | Promise<Answer>)>;
 
 export interface Recorder {
   calls: Call[];
-  /** In place of the network. */
+  /** Replaces the network. */
   fetch: Fetch;
 }
 
-/** The process dies while the call is under way: the service has it, and nobody hears the answer. Only in `deliver`. */
+/**
+ * An answer that crashes the process during the call. The service has received the call, and its answer is lost. Works
+ * only in `deliver`.
+ */
 export const crash: Record<string, never> = Object.freeze({});
 
-/** Contract 7.2; another code, like `unreachable`, is no answer at all. */
+/** HTTP status of each code (contract 7.2). Any other code, like `unreachable`, stands for a lost answer. */
 const STATUS: Record<string, number> = {
   UNAUTHENTICATED: 401,
   FORBIDDEN: 403,
@@ -40,12 +44,12 @@ const STATUS: Record<string, number> = {
   UNAVAILABLE: 503,
   INTERNAL: 500,
 };
-/** Contract 7.4: reasons whose status is not their category's. */
+/** Reasons whose HTTP status differs from that of their code (contract 7.4). */
 const STATUS_OF_REASON: Record<string, number> = { RPC_DEADLINE_EXCEEDED: 504, BILLING_QUOTE_REQUIRED: 428 };
 
 const NAMES: Record<string, string> = { 'POST /messages/send': 'send', 'POST /billing/quotes': 'quote' };
 
-/** An answer that makes the client throw ServiceError: by the contract's code and reason (7.2, 7.4). */
+/** An answer that makes the client throw a ServiceError with this code and reason (contract 7.2, 7.4). */
 export function serviceError(code: string, reason: string | null = null): Failure {
   return { failure: { code, reason } };
 }
@@ -74,7 +78,7 @@ export function recorder(answers: Answers = {}): Recorder {
   };
 }
 
-/** How `deliver` hears of it. */
+/** Asks `deliver` to crash the process. */
 export class Crashed extends Error {}
 
 function responseOf(answer: Record<string, unknown> | Failure): Response {
@@ -83,7 +87,7 @@ function responseOf(answer: Record<string, unknown> | Failure): Response {
   const status = STATUS_OF_REASON[reason ?? ''] ?? STATUS[code];
   if (status === undefined) throw new TypeError('fetch failed');
   const error = { code, message: 'a scripted error', requestId: 'request-1', ...(reason && { reason }) };
-  return Response.json({ error }, { status, headers: { 'x-request-id': 'request-1' } });
+  return Response.json({ error }, { status, headers: { [REQUEST_ID]: 'request-1' } });
 }
 
 function isFailure(answer: object): answer is Failure {

@@ -1,4 +1,4 @@
-// As a user would set it up: express, standardwebhooks, and one synced row for each delivery.
+// A usual setup: express, standardwebhooks, and one synced row for each delivery.
 import express from 'express';
 import { Webhook } from 'standardwebhooks';
 import { createRows } from './table.ts';

@@ -1,4 +1,5 @@
-// The ceiling of the kit as it is: Koa and its router with the kit's own reading, verifying and parsing, keeping nothing.
+// The ceiling for the kit's own front: Koa and its router read, verify and parse with the kit's code, and store
+// nothing.
 import { Router } from '@koa/router';
 import Koa from 'koa';
 import { createBodyReader } from '../../../src/receive/body.ts';
@@ -14,6 +15,7 @@ router.post('/webhooks', async (ctx) => {
   const claimed = verifier.headers(ctx.req, Date.now());
   if (typeof claimed === 'string') return;
   const body = await bodies.read(ctx.req, 10_000_000);
+  if (typeof body === 'string') return;
   const signers = verifier.body(claimed, body, Date.now());
   if (typeof signers === 'string') return;
   ctx.status = 'event' in readDelivery(body) ? 204 : 400;

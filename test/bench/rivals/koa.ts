@@ -1,4 +1,4 @@
-// The ceiling of any Koa: its router, and the least that reads, verifies and parses a delivery, keeping nothing.
+// The ceiling for any Koa server: it reads, verifies and parses with as little code as possible, and stores nothing.
 import { Router } from '@koa/router';
 import Koa from 'koa';
 import { isSigned, read } from './read.ts';

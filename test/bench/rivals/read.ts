@@ -1,4 +1,4 @@
-// What the rivals that read by hand have in common: the bytes of a request, and whether our secret signed them.
+// Shared by the rivals without a library for it: reads the bytes of a request, and checks that our secret signed them.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 

@@ -1,4 +1,4 @@
-// Plain and careful: node:http, and one row for each delivery, committed and synced before it is answered.
+// node:http, and one row for each delivery, committed and synced before the answer.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createRows } from './table.ts';
 import { isSigned, read } from './read.ts';

@@ -1,4 +1,4 @@
-// One table, one row each, deduplicated by id: WAL, and every commit synced, as the kit's.
+// One table with a row for each delivery, unique by id. WAL, and every commit is synced, as in the kit.
 import Database from 'better-sqlite3';
 
 export interface Rows {

@@ -1,4 +1,4 @@
-// Tables on a narrow terminal: what a person has to copy or compare is whole.
+// Tables on a narrow terminal: cells that people copy or compare are not cut.
 import { afterEach, expect, test, vi } from 'vitest';
 import { printTable } from '../../../src/cli/lib/table.ts';
 
@@ -8,7 +8,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** What is printed where so many columns are; undefined: into a pipe. */
+/** The lines of a table on a terminal with this many columns. Undefined: in a pipe. */
 function printed(room: number | undefined, ...table: Parameters<typeof printTable>): string[] {
   let text = '';
   vi.spyOn(process.stdout, 'write').mockImplementation((part) => ((text += String(part)), true));
@@ -38,4 +38,27 @@ test('where a key does not fit, the line is longer, and the key whole', () => {
 
 test('with room, and in a pipe, everything is whole', () => {
   for (const room of [160, undefined]) expect(printed(room, HEAD, [ROW])[1]).toBe(ROW.join('  '));
+});
+
+test.each([
+  ['East Asian signs', '日本語', 6],
+  ['an emoji of several parts', '👩‍👩‍👧', 2],
+  ['a letter with an accent of its own', 'e\u0301', 1],
+])('%s are as wide as a terminal shows them: the next column is aligned', (_, sign, width) => {
+  const [, row = '', below = ''] = printed(
+    undefined,
+    ['word', 'next'],
+    [
+      [sign, 'x'],
+      ['plain', 'x'],
+    ],
+  );
+  const column = Math.max(width, 'plain'.length) + 2;
+  expect(row).toBe(`${sign}${' '.repeat(column - width)}x`);
+  expect(below).toBe(`plain${' '.repeat(column - 'plain'.length)}x`);
+});
+
+test('what is cut is cut between two characters, never inside one', () => {
+  const [, row = ''] = printed(20, ['name', 'at'], [['👩‍👩‍👧'.repeat(12), '2026-01-31T12:34:56.789Z']]);
+  expect(row).toMatch(/^(👩‍👩‍👧){3}… +01-31 12:34:56$/u);
 });

@@ -1,9 +1,10 @@
-// What a person reads first: one sentence that is true, whatever has broken.
+// The sentence that a person reads first must be true, whatever has failed.
 import { expect, onTestFinished, test } from 'vitest';
-import { createOps, type Ops } from '../harness.ts';
+import { RULES } from '../../../src/alarms/rules/index.ts';
+import { createOps, NOTHING_SET, type Ops } from '../harness.ts';
 
 async function opened(...up: string[]): Promise<Ops> {
-  const ops = await createOps();
+  const ops = await createOps(NOTHING_SET, RULES);
   onTestFinished(() => ops.close());
   for (const role of up) await ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
   return ops;
@@ -37,11 +38,11 @@ test('a receiver that is gone is to be started', async () => {
 });
 
 test.each([
-  ['secret_mismatch', {}, 'Deliveries are missing: one thing needs a person.'],
-  ['webhook_silent', {}, 'Deliveries are missing: one thing needs a person.'],
-  ['failure_run', { failure_run: 3 }, 'Deliveries are refused: one thing needs a person.'],
-  ['failure_run', { failure_run: 0 }, 'Deliveries are taken, but one thing needs a person.'],
-  ['dead_letters', {}, 'Deliveries are taken, but one thing needs a person.'],
+  ['secret_mismatch', {}, 'Deliveries are missing. 1 alarm needs attention.'],
+  ['webhook_silent', {}, 'Deliveries are missing. 1 alarm needs attention.'],
+  ['failure_run', { failure_run: 3 }, 'Deliveries are refused. 1 alarm needs attention.'],
+  ['failure_run', { failure_run: 0 }, 'Receiving. 1 alarm needs attention.'],
+  ['dead_letters', {}, 'Receiving. 1 alarm needs attention.'],
 ])('%s with %j reads: %s', async (alarm, facts, words) => {
   const ops = await opened('receive', 'run', 'keep');
   await ops.store.note({}, facts);
@@ -53,5 +54,5 @@ test('refused signatures show before any alarm', async () => {
   const ops = await opened('receive', 'run', 'keep');
   const failures = { causes: {}, badSignatures: 3, badSince: null, lastBadAt: null, lastGoodAt: null };
   await ops.store.note({}, { failures: JSON.stringify(failures) });
-  expect((await ops.get('/')).text).toContain('3 since, signed by no secret of ours');
+  expect((await ops.get('/')).text).toContain('3 since with a bad signature');
 });

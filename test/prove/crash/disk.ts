@@ -1,21 +1,24 @@
-// A disk whose power may fail at any step of a recording: what was synced is on it, and of what was written since any
-// part may be. Names of files are always there: the file system keeps those of files that were synced.
+// A disk that may lose power at any step of a recording. Synced data is on it. Any part of the data written since may
+// be on it too. File names always survive, because syncing a file also keeps its name. The -shm file is left out,
+// because SQLite rebuilds it.
 import type { Random } from '../../../src/base/random.ts';
 import type { Step } from './recording.ts';
 
 const SECTOR = 512;
 
-/** `none`: nothing that was not synced. `some`: each write by chance, whole, in part, or not at all. */
+/**
+ * `none`: no unsynced write survives. `some`: each unsynced write survives at random, whole, in part, or not at all.
+ */
 export type Luck = 'all' | 'none' | 'some';
 
 interface Change {
   call: number;
   at: number;
-  /** Undefined: the file is cut there. */
+  /** Undefined: the file is truncated at `at`. */
   bytes: Buffer | undefined;
-  /** Its call has returned: a sync that begins now covers it. */
+  /** The call has returned, so a sync that begins now covers the change. */
   ended: boolean;
-  /** The syncs under way that cover it. */
+  /** The current syncs that cover the change. */
   syncs: number[];
 }
 
@@ -26,9 +29,9 @@ interface File {
 
 export interface Disk {
   take(step: Step): void;
-  /** How many changes are not synced. */
+  /** The number of changes that are not synced. */
   unsynced(): number;
-  /** By the end of their names. */
+  /** The files' contents. Keys are suffixes of the store's name. */
   image(luck: Luck, random: Random): Map<string, Buffer>;
 }
 
@@ -78,7 +81,7 @@ export function createDisk(): Disk {
   };
 }
 
-/** What of a change the disk has: the change, nothing, or some of its sectors. */
+/** The part of a change that survives: all, nothing, or some of its sectors. */
 function remains(change: Change, luck: Luck, random: Random): Change[] {
   const draw = random.next();
   if (luck === 'all' || (luck === 'some' && draw < 0.4)) return [change];
@@ -100,7 +103,7 @@ function apply(file: Buffer, { at, bytes }: Change): Buffer {
   return whole;
 }
 
-/** What lies between is zeros, as in a file with a hole. */
+/** Bytes between the old end and the new data are zeros, as in a file with a hole. */
 function grown(file: Buffer, length: number): Buffer {
   return file.length >= length ? file : Buffer.concat([file, Buffer.alloc(length - file.length)]);
 }

@@ -1,5 +1,5 @@
-// A handler that kills its process whenever it is given one certain event. Its attempts are counted before it begins, or
-// it would go on for ever.
+// A handler that kills its process whenever it gets a certain event. Attempts must be counted before the handler
+// starts, or the kit would retry for ever.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createKit, deliver, load, makeEvent, until } from '../../system/kit.ts';
@@ -8,7 +8,7 @@ import { countsIn } from './look.ts';
 import { COUNT } from './story.ts';
 
 const ATTEMPTS = 2;
-/** Behind those of the load. */
+/** A number above those of the load. */
 const EVENT = 1_000_000;
 const MARKS = 'marks.txt';
 const FATAL = `
@@ -33,7 +33,8 @@ export async function fatal(): Promise<Row> {
     await kit.start();
     const running = load(kit, 20);
     await deliver(kit, { ...makeEvent(EVENT), body: 'fatal' });
-    // One more than it has: the first time others were at work beside it, and the attempt was given back.
+    // One attempt more than the limit. The first is given back, because other tasks were running when the process
+    // died.
     await until(() => kit.query(letter).length > 0 || begun() > ATTEMPTS + 1).catch(() => {});
     await running.stop();
     if (kit.query(letter).length === 0) violations.push(`begun ${begun()} times, and no dead letter`);

@@ -1,4 +1,5 @@
-// SIGKILL at every system call of each process by which it changes something: one round of the story for each point.
+// SIGKILL of each process at every system call that changes something outside it. Each point takes one round of the
+// story.
 import { createRandom } from '../../../src/base/random.ts';
 import { until } from '../../system/kit.ts';
 import type { Options, Row } from '../report.ts';
@@ -8,12 +9,12 @@ import { attach, childOf, type Point, type Tracer } from './strace.ts';
 
 type Role = 'receive' | 'run' | 'keep';
 const ROLES: Role[] = ['receive', 'run', 'keep'];
-/** Kills of each process in the short form, and points that are tried for them. */
+/** In the short form: kills of each process, and points tried to reach them. */
 const SAMPLE = 2;
 const TRIES = 12;
-/** Of one story; the next has a fresh store, and a fresh account, whose calls a minute are counted. */
+/** Rounds of one story. The next has a fresh store, and a fresh account because calls per minute are limited. */
 const ROUNDS = 25;
-/** More of them say nothing new, and each may cost half a minute. */
+/** Stops after this many violations, because each can take half a minute. */
 const ENOUGH = 20;
 
 export async function kills({ seed, short, progress }: Options): Promise<Row[]> {
@@ -49,13 +50,13 @@ export async function kills({ seed, short, progress }: Options): Promise<Row[]> 
       }
       found.push(...story.violations());
       violations.push(...found.map((one) => `at its ${point.nth}. ${point.call}: ${one}`));
-      // What is broken stays so: the next point deserves a store that is whole.
+      // A broken store stays broken, so the next point needs a new one.
       if (found.length > 0 || ++rounds % ROUNDS === 0) await anew();
       if (++tried % ROUNDS === 0)
         progress(`${role}: ${tried} of ${chosen.length} points, ${killed} kills, ${violations.length} violations`);
     }
     violations.push(...tooSlow(slowest, short));
-    // Not every round makes the same calls: some points are passed by.
+    // A round may not reach its point, because not every round makes the same calls.
     if (killed < (short ? SAMPLE : tried / 2)) violations.push(`only ${killed} of ${tried} points were met`);
     return {
       what: `SIGKILL in ${role} as it writes, syncs, truncates, sends`,
@@ -70,13 +71,16 @@ export async function kills({ seed, short, progress }: Options): Promise<Row[]> 
   }
 }
 
-/** Of each kind of call the first half: no round makes so few that it never comes to them. */
+/** The first half of the calls of each kind. Every round makes enough calls to reach them. */
 function early(points: Point[]): Point[] {
   const most = new Map(points.map(({ call, nth }) => [call, nth]));
   return points.filter(({ call, nth }) => nth <= (most.get(call) ?? 0) / 2);
 }
 
-/** A start, a kill, and, unless all died with it, everything handled in the end; what was left is the next round's. */
+/**
+ * One round: a start and a kill. If the main process survives, all events must be handled in the end. Otherwise the
+ * next round handles the rest.
+ */
 async function play(
   story: Story,
   roles: Role[],
@@ -99,7 +103,7 @@ async function play(
   } else await until(dead);
   const killed = tracers.some((tracer) => tracer.killed());
   if (typeof ready === 'string' && !killed) throw new Error(ready);
-  // The main process starts the other two again.
+  // The main process restarts the other two.
   if (!over) await story.settled(() => over);
   if (!over) await kit.killAll();
   await kit.exited();

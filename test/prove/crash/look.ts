@@ -1,5 +1,5 @@
-// What holds of a store's file at any moment, whatever happened to those that wrote it. It looks read-only, so that what
-// a crash left is still there for the kit to fix.
+// Checks that must hold for a store's file at any moment, even after its writers were killed. They read only, so that
+// the kit still finds what a crash left.
 import Database from 'better-sqlite3';
 import type { SimulatedEvent } from '../../../src/tools/simulator/history.ts';
 
@@ -8,11 +8,11 @@ export interface Known {
   acknowledged: Iterable<string>;
   /** Keys whose `ctx.complete` had returned. */
   completed?: Iterable<string>;
-  /** In cursor order, from the first that a webhook brought. */
+  /** In cursor order, from the first event that a webhook delivered. */
   happened?: SimulatedEvent[];
 }
 
-/** Each thing that does not hold, as a sentence. The handler is that of story.ts. */
+/** Every violation, as a sentence. It expects the handler of story.ts. */
 export function violationsIn(path: string, { acknowledged, completed = [], happened = [] }: Known): string[] {
   const db = new Database(path, { readonly: true, timeout: 5_000 });
   try {
@@ -26,10 +26,10 @@ export function violationsIn(path: string, { acknowledged, completed = [], happe
 
     const ids = new Set(list('select id from events where id is not null'));
     report(
-      'acknowledged and lost',
+      'acknowledged but not stored',
       [...acknowledged].filter((id) => !ids.has(id)),
     );
-    // No index of SQLite's holds these.
+    // SQLite's integrity check does not cover the index of ids.
     report('two events of one id', list('select id from events where id is not null group by id having count(*) > 1'));
     report(
       'an event that is not found by its id',
@@ -41,7 +41,7 @@ export function violationsIn(path: string, { acknowledged, completed = [], happe
     const [watermark] = list(`select cast(value as text) from state where name = 'watermark' and value is not null`);
     const passed = happened.flatMap(({ cursor }) => (cursor !== null && isUpTo(cursor, watermark) ? [cursor] : []));
     report(
-      'behind the watermark and not stored',
+      'below the watermark but not stored',
       passed.filter((cursor) => !cursors.has(cursor)),
     );
 
@@ -50,7 +50,7 @@ export function violationsIn(path: string, { acknowledged, completed = [], happe
     const effects = new Set(seen);
     if (handles) report('completed twice', list('select key from seen group by key having count(*) > 1'));
     report(
-      'completed and undone',
+      'completed, but without its effect',
       [...completed].filter((key) => !effects.has(key)),
     );
     const done = list(`select 'c:' || e.cursor from tasks t join events e on e.seq = t.event where t.state = 'done'`);
@@ -70,7 +70,7 @@ export function violationsIn(path: string, { acknowledged, completed = [], happe
   }
 }
 
-/** How many events have had their effect, and how many are stored. */
+/** The number of effects, and the number of stored events. */
 export function countsIn(path: string): { effects: number; events: number } {
   const db = new Database(path, { readonly: true, timeout: 5_000 });
   try {

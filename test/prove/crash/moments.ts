@@ -11,7 +11,7 @@ import { COUNT } from './story.ts';
 const MOMENTS = { short: 5, long: 500 };
 const A_SECOND = 200;
 const LATEST_MS = 1_000;
-/** Of one store, so that looking at it stays cheap. */
+/** Rounds on one store. A small store keeps the checks fast. */
 const ROUNDS = 50;
 
 export async function moments({ seed, short, progress }: Options): Promise<Row> {

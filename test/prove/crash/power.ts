@@ -1,5 +1,5 @@
-// Power loss: one run is recorded with every byte that it writes, and its disk put together again as it may have been
-// at many moments. Each image is opened by the kit's own store.
+// Power loss. A run is recorded with every byte that it writes. From the record, the disk is rebuilt as it may have
+// been at many moments. The kit's own store opens each of these images.
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,11 +14,11 @@ import { readRecording, type Step } from './recording.ts';
 import { createStory, type Story } from './story.ts';
 import { recorder } from './strace.ts';
 
-/** An image needs no disk. */
+/** Images are written to memory, which is faster than a disk. */
 const MEMORY = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
-/** How much happens in the run that is recorded. */
+/** The number of rounds in the recorded run. */
 const ROUNDS = { short: 1, long: 6 };
-/** The short form tries each moment at which something has just become certain, and so many others. */
+/** The short form tries every step after which something is certain, and this many others. */
 const CERTAIN = new Set<Step['kind']>(['sync ends', 'acknowledged', 'completed']);
 const OTHERS = 20;
 const LUCKS: Luck[] = ['none', 'some', 'some', 'all'];
@@ -41,7 +41,7 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
       disk.take(step);
       if (step.kind === 'acknowledged') acknowledged.add(step.id);
       if (step.kind === 'completed') completed.add(step.key);
-      // A commit is whole with the page that follows its last frame's head.
+      // The page after the head of a commit's last frame makes the commit complete.
       const committed = commits && step.kind === 'write';
       if (step.kind === 'write') commits = isLastHead(step);
       const chosen = !short || committed || CERTAIN.has(step.kind) || random.below(steps.length) < OTHERS;
@@ -50,7 +50,7 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
       for (const luck of disk.unsynced() > 0 ? LUCKS : LUCKS.slice(0, 1)) {
         const path = lay(join(folder, 'image'), disk.image(luck, random));
         images++;
-        // What SQLite held is freed between two turns only.
+        // better-sqlite3 frees a closed connection only between two turns of the event loop.
         await turnOfTheLoop();
         const found = await violationsAfter(path, { acknowledged, completed, happened });
         violations.push(...found.map((one) => `step ${n} (${step.kind}), of what was not synced ${luck}: ${one}`));
@@ -70,12 +70,15 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
   }
 }
 
-/** SQLite's format of the log: 24 bytes before each page; in the last of a commit they name the size of the file. */
+/**
+ * SQLite's WAL format: a head of 24 bytes before each page. In the last frame of a commit it names the size of the
+ * file.
+ */
 function isLastHead({ file, bytes }: Extract<Step, { kind: 'write' }>): boolean {
   return file === '-wal' && bytes.length === 24 && bytes.readUInt32BE(4) > 0;
 }
 
-/** From the first start on an empty disk to a stop. */
+/** Records a run from the first start on an empty disk to a stop. */
 async function record(seed: number, rounds: number, lines: string): Promise<{ steps: Step[]; story: Story }> {
   const story = await createStory(seed, recorder(lines));
   const { kit } = story;
@@ -95,7 +98,7 @@ async function record(seed: number, rounds: number, lines: string): Promise<{ st
   }
 }
 
-/** The files of an image, alone in a folder. */
+/** Writes the files of an image into an empty folder. */
 function lay(folder: string, image: Map<string, Buffer>): string {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder);

@@ -1,18 +1,18 @@
-// A start, timed from the first word to the kit until it takes deliveries.
+// Measures the time from the start of the kit until it accepts deliveries.
 import { availableParallelism, loadavg } from 'node:os';
 import type { Kit } from '../../system/kit.ts';
 
-/** What a release is held to. A test's machine may be busy with others: there the time is shown, and no violation. */
+/** The limit in the long form. The short form only shows the time, because a test's machine may be busy. */
 const LIMIT_MS = 2_000;
 
-/** Milliseconds; rejects where it ended instead. */
+/** Resolves to milliseconds. Rejects if the kit exits instead. */
 export async function timedStart(kit: Kit): Promise<number> {
   const began = performance.now();
   await kit.start();
   return performance.now() - began;
 }
 
-/** Of the slowest start. A machine whose processors are taken by other work proves nothing about a start. */
+/** The violation if the slowest start exceeds the limit. On an overloaded machine a slow start proves nothing. */
 export function tooSlow(ms: number, short: boolean): string[] {
   const [load = 0] = loadavg();
   if (ms <= LIMIT_MS || short || load > availableParallelism()) return [];

@@ -1,5 +1,5 @@
-// What strace recorded of a whole run, read as steps: writes and syncs of the store's files, and the two moments from
-// which on something is promised: an acknowledgement is sent, a completion is known to its handler.
+// Reads strace's record of a whole run as steps: writes and syncs of the store's files, and the two promises. A
+// promise begins when an acknowledgement is sent, or when a handler learns that its completion is stored.
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 
@@ -7,7 +7,7 @@ export type Step =
   | { kind: 'write'; file: string; call: number; at: number; bytes: Buffer }
   | { kind: 'truncate'; file: string; call: number; at: number }
   | { kind: 'unlink'; file: string }
-  /** What was written before it began is on disk when it has ended. */
+  /** Data written before the sync begins is on disk when it ends. */
   | { kind: 'sync begins' | 'sync ends'; file: string; call: number }
   | { kind: 'ends'; call: number }
   | { kind: 'acknowledged'; id: string }
@@ -19,9 +19,9 @@ const ANSWER = 'HTTP/1.1 204';
 
 export async function readRecording(lines: string, store: string): Promise<Step[]> {
   const steps: Step[] = [];
-  /** Of each thread, the call that it is in. */
+  /** The current system call of each thread. */
   const inside = new Map<string, { name: string; args: string; call: number; file: string | undefined }>();
-  /** Ids that were read from each connection, and not yet answered. */
+  /** The event ids that each connection has received but not answered. */
   const asked = new Map<string, string[]>();
   let calls = 0;
 
@@ -62,14 +62,14 @@ export async function readRecording(lines: string, store: string): Promise<Step[
     steps.push(name.endsWith('sync') ? { kind: 'sync ends', file, call } : { kind: 'ends', call });
   }
 
-  /** The name behind the store's, '' for the store itself; undefined for any other file. */
+  /** The suffix of a store's file, '' for the store itself. Undefined for any other file. */
   function fileOf(args: string): string | undefined {
     const path = unhex(/^(?:\d+<|")([^>"]*)/.exec(args)?.[1] ?? '').toString();
     const name = path.startsWith(store) ? path.slice(store.length) : undefined;
     return name === '' || name === '-wal' || name === '-journal' ? name : undefined;
   }
 
-  /** What a process says to the world. */
+  /** Records what a process sends or prints. */
   function said(name: string, args: string): void {
     if (!/^(write|send)/.test(name)) return;
     const text = unhex(/"([^"]*)/.exec(args)?.[1] ?? '').toString('latin1');
@@ -88,7 +88,7 @@ export async function readRecording(lines: string, store: string): Promise<Step[
   }
 }
 
-/** The descriptor with the socket's own number: a descriptor is used again. */
+/** The descriptor together with the socket's inode, because descriptors are reused. */
 function socketOf(args: string): string {
   return args.slice(0, args.indexOf('>'));
 }

@@ -1,12 +1,16 @@
-// The run that gets killed: a seeded service that delivers some events, delivers some twice and leaves some to replay,
-// and the kit as processes with a handler that completes with its effect. Goes on over as many starts as it takes.
+// The run that is killed. A simulator with a seed delivers some events once and some twice, and leaves some to replay.
+// The kit runs as processes, with a handler that completes with its effect. A story continues over any number of
+// starts.
 import { join } from 'node:path';
 import { createRandom } from '../../../src/base/random.ts';
 import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
 import { createKit, SECRET, until, type Kit } from '../../system/kit.ts';
 import { countsIn, violationsIn } from './look.ts';
 
-/** No constraint on `seen`: what is written twice shows. No limit of attempts: the processes die, not the handler. */
+/**
+ * `seen` has no unique constraint, so that a second effect is found. The limit of attempts is high, because the
+ * processes fail, not the handler.
+ */
 export const COUNT = `
 import { defineHandler } from '#kit';
 export default defineHandler({
@@ -21,27 +25,31 @@ export default defineHandler({
 `;
 
 const EVENTS = { missed: 3, delivered: 9, again: 3 };
-/** Those of one round are delivered by so many at once. */
+/** The number of concurrent deliveries within a round. */
 const AT_ONCE = 3;
 const SETTLED_MS = 30_000;
 
 export interface Story {
   kit: Kit;
   path: string;
-  /** Events that no webhook brings: a start finds them by replay. */
+  /** Makes events without deliveries. The next start finds them by replay. */
   miss(): void;
-  /** Deliveries of new events, some of them twice; resolves when each has its answer, or will have none. */
+  /**
+   * Delivers new events, some of them twice. Resolves when each delivery has its answer, or its attempts have failed.
+   */
   deliver(events?: number): Promise<void>;
-  /** Everything that happened has had its effect. */
+  /** Every event has its effect. */
   isSettled(): boolean;
-  /** Resolves when it is, or when the kit has died. */
+  /** Resolves when every event has its effect, or when the kit has died. */
   settled(died?: () => boolean): Promise<void>;
   violations(): string[];
   happened(): ReturnType<ReturnType<typeof createSimulatedService>['history']['all']>;
   close(): Promise<void>;
 }
 
-/** With one event delivered and handled, from which on replay counts; and stopped. */
+/**
+ * Starts a story and stops its kit. One event was delivered and handled, because replay begins at the first delivery.
+ */
 export async function beginStory(seed: number): Promise<Story> {
   const story = await createStory(seed);
   await story.kit.start();
@@ -53,7 +61,7 @@ export async function beginStory(seed: number): Promise<Story> {
 
 export async function createStory(seed: number, under: string[] = []): Promise<Story> {
   const random = createRandom(seed);
-  // No waits between attempts: a kit that is dead is found so eight times at once.
+  // Without waits between attempts: a delivery to a dead kit fails eight times at once.
   const service = createSimulatedService({ seed, speed: Infinity, addresses: { loopback: true } });
   const { key, secret: apiKey } = service.keys.create({ name: 'crash', scopes: ['events:read'], validDays: null });
   const env = {
@@ -80,7 +88,7 @@ export async function createStory(seed: number, under: string[] = []): Promise<S
     path,
     miss: () => void Array.from({ length: EVENTS.missed }, () => service.history.next()),
     async deliver(events = EVENTS.delivered) {
-      // The last deaths have made it fail too often.
+      // Failed deliveries during earlier kills may have disabled the webhook.
       webhook.enable();
       const copies = Array.from({ length: events }, (_, n) => (n < EVENTS.again ? 2 : 1));
       const some = async (): Promise<void> => {

@@ -1,5 +1,5 @@
-// Debian's strace: kills a process at one of its system calls, lists those that it makes, and records a whole run with
-// all that was written.
+// Uses strace to kill a process at one of its system calls, to list its calls, or to record everything that a run
+// writes.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, rmSync } from 'node:fs';
@@ -9,29 +9,29 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { until } from '../../system/kit.ts';
 import { MissingTool } from '../report.ts';
 
-/** Those that change something outside of the process. */
+/** System calls that change something outside the process. */
 const CALLS = 'write,writev,pwrite64,pwritev,fsync,fdatasync,ftruncate,unlink,rename,sendto,sendmsg';
-/** The largest write of SQLite is a page. */
+/** SQLite's largest write is one page. */
 const LONGEST = 4_096;
 
-/** The n-th call of a kind; strace counts each kind by itself. */
+/** The n-th call of a kind. strace counts each kind separately. */
 export interface Point {
   call: string;
   nth: number;
 }
 
 export interface Tracer {
-  /** Its process has ended, or was never there. */
+  /** The traced process has ended, or did not exist. */
   ended: () => boolean;
-  /** It ended by a kill. */
+  /** The process ended by SIGKILL. */
   killed: () => boolean;
-  /** What the process called, in its order; complete once it has ended. */
+  /** The calls of the process in order. Complete when it has ended. */
   calls: () => Point[];
 }
 
 /**
- * Traces the main thread of a process that runs already, and kills it as it enters the call at that point. What is synced
- * by a thread of its own is left to power.ts: to who is killed, a sync makes no difference.
+ * Traces the main thread of a running process and kills it as it enters the call at that point. Syncs in other threads
+ * are tested in power.ts, because a kill loses no data that was written.
  */
 export async function attach(pid: number, point?: Point): Promise<Tracer> {
   const lines = join(tmpdir(), `kit-strace-${process.pid}-${pid}.txt`);
@@ -62,12 +62,12 @@ export async function attach(pid: number, point?: Point): Promise<Tracer> {
   };
 }
 
-/** The words to put before a command, so that everything that it writes to files and sockets is recorded. */
+/** The words before a command that make strace record all its writes to files and sockets. */
 export function recorder(lines: string): string[] {
   return ['strace', '-qq', '-f', '-y', '-xx', '-s', String(LONGEST), '-o', lines, '-e', `trace=${CALLS},read`];
 }
 
-/** The child of a process that runs such a file, as soon as there is one. */
+/** The child process that runs this file, as soon as it exists. */
 export async function childOf(pid: number, file: string): Promise<number> {
   let found: string | undefined;
   await until(() => {
@@ -78,10 +78,10 @@ export async function childOf(pid: number, file: string): Promise<number> {
   return Number(found);
 }
 
-/** Throws MissingTool where strace is not there, or may not do what it must. */
+/** Throws MissingTool if strace is missing or may not attach to processes. */
 export async function requireStrace(): Promise<void> {
   if (spawnSync('strace', ['-V']).status !== 0)
-    throw new MissingTool('strace is missing: apt-get install strace (Debian, Ubuntu), then again');
+    throw new MissingTool('strace is missing: apt-get install strace (Debian, Ubuntu)');
   const idle = spawn('sleep', ['60']);
   const tracer = await attach(idle.pid ?? 0);
   const works = !tracer.ended();
@@ -97,7 +97,7 @@ function tracerOf(pid: number): string | undefined {
   return /^TracerPid:\t(\d+)/m.exec(read(`/proc/${pid}/status`))?.[1];
 }
 
-/** What has ended meanwhile has nothing to say. */
+/** Empty if the process has ended meanwhile. */
 function read(path: string): string {
   try {
     return readFileSync(path, 'utf8');

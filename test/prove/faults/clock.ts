@@ -1,5 +1,5 @@
-// F14 to F17: the wall clock. There is no faketime: every process of the kit is loaded with inside.ts, which moves Date.now
-// alone; monotonic time goes on, as it does where a machine's clock is set.
+// F14 to F17: the wall clock. Every process of the kit loads inside.ts, which moves Date.now. Monotonic time goes on
+// unchanged, as when the clock of a machine is set.
 import { liveThrough, SERVICES, STEPS } from '../../flow/clocks.ts';
 import { RECORD } from '../../system/kit.ts';
 import { eventually, stage, type Fault } from './scene.ts';
@@ -15,21 +15,21 @@ const skewed = (number: number, minutes: number): Fault => ({
       const { kit } = scene;
       await scene.send();
       await scene.setClock(minutes * MINUTE_MS);
-      // Alarms tell what is new since keep has looked by this clock.
+      // Alarms count only what happens after keep's first look by this clock.
       const looked = Date.now() + minutes * MINUTE_MS - 1_000;
       const sql = `select json_extract(value, '$[0].at') as at from state where name = 'snapshots'`;
       const at = (): number => scene.kit.query<{ at: number }>(sql)[0]?.at ?? 0;
       await eventually(() => at() > 0 && at() < looked + 10_000);
       for (let n = 0; n < 4; n++)
-        scene.holds((await scene.send()) === 401, 'a delivery outside of the window is taken');
+        scene.holds((await scene.send()) === 401, 'a delivery outside the window is accepted');
       const raised = await eventually(async () => namesOf(await scene.status()).includes('clock_skew'));
       const { failureRun, alarms } = await scene.status();
       scene.holds(raised, 'the alarm clock_skew is not raised');
       scene.holds(failureRun === 4, `the failure run is ${failureRun}, not 4`);
       await scene.setClock(0);
       scene.holds((await scene.send()) === 204, 'refused although the clock is right again');
-      scene.holds(kit.output().includes('clock_skew'), 'the log does not say it');
-      return `4 refused, failure run 4, alarms ${alarms.map(({ name }) => name).join(', ')}; then taken`;
+      scene.holds(kit.output().includes('clock_skew'), 'the log does not name clock_skew');
+      return `4 refused, failure run 4, alarms ${alarms.map(({ name }) => name).join(', ')}; then accepted`;
     }),
 });
 
@@ -37,7 +37,7 @@ function namesOf({ alarms }: { alarms: { name: string }[] }): string[] {
   return alarms.map(({ name }) => name);
 }
 
-/** Fails once, so that its task waits by the clock. */
+/** Fails once, so that its task waits for a time. */
 const SECOND_TRY = RECORD.replace(
   '{ attempts: 5, firstMs: 10, maxMs: 50 }',
   '{ attempts: 5, firstMs: 2_000, maxMs: 2_000 }',
@@ -67,7 +67,7 @@ const jump = (what: string, steps: number[], short = false): Fault => ({
       const open = (): number =>
         scene.kit.query<{ n: number }>(`select count(*) as n from tasks where state <> 'done'`)[0]?.n ?? 0;
       const done = await eventually(() => open() === 0, 20_000);
-      scene.holds(done, `${open()} tasks wait on 20 s later`);
+      scene.holds(done, `${open()} tasks still wait after 20 s`);
       return `all completed ${Math.round((performance.now() - began) / 1000)} s after the last jump`;
     }),
 });
@@ -93,7 +93,7 @@ const atTime = (what: string, time: number, zone: string): Fault => ({
     }),
 });
 
-/** In one process, so that every cell takes a second. */
+/** Runs in this process, so that a cell takes about a second. */
 const matrix = (services: number[]): Fault => ({
   numbers: [16],
   what: `the clock matrix beside ${services.length} clocks of the service: steps of an hour, a day and sixty, both ways`,
@@ -105,7 +105,7 @@ const matrix = (services: number[]): Fault => ({
       for (const key of [true, false])
         for (const service of services)
           for (const step of STEPS) {
-            // Without a key, what never lies in the window never comes.
+            // Without a key, an event whose deliveries are always outside the window never arrives.
             if (!key && Math.abs(service) > 300_000) continue;
             const found = await liveThrough({ step, up, service, key, seed: seed + cells++ }).catch(String);
             const where = `step ${step}, ${up ? 'up' : 'between starts'}, service ${service}, ${key ? 'key' : 'no key'}`;

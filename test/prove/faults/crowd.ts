@@ -1,5 +1,5 @@
-// F48 and F49, and what comes over the network without a number: clients by the thousand that are slow, and a proxy that
-// delays, cuts, drips and opens connections by half.
+// F48, F49 and two network faults without a number: thousands of slow clients, and a proxy that delays, cuts, drips
+// and swallows.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
@@ -9,7 +9,7 @@ import { deliver, makeEvent } from '../../system/kit.ts';
 import { eventually, stage, type Fault } from './scene.ts';
 import { tested } from './tools.ts';
 
-/** How each of them is slow; nobody reads what comes back. */
+/** The bytes that each slow client sends first. */
 const SLOW = {
   'slow headers': 'POST /webhooks HTTP/1.1\r\nHost: x\r\nX-Slow: ',
   'slow bodies': `POST /webhooks HTTP/1.1\r\nHost: x\r\nX-Svc-Timestamp: ${Math.floor(Date.now() / 1000)}\r\nX-Svc-Signature: v1=${'0'.repeat(64)}\r\nContent-Length: 5000\r\n\r\n`,
@@ -18,7 +18,7 @@ const SLOW = {
 
 type Manner = (from: Socket, to: Socket, random: () => number) => void;
 
-/** What the proxy makes of a connection. */
+/** How the proxy treats a connection. */
 const MANNERS: Record<string, Manner> = {
   whole: (from, to) => void from.pipe(to).pipe(from),
   delays(from, to, random) {
@@ -106,10 +106,10 @@ export const crowd: Fault[] = [
   },
   {
     numbers: [49],
-    what: 'a storm of 100,000 events, 30 % dropped, 20 % doubled, shuffled, with outages and resets (test/flow/storm.test.ts)',
+    what: '100,000 events, 30 % dropped, 20 % duplicated, shuffled, with outages and resets (test/flow/outages.test.ts)',
     async produce() {
-      const { passed, failed } = tested('test/flow/storm.test.ts', 'system', 'with replay alone', {
-        STORM_EVENTS: '100000',
+      const { passed, failed } = tested('test/flow/outages.test.ts', 'system', 'with replay alone', {
+        FLOW_EVENTS: '100000',
       });
       return {
         seen: `${passed} passed: each handled once, strict and window lanes in order, gaps exact`,
@@ -157,13 +157,13 @@ export const crowd: Fault[] = [
   },
   {
     numbers: [],
-    what: '500 events through a proxy that delays, drips, cuts requests and answers, swallows either, each sent again until its 204',
+    what: '500 events through a proxy that delays, drips, cuts or swallows requests and answers; each is retried until its 204',
     produce: (seed) =>
       stage({ allowed: [0, 400, 408] }, async (scene) => {
         const { kit } = scene;
         const random = createRandom(seed);
         const proxy = await startProxy(kit.port, () => random.next());
-        const target = { port: proxy.port, patienceMs: 1_500 };
+        const target = { port: proxy.port, timeoutMs: 1_500 };
         let tries = 0;
         let lost = 0;
         const sendOn = async (n: number): Promise<void> => {

@@ -10,7 +10,7 @@ const until204 = (scene: Scene): Promise<boolean> => eventually(async () => (awa
 const notReady = (scene: Scene): Promise<boolean> => eventually(async () => (await scene.probe()) === 503, 15_000);
 const isReady = (scene: Scene): Promise<boolean> => eventually(async () => (await scene.probe()) === 200, 15_000);
 
-/** Down within a few seconds, and up again once the fault is gone. */
+/** Readiness must go down within seconds, and come back when the fault is over. */
 async function comesBack(scene: Scene, begin: () => Promise<() => Promise<void> | void>): Promise<string> {
   scene.load(50);
   await scene.acknowledge(50);
@@ -24,7 +24,7 @@ async function comesBack(scene: Scene, begin: () => Promise<() => Promise<void> 
   scene.holds(await isReady(scene), 'readiness did not come back');
   const up = performance.now() - ended;
   await scene.rest();
-  scene.holds(await until204(scene), 'no delivery is taken afterwards');
+  scene.holds(await until204(scene), 'no delivery is accepted afterwards');
   return `readiness down after ${Math.round(down)} ms, up ${Math.round(up)} ms after the fault`;
 }
 
@@ -69,7 +69,7 @@ export const disk: Fault[] = [
         scene.holds(kit.output().includes('the store cannot be written'), 'the log does not say it');
         scene.holds(!kit.output().includes('keep died'), 'keep died');
         await scene.acknowledge(20);
-        return `the log grew from ${kib(before)} to ${kib(during)} KiB, keep said so and lives`;
+        return `the log grew from ${kib(before)} to ${kib(during)} KiB, keep logged it and did not die`;
       }),
   },
   ...(
@@ -90,7 +90,7 @@ export const disk: Fault[] = [
         await end();
         await scene.acknowledge(30);
         const rows = scene.kit.query<{ n: number }>('select sum(copies) as n from events')[0]?.n ?? 0;
-        return `tried again within the patience of a delivery, ${rows} found as stored already`;
+        return `retried within the time limit of a delivery, ${rows} were already stored`;
       }),
   })),
   {
@@ -167,13 +167,13 @@ export const disk: Fault[] = [
   },
 ];
 
-/** To the last byte. */
+/** Fills the disk to the last byte. */
 function fill(path: string): void {
   for (let block = 2 ** 20; block >= 1; block = Math.floor(block / 2)) {
     try {
       for (;;) writeFileSync(path, Buffer.alloc(block), { flag: 'a' });
     } catch {
-      // The next block is smaller.
+      // Goes on with a smaller block.
     }
   }
 }

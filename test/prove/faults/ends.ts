@@ -1,4 +1,4 @@
-// F18 to F20: the kit stops, starts again and again, and is killed, under load.
+// F18 to F20: the kit is stopped, restarted many times, and killed, under load.
 import { spawnSync } from 'node:child_process';
 import { until } from '../../system/kit.ts';
 import { Lacking, stage, type Fault } from './scene.ts';
@@ -25,7 +25,7 @@ export const ends: Fault[] = [
         scene.holds(ms < 9_000, `it took ${ms} ms`);
         scene.holds([0, 503].includes(ready), `readiness was ${ready} while stopping`);
         await kit.start();
-        return `readiness ${ready} at once, ended after ${ms} ms; what was refused came when nobody listened`;
+        return `readiness ${ready} at once, ended after ${ms} ms; deliveries were refused only while the port was closed`;
       }),
   },
   {

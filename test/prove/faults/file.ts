@@ -1,4 +1,4 @@
-// F9 to F13: the file itself: damaged, gone, replaced, of yesterday, without power.
+// F9 to F13: the store's file is damaged, missing, replaced, or restored from an older backup.
 import { execFileSync } from 'node:child_process';
 import {
   closeSync,
@@ -21,7 +21,7 @@ import { killQuietly, RECORD } from '../../system/kit.ts';
 import { eventually, stage, type Fault, type Scene } from './scene.ts';
 
 const PAGE = 4_096;
-/** What REPLAY_FROM fetches is for those that ask for it. */
+/** REPLAY_FROM fetches history, which only handlers with `history: true` get. */
 const HISTORY = { record: RECORD.replace('retry:', 'history: true, retry:') };
 const pathOf = ({ kit }: Scene): string => join(kit.folder, 'events.db');
 const rowsOf = ({ kit }: Scene): number => kit.query<{ n: number }>('select count(*) as n from events')[0]?.n ?? 0;
@@ -31,17 +31,17 @@ function cli(scene: Scene, ...args: string[]): void {
   execFileSync(process.execPath, ['src/cli/kit.js', ...args], { env, stdio: 'ignore' });
 }
 
-/** Events of which the file, but not its log, has the first half; then all processes are killed. */
+/** Stores events of which the first half is in the file and the rest only in its log. Then kills all processes. */
 async function killedWithLog(scene: Scene, { happen, whole }: Account): Promise<void> {
   happen(1);
   await watermarkOf(scene);
   happen(100);
   await whole();
   const reader = new Database(pathOf(scene), { readonly: true });
-  // Keeps the checkpoint from going on.
+  // The open read transaction stops checkpoints at this point.
   reader.exec('begin');
   reader.prepare('select count(*) from events').get();
-  // A checkpoint that a kill cuts short would need its log.
+  // A checkpoint that the kill interrupts would need the log that the test damages.
   await eventually(() => isCopied(pathOf(scene)));
   happen(100);
   await whole();
@@ -49,7 +49,7 @@ async function killedWithLog(scene: Scene, { happen, whole }: Account): Promise<
   reader.close();
 }
 
-/** As much as the reader allows is in the file. */
+/** True when the file holds everything that the reader allows. */
 function isCopied(path: string): boolean {
   const db = new Database(path);
   try {
@@ -67,7 +67,7 @@ const logDamaged = (what: string, damage: (wal: string) => void, short = false):
   produce: (seed) =>
     withAccount(seed, { allowed: [0] }, async (scene, account) => {
       await killedWithLog(scene, account);
-      const stored = account.double.history.all().length;
+      const stored = account.simulator.history.all().length;
       damage(pathOf(scene));
       await scene.kit.start();
       const back = rowsOf(scene);
@@ -78,7 +78,7 @@ const logDamaged = (what: string, damage: (wal: string) => void, short = false):
 
 const damaged = (what: string, damage: (path: string) => void): Fault => ({
   numbers: [10],
-  what: `${what}, found at the start; then the operator puts the file aside`,
+  what: `${what}; the start finds it, and the operator moves the file away`,
   produce: (seed) =>
     withAccount(seed, { handlers: HISTORY, env: { REPLAY_FROM: 'start' }, allowed: [503] }, async (scene, account) => {
       account.happen(100);
@@ -101,7 +101,7 @@ const damaged = (what: string, damage: (path: string) => void): Fault => ({
     }),
 });
 
-/** What is only found when it is looked at: no delivery is acknowledged. */
+/** The damage is found only later. No delivery may be acknowledged. */
 async function notTaken(scene: Scene): Promise<string> {
   const status = await scene.send();
   const ready = await scene.probe();
@@ -140,7 +140,7 @@ export const file: Fault[] = [
         const ready = await scene.probe();
         for (const pid of pids) killQuietly(pid);
         await kit.exited();
-        // What was acknowledged is judged by the file as it was: no test can ask a broken one.
+        // The acknowledged deliveries are checked in a copy of the file, because the damaged file cannot be queried.
         copyFileSync(join(kit.folder, 'copy.db'), pathOf(scene));
         await kit.start();
         return `3 deliveries got ${[...acknowledged].join(', ')}, readiness ${ready}`;
@@ -148,7 +148,7 @@ export const file: Fault[] = [
   },
   {
     numbers: [11],
-    what: 'the file is unlinked while open, and put back later: nothing is taken until the kit starts again (E12)',
+    what: 'the file is unlinked while open, and put back later: nothing is accepted until the kit starts again (E12)',
     produce: () =>
       stage({ allowed: [503] }, async (scene) => {
         const path = pathOf(scene);
@@ -156,11 +156,11 @@ export const file: Fault[] = [
         await scene.acknowledge(50);
         renameSync(path, `${path}.away`);
         const began = performance.now();
-        scene.holds(await eventually(async () => (await scene.probe()) === 503, 10_000), 'not found out within 10 s');
+        scene.holds(await eventually(async () => (await scene.probe()) === 503, 10_000), 'not detected within 10 s');
         const found = performance.now() - began;
         renameSync(`${path}.away`, path);
         await scene.rest();
-        scene.holds((await scene.send()) === 503, 'it takes deliveries again by itself');
+        scene.holds((await scene.send()) === 503, 'it accepts deliveries again by itself');
         scene.holds((await scene.kit.stop()) === 0, 'it does not stop');
         await scene.kit.start();
         scene.load(50);
@@ -186,8 +186,8 @@ export const file: Fault[] = [
         renameSync(`${path}.backup`, path);
         const before = readFileSync(path);
         const said = await eventually(() => scene.kit.output().includes('npx kit restore'), 10_000);
-        scene.holds(said, 'nobody says it');
-        scene.holds((await scene.send()) === 503, 'a delivery is taken');
+        scene.holds(said, 'the log does not name npx kit restore');
+        scene.holds((await scene.send()) === 503, 'a delivery is accepted');
         scene.holds(await eventually(() => scene.kit.output().includes('"copy"')), 'nothing is copied');
         await scene.kit.stop();
         scene.holds(readFileSync(path).equals(before), 'the file that took its place was written to');
@@ -195,7 +195,7 @@ export const file: Fault[] = [
           () => false,
           (error: Error) => error.message.includes('npx kit restore'),
         );
-        scene.holds(refused, 'the start takes the file over');
+        scene.holds(refused, 'the start accepts the replaced file');
         await scene.kit.exited();
         const copy = readdirSync(scene.kit.folder).find((name) => /\.replaced-[^.]*Z$/.test(name)) ?? '';
         cli(scene, 'restore', join(scene.kit.folder, copy));
@@ -222,7 +222,7 @@ export const file: Fault[] = [
         scene.holds(BigInt(then ?? 0) >= BigInt(watermark ?? 0), 'the watermark is older than the backup');
         await kit.start();
         scene.holds(await account.whole(), 'replay does not fill it up');
-        return `restored with ${rows} events, filled up by replay; handlers see again what they did since`;
+        return `restored with ${rows} events, filled up by replay; handlers handle the later events again`;
       }),
   },
 ];

@@ -1,4 +1,4 @@
-// F21 to F30: handlers that throw, hang, spin, leak, die, break and poison, beside one that does its work.
+// F21 to F30: handlers that throw, hang, spin, leak, exit or cannot be loaded, beside one that works.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,7 +9,10 @@ import { ask, eventually, stage, type Fault, type Scene } from './scene.ts';
 const POISONED = `select t.state, t.attempts from tasks t join events e on e.seq = t.event join handlers h on h.id = t.handler
   where cast(e.body as text) like '%poison%' and h.name = 'culprit'`;
 
-/** One poisoned event among 100 a second; a dead letter in the end, and its neighbours lose no attempt. */
+/**
+ * Sends one poisoned event among 100 per second. Its task must end in the expected state, and its neighbours must lose
+ * no attempt.
+ */
 async function poison(scene: Scene, state: string): Promise<string> {
   const { kit } = scene;
   scene.load(100);
@@ -28,8 +31,8 @@ async function poison(scene: Scene, state: string): Promise<string> {
   await scene.rest();
   const others = `select count(*) as n from tasks t join events e on e.seq = t.event where cast(e.body as text) not like '%poison%' and t.attempts > 1`;
   const cost = kit.query<{ n: number }>(others)[0]?.n ?? 0;
-  scene.holds(cost === 0, `${cost} neighbours have lost an attempt`);
-  const runs = kit.output().split('run died and is started again').length - 1;
+  scene.holds(cost === 0, `${cost} neighbours lost an attempt`);
+  const runs = kit.output().split('run died; restarting').length - 1;
   return `${poisoned()?.state} after ${seconds} s and ${poisoned()?.attempts} attempts; run died ${runs} times; ${scene.stood()}`;
 }
 
@@ -40,7 +43,7 @@ const faulty = Object.entries(DEEDS).map(([name, { deed, state = 'dead', short }
   produce: () => stage({ handlers: { culprit: culprit(deed), record: RECORD } }, (scene) => poison(scene, state)),
 }));
 
-/** Fails until the file `fixed` is there. */
+/** Fails until the file `fixed` exists. */
 const FAILING = `
   import { existsSync } from 'node:fs';
   import record from './_record.ts';
@@ -59,7 +62,7 @@ export const handlers: Fault[] = [
         await scene.acknowledge(20);
         kit.addHandler('record', RECORD.slice(0, 200));
         kit.signal('SIGHUP');
-        await until(() => kit.output().includes('the old ones go on'));
+        await until(() => kit.output().includes('the old handlers keep running'));
         const pid = kit.pid('run') ?? 0;
         process.kill(pid, 'SIGKILL');
         await until(() => ![undefined, pid].includes(kit.pid('run')));
@@ -110,7 +113,7 @@ export const handlers: Fault[] = [
         process.kill(kit.pid('run') ?? 0, 'SIGKILL');
         scene.holds(
           await eventually(() => count('dead') === 0 && count('done') >= many, 90_000),
-          `${count('dead')} are left dead`,
+          `${count('dead')} are still dead`,
         );
         await scene.rest();
         return `${many} done again after ${((performance.now() - began) / 1000).toFixed(1)} s, a kill of run between; ${scene.stood()}`;

@@ -1,6 +1,6 @@
-// Loaded into every process of the kit by NODE_OPTIONS: its wall clock is as far off as the file KIT_CLOCK says, and the
-// main process writes into KIT_LOOP, four times a second, how long its loop stood still and how long it waited for a core.
-// What it reads it has opened before a fault can be in the way.
+// Loaded into every process of the kit by NODE_OPTIONS. The file KIT_CLOCK says how far the wall clock is off. Four
+// times a second the main process writes into KIT_LOOP how long its event loop was blocked, and how long it waited for
+// a core. All files are opened at the start, before a fault can prevent it.
 import { openSync, readSync, writeSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 
@@ -30,7 +30,7 @@ if (loop !== undefined && process.argv[1]?.endsWith('src/main.ts')) {
   }, 250).unref();
 }
 
-/** Reads the same file again and again. */
+/** Returns a function that reads the file again from its beginning. */
 function follow(path: string): () => string {
   const file = openSync(path, 'r');
   const bytes = Buffer.alloc(100);

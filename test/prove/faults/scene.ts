@@ -1,5 +1,5 @@
-// A kit as processes, a load on it, and a fault: afterwards every acknowledged event has to be there once, completed
-// once, in order, and every answer has to be one that the fault allows.
+// Runs a kit as processes under load and produces a fault. Afterwards every acknowledged event must be stored once and
+// completed once, in order. Every answer must be one that the fault allows.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
@@ -7,11 +7,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createKit, load, makeEvent, deliver, RECORD, until, type Kit, type Target } from '../../system/kit.ts';
 
 const INSIDE = new URL('inside.ts', import.meta.url).href;
-/** For what a fault has held up to be done. */
+/** The limit for completing all events after a fault. */
 const DONE_MS = 60_000;
-/** A lane of its own for what is sent beside a load. */
+/** A lane of its own for single deliveries beside the load. */
 const ALONE = { session: '00000000-0000-4000-8000-00000000ffff', from: 'alone' };
-/** As much as a lock may cost the loop of receive. */
+/** The longest time that a lock may block the event loop of receive. */
 const STAND_MS = 100;
 
 export interface Found {
@@ -19,36 +19,38 @@ export interface Found {
   violations: string[];
 }
 
-/** One fault of hazards.md, or several that are produced as one. */
+/** One fault of the catalogue F1 to F50, or several that are produced together. */
 export interface Fault {
   numbers: number[];
   what: string;
-  /** Belongs to the short form as well. */
+  /** The fault is part of the short form too. */
   short?: true;
   produce(seed: number): Promise<Found>;
 }
 
-/** Something that the machine lacks, so that a fault cannot be produced. */
+/** The machine lacks something that is needed to produce a fault. */
 export class Lacking extends Error {}
 
 export interface Scene {
   kit: Kit;
   statuses: Map<number, number>;
   acknowledged: Set<string>;
-  /** Deliveries at this rate from now on. */
+  /** Starts deliveries at this rate. */
   load(perSecond: number, target?: Target): void;
-  /** Ends the load; how many were sent in all. */
+  /** Stops the load. Resolves to the number of deliveries sent so far. */
   rest(): Promise<number>;
-  /** One delivery; it counts as one of the load. */
+  /** Sends one delivery, which is counted with those of the load. */
   send(target?: Target, body?: string, secrets?: string[]): Promise<number>;
-  /** Resolves once so many more are acknowledged. */
+  /** Resolves when this many more deliveries are acknowledged. */
   acknowledge(more: number): Promise<void>;
-  /** Sets the wall clock of every process of the kit so many milliseconds ahead. */
+  /** Sets the wall clock of all processes of the kit, in milliseconds ahead of the real time. */
   setClock(aheadMs: number): Promise<void>;
-  /** The status of a probe; 0 where nobody answers. */
+  /** The status of a probe. 0: no answer. */
   probe(path?: string): Promise<number>;
-  /** The longest that the loop of receive stood still since the last call, in words. What waiting for a core explains is
-   * taken off before it is judged. */
+  /**
+   * Describes the longest block of receive's event loop since the last call. Time spent waiting for a core is
+   * subtracted before the check.
+   */
   stood(): string;
   status(): Promise<{ alarms: { name: string }[]; failureRun: number; [name: string]: unknown }>;
   holds(holds: boolean, otherwise: string): void;
@@ -57,9 +59,9 @@ export interface Scene {
 export interface SceneOptions {
   handlers?: Record<string, string>;
   env?: Record<string, string>;
-  /** Answers that the fault may cost; 0 is a connection that was refused or cut. */
+  /** Statuses that the fault may cause besides 204. 0 is a connection that was refused or cut. */
   allowed?: number[];
-  /** Its events are to be completed; the handler `record`, unless told otherwise. */
+  /** Whether the handler `record` must complete all events. Default: true. */
   completes?: boolean;
   starts?: boolean;
 }
@@ -109,7 +111,7 @@ export async function stage(options: SceneOptions, play: (scene: Scene) => Promi
     },
     async setClock(aheadMs) {
       writeFileSync(clockFile, String(aheadMs));
-      // Each process looks every 20 ms.
+      // Each process reads the file every 20 ms.
       await sleep(500);
     },
     probe: (path = '/readyz') => ask(kit.port, path).then(({ status }) => status),
@@ -119,7 +121,8 @@ export async function stage(options: SceneOptions, play: (scene: Scene) => Promi
       looked = lines.length;
       const longest = Math.max(0, ...fresh.map(([ms]) => ms));
       const own = fresh.filter(([ms, waited]) => ms - waited > STAND_MS).length;
-      // Once is a slow disk or the collector; a lock that is waited for in the loop stands in the way again and again.
+      // A slow disk or the garbage collector can block the loop once. A lock that the loop waits for would block it
+      // again and again.
       scene.holds(
         own < 2 || own < fresh.length / 10,
         `the loop of receive stood still in ${own} of ${fresh.length} looks`,
@@ -155,7 +158,7 @@ function answers(statuses: Map<number, number>): string {
   return words.length > 0 ? words.join(', ') : 'nothing sent';
 }
 
-/** What holds after every fault. */
+/** The checks that follow every fault. */
 export async function judge(kit: Kit, acknowledged: Set<string>, completes = true): Promise<string[]> {
   const violations: string[] = [];
   const one = (sql: string): number => kit.query<{ n: number }>(sql)[0]?.n ?? 0;
@@ -206,7 +209,7 @@ function json(port: number, body: string): Record<string, string> {
   };
 }
 
-/** Polls what has to be asked. */
+/** Polls a condition that may be asynchronous. Resolves to false after the limit. */
 export async function eventually(asked: () => Promise<boolean> | boolean, limitMs = 30_000): Promise<boolean> {
   for (const end = Date.now() + limitMs; Date.now() < end; await sleep(50)) if (await asked()) return true;
   return false;

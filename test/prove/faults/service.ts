@@ -1,31 +1,31 @@
-// F31 to F47: a service that refuses, lies, forgets and falls silent. Its answers are those of its double; the 35 that lie
-// for ten minutes live by a clock that is set, the others beside a whole kit.
+// F31 to F47: a service that refuses, answers falsely, expires cursors or sends no webhooks. The simulator produces
+// the answers. Faults that last ten minutes run with a simulated clock, the others beside a whole kit.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Fault as Lie, FaultName } from '../../../src/tools/simulator/faults.ts';
-import { BUDGET, LIARS, live, pageOf, refused } from '../../flow/lying.ts';
+import type { Fault as ApiFault, FaultName } from '../../../src/tools/simulator/faults.ts';
+import { BUDGET, STATUS_WORDS, live, pageOf, refused } from '../../flow/faulty-replay.ts';
 import { SECRET, until } from '../../system/kit.ts';
 import { watermarkOf, withAccount } from './account.ts';
 import { eventually, stage, type Fault, type Found } from './scene.ts';
 
 interface Expected {
   words: RegExp;
-  /** It goes on by itself once the service tells the truth. */
+  /** True: reconciliation resumes without help when the fault is over. */
   unaided?: boolean;
-  /** Behind the watermark, and not yet there, for a while. */
+  /** True: for a while, events below the watermark may be missing. */
   passes?: boolean;
   gaps?: number;
 }
 
-async function tell(lie: FaultName | Lie | 'late', expected: Expected): Promise<Found> {
+async function tell(fault: FaultName | ApiFault | 'late', expected: Expected): Promise<Found> {
   const { words, unaided = true, passes = false, gaps = 0 } = expected;
-  const told = await live(lie);
+  const told = await live(fault);
   const violations: string[] = [];
   const holds = (all: boolean, otherwise: string): void => void (all || violations.push(otherwise));
   holds(words.test(told.words.join('\n')), 'status does not name it');
-  holds(told.unaided === unaided, unaided ? 'it does not go on by itself' : 'it goes on unasked');
-  holds(passes || told.passed.length === 0, `${told.passed.length} events are behind the watermark, and nowhere`);
+  holds(told.unaided === unaided, unaided ? 'it does not resume without help' : 'it resumes although nobody asked');
+  holds(passes || told.passed.length === 0, `${told.passed.length} events are below the watermark and not stored`);
   holds(told.missing.length === 0, `${told.missing.length} events are missing in the end`);
   holds(told.most <= BUDGET, `${told.most} calls in a minute`);
   holds(told.gaps.length === gaps, `${told.gaps.length} gaps, not ${gaps}`);
@@ -40,7 +40,7 @@ async function tell(lie: FaultName | Lie | 'late', expected: Expected): Promise<
 const NUMBERS: Record<string, number> = { '429': 32, '500': 33, '503': 33, '504': 33 };
 const numberOf = (name: string): number => NUMBERS[name] ?? Number(/^F(\d+)/.exec(name)?.[1]);
 
-const lies = Object.entries(LIARS).map(([name, words]): Fault => ({
+const replayFaults = Object.entries(STATUS_WORDS).map(([name, words]): Fault => ({
   numbers: [numberOf(name)],
   what: `ReplayEvents answers ${name.replace(/^F\d+ ?/, '') || 'EVENT_CURSOR_INVALID'} for ten minutes`,
   ...((name === '429' || name === 'F37 stuck') && { short: true }),
@@ -58,7 +58,7 @@ export const service: Fault[] = [
     what: `ReplayEvents answers ${status} ${reason} for ten minutes`,
     produce: () => tell(refused(status, reason), { words: new RegExp(`^stopped.*${status}`, 'm'), unaided: false }),
   })),
-  ...lies.toSorted((a, b) => (a.numbers[0] ?? 0) - (b.numbers[0] ?? 0)),
+  ...replayFaults.toSorted((a, b) => (a.numbers[0] ?? 0) - (b.numbers[0] ?? 0)),
   {
     numbers: [42],
     what: 'reset_required without items for ten minutes, then the cursor is known again',
@@ -75,7 +75,7 @@ export const service: Fault[] = [
       withAccount(
         seed,
         { env: { EVENT_TYPES: 'MessageReceived' } },
-        async (scene, { double, webhook, happen, whole }) => {
+        async (scene, { simulator, webhook, happen, whole }) => {
           happen(1);
           await watermarkOf(scene);
           webhook.disable();
@@ -83,7 +83,7 @@ export const service: Fault[] = [
           scene.holds(await whole(), 'replay does not bring them');
           webhook.enable();
           await Promise.all(
-            double.history
+            simulator.history
               .all()
               .slice(-50)
               .map((event) => webhook.deliver(event)),
@@ -92,7 +92,7 @@ export const service: Fault[] = [
           await whole();
           const known = () =>
             scene.kit.query<{ rows: number; ids: number }>('select count(*) as rows, count(id) as ids from events')[0];
-          // Replay may be before the webhooks once more.
+          // Replay may have fetched the latest events before their webhooks.
           await eventually(() => known()?.ids === 101);
           const row = known();
           scene.holds(row?.rows === 101 && row.ids === 101, `${row?.rows} rows, ${row?.ids} with an id`);
@@ -113,7 +113,7 @@ export const service: Fault[] = [
       withAccount(seed, {}, async (scene, { webhook, happen, whole }) => {
         happen(20);
         await watermarkOf(scene);
-        // One that is on its way yet would tell, after this, that webhooks come.
+        // A delivery still on its way would count as a webhook after the webhook is disabled, and delay the alarm.
         const brought = 'select count(id) as ids from events';
         await eventually(() => scene.kit.query<{ ids: number }>(brought)[0]?.ids === 20);
         webhook.disable();
@@ -121,7 +121,8 @@ export const service: Fault[] = [
         scene.holds(await whole(), 'replay does not bring them');
         const silent = async (): Promise<boolean> =>
           (await scene.status()).alarms.some(({ name }) => name === 'webhook_silent');
-        // After the time of the first repeats, three minutes; no step of the clock stands for it.
+        // Above the three minutes in which the service makes its first retries. Setting the clock does not shorten
+        // this wait.
         const raised = await eventually(silent, 240_000);
         scene.holds(raised, 'the alarm webhook_silent is not raised');
         webhook.enable();
@@ -140,9 +141,9 @@ export const service: Fault[] = [
         const secrets = async (...list: string[]): Promise<void> => {
           writeFileSync(join(kit.folder, 'secret'), list.join(','));
           if (kit.output() === '') return kit.start();
-          const before = kit.output().split('secrets and handlers read again').length;
+          const before = kit.output().split('secrets and handlers reloaded').length;
           kit.signal('SIGHUP');
-          await until(() => kit.output().split('secrets and handlers read again').length > before);
+          await until(() => kit.output().split('secrets and handlers reloaded').length > before);
         };
         const signed = async (by: string[], count: number): Promise<Set<number>> =>
           new Set(await Promise.all(Array.from({ length: count }, () => scene.send(kit, undefined, by))));
@@ -151,10 +152,10 @@ export const service: Fault[] = [
         await secrets(next, SECRET);
         await signed([next, SECRET], 20);
         await secrets(next);
-        scene.holds((await signed([next], 20)).has(204), 'refused under the new secret');
+        scene.holds((await signed([next], 20)).has(204), 'refused although signed with the new secret');
         scene.holds(!scene.statuses.has(401), 'a rotation with grace has cost a delivery');
         const lost = await signed([last], 4);
-        scene.holds(lost.has(401), 'taken under a secret that is not ours');
+        scene.holds(lost.has(401), 'accepted although signed with an unknown secret');
         const raised = await eventually(async () =>
           (await scene.status()).alarms.some(({ name }) => name === 'secret_mismatch'),
         );
@@ -162,7 +163,7 @@ export const service: Fault[] = [
         await secrets(last);
         await sleep(100);
         scene.holds((await signed([last], 4)).has(204), 'refused after the secret is set');
-        return 'with grace no loss; without: 4 refused, alarm secret_mismatch; taken once it is set';
+        return 'with grace no loss; without: 4 refused, alarm secret_mismatch; accepted once it is set';
       });
     },
   },

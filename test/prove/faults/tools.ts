@@ -1,5 +1,5 @@
-// What produces faults beside the kit: strace, which lets system calls fail; a small disk; limits of a process; another
-// program at the same file. Each says what is lacking where it cannot be had.
+// Tools that produce faults outside the kit: strace, which makes system calls fail, a small disk, limits of a process,
+// and a lock on the store. Each throws Lacking if the machine does not have what it needs.
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -9,7 +9,10 @@ import Database from 'better-sqlite3';
 import { until } from '../../system/kit.ts';
 import { Lacking } from './scene.ts';
 
-/** Lets calls of a running process fail, as `pwrite64:error=EIO` says, until it is called again. */
+/**
+ * Makes system calls of a running process fail by rules such as `pwrite64:error=EIO`. The function that it returns
+ * ends this.
+ */
 export async function failing(pid: number | undefined, ...rules: string[]): Promise<() => Promise<void>> {
   if (spawnSync('strace', ['-qq', '-o', '/dev/null', 'true']).status !== 0)
     throw new Lacking('strace (Debian: strace)');
@@ -32,11 +35,10 @@ function tracerOf(pid: number | undefined): number {
 export interface Disk {
   folder: string;
   remount(how: 'ro' | 'rw'): void;
-  /** Throws Lacking where it is not there. */
   remove(): void;
 }
 
-/** A tmpfs of that size. */
+/** Mounts a tmpfs of this size. Throws Lacking without the right to mount. */
 export function smallDisk(megabytes: number): Disk {
   const folder = mkdtempSync(join(tmpdir(), 'kit-disk-'));
   try {
@@ -46,7 +48,7 @@ export function smallDisk(megabytes: number): Disk {
     throw new Lacking('the right to mount a tmpfs (root)');
   }
   const unmount = (): void => void execFileSync('umount', ['-l', folder], { stdio: 'ignore' });
-  // Before the folders around it are removed.
+  // Unmounts before other exit listeners remove the folder around it.
   process.prependOnceListener('exit', unmount);
   return {
     folder,
@@ -59,7 +61,7 @@ export function smallDisk(megabytes: number): Disk {
   };
 }
 
-/** Holds the write lock of a store until it is called again. */
+/** Takes the write lock of a store. The function that it returns releases it. */
 export function lockOf(path: string): () => void {
   const db = new Database(path, { timeout: 5_000 });
   db.exec('begin immediate');
@@ -69,14 +71,14 @@ export function lockOf(path: string): () => void {
   };
 }
 
-/** The most files that a process may have open, from now on. */
+/** Sets the maximum of open files of a running process. */
 export function limitFiles(pid: number | undefined, most: number): void {
   const { status, error, stderr } = spawnSync('prlimit', ['--pid', String(pid), `--nofile=${most}:`]);
   if (error) throw new Lacking('prlimit (Debian: util-linux)');
   if (status !== 0) throw new Error(`prlimit: ${stderr.toString()}`);
 }
 
-/** Runs tests that produce a fault already; what they say. */
+/** Runs tests that produce a fault themselves, and returns their counts. */
 export function tested(file: string, project: 'unit' | 'system', name = '', env: Record<string, string> = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'kit-tested-'));
   const told = join(folder, 'told.json');

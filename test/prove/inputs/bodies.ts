@@ -1,5 +1,4 @@
-// Bodies as anybody could write them, and that they are kept as they came: any bytes with a right signature, whatever the
-// headers say that nobody signed.
+// Random bodies with a right signature, and random unsigned headers. Every body must be stored byte for byte.
 import * as fc from 'fast-check';
 import { bodyOf, envelope, message } from '../../receive/harness.ts';
 import type { Row } from '../report.ts';
@@ -7,10 +6,10 @@ import { check, hold, type Asked } from './check.ts';
 import { bodyIn, request, splice, withReceiver, type Kept } from './receiver.ts';
 
 const visible = fc.integer({ min: 0x21, max: 0x7e }).map((code) => String.fromCharCode(code));
-/** Halves of pairs included. */
+/** Includes unpaired surrogates. */
 const character = fc.integer({ min: 0, max: 0x10ffff }).map((code) => String.fromCodePoint(code));
 
-/** An event that a message could be; whatever is written into it, it stays one. */
+/** A valid event with random text and extra fields. */
 export const readable = fc
   .record({
     id: fc.string({ unit: visible, minLength: 1, maxLength: 200 }),
@@ -25,11 +24,11 @@ export const readable = fc
 const anything = fc.oneof(
   fc.uint8Array({ maxLength: 400 }).map((bytes) => Buffer.from(bytes)),
   fc.json().map((text) => Buffer.from(text)),
-  // One field of the envelope is anything.
+  // An envelope with a random value in one field.
   fc
     .tuple(fc.constantFrom(...Object.keys(envelope())), fc.jsonValue())
     .map(([name, value]) => Buffer.from(JSON.stringify({ ...envelope(), [name]: value }))),
-  // A piece of it is any bytes.
+  // An envelope in which random bytes replace a piece.
   fc
     .tuple(fc.nat(300), fc.nat(20), fc.uint8Array({ maxLength: 20 }))
     .map(([at, length, bytes]) => splice(bodyOf(), at, length, bytes)),
@@ -65,7 +64,7 @@ export function anyBytes(asked: Asked): Promise<Row> {
   );
 }
 
-/** Id and cursor are the body's, exactly, whatever the headers say. */
+/** Id and cursor must be exactly those of the body, whatever the headers say. */
 function holdReadRight({ id, cursor }: Kept, body: Buffer): void {
   const read = JSON.parse(new TextDecoder().decode(body)) as { id: unknown; cursor?: unknown };
   hold(read.id === id, () => `read ${JSON.stringify(id)} as the id instead of ${JSON.stringify(read.id)}`);

@@ -1,5 +1,5 @@
-// The catalogue of bad inputs, I1 to I80: each has its tests, named after its number. They are run as they are, and told
-// number by number; a number that no test names is a violation like one whose test fails.
+// The catalogue of bad inputs, I1 to I80. Each number is in the title of at least one test. This runs these tests and
+// reports each number. A number without a test is a violation too.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -36,13 +36,13 @@ export async function catalogue(progress: (line: string) => void): Promise<Row[]
     if (its.length === 0) violations.push(`${number}: no test is named after it`);
     return {
       what: [number, ...namesOf(its)].join(': '),
-      seen: `${its.length - failed.length} of ${its.length} as it should be`,
+      seen: `${its.length - failed.length} of ${its.length} passed`,
       violations,
     };
   });
 }
 
-/** The first by its name; of the others, how many there are. */
+/** The title of the first test, and the number of the others. */
 function namesOf([first, ...more]: Result[]): string[] {
   if (!first) return [];
   const name = first.fullName
@@ -55,7 +55,7 @@ async function runTests(): Promise<Result[]> {
   const folder = mkdtempSync(join(tmpdir(), 'kit-inputs-'));
   try {
     const file = join(folder, 'results.json');
-    // A clone that this user may not write to is no reason to fail: the configuration is read without a file of its own.
+    // The default loader writes a file beside the configuration, which fails if this user may not write to the clone.
     const args = [
       'run',
       '--configLoader',
@@ -75,7 +75,7 @@ async function runTests(): Promise<Result[]> {
     });
     await once(child, 'exit');
     const { testResults } = results.parse(JSON.parse(readFileSync(file, 'utf8')));
-    // What the name of a test did not ask for was passed over.
+    // Tests that the pattern skipped are left out.
     return testResults.flatMap(({ assertionResults }) =>
       assertionResults.filter(({ status }) => status === 'passed' || status === 'failed'),
     );
@@ -84,7 +84,7 @@ async function runTests(): Promise<Result[]> {
   }
 }
 
-/** Those of the unit tests that name a number. */
+/** The unit test files that contain a number. */
 function testFiles(): string[] {
   return readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.test.ts') && !/^(system|flow)\b/.test(path))
@@ -92,7 +92,7 @@ function testFiles(): string[] {
     .filter((path) => new RegExp(NAMED).test(readFileSync(join(ROOT, path), 'utf8')));
 }
 
-/** Its own, also where this runs within tests. */
+/** An environment without Vitest's own variables, because the campaign may itself run in a test. */
 function environment(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(VITEST|NODE_ENV)/.test(name)));
 }

@@ -1,5 +1,5 @@
-// A right delivery with any single thing changed on its way: one byte of its body, of its timestamp, of its signature or
-// of its length; its time; its encoding. It is refused, and nothing of it is kept.
+// Deliveries with a single change on their way: a byte of the body, the timestamp, the signature or the length,
+// another time, or an encoding. Each must be refused without a trace in the store.
 import * as fc from 'fast-check';
 import { hmac, SECONDS } from '../../receive/harness.ts';
 import { headerText, readable } from './bodies.ts';
@@ -19,7 +19,7 @@ type Change =
 
 const editWith = (code: fc.Arbitrary<number>): fc.Arbitrary<Edit> =>
   fc.record({ kind: fc.constantFrom('replace', 'insert', 'delete'), at: fc.nat(2_000), code });
-/** What a header's value may hold. */
+/** Bytes that a header's value may contain. */
 const inHeader = fc.oneof(fc.integer({ min: 0x20, max: 0x7e }), fc.integer({ min: 0x80, max: 0xff }));
 const change: fc.Arbitrary<Change> = fc.oneof(
   fc.record({ of: fc.constant('body' as const), edit: editWith(fc.nat(255)) }),
@@ -35,7 +35,7 @@ export function anyChange(asked: Asked): Promise<Row> {
         onCase();
         wipe();
         const { bytes, allowed } = changed(body, one);
-        // What is cut short shows so by its end alone.
+        // A body that is shorter than its length says is noticed only when the connection ends.
         const status = await wire.ask(bytes, one.of === 'length' && !allowed.includes(204));
         hold(allowed.includes(status), `answered with ${status}, allowed: ${allowed.join(', ')}`);
         if (status === 204) hold(kept().length === 1, 'not kept, after a 204');
@@ -45,7 +45,10 @@ export function anyChange(asked: Asked): Promise<Row> {
   );
 }
 
-/** The request with this one change, and how it may be answered: 204 only where it still says what it said. */
+/**
+ * The request with this change, and the allowed statuses. 204 is allowed only if the change does not alter the
+ * meaning.
+ */
 function changed(body: Buffer, one: Change): { bytes: Buffer; allowed: number[] } {
   const good = hmac(body);
   const right = { timestamp: String(SECONDS), signature: `v1=${good}`, length: String(body.length) };
@@ -65,7 +68,7 @@ function changed(body: Buffer, one: Change): { bytes: Buffer; allowed: number[] 
   const value = edited(Buffer.from(right[one.of]), one.edit).toString('latin1');
   const says = bare(value);
   const bytes = request(body, [], { ...right, [one.of]: value });
-  // A request that is none, one that is cut short, and one that is followed by the rest of its body.
+  // A wrong length leads to an invalid request, a body that is cut short, or a body followed by surplus bytes.
   if (one.of === 'length')
     return { bytes, allowed: /^\d+$/.test(says) && Number(says) === body.length ? [204] : [400, 401, 408, 413] };
   const same =
@@ -73,12 +76,12 @@ function changed(body: Buffer, one: Change): { bytes: Buffer; allowed: number[] 
   return { bytes, allowed: [same ? 204 : 401] };
 }
 
-/** As the contract has it (6.3), hex in either case. */
+/** The format of the contract (6.3). Hex may be in either case. */
 function isRight(value: string, hex: string): boolean {
   return value.startsWith('v1=') && value.slice(3).toLowerCase() === hex;
 }
 
-/** Without what HTTP takes from around a value. */
+/** Without the blanks that HTTP strips around a value. */
 function bare(value: string): string {
   return value.replaceAll(/^[ \t]+|[ \t]+$/g, '');
 }

@@ -1,4 +1,4 @@
-// One property over many cases: told as a row, with the smallest example that breaks it.
+// Checks one property over many cases. The row shows the smallest example that breaks it.
 import * as fc from 'fast-check';
 import type { Row } from '../report.ts';
 
@@ -11,7 +11,7 @@ export interface Asked {
 
 const TELL_EVERY_MS = 5_000;
 
-/** `property` is given what to call once a case. */
+/** `property` must call `onCase` once per case. */
 export async function check<Case>(
   what: string,
   { seed, cases, short, progress }: Asked,
@@ -40,12 +40,12 @@ export async function check<Case>(
   };
 }
 
-/** A value that an example shows in these words. */
+/** Makes an example show the value in these words. */
 export function told<Value extends object>(words: string, value: Value): Value {
   return Object.assign(value, { [fc.toStringMethod]: () => words });
 }
 
-/** What a property found; the message says what was and what should be. */
+/** An assertion within a property. The message says what was found and what was expected. */
 export function hold(holds: boolean, why: string | (() => string)): asserts holds {
   if (!holds) throw new Error(typeof why === 'string' ? why : why());
 }

@@ -1,13 +1,13 @@
-// The same few events by webhook, replay and stream, in any order and any number of copies, under each other's names,
-// while `run` works, fails, dies and comes back from the dead. Whatever happens: one row an event, one completion for each
-// handler, and lanes in their order.
+// The same few events by webhook, replay and stream, in any order and number of copies. Some arrive with another
+// event's id, cursor or data. Meanwhile `run` works, fails, dies, and settles after its death. Each event must have
+// one row, each handler one completion, and lanes must keep their order.
 import * as fc from 'fast-check';
 import type { Row } from '../report.ts';
 import { check, told, type Asked } from './check.ts';
 import type { Sent } from './kit.ts';
 import { createMachine, PLENTY, type Machine } from './machine.ts';
 
-/** Where text, numbers and integers disagree. */
+/** Values that sort differently as text, as floating-point numbers and as integers. */
 const CURSORS = ['9', '10', '9007199254740992', '9007199254740993', '9223372036854775806', '9223372036854775807'];
 const NEWEST = '9223372036854775807';
 const LANES = ['a', 'a', 'b', 'b', 'b', 'a'];
@@ -37,7 +37,7 @@ const sent: fc.Arbitrary<Sent> = fc
     return { origin, id: `id-${id}`, cursor: cursor === null ? null : (CURSORS[cursor] ?? null), data, session };
   });
 
-/** Rarely: what is proved waits for nothing. */
+/** A watermark in one commit of four, because tasks below the watermark wait for nothing. */
 const proof = fc.oneof({ weight: 3, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: index });
 
 interface Step {
@@ -77,9 +77,9 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 2,
     arbitrary: fc.constantFrom(
       stepOf('run dies', (machine) => machine.die('run')),
-      stepOf('solo dies', (machine) => machine.die('solo')),
+      stepOf('isolation dies', (machine) => machine.die('isolation')),
       stepOf('alone', (machine) => machine.alone()),
-      stepOf('a dead process comes back', (machine) => machine.haunt()),
+      stepOf('a dead process comes back', (machine) => machine.settleDead()),
     ),
   },
 );

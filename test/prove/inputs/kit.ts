@@ -1,12 +1,12 @@
-// The kit's parts that the interleavings are about, on a store in memory, without the processes around them: one after
-// another they work as the real ones would beside each other.
+// The parts of the kit that the interleavings test, on a store in memory and without processes. They take turns, as
+// the real processes do by locking the store.
 import Database from 'better-sqlite3';
-import type { Loaded } from '../../../src/run/load.ts';
+import type { Loaded } from '../../../src/run/load-handlers.ts';
 import { connect, migrate } from '../../../src/store/sqlite/connection.ts';
-import { createEventStore } from '../../../src/store/sqlite/ingest/events.ts';
-import { createOwner } from '../../../src/store/sqlite/work/orphans.ts';
+import { createIngestStore } from '../../../src/store/sqlite/ingest/events.ts';
+import { createProcessStore } from '../../../src/store/sqlite/work/processes.ts';
 import { createSession } from '../../../src/store/sqlite/session.ts';
-import { createTaskStore } from '../../../src/store/sqlite/work/tasks.ts';
+import { createWorkStore } from '../../../src/store/sqlite/work/tasks.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../../src/wire/event.ts';
 import { handlerOf } from '../../run/fixture.ts';
@@ -25,7 +25,7 @@ export interface Sent extends Arrival {
 const empty = (() => {
   const db = connect(':memory:', { create: true });
   migrate(db, ':memory:');
-  // All of it happens while the store is there.
+  // All events happen after the store was created, so none is history.
   db.exec("update state set value = 0 where name = 'born'");
   return db.serialize();
 })();
@@ -35,17 +35,17 @@ export type Process = ReturnType<ReturnType<typeof openKit>['start']>;
 export function openKit() {
   const db = new Database(empty);
   const session = createSession(db, ':memory:', 'NORMAL');
-  const owner = createOwner(session);
+  const owner = createProcessStore(session);
 
-  /** What `run` knows of the store when it begins: nothing. */
+  /** A new `run`, which has nothing in memory. */
   function start() {
-    const store = createTaskStore(session);
+    const store = createWorkStore(session);
     const ids = store.register([...ORDERS]);
     const handlers = new Map(HANDLERS.map((handler) => [ids.get(handler.name) ?? 0, handler]));
     return { store, boot: owner.nextBoot(), handlers, ids: [...handlers.keys()] };
   }
 
-  return { db, owner, events: createEventStore(session), start };
+  return { db, owner, events: createIngestStore(session), start };
 }
 
 export function readingOf({ origin, id, cursor, data, session }: Sent): Reading {

@@ -1,6 +1,6 @@
-// The store at work and the models beside it: every step is taken by both, and the store may do only what they allow. A
-// process that dies is a part of the store whose memory is gone; the next one reads the same file.
-import { tasksOf } from '../../../src/run/assign.ts';
+// Runs the store and the models side by side. Every step goes to both, and the store may do only what the models
+// allow. When a process dies, its objects are dropped and new ones read the same store.
+import { tasksOf } from '../../../src/run/new-tasks.ts';
 import type { Claim, Settlement, TurnResult } from '../../../src/store/work.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
 import { hold } from './check.ts';
@@ -8,7 +8,7 @@ import { openKit, readingOf, T0, type Process, type Sent } from './kit.ts';
 import { createIdentity, type Row } from './model.ts';
 import { createOrder, HOLD_MS, WINDOW_MS, type Order, type Task } from './order.ts';
 
-/** Room for every task that there can be. */
+/** More room than there can be tasks. */
 export const PLENTY = 64;
 
 export type How = 'done' | 'completed' | 'failed';
@@ -26,11 +26,11 @@ export function createMachine() {
   const identity = createIdentity();
   const order = createOrder();
   const atWork = new Map<Task, Claim>();
-  /** Of processes that are dead. */
-  const ghosts: Claim[] = [];
+  /** Claims of dead processes. */
+  const deadClaims: Claim[] = [];
   let now = T0;
   let run = start();
-  let solo: Process | undefined;
+  let isolation: Process | undefined;
 
   function commit(sent: Sent[], watermark: string | null): void {
     const readings = sent.map(readingOf);
@@ -68,25 +68,28 @@ export function createMachine() {
       });
   }
 
-  /** What `run` does in a turn: ends the first `ends` of those at work, makes tasks of `reads` events, claims. */
+  /**
+   * One turn of `run`: ends up to `ends` of its claims, makes tasks of up to `reads` events, and claims up to `room`
+   * tasks.
+   */
   function turn({ ends, how, reads, room }: Turned): TurnResult {
     const mine = [...atWork].filter(([, { boot }]) => boot === run.boot).slice(0, ends);
     if (how === 'completed')
       for (const [, claim] of mine) hold(complete(claim), () => `${claim.event.key} could not be completed`);
     const settle = how === 'completed' ? [] : mine.map(([, claim]) => settlementOf(claim, how));
-    const turned = run.store.turn({ now, boot: run.boot, settle, assign: plan(reads), room, handlers: run.ids });
+    const turned = run.store.turn({ now, boot: run.boot, settle, fanOut: plan(reads), room, handlers: run.ids });
     hold(turned.fenced === 0, 'the verdict of a claim that holds was refused');
     for (const [task] of mine) end(task, how);
     hold(turned.claims.length <= room, 'more was claimed than there is room');
     for (const claim of turned.claims) claimed(claim);
     const isAssigned = order.tasks.every(({ state }) => state !== 'unassigned');
     const left = room >= PLENTY && isAssigned ? order.tasks.find((task) => order.isDue(task, now)) : undefined;
-    hold(!left, () => `${left?.name} was due, and left waiting`);
+    hold(!left, () => `${left?.name} was due but not claimed`);
     return turned;
   }
 
   function plan(limit: number) {
-    const found = run.store.unassigned(limit);
+    const found = run.store.pending(limit);
     const last = found.events.at(-1);
     if (!last) return null;
     const options = { handlers: run.handlers, windowMs: WINDOW_MS, now, onLaneFault: () => {} };
@@ -113,7 +116,7 @@ export function createMachine() {
       : { claim, state: 'done', error: null };
   }
 
-  /** By `ctx.complete`. */
+  /** Ends the task as `ctx.complete` does. */
   function complete(claim: Claim): boolean {
     return run.store.complete(claim, now, () => {});
   }
@@ -124,46 +127,49 @@ export function createMachine() {
     else order.done(task);
   }
 
-  /** What the process for suspects does: takes one, or ends the one that it has. False where it has none. */
+  /**
+   * One step of the process for isolated tasks: it claims a task, or ends the one that it has. False: there was
+   * nothing to do.
+   */
   function alone(): boolean {
-    if (!solo && !order.tasks.some(({ isolated }) => isolated)) return false;
-    solo ??= start();
-    const own = [...atWork].find(([, { boot }]) => boot === solo?.boot);
+    if (!isolation && !order.tasks.some(({ isolated }) => isolated)) return false;
+    isolation ??= start();
+    const own = [...atWork].find(([, { boot }]) => boot === isolation?.boot);
     if (own) {
       const settle = [settlementOf(own[1], 'done')];
-      solo.store.turn({ now, boot: solo.boot, settle, assign: null, room: 0, handlers: [] });
+      isolation.store.turn({ now, boot: isolation.boot, settle, fanOut: null, room: 0, handlers: [] });
       end(own[0], 'done');
       return true;
     }
-    const claim = solo.store.claimIsolated(now, solo.boot, solo.ids);
+    const claim = isolation.store.claimIsolated(now, isolation.boot, isolation.ids);
     if (claim) claimed(claim);
     return claim !== undefined;
   }
 
-  function die(who: 'run' | 'solo'): void {
-    const dead = who === 'run' ? run : solo;
+  function die(who: 'run' | 'isolation'): void {
+    const dead = who === 'run' ? run : isolation;
     if (!dead) return;
     if (who === 'run') run = start();
-    else solo = undefined;
-    owner.giveBack([run.boot, ...(solo ? [solo.boot] : [])], now);
+    else isolation = undefined;
+    owner.giveBack([run.boot, ...(isolation ? [isolation.boot] : [])], now);
     order.died(dead.boot, now, (task) => atWork.get(task)?.attempt ?? 1);
     for (const [task, claim] of atWork) {
       if (claim.boot !== dead.boot) continue;
       atWork.delete(task);
-      ghosts.push(claim);
+      deadClaims.push(claim);
     }
   }
 
-  /** What comes back from a dead process has no effect. */
-  function haunt(): void {
-    const claim = ghosts.pop();
+  /** A settlement from a dead process must have no effect. */
+  function settleDead(): void {
+    const claim = deadClaims.pop();
     if (!claim) return;
     const settle = [settlementOf(claim, 'done')];
-    const { fenced } = run.store.turn({ now, boot: claim.boot, settle, assign: null, room: 0, handlers: [] });
+    const { fenced } = run.store.turn({ now, boot: claim.boot, settle, fanOut: null, room: 0, handlers: [] });
     hold(fenced === 1 && !complete(claim), () => `a dead process ended ${claim.event.key}`);
   }
 
-  /** Lets everything come to its end. The clock jumps only to where the store says that something is due. */
+  /** Runs until every task is done. The clock jumps to the next moment at which the store reports a task as due. */
   function finish(newest: string): void {
     commit([], newest);
     for (let turns = 0; turns < 1_000; turns++) {
@@ -194,7 +200,7 @@ export function createMachine() {
     turn,
     alone: () => void alone(),
     die,
-    haunt,
+    settleDead,
     finish,
     tick: (ms: number) => void (now += ms),
     close: () => db.close(),

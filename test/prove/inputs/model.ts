@@ -1,7 +1,7 @@
-// Which arrivals are one event, said again from the identity table of the design and from nothing else: slowly, over plain
-// lists. The store is held to it.
+// A model of identity: which arrivals are the same event. It is written from the identity table of the design alone,
+// over plain lists. The store is compared with it.
 
-/** What an arrival says of itself; `data` stands for the event's data, equal where they are. */
+/** An event as one arrival shows it. `data` is equal if the event's data is equal. */
 export interface Arrival {
   id: string | null;
   cursor: string | null;
@@ -16,9 +16,9 @@ export interface Row {
 }
 
 export interface Said {
-  /** The new row; null where it is one that is there. */
+  /** The new row. Null: the arrival is a duplicate. */
   row: Row | null;
-  /** Whether a contradiction must be recorded; null where the table does not say. */
+  /** Whether a conflict must be recorded. Null: the table does not say. */
   conflict: boolean | null;
 }
 

@@ -1,5 +1,5 @@
-// When a task may be claimed, said again from "Order" and "Attempts" of the design, over a plain list: each claim that the
-// store makes is held to it, and so is what it leaves waiting.
+// A model of order: when a task may be claimed. It is written from "Order" and "Attempts" of the design alone, over a
+// plain list. Each claim of the store is compared with it, and so is each task that the store leaves waiting.
 import type { Claim } from '../../../src/store/work.ts';
 import { hold } from './check.ts';
 
@@ -9,22 +9,22 @@ export const HOLD_MS = 120_000;
 export type Order = 'arrival' | 'window' | 'strict';
 
 export interface Task {
-  /** Of its event, and its handler. */
+  /** The keys of its event and its handler. */
   name: string;
   handler: number;
   order: Order;
-  /** Null: in no lane. */
+  /** Null: the task has no lane. */
   lane: string | null;
   cursor: bigint | null;
   receivedAt: number;
   state: 'unassigned' | 'waiting' | 'running' | 'done';
-  /** The process that it is at work in; and whether it is so beside its lane. */
+  /** The process that runs the task, and whether the task runs outside its lane. */
   boot: number;
   alone: boolean;
   dueAt: number;
-  /** While it fails it holds its lane until then. */
+  /** A failing task holds its lane until then. */
   holdUntil: number | null;
-  /** Its process died under it: it runs in one of its own. */
+  /** Its process died while it was running, so it runs next in a process of its own. */
   isolated: boolean;
 }
 
@@ -37,7 +37,7 @@ export function createOrder() {
   const hasSteppedAside = ({ order, holdUntil }: Task, now: number): boolean =>
     order !== 'strict' && holdUntil !== null && holdUntil <= now;
 
-  /** By itself, or because a later one of its lane is. */
+  /** A task is released by itself or by a later task of its lane. */
   function isReleased(task: Task, now: number): boolean {
     return isFree(task) || [task, ...mates(task)].some((other) => releases(other, task, now));
   }
@@ -72,7 +72,10 @@ export function createOrder() {
     Object.assign(task, { state: 'running', boot: claim.boot, alone: claim.alone });
   }
 
-  /** Nothing keeps it waiting: it must not be left, where there is room. What has stepped aside need not release others. */
+  /**
+   * True: the store must claim the task if there is room. Tasks that have stepped aside are not required to release
+   * others.
+   */
   function isDue(task: Task, now: number): boolean {
     if (task.state !== 'waiting' || task.isolated || task.dueAt > now) return false;
     const lane = mates(task).filter((other) => other === task || !hasSteppedAside(other, now));
@@ -92,7 +95,9 @@ export function createOrder() {
     failed,
     isDue,
     done: (task: Task): void => void Object.assign(task, { state: 'done', isolated: false }),
-    /** Those at work in it are given back; one that was alone has spent its attempt. */
+    /**
+     * Gives back the tasks that the dead process was running. A task that was running alone has used up its attempt.
+     */
     died(boot: number, now: number, attemptOf: (task: Task) => number): void {
       const its = tasks.filter((task) => task.state === 'running' && task.boot === boot);
       for (const task of its) {

@@ -1,5 +1,5 @@
-// What the properties of deliveries share: the real receiver on a real file, asked over one kept connection in raw bytes,
-// and a look at what it has written.
+// Shared by the properties of deliveries: a real receiver on a real file, raw requests over one kept connection, and
+// queries of what the receiver has written.
 import Database from 'better-sqlite3';
 import { hmac, openReceiver, PATH, SECONDS } from '../../receive/harness.ts';
 import type { Row } from '../report.ts';
@@ -8,10 +8,10 @@ import { createWire, type Wire } from './wire.ts';
 
 export type Header = [name: string, value: string];
 
-/** A body; an example shows it as text, a character a byte. */
+/** A body. An example shows it as text with one character per byte. */
 export interface Written {
   body: Buffer;
-  /** And not merely bytes. */
+  /** True: the bytes are a readable event. */
   isEvent: boolean;
 }
 
@@ -28,9 +28,9 @@ export interface Kept {
 
 export interface Proving {
   wire: Wire;
-  /** Forgets all deliveries. */
+  /** Deletes all rows that deliveries have made. */
   wipe: () => void;
-  /** Rows in any table but those of counters and facts. */
+  /** The rows of all tables, except those of counters and state. */
   countRows: () => number;
   kept: () => Kept[];
 }
@@ -54,7 +54,7 @@ export async function withReceiver(work: (proving: Proving) => Promise<Row>): Pr
 function watch(db: Database.Database): Omit<Proving, 'wire'> {
   const tables = db
     .prepare<[], string>(
-      `select name from sqlite_schema where type = 'table' and name not in ('counters', 'facts', 'sqlite_sequence')`,
+      `select name from sqlite_schema where type = 'table' and name not in ('counters', 'state', 'sqlite_sequence')`,
     )
     .pluck()
     .all();
@@ -72,7 +72,7 @@ function watch(db: Database.Database): Omit<Proving, 'wire'> {
   return { wipe: () => wipe.immediate(), countRows: () => count.get() ?? 0, kept: () => kept.all() };
 }
 
-/** A delivery's bytes, rightly signed where nothing else is given. */
+/** The bytes of a delivery. By default timestamp, signature and length are right. */
 export function request(
   body: Buffer,
   headers: Header[] = [],

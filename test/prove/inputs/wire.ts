@@ -1,15 +1,18 @@
-// A kept connection that sends requests byte by byte as they are given, one after another, and reads the statuses; what
-// no HTTP client would send included.
+// A kept connection that sends raw bytes, one request after another, and reads the statuses. It can send requests that
+// no HTTP client would send.
 import { connect, type Socket } from 'node:net';
 
 export interface Wire {
-  /** The status of the answer; `end`: nothing more follows these bytes. Rejects where the connection ends without one. */
+  /**
+   * Resolves to the status of the answer. `end`: closes the sending side after these bytes. Rejects if the connection
+   * ends without an answer.
+   */
   ask(request: Buffer, end?: boolean): Promise<number>;
   close(): void;
 }
 
 const HEAD = /^HTTP\/1\.1 ([2-5]\d\d)[^]*?\r\n\r\n/;
-const PATIENCE_MS = 10_000;
+const TIMEOUT_MS = 10_000;
 
 export function createWire(port: number): Wire {
   let kept: Socket | undefined;
@@ -19,11 +22,11 @@ export function createWire(port: number): Wire {
     kept = end ? undefined : socket;
     return new Promise((resolve, reject) => {
       let text = '';
-      const timer = setTimeout(() => fail(`no answer within ${PATIENCE_MS} ms`), PATIENCE_MS);
+      const timer = setTimeout(() => fail(`no answer within ${TIMEOUT_MS} ms`), TIMEOUT_MS);
       function settle(): void {
         clearTimeout(timer);
         socket.removeAllListeners();
-        // Reset while it lingers: nobody is left to be told.
+        // The request is over, so a later reset of the connection does not matter.
         socket.on('error', () => {});
       }
       function fail(why: string): void {

@@ -1,4 +1,4 @@
-// What a person reads of the kit's log in dev.
+// The lines that people read in `npm run dev`.
 import { expect, test } from 'vitest';
 import { HEAD, readable, type LineOptions } from '../../../src/tools/dev/lines.ts';
 
@@ -38,7 +38,7 @@ test('what came late or by replay is marked', () => {
   expect(read({ ...handled, late: true, origin: 'replay' })[0]).toMatch(/late recovered$/);
 });
 
-test('a failed attempt says why, and where in the handler; with real events only the name of the error', () => {
+test('a failed attempt shows its error and its line; with real events only the name of the error', () => {
   const failed = {
     ...handled,
     verdict: 'retry',
@@ -59,8 +59,13 @@ test('a message cannot steer the terminal', () => {
 test('a broken file is named with its line, and what becomes of the others', () => {
   const faults = ['/clone/src/handlers/greet.ts:3: SyntaxError: Unexpected token'];
   expect(
-    read({ process: 'receive', level: 50, faults, msg: 'SIGHUP: handlers have faults; the old ones go on' }),
-  ).toEqual(['broken     src/handlers/greet.ts:3: SyntaxError: Unexpected token (the old ones go on)']);
+    read({
+      process: 'receive',
+      level: 50,
+      faults,
+      msg: 'SIGHUP: secrets reloaded, but handlers have faults; the old handlers keep running',
+    }),
+  ).toEqual(['broken     src/handlers/greet.ts:3: SyntaxError: Unexpected token (the old handlers keep running)']);
 });
 
 test('a reload names the handlers that are at work', () => {
@@ -69,7 +74,7 @@ test('a reload names the handlers that are at work', () => {
   ]);
 });
 
-test('what a handler logs or prints is shown; what the kit does as always is not', () => {
+test("a handler's own lines are shown; the kit's routine lines are not", () => {
   const said = { level: 30, time: '', process: 'run', handler: 'greet', key: 'c:17', n: 1, msg: 'hello' };
   expect(read(said)[0]?.trim()).toBe('greet: hello {"n":1}');
   expect(readable('printed', plain)).toEqual(['printed']);

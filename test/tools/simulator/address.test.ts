@@ -8,7 +8,7 @@ const check = (url: string, options: AddressOptions = {}) =>
     .catch(({ reason, message }: { reason: string; message: string }) => `${reason}: ${message}`);
 
 test.each(['https://hooks.example/in', 'https://hooks.example:443/', 'https://hooks.example:8443/in?x=1'])(
-  '6.3: %s is delivered to, at the address that was checked',
+  '6.3: %s is accepted, with the address that was checked',
   async (url) => expect(await check(url)).toBe('203.0.113.5'),
 );
 
@@ -49,7 +49,7 @@ test.each(['172.32.0.1', '100.128.0.1', '11.0.0.1', '[2606:4700::1]'])('6.3: %s 
   expect(await check(`https://${host}/`)).toBe(host.replace(/[[\]]/g, ''));
 });
 
-test('6.3: a name is refused where one of its addresses is not public', async () => {
+test('6.3: a name is refused if one of its addresses is not public', async () => {
   const resolve = () => Promise.resolve(['203.0.113.5', '10.0.0.7']);
   expect(await check('https://hooks.example/', { resolve })).toContain('hooks.example is 10.0.0.7, which is a private');
 });
@@ -59,7 +59,7 @@ test('7.4: a name without an address is unresolved', async () => {
   expect(await check('https://hooks.example/', { resolve })).toContain('WEBHOOK_URL_UNRESOLVED');
 });
 
-test('a rehearsal reaches loopback by http and on any port, and nothing else', async () => {
+test('a rehearsal allows http and any port only for loopback addresses', async () => {
   const resolve = (name: string) => Promise.resolve([name === 'localhost' ? '127.0.0.1' : '10.0.0.7']);
   const rehearse = (url: string) => check(url, { loopback: true, resolve });
   expect(await rehearse('http://localhost:3000/webhooks')).toBe('127.0.0.1');

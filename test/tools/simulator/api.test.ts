@@ -38,7 +38,7 @@ async function setUp(attributes: Partial<KeyAttributes> = {}) {
   return { clock, service, history, api, chaos, keys, key, secret, base, post, replay, ask };
 }
 
-/** What a refusal says, without what differs from call to call. */
+/** A refusal, without the fields that differ from call to call. */
 function refusal({ status, body }: { status: number; body: Record<string, unknown> }) {
   const { code, reason } = body['error'] as { code: string; reason?: string };
   return [status, code, ...(reason === undefined ? [] : [reason])];
@@ -75,7 +75,7 @@ test('4.2: GetApiKeyIdentity answers any valid key', async () => {
 });
 
 test.each(['0', '12abc', '', '99999999999999999999'])(
-  '6.1: %j, which is no earlier event, is refused',
+  '6.1: the cursor %j, which no earlier event has, is refused',
   async (cursor) => {
     const { history, replay } = await setUp();
     history.next();
@@ -102,7 +102,7 @@ test.each([['Bearer another'], ['svc_test_of_nobody'], ['']])(
   },
 );
 
-test('7.1: an error says its request id in the envelope and in the header', async () => {
+test('7.1: an error has its request id in the envelope and in the header', async () => {
   const { post } = await setUp();
   const { headers, body } = await post('Nothing', '{"request":{}}');
   const { requestId, message } = body['error'] as Record<string, unknown>;
@@ -110,7 +110,7 @@ test('7.1: an error says its request id in the envelope and in the header', asyn
   expect(message).toEqual(expect.any(String));
 });
 
-test('7.4: an unknown operation is named as such; another route is just not there', async () => {
+test('7.4: an unknown operation is refused with its reason, an unknown route without one', async () => {
   const { ask, post } = await setUp();
   expect(refusal(await post('Nothing', '{"request":{}}'))).toEqual([404, 'NOT_FOUND', 'RPC_METHOD_NOT_FOUND']);
   expect(refusal(await ask('GET', '/v1/elsewhere'))).toEqual([404, 'NOT_FOUND']);
@@ -131,7 +131,7 @@ test.each([
   expect(refusal(await post('ReplayEvents', body))).toEqual([400, 'VALIDATION_FAILED', reason]);
 });
 
-test('7.4: a body must call itself JSON', async () => {
+test('7.4: a body must have the content type of JSON', async () => {
   const { post } = await setUp();
   const response = await post('ReplayEvents', '{"request":{}}', { 'content-type': 'text/plain' });
   expect(refusal(response)).toEqual([400, 'VALIDATION_FAILED', 'JSON_INVALID']);
@@ -143,12 +143,12 @@ test('8: a body above 12 MiB is refused', async () => {
   expect(refusal(response)).toEqual([413, 'VALIDATION_FAILED', 'PAYLOAD_TOO_LARGE']);
 });
 
-test('4.1: a deadline within its bounds is taken', async () => {
+test('4.1: a deadline within its bounds is accepted', async () => {
   const { replay } = await setUp();
   expect((await replay({}, { deadlineMs: 30_000 })).status).toBe(200);
 });
 
-test('8: an account has 120 calls a minute, and no answer says when to come again', async () => {
+test('8: an account has 120 calls a minute, and no answer names the time of the next', async () => {
   const { clock, api, replay } = await setUp();
   const statuses = await Promise.all(Array.from({ length: 120 }, async () => (await replay({})).status));
   expect(new Set(statuses)).toEqual(new Set([200]));
@@ -182,7 +182,7 @@ test('5.3: an operation needs its scope', async () => {
   expect(refusal(await replay({}))).toEqual([403, 'FORBIDDEN', 'RPC_METHOD_FORBIDDEN']);
 });
 
-test('5.4: a key of selected numbers sees their events alone, and none of the account', async () => {
+test('5.4: a key restricted to numbers sees only their events, and none of the whole account', async () => {
   const { history, keys, ask } = await setUp();
   const [mine = ''] = history.numbers;
   const { secret } = keys.create({ name: 'one', scopes: ['events:read'], validDays: null, numbers: [mine] });
@@ -196,7 +196,7 @@ test('5.4: a key of selected numbers sees their events alone, and none of the ac
   expect(own.length).toBeGreaterThan(0);
 });
 
-test('3.1, 7.4: a revoked key is refused as such, an expired one as none', async () => {
+test('3.1, 7.4: a revoked key is refused as revoked, an expired key like a missing one', async () => {
   const { clock, keys, key, replay } = await setUp({ validDays: 1 });
   clock.at += 86_400_000 - 1;
   expect((await replay({})).status).toBe(200);
@@ -259,7 +259,7 @@ test('7.4: paid calls need a quote', async () => {
   expect(refusal(await post('ResumeCampaign', quoted))).toEqual([409, 'CONFLICT', 'BILLING_QUOTE_EXPIRED']);
 });
 
-test('7.1: what is no HTTP gets the envelope and an id as well', async () => {
+test('7.1: a request that is not valid HTTP also gets the error envelope and an id', async () => {
   const { base } = await setUp();
   const socket = connect(Number(new URL(base).port), '127.0.0.1');
   socket.end('NONSENSE\r\n\r\n');
@@ -269,7 +269,7 @@ test('7.1: what is no HTTP gets the envelope and an id as well', async () => {
   expect(JSON.parse(answer.split('\r\n\r\n')[1] ?? '')).toMatchObject({ error: { requestId: id } });
 });
 
-test('4.1: billing is ignored where nothing is paid', async () => {
+test('4.1: billing is ignored if nothing is paid', async () => {
   const { replay } = await setUp();
   expect(await replay({}, { billing: 'nothing of the kind' })).toMatchObject({ status: 200 });
 });

@@ -1,4 +1,4 @@
-// A certificate authority of the tests and of nothing else: it signs itself, for localhost, for a hundred years.
+// A self-signed certificate for localhost, used only by these tests and valid for a hundred years.
 
 export const certificate = `-----BEGIN CERTIFICATE-----
 MIIBkjCCATmgAwIBAgIUKJDzu1y08OuVsz4X2wRMtXTZi54wCgYIKoZIzj0EAwIw

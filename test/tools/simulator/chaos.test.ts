@@ -10,7 +10,7 @@ const draw = (seed: number) => {
   return Array.from({ length: COUNT }, () => chaos.ways());
 };
 
-test('the same seed makes the same chaos, another seed another, whatever the calls', () => {
+test('the seed alone decides what happens to deliveries, however many calls are made', () => {
   const one = draw(1);
   const chaos = createChaos({ seed: 1, on: true });
   const same = Array.from({ length: COUNT }, () => {
@@ -21,7 +21,7 @@ test('the same seed makes the same chaos, another seed another, whatever the cal
   expect(draw(2)).not.toEqual(one);
 });
 
-test('deliveries are dropped, doubled, shuffled, delayed and forged by their shares', () => {
+test('deliveries are dropped, duplicated, shuffled, delayed and forged by their shares', () => {
   const ways = draw(1);
   const share = (holds: (way: (typeof ways)[number]) => boolean) => ways.filter(holds).length / COUNT;
   const own = (way: (typeof ways)[number]) => way.filter(({ forged }) => !forged);
@@ -32,7 +32,7 @@ test('deliveries are dropped, doubled, shuffled, delayed and forged by their sha
   expect(share((way) => own(way).some(({ afterMs = 0 }) => afterMs > 2_000))).toBeGreaterThan(0);
 });
 
-test('a chaos that is off leaves everything as it is', () => {
+test('chaos that is off changes nothing', () => {
   const chaos = createChaos({ seed: 1 });
   expect(chaos.ways()).toEqual([{}]);
   expect(chaos.fault()).toBeUndefined();
@@ -101,7 +101,7 @@ test('the fault F36 cut breaks the connection in the middle of an answer', async
 });
 
 test.each<[FaultName]>([['F36 flood'], ['F36 gzip']])(
-  'the fault %s has no end that one would wait for',
+  'the fault %s sends more than a client should read',
   async (name) => {
     const { replay } = await setUp();
     const response = await replay(name);
@@ -134,7 +134,7 @@ test.each<[FaultName, (page: Page, truth: string[], after: string) => unknown]>(
   expect(service.history.all()).toHaveLength(4);
 });
 
-test('every call can have the same fault, until it may not', async () => {
+test('every call has the same fault until the test ends it', async () => {
   const { service, replay } = await setUp();
   service.chaos.always('503');
   expect((await replay('429')).status).toBe(429);
@@ -145,7 +145,7 @@ test('every call can have the same fault, until it may not', async () => {
   expect(chaos.fault()).toBeUndefined();
 });
 
-test('6.3: through chaos every event that is not dropped is delivered; strangers are refused', async () => {
+test('6.3: with chaos on, every event that is not dropped is delivered, and forged deliveries are refused', async () => {
   const { service, key } = await setUp();
   const { url, got } = await createEndpoint(inTurn(204));
   await service.webhooks.register(key, { url });

@@ -1,4 +1,4 @@
-// An address to deliver to: a real server that answers as it is told and keeps what it got.
+// A receiver for the simulator's deliveries: a real HTTP server that answers as scripted and records its requests.
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import { onTestFinished, vi } from 'vitest';
@@ -6,14 +6,14 @@ import { onTestFinished, vi } from 'vitest';
 export interface Got {
   headers: IncomingHttpHeaders;
   body: Buffer;
-  /** Which request it was, from 1. */
+  /** The position of the request, from 1. */
   number: number;
 }
 
 export interface Endpoint {
   url: string;
   got: Got[];
-  /** The highest number of requests that were under way at once. */
+  /** The highest number of simultaneous requests. */
   most: () => number;
 }
 
@@ -41,13 +41,13 @@ export async function createEndpoint(answer: (got: Got, response: ServerResponse
   return { url: `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}/`, got, most: () => most };
 }
 
-/** These statuses in turn, then the last for ever. */
+/** Answers with these statuses in turn, then always with the last. */
 export function inTurn(...statuses: number[]): (got: Got, response: ServerResponse) => void {
   return ({ number }, response) =>
     void response.writeHead(statuses[Math.min(number, statuses.length) - 1] ?? 204).end();
 }
 
-/** Looks again until it holds, as long as a busy machine may need. */
+/** Polls until the assertions hold. The limit allows for a busy machine. */
 export function until(holds: () => void): Promise<void> {
   return vi.waitFor(holds, 15_000);
 }

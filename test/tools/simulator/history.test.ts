@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { eventTypes } from '../../../src/wire/event-types.ts';
+import { eventTypes } from '../../../src/wire/event-map.ts';
 import { createHistory } from '../../../src/tools/simulator/history.ts';
 
 const T0 = Date.UTC(2026, 0, 1);
@@ -7,7 +7,7 @@ const clock = { now: () => T0, monotonic: () => T0 };
 const make = (history: ReturnType<typeof createHistory>, count: number) =>
   Array.from({ length: count }, () => history.next());
 
-test('the same seed makes the same history, another seed another', () => {
+test('the seed decides the history', () => {
   const [one, same, other] = [1, 1, 2].map((seed) => make(createHistory({ seed, clock }), 20));
   expect(same).toEqual(one);
   expect(other).not.toEqual(one);
@@ -39,7 +39,7 @@ test('ids are unique, and there are as many sessions and conversations as asked 
   expect(new Set(events.map(({ data }) => data['from'])).size).toBe(2);
 });
 
-test('what is set is used, and the rest is made', () => {
+test('given fields replace generated ones', () => {
   const event = createHistory({ seed: 1 }).next('MessageSent', { id: 'mine', data: { colour: 'red' } });
   expect(event).toMatchObject({ id: 'mine', type: 'MessageSent' });
   expect(event.data).toMatchObject({ colour: 'red', session_id: event.sessionId });
@@ -52,7 +52,7 @@ test('6.3: a test event has no cursor, no session and a message, and is no part 
   expect(history.all()).toEqual([]);
 });
 
-test('6.2: what comes after a cursor is read in pages, the last of which says so', () => {
+test('6.2: events after a cursor are read in pages, and the last page is marked', () => {
   const history = createHistory({ seed: 1 });
   const [a, b, c] = make(history, 3);
   expect(history.after(null, 2)).toEqual({ events: [a, b], hasMore: true });
@@ -66,7 +66,7 @@ test('6.1: a cursor must be that of an earlier event', () => {
   expect(['9', '11', '010', '', 'x'].map((cursor) => history.after(cursor, 1))).toEqual(Array(5).fill('unknown'));
 });
 
-test('4.2: what has expired can neither be read nor read from, though it did happen', () => {
+test('4.2: expired events cannot be read, and their cursors are refused', () => {
   const history = createHistory({ seed: 1 });
   const [a, b, c] = make(history, 3);
   history.expireUpTo(b?.cursor ?? '');
@@ -77,7 +77,7 @@ test('4.2: what has expired can neither be read nor read from, though it did hap
   expect(history.all()).toEqual([a, b, c]);
 });
 
-test('6.4: bare, the types that the contract does not show name neither session nor time in their data', () => {
+test('6.4: in bare mode, types that the contract does not show have no session and time in their data', () => {
   const history = createHistory({ seed: 1 });
   const fields = (type: string) => Object.keys(history.next(type).data);
   history.bare(true);

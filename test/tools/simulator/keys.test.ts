@@ -43,7 +43,7 @@ test('3.1: a revoked key stays revoked', () => {
 
 const url = 'https://hooks.example/in';
 
-test('2.16: a secret begins with whsec_, and a key has 5 webhooks at most, none twice for one address', async () => {
+test('2.16: a secret begins with whsec_, and a key has at most 5 webhooks, each with another address', async () => {
   const { key } = keys.create(base);
   const { secret, webhook } = await webhooks.register(key, { url });
   expect(secret).toMatch(/^whsec_\w{32}$/);
@@ -60,7 +60,7 @@ test.each([[[]], [['Unheard']], [['webhook.ping']]])('2.16: the event types %j a
   await expect(webhooks.register(key, { url, events })).rejects.toEqual(refused(400, 'WEBHOOK_EVENTS_INVALID'));
 });
 
-test('6.3: a webhook offers what its key could read', async () => {
+test('6.3: a webhook gets only event types that its key may read', async () => {
   const { key: blind } = keys.create({ ...base, scopes: ['groups:read'] });
   const registering = webhooks.register(blind, { url });
   await expect(registering).rejects.toEqual(refused(403, 'WEBHOOK_KEY_CANNOT_READ_EVENTS'));

@@ -31,21 +31,21 @@ function send(url: string, options: PostOptions) {
   return post.send({ url: new URL(url), address: '127.0.0.1' }, Buffer.from('{}'), {});
 }
 
-test('6.3: https is delivered to, at the address that was checked and under the name that was registered', async () => {
+test('6.3: https deliveries connect to the checked address and keep the registered host name', async () => {
   const { hosts, port } = await secure();
   expect(await send(`https://localhost:${port}/`, { ca: certificate })).toBe(204);
   expect(await send(`https://127.0.0.1:${port}/`, { ca: certificate })).toBe(204);
   expect(hosts).toEqual([`localhost:${port}`, `127.0.0.1:${port}`]);
 });
 
-test('a certificate that nobody vouches for, or of another name, is a failure and named so', async () => {
+test('a certificate of an unknown authority or for another name is the failure "certificate"', async () => {
   const { hosts, port } = await secure();
   expect(await send(`https://localhost:${port}/`, {})).toBe('certificate');
   expect(await send(`https://hooks.example:${port}/`, { ca: certificate })).toBe('certificate');
   expect(hosts).toEqual([]);
 });
 
-test('6.3: who takes too long to connect is given up before the answer is due', async () => {
+test('6.3: a slow connection has its own, shorter time limit', async () => {
   const silent = createTcpServer();
   const sockets: { destroy(): void }[] = [];
   silent.on('connection', (socket) => sockets.push(socket));

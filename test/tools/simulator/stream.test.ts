@@ -37,7 +37,7 @@ async function setUp(attributes: Partial<KeyAttributes> = {}, speed = 1) {
       if (!response.ok) blocks.push({ event: 'refusal', ...(JSON.parse(rest) as { data: Block['data'] }) });
     }
     const ended = read();
-    // A test that ends earlier closes the service, and with it the stream.
+    // A test that fails early must close the service, because this also closes the stream.
     ended.catch(() => {});
     return { response, blocks, ended };
   }
@@ -69,20 +69,15 @@ test('6.1: a domain event carries its cursor and the data of the webhook', async
   );
 });
 
-test.each(['header', 'query'])(
-  '4.4, 6.1: what was missed is resent by the cursor in the %s, then live',
-  async (way) => {
-    const { service, open } = await setUp();
-    const [first, ...missed] = service.happen(5);
-    const cursor = first?.cursor ?? '';
-    const { blocks } = await (way === 'header'
-      ? open('', { 'last-event-id': cursor })
-      : open(`?after_cursor=${cursor}`));
-    const live = service.happen(2);
-    const expected = [...missed, ...live].map((event) => event.cursor);
-    await until(() => expect(cursorsOf(blocks)).toEqual(expected));
-  },
-);
+test.each(['header', 'query'])('4.4, 6.1: missed events are resent by the cursor in the %s, then live', async (way) => {
+  const { service, open } = await setUp();
+  const [first, ...missed] = service.happen(5);
+  const cursor = first?.cursor ?? '';
+  const { blocks } = await (way === 'header' ? open('', { 'last-event-id': cursor }) : open(`?after_cursor=${cursor}`));
+  const live = service.happen(2);
+  const expected = [...missed, ...live].map((event) => event.cursor);
+  await until(() => expect(cursorsOf(blocks)).toEqual(expected));
+});
 
 test('6.1: an expired cursor and more than 20 thousand missed events are answered with a refresh, then live', async () => {
   const { service, open } = await setUp();
@@ -140,7 +135,7 @@ test('4.4: include_product adds the events of the account, for keys without numb
   expect(await refusal('?include_product=true')).toEqual([403, undefined]);
 });
 
-test('6.1, 8: needs events:read, and is opened 10 times a minute at most', async () => {
+test('6.1, 8: a stream needs events:read, and can be opened 10 times a minute', async () => {
   const { clock, service, key, open, refusal } = await setUp();
   for (let i = 0; i < 10; i++) await open();
   expect(await refusal()).toEqual([429, 'RATE_LIMITED']);
@@ -149,7 +144,7 @@ test('6.1, 8: needs events:read, and is opened 10 times a minute at most', async
   expect(await refusal()).toEqual([403, undefined]);
 });
 
-test('3.1, 6.1: revoking the key says so on the stream and closes it', async () => {
+test('3.1, 6.1: revoking the key sends an error on the stream and closes it', async () => {
   const { service, key, open } = await setUp();
   const { blocks, ended, response } = await open();
   service.keys.revoke(key);
@@ -171,7 +166,7 @@ test('3.1: a key that expires ends its streams', async () => {
 });
 
 test('6.1: a stream has a ping every 25 seconds, and the server ends it after an hour', async () => {
-  // An hour in 720 ms.
+  // The stream's hour passes in 720 ms.
   const { clock, open } = await setUp({}, 5_000);
   const { blocks, ended } = await open();
   await ended;
@@ -180,7 +175,7 @@ test('6.1: a stream has a ping every 25 seconds, and the server ends it after an
   expect(blocks.filter(({ event }) => event === 'ping').length).toBeLessThanOrEqual(144);
 });
 
-test('6.1: the server can end a stream, and one that is left is forgotten', async () => {
+test('6.1: the server can end a stream, and drops a stream whose client has left', async () => {
   const { service, open } = await setUp();
   const { blocks, ended } = await open();
   service.streams.end();
@@ -190,7 +185,7 @@ test('6.1: the server can end a stream, and one that is left is forgotten', asyn
   await response.body?.cancel().catch(() => {});
 });
 
-test('5.4: a key that is restricted while its stream is open sees the other numbers no more', async () => {
+test('5.4: restricting a key also applies to its open streams', async () => {
   const { service, key, open } = await setUp();
   const [one = '', other = ''] = service.history.numbers;
   const { blocks } = await open();
@@ -200,7 +195,7 @@ test('5.4: a key that is restricted while its stream is open sees the other numb
   await until(() => expect(cursorsOf(blocks)).toEqual([mine?.cursor]));
 });
 
-test('6.1: who reads too slowly loses events, is told so by a refresh, and goes on live', async () => {
+test('6.1: a slow reader loses events, gets a refresh, and goes on live', async () => {
   const { service, open } = await setUp();
   const { blocks } = await open();
   service.happen(30, 'MessageReceived', { data: { body: 'x'.repeat(1024 * 1024) } });

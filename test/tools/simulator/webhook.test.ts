@@ -18,7 +18,7 @@ async function setUp(
   const attempts: AttemptRecord[] = [];
   const service = createSimulatedService({
     seed: 1,
-    // No waits.
+    // Without waits between attempts.
     speed: Infinity,
     clock,
     addresses: { loopback: true },
@@ -65,14 +65,14 @@ test('6.3: a delivery is a POST of these fields, signed', async () => {
   });
 });
 
-test('6.3: a test event has no cursor, and its message lies bare', async () => {
+test('6.3: a test event has no cursor, and its fields are not wrapped in its type', async () => {
   const { got, sender, history } = await setUp();
   await sender.deliver(history.next('webhook.ping', { data: { message: 'hello' } }));
   const body: unknown = JSON.parse(got[0]?.body.toString() ?? '');
   expect(body).toMatchObject({ type: 'webhook.ping', cursor: null, session_id: null, data: { message: 'hello' } });
 });
 
-test('3.3: a delivery is tried 8 times, then abandoned; each attempt is signed at its own moment', async () => {
+test('3.3: a delivery has 8 attempts, then it is abandoned; each attempt is signed again', async () => {
   const { got, clock, attempts, inTurnOf } = await setUp((one, response) => {
     clock.at += 1_000;
     inTurn(500)(one, response);
@@ -99,7 +99,7 @@ test('3.3: while a delivery waits for its next attempt, others go on', async () 
   expect(got.map(idOf)).toEqual([a.id, b.id, a.id]);
 });
 
-test('3.3: a delivery that is accepted at last is tried no more', async () => {
+test('3.3: a delivery is not retried after it was accepted', async () => {
   const { sender, history } = await setUp(inTurn(503, 401, 200));
   expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: [503, 401, 200] });
 });
@@ -130,7 +130,7 @@ test('6.3: a connection that breaks is a failure', async () => {
   expect(await sender.deliver(history.next())).toMatchObject({ outcome: 'delivered', statuses: ['unreachable', 204] });
 });
 
-test('6.3: of an answer no more than 16 KiB are read, and it is a success all the same', async () => {
+test('6.3: at most 16 KiB of an answer are read, and a longer one is still a success', async () => {
   let closed: () => void = () => {};
   const ended = new Promise<void>((resolve) => (closed = resolve));
   const { sender, history } = await setUp((_, response) => {
@@ -155,7 +155,7 @@ test('3.2: 15 failures in a row, of any deliveries, disable the webhook', async 
   expect(key.timeline.at(-1)?.what).toContain('15 consecutive failures');
 });
 
-test('3.2: a success begins the count anew', async () => {
+test('3.2: a success resets the count of failures', async () => {
   const { inTurnOf } = await setUp(({ number }, response) => response.writeHead(number % 15 === 0 ? 204 : 500).end());
   const outcomes = await inTurnOf(6);
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(
@@ -163,7 +163,7 @@ test('3.2: a success begins the count anew', async () => {
   );
 });
 
-test('a forged delivery is signed with another secret, refused once, and no failure of the webhook', async () => {
+test('a forged delivery is signed with another secret, refused once, and not counted as a failure', async () => {
   const { got, sender, history } = await setUp(({ headers, body }, response) => {
     const genuine = headers['x-svc-signature'] === signatureOf(SECRET, SECONDS, body);
     response.writeHead(genuine ? 204 : 401).end();
@@ -184,7 +184,7 @@ test('6.3: the same event can come several times, each under a delivery id of it
   expect(new Set(got.map(({ headers }) => headers['x-svc-delivery-id'])).size).toBe(3);
 });
 
-test('6.3: a delivery can be signed by a clock that is off', async () => {
+test('6.3: a delivery can be signed by a wrong clock', async () => {
   const { got, sender, history } = await setUp();
   await sender.deliver(history.next(), { ageSeconds: 301 });
   await sender.deliver(history.next(), { ageSeconds: -301 });
@@ -200,7 +200,7 @@ test.each([
   expect(Object.keys(got[0]?.headers ?? {}).filter((name) => name.endsWith('-signature'))).toEqual([header]);
 });
 
-test('3.2: enabled again, it delivers from then on, and makes up for nothing', async () => {
+test('3.2: a webhook that is enabled again delivers only new events', async () => {
   const { got, service, sender, history } = await setUp();
   sender.disable();
   service.happen(3);
@@ -221,7 +221,7 @@ test('3.2: disabling ends a delivery that waits for its next attempt, and enabli
   expect(got).toHaveLength(1);
 });
 
-test('3.2: enabling begins the count of failures anew', async () => {
+test('3.2: enabling resets the count of failures', async () => {
   const { sender, inTurnOf } = await setUp(inTurn(500));
   await inTurnOf(2);
   sender.enable();
@@ -274,7 +274,7 @@ test('6.3, 8: a test event is sent once a minute, and not by a disabled webhook'
   expect(got.map(({ headers }) => headers['x-svc-event-type'])).toEqual(['webhook.ping', 'webhook.ping']);
 });
 
-test('6.3: the delivery log shows status, time, attempts and how it ended', async () => {
+test('6.3: the delivery log shows status, time, attempts and outcome', async () => {
   const { sender, inTurnOf } = await setUp(inTurn(500, 204, 204));
   await inTurnOf(2);
   const at = '2026-01-01T00:00:00.000Z';
@@ -284,7 +284,7 @@ test('6.3: the delivery log shows status, time, attempts and how it ended', asyn
   ]);
 });
 
-test('6.3: the address is checked at every delivery, and one that has become private gets nothing', async () => {
+test('6.3: the address is checked at every delivery, and a private one gets nothing', async () => {
   const addresses = ['203.0.113.5'];
   const resolve = () => Promise.resolve(addresses);
   const { service, key } = await setUp(undefined, { addresses: { resolve, loopback: true } });
@@ -293,7 +293,7 @@ test('6.3: the address is checked at every delivery, and one that has become pri
   expect(await webhook.deliver(service.history.next())).toMatchObject({ statuses: Array(8).fill('address refused') });
 });
 
-test('6.3: an attempt respects the numbers that the key has by then', async () => {
+test('6.3: each attempt checks which numbers the key may read at that moment', async () => {
   const { service, key, sender, history, make } = await setUp();
   const [event] = make(1);
   if (!event) throw new Error('no event');
@@ -302,7 +302,7 @@ test('6.3: an attempt respects the numbers that the key has by then', async () =
   expect(await sender.deliver(event)).toMatchObject({ outcome: 'stopped', attempts: 0 });
 });
 
-test('5.1: who registers with a revoked key is told that it is revoked', async () => {
+test('5.1: registering with a revoked key is refused as revoked', async () => {
   const { service, key } = await setUp();
   service.keys.revoke(key);
   const refused = service.webhooks.register(key, { url: 'https://hooks.example/in' });

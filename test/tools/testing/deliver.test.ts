@@ -21,7 +21,7 @@ test('copies run once, and within the window the order of arrival does not matte
   }
 });
 
-test('what comes out of order, further apart than the window, is late', async () => {
+test('an event out of order, further apart than the window, is late', async () => {
   const handler = defineHandler({ on: 'MessageReceived', handle: () => {} });
   const events = [fixture('MessageReceived'), fixture('MessageReceived')];
   const { tasks } = await deliver(handler, events, { order: 'reversed', apartMs: 1_000 });
@@ -88,7 +88,7 @@ test('a crash amid others: all of them run again, and each ends once', async () 
   expect(runs).toBeGreaterThan(5);
 });
 
-test('the service answers as it is told, by objects, functions and errors, and every call is written down', async () => {
+test('the service answers as scripted, by objects, functions and errors, and every call is recorded', async () => {
   const service = recorder({
     ListMessages: { messages: [], next_cursor: '' },
     GetSession: (request) => ({ echo: request['session_id'] }),
@@ -113,7 +113,7 @@ test('the service answers as it is told, by objects, functions and errors, and e
   expect(calls.map(({ name }) => name)).toEqual(['ListMessages', 'GetSession', 'AssignConversation']);
 });
 
-test('a call that nobody scripted fails as one that the service does not know', async () => {
+test('a call that is not scripted fails as one that the service does not know', async () => {
   const handler = defineHandler({
     on: 'MessageReceived',
     retry: { attempts: 1 },

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { fixture, signedRequest } from '#kit/testing';
-import { eventTypes } from '../../../src/wire/event-types.ts';
+import { eventTypes } from '../../../src/wire/event-map.ts';
 import { createVerifier } from '../../../src/receive/verify.ts';
 import { readDelivery } from '../../../src/wire/event.ts';
 import type { IncomingMessage } from 'node:http';

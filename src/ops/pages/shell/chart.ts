@@ -1,13 +1,13 @@
-// Lines over time as SVG, drawn here so that they need no script; with words and a table for those who do not see them.
+// Line charts as SVG, without a script. Screen readers get a description and a table.
 import { iso } from '../../../base/clock.ts';
 import { html, type Html } from './html.ts';
 import { table } from './parts.ts';
 
 export interface Series {
   name: string;
-  /** One for each time; null where there is nothing to say. */
+  /** One value for each time. Null: not known. */
   values: (number | null)[];
-  /** Beside its name. */
+  /** Shown beside the name. */
   sum: string;
 }
 export interface ChartOptions {
@@ -16,7 +16,7 @@ export interface ChartOptions {
   times: number[];
   series: Series[];
   show: (value: number) => string;
-  /** Logarithmic, from 1 up to this value. Without: linear, up to the greatest. */
+  /** The axis is logarithmic, from 1 up to this value. Absent: linear, up to the greatest value. */
   logUpTo?: number;
 }
 
@@ -31,7 +31,7 @@ export function chart({ title, times, series, show, logUpTo }: ChartOptions): Ht
   if (first === undefined || last === undefined || first === last) {
     return html`<figure>
       <figcaption><b>${title}</b></figcaption>
-      <p class="empty">Drawn once there are figures of some minutes.</p>
+      <p class="empty">The chart appears after some minutes.</p>
     </figure>`;
   }
   const top = logUpTo ?? niceTop(Math.max(...series.flatMap(({ values }) => values.map((value) => value ?? 0))));
@@ -42,7 +42,7 @@ export function chart({ title, times, series, show, logUpTo }: ChartOptions): Ht
   const marks = logUpTo === undefined ? [0, top / 2, top] : [1, 10, 100, 1_000, 10_000].filter((mark) => mark <= top);
   const line = (i: number, stretch: number[], values: (number | null)[]): Html => {
     const points = stretch.map((at) => [x(times[at] ?? 0), y(values[at] ?? 0)] as const);
-    // One alone is a short line, so that it can be seen.
+    // A line with a single point would be invisible.
     const [alone] = points.length === 1 ? points : [];
     if (alone) points.push([alone[0] - 3, alone[1]]);
     return html`<polyline class="s${i + 1}" points="${points.join(' ')}" />`;
@@ -79,7 +79,7 @@ export function chart({ title, times, series, show, logUpTo }: ChartOptions): Ht
   </figure>`;
 }
 
-/** Every so many, so that the table can be heard to its end. */
+/** At most ROWS rows, so that a screen reader reaches the end. */
 function figuresOf(title: string, times: number[], series: Series[], show: (value: number) => string): Html {
   const each = Math.ceil(times.length / ROWS);
   const rows = times.flatMap((at, i) => {
@@ -90,7 +90,7 @@ function figuresOf(title: string, times: number[], series: Series[], show: (valu
   return table(title, ['at, UTC', ...series.map(({ name }) => `#${name}`)], rows, 'no figures');
 }
 
-/** Positions of neighbours that have a value. */
+/** Indexes of neighbouring times that have a value. */
 function stretches(values: (number | null)[]): number[][] {
   const found: number[][] = [];
   for (const [at, value] of values.entries()) {
@@ -102,7 +102,7 @@ function stretches(values: (number | null)[]): number[][] {
   return found;
 }
 
-/** 1, 2 or 5 of the next power of ten. */
+/** Rounds up to 1, 2, 5 or 10 times a power of ten. */
 function niceTop(most: number): number {
   if (most <= 2) return 2;
   const power = 10 ** Math.floor(Math.log10(most));

@@ -1,5 +1,5 @@
-// Markup as a template that escapes whatever is put into it; only what this template made itself passes as it is. What
-// strangers wrote can also turn text around or hide in it: such characters are shown as marks, never obeyed.
+// A template tag for HTML that escapes every value except other markup. Characters that hide or reverse text become
+// U+FFFD.
 import { UNSEEN } from '../../../base/unseen.ts';
 
 class Markup {
@@ -11,7 +11,7 @@ class Markup {
 export type Html = Markup;
 type Value = Html | string | number | bigint | boolean | null | undefined | readonly Value[];
 
-/** In text and in quoted attributes alike. Lists are joined; null, undefined and false are nothing. */
+/** Values are escaped for text and for quoted attributes. Lists are joined. Null, undefined and false give nothing. */
 export function html(strings: TemplateStringsArray, ...values: Value[]): Html {
   return new Markup(strings.reduce((text, part, i) => text + render(values[i - 1]) + part));
 }

@@ -1,5 +1,4 @@
-// The one shell of every page: navigation, what was just done, alarms, the refresh control. All that changes by itself
-// lies in <main>, which live.js replaces.
+// The frame of every page: navigation, message, alarms, refresh control. live.js replaces only <main>.
 import { iso } from '../../../base/clock.ts';
 import type { Alarm } from '../../../store/read.ts';
 import { html, type Html } from './html.ts';
@@ -15,14 +14,14 @@ const SCREENS: [path: string, name: string][] = [
 
 export interface Shell {
   title: string;
-  /** The path that is shown; undefined where there is nothing to navigate to: log-in, errors without access. */
+  /** Undefined: the visitor has no access, so there is no navigation. */
   path: string | undefined;
   /** Unix milliseconds. */
   now: number;
   alarms: Alarm[];
-  /** What was just done, or could not be. */
+  /** The result of the last change. */
   message?: string | undefined;
-  /** Whether there is a session to end. */
+  /** Whether there is a session that the log-out button can end. */
   session?: boolean;
 }
 

@@ -1,12 +1,12 @@
-// Fetches the page again every few seconds and puts its <main> in place of the old one. What a person is at survives:
-// focus, scrolling, open details, what was typed or ticked. Hidden pages rest. Without this file all works by hand.
+// Fetches the page again every few seconds and replaces its <main>. Focus, scroll positions, open details and field
+// values survive. Hidden pages are not fetched. Without this script, people refresh the page by hand.
 const every = /** @type {HTMLSelectElement} */ (document.getElementById('every'));
 const live = document.getElementById('live');
 const KEY = 'refresh';
 let timer;
 let fetching = false;
 
-/** What names an element in the old and in the new content. */
+/** A name that is the same in the old and the new content. */
 function nameOf(element, index) {
   const { id, name, value, type } = element;
   if (element.localName === 'summary') return `summary ${nameOf(element.parentElement, index)}`;
@@ -41,7 +41,7 @@ function replaceMain(fresh) {
 }
 
 async function refresh() {
-  // Whoever is selecting text to copy it would lose it.
+  // A refresh would drop the selected text, or the revealed body that `data-still` marks.
   if (fetching || document.hidden || document.querySelector('[data-still]') || !getSelection()?.isCollapsed)
     return plan();
   fetching = true;
@@ -53,13 +53,13 @@ async function refresh() {
     const text = await response.text();
     const fresh = new DOMParser().parseFromString(text, 'text/html').querySelector('main');
     if (response.status === 401) say('Logged out: refresh to log in');
-    else if (!response.ok || !fresh) say(`Could not refresh (${response.status}); shown is what was`);
+    else if (!response.ok || !fresh) say(`Could not refresh (${response.status}); the page is old`);
     else {
       replaceMain(document.adoptNode(fresh));
       say('');
     }
   } catch {
-    say('Could not refresh: no answer. Shown is what was');
+    say('Could not refresh: no answer; the page is old');
   }
   fetching = false;
   plan();
@@ -76,7 +76,7 @@ function plan() {
   if (seconds > 0 && !document.hidden) timer = setTimeout(refresh, seconds * 1000);
 }
 
-/** Where the clipboard is not ours (plain HTTP from elsewhere), what was chosen is there to be copied by hand. */
+/** Without a clipboard (plain HTTP from another machine), the text is selected so that people can copy it by hand. */
 async function copy(button) {
   const text = button.parentElement.nextElementSibling;
   let said = 'Copied';

@@ -1,10 +1,10 @@
-// The few pieces that screens are made of: tables, figures, times, forms. Pure functions; no screen knows HTTP.
+// The pieces of screens: tables, figures, times, forms. Pure functions without HTTP.
 import { html, type Html } from './html.ts';
 
-type Cell = Html | string | number | null;
+export type Cell = Html | string | number | null;
 const NOTHING = html`<span class="none">–</span>`;
 
-/** Columns are named; a name that begins with `#` holds figures. Scrolls within itself; says what to do where it is empty. */
+/** A column whose name begins with `#` holds numbers. `whenEmpty` is shown if there are no rows. */
 export function table(caption: string, columns: string[], rows: Cell[][], whenEmpty: Cell): Html {
   if (rows.length === 0) return html`<p class="empty">${whenEmpty}</p>`;
   const numeric = columns.map((name) => (name.startsWith('#') ? html`class="figure"` : null));
@@ -31,8 +31,14 @@ export function table(caption: string, columns: string[], rows: Cell[][], whenEm
   </div>`;
 }
 
-/** Named figures in a row that wraps; `tone` colours those that want attention. */
-export function figures(list: { name: string; value: Cell; note?: Cell; tone?: 'bad' | 'warn' | undefined }[]): Html {
+export interface Figure {
+  name: string;
+  value: Cell;
+  note?: Cell;
+  tone?: 'bad' | 'warn' | undefined;
+}
+
+export function figures(list: Figure[]): Html {
   return html`<dl class="figures">
     ${list.map(
       ({ name, value, note = null, tone }) =>
@@ -53,13 +59,13 @@ export function count(n: number): string {
   return n.toLocaleString('en');
 }
 
-/** An ISO 8601 time, in UTC as everywhere; `-` where there is none. */
+/** `at`: ISO 8601. It is shown in UTC. */
 export function time(at: string | null): Html {
   if (at === null) return NOTHING;
   return html`<time datetime="${at}" title="${at}">${at.slice(0, 19).replace('T', ' ')}</time>`;
 }
 
-/** How long, in the two units that matter: `42 s`, `3 min`, `5 h 12 min`, `9 d 4 h`. */
+/** A duration in at most two units: `42 s`, `3 min`, `5 h 12 min`, `9 d 4 h`. */
 export function span(seconds: number): string {
   const s = Math.max(0, Math.round(seconds));
   if (s < 120) return `${s} s`;
@@ -68,12 +74,12 @@ export function span(seconds: number): string {
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3_600)} h`;
 }
 
-/** A long name in one piece: it breaks anywhere, and is selected by one click. */
+/** A long name in one piece. It may break anywhere, and one click selects it. */
 export function code(text: string | null): Html {
   return text === null ? NOTHING : html`<code>${text}</code>`;
 }
 
-/** A change. Its fields travel in the body, never in the address; the answer leads back with a message. */
+/** A form for one change. Its fields travel in the body, never in the address. The answer redirects with a message. */
 export function action(to: string, button: string, fields: Html | null, tone = ''): Html {
   return html`<form method="post" action="${to}">${fields} <button class="${tone}">${button}</button></form>`;
 }
@@ -82,7 +88,7 @@ export function hidden(name: string, value: string | number): Html {
   return html`<input type="hidden" name="${name}" value="${value}" />`;
 }
 
-/** What a person must say with a change; it is kept, and logged. */
+/** The reason for a change: required, stored and logged. */
 export function reason(id: string, label = 'Reason'): Html {
   return html`<label for="${id}">${label}</label>
     <input id="${id}" name="reason" required minlength="3" maxlength="500" autocomplete="off" />`;

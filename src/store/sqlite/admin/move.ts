@@ -1,7 +1,7 @@
-// Gives a handler's tasks to another, as after it was renamed: with their lanes, and how far these have finished.
+// Moves a handler's tasks to another handler, for example after a rename, together with its lanes and their progress.
 import type { Counts } from '../../ingest.ts';
 import type { AdminStore } from '../../admin.ts';
-import { createHistory } from '../work/attempts.ts';
+import { createAttempts } from '../work/attempts.ts';
 import type { Session, Sync } from '../session.ts';
 import { createMarkDirty, HANDLERS } from '../work/waiting.ts';
 
@@ -10,20 +10,22 @@ interface GivenRow {
   event: number;
   state: 'ready' | 'dead' | 'skipped';
   lane: number | null;
-  cause: number | null;
+  deadGroup: number | null;
 }
 
 export function createMove(session: Session): Sync<Pick<AdminStore, 'giveTo' | 'giveLanes'>> {
   const { db } = session;
   const markDirty = createMarkDirty(session);
-  const history = createHistory(session);
+  const attemptLog = createAttempts(session);
   const idOf = db.prepare<unknown[], number>('select id from handlers where name = ?').pluck();
   const given = db.prepare<unknown[], GivenRow>(`
-    select id, event, state, lane, cause from tasks where id in (select value from json_each(?)) and state <> 'done'
+    select id, event, state, lane, dead_group as deadGroup from tasks where id in (select value from json_each(?)) and state <> 'done'
       and not exists (select 1 from claims where task = tasks.id)`);
   const taken = db.prepare<unknown[], number>('select 1 from tasks where id = ?').pluck();
   const give = db.prepare('update tasks set id = @to, handler = @handler, lane = @lane where id = @id');
-  const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ?, cause = null where id = ?`);
+  const skip = db.prepare(
+    `update tasks set state = 'skipped', changed_at = ?, error = ?, dead_group = null where id = ?`,
+  );
   const lane = db
     .prepare<unknown[], number>(`
     insert into lanes (handler, name, rerun, finished, unproven, used_at)
@@ -36,7 +38,7 @@ export function createMove(session: Session): Sync<Pick<AdminStore, 'giveTo' | '
     .prepare<unknown[], number>('select id from lanes where handler = ? and id > ? order by id limit ?')
     .pluck();
 
-  /** The lane of the same name; where the old one was swept away, its number, which is nobody's. */
+  /** The lane of the same name. If the old lane was removed, its id, which no lane has. */
   function laneFor(old: number, handler: number, now: number): number {
     const id = lane.get({ lane: old, handler, now }) ?? old;
     markDirty(old);
@@ -56,15 +58,15 @@ export function createMove(session: Session): Sync<Pick<AdminStore, 'giveTo' | '
         const handler = handlerOf(name);
         const counts: Counts = {};
         let moved = 0;
-        for (const { id, event, state, lane: old, cause } of given.all(JSON.stringify(ids))) {
+        for (const { id, event, state, lane: old, deadGroup } of given.all(JSON.stringify(ids))) {
           const to = event * HANDLERS + handler;
           if (taken.get(to) === undefined) {
             give.run({ id, to, handler, lane: old === null ? null : laneFor(old, handler, now) });
-            history.given(id, to, handler, cause);
+            attemptLog.given(id, to, handler, deadGroup);
             moved++;
           } else if (state !== 'skipped') {
             skip.run(now, `${name} has its own task of this event`, id);
-            if (cause !== null) history.left(cause, 1);
+            if (deadGroup !== null) attemptLog.leaveGroup(deadGroup, 1);
             if (old !== null) markDirty(old);
             counts[`tasks.${state}`] = (counts[`tasks.${state}`] ?? 0) - 1;
             counts['tasks.skipped'] = (counts['tasks.skipped'] ?? 0) + 1;

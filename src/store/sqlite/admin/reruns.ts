@@ -1,20 +1,23 @@
-// Reruns: what a person asked that a handler be given again, how far that has come, and the walk through history that it
-// takes: in the order of cursors, a page at a time. Making the tasks of a page is for tasks.ts, which keeps the lanes.
+// Reruns: the requests, their progress, and the walk through history in cursor order, page by page. tasks.ts makes the
+// tasks, because it keeps the lanes.
 import type { AdminStore } from '../../admin.ts';
 import type { RerunAt, RerunPage, StoredEvent } from '../../work.ts';
 import type { Point, Range, Rerun, ReadStore } from '../../read.ts';
-import { createReceipt } from '../ingest/by-time.ts';
+import { createByTime } from '../ingest/by-time.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, isoOf, type Session, type Sync } from '../session.ts';
 
 const LAST = 2n ** 63n - 1n;
 
 interface WalkRow extends StoredEvent {
   purged: number;
-  /** It belongs to what was asked for. */
+  /** 1: the event belongs to the rerun. */
   matches: number;
 }
 
-/** Those among the cursors first. Both say how far they have looked, whether or not what they saw belongs to it. */
+/**
+ * Events with a place in cursor order come first. Both queries return how far they have looked, also at events of
+ * other types.
+ */
 function createWalk({ db }: Session, body: string) {
   const matches = `e.seq between @fromEvent and @toEvent and (@type is null or e.type = @type)`;
   const placed = db.prepare<unknown[], WalkRow>(`
@@ -48,7 +51,7 @@ type RerunRow = { [Name in keyof Range | 'id' | 'handler' | 'at_cursor' | 'at_ev
 export function createRerunFeed(session: Session) {
   const { db } = session;
   const walk = createWalk(session, `${EVENT_TEXT}, `);
-  // Most of the time there is none, and this is asked at each turn.
+  // Asked at each turn, and usually there is no rerun.
   const any = db.prepare('select 1 from reruns where ended_at is null limit 1').pluck();
   const next = db
     .prepare<unknown[], RerunRow>(`
@@ -76,7 +79,7 @@ export function createRerunFeed(session: Session) {
       const purged = rows.length - events.length;
       return { id: Number(row.id), handler: Number(row.handler), from, upTo, last, events, purged };
     },
-    /** False where it was cancelled, or another process has gone on from there. */
+    /** False: the rerun was cancelled, or another process has gone on from there. */
     moveOn({ id, from, upTo, last, events, purged }: RerunPage, now: number): boolean {
       const seen = { seen: events.length + purged, purged };
       const to = { toCursor: upTo.cursor, toEvent: upTo.event };
@@ -91,7 +94,7 @@ type Reruns = Pick<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns'> &
 
 export function createReruns(session: Session): Sync<Reruns> {
   const { db } = session;
-  const { lastBefore } = createReceipt(session.db);
+  const { lastBefore } = createByTime(session.db);
   const walk = createWalk(session, '');
   const handlers = db.prepare<[], { name: string; loaded: number }>('select name, loaded from handlers order by name');
   const ask = db.prepare(`
@@ -113,12 +116,12 @@ export function createReruns(session: Session): Sync<Reruns> {
     .pluck();
 
   function range(from: Point, to: Point | null): Range {
-    const assigned = Number(session.state('assigned'));
+    const fannedOut = Number(session.state('fanned_out'));
     return {
       fromCursor: typeof from === 'string' ? BigInt(from) : -1n,
       toCursor: typeof to === 'string' ? BigInt(to) : LAST,
       fromEvent: typeof from === 'number' ? lastBefore(from) + 1 : 0,
-      toEvent: typeof to === 'number' ? Math.min(lastBefore(to), assigned) : assigned,
+      toEvent: typeof to === 'number' ? Math.min(lastBefore(to), fannedOut) : fannedOut,
     };
   }
 

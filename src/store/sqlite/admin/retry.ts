@@ -1,9 +1,9 @@
-// How people fix: dead, skipped or waiting tasks run again, or never; in the order of their lanes.
+// Retries and discards: dead, skipped or waiting tasks run again or become skipped, in the order of their lanes.
 import { readDelivery, readItem, type Origin } from '../../../wire/event.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { Accepted, Batch, Counts } from '../../ingest.ts';
 import type { AdminStore } from '../../admin.ts';
-import { createHistory } from '../work/attempts.ts';
+import { createAttempts } from '../work/attempts.ts';
 import { createMarkDirty } from '../work/waiting.ts';
 import { idsOf, MATCHING, matchOf } from '../read/selection.ts';
 import type { Session, Sync } from '../session.ts';
@@ -13,8 +13,8 @@ interface MovableRow {
   id: number;
   state: State;
   lane: number | null;
-  cause: number | null;
-  /** Of the lane; null where it was swept away. */
+  deadGroup: number | null;
+  /** The lane's name; null: the lane was removed. */
   name: string | null;
 }
 
@@ -23,7 +23,7 @@ type Fixing = Pick<AdminStore, 'matching' | 'retry' | 'discard' | 'closeGap' | '
 export function createRetry(session: Session, readmit: (batch: Batch) => Accepted[]): Sync<Fixing> {
   const { db } = session;
   const markDirty = createMarkDirty(session);
-  const history = createHistory(session);
+  const attemptLog = createAttempts(session);
   const matching = (ids: string) =>
     db
       .prepare<unknown[], number>(`
@@ -31,7 +31,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
       where t.id in (${ids}) and not exists (select 1 from claims where task = t.id) and ${MATCHING}
       order by t.cursor, t.id`)
       .pluck();
-  // Nobody is at them: so many can be dead that each of the other conditions would be felt.
+  // Dead tasks are never claimed, and there can be so many that further conditions would cost time.
   const dead = (which: string) =>
     db
       .prepare<unknown[], number>(`
@@ -42,20 +42,22 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
     dead: dead(`state in ('dead', 'skipped') and state = 'dead'`),
     skipped: matching(idsOf.skipped),
     ready: matching(idsOf.ready),
-    group: dead(`state = 'dead' and cause = @group`),
+    group: dead(`state = 'dead' and dead_group = @group`),
     any: matching([idsOf.dead, idsOf.skipped, idsOf.ready].join(' union all ')),
   };
   const movable = db.prepare<unknown[], MovableRow>(`
-    select t.id, t.state, t.lane, t.cause, l.name from json_each(@ids) as chosen cross join tasks t on t.id = chosen.value
+    select t.id, t.state, t.lane, t.dead_group as deadGroup, l.name from json_each(@ids) as chosen cross join tasks t on t.id = chosen.value
       left join lanes l on l.id = t.lane
     where t.state in (select value from json_each(@states)) and not exists (select 1 from claims where task = t.id)`);
   const revive = db.prepare(`
     update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, crashes = 0, deferred = 0,
-      cause = null, changed_at = ? where id = ?`);
-  // A person's word stands for the proof.
+      dead_group = null, changed_at = ? where id = ?`);
+  // A person's decision replaces the proof.
   const waive = db.prepare(`
     update lanes set unproven = max(unproven, t.cursor) from tasks t where t.id = ? and t.strict = 1 and lanes.id = t.lane`);
-  const skip = db.prepare(`update tasks set state = 'skipped', changed_at = ?, error = ?, cause = null where id = ?`);
+  const skip = db.prepare(
+    `update tasks set state = 'skipped', changed_at = ?, error = ?, dead_group = null where id = ?`,
+  );
 
   const closeGap = db.prepare('update gaps set closed_at = ?, closed_by = ? where id = ? and closed_at is null');
   const aside = db.prepare<unknown[], { origin: Origin; cursor: Cursor | null; body: Uint8Array }>(
@@ -71,10 +73,10 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
       const left = new Map<number, number>();
       for (const row of rows) {
         step(row);
-        if (row.cause !== null) left.set(row.cause, (left.get(row.cause) ?? 0) + 1);
+        if (row.deadGroup !== null) left.set(row.deadGroup, (left.get(row.deadGroup) ?? 0) + 1);
         counts[`tasks.${row.state}`] = (counts[`tasks.${row.state}`] ?? 0) - 1;
       }
-      for (const [cause, tasks] of left) history.left(cause, tasks);
+      for (const [group, tasks] of left) attemptLog.leaveGroup(group, tasks);
       session.count(counts);
       return rows.length;
     });
@@ -91,10 +93,10 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
     retry: (ids, now) =>
       move(ids, ['dead', 'skipped', 'ready'], 'ready', ({ id, lane, name }) => {
         if (id < Number(session.state('oldest'))) session.setState('oldest', id);
-        // Back in its lane, where its cursor decides whose turn it is. Its lane may have been swept meanwhile.
+        // The task goes back into its lane, in cursor order. The lane may have been removed meanwhile.
         const inLane = lane !== null && name !== null;
         revive.run(inLane ? 0 : 1, now, now, now, id);
-        history.retried(id, now);
+        attemptLog.retried(id, now);
         if (!inLane) return;
         waive.run(id);
         markDirty(lane);

@@ -1,10 +1,10 @@
-// What is learnt from each batch: which types webhooks bring and which they lately missed, and what each origin brought
-// first, by day and type. Added up in memory, written once a batch.
+// Statistics of a batch: types that webhooks bring, types that they missed since, and first arrivals by day, type and
+// origin. Summed in memory and written once a batch.
 import type { Incoming } from '../../../wire/event.ts';
 import type { Session } from '../session.ts';
 
 const DAY_MS = 86_400_000;
-/** A sender's clock can say anything: nothing is later than this. */
+/** A sender's clock can be arbitrarily wrong, so lateness is cut off here. */
 const LATEST_MS = 3_650 * DAY_MS;
 
 interface Arrivals {
@@ -16,15 +16,15 @@ interface Arrivals {
   latestMs: number;
 }
 
-export interface Tally {
-  /** A webhook brought it, for the first time or again. */
+export interface ArrivalsOfBatch {
+  /** A webhook brought the event, for the first time or again. */
   delivered(event: Incoming): void;
-  /** It was new; `missed`: though a webhook should have brought it before. */
+  /** The event is new. `missed`: a webhook should have brought it before. */
   first(event: Incoming, missed: boolean): void;
   write(): void;
 }
 
-export function createTally({ db }: Session): (now: number) => Tally {
+export function createArrivals({ db }: Session): (now: number) => ArrivalsOfBatch {
   const deliver = db.prepare(`
     insert into types (type, delivered_at) values (?, ?)
     on conflict (type) do update set delivered_at = excluded.delivered_at, missed = 0, missed_since = null`);
@@ -42,7 +42,7 @@ export function createTally({ db }: Session): (now: number) => Tally {
     const arrivals = new Map<string, Arrivals>();
     return {
       delivered({ cursor, type }) {
-        // A test event is no part of the history, and neither is an event that the kit sent itself.
+        // Test events and the kit's own events are no part of the history.
         if (cursor !== null) delivered.add(type);
       },
       first({ cursor, origin, type, createdAt }, wasMissed) {

@@ -1,25 +1,25 @@
-// The store's side of history: what is known of its birth, and the events that wait for that to be known.
+// The birth of the store, which decides what is history, and the events that wait for that decision.
 import { compareCursors, type Cursor } from '../../../wire/cursor.ts';
 import type { Incoming } from '../../../wire/event.ts';
 import { placeOf, type Birth } from '../../birth.ts';
-import type { Assignment, StoredEvent } from '../../work.ts';
+import type { FanOutPage, StoredEvent } from '../../work.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session } from '../session.ts';
 
-/** Rows that one turn gives up: so few that no delivery waits for them. */
+/** Rows that one turn deletes: a bound, so that no delivery waits long. */
 const STEP = 1_000;
 
 export function birthOf(session: Session): Birth {
   return {
     at: Number(session.state('born')),
     reading: (session.state('history_reading') ?? 'none') as Birth['reading'],
-    // Where the first webhook is the beginning, nothing behind it was there before.
+    // If the first webhook is the beginning, everything behind it is new.
     end: session.cursorState('history') ?? session.cursorState('begins_at'),
     older: session.cursorState('older'),
     younger: session.cursorState('younger'),
   };
 }
 
-/** While history is being read: learns from each arrival where it ends. */
+/** Learns from each arrival where history ends, while history is being read. */
 export function createBirthWatch(session: Session): (events: Incoming[]) => void {
   return (events) => {
     if (session.state('history_reading') !== 'open') return;
@@ -35,7 +35,7 @@ export function createBirthWatch(session: Session): (events: Incoming[]) => void
   };
 }
 
-/** A webhook says when an event happened that replay had brought without a time. */
+/** A webhook tells when an event happened that replay had brought without a time. */
 export function createHeard(
   session: Session,
 ): (event: { seq: number; cursor: Cursor }, origin: Incoming['origin']) => void {
@@ -44,7 +44,7 @@ export function createHeard(
     insert into undecided (event, cursor, ready) values (?, ?, 1) on conflict (event) do update set ready = 1`);
   const known = db.prepare<[number], number>('select 1 from undecided where event = ?').pluck();
   return ({ seq, cursor }, origin) => {
-    // A turn may have read it without its time, and before its neighbours were known, and go past it now.
+    // A turn may have read the event before its time and its neighbours were known, and may pass it now.
     const birth = { ...birthOf(session), younger: null };
     if (placeOf({ origin, cursor, createdAt: null }, birth) === 'new') return;
     if (known.get(seq) === undefined) session.count({ undecided: 1 });
@@ -70,14 +70,14 @@ export function createUndecided(session: Session) {
   return {
     decided: (birth: Birth, limit: number): StoredEvent[] =>
       any.get() === undefined ? [] : decided.all({ younger: younger(birth), limit }),
-    /** Within the turn that makes their tasks. */
-    assign({ undecided = [], decided: ended = [] }: Assignment): void {
+    /** Call within the turn that makes their tasks. */
+    fanOut({ undecided = [], decided: ended = [] }: FanOutPage): void {
       let more = 0;
       for (const { event, cursor } of undecided) more += add.run(event, BigInt(cursor)).changes;
       for (const event of ended) more -= remove.run(event).changes;
       session.count({ undecided: more });
     },
-    /** What has turned out to be history waits no longer. */
+    /** Events that turned out to be history wait no longer. */
     giveUp(): void {
       if (any.get() === undefined) return;
       const birth = birthOf(session);

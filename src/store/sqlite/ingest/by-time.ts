@@ -1,15 +1,15 @@
-// When events came: rows are in order of receipt, so that a bisection finds a time without an index.
+// Finds an event by its time of receipt. Rows are in order of receipt, so bisection needs no index.
 import type { Connection } from '../connection.ts';
 
-export interface Receipt {
+export interface ByTime {
   bounds: () => { first: number | null; last: number | null };
   /** The number of the last event received before a time, Unix milliseconds. */
   lastBefore: (time: number) => number;
 }
 
-export function createReceipt(db: Connection): Receipt {
+export function createByTime(db: Connection): ByTime {
   const bounds = db.prepare<[], { first: number | null; last: number | null }>(
-    // In one select, the two together would read the whole table.
+    // As one select, the two would scan the whole table.
     'select (select min(seq) from events) as first, (select max(seq) from events) as last',
   );
   const receivedAt = db.prepare<unknown[], { seq: number; received_at: number }>(

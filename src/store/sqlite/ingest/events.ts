@@ -1,41 +1,41 @@
-// The one door's side of the store: an event is inserted, or found to be one that is there. Identity is decided here
-// and nowhere else; rows that contradict each other are kept and recorded, never merged and never dropped.
-import { statSync } from 'node:fs';
+// The one door: an event is inserted, or found to be known. Identity is decided here and nowhere else. Contradictions
+// are recorded; no row is merged or dropped.
 import { dataOfBody, type Incoming, type Reading, type Unreadable } from '../../../wire/event.ts';
 import { compareCursors, type Cursor } from '../../../wire/cursor.ts';
 import { digestOf, sameJson, type JsonObject } from '../../../wire/json.ts';
 import type { Accepted, Batch, Conflict, Counts, IngestStore, StateKey } from '../../ingest.ts';
 import { createBirthWatch, createHeard } from './birth.ts';
 import { faultOf } from '../fault.ts';
+import { createGaps } from './gaps.ts';
 import { createIds } from './ids.ts';
 import { bytesDigestOf, createPoison, POISONED, type Failing } from './poison.ts';
-import { EVENT_KEY, type Session, type Sync } from '../session.ts';
-import { createTally } from './arrivals.ts';
+import { bind, EVENT_KEY, type Session, type Sync } from '../session.ts';
+import { createArrivals } from './arrivals.ts';
 import { createWatermark } from './watermark.ts';
 
 interface Known {
   seq: number;
   key: string;
   id: string | null;
-  /** Its cursor is the incoming one. */
+  /** 1: the stored event has the cursor of the incoming one. */
   same_cursor: number;
   has_cursor: number;
   conflicting: number;
   type: string;
   origin: Incoming['origin'];
   body: Uint8Array | null;
-  /** Of the data, where the body was purged. */
+  /** Digest of the data; set when the body is purged. */
   digest: Uint8Array | null;
 }
 
-export function createEventStore(
+export function createIngestStore(
   session: Session,
   {
     idsInSegment,
     failing = new Set(),
     onDropped = () => {},
   }: { idsInSegment?: number | undefined; failing?: Failing; onDropped?: Dropped } = {},
-): Sync<Omit<IngestStore, 'sync'>> & { accept: Accept; readmit: Accept; inPlace(): boolean } {
+): Sync<Omit<IngestStore, 'sync'>> & { accept: Accept; readmit: Accept } {
   const { db } = session;
   const poison = createPoison(session, failing);
   const insert = db.prepare(`
@@ -46,19 +46,19 @@ export function createEventStore(
     from events e`;
   const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and conflicting = 0`);
   const bySeq = db.prepare<unknown[], Known>(`${known} where seq = ?`);
-  const rivals = db.prepare<unknown[], Known>(`${known} where cursor = ? and conflicting = 1`);
+  const conflictingAt = db.prepare<unknown[], Known>(`${known} where cursor = ? and conflicting = 1`);
   const byAlias = db.prepare<unknown[], Known>(`${known} where seq = (select seq from aliases where name = ?)`);
   const anyAlias = db.prepare('select 1 from aliases limit 1').pluck();
   const addAlias = db.prepare('insert into aliases values (?, ?) on conflict (name) do nothing');
   const addId = db.prepare(`
     update events set id = ?, session_id = coalesce(session_id, ?),
       created_at = coalesce(created_at, ?) where seq = ?`);
-  const sight = db.prepare('insert into seen_by_origin values (?, ?, ?) on conflict (event, origin) do nothing');
+  const addOrigin = db.prepare('insert into seen_by_origin values (?, ?, ?) on conflict (event, origin) do nothing');
   const addCopy = db.prepare('update events set copies = copies + 1 where seq = ?');
-  const copied = db.prepare(`
+  const addRedelivery = db.prepare(`
     insert into redeliveries select seq, min(copies, 8), @now, @secret, @skew from events where seq = @seq
     on conflict (event, n) do update set received_at = @now, secret = @secret, skew_s = @skew`);
-  // Once: what replay shows again and again contradicts no more than the first time.
+  // Replay shows the same contradiction again and again; it is recorded once.
   const addConflict = db.prepare(`
     insert into conflicts (seq, received_at, origin, cursor, event_id, reason, body)
     select @seq, @now, @origin, @cursor, @id, @reason, @body
@@ -66,14 +66,9 @@ export function createEventStore(
   const quarantine = db.prepare(`
     insert into quarantine (digest, received_at, origin, cursor, reason, body) values (?, ?, ?, ?, ?, ?)
     on conflict (digest) do update set copies = copies + 1 returning copies`);
-  const addGap = db.prepare('insert into gaps (after, up_to, reason, opened_at) values (?, ?, ?, ?)');
-  const openGap = db.prepare<unknown[], { id: number; closed: number }>(
-    'select id, closed_at is not null as closed from gaps where after = ? and up_to is null order by id desc limit 1',
-  );
-  const endGap = db.prepare('update gaps set up_to = ? where id = ?');
-  const opened = inodesOf(session.path);
   const watermark = createWatermark(session);
-  const startTally = createTally(session);
+  const raiseGap = createGaps(session);
+  const startArrivals = createArrivals(session);
   const ids = createIds(session, idsInSegment);
   const learnBirth = createBirthWatch(session);
   const heard = createHeard(session);
@@ -100,7 +95,7 @@ export function createEventStore(
     }
   }
 
-  /** For what was kept aside: where it fails by itself again, nothing is written. */
+  /** Accepts quarantined readings again. If one fails again, nothing is written. */
   function readmit(batch: Batch): Accepted[] {
     let accepted: Accepted[] = [];
     const failure = poison.failureOf(() => {
@@ -109,7 +104,7 @@ export function createEventStore(
     return failure === undefined ? accepted : batch.readings.map(() => ({ verdict: 'quarantined' }));
   }
 
-  /** How a batch is written: in one piece, or reading by reading, each with its own accounts. */
+  /** Two ways to write a batch: in one piece, or reading by reading. */
   function groupOf(batch: Batch) {
     let newIds = new Map<string, number>();
     let refreshed = false;
@@ -120,7 +115,7 @@ export function createEventStore(
         const results = ingest([...batch.readings, ...raised]);
         placePage();
         session.count(batch.counts ?? {});
-        setFacts(batch.facts);
+        writeState(batch.state);
         return results.slice(0, batch.readings.length);
       });
       ids.learn(newIds);
@@ -130,20 +125,20 @@ export function createEventStore(
     function apart(): Accepted[] {
       newIds = new Map();
       const accepted = session.write(() => {
-        // Once, before this transaction has added any.
+        // Refreshed once, before this transaction adds ids of its own.
         ids.refresh();
         refreshed = true;
         const results = poison.apart(batch.readings, isPage(batch), { take: alone, keep });
         if (batch.gap) ingest(raiseGap(batch.gap, batch.now));
         placePage();
-        ride(batch.counts, batch.facts);
+        writeApart(batch.counts, batch.state);
         return results;
       });
       ids.learn(newIds);
       return accepted;
     }
 
-    /** Ids are learnt of those alone that are stored. */
+    /** Ids of readings that fail are dropped. */
     function alone(reading: Reading): Accepted {
       const before = newIds;
       newIds = new Map(before);
@@ -172,17 +167,17 @@ export function createEventStore(
       const add = (name: keyof Counts, by = 1): void => {
         counts[name] = (counts[name] ?? 0) + by;
       };
-      // Aliases are rare: one look for the whole batch spares two for each event.
+      // Aliases are rare: one look for the whole batch saves two for each event.
       let aliased = anyAlias.get() !== undefined;
       const floor = session.floor(highest(session.cursorState('watermark'), batch.watermark));
       const born = Number(session.state('born'));
       const prunedBefore = Number(session.state('pruned_before') ?? 0);
       learnBirth(readings.flatMap((reading) => ('event' in reading ? [reading.event] : [])));
-      const tally = startTally(batch.now);
+      const arrivals = startArrivals(batch.now);
       const results = readings.map((reading): Accepted => {
         if ('unreadable' in reading) return keepAside(reading.unreadable);
         const { event } = reading;
-        if (event.origin === 'webhook') tally.delivered(event);
+        if (event.origin === 'webhook') arrivals.delivered(event);
         const place = placeOf(event);
         if (!(aliased && named(event)) && place !== 'pruned' && !ofId(event.id) && store(event, false)) {
           if (place === 'regressed') add('regressions');
@@ -190,13 +185,13 @@ export function createEventStore(
           add('accepted');
           const recovered = event.origin === 'replay' || event.origin === 'stream';
           if (event.origin === 'replay') add('recovered');
-          if (event.origin !== 'kit') tally.first(event, recovered && batch.fresh === true);
+          if (event.origin !== 'kit') arrivals.first(event, recovered && batch.fresh === true);
           return { verdict: 'new' };
         }
         return resolve(event);
       });
       if (firstNew !== undefined) ids.addFrom(firstNew);
-      tally.write();
+      arrivals.write();
       session.count(counts);
       return results;
 
@@ -236,7 +231,7 @@ export function createEventStore(
         return [nameOfCursor(event), nameOfId(event)].some((name) => name && byAlias.get(null, name));
       }
 
-      /** What pruning has removed is a duplicate, unless the event happened after all that was removed. */
+      /** A pruned event is a duplicate. An event that happened after all pruned ones is not. */
       function placeOf({ cursor, createdAt }: Incoming): 'above' | 'pruned' | 'regressed' {
         if (floor === null || cursor === null || BigInt(cursor) > floor) return 'above';
         const young = createdAt !== null && createdAt >= prunedBefore && createdAt <= batch.now;
@@ -258,13 +253,13 @@ export function createEventStore(
         const c = event.cursor ? (byCursor.get(cursor, cursor) ?? byAlias.get(cursor, nameOfCursor(event))) : undefined;
         const i = c && c.id !== null && c.id === event.id ? c : withId();
         if (i) {
-          const contested = c && c.seq !== i.seq && !(i.conflicting && i.same_cursor);
-          if (contested) return duplicate(i, 'its id and its cursor name two different events');
+          const ambiguous = c && c.seq !== i.seq && !(i.conflicting && i.same_cursor);
+          if (ambiguous) return duplicate(i, 'its id and its cursor name two different events');
           if (event.cursor && !c) alias(nameOfCursor(event), i.seq);
           return duplicate(i, sameData(i, event) ? undefined : 'its id was known with other data');
         }
         if (!c) return { ...duplicate(undefined), pruned: true };
-        const same = [c, ...rivals.all(cursor, cursor)].find((one) => sameData(one, event));
+        const same = [c, ...conflictingAt.all(cursor, cursor)].find((one) => sameData(one, event));
         if (event.id === null) return duplicate(same ?? c, same ? undefined : 'its cursor was known with other data');
         if (c.id === null && (!same || same === c)) {
           addId.run(event.id, event.sessionId, event.createdAt, c.seq);
@@ -282,7 +277,7 @@ export function createEventStore(
         store(event, true);
         add('events');
         add('accepted');
-        tally.first(event, false);
+        arrivals.first(event, false);
         return { verdict: 'new', conflict: record(c, event, 'its cursor was known with another id and other data') };
 
         function withId(): Known | undefined {
@@ -292,11 +287,11 @@ export function createEventStore(
 
         function copy(seq: number): void {
           const { secret = null, skewSeconds: skew = null } = event.signed ?? {};
-          copied.run({ seq, now: batch.now, secret, skew });
+          addRedelivery.run({ seq, now: batch.now, secret, skew });
         }
 
         function seen(of: Known): void {
-          if (of.origin !== event.origin) sight.run(of.seq, event.origin, batch.now);
+          if (of.origin !== event.origin) addOrigin.run(of.seq, event.origin, batch.now);
         }
 
         function duplicate(of: Known | undefined, conflict?: string): Accepted {
@@ -328,66 +323,41 @@ export function createEventStore(
     return { together, apart };
   }
 
-  function setFacts(facts: Batch['facts']): void {
-    for (const [name, value] of Object.entries(facts ?? {})) session.setState(name as StateKey, value);
+  function writeState(state: Batch['state']): void {
+    for (const [name, value] of Object.entries(state ?? {})) session.setState(name as StateKey, value);
   }
 
-  /** Each alone: what cannot be written is dropped, and fails nothing else. */
-  function ride(counts: Counts = {}, facts: Batch['facts'] = {}): void {
+  /** Writes each counter and each state alone. One that cannot be written is dropped. */
+  function writeApart(counts: Counts = {}, state: Batch['state'] = {}): void {
     const drop = (name: string, work: () => void): void => {
       const failure = poison.failureOf(work);
       if (failure !== undefined) onDropped(name, failure);
     };
     for (const [name, value] of Object.entries(counts)) drop(name, () => session.count({ [name]: value }));
-    for (const [name, value] of Object.entries(facts)) drop(name, () => setFacts({ [name]: value }));
-  }
-
-  /** One gap for one place: while nothing behind it was known, the same is found again and only learns where it ends. */
-  function raiseGap({ after, upTo, reason }: NonNullable<Batch['gap']>, now: number): { event: Incoming }[] {
-    const open = openGap.get(BigInt(after));
-    // One that was closed meanwhile is raised once more when its end is known: it has grown since.
-    if (open && (upTo === null || !open.closed)) {
-      endGap.run(bind(upTo), open.id);
-      return [];
-    }
-    const gap = Number(addGap.run(BigInt(after), bind(upTo), reason, now).lastInsertRowid);
-    const body = Buffer.from(JSON.stringify({ 'kit.gap': { gap, after, upTo, reason } }));
-    const rest = { cursor: null, type: 'kit.gap', sessionId: null, createdAt: now, flags: [] };
-    return [{ event: { origin: 'kit', id: gapId(gap), body, ...rest } }];
+    for (const [name, value] of Object.entries(state)) drop(name, () => writeState({ [name]: value }));
   }
 
   return {
     accept,
     readmit,
-    note(counts, facts) {
+    note(counts, state) {
       try {
         session.write(() => {
           session.count(counts);
-          setFacts(facts);
+          writeState(state);
         });
       } catch (error) {
         if (faultOf(error, session.path)) throw error;
-        session.write(() => ride(counts, facts));
+        session.write(() => writeApart(counts, state));
       }
     },
-    /** Whether the path still names the file that is open. */
-    inPlace: () => inodesOf(session.path) === opened,
   };
 }
 
 type Accept = (batch: Batch) => Accepted[];
 
-/** No delivery can bring it: ids of the service are ASCII. */
-export function gapId(gap: number | string): string {
-  return `kit.gap\u00b7${gap}`;
-}
-
-/** Told what was to be written beside deliveries, and could not be. */
+/** Called with counters or state that could not be written along with deliveries. */
 export type Dropped = (what: string, error: unknown) => void;
-
-function bind(cursor: string | null): bigint | null {
-  return cursor === null ? null : BigInt(cursor);
-}
 
 function nameOfCursor({ cursor }: Incoming): string | null {
   return cursor && `c:${cursor}`;
@@ -397,13 +367,13 @@ function nameOfId({ id }: Incoming): string | null {
   return id && `i:${id}`;
 }
 
-/** Nobody sends its items again once the watermark has passed them. */
+/** Items of a page do not arrive again once the watermark has passed them. */
 function isPage({ readings, watermark, from, gap }: Batch): boolean {
   const origins = readings.map((one) => ('event' in one ? one.event : one.unreadable).origin);
   return (watermark ?? from ?? gap) !== undefined || origins.some((origin) => origin !== 'webhook');
 }
 
-/** Compared as JSON: two origins write the same data in different bytes. What was erased can contradict nothing. */
+/** Compared as JSON, because origins write the same data in different bytes. An erased body contradicts nothing. */
 function sameData(known: Known, event: Incoming): boolean {
   if (known.type !== event.type) return known.body === null && known.digest === null;
   if (known.body === null) return known.digest === null || Buffer.compare(known.digest, digestOf(dataOf(event))) === 0;
@@ -417,10 +387,4 @@ function dataOf({ origin, type, body }: Incoming): JsonObject {
 
 function highest(a: Cursor | null, b: Cursor | undefined): Cursor | null {
   return b === undefined || (a !== null && compareCursors(a, b) > 0) ? a : b;
-}
-
-/** Of the file and of its log: without its log, what was committed lately is gone, and SQLite does not say so. */
-function inodesOf(path: string): string {
-  if (path === ':memory:') return '';
-  return [path, `${path}-wal`].map((file) => statSync(file, { throwIfNoEntry: false })?.ino ?? 'none').join();
 }

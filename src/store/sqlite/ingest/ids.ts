@@ -1,37 +1,37 @@
-// Which event has an id. Ids are random, so an index over all of them would read and write a page for each event. The latest
-// are held in memory, beside a table in the order in which they came; a few thousand at a time they are sorted into a segment,
-// which is small, and a filter in memory says of nearly every new id that it is in none of the segments.
+// The index from ids to events. Ids are random, so a normal index would read and write a page for each event. The
+// latest ids are in memory, beside a table in order of arrival. Every few thousand are sorted into a segment. A filter
+// in memory excludes nearly every new id from all segments.
 import type { StateValue } from '../../ingest.ts';
 import type { Session } from '../session.ts';
 
-/** Ids in a segment: about 1.5 MB. Never changed once released: a segment that is full has its filter written. */
+/** Ids in a segment, about 1.5 MB. Never change it after a release: full segments have their filters in the file. */
 const SEGMENT = 32_768;
-/** How often a segment is added to until it is full: then one page takes several ids, and nobody waits long for the rest. */
+/** A segment is filled in this many steps: fewer steps would wait longer, more steps would write more pages. */
 const PARTS = 16;
-/** A filter has 2 ** 11 blocks of 2 ** 9 places: one id in twenty thousand seems to be in a segment that it is not in. */
+/** A filter has 2 ** 11 blocks of 2 ** 9 places: one id in twenty thousand is looked up in a segment in vain. */
 const BLOCK_BITS = 11;
 const PLACE_BITS = 9;
-/** Segments that share a filter: each has a bit of every place. */
+/** Segments that share a filter, each with one bit of every place. */
 const SHARED = 8;
 
 interface Filter {
-  /** The first of the segments that share it. */
+  /** The first segment that shares the filter. */
   first: number;
   marks: Uint8Array;
 }
 
 export interface Ids {
-  /** The event that has this id, or undefined. Within a transaction, after `refresh`. */
+  /** The event with this id, or undefined. Call within a transaction, after `refresh`. */
   find(id: string): number | undefined;
-  /** Writes down the id of an event; `learn` after the commit. */
+  /** Writes the id of an event. Call `learn` after the commit. */
   add(seq: number): void;
-  /** The same of all events from this on. */
+  /** Writes the ids of all events from this one on. */
   addFrom(seq: number): void;
-  /** What was committed with `add`. */
+  /** Takes the ids that were committed into memory. */
   learn(added: Map<string, number>): void;
-  /** Sees what other connections have written since. */
+  /** Reads what other connections have written since. */
   refresh(): void;
-  /** Sorts the latest into a segment, in a transaction of its own, once there are enough. */
+  /** Sorts the latest ids into a segment, in a transaction of its own, once there are enough. */
   fold(now: number): void;
 }
 
@@ -64,7 +64,7 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   const keepFilter = db.prepare('insert or replace into id_filters values (@first, @marks)');
 
   const enough = Math.ceil(idsInSegment / PARTS);
-  /** Of what is in memory; undefined: nothing is. */
+  /** The version in memory; undefined: nothing is in memory. */
   let version: StateValue | undefined;
   let count = 0;
   let latest = new Map<string, number>();
@@ -73,11 +73,11 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   function refresh(): void {
     const now = session.state('id_version');
     if (now !== version) {
-      // Where a statement fails half-way, all of it is read again.
+      // If a statement below fails, everything is read again.
       version = undefined;
       [count, latest, filters] = [0, new Map(), allFilters.all()];
       const last = lastSegment.get();
-      // The filter of a segment is written when the segment is full.
+      // A segment's filter is written when the segment is full.
       if (last && last.ids < idsInSegment) mark(last.segment, ofSegment.all(last.segment));
       version = now;
     }
@@ -116,7 +116,7 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
     add: (seq) => void add.run(seq),
     addFrom: (seq) => void addFrom.run(seq),
     learn(added) {
-      // Within a caller's transaction, which may yet fail: read again by the next `refresh`.
+      // The caller's transaction may still fail, so the next `refresh` reads everything again.
       if (db.inTransaction) {
         version = undefined;
         return;
@@ -132,13 +132,13 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
         if (count < enough) return undefined;
         const last = lastSegment.get() ?? { segment: -1, ids: idsInSegment };
         const { segment, ids } = last.ids < idsInSegment ? last : { segment: last.segment + 1, ids: 0 };
-        // All of them, unless a sweep has left many: nobody shall wait long.
+        // Usually all of them. After a sweep there may be many, and a bound keeps the transaction short.
         const end = (oldest.get() ?? 0) + 2 * enough;
         const taken = upTo.all(end);
         sort.run(segment, end);
         remove.run(end);
         setSegment.run({ segment, ids: ids + taken.length, now });
-        // Marks that are left behind where this fails are marks too many, never too few.
+        // If this fails, the filter has too many marks, which is harmless; never too few.
         const filter = mark(segment, taken);
         if (ids + taken.length >= idsInSegment) keepFilter.run(filter);
         return { next: nextVersion(session), rest: end < count };
@@ -148,7 +148,7 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   };
 }
 
-/** Drops the segments that were not added to since: what they name is old enough to be pruned; what still waits stays known. */
+/** Removes segments that are old enough to be pruned. Ids whose events still exist are kept. */
 export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before: number) => void {
   const { db } = session;
   const old = db
@@ -165,7 +165,7 @@ export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before
   const waiting = db.prepare<[], number>('select count(*) from latest_ids').pluck();
   return (before) => {
     for (const segment of old.all(before)) {
-      // The rest after these have been sorted, in the next sweep: they are in memory until then.
+      // The rest waits for the next sweep, because these ids are in memory until they are sorted.
       if ((waiting.get() ?? 0) >= idsInSegment) return;
       session.write(() => {
         rescue.run(segment);
@@ -178,14 +178,14 @@ export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before
   };
 }
 
-/** Tells the other connections that segments have changed. */
+/** Tells other connections that segments have changed. */
 function nextVersion(session: Session): number {
   const next = Number(session.state('id_version') ?? 0) + 1;
   session.setState('id_version', next);
   return next;
 }
 
-/** All of one id lie in one block, and most lookups end at the second or third: a filter costs two looks at the memory. */
+/** All places of an id are in one block, and most lookups end at the second or third place. */
 function placesOf(id: string): number[] {
   let one = 0x811c9dc5;
   let other = 0x9747b28c;

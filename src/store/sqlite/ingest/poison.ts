@@ -1,5 +1,5 @@
-// A group that cannot be written whole is written reading by reading, each in a savepoint. A reading that fails by itself is
-// kept aside and costs no other; several that fail in a row, with none between them that does not, are the store's fault.
+// Writes a failing batch reading by reading, each in a savepoint. A reading that fails by itself is quarantined. If
+// several different readings fail in a row, the store is at fault.
 import { createHash } from 'node:crypto';
 import Database from 'better-sqlite3';
 import type { Reading } from '../../../wire/event.ts';
@@ -8,25 +8,28 @@ import { StoreError } from '../../store.ts';
 import { faultOf } from '../fault.ts';
 import type { Session } from '../session.ts';
 
-/** So many different readings in a row do not fail for what they hold. */
+/** This many different readings in a row mean that the store is at fault. */
 const SUSPICIOUS = 3;
-/** How the reason begins of what was readable, and failed. */
+/** The beginning of the reason of a quarantined reading that was readable. */
 export const POISONED = 'poisoned: ';
 
-/** The readings that failed since one did not, by digest. It outlives connections. */
+/** Digests of the readings that failed since the last success. Shared by all connections. */
 export type Failing = Set<string>;
 
 export interface Steps {
-  /** The reading with all that it causes. */
+  /** Writes the reading and everything that follows from it. */
   take: (reading: Reading) => Accepted;
-  /** Its bytes are kept aside, with the reason. */
+  /** Quarantines the reading's bytes, with the reason. */
   keep: (reading: Reading, reason: string) => Accepted;
 }
 
 export interface Poison {
-  /** Within a transaction. Throws StoreError where the store is at fault, or where none of a page may be passed by. */
+  /** Call within a transaction. Throws StoreError if the store is at fault, or if no item of a page may be left out. */
   apart(readings: Reading[], isPage: boolean, steps: Steps): Accepted[];
-  /** What makes the work fail by itself, undone; undefined where it succeeds. Throws StoreError for the store's faults. */
+  /**
+   * Runs the work and returns its own error after undoing it. Undefined: it succeeded. Throws StoreError if the store
+   * is at fault.
+   */
   failureOf(work: () => void): unknown;
   unwritable(error: unknown): StoreError;
 }
@@ -41,13 +44,13 @@ export function createPoison(session: Session, failing: Failing): Poison {
     } catch (error) {
       const fault = faultOf(error, path);
       if (fault) throw fault;
-      // Some errors undo more than their savepoint.
+      // Some errors of SQLite undo more than their savepoint.
       if (!db.inTransaction) throw unwritable(error);
       return error ?? new Error('nothing was thrown');
     }
   }
 
-  /** Tried once more alone: what does not fail again alike is no property of the reading. */
+  /** Tries the reading twice: an error that is not the same the second time is not the reading's. */
   function provenCause(work: () => void): string | undefined {
     const first = failureOf(work);
     if (first === undefined) return undefined;
@@ -101,7 +104,7 @@ export function createPoison(session: Session, failing: Failing): Poison {
   };
 }
 
-/** The same bytes at another place in history are another event. */
+/** The digest includes the cursor: the same bytes at another cursor are another event. */
 export function bytesDigestOf(reading: Reading): Buffer {
   const { cursor, body } = 'event' in reading ? reading.event : reading.unreadable;
   return createHash('sha256')

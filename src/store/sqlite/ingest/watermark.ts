@@ -1,21 +1,21 @@
-// The watermark: raised by what replay and stream have proved, lowered by evidence, by an earlier anchor, or by a person.
-// A height that was refused is remembered, so that the same item does not raise it again.
+// The watermark. Replay and stream raise it; evidence, an earlier anchor or a person lower it. A refused height is
+// remembered, so that the same item does not raise the watermark again.
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { Batch } from '../../ingest.ts';
 import type { Ahead, Lowering, Lowered } from '../../keep.ts';
 import type { Session } from '../session.ts';
 
-/** Deliveries below the watermark that say, together, that it lies too high. */
+/** Deliveries below the watermark that together are evidence against it. */
 const WITNESSES = 3;
-/** A delivery is signed so soon after its event, milliseconds; what is signed later is a repetition. */
+/** Maximum milliseconds from an event to its signature; a later signature belongs to a retry. */
 const PROMPT_MS = 60_000;
 /** How far the service's clock may be ahead of ours. */
 const SKEW_MS = 300_000;
-/** Events that are looked through for the last one that replay has shown. */
+/** Events to search for the last one that replay has shown. */
 const LOOKED = 10_000;
 
 export interface Watermark {
-  /** Within the transaction of the batch. */
+  /** Call within the transaction of the batch. */
   raise: (batch: Pick<Batch, 'watermark' | 'after' | 'now'>) => void;
   ceiling: () => Cursor | null;
   ahead: (types: string[], upTo: number, now: number) => Ahead | null;
@@ -45,7 +45,7 @@ export function createWatermark(session: Session): Watermark {
   const above = db
     .prepare<unknown[], number>(`select 1 from events where ${fresh} and cursor >= @watermark limit 1`)
     .pluck();
-  // What happened before the event at the watermark was delivered late: it may lie below it by right.
+  // An event older than the one at the watermark was delivered late. It is no evidence.
   const witnesses = db
     .prepare<unknown[], string>(`
     select cast(cursor as text) from events where ${fresh} and cursor < @watermark and not ${shown}
@@ -61,7 +61,7 @@ export function createWatermark(session: Session): Watermark {
     where ${shown} limit 1`)
     .pluck();
 
-  /** Null where a delivery has come from there since: then it was no lie. */
+  /** Null: a delivery has come from that height since, so the height is valid. */
   function ceiling(): Cursor | null {
     const refused = session.cursorState('refused');
     return refused !== null && delivered.get(BigInt(refused)) === undefined ? refused : null;
@@ -86,11 +86,11 @@ export function createWatermark(session: Session): Watermark {
       const before = session.cursorState('watermark');
       const to = BigInt(watermark);
       if (before !== null && to < BigInt(before)) return;
-      // It went down while the page was on its way: what lies between was not read.
+      // The watermark went down while the page was read, so the range between was not read.
       if (before !== null && after !== undefined && BigInt(after) > BigInt(before)) return;
       const top = ceiling();
       if (top !== null && to >= BigInt(top)) return;
-      // Read on from where a gap without an end began, there is none.
+      // Replay continues from where an open gap began, so nothing is missing.
       if (before !== null) rejoin.run(now, BigInt(before));
       if (before !== null && to === BigInt(before)) return;
       session.setState('watermark', to);
@@ -119,7 +119,7 @@ export function createWatermark(session: Session): Watermark {
         if (doubtful) session.setState('refused', BigInt(watermark));
         session.setState('watermark', BigInt(to));
         session.setState('moved', newest.get() ?? 0);
-        // Two complete reads from here have to look for what waits for proof.
+        // Strict tasks now wait for two complete reads from here.
         session.setState('searched', 0);
         const from = session.cursorState('proved_from');
         if (from !== null && BigInt(from) > BigInt(to)) session.setState('proved_from', BigInt(to));

@@ -1,5 +1,5 @@
-// What is forgotten: finished events after their retention, and their bodies. Identity stays for as long as the event may
-// come again: with recovery on until replay has passed it, without for as long as the service repeats a delivery.
+// Prunes finished events after their retention, and their bodies. Identity stays as long as the event may arrive
+// again: with recovery, until replay has passed it; without, while the service repeats deliveries.
 import { dataOfBody, type Origin } from '../../../wire/event.ts';
 import { digestOf } from '../../../wire/json.ts';
 import type { Counts } from '../../ingest.ts';
@@ -8,9 +8,9 @@ import type { Session } from '../session.ts';
 import { HANDLERS } from '../work/waiting.ts';
 
 const DAY_MS = 86_400_000;
-/** An event's own time further ahead of its receipt than this says nothing. */
+/** An event's own time further ahead of its receipt than this is ignored. */
 const PLAUSIBLE_MS = 366 * DAY_MS;
-/** Arrivals among which the median stands for "about now", so that one odd cursor decides nothing. */
+/** The median of this many arrivals stands for now, so that a single odd cursor decides nothing. */
 const LATEST = 100;
 
 interface OldRow {
@@ -30,13 +30,13 @@ export interface Pruning {
 export function createPruning(session: Session): Pruning {
   const { db } = session;
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
-  // A handler that waits for its file has its tasks yet to be made.
-  const assigned = db
+  // A handler that waits for its file still needs tasks of these events.
+  const fannedOut = db
     .prepare<[], number>(
-      `select min(value, coalesce((select min(waits_from) from handlers), value)) from state where name = 'assigned'`,
+      `select min(value, coalesce((select min(waits_from) from handlers), value)) from state where name = 'fanned_out'`,
     )
     .pluck();
-  const finished = `seq <= @assigned and not exists (select 1 from undecided where event = seq)
+  const finished = `seq <= @fannedOut and not exists (select 1 from undecided where event = seq)
     and not exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
   const old = (also: string) =>
     db
@@ -72,7 +72,7 @@ export function createPruning(session: Session): Pruning {
 
   function rows(statement: typeof oldRows, before: number, after: Receipt | null, limit: number): OldRow[] {
     const from = after ?? { at: Number.MIN_SAFE_INTEGER, seq: 0 };
-    const bounds = { before, limit, newest: newest.get() ?? 0, assigned: assigned.get() ?? 0 };
+    const bounds = { before, limit, newest: newest.get() ?? 0, fannedOut: fannedOut.get() ?? 0 };
     return statement.all({ ...from, ...bounds }).map(({ cursor, ...row }) => ({
       cursor,
       seq: Number(row.seq),
@@ -101,7 +101,7 @@ export function createPruning(session: Session): Pruning {
     counts.events = (counts.events ?? 0) - 1;
   }
 
-  /** Every place in history that the event has. */
+  /** All cursors that name the event. */
   function cursorsOf({ seq, cursor }: OldRow): bigint[] {
     const more = aliases.all(seq).flatMap((name) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));
     return cursor === null ? more : [cursor, ...more];
@@ -114,11 +114,11 @@ export function createPruning(session: Session): Pruning {
 
   return {
     prune({ now, before, settled, after, limit }) {
-      // What goes is overwritten, whole pages too.
+      // SQLite overwrites deleted content, whole pages too.
       db.pragma('secure_delete = on');
       return session.write(() => {
         const watermark = session.cursorState('watermark');
-        // Without a watermark the floor is only prepared, and one odd cursor may not lift it over what is to come.
+        // Without a watermark the floor is only prepared. A single odd cursor must not lift it above events to come.
         const top = watermark === null ? median() : BigInt(watermark);
         let floor = BigInt(session.cursorState('pruned_to') ?? -1);
         let until = Number(session.state('pruned_before') ?? 0);
@@ -153,7 +153,7 @@ export function createPruning(session: Session): Pruning {
   };
 }
 
-/** When it was received or, by its own account, happened: whichever is later. A clock that was behind has been set since. */
+/** The later of receipt and own time. If the clock was behind at receipt, it has been set since. */
 function lastTimeOf({ seq, at, created_at: createdAt }: OldRow, now: number, settled: number): number {
   if (createdAt === null) return seq > settled ? Math.max(at, now) : at;
   return createdAt <= Math.max(now, at + PLAUSIBLE_MS) ? Math.max(at, createdAt) : at;
@@ -164,7 +164,7 @@ function nextOf(rows: OldRow[], limit: number): Receipt | null {
   return last && rows.length === limit ? { at: last.at, seq: last.seq } : null;
 }
 
-/** Null where the stored bytes can no longer be read. */
+/** Null: the stored bytes can no longer be read. */
 function digestOfRow(origin: Origin, type: string, bytes: Uint8Array): Uint8Array | null {
   try {
     return digestOf(dataOfBody(origin, type, bytes));

@@ -1,8 +1,8 @@
-pragma application_id = 1802072179;  -- says that this is a store of the kit, and of nobody else
+pragma application_id = 1802072179;  -- marks the file as a store of the kit
 
 -- Times are Unix milliseconds. Cursors are 64-bit integers. A released migration is never edited.
 
--- Which store this is: new with each start and each copy, so that no file is taken for another. On a page of its own, so
+-- The store's id: new with each start and each copy, so that no file is taken for another. It has a page of its own, so
 -- that it can be read without the log.
 create table store (
   id text not null
@@ -10,32 +10,32 @@ create table store (
 insert into store values (lower(hex(randomblob(16))));
 
 create table events (
-  seq         integer primary key,  -- order of arrival; pruning keeps the newest row, so that none is given twice
+  seq         integer primary key,  -- order of arrival; pruning keeps the newest row, so that no number is used twice
   cursor      integer,              -- position in the service's history, where it has one
-  conflicting    integer not null default 0 check (conflicting in (0, 1)),  -- 1: its cursor names an earlier event, so its key is its id
+  conflicting integer not null default 0 check (conflicting in (0, 1)),  -- 1: an earlier event has its cursor, so its key is its id
   id          text,                 -- the webhook's id; null while only replay has shown the event
   type        text not null,
   session_id  text,
   created_at  integer,
   received_at integer not null,
-  origin      text not null check (origin in ('webhook', 'replay', 'stream', 'kit')),  -- what brought it first, and so what `body` looks like
-  copies      integer not null default 0,  -- how often it came again
-  secret      integer,              -- which signed its first delivery: the position in WEBHOOK_SECRET then, from 1
-  skew_s      integer,              -- how old that signature was on receipt, seconds; negative: from the future
-  live        integer not null default 0 check (live in (0, 1)),  -- 1: a live stream brought it first, so it is as old as its receipt
-  flags       text not null default '',    -- what was odd about it, comma-separated
+  origin      text not null check (origin in ('webhook', 'replay', 'stream', 'kit')),  -- what brought it first; decides the format of `body`
+  copies      integer not null default 0,  -- redeliveries
+  secret      integer,              -- signed its first delivery: position in WEBHOOK_SECRET at that time, from 1
+  skew_s      integer,              -- age of that signature on receipt, seconds; negative: from the future
+  live        integer not null default 0 check (live in (0, 1)),  -- 1: a live stream brought it as it happened
+  flags       text not null default '',    -- oddities, comma-separated
   body        blob,                 -- bytes as received; null once purged
-  digest      blob,                 -- of its data, written when the body is purged
+  digest      blob,                 -- of the data, written when the body is purged
   check (cursor is not null or id is not null)
 ) strict;
 create index events_by_receipt on events (received_at);
 create unique index events_by_cursor on events (cursor) where cursor is not null and conflicting = 0;
 create index events_conflicting on events (cursor) where conflicting = 1;
-create index events_placeless on events (seq) where cursor is null or conflicting = 1;  -- no place of their own among the cursors
+create index events_placeless on events (seq) where cursor is null or conflicting = 1;  -- without a place of their own in cursor order
 
--- Which event has an id, instead of an index: see ids.ts. An event that was pruned may still be named.
+-- The index from ids to events, see ids.ts. It may still name a pruned event.
 create table latest_ids (
-  n     integer primary key,        -- in the order in which they came
+  n     integer primary key,        -- in order of arrival
   id    text not null,
   event integer not null            -- events.seq
 ) strict;
@@ -47,22 +47,22 @@ create table ids (
 ) strict, without rowid;
 create table id_segments (
   segment  integer primary key,
-  ids      integer not null,        -- the last segment is added to until it is full
-  added_at integer not null         -- the last time
+  ids      integer not null,        -- ids are added to the last segment until it is full
+  added_at integer not null         -- when an id was last added
 ) strict;
 create table id_filters (
-  first  integer primary key,       -- of the eight segments that share it
-  marks  blob not null              -- a byte for each place, a bit of it for each segment
+  first  integer primary key,       -- first of the eight segments that share the filter
+  marks  blob not null              -- a byte for each place, with a bit for each segment
 ) strict;
 
--- Further names of an event, `c:<cursor>` or `i:<id>`: two webhooks, or one id under two cursors.
+-- Further names of an event, `c:<cursor>` or `i:<id>`, if it came under two ids or two cursors.
 create table aliases (
   name text primary key,
   seq  integer not null
 ) strict, without rowid;
 create index aliases_by_event on aliases (seq);
 
--- Deliveries of what was there before: the first seven of an event, and the last as the eighth.
+-- Redeliveries: the first seven of an event, and the last as the eighth.
 create table redeliveries (
   event       integer not null,     -- events.seq
   n           integer not null,
@@ -72,7 +72,7 @@ create table redeliveries (
   primary key (event, n)
 ) strict, without rowid;
 
--- When a further origin brought an event for the first time; the first of all stands in the event.
+-- When each further origin first brought an event. The first origin is in `events`.
 create table seen_by_origin (
   event   integer not null,         -- events.seq
   origin  text not null,
@@ -80,37 +80,37 @@ create table seen_by_origin (
   primary key (event, origin)
 ) strict, without rowid;
 
--- What webhooks bring, and what they lately did not.
+-- Types that webhooks bring, and events of each that they missed lately.
 create table types (
   type         text primary key,
   delivered_at integer,             -- the last delivery of this type; null: never
-  missed       integer not null default 0,  -- since then brought by replay or stream alone, though deliveries could be taken
+  missed       integer not null default 0,  -- events since then that only replay or stream brought
   missed_since integer              -- receipt of the first of these
 ) strict, without rowid;
 
--- What each origin brought first, by day and type, and how late.
+-- First arrivals by day, type and origin, and their lateness.
 create table arrivals (
   day       integer not null,       -- days since 1970, UTC
   type      text not null,
   origin    text not null,
   events    integer not null,
-  aged      integer not null,       -- those of them whose age was known
-  late_ms   integer not null,       -- from happening to receipt, all these together
-  latest_ms integer not null,       -- the worst of them
+  aged      integer not null,       -- those with a known age
+  late_ms   integer not null,       -- from happening to receipt, sum
+  latest_ms integer not null,       -- maximum
   primary key (day, type, origin)
 ) strict, without rowid;
 
--- Fanned out before anybody could know whether they are history.
+-- Events that may be history: it is not known yet.
 create table undecided (
   event  integer primary key,       -- events.seq
   cursor integer not null,
-  ready  integer not null default 0 check (ready in (0, 1))  -- 1: it is none, a webhook says
+  ready  integer not null default 0 check (ready in (0, 1))  -- 1: not history, according to a webhook
 ) strict;
 create index undecided_by_cursor on undecided (cursor);
 
 create table conflicts (
   id          integer primary key,
-  seq         integer not null,     -- the event that was there before
+  seq         integer not null,     -- the event that was stored before
   received_at integer not null,
   origin      text not null,
   cursor      integer,
@@ -123,7 +123,7 @@ create index conflicts_by_event on conflicts (seq);
 
 create table quarantine (
   id          integer primary key,
-  digest      blob not null unique, -- SHA-256 of cursor and body: the same bytes are kept once a place
+  digest      blob not null unique, -- SHA-256 of cursor and body
   received_at integer not null,
   origin      text not null,
   cursor      integer,
@@ -135,60 +135,60 @@ create table quarantine (
 create table gaps (
   id         integer primary key,
   after      integer not null,      -- the last cursor before the gap
-  up_to      integer,               -- the first cursor known behind it; null while none is
+  up_to      integer,               -- the first known cursor behind it; null: none
   reason     text not null,
   opened_at  integer not null,
   closed_at  integer,
-  closed_by  text                   -- the handler that completed it, or a person's reason
+  closed_by  text                   -- the handler that completed the gap event, or a person's reason
 ) strict;
 
 create table handlers (
   id         integer primary key,
   name       text not null unique,
-  loaded     integer not null check (loaded in (0, 1)),  -- 1: the last process that ran handlers had it
-  file       text,                  -- where it was loaded from last
-  waits_from integer                -- events.seq: its file cannot be loaded, or it catches up; it has its tasks up to here
+  loaded     integer not null check (loaded in (0, 1)),  -- 1: the last run process had it
+  file       text,                  -- the file that it was last loaded from
+  waits_from integer                -- events.seq: the handler has its tasks up to here; it waits for its file, or catches up
 ) strict;
 
 create table lanes (
-  id       integer primary key autoincrement,  -- never given twice: tasks remember it after the lane was swept
+  id       integer primary key autoincrement,  -- never used twice: tasks keep it after the lane was removed
   handler  integer not null,
   name     text not null,
-  rerun    integer not null default 0,   -- reruns.id: its events wait for those of their rerun alone; 0: events as they come
-  finished integer not null default -1,  -- highest cursor finished: everything below it is late
-  unproven integer not null default -1,  -- strict tasks up to here are released, though the watermark has not passed them
+  rerun    integer not null default 0,   -- reruns.id: the lane belongs to this rerun; 0: events as they arrive
+  finished integer not null default -1,  -- highest finished cursor: everything below it is late
+  unproven integer not null default -1,  -- strict tasks up to here are released without proof
   used_at  integer not null,
   unique (name, handler, rerun)
 ) strict;
 
--- Lanes that another process has changed: the one that runs handlers keeps lanes in memory, and reads these again.
+-- Lanes that another process has changed. The run process keeps lanes in memory and reads these again.
 create table dirty_lanes (
   lane integer primary key
 ) strict;
 
 create table tasks (
-  id          integer primary key,  -- event * 4096 + handler: one for each, in order of arrival, without a second index
+  id          integer primary key,  -- event * 4096 + handler: unique without a second index
   event       integer not null,     -- events.seq
   handler     integer not null check (handler < 4096),
-  lane        integer,              -- null: in no lane
-  alone       integer not null check (alone in (0, 1)),  -- 1: waits for no other: in no lane, or stepped aside from it
+  lane        integer,              -- null: no lane
+  alone       integer not null check (alone in (0, 1)),  -- 1: waits for no other task: no lane, or stepped aside
   cursor      integer,              -- the event's, for the order within the lane
-  state       text not null check (state in ('ready', 'done', 'skipped', 'dead')),  -- a ready one with a claim is running
+  state       text not null check (state in ('ready', 'done', 'skipped', 'dead')),  -- a ready task with a claim is running
   strict      integer not null check (strict in (0, 1)),  -- 1: held until the watermark has passed its cursor
-  release_at  integer not null,     -- held until then, unless a later one of its lane is released earlier; not of strict ones
+  release_at  integer not null,     -- held until then, unless a later task of its lane is released earlier; not for strict tasks
   due_at      integer not null,     -- not before: back-off
-  hold_until  integer,              -- while it fails it holds its lane until then
+  hold_until  integer,              -- while it fails, it holds its lane until then
   attempts    integer not null default 0,
-  crashes     integer not null default 0,  -- attempts that ended their process
-  rerun       integer not null default 0,  -- reruns.id; 0: made when its event came
-  isolated     integer not null default 0 check (isolated in (0, 1)),  -- 1: its process died under it; it runs alone
+  crashes     integer not null default 0,  -- attempts that crashed their process
+  rerun       integer not null default 0,  -- reruns.id; 0: made when its event arrived
+  isolated    integer not null default 0 check (isolated in (0, 1)),  -- 1: its process died; it runs alone
   late        integer not null default 0 check (late in (0, 1)),
-  deferred    integer not null default 0,  -- milliseconds that RetryAfter has put it off in all
-  -- Both are set from the beginning: a row that grows when it ends would split the page that it was packed into.
-  started_at  integer not null,     -- the last attempt; before the first: when the task was made
-  changed_at  integer not null,     -- the last change of state
-  error       text,                 -- why the last attempt failed, or why it was skipped or is dead
-  cause       integer               -- of a dead one: dead_groups.id
+  deferred    integer not null default 0,  -- total milliseconds of RetryAfter
+  -- Both are set from the beginning, because a row that grows may split its page.
+  started_at  integer not null,     -- start of the last attempt; before the first: when the task was made
+  changed_at  integer not null,     -- last change of state
+  error       text,                 -- why the last attempt failed, or why the task was skipped or is dead
+  dead_group  integer               -- of a dead task: dead_groups.id
 ) strict;
 create index tasks_in_lane on tasks (lane, cursor) where state = 'ready' and alone = 0;
 create index tasks_alone on tasks (handler, due_at) where state = 'ready' and alone = 1;
@@ -196,9 +196,9 @@ create index tasks_strict on tasks (cursor, lane) where state = 'ready' and stri
 create index tasks_isolated on tasks (due_at) where state = 'ready' and isolated = 1;
 create index tasks_rerun on tasks (rerun, attempts) where state = 'ready' and rerun > 0;
 create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped');
-create index tasks_dead on tasks (cause, id) where state = 'dead';
+create index tasks_dead on tasks (dead_group, id) where state = 'dead';
 
--- A waiting task whose lane is gone would wait for ever.
+-- A waiting task without its lane would wait for ever.
 create trigger lanes_with_tasks before delete on lanes
   when exists (select 1 from tasks where lane = old.id and state = 'ready' and alone = 0)
   begin select raise(abort, 'tasks wait in this lane'); end;
@@ -209,55 +209,55 @@ create trigger tasks_move_to_lane before update of lane, alone on tasks
   when new.lane is not null and new.alone = 0 and new.state = 'ready' and not exists (select 1 from lanes where id = new.lane)
   begin select raise(abort, 'a task without its lane'); end;
 
--- Why tasks are dead: one row for each handler and kind of error, as long as a task is dead of it.
+-- Groups of dead letters: one row for each handler and error pattern, as long as it has a dead task.
 create table dead_groups (
-  id          integer primary key autoincrement,  -- never given twice: people name groups by it
+  id          integer primary key autoincrement,  -- never used twice: people name groups by it
   handler     integer not null,
-  error_pattern text not null,      -- digest of the error without what differs from event to event
-  dead        integer not null,     -- how many are
+  error_pattern text not null,      -- digest of the pattern, see error-pattern.ts
+  dead        integer not null,     -- dead tasks
   first_at    integer not null,
   last_at     integer not null,
   unique (handler, error_pattern)
 ) strict;
 create index dead_groups_by_dead on dead_groups (dead);
 
--- The last ten attempts of tasks that did not end at the first, and when a person retried them: as attempt 0.
+-- The last ten attempts of tasks that did not end at their first. Attempt 0: a person retried the task.
 create table attempts (
   task       integer not null,
   started_at integer not null,
   attempt    integer not null,
   ended_at   integer not null,
-  state      text not null,         -- what the task became: ready is a failure that is tried again; or retried
-  error      text,                  -- its beginning
+  state      text not null,         -- state of the task after it (ready: to be retried), or retried
+  error      text,                  -- cut short
   primary key (task, started_at, attempt)
 ) strict, without rowid;
 
--- Events that a handler is given again, because a person asked: in the order of their cursors, then those that have no
--- place of their own there. What has no cursor counts as -1.
+-- Reruns: a person asked that a handler gets these events again, in cursor order, then those without a place in it.
+-- Events without a cursor count as -1.
 create table reruns (
   id          integer primary key,
   handler     integer not null,
-  type        text,                 -- null: all that the handler wants
-  since       text not null,        -- as it was asked
+  type        text,                 -- null: all types of the handler
+  since       text not null,        -- as the person typed it
   until       text,
   from_cursor integer not null,
   to_cursor   integer not null,
   from_event  integer not null,     -- events.seq
   to_event    integer not null,
-  at_cursor   integer not null,     -- how far tasks were made
-  at_event    integer not null,     -- the same, of events without a place
-  events      integer not null,     -- how many there were when it was asked
+  at_cursor   integer not null,     -- position: tasks are made up to here
+  at_event    integer not null,     -- the same, for events without a place in cursor order
+  events      integer not null,     -- how many there were at the request
   seen        integer not null default 0,
   made        integer not null default 0,  -- tasks
-  kept        integer not null default 0,  -- events that waited already, and were left as they were
-  purged      integer not null default 0,  -- events left out, for their bodies are gone
+  kept        integer not null default 0,  -- events left alone because a task already waited
+  purged      integer not null default 0,  -- events left out because their bodies were purged
   asked_at    integer not null,
-  ended_at    integer,              -- no more tasks are made
+  ended_at    integer,              -- when it made its last task
   cancelled   integer not null default 0 check (cancelled in (0, 1))
 ) strict;
 
--- The tasks at work. Written before the handler runs, so that an attempt is counted even if its process dies; so small
--- that taking and giving back a claim costs next to nothing.
+-- Running tasks. Written before the handler runs, so that an attempt counts even if its process dies. Rows are small, so
+-- that a claim costs little.
 create table claims (
   task       integer primary key,
   boot       integer not null,      -- the process that holds it
@@ -269,7 +269,7 @@ create table claims (
 create table processes (
   role       text primary key,
   pid        integer not null,
-  started    text not null,         -- the kernel's start time of that pid, so that a reused pid is not taken for it
+  started    text not null,         -- the kernel's start time of the pid, which tells a reused pid
   boot       integer not null,
   beat_at    integer not null
 ) strict;
@@ -278,10 +278,10 @@ create table alarms (
   name      text primary key,
   since     integer not null,
   detail    text not null,
-  told_at   integer,                -- when ALERT_URL last took it
-  level     integer not null default 0,  -- how grave it was then
-  news      integer not null default 0,  -- the newest cause that was told
-  cleared   integer not null default 0 check (cleared in (0, 1))  -- 1: holds no more, and the all-clear is still to be told
+  told_at   integer,                -- when ALERT_URL last accepted it
+  level     integer not null default 0,  -- its level at that time
+  news      integer not null default 0,  -- number of the newest detail that was sent
+  cleared   integer not null default 0 check (cleared in (0, 1))  -- 1: no longer holds; the all-clear is still to be sent
 ) strict;
 
 create table counters (
@@ -289,16 +289,16 @@ create table counters (
   value integer not null
 ) strict, without rowid;
 
--- Counters as they stood, for the page: every ten seconds for a day, every minute for eight.
+-- Samples of the counters for the page: every ten seconds for a day, every minute for eight days.
 create table samples (
   at      integer primary key,
   figures text not null             -- JSON
 ) strict;
 
--- Single values: watermark, floor, assigned (the last event that tasks were made of), runner (who keeps the lanes in
--- memory), born (when this store was), boot, …
+-- Single values, see StateKey: watermark, fanned_out (the last event whose tasks were made), runner (the process that keeps
+-- the lanes in memory), born (when this store was created), boot, …
 create table state (
   name  text primary key,
   value any
 ) strict, without rowid;
-insert into state values ('assigned', 0), ('boot', 0), ('born', cast(unixepoch('subsec') * 1000 as integer));
+insert into state values ('fanned_out', 0), ('boot', 0), ('born', cast(unixepoch('subsec') * 1000 as integer));

@@ -1,5 +1,5 @@
-// What people ask the store. Figures come from counters, pages are read by keyset, and no
-// question scans more than a bounded stretch.
+// Answers of the store for people and programs. Figures come from counters, pages are read by keyset, and no query
+// scans more than a fixed number of rows.
 import { iso } from '../../../base/clock.ts';
 import { parseCursor, type Cursor } from '../../../wire/cursor.ts';
 import type { Origin } from '../../../wire/event.ts';
@@ -21,29 +21,32 @@ import {
   type WaitingLane,
   type ReadStore,
 } from '../../read.ts';
-import { createReceipt } from '../ingest/by-time.ts';
+import { createByTime } from '../ingest/by-time.ts';
 import { EVENT_COLUMNS, EVENT_KEY, isoOf, type Session, type Sync } from '../session.ts';
 import { HANDLERS } from '../work/waiting.ts';
 import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './selection.ts';
 
-/** A process that has not written for this long is shown as down; one that wrote in the future, by a clock that was set back. */
+/**
+ * A process is shown as down after this time without a sign of life. A sign from the future means that the clock was
+ * set back.
+ */
 const BEAT_MS = 5_000;
 /** Events, or tasks, that one page of a filtered list looks at; events whose bodies it searches. */
 const STRETCH = 10_000;
 const SEARCHED = 5_000;
-/** A page looks at so many events at once, and at no more when it has taken so long: on a cold disk few are read. */
+/** A page looks at this many events at once, and stops after this time. On a cold disk that is few. */
 const LOOK = 250;
 const LOOK_MS = 15;
-/** Events on each side, by cursor, among which neighbours are looked for. */
+/** Events on each side, by cursor, that are searched for neighbours. */
 const NEAR = 1_000;
-/** Below this, waiting tasks are few. */
+/** Below this number, waiting tasks are few. */
 const FEW = 10_000;
-/** Waiting tasks among which the oldest that waits for no proof is looked for. */
+/** Waiting tasks to search for the oldest that does not wait for the watermark. */
 const WAITING = 50_000;
-/** Lanes that are looked at for the longest, and how far each is counted. */
+/** Lanes to look at for the longest, and the bound up to which each is counted. */
 const LANES = 1_000;
 const IN_LANE = 200;
-/** How far the oldest waiting task must have moved to be worth a write. */
+/** The minimum move of the oldest waiting task that is worth a write. */
 const FAR = 10_000 * HANDLERS;
 
 interface TaskRow extends Omit<ShownTask, 'state' | 'late' | 'dueAt' | 'startedAt' | 'finishedAt'> {
@@ -57,9 +60,9 @@ interface TaskRow extends Omit<ShownTask, 'state' | 'late' | 'dueAt' | 'startedA
 
 type AsideRow = Omit<Quarantined, 'receivedAt'> & { received_at: number };
 
-export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns'>> {
+export function createReadStore(session: Session): Sync<Omit<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns'>> {
   const { db } = session;
-  const receipt = createReceipt(db);
+  const receipt = createByTime(db);
   const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
   const newest = db.prepare<[], { seq: number | null; cursor: string | null }>(`
     select (select max(seq) from events) as seq,
@@ -137,14 +140,14 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
   const ofEvent = db.prepare<unknown[], TaskRow>(
     `${task} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`,
   );
-  /** The newest ids of a kind, as many as one page looks at. */
+  /** The newest ids of one kind, at most as many as one page looks at. */
   const lookedAt = (ids: string): string =>
     `select id from (${ids}) where id < @before order by id desc limit ${STRETCH}`;
   const listOf = (ids: string) => ({
     page: db.prepare<unknown[], TaskRow>(
       `${task} where t.id in (${lookedAt(ids)}) and ${MATCHING} order by t.id desc limit @limit`,
     ),
-    /** The last that was looked at, where there may be more. */
+    /** The last row that was looked at, if there may be more. */
     last: db.prepare<unknown[], number>(`${lookedAt(ids)} offset ${STRETCH - 1}`).pluck(),
   });
   const lists = {
@@ -155,7 +158,7 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
     group: listOf(idsOf.group),
     any: listOf('select id from tasks'),
   };
-  /** Done tasks have no index by lane: that would cost every event something. */
+  /** Done tasks have no index by lane, because it would make every event more expensive. */
   const near = (side: '<' | '>', order: 'desc' | 'asc') =>
     db.prepare<unknown[], TaskRow>(`
     ${task} where t.lane = @lane and t.id in (
@@ -175,7 +178,7 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
     select c.id, h.name as handler, c.dead, c.first_at as "first", c.last_at as "last", t.id as task,
       ${EVENT_KEY}, t.error
     from dead_groups c join handlers h on h.id = c.handler
-      join tasks t on t.id = (select max(id) from tasks where cause = c.id and state = 'dead') join events e on e.seq = t.event
+      join tasks t on t.id = (select max(id) from tasks where dead_group = c.id and state = 'dead') join events e on e.seq = t.event
     where (@handler is null or h.name = @handler) and (@id is null or c.id = @id) order by c.dead desc limit @limit`);
   const deadOf = db
     .prepare<unknown[], number>(`
@@ -188,7 +191,7 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
     `${aside}, body from quarantine where id = ?`,
   );
   const waits = `lane = hop.lane and state = 'ready' and alone = 0`;
-  // From lane to lane by the index, so that a long backlog costs no more than a short one.
+  // The index skips from lane to lane, so a long backlog costs no more than a short one.
   const crowded = db.prepare<unknown[], Omit<WaitingLane, 'head' | 'more'> & WaitingLane['head']>(`
     with recursive hop (lane) as (
       select min(lane) from tasks where state = 'ready' and alone = 0
@@ -208,25 +211,25 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
   const counterMap = (): Record<string, number> =>
     Object.fromEntries(counters.all().map(({ name, value }) => [name, value]));
 
-  /** All before where it was found the last time has ended; few are found by their indexes, wherever they are. */
+  /** Every task before the last result has ended. If few tasks wait, their index finds them anywhere. */
   function oldestReady(ready: number): number | null {
     const from = Number(session.state('oldest'));
     const { any, proved } = ready < FEW ? oldest.few : oldest.many;
     const found = any.get(from);
     if (found === undefined) return null;
     if (found > from + FAR) remember(from, found);
-    // What waits for proof is held.
+    // Tasks that wait for the watermark count as held.
     return proved.get(found, BigInt(session.cursorState('watermark') ?? -1)) ?? null;
   }
 
   function remember(before: number, id: number): void {
     try {
       session.write(() => {
-        // A retry may have gone back meanwhile.
+        // A retry may have moved the oldest task back meanwhile.
         if (Number(session.state('oldest')) === before) session.setState('oldest', id);
       });
     } catch {
-      // Locked just now: the next look is a little longer.
+      // The store is locked now; the next look searches a little further.
     }
   }
 
@@ -249,7 +252,7 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
       const { lastGoodAt, ...bad } = failures;
       return {
         events: at('events'),
-        unassigned: Math.max(0, (seq ?? 0) - Number(session.state('assigned'))),
+        unassigned: Math.max(0, (seq ?? 0) - Number(session.state('fanned_out'))),
         undecided: at('undecided'),
         duplicates: at('duplicates'),
         quarantined: at('quarantined'),
@@ -288,7 +291,7 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
       if (row) return { events: [row], next: null };
       const last = until === undefined ? (newest.get()?.seq ?? 0) : receipt.lastBefore(until);
       const upper = Math.min(before ?? Infinity, last + 1);
-      // What was contradicted may lie far behind the newest.
+      // A contradicted event may be far behind the newest.
       const top = contradicted ? (lastContradicted.get(upper) ?? 0) + 1 : upper;
       const floor = since === undefined ? 0 : receipt.lastBefore(since);
       const from = Math.max(floor, top - 1 - (q === undefined ? STRETCH : SEARCHED));
@@ -377,7 +380,7 @@ export function createRead(session: Session): Sync<Omit<ReadStore, 'handlers' | 
   };
 }
 
-/** Facts that the main process writes, and finds again when it starts. */
+/** State that the main process writes and reads again when it starts. */
 export function keptHealthOf(session: Session): KeptHealth {
   const read = (name: StateKey): unknown => JSON.parse(String(session.state(name)));
   return {
@@ -393,14 +396,14 @@ export function keptHealthOf(session: Session): KeptHealth {
   };
 }
 
-/** What a person may call an event: its key (`c:…`, `i:…`), its cursor or its id. */
+/** The names that people use for an event: its key (`c:…`, `i:…`), its cursor or its id. */
 function nameOf(text: string): { cursor: bigint | null; id: string | null } {
   const cursor = parseCursor(text.startsWith('c:') ? text.slice(2) : text);
   const id = text.startsWith('i:') ? text.slice(2) : text.startsWith('c:') ? null : text;
   return { cursor: cursor === undefined ? null : BigInt(cursor), id };
 }
 
-/** As a body holds it, with and without a space: two of the ways to write the same JSON. */
+/** With and without a space: the two usual ways to write this JSON. */
 function messageId(q: string | undefined): { compact: Uint8Array | null; spaced: Uint8Array | null } {
   if (q === undefined) return { compact: null, spaced: null };
   const [compact, spaced] = ['', ' '].map((space) => Buffer.from(`"message_id":${space}${JSON.stringify(q)}`));

@@ -1,5 +1,5 @@
-// The figures of the page over time: counters as they stood, a row every ten seconds, thinned to a minute's after a day
-// and gone after eight. Written by `keep` alone, read in a bounded number of steps.
+// Samples of the counters for the page: a row every ten seconds for a day, every minute for eight days. Written by
+// `keep` alone.
 import { ACK_NAMES } from '../../../base/latency-buckets.ts';
 import type { Sample, SampleStore } from '../../read.ts';
 import type { Session, Sync } from '../session.ts';
@@ -15,7 +15,7 @@ export function createSamples(session: Session): Sync<SampleStore> {
   const insert = db.prepare('insert or replace into samples (at, figures) values (?, ?)');
   const thin = db.prepare(`delete from samples where at < ? and at % ${MINUTE_MS} <> 0`);
   const drop = db.prepare('delete from samples where at < ?');
-  // Of a step, the row that a bare column belongs to is the one with the greatest time.
+  // For a bare column beside max(), SQLite takes the row with the maximum.
   const list = db.prepare<unknown[], { at: number; figures: string }>(`
     select max(at) as at, figures from samples where at >= ? and at <= ? group by at / cast(? as integer) order by 1`);
 

@@ -1,36 +1,36 @@
-// Which tasks a person means: by state as people see it, by handler, by id. Used by what shows tasks and what moves them.
+// Selects tasks by the state that people see, by handler and by id. Used to show tasks and to change them.
 import type { ShownState, TaskState } from '../../work.ts';
 import type { TaskFilter } from '../../read.ts';
 
 /** A ready task with a claim is running. */
 export const STATE = `case when t.state = 'ready' and exists (select 1 from claims where task = t.id) then 'running' else t.state end`;
 
-/** What the watermark has passed, what its lane has gone past, and what was released without proof waits no longer. */
+/** A task is released if the watermark or its lane has passed it, or if it was released unproven. */
 const PASSED = `t.cursor <= max(coalesce((select value from state where name = 'watermark'), -1),
   coalesce(l.finished, -1), coalesce(l.unproven, -1))`;
 
-/** Its release is still to come, and no later one of its lane was released. */
+/** The release time is in the future, and no later task of the lane was released. */
 export const HELD = `t.state = 'ready' and not exists (select 1 from claims where task = t.id)
   and case when t.strict then t.alone = 0 and not ${PASSED}
     else t.release_at > @now and not (t.alone = 0 and (${PASSED} or exists (
       select 1 from tasks o where o.lane = t.lane and o.state = 'ready' and o.alone = 0 and o.cursor > t.cursor
         and o.strict = 0 and o.release_at <= @now))) end`;
 
-/** `@held` is 1 for held, 0 for what is ready and not held, null where that does not matter. */
+/** `@held` is 1 for held tasks, 0 for ready tasks that are not held, null for both. */
 export const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @held)`;
 
-/** For `tasks t left join lanes l`; its parameters are `matchOf`. */
+/** For `tasks t left join lanes l`; the parameters come from `matchOf`. */
 export const MATCHING = `
     (@state is null or (${IN_STATE})) and (@handler is null or t.handler = (select id from handlers where name = @handler))
-    and (@group is null or t.cause = @group) and (@ids is null or t.id in (select value from json_each(@ids)))`;
-// Each state but done has a partial index of its own; SQLite takes it where the query names its condition, or is told to.
+    and (@group is null or t.dead_group = @group) and (@ids is null or t.id in (select value from json_each(@ids)))`;
+// Each state except done has a partial index. SQLite uses it if the query repeats its condition.
 export const idsOf = {
   ready: `select id from tasks indexed by tasks_in_lane where state = 'ready' and alone = 0
     union all select id from tasks indexed by tasks_alone where state = 'ready' and alone = 1`,
   running: 'select task as id from claims',
   dead: `select id from tasks where state in ('dead', 'skipped') and state = 'dead'`,
   skipped: `select id from tasks where state in ('dead', 'skipped') and state = 'skipped'`,
-  group: `select id from tasks where state = 'dead' and cause = @group`,
+  group: `select id from tasks where state = 'dead' and dead_group = @group`,
 };
 
 /** The parameters of IN_STATE. */
@@ -39,7 +39,7 @@ export function inState(state: ShownState | undefined): { state: TaskState | nul
   return { state: state ?? null, held: state === 'ready' ? 0 : null };
 }
 
-/** The parameters of MATCHING. What people see as ready is what is not held. */
+/** The parameters of MATCHING. People see a ready task as ready only if it is not held. */
 export function matchOf({ ids, state, handler, group }: TaskFilter, now: number) {
   return {
     ...inState(state),

@@ -1,27 +1,27 @@
-// What tasks have been through, as far as it is kept: the last attempts of those that failed, and what the dead died of.
+// The history of tasks: the last attempts of tasks that failed, and groups of dead letters with the same error.
 import { createHash } from 'node:crypto';
 import { patternOf } from '../../error-pattern.ts';
 import type { Claim, TaskState } from '../../work.ts';
 import type { Session } from '../session.ts';
 
-/** Attempts kept of a task, and how much of each error: a hundred thousand dead letters must fit on a disk. */
+/** Attempts kept of a task, and characters of each error: a hundred thousand dead letters must fit on a disk. */
 const KEPT = 10;
 const ERROR_LENGTH = 200;
 
 type Ended = Pick<Claim, 'task' | 'attempt' | 'startedAt' | 'handler'>;
 
-export interface History {
-  /** Within the transaction that settles it. What ends at its first attempt stands in its task, and needs no row. */
+export interface Attempts {
+  /** Part of the transaction that settles the attempt. A task that ends at its first attempt needs no row here. */
   ended(claim: Ended, state: TaskState, error: string | null, now: number): void;
-  /** A person lets it run again. */
+  /** A person lets the task run again. */
   retried(task: number, now: number): void;
-  /** A task is now another handler's, under another number: its attempts and its cause go with it. */
-  given(from: number, to: number, handler: number, cause: number | null): void;
-  /** So many tasks are dead of this cause no more. */
-  left(cause: number, tasks: number): void;
+  /** A task was moved to another handler and has a new id. Its attempts and its dead group move with it. */
+  given(from: number, to: number, handler: number, group: number | null): void;
+  /** `tasks` tasks leave this group of dead letters. */
+  leaveGroup(group: number, tasks: number): void;
 }
 
-export function createHistory({ db }: Session): History {
+export function createAttempts({ db }: Session): Attempts {
   const add = db.prepare(`
     insert into attempts (task, started_at, attempt, ended_at, state, error) values (?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const forget = db.prepare(`
@@ -32,22 +32,22 @@ export function createHistory({ db }: Session): History {
     insert into dead_groups (handler, error_pattern, dead, first_at, last_at) values (@handler, @errorPattern, 1, @now, @now)
     on conflict (handler, error_pattern) do update set dead = dead + 1, last_at = @now returning id`)
     .pluck();
-  const blame = db.prepare('update tasks set cause = ? where id = ?');
-  const leave = db.prepare('update dead_groups set dead = dead - ? where id = ?');
+  const blame = db.prepare('update tasks set dead_group = ? where id = ?');
+  const shrink = db.prepare('update dead_groups set dead = dead - ? where id = ?');
   const drop = db.prepare('delete from dead_groups where id = ? and dead <= 0');
 
   const give = db.prepare('update or replace attempts set task = @to where task = @from');
   const share = db
     .prepare<unknown[], number>(`
     insert into dead_groups (handler, error_pattern, dead, first_at, last_at)
-      select @handler, error_pattern, 1, first_at, last_at from dead_groups where id = @cause
+      select @handler, error_pattern, 1, first_at, last_at from dead_groups where id = @group
     on conflict (handler, error_pattern) do update set dead = dead + 1, first_at = min(first_at, excluded.first_at),
       last_at = max(last_at, excluded.last_at) returning id`)
     .pluck();
 
-  function left(cause: number, tasks: number): void {
-    leave.run(tasks, cause);
-    drop.run(cause);
+  function leaveGroup(group: number, tasks: number): void {
+    shrink.run(tasks, group);
+    drop.run(group);
   }
 
   function keep(
@@ -74,12 +74,12 @@ export function createHistory({ db }: Session): History {
       blame.run(die.get({ handler, errorPattern, now }), task);
     },
     retried: (task, now) => keep(task, now, 0, now, 'retried', null),
-    given(from, to, handler, cause) {
+    given(from, to, handler, group) {
       give.run({ from, to });
-      if (cause === null) return;
-      blame.run(share.get({ handler, cause }), to);
-      left(cause, 1);
+      if (group === null) return;
+      blame.run(share.get({ handler, group }), to);
+      leaveGroup(group, 1);
     },
-    left,
+    leaveGroup,
   };
 }

@@ -1,5 +1,5 @@
-// The handlers that the store knows: which are loaded, which are gone, and which wait for a file that cannot be loaded.
-// One that waits has its tasks made when it is back; a new one starts at now.
+// The handlers that the store knows: loaded, gone, or waiting for a broken file. A waiting handler gets its missed
+// tasks when it is back. A new handler starts at the current event.
 import type { HandlerFiles } from '../../work.ts';
 import type { Session } from '../session.ts';
 
@@ -30,7 +30,7 @@ export function createHandlers(session: Session) {
     return new Map(all.all().flatMap(({ id, name }) => (names.includes(name) ? [[name, id] as const] : [])));
   }
 
-  /** A broken file may also be one that was renamed: it is of a handler whose file is gone. */
+  /** A broken file with a new name may be a renamed file. It then belongs to a handler whose file is gone. */
   function waits({ file }: HandlerRow, known: HandlerRow[], { of, broken }: HandlerFiles): boolean {
     if (broken.length === 0) return false;
     if (file !== null && broken.includes(file)) return true;
@@ -43,11 +43,11 @@ export function createHandlers(session: Session) {
     register(names: string[], files: HandlerFiles = { of: new Map(), broken: [] }): Map<string, number> {
       return session.write(() => {
         const known = all.all();
-        const assigned = Number(session.state('assigned'));
+        const fannedOut = Number(session.state('fanned_out'));
         for (const row of known) {
           if (names.includes(row.name)) continue;
           const waited = row.loaded === 1 || row.waits_from !== null;
-          unload.run(waited && waits(row, known, files) ? (row.waits_from ?? assigned) : null, row.id);
+          unload.run(waited && waits(row, known, files) ? (row.waits_from ?? fannedOut) : null, row.id);
         }
         for (const name of names) load.run({ name, file: files.of.get(name) ?? null });
         return idsOf(names);
@@ -55,7 +55,7 @@ export function createHandlers(session: Session) {
     },
     idsOf,
     behind: (): Map<number, number> => new Map(behind.all().map(({ id, waits_from: from }) => [id, from])),
-    /** False where another process has moved it. */
+    /** False: another process has moved it. */
     moveOn: (id: number, from: number, to: number | null): boolean => moveOn.run(to, id, from).changes === 1,
     waiting: () => waiting.all(),
   };

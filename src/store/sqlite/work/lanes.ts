@@ -1,38 +1,38 @@
-// The lanes: whose turn it is in each, and when to look again. The process that runs handlers keeps them in memory, so
-// that a task costs few writes however many wait; the file holds what must outlast it: the tasks, and how far each lane
-// has finished. What others change they note in `dirty_lanes`, and what this process knows of those lanes it reads again.
+// The lanes: which task is next in each, and when to look again. The run process keeps them in memory, so a task costs
+// few writes however many wait. The file keeps what must survive: the tasks, and how far each lane has finished. Other
+// processes mark the lanes that they change in `dirty_lanes`; they are then read again.
 import { randomUUID } from 'node:crypto';
 import TinyQueue from 'tinyqueue';
 import type { NewTask } from '../../work.ts';
-import { createProof, LOOKS, type Proving } from './strict-order.ts';
+import { createStrictOrder, LOOKS, type StrictLane } from './strict-order.ts';
 import type { Session } from '../session.ts';
 import { createMarkDirty, toWaiting, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
-/** Lanes in which nothing waits, kept for their names. */
+/** Idle lanes kept in memory for their names. */
 const IDLE = 20_000;
-/** A task that waits for longer than this is read again when its time comes. */
+/** A task that waits longer than this leaves memory and is read again when it is due. */
 const SOON_MS = 60_000;
 
-interface Lane extends Proving {
+interface Lane extends StrictLane {
   key: string;
   handler: number;
-  /** 0: of events as they come. */
+  /** 0: the lane of events as they arrive. */
   rerun: number;
-  /** Everything at or below it may run, but for strict tasks. */
+  /** Everything at or below it is released, except strict tasks. */
   released: bigint;
   /** Everything below it is late. */
   finished: bigint;
-  /** The cursor at work. */
+  /** The cursor of the running task. */
   working: bigint | null;
-  /** The waiting task with the lowest cursor; where it is null, the file knows it if `more`. */
+  /** The waiting task with the lowest cursor. If null and `more` is set, only the file knows it. */
   head: Waiting | null;
-  /** Others may wait that only the file knows. */
+  /** More tasks may wait in the file. */
   more: boolean;
-  /** When to look again; null: while it works, or when nothing waits. */
+  /** When to look again; null while a task runs or nothing waits. */
   at: number | null;
 }
 
-/** A lane to look at; out of date where the lane says another time by now. */
+/** A lane to look at. The entry is stale if the lane has another time by now. */
 interface Entry {
   at: number;
   lane: Lane;
@@ -40,33 +40,36 @@ interface Entry {
 type Queue = TinyQueue<Entry>;
 
 export interface Lanes {
-  /** Outside of a transaction, as reading all lanes takes a while: where another process has worked with them meanwhile. */
+  /**
+   * Call outside a transaction, because reading all lanes takes a while. Reads them only if another process has worked
+   * with the lanes.
+   */
   load(now: number): void;
-  /** Reads what others have changed. */
+  /** Reads lanes that other processes have changed. */
   refresh(now: number): void;
-  /** The id of the task's lane, which is made if it is new. */
+  /** The id of the task's lane; a new lane is created. */
   enter(task: NewTask, name: string, now: number): number;
-  /** The new task is in the file. */
+  /** Adds a task that was inserted into the file. */
   add(task: Waiting): void;
-  /** In the file: the task at work is back; `finished` is its cursor where it ended, null where it waits again. */
-  leave(lane: number, finished: bigint | null, now: number): void;
-  /** In memory, the same; `aside`: it had stepped aside, and the lane may be at another. */
-  left(lane: number, finished: bigint | null, aside: boolean, now: number): void;
-  /** Tasks whose turn it is, of reruns or of events as they come; their lanes are at work from now on. */
+  /** In the file: the running task has ended at cursor `finished`, or, if null, waits again. */
+  saveFinished(lane: number, finished: bigint | null, now: number): void;
+  /** In memory: the same. `aside`: the task had stepped aside, so the lane may be running another. */
+  markFinished(lane: number, finished: bigint | null, aside: boolean, now: number): void;
+  /** Tasks whose turn it is, of reruns or of arriving events. Their lanes count as running from now on. */
   take(handler: number, now: number, limit: number, reruns: boolean): Waiting[];
   /**
-   * A later task of the lane has ended, or is at work because this one stepped aside. `anywhere`: its lane is not known for
-   * sure, so that a later one of its handler counts.
+   * Whether a later task of the lane has ended, or is running because this one stepped aside. `anywhere`: the lane is
+   * uncertain, so a later task of any lane of the handler counts.
    */
   isLate(task: Waiting, anywhere: boolean): boolean;
-  /** By its name: the account's lane, or that of a conversation of an unknown session. */
+  /** True for the account's lane, and for the lane of a conversation without a known session. */
   hasNoSession(lane: number): boolean;
   nextAt(handler: number, reruns: boolean): number | null;
-  /** Goes on with what replay has proved since; returns how many strict tasks still wait for it. */
-  prove(now: number): number;
-  /** As far as it counts: what was stored when it got there has become tasks. */
+  /** Follows the watermark and returns how many strict tasks still wait for it. */
+  advance(now: number): number;
+  /** The watermark as far as every event below it has its tasks. */
   watermark(): bigint;
-  /** After a transaction that was rolled back. */
+  /** Call after a rollback. */
   forget(): void;
 }
 
@@ -85,7 +88,7 @@ export function createLanes(session: Session): Lanes {
   const restore = db.prepare(`
     insert into lanes (id, handler, name, used_at)
     select lane, handler, 'restored ' || lane, @now from tasks where lane = @id and ${inLane} limit 1`);
-  // From one lane to the next: as many steps as there are lanes, however many tasks wait in each.
+  // Skips from lane to lane: as many steps as lanes, however many tasks wait in each.
   const waitingLanes = db
     .prepare<[], number>(`
     with recursive waiting (lane) as (
@@ -93,7 +96,7 @@ export function createLanes(session: Session): Lanes {
       union all select (select min(lane) from tasks where lane > waiting.lane and ${inLane}) from waiting where lane is not null
     ) select lane from waiting where lane is not null`)
     .pluck();
-  // "cross": from the few claims to their tasks, never the other way round.
+  // "cross" makes SQLite start from the few claims, not from the tasks.
   const working = db.prepare<[], { lane: number; cursor: string }>(`
     select t.lane, cast(t.cursor as text) as cursor from claims c cross join tasks t on t.id = c.task where t.alone = 0`);
   const markDirty = createMarkDirty(session);
@@ -102,7 +105,7 @@ export function createLanes(session: Session): Lanes {
   const head = db.prepare<unknown[], WaitingRow>(
     `select ${WAITING} from tasks where lane = +? and ${inLane} order by tasks.cursor limit 1`,
   );
-  // Read from the top, where the few that are still held lie, down to the first that is not.
+  // Reads from the top, past the few held tasks, to the first that is released.
   const release = db
     .prepare<unknown[], bigint>(
       `select cursor from tasks where lane = +? and ${inLane} and strict = 0 and release_at <= +? order by cursor desc limit 1`,
@@ -124,11 +127,11 @@ export function createLanes(session: Session): Lanes {
 
   const lanes = new Map<number, Lane>();
   const names = new Map<string, Lane>();
-  /** By handler; negative: its reruns. */
+  /** By handler; reruns under the negative id. */
   const queues = new Map<number, Queue>();
-  /** By handler: the highest cursor finished in any of its lanes, once it was asked for. */
+  /** By handler: the highest cursor finished in any of its lanes, once it has been read. */
   const highest = new Map<number, bigint>();
-  const proof = createProof(session, (id) => lanes.get(id));
+  const strictOrder = createStrictOrder(session, (id) => lanes.get(id));
   let loaded = false;
   let idleLimit = IDLE;
   let swept = session.state('lanes_swept');
@@ -138,23 +141,23 @@ export function createLanes(session: Session): Lanes {
     names.clear();
     queues.clear();
     highest.clear();
-    proof.forget();
+    strictOrder.forget();
     loaded = false;
   }
 
   function know(id: number, handler: number, name: string, rerun: number): Lane {
     const key = keyOf(handler, name, rerun);
-    const none = { released: -1n, unproven: -1n, finished: -1n, working: null, head: null, proof: null };
+    const none = { released: -1n, unproven: -1n, finished: -1n, working: null, head: null, awaited: null };
     const lane = lanes.get(id) ?? { id, key, handler, rerun, ...none, more: false, at: null };
     lanes.set(id, lane);
     names.set(key, lane);
     return lane;
   }
 
-  /** Between two turns: within one, a lane that nothing waits in yet may be about to be entered. */
+  /** Call between turns: within a turn, an idle lane may be about to get a task. */
   function dropIdle(): void {
     const sweeps = session.state('lanes_swept');
-    // A lane that was swept away may not be entered by the number that it had.
+    // The id of a removed lane must not be used again.
     if (names.size <= idleLimit && sweeps === swept) return;
     swept = sweeps;
     for (const lane of lanes.values()) {
@@ -165,7 +168,7 @@ export function createLanes(session: Session): Lanes {
     idleLimit = Math.max(IDLE, 2 * names.size);
   }
 
-  /** What the file says of lanes that another process, or nobody yet, knows better. */
+  /** Reads what the file says of lanes that another process has changed. */
   function readAll(ids: number[], now: number): void {
     if (ids.length === 0) return;
     const cursors = new Map(working.all().map(({ lane, cursor }) => [lane, BigInt(cursor)]));
@@ -184,7 +187,7 @@ export function createLanes(session: Session): Lanes {
     }
   }
 
-  /** The schema lets no task wait without its lane's row; a file that was worked on by hand may hold some all the same. */
+  /** The schema forbids a waiting task without a lane, but a person may have edited the file. */
   function repair(ids: number[], now: number): void {
     const lost = ids.filter((id) => !laneOf.get(id));
     if (lost.length === 0) return;
@@ -194,7 +197,7 @@ export function createLanes(session: Session): Lanes {
     });
   }
 
-  /** It was swept away: nothing waits in it. */
+  /** The lane was removed, so nothing waits in it. */
   function forgetLane(id: number): void {
     names.delete(lanes.get(id)?.key ?? '');
     lanes.delete(id);
@@ -214,14 +217,14 @@ export function createLanes(session: Session): Lanes {
   }
 
   function highestOf(handler: number): bigint {
-    // Where the lanes are not kept in memory, others finish tasks unheard.
+    // A process without lanes in memory does not see what others finish.
     const most = (loaded ? highest.get(handler) : undefined) ?? BigInt(furthest.get(handler) ?? -1);
     highest.set(handler, most);
     return most;
   }
 
   function isFree(lane: Lane, cursor: bigint, strict: boolean): boolean {
-    return cursor <= (strict ? lane.unproven : lane.released) || cursor <= proof.watermark();
+    return cursor <= (strict ? lane.unproven : lane.released) || cursor <= strictOrder.watermark();
   }
 
   function schedule(lane: Lane, at: number | null): void {
@@ -238,7 +241,7 @@ export function createLanes(session: Session): Lanes {
     return queue;
   }
 
-  /** The first whose time it is; entries that no longer say what is true of their lane are dropped on the way. */
+  /** The first entry; stale entries on the way are dropped. */
   function first(queue: Queue): Entry | undefined {
     for (;;) {
       const entry = queue.peek();
@@ -247,7 +250,7 @@ export function createLanes(session: Session): Lanes {
     }
   }
 
-  /** The task whose turn it is, or when to look again, null when nothing waits. */
+  /** The task whose turn it is, or when to look again; null: nothing waits. */
   function look(lane: Lane, now: number): { task: Waiting } | { at: number | null } {
     for (;;) {
       if (lane.head === null && lane.more) {
@@ -259,17 +262,17 @@ export function createLanes(session: Session): Lanes {
       if (task === null || task.cursor === null) return { at: null };
       if (!isFree(lane, task.cursor, task.strict)) {
         if (task.strict) {
-          proof.await(lane, task.cursor);
+          strictOrder.waitFor(lane, task.cursor);
           return { at: null };
         }
         const at = releaseOf(lane, task, now);
         if (at > now) return { at };
       }
       const { dueAt } = task;
-      // A strict lane goes on when this one is done or dead.
+      // A strict lane goes on only when this task is done or dead.
       const holdUntil = task.strict ? null : task.holdUntil;
       if (dueAt <= now && !task.isolated) return { task };
-      // An isolated task is claimed by a process of its own, and this lane looked at again when that has ended.
+      // Another process claims an isolated task. This lane is looked at again when that process ends.
       if (holdUntil === null || holdUntil > now)
         return { at: task.isolated ? holdUntil : Math.min(dueAt, holdUntil ?? Infinity) };
       stepAside.run(task.id);
@@ -277,21 +280,21 @@ export function createLanes(session: Session): Lanes {
     }
   }
 
-  /** Releases as much of the lane as its time has come; returns when the head's will. */
+  /** Releases every task whose time has come. Returns when the first task will be released. */
   function releaseOf(lane: Lane, task: Waiting, now: number): number {
     const top = lane.more ? release.get(lane.id, now) : task.releaseAt <= now ? task.cursor : undefined;
-    // All that wait arrived within the window: there are few of them.
+    // All waiting tasks arrived within the window, so they are few.
     if (top == null) return lane.more ? (earliest.get(lane.id) ?? task.releaseAt) : task.releaseAt;
     lane.released = top;
     return now;
   }
 
-  /** What the watermark has passed need not wait for its time. */
-  function releaseProved(now: number): void {
-    const isProved = (task: Waiting | null): boolean =>
-      task?.cursor != null && task.cursor <= proof.watermark() && task.dueAt <= now;
+  /** Tasks that the watermark has passed need not wait for their time. */
+  function releasePassed(now: number): void {
+    const hasPassed = (task: Waiting | null): boolean =>
+      task?.cursor != null && task.cursor <= strictOrder.watermark() && task.dueAt <= now;
     for (const queue of queues.values()) {
-      const held = queue.data.filter(({ at, lane }) => at > now && at === lane.at && isProved(lane.head));
+      const held = queue.data.filter(({ at, lane }) => at > now && at === lane.at && hasPassed(lane.head));
       for (const { lane } of held) schedule(lane, now);
     }
   }
@@ -300,7 +303,7 @@ export function createLanes(session: Session): Lanes {
     load(now) {
       if (loaded && session.state('runner') === me) return;
       forget();
-      // First, so that whatever changes from now on is noted for us.
+      // This comes first, so that every later change is marked for us.
       session.write(() => session.setState('runner', me));
       const waiting = waitingLanes.all();
       repair(waiting, now);
@@ -313,7 +316,7 @@ export function createLanes(session: Session): Lanes {
       if (changed.length === 0) return;
       readAll(changed, now);
       clearDirty.run();
-      proof.doubt();
+      strictOrder.invalidate();
     },
     enter({ handler, rerun = 0 }, name, now) {
       const key = keyOf(handler, name, rerun);
@@ -335,28 +338,28 @@ export function createLanes(session: Session): Lanes {
       } else lane.more = true;
       const { cursor, strict } = task;
       if (strict && !isFree(lane, cursor, strict)) {
-        proof.add(lane, cursor, task.event);
-        // A later one was released that was made before the handler became strict.
-        if (cursor <= lane.released) proof.waive(lane, cursor);
+        strictOrder.add(lane, cursor, task.event);
+        // A later task, made before the handler became strict, was already released.
+        if (cursor <= lane.released) strictOrder.releaseUnproven(lane, cursor);
       }
       const free = isFree(lane, cursor, strict);
       if (strict && !free) {
-        if (lane.head === task) proof.await(lane, cursor);
+        if (lane.head === task) strictOrder.waitFor(lane, cursor);
         return;
       }
       const at = free ? task.dueAt : task.releaseAt;
       if (lane.at === null || at < lane.at) schedule(lane, at);
     },
-    leave(id, finished, now) {
+    saveFinished(id, finished, now) {
       if (finished !== null) finish.run(finished, now, id);
       if (!lanes.has(id)) markDirty(id);
     },
-    left(id, finished, aside, now) {
+    markFinished(id, finished, aside, now) {
       const lane = lanes.get(id);
       if (!lane) return;
       if (finished !== null) {
-        // Strict ones that waited below one that had stepped aside wait no longer.
-        if (aside && finished > lane.unproven && finished > proof.watermark()) proof.doubt();
+        // Strict tasks that waited below a task that had stepped aside are released.
+        if (aside && finished > lane.unproven && finished > strictOrder.watermark()) strictOrder.invalidate();
         raise(lane, finished);
       }
       if (!aside) {
@@ -369,7 +372,7 @@ export function createLanes(session: Session): Lanes {
     take(handler, now, limit, reruns) {
       const tasks: Waiting[] = [];
       const queue = queueOf(handler, reruns);
-      // A lane whose head waits costs a look as well: the rest is for the next turn.
+      // A lane whose head is not due costs a look too, so the number of looks is limited.
       for (let looks = 0; tasks.length < limit && looks < LOOKS; looks++) {
         const entry = first(queue);
         if (!entry || entry.at > now) break;
@@ -399,16 +402,16 @@ export function createLanes(session: Session): Lanes {
       const name = laneOf.get(id)?.name;
       return name === '' || name?.startsWith('/') === true;
     },
-    nextAt: (handler, reruns) => (proof.unfinished() ? 0 : (first(queueOf(handler, reruns))?.at ?? null)),
-    prove(now) {
-      const before = proof.watermark();
-      const unproven = proof.advance((lane) => {
+    nextAt: (handler, reruns) => (strictOrder.unfinished() ? 0 : (first(queueOf(handler, reruns))?.at ?? null)),
+    advance(now) {
+      const before = strictOrder.watermark();
+      const unproven = strictOrder.advance((lane) => {
         if (lane.at === null || lane.at > now) schedule(lane, now);
       });
-      if (proof.watermark() > before) releaseProved(now);
+      if (strictOrder.watermark() > before) releasePassed(now);
       return unproven;
     },
-    watermark: () => proof.watermark(),
+    watermark: () => strictOrder.watermark(),
     forget,
   };
 }

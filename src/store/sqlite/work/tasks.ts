@@ -1,47 +1,37 @@
-// The side of the store that `run` works with. Claiming costs the same with a million tasks waiting, and the same
-// however long the history is.
-// SQLite prepares a statement again, at ten times its cost, when a value is bound that its plan might depend on; `+?`
-// says that this one cannot.
+// The work role of the store. A claim costs the same with a million waiting tasks or a long history. SQLite would
+// prepare a statement again, at ten times its cost, if its plan may depend on a bound value. `+?` tells SQLite that it
+// does not.
 import type { Counts } from '../../ingest.ts';
-import type {
-  Claim,
-  NewTask,
-  Settlement,
-  SqlRow,
-  SqlValue,
-  StoredEvent,
-  WorkStore,
-  Turn,
-  TurnResult,
-  Tx,
-} from '../../work.ts';
+import type { Claim, NewTask, Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
 import { birthOf, createUndecided } from '../ingest/birth.ts';
-import { gapId } from '../ingest/events.ts';
+import { gapId } from '../ingest/gaps.ts';
 import { createHandlers } from './handlers.ts';
-import { createHistory } from './attempts.ts';
+import { createAttempts } from './attempts.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from '../admin/reruns.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session, type Sync } from '../session.ts';
+import { createRecentEvents } from './recent-events.ts';
+import { inTransaction } from './tx.ts';
 import { createMarkDirty, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
-export function createTaskStore(session: Session): Sync<WorkStore> {
+export function createWorkStore(session: Session): Sync<WorkStore> {
   const { db } = session;
   const lanes = createLanes(session);
 
   const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
   const handlerNames = new Map<number, string>();
-  const unassigned = db.prepare<unknown[], StoredEvent>(
+  const pending = db.prepare<unknown[], StoredEvent>(
     `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq > +? order by e.seq limit +?`,
   );
   const between = db.prepare<unknown[], StoredEvent>(
     `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq > +? and e.seq <= +? order by e.seq limit +?`,
   );
-  const moveOn = db.prepare(`update state set value = ? where name = 'assigned' and value = ?`);
+  const moveOn = db.prepare(`update state set value = ? where name = 'fanned_out' and value = ?`);
   const insert = db.prepare(`
     insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, rerun, started_at, changed_at)
     values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`);
-  const forgetEnd = db.prepare<unknown[], { state: 'done' | 'skipped' | 'dead'; cause: number | null }>(
-    `delete from tasks where id = ? and state <> 'ready' returning state, cause`,
+  const forgetEnd = db.prepare<unknown[], { state: 'done' | 'skipped' | 'dead'; deadGroup: number | null }>(
+    `delete from tasks where id = ? and state <> 'ready' returning state, dead_group as deadGroup`,
   );
   const take = db.prepare('insert into claims (task, boot, attempt, late, started_at) values (?, ?, ?, ?, ?)');
   const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
@@ -75,15 +65,15 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
   const registry = createHandlers(session);
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
-  const history = createHistory(session);
+  const attemptLog = createAttempts(session);
   const undecided = createUndecided(session);
   const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
-  let recent = createRecent();
+  let recent = createRecentEvents();
   let erased = session.state('erased');
   let round = 0;
   let unproven = 0;
 
-  /** A transaction that changes lanes: what is in memory of them must not outlast one that was rolled back. */
+  /** A transaction that changes lanes. After a rollback the lanes in memory are dropped. */
   function withLanes<Result>(work: () => Result): Result {
     let begun = false;
     try {
@@ -98,14 +88,14 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
   }
 
   function turn(given: Turn): TurnResult {
-    const { now, settle: settlements, assign, missed, rerun, room } = given;
-    const claiming = assign !== null || missed != null || rerun != null || room > 0;
+    const { now, settle: settlements, fanOut, missed, rerun, room } = given;
+    const claiming = fanOut !== null || missed != null || rerun != null || room > 0;
     if (claiming) lanes.load(now);
     return withLanes(() => {
       if (claiming) lanes.refresh(now);
-      // What has been erased must not come back, neither from memory nor by tasks that were planned before.
+      // Erased events must not come back from memory, or from tasks that were planned before the erasure.
       const planned = erased === (erased = session.state('erased'));
-      if (!planned) recent = createRecent();
+      if (!planned) recent = createRecentEvents();
       const counts: Counts = {};
       const add = (name: keyof Counts, by: number): void => {
         counts[name] = (counts[name] ?? 0) + by;
@@ -123,14 +113,14 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
       }
       add('fenced', fenced);
       if (claiming) undecided.giveUp();
-      const moved = assign !== null && planned && moveOn.run(BigInt(assign.upTo), BigInt(assign.from)).changes === 1;
-      // What it missed first: in the order of arrival, so that nothing of it is made twice.
+      const moved = fanOut !== null && planned && moveOn.run(BigInt(fanOut.upTo), BigInt(fanOut.from)).changes === 1;
+      // Missed events come first, in order of arrival, so that no task is made twice.
       const behind =
-        missed && planned ? makeMissed(missed, moved || assign === null, now, add) : (missed?.from ?? null);
-      if (assign && moved) undecided.assign(assign);
-      if (assign && moved) add('tasks.ready', makeAll(withoutMissed(assign.tasks, missed, behind), now));
+        missed && planned ? makeMissed(missed, moved || fanOut === null, now, add) : (missed?.from ?? null);
+      if (fanOut && moved) undecided.fanOut(fanOut);
+      if (fanOut && moved) add('tasks.ready', makeAll(withoutMissed(fanOut.tasks, missed, behind), now));
       if (rerun && reruns.moveOn(rerun.page, now)) feed(rerun, now, add);
-      if (claiming) unproven = lanes.prove(now);
+      if (claiming) unproven = lanes.advance(now);
       const { claims, nextAt } = claimUpTo(given);
       add('tasks.ready', -claims.length);
       add('tasks.running', claims.length);
@@ -146,37 +136,37 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
     return name;
   }
 
-  /** False when the claim no longer holds: another process has been given the task. */
+  /** False: the claim no longer holds, because another process has the task. */
   function settleOne(settlement: Settlement, now: number): boolean {
     const { claim, spent = true } = settlement;
     if (giveUp.run(claim.task, claim.attempt, claim.boot).changes === 0) return false;
-    // Erased while it was at work: its error may quote what was.
+    // The event was erased while the task ran. Its error may quote the event.
     const error = settlement.error !== null && isErased.get(claim.event.seq) ? 'erased' : settlement.error;
     const late = claim.late ? 1 : 0;
     const attempts = spent ? claim.attempt : claim.attempt - 1;
-    // What a drain gives back was no attempt.
+    // A task that a drain gives back was not attempted.
     if (spent || settlement.state !== 'ready' || settlement.deferredMs)
-      history.ended(claim, settlement.state, error, now);
+      attemptLog.ended(claim, settlement.state, error, now);
     if (settlement.state === 'ready') {
       const { dueAt, holdMs, deferredMs = 0 } = settlement;
       const holdUntil = holdMs === null ? null : now + holdMs;
       postpone.run(error, dueAt, holdUntil, attempts, deferredMs, claim.startedAt, claim.task);
     } else end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
     if (settlement.state === 'done' && claim.event.type === 'kit.gap') closeGap.run(now, claim.handler, claim.event.id);
-    if (claim.lane !== null) lanes.leave(claim.lane, endOf(settlement), now);
+    if (claim.lane !== null) lanes.saveFinished(claim.lane, endOf(settlement), now);
     return true;
   }
 
   function freeLane(settlement: Settlement, now: number): void {
     const { lane, alone: aside } = settlement.claim;
-    if (lane !== null) lanes.left(lane, endOf(settlement), aside, now);
+    if (lane !== null) lanes.markFinished(lane, endOf(settlement), aside, now);
   }
 
   function makeAll(tasks: NewTask[], now: number): number {
     return tasks.filter((task) => make(task, now)).length;
   }
 
-  /** How far the handler is now; null where it has joined the others. */
+  /** How far the handler has its tasks now; null: it has caught up. */
   function makeMissed(
     { handler, from, upTo, joins, tasks }: NonNullable<Turn['missed']>,
     together: boolean,
@@ -189,7 +179,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
     return to;
   }
 
-  /** What has ended begins anew; what waits or is at work is left as it is. */
+  /** Ended tasks begin anew; waiting and running tasks stay as they are. */
   function feed(
     { page, tasks }: NonNullable<Turn['rerun']>,
     now: number,
@@ -198,21 +188,21 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
     let made = 0;
     let gone = 0;
     for (const task of tasks) {
-      // Pruned since the page was read.
+      // The event was pruned after the page was read.
       if (!isWhole.get(task.event)) {
         gone++;
         continue;
       }
       const was = forgetEnd.get(task.event * HANDLERS + task.handler);
       if (was) add(`tasks.${was.state}`, -1);
-      if (was?.cause != null) history.left(was.cause, 1);
+      if (was?.deadGroup != null) attemptLog.leaveGroup(was.deadGroup, 1);
       if (make(task, now)) made++;
     }
     add('tasks.ready', made);
     reruns.count(page.id, made, tasks.length - made - gone, gone);
   }
 
-  /** False where the handler has a task of this event. */
+  /** False: the handler already has a task of this event. */
   function make(task: NewTask, now: number): boolean {
     const { event, handler, releaseAt, strict = false, rerun = 0 } = task;
     const lane = task.lane === null || task.cursor === null ? null : lanes.enter(task, task.lane, now);
@@ -228,7 +218,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
     return true;
   }
 
-  /** Handlers take turns, so that the backlog of one does not keep another waiting; reruns take what is left. */
+  /** Handlers take turns, so the backlog of one does not delay another. Reruns take the places that are left. */
   function claimUpTo({ room, handlers, limits, reruns: most = room, now, boot }: Turn) {
     const claims: Claim[] = [];
     const watermark = lanes.watermark();
@@ -246,7 +236,8 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
       }
     }
     share(room, (handler, places) => {
-      // Half for those in no lane, half for the lanes; what one half leaves is the other's. An odd place alternates.
+      // Half the places are for tasks without a lane, half for lanes. Either may use what the other leaves; an odd
+      // place alternates.
       const half = Math.floor((places + (round % 2)) / 2);
       const singles = alone.all(handler, now, places);
       const heads = lanes.take(handler, now, places - Math.min(singles.length, half), false);
@@ -281,7 +272,10 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
     };
   }
 
-  /** Recovered without its session, and in the lane of those: a webhook may have named the session since. */
+  /**
+   * The event was recovered without its session, so it is in a lane for such events. A webhook may have named the
+   * session since.
+   */
   function isUnplaced({ origin }: StoredEvent, lane: number | null): boolean {
     return lane !== null && (origin === 'replay' || origin === 'stream') && lanes.hasNoSession(lane);
   }
@@ -311,9 +305,9 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
       return events;
     },
     setup: (work) => session.write(() => inTransaction(session, work)),
-    unassigned(limit) {
-      const from = Number(session.state('assigned'));
-      const events = unassigned.all(from, limit);
+    pending(limit) {
+      const from = Number(session.state('fanned_out'));
+      const events = pending.all(from, limit);
       for (const event of events) recent.add(event);
       const birth = birthOf(session);
       return {
@@ -331,7 +325,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
     },
     turn,
     clockStepped(ms, now) {
-      // What was due before the step stays due.
+      // Tasks that were due before the step stay due.
       session.write(() => shift.run({ ms, from: Math.min(now, now - ms) }));
       lanes.forget();
     },
@@ -344,7 +338,7 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
         const isolated = isolatedTasks.get(now, JSON.stringify(handlers));
         if (!isolated) return undefined;
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
-        // So that nothing of its lane is run beside it.
+        // Marks the lane, so that no other task of it runs at the same time.
         if (isolated.lane !== null) markDirty(isolated.lane);
         return claimOne(toWaiting(isolated), now, boot, BigInt(session.cursorState('watermark') ?? -1));
       }),
@@ -356,93 +350,26 @@ export function createTaskStore(session: Session): Sync<WorkStore> {
         inTransaction(session, work);
         return true;
       });
-      // Once it is certain: the work may have thrown.
+      // Done after the commit, because the work may throw.
       if (held) freeLane(settlement, now);
       return held;
     },
   };
 }
 
-/**
- * Events that tasks were just made of are about to be claimed: they need not be read twice. Large ones are left to the
- * file, so that this holds a few thousand of the usual size at the most; each only until the last of its tasks is claimed,
- * as what lives on for no reason is copied again and again by the collector.
- */
-function createRecent() {
-  const slots: ({ event: StoredEvent; tasks: number } | undefined)[] = Array.from({ length: 4_096 }, () => undefined);
-  const find = (seq: number) => {
-    const known = slots[seq % slots.length];
-    return known?.event.seq === seq ? known : undefined;
-  };
-  return {
-    add(event: StoredEvent): void {
-      if ((event.text?.length ?? 0) > 4_096) return;
-      slots[event.seq % slots.length] = { event, tasks: 0 };
-    },
-    /** A task was made of it. */
-    await(seq: number): void {
-      const known = find(seq);
-      if (known) known.tasks++;
-    },
-    take(seq: number): StoredEvent | undefined {
-      const known = find(seq);
-      if (known && --known.tasks <= 0) slots[seq % slots.length] = undefined;
-      return known?.event;
-    },
-  };
-}
-
-/** Where its handler could not join after all, the next page holds them. */
+/** If the handler could not join after all, the next page brings these tasks. */
 function withoutMissed(tasks: NewTask[], missed: Turn['missed'], behind: number | null): NewTask[] {
   return missed && behind !== null ? tasks.filter(({ handler }) => handler !== missed.handler) : tasks;
 }
 
-/** The cursor that has ended; null where the task waits again, or has none. */
+/** The cursor that has ended; null: the task waits again, or has no cursor. */
 function endOf({ claim, state }: Settlement): bigint | null {
   return state === 'ready' || claim.event.cursor === null ? null : BigInt(claim.event.cursor);
 }
 
-/** Null where it was given back. */
+/** Null: the attempt was given back. */
 function verdictOf(settlement: Settlement): 'done' | 'skipped' | 'dead' | 'retry' | 'deferred' | null {
   if (settlement.state !== 'ready') return settlement.state;
   if (settlement.spent ?? true) return 'retry';
   return settlement.deferredMs ? 'deferred' : null;
-}
-
-/** A promise would write after the commit, outside of it. */
-function inTransaction(session: Session, work: (tx: Tx) => unknown): void {
-  const open = { yes: true };
-  try {
-    const made = work(txOf(session, open)) as { then?: unknown } | undefined;
-    if (typeof made?.then === 'function') throw new Error('writes must be synchronous: the function must not be async');
-    if (!session.db.inTransaction) throw new Error('a statement has ended the transaction');
-  } finally {
-    open.yes = false;
-  }
-}
-
-/** As the migrations make them. */
-const TABLES =
-  'events|aliases|seen_by_origin|types|arrivals|conflicts|redeliveries|quarantine|gaps|handlers|lanes|dirty_lanes|tasks|claims|dead_groups|attempts|reruns|processes|alarms|samples|counters|state';
-const STEERING =
-  /^(\s|--[^\n]*\n|\/\*.*?\*\/)*(begin|commit|end|rollback|savepoint|release|pragma\s[^;]*[=(]|attach|detach|vacuum|reindex)/is;
-/** Against slips, not against malice: a handler has the file in its hands anyway. */
-const OWN = new RegExp(
-  String.raw`\b(into|update|update\s+or\s+\w+|delete\s+from|(drop|alter)\s+(table|index)(\s+if\s+exists)?)\s+["'\`[]?(main\s*\.\s*)?["'\`[]?(${TABLES})\b`,
-  'i',
-);
-
-function txOf({ db }: Session, open: { yes: boolean }): Tx {
-  function prepare(sql: string) {
-    if (!open.yes) throw new Error('this transaction has ended');
-    if (STEERING.test(sql))
-      throw new Error('a handler neither steers transactions nor the connection: leave this statement out');
-    if (OWN.test(sql)) throw new Error('the tables of the kit are only read by handlers: write to tables of your own');
-    return db.prepare<SqlValue[], SqlRow>(sql);
-  }
-  return {
-    run: (sql, ...values) => ({ changes: prepare(sql).run(...values).changes }),
-    get: (sql, ...values) => prepare(sql).get(...values),
-    all: (sql, ...values) => prepare(sql).all(...values),
-  };
 }

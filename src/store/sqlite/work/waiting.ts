@@ -1,8 +1,7 @@
-// A waiting task: what its claim needs of it, who may claim it, and how the process that keeps the lanes in memory is told
-// that another has changed one.
+// A waiting task as its claim needs it, who may claim it, and how a process marks a lane that it has changed.
 import type { Session } from '../session.ts';
 
-/** A waiting task, as much of it as its claim needs. */
+/** The fields of a waiting task that a claim needs. */
 export interface Waiting {
   id: number;
   event: number;
@@ -14,7 +13,7 @@ export interface Waiting {
   releaseAt: number;
   dueAt: number;
   holdUntil: number | null;
-  /** 0: it was made when its event came. */
+  /** 0: the task was made when its event arrived. */
   rerun: number;
   isolated: boolean;
   attempts: number;
@@ -63,13 +62,13 @@ export function toWaiting(row: WaitingRow): Waiting {
   };
 }
 
-/** For a query of tasks: nobody is at it, nor at another of its lane. */
+/** A condition for a query of tasks: no task of the same lane is claimed. */
 export const UNCLAIMED = `not exists (select 1 from claims where task = tasks.id) and (tasks.alone = 1
   or not exists (select 1 from claims c cross join tasks o on o.id = c.task where o.lane = tasks.lane and o.alone = 0))`;
 
-/** More handlers than a store can ever know; a task's id is made of its event and its handler. */
+/** The maximum number of handlers. A task's id is made of its event and its handler. */
 export const HANDLERS = 4_096;
-/** Tells the process that keeps the lanes in memory that something of this one has changed. */
+/** Tells the process that keeps the lanes in memory to read this lane again. */
 export function createMarkDirty({ db }: Session): (lane: number) => void {
   const markDirty = db.prepare('insert into dirty_lanes (lane) values (?) on conflict (lane) do nothing');
   return (lane) => void markDirty.run(lane);

@@ -1,5 +1,5 @@
-// The demo's handler: writes down what it handled, in the same transaction as the task's completion, so that the table
-// at the end can be counted and not believed.
+// The demo's handler. It records each event in the same transaction as the task's completion, so that the demo can
+// count.
 import { defineHandler } from '#kit';
 
 export default defineHandler({

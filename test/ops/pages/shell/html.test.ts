@@ -1,4 +1,4 @@
-// What strangers wrote is shown, and never obeyed.
+// Text of strangers is shown, and never interpreted as markup.
 import { expect, test } from 'vitest';
 import { html } from '../../../../src/ops/pages/shell/html.ts';
 

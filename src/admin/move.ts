@@ -1,0 +1,35 @@
+// Moves the tasks of a renamed handler to its new name.
+import type { Clock } from '../base/clock.ts';
+import type { AdminStore } from '../store/admin.ts';
+import type { ReadStore } from '../store/read.ts';
+import { AdminError } from './error.ts';
+import { changeInSteps } from './in-steps.ts';
+
+/** Lanes per step. */
+const LANES = 500;
+
+/** Says how to run or to discard the tasks of a handler that is not loaded. */
+export function unloadedWords(handler: string): string {
+  return `They run once it is loaded again (npx kit reload). npx kit tasks move --from ${handler} --to OTHER gives them to another handler; npx kit discard --handler ${handler} --reason TEXT gives them up.`;
+}
+
+/**
+ * Moves waiting, dead and skipped tasks, and the order of their lanes. Resolves to the number of moved tasks. Throws
+ * AdminError.
+ */
+export async function moveTasks(
+  store: Pick<AdminStore, 'matching' | 'giveTo' | 'giveLanes'> & Pick<ReadStore, 'handlers'>,
+  { from, to }: { from: string; to: string },
+  clock: Clock,
+  onStep?: (done: number, of: number) => void,
+): Promise<number> {
+  const known = (await store.handlers()).map(({ name }) => name);
+  for (const name of [from, to])
+    if (!known.includes(name))
+      throw new AdminError('missing', `no handler was ever named ${name}; known are: ${known.join(', ') || 'none'}`);
+  const give = (ids: number[]): Promise<number> => store.giveTo(ids, to, clock.now());
+  const moved = await changeInSteps(store, { handler: from }, clock.now(), give, onStep);
+  for (let after: number | null = 0; after !== null;)
+    after = await store.giveLanes(from, to, after, LANES, clock.now());
+  return moved;
+}

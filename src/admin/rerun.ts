@@ -1,0 +1,70 @@
+// A rerun gives a handler old events again. This file counts its events beforehand, and cancels it.
+import type { Clock } from '../base/clock.ts';
+import type { AdminStore } from '../store/admin.ts';
+import type { Point, Range, ReadStore, Rerun, Survey } from '../store/read.ts';
+import { AdminError } from './error.ts';
+import { changeInSteps } from './in-steps.ts';
+import { unloadedWords } from './move.ts';
+
+/** Events per page of the count. */
+const PAGE = 5_000;
+
+export type RerunAsked = Pick<Rerun, 'handler' | 'type' | 'from' | 'to'>;
+
+export interface RerunPlan extends RerunAsked {
+  range: Range;
+  types: Survey['types'];
+  events: number;
+  /** Events that are left out because their bodies were purged. */
+  purged: number;
+}
+
+/** Counts the events of the rerun. Throws AdminError if the handler is not loaded. */
+export async function planRerun(
+  store: Pick<ReadStore, 'handlers' | 'range' | 'survey'>,
+  asked: RerunAsked,
+  [from, to]: [from: Point, to: Point | null],
+): Promise<RerunPlan> {
+  const known = await store.handlers();
+  const loaded = known.flatMap(({ name, loaded: is }) => (is ? [name] : []));
+  if (!loaded.includes(asked.handler)) {
+    const gone = known.some(({ name }) => name === asked.handler);
+    const kept = gone ? `. Its waiting tasks are kept. ${unloadedWords(asked.handler)}` : '';
+    const others = `loaded are: ${loaded.join(', ') || 'none'}${kept}`;
+    throw new AdminError('missing', `no loaded handler is named ${asked.handler}; ${others}`);
+  }
+  const range = await store.range(from, to);
+  const types = await survey(store, range, asked.type);
+  const total = (of: 'events' | 'purged'): number => types.reduce((sum, type) => sum + type[of], 0);
+  return { ...asked, range, types, events: total('events'), purged: total('purged') };
+}
+
+/** Sums by type, the most frequent type first. */
+async function survey(store: Pick<ReadStore, 'survey'>, range: Range, only: string | null): Promise<Survey['types']> {
+  const sums = new Map<string, Survey['types'][number]>();
+  for (let at: Survey['next'] = null, last = false; !last; last = at === null) {
+    const page: Survey = await store.survey(range, only, at, PAGE);
+    for (const { type, events, purged } of page.types) {
+      const known = sums.get(type) ?? { type, events: 0, purged: 0 };
+      sums.set(type, { type, events: known.events + events, purged: known.purged + purged });
+    }
+    at = page.next;
+  }
+  return [...sums.values()].toSorted((a, b) => b.events - a.events);
+}
+
+/**
+ * Skips the waiting tasks; running tasks go on to their end. Resolves to the number of skipped tasks. Throws
+ * AdminError.
+ */
+export async function cancelRerun(
+  store: Pick<AdminStore, 'cancelRerun' | 'discard'>,
+  id: number,
+  clock: Clock,
+  onStep?: (done: number, of: number) => void,
+): Promise<number> {
+  const waiting = await store.cancelRerun(id, clock.now());
+  if (waiting === null) throw new AdminError('missing', `there is no open rerun ${id}`, 'npx kit rerun lists them');
+  const discard = (ids: number[]): Promise<number> => store.discard(ids, `rerun ${id} was cancelled`, clock.now());
+  return changeInSteps({ matching: async () => waiting }, {}, clock.now(), discard, onStep);
+}

@@ -1,0 +1,41 @@
+// Registers the alarms in the keep process.
+import { startLoop } from '../base/loop.ts';
+import type { KeepModule } from '../keep/module.ts';
+import { createAlarms } from './alarms.ts';
+import { RULES } from './rules/index.ts';
+
+const LOOK_MS = 2_000;
+const NOTIFY_MS = 1_000;
+
+export const alarms: KeepModule = ({ config, store, clock, log, disk, accounts, shared }) => {
+  const stopping = new AbortController();
+  const { step, notify, up, silent } = createAlarms({
+    store,
+    clock,
+    log,
+    accounts,
+    freeBytes: () => disk().freeBytes,
+    alertUrl: config.ALERT_URL,
+    reconcileNow: () => shared.reconcile(),
+    signal: stopping.signal,
+  });
+  // The page also shows the alarms of the main process, so it needs all rules.
+  Object.assign(shared.rules, RULES);
+  Object.assign(shared, { alarms: up, webhooksSilent: silent });
+  // A separate loop, because ALERT_URL may be slow.
+  const notifying = startLoop(async () => {
+    await notify();
+    return NOTIFY_MS;
+  });
+  const looking = startLoop(async () => {
+    await step();
+    notifying.wake();
+    return LOOK_MS;
+  });
+  return {
+    stop() {
+      stopping.abort();
+      return Promise.all([looking.stop(), notifying.stop()]);
+    },
+  };
+};

@@ -1,0 +1,106 @@
+// Collects the observation for the rules of `keep`. While the store cannot be read, the observation repeats what was
+// read last.
+import type { Clock } from '../base/clock.ts';
+import type { Accounts } from '../keep/account.ts';
+import { withAccount } from '../keep/view.ts';
+import { orNone } from '../store/or-none.ts';
+import type { DeliveredType, KeepStore } from '../store/keep.ts';
+import type { Alarm, ReadStore, Status } from '../store/read.ts';
+import { createMoments, type Moments } from './moments.ts';
+import { createRecentCounters, RECENT_MS } from './recent-counters.ts';
+import { NOTHING_SEEN, type Observation } from './rules/observation.ts';
+
+export interface ObserverOptions {
+  store: KeepStore & ReadStore;
+  clock: Clock;
+  freeBytes: () => number;
+  /** What the main process reports about itself. */
+  accounts?: Pick<Accounts, 'latest' | 'worstRun'> | undefined;
+}
+
+/**
+ * Returns a function that collects. Its argument `up` holds the raised alarms; `read` says whether the store could be
+ * read.
+ */
+export function createObserver({ store, clock, freeBytes, accounts }: ObserverOptions) {
+  const growthOf = createRecentCounters(store, clock);
+  const moments = createMoments(clock);
+  let runUpAfter = clock.monotonic();
+  let worst = { run: 0, after: -Infinity };
+  let last: Observation = { ...NOTHING_SEEN, now: clock.now() };
+
+  /** Throws StoreError while the store cannot be read. */
+  async function readStore(): Promise<Observation> {
+    const now = clock.now();
+    const stored = await store.status(now);
+    moments.look();
+    const status = withoutSteps(withAccount(stored, accounts?.latest()), moments);
+    return {
+      now,
+      status,
+      recent: await growthOf(await store.counters()),
+      freeBytes: freeBytes(),
+      runDownMs: runDownMs(status),
+      types: typesWithoutSteps(await store.types(), moments),
+      blind: (await store.blind()) ?? [],
+      lowered: await store.lowered(),
+      gap: status.gaps > 0 ? ((await store.gaps()).findLast(({ closedAt }) => closedAt === null) ?? null) : null,
+      skewSeconds: (await store.refusals())['clock_skew']?.[0]?.skewSeconds ?? null,
+      worstRun: 0,
+      cause: await store.newestDeadGroup(),
+      contradicted: await store.lastContradicted(),
+      crashes: await store.crashes(),
+      broken: await store.brokenHandlers(),
+    };
+  }
+
+  function runDownMs({ processes }: Status): number {
+    // If no sign of life can be written to the store, every process looks down.
+    const unwritable = processes.keep === 'down' || (accounts?.latest()?.alarms.length ?? 0) > 0;
+    if (processes.run === 'up' || unwritable) runUpAfter = clock.monotonic();
+    return clock.monotonic() - runUpAfter;
+  }
+
+  function worstRun(run: number): number {
+    const now = clock.monotonic();
+    if (run >= worst.run || now - worst.after > RECENT_MS) worst = { run, after: now };
+    return worst.run;
+  }
+
+  return async function look(up: Alarm[]): Promise<{ seen: Observation; read: boolean }> {
+    const stored = await orNone(readStore);
+    // Without the store, nothing shows whether `run` lives.
+    if (!stored) runUpAfter = clock.monotonic();
+    const seen = stored ?? { ...last, freeBytes: freeBytes() };
+    const status = withAccount(seen.status, accounts?.latest());
+    // A failure run may have begun and ended since the last look.
+    const failureRun = Math.max(status.failureRun, accounts?.worstRun() ?? 0);
+    last = { ...seen, status: { ...status, alarms: up, failureRun }, worstRun: worstRun(failureRun) };
+    return { seen: last, read: stored !== undefined };
+  };
+}
+
+/** Corrects each time for steps of the wall clock, so that its age stays right. */
+function withoutSteps(status: Status, moments: Moments): Status {
+  const moment = (name: string, text: string | null): string | null =>
+    text === null ? null : new Date(moments.moment(name, Date.parse(text))).toISOString();
+  const { reconcile, failures } = status;
+  return {
+    ...status,
+    lastDeliveryAt: moment('delivery', status.lastDeliveryAt),
+    reconcile: { ...reconcile, since: moment('reconcile', reconcile.since) },
+    failures: {
+      ...failures,
+      badSince: moment('bad since', failures.badSince),
+      lastBadAt: moment('last bad', failures.lastBadAt),
+    },
+  };
+}
+
+function typesWithoutSteps(types: DeliveredType[], moments: Moments): DeliveredType[] {
+  return types.map((one) => ({
+    ...one,
+    deliveredAt: moments.moment(`delivered ${one.type}`, one.deliveredAt),
+    missedSince: moments.moment(`missed ${one.type}`, one.missedSince),
+  }));
+}

@@ -1,0 +1,44 @@
+// How much each counter has grown in the last ten minutes, so that an alarm about an event stays up that long.
+// Snapshots in the store keep it up over a restart too, which would otherwise look like an all-clear. Ages are
+// monotonic; only snapshots of an earlier process are dated by the wall clock.
+import type { Clock } from '../base/clock.ts';
+import { orNone } from '../store/or-none.ts';
+import type { KeepStore } from '../store/keep.ts';
+
+export const RECENT_MS = 600_000;
+const SNAPSHOT_MS = 60_000;
+/** Older attempts do not show how a handler does now. */
+const ATTEMPTS_MS = 180_000;
+
+type Counters = Record<string, number>;
+
+/**
+ * Returns a function that tells how much each counter has grown. It throws StoreError while the store cannot be read.
+ */
+export function createRecentCounters(store: Pick<KeepStore, 'snapshots' | 'note'>, clock: Clock) {
+  let seen: { after: number; counters: Counters }[] | undefined;
+
+  async function load(): Promise<NonNullable<typeof seen>> {
+    const kept = (await store.snapshots()) ?? [];
+    return kept.map(({ at, counters }) => ({ after: clock.monotonic() - Math.max(0, clock.now() - at), counters }));
+  }
+
+  async function keep(list: NonNullable<typeof seen>): Promise<void> {
+    const age = (after: number): number => clock.monotonic() - after;
+    const snapshots = list.map(({ after, counters }) => ({ at: clock.now() - age(after), counters }));
+    await orNone(() => store.note({}, { snapshots: JSON.stringify(snapshots) }));
+  }
+
+  return async function growth(counters: Counters): Promise<Counters> {
+    const now = clock.monotonic();
+    seen = (seen ?? (await load())).filter(({ after }) => now - after <= RECENT_MS);
+    if (now - (seen.at(-1)?.after ?? -Infinity) >= SNAPSHOT_MS) {
+      seen.push({ after: now, counters });
+      await keep(seen);
+    }
+    const past = seen[0]?.counters ?? {};
+    const shortly = seen.findLast(({ after }) => now - after >= ATTEMPTS_MS)?.counters ?? past;
+    const before = (name: string): number => (name.startsWith('attempts.') ? shortly : past)[name] ?? 0;
+    return Object.fromEntries(Object.entries(counters).map(([name, value]) => [name, value - before(name)]));
+  };
+}

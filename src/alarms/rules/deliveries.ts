@@ -1,0 +1,82 @@
+// Alarms about deliveries: they fail, are refused, or do not come.
+import { causeOf } from '../../receive/causes.ts';
+import { FAILURE_LEVELS, FAILURES_ALLOWED, FAILURES_FROM } from '../../receive/delivery-health.ts';
+import { onCounter, recently, type Observation } from './observation.ts';
+import { magnitude, switchedOff, type Rules } from './rule.ts';
+import { causeList, explainSilence, missedSinceRefusals, MISMATCH_FROM } from './webhook-silent.ts';
+
+export const DELIVERIES: Rules<Observation> = {
+  failure_run: {
+    gravity: 'critical',
+    deliveries: 'refused',
+    remedy:
+      'Read the causes in npx kit status; fix them before 15 in a row, when the service switches the webhook off.',
+    fires: (seen) =>
+      seen.status.failureRun >= FAILURES_FROM ||
+      recently(seen, 'failure_runs') > 0 ||
+      recently(seen, 'unseen_failures') >= FAILURES_FROM,
+    level: ({ status }) => 1 + FAILURE_LEVELS.filter((least) => status.failureRun >= least).length,
+    words: failureRun,
+  },
+  webhook_silent: {
+    gravity: 'critical',
+    deliveries: 'missing',
+    remedy: 'Read the alarm in npx kit status: it says what is known and what it guesses; then npx kit doctor.',
+    fires: (seen) => explainSilence(seen) !== null,
+    level: ({ types }) => magnitude(types.reduce((sum, { missed }) => sum + missed, 0)),
+    words: (seen) => `webhooks are silent. ${explainSilence(seen)}`,
+  },
+  secret_mismatch: {
+    gravity: 'critical',
+    deliveries: 'missing',
+    remedy: 'Put the secret of the webhook first in WEBHOOK_SECRET, npx kit reload; enable the webhook if it is off.',
+    fires: (seen) => seen.status.failures.badSignatures >= MISMATCH_FROM && areTheServices(seen),
+    level: ({ status }) =>
+      [MISMATCH_FROM, FAILURES_ALLOWED].filter((least) => status.failures.badSignatures >= least).length,
+    words: ({ status: { failures, reconcile } }) =>
+      `${failures.badSignatures} deliveries since ${failures.badSince} match no secret in WEBHOOK_SECRET, and no good delivery came since. Guess: the secret of the webhook has changed, or was never set here: put it before the old one (WEBHOOK_SECRET=new,old), then npx kit reload${switchedOff(failures.badSignatures, reconcile.state !== 'off')}. If strangers sent them, the next good delivery ends this alarm`,
+  },
+  clock_skew: {
+    gravity: 'critical',
+    remedy: 'Synchronise the clock at once: each refused delivery counts towards switching the webhook off.',
+    ...onCounter('refused.clock_skew', FAILURES_FROM),
+    words: ({ skewSeconds: ahead }) =>
+      `deliveries with a right signature are outside the time window: the clock of this machine seems ${ahead === null ? 'wrong' : `${Math.abs(ahead)} s ${ahead < 0 ? 'ahead of' : 'behind'} the service`}. Synchronise it, see timedatectl`,
+  },
+  body_limit: {
+    gravity: 'warning',
+    remedy: 'Raise BODY_LIMIT_BYTES, and restart.',
+    ...onCounter('refused.body_limit'),
+    words: () =>
+      'a body was refused for its size, unread: if it was the service, raise BODY_LIMIT_BYTES; if a stranger, nothing is lost',
+  },
+};
+
+function failureRun(seen: Observation): string {
+  const { status, worstRun } = seen;
+  const { failureRun: run, failures, reconcile } = status;
+  if (run >= FAILURES_FROM) {
+    const causes = causeList(failures.causes);
+    return `${run} authentic deliveries in a row were not answered with 2xx${causes ? ` (${causes})` : ''}: ${remedyOf(failures.causes)}${switchedOff(run, reconcile.state !== 'off')}`;
+  }
+  if (recently(seen, 'failure_runs') === 0)
+    return `${recently(seen, 'unseen_failures')} recent events arrived with an attempt number above 1: earlier attempts failed before they reached us. See the proxy, the certificate and the network in front: npx kit doctor`;
+  // A delivery in progress at the 15th failure can succeed after it. A success therefore does not prove that the
+  // webhook is on.
+  return `${worstRun >= FAILURES_ALLOWED ? worstRun : '3 or more'} authentic deliveries in a row were not answered with 2xx. ${run === 0 ? 'Deliveries succeed again' : 'Later deliveries succeeded, the newest failed again'}. At ${FAILURES_ALLOWED} in a row the service switches the webhook off: if it is still off, enable it at the service. The page, Refused, and the log have the causes. This alarm ends 10 minutes after the last such run`;
+}
+
+function remedyOf(causes: Record<string, number>): string {
+  const known = Object.keys(causes).flatMap((cause) => causeOf(cause)?.remedy ?? []);
+  return known.length > 0 ? known.join('; ') : 'the log has the cause';
+}
+
+/**
+ * Strangers can send forged deliveries at any time. Bad signatures count as the service's if deliveries are missing,
+ * if no good one ever came, or if replay cannot tell.
+ */
+function areTheServices(seen: Observation): boolean {
+  const { lastDeliveryAt, reconcile } = seen.status;
+  if (!lastDeliveryAt || reconcile.state === 'off' || reconcile.state === 'stopped') return true;
+  return explainSilence(seen) !== null || missedSinceRefusals(seen);
+}

@@ -1,0 +1,76 @@
+// Alarms about handlers: their tasks fail, wait, or run in the wrong lane.
+import { handlersWith, recently, type Observation } from './observation.ts';
+import { magnitude, type Rules } from './rule.ts';
+
+/** Failed attempts raise `handler_failing` only if the oldest ready task has waited this long. */
+const STUCK_SECONDS = 300;
+
+export const HANDLERS: Rules<Observation> = {
+  dead_letters: {
+    gravity: 'warning',
+    remedy: 'npx kit tasks --state dead --groups; fix the handler, npx kit reload, then retry or discard them.',
+    fires: ({ status }) => status.tasks.dead > 0,
+    level: ({ status }) => magnitude(status.tasks.dead),
+    news: ({ cause }) => cause?.id ?? 0,
+    words: ({ status: { tasks }, cause }) =>
+      `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}${cause ? `; newest cause: ${redacted(cause)}` : ''}. See why (npx kit tasks --state dead --groups, or the page, Dead letters), fix the handler, npx kit reload, then retry them (npx kit retry --state dead) or discard them there`,
+  },
+  // With the default retries, a broken handler leaves its first dead letter only after eight hours. RetryAfter and `rate`
+  // are no failed attempts, so they raise nothing.
+  handler_failing: {
+    gravity: 'warning',
+    remedy:
+      'npx kit tasks --state ready --handler NAME, npx kit explain for the error; fix the handler, npx kit reload.',
+    // Once raised, it stays until the tasks move on: retries get rarer, but the tasks are still stuck.
+    fires: (seen) =>
+      seen.broken.length > 0 || (isStuck(seen) && (failing(seen).length > 0 || wordsBefore(seen) !== undefined)),
+    level: (seen) => seen.broken.filter(({ waiting }) => waiting.length > 0).length + failing(seen).length,
+    words: handlerFailing,
+  },
+  lane_fault: {
+    gravity: 'warning',
+    remedy: 'Fix the lane function of the handler that the log names; until then the session is the lane.',
+    fires: (seen) => handlersWith(seen, 'lane_faults').length > 0,
+    level: (seen) => handlersWith(seen, 'lane_faults').length,
+    words: (seen) =>
+      `lane of ${handlersWith(seen, 'lane_faults').join(', ')} throws; using the session as lane. Fix the function, then npx kit reload; the log has the place`,
+  },
+};
+
+/** The handler, and the name and the place of its error. The message is left out because it may quote strangers. */
+function redacted({ handler, error }: NonNullable<Observation['cause']>): string {
+  const name = /^([A-Z]\w{0,60}): /.exec(error)?.[1];
+  const place = / \(([\w./-]{1,200}:\d{1,6})\)$/.exec(error)?.[1];
+  return [handler, name, place].filter(Boolean).join(', ');
+}
+
+function handlerFailing(seen: Observation): string {
+  // Broken files come first, because they cause the failed attempts.
+  if (seen.broken.length > 0) return seen.broken.map(brokenFile).join('; ');
+  const [first, ...others] = failing(seen);
+  if (first === undefined) return wordsBefore(seen) ?? '';
+  return `attempts of ${[first, ...others].join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --state ready --handler ${first} lists them, npx kit explain <key> shows the error. Fix it, then npx kit reload. The tasks are retried by themselves; to retry at once: npx kit retry --state ready --handler ${first} or on the page, Dead letters`;
+}
+
+function brokenFile({ fault, waiting }: Observation['broken'][number]): string {
+  const goesOn =
+    waiting.length > 0
+      ? `handler ${waiting.join(', ')} waits, the others go on. Fix the file, then npx kit reload: events that arrive meanwhile are handled then`
+      : 'the handlers that were loaded go on. Fix the file, then npx kit reload';
+  return `${fault}: ${goesOn}`;
+}
+
+function isStuck({ status }: Observation): boolean {
+  return (status.oldestReadySeconds ?? 0) > STUCK_SECONDS;
+}
+
+/** Handlers whose recent attempts failed more often than they succeeded. */
+function failing(seen: Observation): string[] {
+  return handlersWith(seen, 'attempts.retry').filter(
+    (name) => recently(seen, `attempts.retry.${name}`) > recently(seen, `attempts.done.${name}`),
+  );
+}
+
+function wordsBefore({ status }: Observation): string | undefined {
+  return status.alarms.find(({ name }) => name === 'handler_failing')?.detail;
+}

@@ -1,0 +1,13 @@
+// All alarms. To add one, add an object to the file of its subject. Tests then require its rule in ops/alerts.yaml and
+// its section in ops/runbook.md.
+import { DELIVERIES } from './deliveries.ts';
+import { EVENTS } from './events.ts';
+import { HANDLERS } from './handlers.ts';
+import { PROCESSES } from './processes.ts';
+import { REPLAY } from './replay.ts';
+import { DISK, WRITES } from './store.ts';
+
+/** Evaluated by `keep`. */
+export const KEEP_RULES = { ...DELIVERIES, ...REPLAY, ...EVENTS, ...HANDLERS, ...PROCESSES, ...DISK };
+
+export const RULES = { ...WRITES, ...KEEP_RULES };

@@ -1,0 +1,62 @@
+// Alarms about replay: it cannot read, reads too slowly, or shows less than webhooks deliver.
+import { onCounter, recently, type Observation } from './observation.ts';
+import { magnitude, type Rules } from './rule.ts';
+
+/** Shorter failures to read raise no alarm. */
+const TROUBLE_MS = 180_000;
+
+export const REPLAY: Rules<Observation> = {
+  replay_blind: {
+    gravity: 'warning',
+    remedy: 'Give API_KEY the numbers and scopes of the webhook.',
+    ...onCounter('unseen'),
+    words: (seen) =>
+      `webhooks brought ${recently(seen, 'unseen')} events that two complete reads of replay did not show (${seen.blind.join(', ')}): API_KEY sees less than the webhook, so give it the same numbers and scopes; what webhooks miss of these is not fetched`,
+  },
+  reconcile_stopped: {
+    gravity: 'critical',
+    remedy: 'Fix API_KEY, npx kit reload; strict handlers wait until then.',
+    fires: ({ status }) => status.reconcile.state === 'stopped',
+    level: (seen) => magnitude(inStateMs(seen) / TROUBLE_MS),
+    words: ({ status: { reconcile, tasks } }) =>
+      `reconciliation stopped (${reconcile.reason}): correct API_KEY in the configuration, then npx kit reload; until then strict handlers wait (${tasks.held} held)`,
+  },
+  reconcile_behind: {
+    gravity: 'warning',
+    remedy:
+      'npx kit status says why; if calls are the reason, raise RECONCILE_CALLS_PER_MINUTE: one brings up to 1,000 events.',
+    fires: (seen) => isTooSlow(seen) || (seen.status.reconcile.state === 'backing-off' && inStateMs(seen) > TROUBLE_MS),
+    level: (seen) => magnitude(inStateMs(seen) / TROUBLE_MS),
+    words: (seen) => {
+      const { reconcile, tasks } = seen.status;
+      return isTooSlow(seen)
+        ? 'reading the history is slower than new events arrive: raise RECONCILE_CALLS_PER_MINUTE (1,000 events a call, 120 calls a minute for the whole account)'
+        : `nothing could be read from the service since ${reconcile.since} (${reconcile.reason}): missed events stay missing, and strict handlers wait (${tasks.held} held)`;
+    },
+  },
+  watermark_ahead: {
+    gravity: 'warning',
+    remedy: 'See that npx kit reconcile comes to its end, and npx kit explain the event at the old watermark.',
+    fires: (seen) => recently(seen, 'watermark_ahead') > 0 && seen.lowered !== null,
+    words: ({ lowered }) =>
+      `the watermark stood at ${lowered?.from}, too high: events were delivered below it that replay did not show. It went down to ${lowered?.to}, and reading begins again there. See npx kit reconcile --runs for what that recovers, and npx kit explain ${lowered?.from} for the event that raised it; if the service shows it by mistake, tell its support`,
+  },
+  gap_open: {
+    gravity: 'warning',
+    remedy: 'npx kit gaps; fetch what matters by other means, then close it.',
+    fires: ({ gap }) => gap !== null,
+    // Each of the first three gaps raises the level, so that it is posted.
+    level: ({ status: { gaps } }) => (gaps < 4 ? gaps : 2 + magnitude(gaps, 2)),
+    words: ({ gap, status: { gaps } }) =>
+      `${gaps > 1 ? `${gaps} gaps are open, npx kit gaps lists them; the newest is ` : ''}gap ${gap?.id}: the service can no longer replay what came after cursor ${gap?.after}${gap?.upTo ? ` up to ${gap.upTo}` : ''} (${gap?.reason}). Fetch what matters by other means, then npx kit gaps close ${gap?.id} --reason "…"`,
+  },
+};
+
+function isTooSlow({ status }: Observation): boolean {
+  return status.reconcile.progress?.behind ?? false;
+}
+
+/** Milliseconds since reconciliation entered its state. */
+function inStateMs({ now, status: { reconcile } }: Observation): number {
+  return reconcile.since === null ? 0 : now - Date.parse(reconcile.since);
+}

@@ -1,0 +1,67 @@
+// Retry and discard on the command line. Tasks are selected by id or by a filter. A command without either is refused.
+import { taskQuery } from '../../admin/filters.ts';
+import { unloadedWords } from '../../admin/move.ts';
+import { CHANGED, changeTasks, taskChange, type Action } from '../../admin/tasks.ts';
+import { EXIT } from '../../base/errors.ts';
+import type { TaskFilter } from '../../store/read.ts';
+import type { Store } from '../../store/store.ts';
+import { number, parse, readOptions, UsageError } from './command.ts';
+import { clean, count, fail, print, printJson, progress } from './print.ts';
+import { clock, withStore } from './store.ts';
+
+const WORDS = {
+  retry: { become: 'will run again', states: 'dead, skipped or waiting' },
+  discard: { become: 'skipped', states: 'dead or waiting' },
+};
+
+/**
+ * Resolves to the exit code. Ctrl-C stops the command between two steps. Tasks that were changed before stay changed.
+ */
+export async function change(action: Action, args: string[]): Promise<number> {
+  const { filter, reason, json } = selectTasks(args);
+  if (action === 'discard' && !reason) throw new UsageError('--reason is needed: it is kept with the tasks');
+  const stop = new AbortController();
+  process.on('SIGINT', () => stop.abort());
+  let left = 0;
+  const onStep = (done: number, of: number): void => {
+    left = of - done;
+    progress(done, of);
+  };
+  const { moved, waiting } = await withStore(async (store) => ({
+    waiting: action === 'retry' ? await waitingForHandlers(store, filter) : [],
+    moved: await changeTasks(store, taskChange(action, filter, reason), clock, onStep, stop.signal),
+  }));
+  const { become, states } = WORDS[action];
+  if (json) printJson({ [CHANGED[action]]: moved, left });
+  else if (left > 0)
+    return fail(`stopped: ${count(moved, 'task')} ${become}, ${left} are left: run the same command again`);
+  else if (moved === 0) return fail(`no task matched that is ${states}: npx kit tasks lists them`);
+  else {
+    const others = moved - waiting.reduce((sum, { tasks }) => sum + tasks, 0);
+    if (others > 0) print(`${count(others, 'task')} ${become}`);
+  }
+  for (const { name, tasks } of waiting)
+    fail(clean(`${count(tasks, 'task')} left waiting: no loaded handler is named ${name}. ${unloadedWords(name)}`));
+  return moved > 0 && left === 0 ? EXIT.done : EXIT.failed;
+}
+
+function selectTasks(args: string[]): { filter: TaskFilter; reason: string | undefined; json: boolean } {
+  const { values, positionals } = parse(args, { text: ['state', 'handler', 'group', 'reason'], flags: ['json'] });
+  const { state, handler, group } = readOptions(taskQuery, values);
+  const ids = positionals.map((id) => number('a task id', id) ?? 0);
+  if (ids.length === 0 && !state && !handler && group === undefined)
+    throw new UsageError('name tasks by id, or by --state, --handler or --group');
+  const filter = { ...(ids.length > 0 ? { ids } : {}), state, handler, group };
+  return { filter, reason: values.reason, json: values.json ?? false };
+}
+
+/** Counts the selected tasks of each handler that is not loaded. */
+async function waitingForHandlers(store: Store, filter: TaskFilter): Promise<{ name: string; tasks: number }[]> {
+  const waiting: { name: string; tasks: number }[] = [];
+  for (const { name, loaded } of await store.handlers()) {
+    if (loaded || (filter.handler ?? name) !== name) continue;
+    const { length: tasks } = await store.matching({ ...filter, handler: name }, clock.now());
+    if (tasks > 0) waiting.push({ name, tasks });
+  }
+  return waiting;
+}

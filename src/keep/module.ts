@@ -1,0 +1,59 @@
+// What the keep process gives its modules, and what the modules share. src/keep/modules.ts lists them.
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { Config } from '../config.ts';
+import type { Alarm, ReadStore } from '../store/read.ts';
+import type { Store } from '../store/store.ts';
+import type { Accounts } from './account.ts';
+
+export interface Keep {
+  config: Config;
+  store: Store;
+  clock: Clock;
+  log: Logger;
+  /** Milliseconds until a loop retries after this error of the store. Throws other errors. */
+  recover: (error: unknown) => number;
+  accounts: Accounts;
+  /** Status and counters as people see them. */
+  view: Pick<ReadStore, 'status' | 'counters'>;
+  disk: () => Disk;
+  /** Notifies `run` that there is work. */
+  wake: () => void;
+  shared: Shared;
+}
+
+/** Each module replaces the members that it provides. */
+export interface Shared {
+  /** Alarms that `keep` has raised. */
+  alarms: () => Alarm[];
+  /** Every alarm that the kit can raise, by name. The module `alarms` fills it. */
+  rules: AlarmRules;
+  webhooksSilent: () => boolean;
+  /** Makes reconciliation fetch missed events at once. */
+  reconcile: () => void;
+  /** Makes reconciliation look at once for events that strict tasks wait for. */
+  prove: () => void;
+}
+
+/** Bytes. */
+export interface Disk {
+  storeBytes: number;
+  logBytes: number;
+  freeBytes: number;
+}
+
+/**
+ * The part of an alarm's rule that decides the sentence and colour of the page. An alarm without a rule is a warning.
+ */
+export type AlarmRules = Record<string, { gravity: 'critical' | 'warning'; deliveries?: DeliveryTrouble }>;
+
+/** While the alarm is up, deliveries cannot be committed, do not arrive, or get no 2xx. */
+export type DeliveryTrouble = 'uncommitted' | 'missing' | 'refused';
+
+export interface Started {
+  /** Resolves when people's commands may rely on the module. */
+  ready?: Promise<void>;
+  stop: () => Promise<unknown>;
+}
+
+export type KeepModule = (keep: Keep) => Started | Promise<Started>;

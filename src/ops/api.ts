@@ -1,0 +1,138 @@
+// The JSON API for programs, with probes and metrics. Access decides about every route except the two probes.
+import type { Context, Middleware } from 'koa';
+import { koaBody } from 'koa-body';
+import { shown, streamOf } from '../admin/export.ts';
+import { eventFilterOf, taskFilterOf } from '../admin/filters.ts';
+import { askToReconcile } from '../admin/range.ts';
+import { redacted, type PersonalReads } from '../admin/redact.ts';
+import { CHANGED, changeTasks, readJob, readTaskChange } from '../admin/tasks.ts';
+import { iso } from '../base/clock.ts';
+import type { Access } from './access.ts';
+import type { OpsContext } from './context.ts';
+import type { What } from './decision.ts';
+import { renderMetrics } from './metrics.ts';
+import { canCommit } from './pages/health.ts';
+
+export function addApi(context: OpsContext): void {
+  addProbes(context);
+  addReads(context);
+  addChanges(context);
+}
+
+/** Passes on an allowed request. Any other request gets an error that names the token it needs. */
+function may(what: What, access: Access): Middleware {
+  return async (ctx, next) => {
+    const decision = access.program(ctx, what);
+    if (decision === 'allowed') return next();
+    if (what === 'reveal' && !access.canReveal)
+      return refuse(ctx, 403, 'bodies are shown with OPS_TOKEN alone, and none is set');
+    if (decision === 'elsewhere')
+      return refuse(ctx, 403, 'Host or Origin is not this machine; behind a proxy, set OPS_ORIGIN');
+    return refuse(ctx, 401, `needs ${what === 'read' ? 'OPS_READ_TOKEN or OPS_TOKEN' : 'OPS_TOKEN'} as a bearer token`);
+  };
+}
+
+function refuse(ctx: Context, status: number, error: string): void {
+  ctx.status = status;
+  ctx.body = { error };
+}
+
+function addProbes({ router, access, view, rules, clock, disk }: OpsContext): void {
+  router.get('/livez', (ctx) => {
+    ctx.body = 'alive\n';
+  });
+  router.get('/readyz', async (ctx) => {
+    const { processes, alarms } = await view.status(clock.now());
+    const ready = processes.receive === 'up' && canCommit(alarms, rules);
+    ctx.status = ready ? 200 : 503;
+    ctx.body = ready ? 'ready\n' : 'deliveries cannot be committed\n';
+  });
+  router.get('/metrics', may('read', access), async (ctx) => {
+    const [status, counters] = [await view.status(clock.now()), await view.counters()];
+    const { type, text } = await renderMetrics({ status, counters, disk: disk() });
+    ctx.type = type;
+    ctx.body = text;
+  });
+}
+
+function addReads({ router, access, store, view, clock, log, jobs }: OpsContext): void {
+  const read = may('read', access);
+  const reveal = may('reveal', access);
+  const readsOf = (ctx: Context): PersonalReads =>
+    access.program(ctx, 'change') === 'allowed' ? store : redacted(store);
+
+  router.get('/api/status', read, async (ctx) => {
+    ctx.body = await view.status(clock.now());
+  });
+  router.get('/api/events', read, async (ctx) => {
+    const { events, next } = await store.events(eventFilterOf(ctx.query), clock.now());
+    ctx.body = { events: events.map(shown), next };
+  });
+  router.get('/api/events/:key', read, async (ctx) => {
+    const found = await readsOf(ctx).event(ctx.params['key'] ?? '', clock.now());
+    if (!found) return refuse(ctx, 404, 'no event has this key, id or cursor');
+    ctx.body = { ...found, event: shown(found.event) };
+  });
+  const withBodies: Middleware = (ctx, next) => (ctx.query['bodies'] === undefined ? next() : reveal(ctx, next));
+  router.get('/api/events.ndjson', read, withBodies, (ctx) => {
+    const bodies = ctx.query['bodies'] !== undefined;
+    if (bodies) log.info({ bodies: 'exported', by: 'OPS_TOKEN', from: ctx.ip }, 'bodies were revealed');
+    ctx.type = 'application/x-ndjson';
+    ctx.body = streamOf(store, eventFilterOf(ctx.query), { now: clock.now(), bodies });
+  });
+  router.post('/api/events/:key/body', reveal, async (ctx) => {
+    const found = await store.event(ctx.params['key'] ?? '', clock.now());
+    const body = found && (await store.body(found.event.key));
+    if (!found || !body) return refuse(ctx, 404, 'no event has this key, id or cursor, or its body was purged');
+    log.info({ key: found.event.key, by: 'OPS_TOKEN', from: ctx.ip }, 'a body was revealed');
+    ctx.type = 'application/json';
+    ctx.body = Buffer.from(body);
+  });
+  router.get('/api/tasks', read, async (ctx) => {
+    ctx.body = await readsOf(ctx).tasks(taskFilterOf(ctx.query), clock.now());
+  });
+  router.get('/api/dead-letters', read, async (ctx) => {
+    const { handler, group: id, limit } = taskFilterOf(ctx.query);
+    ctx.body = await readsOf(ctx).groups({ handler, id, limit });
+  });
+  router.get('/api/jobs', read, (ctx) => {
+    ctx.body = { jobs: jobs.list() };
+  });
+  router.get('/api/quarantine', read, async (ctx) => {
+    ctx.body = { quarantine: await store.quarantine(500) };
+  });
+}
+
+function addChanges({ router, access, store, clock, log, jobs, onChange }: OpsContext): void {
+  const change = may('change', access);
+  const json = koaBody({ text: false, urlencoded: false, multipart: false, jsonLimit: '1mb' });
+  const bodyOf = (ctx: Context): unknown => (ctx.request as { body?: unknown }).body;
+
+  for (const action of ['retry', 'discard'] as const)
+    router.post(`/api/tasks/${action}`, change, json, async (ctx) => {
+      const asked = readTaskChange(action, bodyOf(ctx));
+      const moved = await changeTasks(store, asked, clock);
+      log.info({ [CHANGED[action]]: moved, reason: asked.reason || undefined }, `tasks ${CHANGED[action]} by hand`);
+      onChange();
+      ctx.body = { [CHANGED[action]]: moved };
+    });
+  router.post('/api/jobs', change, json, async (ctx) => {
+    const asked = readJob(bodyOf(ctx));
+    const job = await jobs.start(asked);
+    log.info({ job: job.id, action: job.action, of: job.of, reason: asked.reason }, 'a job was started');
+    ctx.status = 202;
+    ctx.body = { job };
+  });
+  router.post('/api/jobs/:id/cancel', change, (ctx) => {
+    if (!jobs.cancel(Number(ctx.params['id']))) return refuse(ctx, 404, 'no running job has this number');
+    log.info({ change: ctx.path }, 'a job was cancelled');
+    ctx.body = { cancelled: true };
+  });
+  router.post('/api/reconcile', change, async (ctx) => {
+    const now = clock.now();
+    await askToReconcile(store, now);
+    log.info({ change: ctx.path }, 'reconciliation was asked for');
+    ctx.status = 202;
+    ctx.body = { asked: iso(now) };
+  });
+}

@@ -1,0 +1,31 @@
+// The objects that all parts of the ops port share.
+import type { Router } from '@koa/router';
+import type { Jobs } from '../admin/jobs.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { AlarmRules, Disk } from '../keep/module.ts';
+import type { AdminStore } from '../store/admin.ts';
+import type { IngestStore } from '../store/ingest.ts';
+import type { KeepStore } from '../store/keep.ts';
+import type { ReadStore, SampleStore } from '../store/read.ts';
+import type { Access } from './access.ts';
+
+export interface OpsContext {
+  router: Router;
+  access: Access;
+  store: ReadStore &
+    SampleStore &
+    AdminStore &
+    Pick<IngestStore, 'note'> &
+    Pick<KeepStore, 'verifying' | 'anchors' | 'replayRuns'>;
+  /** Status and counters for display: see keep/view.ts. */
+  view: Pick<ReadStore, 'status' | 'counters'>;
+  /** The rules of all registered alarms. */
+  rules: AlarmRules;
+  clock: Clock;
+  log: Logger;
+  jobs: Jobs;
+  disk: () => Disk;
+  /** Called after events or tasks were changed by hand. */
+  onChange: () => void;
+}

@@ -1,0 +1,58 @@
+// The access decision of the ops port, shared by the API and the pages. Pure functions; access.ts reads the requests.
+
+/** A writer has OPS_TOKEN, a reader OPS_READ_TOKEN. */
+export type Who = 'anonymous' | 'reader' | 'writer';
+/** `reveal`: show a body. */
+export type What = 'read' | 'change' | 'reveal';
+/**
+ * elsewhere: the Host is not ours, or another site's page sent the request. unknown: a token is needed. forbidden:
+ * OPS_TOKEN is needed.
+ */
+export type Decision = 'allowed' | 'elsewhere' | 'unknown' | 'forbidden';
+
+export interface Asked {
+  who: Who;
+  what: What;
+  /**
+   * False if the Host is not ours, or if a page of another site may have sent the request with the browser's rights.
+   */
+  ours: boolean;
+  /** Whether OPS_TOKEN is set. Without it, nobody may reveal a body, not even on this machine. */
+  canReveal: boolean;
+}
+
+export function decide({ who, what, ours, canReveal }: Asked): Decision {
+  if (!ours) return 'elsewhere';
+  if (who === 'anonymous') return 'unknown';
+  if (what === 'read') return 'allowed';
+  return who === 'writer' && (what === 'change' || canReveal) ? 'allowed' : 'forbidden';
+}
+
+/** Headers that browsers add by themselves. Empty: absent. */
+export interface Said {
+  method: string;
+  host: string;
+  origin: string;
+  /** The header Sec-Fetch-Site. */
+  site: string;
+}
+
+/** A request without these headers comes from a program. `outside`: the page's address behind a proxy. */
+export function sourceOf({ method, host, origin, site }: Said, outside?: URL): 'page' | 'program' | 'elsewhere' {
+  if (method === 'POST' && !['', 'same-origin', 'none'].includes(site)) return 'elsewhere';
+  if (origin === '') return site === 'same-origin' ? 'page' : 'program';
+  const page = URL.parse(origin);
+  return page !== null && (page.origin === outside?.origin || page.host === hostOf(host)?.host) ? 'page' : 'elsewhere';
+}
+
+const LOCAL = new Set(['localhost', '127.0.0.1', '[::1]']);
+
+/** Whether the Host names this machine, or the proxy in front of it. */
+export function isKnownHost(host: string, outside?: URL): boolean {
+  const url = hostOf(host);
+  return url !== null && (LOCAL.has(url.hostname) || url.host === outside?.host);
+}
+
+function hostOf(host: string): URL | null {
+  return /^[\w.:[\]-]+$/.test(host) ? URL.parse(`http://${host}`) : null;
+}

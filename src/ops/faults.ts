@@ -1,0 +1,22 @@
+// Turns an error into an HTTP status and words for the sender. The API and the pages share it.
+import { ZodError } from 'zod';
+import { AdminError } from '../admin/error.ts';
+import { faultsOf } from '../admin/filters.ts';
+import { StoreError } from '../store/store.ts';
+
+const STATUS = { input: 400, missing: 404, busy: 409 } as const;
+
+export interface Fault {
+  status: number;
+  /** Empty: the request itself cannot be read. */
+  words: string;
+}
+
+/** Undefined: the error is a bug. */
+export function faultOf(error: unknown): Fault | undefined {
+  if (error instanceof ZodError) return { status: 400, words: faultsOf(error) };
+  if (error instanceof AdminError) return { status: STATUS[error.code], words: error.message };
+  if (error instanceof StoreError) return { status: 503, words: error.message };
+  const status = (error as { status?: unknown } | null)?.status;
+  return typeof status === 'number' && status >= 400 && status < 500 ? { status, words: '' } : undefined;
+}

@@ -1,0 +1,137 @@
+// One event: its timeline, its tasks with their neighbours, and its body. Pure functions without HTTP.
+import { iso } from '../../base/clock.ts';
+import { CONFLICTS, type ShownTask } from '../../store/read.ts';
+import { NOT_KEPT, rivalOf, timelineOf, type Found } from '../../admin/timeline.ts';
+import type { Copies } from '../../admin/copies.ts';
+import { keyLink, linkOf, whole, why } from './events.ts';
+import { html, type Html } from './shell/html.ts';
+import { action, code, figures, hidden, reason, table, time } from './shell/parts.ts';
+
+interface Neighbours {
+  task: ShownTask;
+  earlier: ShownTask[];
+  later: ShownTask[];
+}
+
+export interface EventPage {
+  found: Found;
+  neighbours: Neighbours[];
+  /** Null: purged. */
+  masked: string | null;
+  revealed: Copies | undefined;
+}
+
+const PURGED = html`<p class="empty">Purged: only the facts above are left.</p>`;
+
+export function eventScreen(
+  { found, neighbours, masked, revealed }: EventPage,
+  may: { change: boolean; reveal: boolean },
+): Html {
+  const { event, tasks } = found;
+  return html`${summary(found)}
+    <h2>Timeline</h2>
+    ${table(
+      'What happened',
+      ['at (UTC)', 'what', 'detail', 'why'],
+      timelineOf(found).map(({ at, what, detail, error }) => [
+        html`<time datetime="${at}">${at.slice(0, 23).replace('T', ' ')}</time>`,
+        whole(what),
+        detail,
+        error === null ? '' : why(error),
+      ]),
+      '',
+    )}
+    <p class="soft">${NOT_KEPT}</p>
+    <h2>Tasks</h2>
+    ${table(
+      'Tasks',
+      ['handler', 'state', '#attempts', 'lane', 'due', ''],
+      tasks.map((task) => [
+        task.handler,
+        state(task),
+        task.attempts,
+        code(task.lane),
+        time(task.dueAt),
+        may.change && ['dead', 'skipped', 'ready'].includes(task.state) ? fixTask(task) : '',
+      ]),
+      'No task: no handler was there for its type, it was erased before, or run has not read it yet.',
+    )}
+    ${neighbours.map(inLane)}
+    <h2>Body</h2>
+    ${masked === null ? PURGED : revealed ? inClear(event.key, revealed) : inShape(event.key, masked, may.reveal)}`;
+}
+
+function summary({ event, aliases, conflicts }: Found): Html {
+  const rival = rivalOf(event);
+  const most = conflicts.length < CONFLICTS ? conflicts.length : `${CONFLICTS} and more`;
+  const contradicted = { name: 'Contradicted', value: most, tone: 'warn' as const };
+  return html`${figures([
+      { name: 'Key', value: code(event.key) },
+      { name: 'Type', value: code(event.type) },
+      { name: 'Happened', value: time(iso(event.createdAt)) },
+      { name: 'Received', value: time(iso(event.receivedAt)), note: `by ${event.origin}` },
+      { name: 'Came again', value: event.copies },
+      ...(conflicts.length > 0 ? [contradicted] : []),
+    ])}
+    <p>
+      Id ${code(event.id)}, cursor ${code(event.cursor)}, session ${code(event.sessionId)}
+      ${event.flags ? html`; odd: ${event.flags}` : null}
+      ${aliases.length > 0 ? html`; also known as ${aliases.map((name) => html`${code(name)} `)}` : null}
+      ${rival === null ? null : html`; its cursor was that of ${keyLink(rival)} before`}
+    </p>`;
+}
+
+function inLane({ task, earlier, later }: Neighbours): Html {
+  return html`<h3>Its neighbours in the lane of ${task.handler}, by cursor</h3>
+    ${table(
+      `Neighbours in the lane of ${task.handler}, by cursor`,
+      ['', 'key', 'type', 'state'],
+      [
+        ...earlier.map((one) => [whole('before'), keyLink(one.key), code(one.type), state(one)]),
+        [whole('this'), code(task.key), code(task.type), state(task)],
+        ...later.map((one) => [whole('after'), keyLink(one.key), code(one.type), state(one)]),
+      ],
+      '',
+    )}`;
+}
+
+function inClear(key: string, { text, curl, fixture }: Copies): Html {
+  return html`<div data-still>
+    <p class="soft">
+      Revealed, and logged. This page is not refreshed meanwhile.
+      <a href="${linkOf(key)}">Mask it again</a>
+    </p>
+    ${block('As received', text)} ${block('As curl', curl)} ${block('As a fixture of #kit/testing', fixture)}
+  </div>`;
+}
+
+function inShape(key: string, masked: string, mayReveal: boolean): Html {
+  return html`${block('Its shape', masked)}
+  ${
+    mayReveal
+      ? action(`${linkOf(key)}/body`, 'Reveal the body: this is logged', null)
+      : html`<p class="soft">Revealing it, and copying it as curl or as a fixture, needs OPS_TOKEN.</p>`
+  }`;
+}
+
+function fixTask(task: ShownTask): Html {
+  const ids = html`${hidden('id', task.id)} ${hidden('to', linkOf(task.key))}`;
+  return html`${action('/dead-letters/retry', 'Retry', ids)}
+  ${
+    task.state === 'skipped'
+      ? null
+      : html`<details id="discard-${task.id}">
+          <summary>Discard</summary>
+          ${action('/dead-letters/discard', 'Discard it', html`${ids} ${reason(`reason-${task.id}`)}`, 'bad')}
+        </details>`
+  }`;
+}
+
+function state(task: ShownTask): Html {
+  return html`<span class="state ${task.state}">${task.state}</span>${task.late ? ' late' : null}`;
+}
+
+function block(title: string, text: string): Html {
+  return html`<h3>${title} <button type="button" class="copy" aria-label="Copy: ${title}">Copy</button></h3>
+    <pre tabindex="0">${text}</pre>`;
+}

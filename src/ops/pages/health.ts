@@ -1,0 +1,64 @@
+// The health of the kit: the one sentence that a person should read first, and its colour.
+import { FAILURES_FROM } from '../../receive/delivery-health.ts';
+import type { AlarmRules } from '../../keep/module.ts';
+import type { Alarm, Status } from '../../store/read.ts';
+import { count } from './shell/parts.ts';
+
+interface Health {
+  words: string;
+  tone: 'good' | 'warn' | 'bad';
+}
+
+export function health(status: Status, rules: AlarmRules): Health {
+  const { processes, alarms } = status;
+  if (!canCommit(alarms, rules)) {
+    return {
+      words:
+        'The store cannot be written: deliveries get 503, and no handler goes on. The alarm below says why. The service retries its deliveries. The figures are those of before.',
+      tone: 'bad',
+    };
+  }
+  const down = Object.entries(processes).flatMap(([role, state]) => (state === 'down' ? [role] : []));
+  if (down.includes('receive'))
+    return { words: 'Not receiving: the receive process is down. Start it: npm start.', tone: 'bad' };
+  if (down.length > 0)
+    return {
+      words: `Receiving, but ${down.join(' and ')} ${down.length === 1 ? 'is' : 'are'} down: see the log.`,
+      tone: 'bad',
+    };
+  return alarms.length > 0 ? unwell(status, rules) : { words: well(status), tone: 'good' };
+}
+
+/** False if an alarm says that deliveries cannot be committed. */
+export function canCommit(alarms: Alarm[], rules: AlarmRules): boolean {
+  return !rulesOf(alarms, rules).some(({ deliveries }) => deliveries === 'uncommitted');
+}
+
+function rulesOf(alarms: Alarm[], rules: AlarmRules): AlarmRules[string][] {
+  return alarms.flatMap(({ name }) => rules[name] ?? []);
+}
+
+function unwell({ alarms, failureRun }: Status, rules: AlarmRules): Health {
+  const up = rulesOf(alarms, rules);
+  const attention = alarms.length === 1 ? '1 alarm needs attention' : `${alarms.length} alarms need attention`;
+  const come = up.some(({ deliveries }) => deliveries === 'missing')
+    ? 'Deliveries are missing.'
+    : failureRun >= FAILURES_FROM
+      ? 'Deliveries are refused.'
+      : 'Receiving.';
+  return {
+    words: `${come} ${attention}.`,
+    tone: up.some(({ gravity }) => gravity === 'critical') ? 'bad' : 'warn',
+  };
+}
+
+function well({ events, tasks, unassigned, reconcile, watermark }: Status): string {
+  if (events === 0)
+    return 'All is ready, and nothing has come yet: register the webhook, then send its test event. npx kit doctor checks the way.';
+  const waiting = tasks.ready + tasks.held + tasks.running + unassigned;
+  const work =
+    waiting === 0 ? 'all is handled' : `${count(waiting)} ${waiting === 1 ? 'task is' : 'tasks are'} on the way`;
+  if (reconcile.state === 'off')
+    return `All is well: deliveries are taken, ${work}. Missed events are not fetched: set API_BASE_URL and API_KEY.`;
+  return `All is well: deliveries are taken, ${work}, and nothing is missing${watermark === null ? ' as far as known' : ''}.`;
+}

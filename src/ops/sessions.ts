@@ -1,0 +1,55 @@
+// Browser sessions, in memory: a restart or reload of keep ends them. A form that is sent after that is not done, and
+// the answer says so. The cookie is random and does not depend on the token.
+import { createHash, randomBytes } from 'node:crypto';
+import type { Context } from 'koa';
+import type { Clock } from '../base/clock.ts';
+import type { Who } from './decision.ts';
+
+const COOKIE = 'kit_session';
+const SESSION_MS = 12 * 3_600_000;
+const SESSIONS = 1_000;
+/** After this many wrong tokens within WRONG_MS, every log-in is refused until they are older. */
+const WRONG = 5;
+const WRONG_MS = 60_000;
+
+/** `secure`: browsers send the cookie over HTTPS only. */
+export function createSessions(clock: Clock, secure: boolean) {
+  /** By the digest of the cookie. */
+  const sessions = new Map<string, { who: Who; until: number }>();
+  let wrong: number[] = [];
+
+  function setCookie(ctx: Context, value: string, maxAgeMs: number): void {
+    const age = `Max-Age=${Math.round(maxAgeMs / 1000)}${secure ? '; Secure' : ''}`;
+    ctx.append('Set-Cookie', `${COOKIE}=${value}; Path=/; HttpOnly; SameSite=Strict; ${age}`);
+  }
+
+  return {
+    of(ctx: Context): Who | undefined {
+      const session = sessions.get(digest(ctx.cookies.get(COOKIE) ?? ''));
+      return session && session.until > clock.monotonic() ? session.who : undefined;
+    },
+    /** `who`: the holder of the given token. Undefined: the token is wrong. */
+    begin(ctx: Context, who: Who | undefined): 'in' | 'wrong' | 'throttled' {
+      const now = clock.monotonic();
+      wrong = wrong.filter((at) => now - at < WRONG_MS);
+      if (wrong.length >= WRONG) return 'throttled';
+      if (who === undefined) {
+        wrong.push(now);
+        return 'wrong';
+      }
+      for (const [id, { until }] of sessions) if (until <= now || sessions.size >= SESSIONS) sessions.delete(id);
+      const id = randomBytes(32).toString('base64url');
+      sessions.set(digest(id), { who, until: now + SESSION_MS });
+      setCookie(ctx, id, SESSION_MS);
+      return 'in';
+    },
+    end(ctx: Context): void {
+      sessions.delete(digest(ctx.cookies.get(COOKIE) ?? ''));
+      setCookie(ctx, '', 0);
+    },
+  };
+}
+
+function digest(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}

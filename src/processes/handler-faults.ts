@@ -1,0 +1,33 @@
+// Faults of handler files. An alarm shows them while they last, and the log names each change once.
+import type { Logger } from '../base/log.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
+import type { Store } from '../store/store.ts';
+import type { Fault } from './child.ts';
+
+export function createHandlerFaults(store: () => Store, log: Logger) {
+  let noted = '';
+
+  /**
+   * False if the same faults were already noted. `waiting`: the handlers of these files wait. Otherwise the old
+   * handlers go on.
+   */
+  async function note(faults: Fault[], waiting: boolean): Promise<boolean> {
+    const files = JSON.stringify(faults.filter(({ file }) => file !== null));
+    const news = `${waiting} ${files}`;
+    if (news === noted) return false;
+    noted = news;
+    await retryWhileBusy(() => store().note({}, { handler_faults: files }));
+    return true;
+  }
+
+  return {
+    note: async (faults: Fault[]): Promise<void> => void (await note(faults, false)),
+    async noteWaiting(faults: Fault[]): Promise<void> {
+      if ((await note(faults, true)) && faults.length > 0)
+        log.error(
+          { faults: faults.map(({ fault }) => fault) },
+          'the handlers of these files wait until they can be loaded; the others go on',
+        );
+    },
+  };
+}

@@ -1,0 +1,149 @@
+// Puts the parts of the receiver together, and reports the process's state to `keep`, to probes and to modules.
+import type Koa from 'koa';
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import { startOf } from '../base/process-start.ts';
+import type { Config } from '../config.ts';
+import { START_MS } from '../processes/ownership.ts';
+import type { Account } from '../processes/channel.ts';
+import type { Children } from '../processes/children.ts';
+import { orNone } from '../store/or-none.ts';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
+import { freeBytesOf } from '../store/sqlite/folder.ts';
+import { fingerprintOf, writerOf } from '../store/sqlite/lock.ts';
+import type { Store } from '../store/store.ts';
+import { createReceiveApp } from './app.ts';
+import { createBodyReader } from './body.ts';
+import { storeNotice } from './causes.ts';
+import { createDeliveryHealth, FAILURE_LEVELS } from './delivery-health.ts';
+import { createGroupCommit } from './group-commit.ts';
+import type { ReceiveModule } from './module.ts';
+import { createRefusalLog, type RefusalLog } from './refusal-log.ts';
+import { watchStore, type WriteTrouble } from './store-watch.ts';
+import { createVerifier } from './verify.ts';
+
+/** Milliseconds between two looks at the store: while it can be written, and while it cannot. */
+const LOOK_MS = { well: 2_000, failing: 250 };
+/** After this time without a successful write the receiver is not ready. */
+const READY_MS = 1_000;
+
+export interface Receiver {
+  app: Koa;
+  /** Deliveries that wait for their commit. */
+  waiting: () => number;
+  /** Writes a sign of life to the store. */
+  beat: () => Promise<void>;
+  /** Returns milliseconds until the next look. */
+  look: () => Promise<number>;
+  useConfig: (config: Config) => void;
+  /** Writes the counters and state that are still in memory. */
+  stop: () => Promise<void>;
+}
+
+interface ReceiverOptions {
+  config: Config;
+  store: Store;
+  children: Children;
+  modules: ReceiveModule[];
+  clock: Clock;
+  log: Logger;
+  draining: () => boolean;
+}
+
+// oxlint-disable-next-line max-lines-per-function -- wiring: every part below needs one of the parts before it
+export async function createReceiver(options: ReceiverOptions): Promise<Receiver> {
+  const { config, store, children, modules, clock, log, draining } = options;
+  const { storePath, WEBHOOK_SECRET: secrets, WEBHOOK_HEADER_PREFIX: prefix } = config;
+  const watch = watchStore(store, clock);
+  const verifier = createVerifier({ secrets, prefix, toleranceSeconds: config.TIMESTAMP_TOLERANCE_SECONDS });
+  const refusals = createRefusalLog(log, clock);
+  const refusalLog: RefusalLog = {
+    note(cause, ...more) {
+      if (cause === 'store') watch.refused();
+      refusals.note(cause, ...more);
+    },
+  };
+  const groupCommit = createGroupCommit({
+    store: watch.writes,
+    clock,
+    onCommit: () => children.wake(),
+    onFault({ code }) {
+      refusalLog.note(storeNotice(code), {});
+      // A handler that spins inside a transaction holds the lock that deliveries wait for.
+      const writer = code === 'busy' ? writerOf(storePath) : undefined;
+      if (writer !== undefined) children.endIfSilent(writer);
+    },
+  });
+  const health = createDeliveryHealth({
+    groupCommit,
+    clock,
+    secrets,
+    kept: await retryWhileBusy(() => store.books(), START_MS),
+    onFailure(run) {
+      if (FAILURE_LEVELS.includes(run)) report();
+    },
+  });
+  const started = modules.flatMap(({ start }) => start?.({ config, clock, log, trouble }) ?? []);
+  const alarms = (): Account['alarms'] => started.flatMap((module) => module.alarms());
+  const processes = (): Account['processes'] => ({ receive: 'up', ...children.processes() });
+  const self = { role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 };
+
+  function trouble(): WriteTrouble | undefined {
+    const found = watch.trouble();
+    if (!found) return undefined;
+    const writer = found.code === 'locked' ? writerOf(storePath) : undefined;
+    const { failureRun } = health.run();
+    return { ...found, waiting: groupCommit.waiting(), failureRun, writer, recovers: config.API_KEY !== undefined };
+  }
+
+  function report(): void {
+    children.report({ processes: processes(), alarms: alarms(), ...health.run() });
+  }
+
+  const app = createReceiveApp({
+    path: config.WEBHOOK_PATH,
+    prefix,
+    bodyLimit: config.BODY_LIMIT_BYTES,
+    verifier,
+    bodies: createBodyReader(),
+    groupCommit,
+    clock,
+    log,
+    refusalLog,
+    health,
+    draining,
+    state: () => ({
+      writable: watch.silentMs() < READY_MS,
+      store: fingerprintOf(storePath),
+      processes: processes(),
+      alarms: alarms(),
+    }),
+  });
+  const beat = (): Promise<void> => watch.writes.beat(self, clock.now());
+
+  return {
+    app,
+    waiting: () => groupCommit.waiting(),
+    beat,
+    async look() {
+      health.flush();
+      await groupCommit.probe();
+      await orNone(beat);
+      if (groupCommit.waiting() === 0) await watch.retry(() => freeBytesOf(storePath));
+      for (const module of started) module.look();
+      report();
+      return watch.failing() ? LOOK_MS.failing : LOOK_MS.well;
+    },
+    useConfig(changed) {
+      verifier.useSecrets(changed.WEBHOOK_SECRET);
+      health.useSecrets(changed.WEBHOOK_SECRET);
+      for (const module of started) module.useConfig(changed);
+    },
+    async stop() {
+      await Promise.all(started.map((module) => module.stop()));
+      health.flush();
+      await groupCommit.probe();
+      await orNone(() => store.gone('receive'));
+    },
+  };
+}

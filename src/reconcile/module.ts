@@ -1,0 +1,16 @@
+// Recovery of missed events, in the keep process.
+import type { KeepModule } from '../keep/module.ts';
+import { startRecovery, type Recovery } from './start.ts';
+
+export const reconcile: KeepModule = ({ config, store, clock, log, recover, wake, shared }) => {
+  let recovery: Recovery | undefined;
+
+  // Not awaited, because it needs the store, and the ops port and alarms must not wait for that.
+  async function start(): Promise<void> {
+    const silent = (): boolean => shared.webhooksSilent();
+    recovery = await startRecovery({ config, store, clock, log, recover, onEvents: wake, silent });
+    if (recovery) Object.assign(shared, { reconcile: recovery.now, prove: recovery.prove });
+  }
+
+  return { ready: start(), stop: async () => recovery?.stop() };
+};

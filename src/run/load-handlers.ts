@@ -1,0 +1,209 @@
+// Finds the user's handlers and checks them, so that mistakes show when the kit starts and not when an event comes.
+import type { AsyncLocalStorage } from 'node:async_hooks';
+import { readdirSync } from 'node:fs';
+import { registerHooks } from 'node:module';
+import { basename, extname, join } from 'node:path';
+import { setImmediate as settled, setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
+import { z } from 'zod';
+import { ConfigError } from '../config.ts';
+import { describe } from '../base/errors.ts';
+import type { Handler } from '../kit.ts';
+import { typeOf } from '../wire/event-map.ts';
+import type { FileFault } from '../processes/channel.ts';
+import { DEFAULT_HOLD_MS, DEFAULT_RETRY, type RetryPolicy } from '../base/retry-policy.ts';
+import { nearestType } from './did-you-mean.ts';
+import type { Scope } from './stray-errors.ts';
+
+/** A handler with its defaults filled in. */
+export type Loaded = Omit<Required<Handler>, 'maxAgeMs' | 'setup' | 'on' | 'retry' | 'rate'> & {
+  on: '*' | Set<string>;
+  retry: RetryPolicy;
+  maxAgeMs: number | null;
+  rate: NonNullable<Handler['rate']> | null;
+  setup: Handler['setup'];
+};
+
+export interface LoadOptions {
+  /** Strict order needs replay. Without it, such a handler is refused. */
+  replay: boolean;
+  /** Files to leave out because they have ended this process before. */
+  without?: string[];
+  scopes: AsyncLocalStorage<Scope>;
+  /** Called before each file is loaded. */
+  onFile?: (file: string) => Promise<void>;
+}
+
+export interface LoadedFolder {
+  /** By the path of their files. */
+  handlers: Map<string, Loaded>;
+  /** The first fault of each file. */
+  faults: Map<string, string>;
+  /** Loading and setups are over: a stray error is not a fault of a file. */
+  over: boolean;
+}
+
+const NO_PROOF = `order: 'strict' needs API_BASE_URL and API_KEY: only replay can prove that nothing before an event is missing; set both, or use 'window'`;
+const LOAD_MS = 10_000;
+const DAY_MS = 86_400_000;
+
+const ms = z
+  .int()
+  .min(0)
+  .max(365 * DAY_MS);
+const fn = z.custom<(...args: never[]) => unknown>((value) => typeof value === 'function', 'must be a function');
+const shape = z.strictObject({
+  name: z
+    .string()
+    .regex(/^[\w.-]{1,100}$/, 'must be 1 to 100 letters, digits, and . _ -')
+    .optional(),
+  on: z.union([z.string(), z.array(z.string()).min(1)], 'must be an event type, several, or "*"'),
+  lane: z
+    .union([z.enum(['conversation', 'session', 'none']), fn], 'must be conversation, session, none, or a function')
+    .optional(),
+  order: z.enum(['arrival', 'window', 'strict'], `must be 'arrival', 'window' or 'strict'`).optional(),
+  retry: z
+    .strictObject({ attempts: z.int().min(1).max(1_000).optional(), firstMs: ms.optional(), maxMs: ms.optional() })
+    .optional(),
+  laneHoldMs: ms.optional(),
+  timeoutMs: z.number().min(1).max(DAY_MS).optional(),
+  maxAgeMs: ms.optional(),
+  onStale: z.enum(['run', 'skip', 'dead']).optional(),
+  history: z.boolean().optional(),
+  rate: z.strictObject({ perMinute: z.int().min(1).max(60_000) }).optional(),
+  setup: fn.optional(),
+  handle: z.custom((value) => typeof value === 'function', 'is required: an async function of the event and ctx'),
+});
+
+/** Throws ConfigError if the folder cannot be read. If one file has a fault, the others are still loaded. */
+export async function loadHandlers(folder: string, options: LoadOptions): Promise<LoadedFolder> {
+  const { replay, without = [], scopes, onFile } = options;
+  resolveKitEverywhere();
+  const found: LoadedFolder = { handlers: new Map(), faults: new Map(), over: false };
+  const { handlers } = found;
+  for (const file of filesIn(folder)) {
+    const path = join(folder, file);
+    if (without.includes(path)) continue;
+    const fail = failOf(found, path);
+    await onFile?.(path);
+    try {
+      const load = scopes.run({ file: path, fail }, () => import(pathToFileURL(path).href));
+      const module = (await Promise.race([load, tooLate()])) as { default?: unknown };
+      const handler = checkHandler(module.default, basename(file, extname(file)), replay);
+      const other = [...handlers].find(([, { name }]) => name === handler.name)?.[0];
+      if (other)
+        found.faults.set(path, `${path}: is named ${handler.name}, like ${other}: names must be unique, give another`);
+      else handlers.set(path, handler);
+      // Gives rejections that the file left unhandled the time to appear.
+      await settled();
+    } catch (error) {
+      fail(error);
+    }
+  }
+  return found;
+}
+
+/** Notes the first fault of a file. Returns false if loading and setups are over. */
+export function failOf(folder: LoadedFolder, file: string, what = ''): (error: unknown) => boolean {
+  return (error) => {
+    if (folder.over) return false;
+    if (!folder.faults.has(file)) folder.faults.set(file, faultOf(error, file, what));
+    return true;
+  };
+}
+
+export function listFaults(faults: Map<string, string>): FileFault[] {
+  return [...faults].map(([file, fault]) => ({ file, fault }));
+}
+
+/** Types in `on` that are not in src/events.ts: misspelt, or still to be added there. */
+export function unknownTypes({ on }: Pick<Loaded, 'on'>): { type: string; nearest: string | undefined }[] {
+  if (on === '*') return [];
+  return [...on].filter((type) => !typeOf(type)).map((type) => ({ type, nearest: nearestType(type) }));
+}
+
+/** For people: the handler, the unknown type, and the type that was probably meant. */
+export function notesOf(handlers: LoadedFolder['handlers']): string[] {
+  return [...handlers].flatMap(([file, handler]) =>
+    unknownTypes(handler).map(
+      ({ type, nearest }) =>
+        `${file}: ${handler.name} is on ${JSON.stringify(type)}, which is not in src/events.ts: ${nearest ? `did you mean ${nearest}?` : 'correct it, or add it there'}`,
+    ),
+  );
+}
+
+function filesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder, { withFileTypes: true })
+      .filter((entry) => !entry.isDirectory() && /^[^_.].*\.(ts|mts|js|mjs)$/.test(entry.name))
+      .map((entry) => entry.name)
+      .filter((name) => !/\.(test|spec|d)\.\w+$/.test(name))
+      .toSorted();
+  } catch {
+    throw new ConfigError([`HANDLERS_DIR cannot be read: ${folder}: create it, or name another`]);
+  }
+}
+
+/** Fills in the defaults. Throws an error that lists every faulty field. */
+export function checkHandler(exported: unknown, fileName: string, replay: boolean): Loaded {
+  if (exported === undefined) throw new Error('has no default export: export default defineHandler({ … })');
+  const parsed = shape.safeParse(exported);
+  if (!parsed.success) {
+    throw new Error(
+      parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'handler'}: ${message}`).join('; '),
+    );
+  }
+  const handler = exported as Handler;
+  if (handler.order === 'strict' && !replay) throw new Error(NO_PROOF);
+  return {
+    name: handler.name ?? fileName,
+    on: handler.on === '*' ? '*' : new Set(typeof handler.on === 'string' ? [handler.on] : handler.on),
+    lane: handler.lane ?? 'conversation',
+    order: handler.order ?? 'window',
+    retry: { ...DEFAULT_RETRY, ...handler.retry },
+    laneHoldMs: handler.laneHoldMs ?? DEFAULT_HOLD_MS,
+    timeoutMs: handler.timeoutMs ?? 30_000,
+    maxAgeMs: handler.maxAgeMs ?? null,
+    onStale: handler.onStale ?? 'run',
+    history: handler.history ?? false,
+    rate: handler.rate ?? null,
+    setup: handler.setup?.bind(handler),
+    handle: handler.handle.bind(handler),
+  };
+}
+
+function faultOf(error: unknown, path: string, what: string): string {
+  return `${placeOf(error, path)}: ${what}${wordingOf(error)}`;
+}
+
+/** The file, and the line if it is known. The line may be in a file that the handler imports. */
+function placeOf(error: unknown, path: string): string {
+  const { at } = describe(error);
+  if (at?.startsWith(`${path}:`)) return at;
+  return at && !at.startsWith(import.meta.dirname) ? `${path}: ${at}` : path;
+}
+
+/** The error on one line, without its stack. */
+function wordingOf(error: unknown): string {
+  const { name, message } = describe(error);
+  const plain = message.replaceAll(/\s+/g, ' ').trim();
+  return name === 'Error' ? plain : `${name}: ${plain}`;
+}
+
+/** Rejects after LOAD_MS. */
+async function tooLate(): Promise<never> {
+  await sleep(LOAD_MS, undefined, { ref: false });
+  throw new Error(`did not load within ${LOAD_MS / 1000} s`);
+}
+
+/** package.json maps '#kit' and '#kit/testing' only for files of this repository, but HANDLERS_DIR may be elsewhere. */
+function resolveKitEverywhere(): void {
+  const ours: Record<string, string> = { '#kit': '../kit.ts', '#kit/testing': '../testing.ts' };
+  registerHooks({
+    resolve(specifier, context, next) {
+      const path = ours[specifier];
+      if (path === undefined) return next(specifier, context);
+      return { url: new URL(path, import.meta.url).href, format: 'module-typescript', shortCircuit: true };
+    },
+  });
+}

@@ -1,0 +1,102 @@
+// The tasks that an event becomes: one for each handler that wants its type, in the lane that the handler names. The
+// handler's order decides how long they are held.
+import { placeOf } from '../store/birth.ts';
+import type { NewTask, StoredEvent, PendingEvents } from '../store/work.ts';
+import { compareCursors, type Cursor } from '../wire/cursor.ts';
+import { conversationOf, factsOf, sessionOf } from '../wire/event.ts';
+import { asReplayed, rawOf, toKitEvent } from './handler-event.ts';
+import type { Loaded } from './load-handlers.ts';
+
+export interface TaskOptions {
+  handlers: Map<number, Loaded>;
+  windowMs: number;
+  now: number;
+  /** Called if a `lane` function threw. The session is then the lane. */
+  onLaneFault: (handler: Loaded, error: unknown) => void;
+  /** Corrects a time of receipt for later steps of the clock. */
+  received?: ((at: number) => number) | undefined;
+  /** The rerun that repeats the event. 0: the event is new. */
+  rerun?: number;
+  /** The event is known not to be history. */
+  decided?: boolean;
+}
+
+export function tasksOf(
+  stored: StoredEvent,
+  { watermark, birth }: Pick<PendingEvents, 'watermark' | 'birth'>,
+  options: TaskOptions,
+): NewTask[] {
+  const { handlers, windowMs, now, received = (at) => at, rerun = 0, decided = rerun > 0 } = options;
+  // The event was erased before it became a task.
+  if (stored.text === null) return [];
+  // History becomes tasks only for handlers with `history: true`. An undecided event returns here once it is decided.
+  const fresh = decided || placeOf(stored, birth) === 'new';
+  const { cursor } = stored;
+  const receivedAt = received(stored.receivedAt);
+  const tasks: NewTask[] = [];
+  for (const [id, handler] of handlers) {
+    if (!wants(handler, stored.type) || (!fresh && !handler.history)) continue;
+    tasks.push({
+      event: stored.seq,
+      handler: id,
+      lane: laneOf(handler, stored, options.onLaneFault, rerun),
+      cursor,
+      ...(handler.order === 'strict' && cursor !== null && { strict: true }),
+      ...(rerun > 0 && { rerun }),
+      releaseAt: releaseAt({ cursor, receivedAt }, handler, watermark, windowMs, now),
+    });
+  }
+  return tasks;
+}
+
+/** '*' means every event of the service. The kit's own events must be named. */
+export function wants(handler: Loaded, type: string): boolean {
+  return handler.on === '*' ? !type.startsWith('kit.') : handler.on.has(type);
+}
+
+/**
+ * Unix milliseconds. An event at or below the watermark does not wait. A strict task waits for the watermark instead,
+ * and gets the time of receipt.
+ */
+export function releaseAt(
+  { cursor, receivedAt }: Pick<StoredEvent, 'cursor' | 'receivedAt'>,
+  { order }: Pick<Loaded, 'order'>,
+  watermark: Cursor | null,
+  windowMs: number,
+  now: number,
+): number {
+  // A time of receipt is later than now only if the clock was set back since.
+  const arrivedAt = Math.min(receivedAt, now);
+  if (order === 'strict' && cursor !== null) return arrivedAt;
+  const proven = cursor === null || (watermark !== null && compareCursors(cursor, watermark) <= 0);
+  return order === 'arrival' || proven ? now : arrivedAt + windowMs;
+}
+
+/** The task waits for the watermark. */
+export function isUnproven({ strict, cursor }: NewTask, { watermark }: Pick<PendingEvents, 'watermark'>): boolean {
+  return strict === true && cursor !== null && (watermark === null || compareCursors(cursor, watermark) > 0);
+}
+
+function laneOf(
+  handler: Loaded,
+  stored: StoredEvent,
+  onLaneFault: TaskOptions['onLaneFault'],
+  rerun: number,
+): string | null {
+  const { lane, order } = handler;
+  // Without a lane, a strict task waits only for the watermark, and a rerun only for its turn. Each event is then a
+  // lane of its own.
+  if (lane === 'none') return order === 'strict' || rerun > 0 ? stored.key : null;
+  // Webhook and replay may name different sessions, which would split a strict lane. So only `data` decides.
+  const sessionId = order === 'strict' ? factsOf(stored.type, rawOf(stored)).sessionId : stored.sessionId;
+  if (lane === 'session') return sessionOf(sessionId);
+  if (lane === 'conversation') return conversationOf(stored.type, sessionId, rawOf(stored));
+  try {
+    const name: unknown = lane(order === 'strict' ? asReplayed(stored) : toKitEvent(stored));
+    if (typeof name !== 'string') throw new TypeError('lane must return a string');
+    return name.slice(0, 500);
+  } catch (error) {
+    onLaneFault(handler, error);
+    return sessionOf(sessionId);
+  }
+}

@@ -1,0 +1,40 @@
+// Runs the setups of handlers, each in a transaction of its own, so that a failed setup does not undo another.
+import type { AsyncLocalStorage } from 'node:async_hooks';
+import { retryWhileBusy } from '../store/retry-while-busy.ts';
+import { StoreError } from '../store/store.ts';
+import type { WorkStore, Tx } from '../store/work.ts';
+import { failOf, type Loaded, type LoadedFolder } from './load-handlers.ts';
+import type { Scope } from './stray-errors.ts';
+
+/** If the store is locked for longer, no handler is to blame. */
+const LOCKED_MS = 5_000;
+
+export interface SetUpOptions {
+  store: Pick<WorkStore, 'setup'>;
+  scopes: AsyncLocalStorage<Scope>;
+  /** Called before each setup. */
+  onFile: (file: string) => Promise<void>;
+}
+
+/** Adds faults to the folder. Throws StoreError if the store cannot be written. */
+export async function setUpHandlers(folder: LoadedFolder, { store, scopes, onFile }: SetUpOptions): Promise<void> {
+  for (const [file, { name, setup }] of folder.handlers) {
+    if (!setup || folder.faults.has(file)) continue;
+    const fail = failOf(folder, file, `setup of handler ${name} failed: `);
+    await onFile(file);
+    try {
+      await retryWhileBusy(() => store.setup((tx) => scopes.run({ file, fail }, () => call(setup, tx))), LOCKED_MS);
+    } catch (error) {
+      if (error instanceof StoreError) throw error;
+      fail(error);
+    }
+  }
+}
+
+function call(setup: NonNullable<Loaded['setup']>, tx: Tx): void {
+  const made: unknown = setup(tx);
+  if (typeof (made as { then?: unknown } | undefined)?.then !== 'function') return;
+  // The setup has failed already, so its own rejection is ignored.
+  void Promise.resolve(made).catch(() => {});
+  throw new Error('it must not be async: write synchronously');
+}

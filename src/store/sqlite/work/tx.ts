@@ -1,0 +1,42 @@
+// The transaction that a handler writes into: `ctx.complete` and `setup`. It refuses statements that control the
+// connection, and writes to the kit's own tables.
+import type { SqlRow, SqlValue, Tx } from '../../work.ts';
+import type { Session } from '../session.ts';
+
+/** A promise would write after the commit. */
+export function inTransaction(session: Session, work: (tx: Tx) => unknown): void {
+  const open = { yes: true };
+  try {
+    const made = work(txOf(session, open)) as { then?: unknown } | undefined;
+    if (typeof made?.then === 'function') throw new Error('writes must be synchronous: the function must not be async');
+    if (!session.db.inTransaction) throw new Error('a statement has ended the transaction');
+  } finally {
+    open.yes = false;
+  }
+}
+
+/** The kit's tables, as the migrations create them. */
+const TABLES =
+  'events|aliases|seen_by_origin|types|arrivals|conflicts|redeliveries|quarantine|gaps|handlers|lanes|dirty_lanes|tasks|claims|dead_groups|attempts|reruns|processes|alarms|samples|counters|state';
+const STEERING =
+  /^(\s|--[^\n]*\n|\/\*.*?\*\/)*(begin|commit|end|rollback|savepoint|release|pragma\s[^;]*[=(]|attach|detach|vacuum|reindex)/is;
+/** This prevents mistakes, not malice: a handler can open the file itself. */
+const OWN = new RegExp(
+  String.raw`\b(into|update|update\s+or\s+\w+|delete\s+from|(drop|alter)\s+(table|index)(\s+if\s+exists)?)\s+["'\`[]?(main\s*\.\s*)?["'\`[]?(${TABLES})\b`,
+  'i',
+);
+
+function txOf({ db }: Session, open: { yes: boolean }): Tx {
+  function prepare(sql: string) {
+    if (!open.yes) throw new Error('this transaction has ended');
+    if (STEERING.test(sql))
+      throw new Error('a handler neither steers transactions nor the connection: leave this statement out');
+    if (OWN.test(sql)) throw new Error('the tables of the kit are only read by handlers: write to tables of your own');
+    return db.prepare<SqlValue[], SqlRow>(sql);
+  }
+  return {
+    run: (sql, ...values) => ({ changes: prepare(sql).run(...values).changes }),
+    get: (sql, ...values) => prepare(sql).get(...values),
+    all: (sql, ...values) => prepare(sql).all(...values),
+  };
+}

@@ -1,0 +1,161 @@
+// A `run` process inside the test's own process: a real runner on a real store, which can crash and start again. A
+// crash cannot stop code of the handler that is running. But none of its calls reach the store or the service after
+// that.
+import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promises';
+import { pino } from 'pino';
+import { runIsolated } from '../../run/isolation.ts';
+import type { Loaded } from '../../run/load-handlers.ts';
+import type { RunOptions } from '../../run/runner-options.ts';
+import { startRunner, type Runner } from '../../run/runner.ts';
+import { createService, endingWith } from '../../service/service.ts';
+import type { Store } from '../../store/store.ts';
+import type { TurnResult } from '../../store/work.ts';
+import type { TestClock } from './clock.ts';
+import { Crashed, type Recorder } from './recorder.ts';
+
+const WINDOW_MS = 250;
+
+export interface RunProcessOptions {
+  store: Store;
+  clock: TestClock;
+  service: Recorder;
+  handler: Loaded;
+  /** The process crashes when the handler's run with this number ends. */
+  crashAfter: number | undefined;
+  log: Record<string, unknown>[];
+}
+
+// oxlint-disable-next-line max-lines-per-function -- start, crash and work share the runner and the last turn
+export function createRunProcess({ store, clock, service, handler, crashAfter, log }: RunProcessOptions) {
+  let runs = 0;
+  let life = createLife();
+  let runner: Runner | undefined;
+  const last: { turn?: TurnResult | undefined } = {};
+
+  async function start(): Promise<void> {
+    // Ends the timers of the runner that crashed.
+    void runner?.drain(0);
+    life = createLife();
+    const boot = await store.nextBoot();
+    await store.giveBack([boot], clock.now());
+    runner = await startRunner(optionsOf(boot));
+  }
+
+  function optionsOf(boot: number): RunOptions {
+    const { within, crash, hasCrashed } = life;
+    const handle: Loaded['handle'] = async (event, ctx) => {
+      try {
+        await handler.handle(event, ctx);
+      } finally {
+        if (++runs === crashAfter) await crash();
+      }
+    };
+    const fetch: Recorder['fetch'] = (...request) =>
+      within(() =>
+        service.fetch(...request).catch((error) => (error instanceof Crashed ? crash() : Promise.reject(error))),
+      );
+    const client = createService({
+      baseUrl: 'http://service.invalid/v1',
+      apiKey: 'svc_test_of_a_test',
+      paid: true,
+      fetch,
+    });
+    const write = (line: string): void => {
+      if (!hasCrashed()) log.push(JSON.parse(line) as Record<string, unknown>);
+    };
+    return {
+      store: {
+        ...storeWithin(life, store),
+        turn: (given) => within(async () => (last.turn = await store.turn(given))),
+      },
+      handlers: [{ ...handler, handle }],
+      serviceFor: (ends) => endingWith(client, ends),
+      clock,
+      log: pino({ level: 'debug' }, { write }),
+      boot,
+      concurrency: 32,
+      windowMs: WINDOW_MS,
+    };
+  }
+
+  /** Takes turns until no task is running or due. */
+  async function work(): Promise<void> {
+    for (;;) {
+      if (life.hasCrashed()) await start();
+      if (await store.isolatedDue(clock.now(), [handler.name])) await workIsolated();
+      last.turn = undefined;
+      runner?.wake();
+      while (!last.turn && !life.hasCrashed()) await nextTick();
+      const { claims = [], nextAt = null } = (last.turn ?? {}) as Partial<TurnResult>;
+      const { unassigned, tasks } = await store.status(clock.now());
+      const due = claims.length > 0 || (nextAt !== null && nextAt <= clock.now());
+      if (!due && !life.hasCrashed() && unassigned + tasks.running === 0) return;
+      if (claims.length === 0) await sleep(1);
+    }
+  }
+
+  /** Runs the tasks that were running at the crash, one at a time. */
+  async function workIsolated(): Promise<void> {
+    const options = optionsOf(await store.nextBoot());
+    await Promise.race([runIsolated(options, new AbortController().signal), life.crashed]);
+  }
+
+  /** The next time when a task is released, retried or due. Infinity: never. */
+  async function nextTime(): Promise<number> {
+    const { tasks } = await store.tasks({ state: 'ready', limit: 1_000 }, clock.now());
+    const times = [last.turn?.nextAt ?? Infinity, ...tasks.map(({ dueAt }) => Date.parse(dueAt))];
+    return Math.min(...times.filter((at) => at > clock.now()));
+  }
+
+  return {
+    start,
+    work,
+    wake: () => runner?.wake(),
+    /** Works until no task waits. Whenever all tasks wait for a time, the clock jumps to it. */
+    async finish(): Promise<void> {
+      for (await work(); ; await work()) {
+        const at = await nextTime();
+        if (at === Infinity) break;
+        clock.at = at;
+      }
+      await runner?.drain(0);
+    },
+  };
+}
+
+interface Life {
+  hasCrashed: () => boolean;
+  crashed: Promise<void>;
+  /** Crashes the process. The promise never resolves. */
+  crash: () => Promise<never>;
+  /** Wraps a call of this process. After a crash, new calls are not made, and open calls never resolve. */
+  within: <Result>(work: () => Promise<Result>) => Promise<Result>;
+}
+
+function createLife(): Life {
+  const never = new Promise<never>(() => {});
+  const { promise: crashed, resolve } = Promise.withResolvers<void>();
+  let over = false;
+  return {
+    hasCrashed: () => over,
+    crashed,
+    crash() {
+      over = true;
+      resolve();
+      return never;
+    },
+    async within(work) {
+      if (over) return never;
+      const [settled] = await Promise.allSettled([work()]);
+      if (over) return never;
+      if (settled.status === 'rejected') throw settled.reason;
+      return settled.value;
+    },
+  };
+}
+
+function storeWithin({ within }: Life, store: Store): Store {
+  const methods = Object.entries(store) as [string, (...args: unknown[]) => Promise<unknown>][];
+  const wrapped = methods.map(([name, method]) => [name, (...args: unknown[]) => within(() => method(...args))]);
+  return Object.fromEntries(wrapped);
+}

@@ -1,0 +1,14 @@
+// Every event type that the kit knows: yours and its own.
+import type { z } from 'zod';
+import type { EventType } from '../base/define-event.ts';
+import { eventTypes as yours } from '../events.ts';
+import { kitEvents } from './kit-events.ts';
+
+export const eventTypes = { ...yours, ...kitEvents };
+
+/** The data of each type. */
+export type EventMap = { [Type in keyof typeof eventTypes]: z.infer<(typeof eventTypes)[Type]['data']> };
+
+export function typeOf(type: string): EventType<unknown> | undefined {
+  return Object.hasOwn(eventTypes, type) ? eventTypes[type as keyof typeof eventTypes] : undefined;
+}

@@ -1,0 +1,164 @@
+// The changes that people make by hand, without HTTP or a terminal: what is checked, what changes, and the messages.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { AdminError } from '../../src/admin/error.ts';
+import { closeGap } from '../../src/admin/gaps.ts';
+import { createJobs } from '../../src/admin/jobs.ts';
+import { moveTasks } from '../../src/admin/move.ts';
+import { readAgain } from '../../src/admin/quarantine.ts';
+import { askToReconcile, readPoint, verifyFrom } from '../../src/admin/range.ts';
+import { redacted } from '../../src/admin/redact.ts';
+import { cancelRerun, planRerun } from '../../src/admin/rerun.ts';
+import { changeTasks, readJob, readTaskChange, taskChange } from '../../src/admin/tasks.ts';
+import type { Store } from '../../src/store/store.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { createTestLog, type TestClock } from '../reconcile/harness.ts';
+import { fanOut, createRecords, deliver, end, type Records } from './harness.ts';
+
+let records: Records;
+let store: Store;
+let clock: TestClock;
+beforeEach(() => {
+  records = createRecords();
+  ({ store, clock } = records);
+});
+afterEach(() => records.remove());
+
+/** Two dead tasks of the handler `answer`. */
+async function twoDead(): Promise<number[]> {
+  await deliver(records, { cursor: '1' }, { cursor: '2' });
+  const [handler = 0] = await fanOut(records, ['answer'], { lane: 'wa:5511999990000' });
+  return [await end(records, handler, 'dead', 'Error: said 5511999990000'), await end(records, handler, 'dead')];
+}
+
+/** An AdminError with this code and message. */
+const refusal = (code: AdminError['code'], message: string) => expect.objectContaining({ code, message });
+
+describe('retry and discard', () => {
+  test('tasks are changed by id or by filter, and counted', async () => {
+    const [first = 0] = await twoDead();
+    expect(await changeTasks(store, readTaskChange('retry', { ids: [first] }), clock)).toBe(1);
+    const discard = readJob({ action: 'discard', filter: { state: 'dead' }, reason: 'no use' });
+    expect(await changeTasks(store, discard, clock)).toBe(1);
+    expect((await store.status(clock.now())).tasks).toMatchObject({ ready: 1, skipped: 1, dead: 0 });
+  });
+
+  test.each([undefined, '', '  '])('without a reason (%j) nothing is discarded, but retried', (reason) => {
+    const words = 'tasks are discarded with a reason: say why they need not run';
+    expect(() => taskChange('discard', {}, reason)).toThrow(refusal('input', words));
+    expect(taskChange('retry', {}, reason)).toMatchObject({ action: 'retry' });
+  });
+
+  test('a second job waits for the first', async () => {
+    await twoDead();
+    const jobs = createJobs({ store, clock, log: createTestLog().log, onChange: () => {} });
+    const retry = taskChange('retry', { state: 'dead' });
+    const first = jobs.start(retry);
+    await expect(jobs.start(retry)).rejects.toEqual(
+      refusal('busy', 'another job is running: wait for it, or cancel it'),
+    );
+    expect(await first).toMatchObject({ action: 'retry', of: 2 });
+    await expect.poll(() => jobs.list()[0]?.state).toBe('done');
+    expect(jobs.list()).toHaveLength(1);
+  });
+});
+
+describe('tasks of a handler', () => {
+  test('are moved to another that is known, and to no other', async () => {
+    await twoDead();
+    await store.register(['answer', 'reply']);
+    expect(await moveTasks(store, { from: 'answer', to: 'reply' }, clock)).toBe(2);
+    expect((await store.tasks({ handler: 'reply', limit: 10 }, clock.now())).tasks).toHaveLength(2);
+    await expect(moveTasks(store, { from: 'reply', to: 'rpely' }, clock)).rejects.toEqual(
+      refusal('missing', 'no handler was ever named rpely; known are: answer, reply'),
+    );
+  });
+
+  test('are made again by a rerun: counted by type first, for a loaded handler alone', async () => {
+    await deliver(records, { cursor: '1' }, { cursor: '2', type: 'MessageSent' }, { cursor: '3' });
+    await fanOut(records, ['answer']);
+    const asked = { handler: 'answer', type: null, from: '1', to: null };
+    const plan = await planRerun(store, asked, ['1' as Cursor, null]);
+    expect(plan).toMatchObject({
+      events: 3,
+      purged: 0,
+      types: [{ type: 'MessageReceived', events: 2 }, { events: 1 }],
+    });
+    const id = await store.askRerun(plan, clock.now());
+    expect(await cancelRerun(store, id, clock)).toBe(0);
+    await expect(cancelRerun(store, id, clock)).rejects.toEqual(refusal('missing', `there is no open rerun ${id}`));
+    await store.register(['other']);
+    await expect(planRerun(store, asked, ['1' as Cursor, null])).rejects.toThrow(
+      /^no loaded handler is named answer; loaded are: other\. Its waiting tasks are kept\. They run once/,
+    );
+    await expect(planRerun(store, { ...asked, handler: 'none' }, ['1' as Cursor, null])).rejects.toThrow(
+      /^no loaded handler is named none; loaded are: other$/,
+    );
+  });
+});
+
+describe('history', () => {
+  test('a gap is closed once, with a reason', async () => {
+    await store.accept({ readings: [], now: clock.now(), watermark: '7' as Cursor });
+    await store.giveUpWatermark(clock.now());
+    const [gap] = await store.gaps();
+    const close = (reason: string) => closeGap(store, { gap: gap?.id ?? 0, reason }, clock.now());
+    await expect(close(' ')).rejects.toEqual(
+      refusal('input', 'a gap is closed with a reason: say what was done about it'),
+    );
+    expect(await close(' fetched by hand ')).toBe(`gap ${gap?.id} is closed`);
+    expect(await store.gaps()).toMatchObject([{ closedBy: 'fetched by hand' }]);
+    await expect(close('again')).rejects.toEqual(
+      expect.objectContaining({ message: `there is no open gap ${gap?.id}`, remedy: 'npx kit gaps lists them' }),
+    );
+  });
+
+  test('reconciliation is asked for', async () => {
+    await askToReconcile(store, clock.now());
+    expect(await store.reconcileAsked()).toBe(clock.now());
+  });
+
+  test.each([
+    ['soon', /^give a cursor, or a time that is past/],
+    ['2999-01-01', /^give a cursor, or a time that is past/],
+    ['2020-01-01', /^nothing is stored that it could be compared with$/],
+  ])('to verify from %s is refused in an empty store', async (from, words) => {
+    await expect(verifyFrom(store, readPoint(from), clock.now())).rejects.toThrow(words);
+    expect(await store.verifying()).toBeNull();
+  });
+
+  test.each([
+    ['2', { from: '2', short: false }],
+    ['2026-01-01T12:00:02Z', { from: '1', short: false }],
+    ['2020-01-01', { from: '1', short: true }],
+  ])('to verify from %s begins at %j', async (from, begin) => {
+    await deliver(records, { cursor: '1' }, { cursor: '2' });
+    expect(await verifyFrom(store, readPoint(from), clock.now())).toEqual(begin);
+    expect(await store.verifying()).toMatchObject({ state: 'running', from: begin.from, asked: clock.now() });
+  });
+});
+
+test('quarantined bytes are read again, one row or all of them', async () => {
+  for (const text of ['{', '[', '"']) {
+    const unreadable = { origin: 'webhook', cursor: null, body: Buffer.from(text), reason: 'not JSON' } as const;
+    await store.accept({ readings: [{ unreadable }], now: clock.now() });
+  }
+  expect(await readAgain(store, 2, clock.now())).toMatchObject([{ verdict: 'quarantined' }]);
+  expect(await readAgain(store, 99, clock.now())).toEqual([undefined]);
+  expect(await readAgain(store, { newest: 2 }, clock.now())).toHaveLength(2);
+});
+
+test('who may only look sees neither what an error quotes nor after whom a lane is called', async () => {
+  await twoDead();
+  await deliver(records, { cursor: '3' }, { cursor: '4' });
+  await fanOut(records, ['answer'], { lane: 'wa:5511999990000' });
+  const now = clock.now();
+  const all = async (reads: Parameters<typeof redacted>[0]) =>
+    JSON.stringify([
+      (await reads.event('c:1', now))?.tasks,
+      await reads.tasks({ limit: 10 }, now),
+      await reads.groups({ limit: 10 }),
+      await reads.waitingLanes(10),
+    ]);
+  expect((await all(store)).match(/5511999990000/g)?.length).toBeGreaterThan(4);
+  expect(await all(redacted(store))).not.toContain('5511999990000');
+});

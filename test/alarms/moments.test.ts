@@ -1,0 +1,102 @@
+// E9: durations that begin at a time from the store. A step of the wall clock makes nothing older or younger.
+import { expect, onTestFinished, test } from 'vitest';
+import { createAlarms } from '../../src/alarms/alarms.ts';
+import { createMoments } from '../../src/alarms/moments.ts';
+import { readDelivery, readItem } from '../../src/wire/event.ts';
+import { createStoreFile, createTestLog, START } from '../reconcile/harness.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+function createClock() {
+  const clock = { wall: START, passed: 0, now: () => clock.wall, monotonic: () => clock.passed };
+  const pass = (ms: number): void => {
+    clock.wall += ms;
+    clock.passed += ms;
+  };
+  return { clock, pass };
+}
+
+test('a moment is as it was written, until the clock steps; then it is as long ago as before', () => {
+  const { clock, pass } = createClock();
+  const moments = createMoments(clock);
+  const look = (at: number) => (moments.look(), moments.moment('one', at));
+  expect(look(START - HOUR)).toBe(START - HOUR);
+  pass(MINUTE);
+  expect(look(START - HOUR)).toBe(START - HOUR);
+  clock.wall += DAY;
+  expect(clock.wall - look(START - HOUR)).toBe(HOUR + MINUTE);
+  clock.wall -= 60 * DAY;
+  expect(clock.wall - look(START - HOUR)).toBe(HOUR + MINUTE);
+  expect(moments.moment('none', null)).toBe(null);
+});
+
+test('a moment that is new is no older than the last look, and none lies in the future', () => {
+  const { clock, pass } = createClock();
+  const moments = createMoments(clock);
+  const look = (at: number) => (moments.look(), moments.moment('one', at));
+  look(START);
+  pass(2_000);
+  const written = clock.wall;
+  pass(1_000);
+  clock.wall += HOUR;
+  expect(clock.wall - look(written)).toBeLessThanOrEqual(3_000);
+  expect(clock.wall - look(clock.wall + DAY)).toBe(0);
+});
+
+async function setUp() {
+  const file = createStoreFile();
+  onTestFinished(() => file.remove());
+  const { clock, pass } = createClock();
+  const log = createTestLog().log;
+  const alarms = createAlarms({ store: file.store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
+  const up = () => alarms.up().map(({ name }) => name);
+  async function steps(ms: number): Promise<void> {
+    for (let gone = 0; gone < ms; gone += 10_000) {
+      pass(10_000);
+      for (const role of ['run', 'keep']) await file.store.beat({ role, pid: 1, started: '', boot: 1 }, clock.now());
+      await alarms.step();
+      await alarms.notify();
+    }
+  }
+  return { ...file, clock, steps, up };
+}
+
+test.each([HOUR, 60 * DAY, -HOUR, -60 * DAY])(
+  'E9: a step of the clock by %d ms makes webhooks neither silent before their time nor heard after it',
+  async (step) => {
+    const { store, clock, steps, up } = await setUp();
+    const envelope = { id: 'e', type: 'A', created_at: null, cursor: '1', session_id: null, data: { A: {} } };
+    await store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(envelope)))], now: clock.now() });
+    await steps(MINUTE);
+    const item = `{"A":{"session_id":null,"timestamp_unix_ms":${clock.now()}}}`;
+    await store.accept({ readings: [readItem('replay', '2' as never, item)], now: clock.now(), fresh: true });
+    await steps(20_000);
+    clock.wall += step;
+    await steps(2 * MINUTE);
+    expect(up()).toEqual([]);
+    await steps(2 * MINUTE);
+    expect(up()).toEqual(['webhook_silent']);
+    clock.wall -= step;
+    await steps(20_000);
+    expect(up()).toEqual(['webhook_silent']);
+  },
+);
+
+test.each([HOUR, -HOUR])(
+  'E9: a step of the clock by %d ms makes no short trouble long, and no long one short',
+  async (step) => {
+    const { store, clock, steps, up } = await setUp();
+    await steps(MINUTE);
+    const since = new Date(clock.now()).toISOString();
+    const replay = { state: 'backing-off', since, lastAt: null, reason: '503', progress: null };
+    await store.note({}, { replay: JSON.stringify(replay) });
+    await steps(20_000);
+    clock.wall += step;
+    await steps(2 * MINUTE);
+    expect(up()).toEqual([]);
+    await steps(MINUTE);
+    expect(up()).toEqual(['reconcile_behind']);
+  },
+);

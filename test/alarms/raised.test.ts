@@ -1,0 +1,149 @@
+// Which posts reach an ALERT_URL that answers slowly, late, or not at all.
+import type { ServerResponse } from 'node:http';
+import { expect, onTestFinished, test } from 'vitest';
+import { createRaised, type Firing, type Raised } from '../../src/alarms/raised.ts';
+import { createNotifier, type Notifier } from '../../src/alarms/notifier.ts';
+import { StoreError } from '../../src/store/store.ts';
+import { listenForAlerts } from './alert-endpoint.ts';
+import { createClock, createStoreFile, createTestLog, type TestClock } from '../reconcile/harness.ts';
+
+interface Bench {
+  raised: Raised;
+  clock: TestClock;
+  notifier: Notifier;
+  url: string;
+  posts: string[];
+  /** Answers that are not sent yet, while `slow` is set. */
+  open: ServerResponse[];
+  slow: boolean;
+  again: () => Raised;
+}
+
+async function setUp(): Promise<Bench> {
+  const { url, posts, close } = await listenForAlerts((res) => {
+    if (bench.slow) bench.open.push(res);
+    else res.end();
+  });
+  onTestFinished(close);
+  const clock = createClock();
+  const { log } = createTestLog();
+  const notifier = createNotifier({ url, clock, log });
+  const again = (): Raised => createRaised({ clock, log, notifier });
+  const bench: Bench = { raised: again(), clock, notifier, url, posts, open: [], slow: false, again };
+  return bench;
+}
+
+const firing = (...alarms: [name: string, detail: string, level?: number, news?: number][]): Map<string, Firing> =>
+  new Map(alarms.map(([name, detail, level = 1, news = 0]) => [name, { detail, level, news }]));
+
+test('E40: while ALERT_URL keeps its answer back, alarms are raised, graver and over all the same; the newest is told next', async () => {
+  const bench = await setUp();
+  const { raised } = bench;
+  bench.slow = true;
+  raised.update(firing(['disk_low', '500 MB']));
+  const notifying = raised.notify();
+  await expect.poll(() => bench.posts).toEqual(['disk_low: 500 MB']);
+  raised.update(firing(['disk_low', '200 MB', 2], ['gap_open', 'one']));
+  raised.update(firing(['disk_low', '100 MB', 3]));
+  expect(raised.up().map(({ detail }) => detail)).toEqual(['100 MB']);
+  bench.slow = false;
+  bench.open.pop()?.end();
+  await notifying;
+  await raised.notify();
+  expect(bench.posts).toEqual(['disk_low: 500 MB', 'disk_low: 100 MB']);
+});
+
+test('an alarm that is over before its first post was taken has its all-clear', async () => {
+  const bench = await setUp();
+  const { raised } = bench;
+  bench.slow = true;
+  raised.update(firing(['disk_low', '500 MB']));
+  const notifying = raised.notify();
+  await expect.poll(() => bench.open.length).toBe(1);
+  raised.update(new Map());
+  bench.slow = false;
+  bench.open.pop()?.end();
+  await notifying;
+  await raised.notify();
+  expect(bench.posts).toEqual(['disk_low: 500 MB', 'disk_low: all clear']);
+  expect(raised.up()).toEqual([]);
+});
+
+test('an alarm that comes back while its all-clear is on the way is told again', async () => {
+  const bench = await setUp();
+  const { raised } = bench;
+  raised.update(firing(['disk_low', '500 MB']));
+  await raised.notify();
+  raised.update(new Map());
+  bench.slow = true;
+  const notifying = raised.notify();
+  await expect.poll(() => bench.open.length).toBe(1);
+  raised.update(firing(['disk_low', '400 MB']));
+  bench.slow = false;
+  bench.open.pop()?.end();
+  await notifying;
+  await raised.notify();
+  expect(bench.posts.at(-1)).toBe('disk_low: 400 MB');
+});
+
+test('E41: a level that ALERT_URL missed is told when it answers again, though the level has fallen', async () => {
+  const bench = await setUp();
+  const { raised, clock, notifier, url } = bench;
+  raised.update(firing(['failure_run', '3 in a row', 2]));
+  await raised.notify();
+  notifier.useUrl('http://127.0.0.1:1/');
+  raised.update(firing(['failure_run', '15 in a row', 5]));
+  await raised.notify();
+  raised.update(firing(['failure_run', 'lately, 15 in a row', 1]));
+  notifier.useUrl(url);
+  clock.time += 2_000;
+  await raised.notify();
+  expect(bench.posts).toEqual(['failure_run: 3 in a row', 'failure_run: lately, 15 in a row']);
+});
+
+test('what was told outlasts a restart by the store; what the store did not take is written later', async () => {
+  const bench = await setUp();
+  const file = createStoreFile();
+  onTestFinished(() => file.remove());
+  const failing = new StoreError('busy', 'locked');
+  const locked = { ...file.store, raise: () => Promise.reject(failing), told: () => Promise.reject(failing) };
+  bench.raised.update(firing(['dead_letters', 'many', 3, 7]));
+  await bench.raised.notify();
+  await expect(bench.raised.save(locked)).rejects.toThrow('locked');
+  await bench.raised.save(file.store);
+  const raised = bench.again();
+  raised.restore(await file.store.raised());
+  raised.update(firing(['dead_letters', 'many', 3, 7]));
+  await raised.notify();
+  expect(bench.posts).toHaveLength(1);
+  raised.update(new Map());
+  await raised.notify();
+  await raised.save(file.store);
+  expect(bench.posts.at(-1)).toBe('dead_letters: all clear');
+  expect(await file.store.raised()).toEqual([]);
+});
+
+test('E40: what was judged before the store could be read is not told twice when it can', async () => {
+  const bench = await setUp();
+  const file = createStoreFile();
+  onTestFinished(() => file.remove());
+  bench.raised.update(firing(['disk_low', '20 MB', 5]));
+  await bench.raised.notify();
+  await bench.raised.save(file.store);
+  const raised = bench.again();
+  raised.update(firing(['disk_low', '20 MB', 5]));
+  raised.restore(await file.store.raised());
+  await raised.notify();
+  expect(bench.posts).toHaveLength(1);
+});
+
+test('a new ALERT_URL is used at once, whatever the old one did', async () => {
+  const bench = await setUp();
+  const { notifier, url } = bench;
+  notifier.useUrl('http://127.0.0.1:1/');
+  expect(await notifier.post('one')).toBe(false);
+  expect(await notifier.post('two'), 'a pause').toBe(false);
+  notifier.useUrl(url);
+  expect(await notifier.post('three')).toBe(true);
+  expect(bench.posts).toEqual(['three']);
+});

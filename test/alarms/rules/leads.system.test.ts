@@ -1,0 +1,202 @@
+// Every command that an alarm's text names must help. Each alarm is raised on a real store, and its commands run
+// there. A list that the text names must not be empty.
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { expect, onTestFinished, test } from 'vitest';
+import { addCrash } from '../../../src/processes/crashes.ts';
+import { createAlarms } from '../../../src/alarms/alarms.ts';
+import { KEEP_RULES } from '../../../src/alarms/rules/index.ts';
+import { readDelivery, readItem } from '../../../src/wire/event.ts';
+import { fanOut, claim, createOps, deliver, end, type Ops } from '../../ops/harness.ts';
+
+const GB = 1024 ** 3;
+/** Commands that list with --json, and the JSON field that holds the list. */
+const LISTS: Record<string, string> = { events: 'events', tasks: 'tasks', gaps: 'gaps', quarantine: 'quarantine' };
+const CHANGES = ['retry', 'restore', 'reconcile', 'discard', 'reload'];
+const LOOKS = ['status', 'doctor'];
+
+type Made = (ops: Ops) => Promise<unknown>;
+
+const replay = (ops: Ops, state: string, reason: string) =>
+  ops.store.note(
+    {},
+    {
+      replay: JSON.stringify({
+        state,
+        since: new Date(ops.clock.time).toISOString(),
+        lastAt: null,
+        reason,
+        progress: null,
+      }),
+    },
+  );
+const bad = (ops: Ops) => {
+  const at = new Date(ops.clock.time).toISOString();
+  const failures = { causes: {}, badSignatures: 3, badSince: at, lastBadAt: at, lastGoodAt: null };
+  return ops.store.note({}, { failures: JSON.stringify(failures) });
+};
+
+/** More events than one page of a list reads. */
+async function crowd(ops: Ops): Promise<void> {
+  const readings = Array.from({ length: 11_000 }, (_, n) =>
+    readDelivery(Buffer.from(JSON.stringify({ id: `f${n}`, type: 'A', cursor: String(n + 10), data: { A: {} } }))),
+  );
+  await ops.store.accept({ readings, now: ops.clock.time });
+}
+
+const MADE: [name: string, make: Made, laterMs?: number][] = [
+  ['failure_run', (ops) => ops.store.note({}, { failure_run: 3 })],
+  ['failure_run', (ops) => ops.store.note({ failure_runs: 1 })],
+  ['failure_run', (ops) => ops.store.note({ unseen_failures: 3 })],
+  [
+    'webhook_silent',
+    async (ops) => {
+      await deliver(ops, { cursor: '1', type: 'MessageSent', data: {} });
+      const text = `{"MessageSent":{"session_id":null,"timestamp_unix_ms":${ops.clock.time}}}`;
+      ops.clock.time += 1_000;
+      await ops.store.accept({ readings: [readItem('replay', '9' as never, text)], now: ops.clock.time, fresh: true });
+    },
+    200_000,
+  ],
+  ['secret_mismatch', bad],
+  ['clock_skew', (ops) => ops.store.note({ 'refused.clock_skew': 3 })],
+  ['body_limit', (ops) => ops.store.note({ 'refused.body_limit': 1 })],
+  ['replay_blind', (ops) => ops.store.note({ unseen: 1 }, { blind: '["MessageSent"]' })],
+  ['reconcile_stopped', (ops) => replay(ops, 'stopped', 'ReplayEvents: 401 UNAUTHENTICATED')],
+  ['reconcile_behind', (ops) => replay(ops, 'backing-off', '503'), 200_000],
+  [
+    'gap_open',
+    async (ops) =>
+      ops.exec(`insert into gaps (after, up_to, reason, opened_at) values (10, 20, 'reset', ${ops.clock.time})`),
+  ],
+  ['conflict', (ops) => deliver(ops, { cursor: '1', id: 'a' }, { cursor: '2', id: 'a', data: { other: 1 } })],
+  [
+    'conflict',
+    async (ops) => {
+      await deliver(ops, { cursor: '1', id: 'a' }, { cursor: '2', id: 'a', data: { other: 1 } });
+      await crowd(ops);
+    },
+  ],
+  ['cursor_regression', (ops) => ops.store.note({ regressions: 1 })],
+  [
+    'dead_letters',
+    async (ops) => {
+      await deliver(ops, { cursor: '1' });
+      const [handler = 0] = await fanOut(ops, ['answer']);
+      await end(ops, handler, 'dead', 'Error: no');
+    },
+  ],
+  [
+    'run_crashing',
+    async (ops) => {
+      await deliver(ops, { cursor: '1' });
+      const [handler = 0] = await fanOut(ops, ['answer']);
+      await claim(ops, handler);
+      const back = await ops.store.giveBack([], ops.clock.time);
+      const crashes = addCrash(await ops.store.crashes(), back, 'exit code 7', ops.clock.time);
+      await ops.store.note({ run_crashes: 3 }, { crashes: JSON.stringify(crashes) });
+    },
+  ],
+  ['run_crashing', (ops) => ops.store.gone('run'), 0],
+  [
+    'handler_failing',
+    async (ops) => {
+      // Without a lane, so that no list of lanes contains the task.
+      await deliver(ops, { cursor: '1' });
+      await fanOut(ops, ['answer']);
+      await ops.store.note({ 'attempts.retry.answer': 9 });
+    },
+    400_000,
+  ],
+  [
+    'handler_failing',
+    async (ops) => {
+      await deliver(ops, { cursor: '1' });
+      await fanOut(ops, ['answer', 'other']);
+      await crowd(ops);
+      ops.exec(`insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, started_at, changed_at)
+        select seq * 4096 + 2, seq, 2, null, 1, cursor, 'ready', 0, 1, 1, 1, 1 from events where seq > 1;
+        update state set value = 11001 where name = 'fanned_out'; update counters set value = 11002 where name = 'tasks.ready'`);
+      await ops.store.note({ 'attempts.retry.answer': 9 });
+    },
+    400_000,
+  ],
+  ['lane_fault', (ops) => ops.store.note({ 'lane_faults.answer': 1 })],
+  ['disk_low', async () => {}],
+  [
+    'poisoned',
+    async (ops) => {
+      const unreadable = {
+        origin: 'webhook',
+        cursor: null,
+        body: Buffer.from('{}'),
+        reason: 'poisoned: TOOBIG',
+      } as const;
+      await ops.store.accept({ readings: [{ unreadable }], now: ops.clock.time });
+    },
+  ],
+  [
+    'watermark_ahead',
+    async (ops) => {
+      await deliver(ops, { cursor: '99' });
+      await ops.store.note({ watermark_ahead: 1 }, { lowered: '{"from":"99","to":"7"}' });
+    },
+  ],
+];
+
+test('every alarm of keep is made here', () => {
+  expect(new Set(MADE.map(([name]) => name))).toEqual(new Set(Object.keys(KEEP_RULES)));
+});
+
+test.each(MADE)('E42: %s leads to what there is', async (name, make, laterMs = 2_000) => {
+  const ops = await createOps();
+  onTestFinished(() => ops.close());
+  const { store, clock, log } = ops;
+  const freeBytes = (): number => (name === 'disk_low' ? 0 : 100 * GB);
+  const alarms = createAlarms({ store, clock, log, alertUrl: undefined, freeBytes });
+  const beat = { pid: 1, started: '', boot: 1 };
+  for (const role of ['receive', 'run', 'keep']) await store.beat({ role, ...beat }, clock.time);
+  await alarms.step();
+  await make(ops);
+  clock.time += laterMs;
+  const lives = laterMs === 0 ? ['receive', 'keep'] : ['receive', 'run', 'keep'];
+  if (laterMs === 0) clock.time += 20_000;
+  for (const role of lives) await store.beat({ role, ...beat }, clock.time);
+  await alarms.step();
+  const detail = alarms.up().find((alarm) => alarm.name === name)?.detail ?? '';
+  expect(detail).toMatch(/\w+ \w+/);
+  let lists = 0;
+  for (const command of commandsIn(detail)) lists += await holds(ops, command, detail);
+  if (detail.includes('<key>')) expect(lists, 'a list tells which key').toBeGreaterThan(0);
+});
+
+/** The words after each `npx kit`: the command, its argument and its options. */
+function commandsIn(detail: string): string[][] {
+  return [
+    ...detail.matchAll(
+      /npx kit ([a-z]+)((?: (?:--[a-z]+(?: (?:dead|ready|[a-z]+\b(?=[ ;,)])))?|[ci]:\S+|\d+|<key>))*)/g,
+    ),
+  ].map(([, command = '', rest = '']) => [command, ...rest.trim().split(' ').filter(Boolean)]);
+}
+
+/** The number of rows in the list that the command prints; 0 for a command that prints no list. */
+async function holds(ops: Ops, [command = '', ...args]: string[], detail: string): Promise<number> {
+  expect([...Object.keys(LISTS), ...CHANGES, ...LOOKS, 'explain'], detail).toContain(command);
+  expect(() => readFileSync(`src/cli/commands/${command}.ts`)).not.toThrow();
+  if (CHANGES.includes(command) || LOOKS.includes(command) || args.includes('<key>')) return 0;
+  const said = await kit(ops, command, ...args.filter((arg) => !/^(all|shows|lists)$/.test(arg)), '--json');
+  const found = JSON.parse(said) as Record<string, unknown[]>;
+  if (command === 'explain') return 0;
+  const rows = found[args.includes('--groups') ? 'groups' : (LISTS[command] ?? '')] ?? [];
+  expect(rows.length, `npx kit ${command} ${args.join(' ')}`).toBeGreaterThan(0);
+  return rows.length;
+}
+
+function kit(ops: Ops, ...args: string[]): Promise<string> {
+  const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${ops.path}`, PORT: '1' };
+  return new Promise((done, fail) => {
+    execFile(process.execPath, ['src/cli/kit.js', ...args], { env, maxBuffer: 1e9 }, (error, out, err) =>
+      error ? fail(new Error(`npx kit ${args.join(' ')}: ${err}`)) : done(out),
+    );
+  });
+}

@@ -1,0 +1,206 @@
+// Tables of observations: which alarms fire, at which level, and with which text.
+import { expect, test } from 'vitest';
+import { KEEP_RULES } from '../../../src/alarms/rules/index.ts';
+import { NOTHING_SEEN, type Observation } from '../../../src/alarms/rules/observation.ts';
+import { evaluate } from '../../../src/alarms/rules/rule.ts';
+import { FIRST_RETRIES_MS } from '../../../src/alarms/rules/webhook-silent.ts';
+import type { Gap, Status } from '../../../src/store/read.ts';
+
+const NOW = Date.UTC(2026, 0, 1, 12);
+const MB = 1024 ** 2;
+const GAP = { id: 7, after: '10', upTo: '20', reason: 'expired' } as Gap;
+
+const { status: unread } = NOTHING_SEEN;
+const calm: Status = {
+  ...unread,
+  events: 10,
+  tasks: { ...unread.tasks, done: 10 },
+  reconcile: { ...unread.reconcile, state: 'idle' },
+};
+const seen = (
+  status: Partial<Status> = {},
+  recent: Record<string, number> = {},
+  more: Partial<Observation> = {},
+): Observation => ({
+  ...NOTHING_SEEN,
+  now: NOW,
+  status: { ...calm, ...status },
+  recent,
+  gap: status.gaps ? GAP : null,
+  ...more,
+});
+const names = (given: Observation): string[] => [...evaluate(KEEP_RULES, given).keys()].toSorted();
+const words = (name: string, given: Observation): string => evaluate(KEEP_RULES, given).get(name)?.detail ?? '';
+const levelOf = (name: string, given: Observation): number => evaluate(KEEP_RULES, given).get(name)?.level ?? 0;
+
+const retries = (retry: number, done: number) => ({ 'attempts.retry.answer': retry, 'attempts.done.answer': done });
+const stopped = {
+  state: 'stopped',
+  since: null,
+  progress: null,
+  lastAt: null,
+  reason: 'ReplayEvents: 401 UNAUTHENTICATED',
+  recovered: 0,
+} as const;
+
+test.each<[string, Observation, string[]]>([
+  ['nothing, in calm', seen(), []],
+  ['nothing, at two failures in a row', seen({ failureRun: 2 }), []],
+  ['failure_run, at three in a row', seen({ failureRun: 3 }), ['failure_run']],
+  ['nothing, when two deliveries lay outside the window', seen({}, { 'refused.clock_skew': 2 }), []],
+  ['clock_skew, when three did', seen({}, { 'refused.clock_skew': 3 }), ['clock_skew']],
+  ['nothing, when strangers send forged deliveries', seen({}, { 'refused.bad_signature': 5_000 }), []],
+  ['body_limit, at the first body that is too large', seen({}, { 'refused.body_limit': 1 }), ['body_limit']],
+  ['conflict', seen({}, { conflicts: 1 }), ['conflict']],
+  ['E5: poisoned', seen({}, { poisoned: 2 }), ['poisoned']],
+  ['cursor_regression', seen({}, { regressions: 1 }), ['cursor_regression']],
+  ['nothing, when run died twice', seen({}, { run_crashes: 2 }), []],
+  ['run_crashing, when it died three times', seen({}, { run_crashes: 3 }), ['run_crashing']],
+  ['lane_fault', seen({}, { 'lane_faults.answer': 1 }), ['lane_fault']],
+  ['dead_letters', seen({ tasks: { ...calm.tasks, dead: 1 } }), ['dead_letters']],
+  ['gap_open', seen({ gaps: 1 }), ['gap_open']],
+  ['reconcile_stopped', seen({ reconcile: stopped }), ['reconcile_stopped']],
+  ['nothing, where recovery is off on purpose', seen({ reconcile: { ...stopped, state: 'off' } }), []],
+  ['nothing, with 513 MB left', seen({}, {}, { freeBytes: 513 * MB }), []],
+  ['disk_low, with 511 MB left', seen({}, {}, { freeBytes: 511 * MB }), ['disk_low']],
+  ['nothing, while a task waits long and none fails', seen({ oldestReadySeconds: 4_000 }), []],
+  ['nothing, where attempts fail and none waits long', seen({ oldestReadySeconds: 60 }, retries(40, 2)), []],
+  ['nothing, where most go well', seen({ oldestReadySeconds: 4_000 }, retries(40, 900)), []],
+  ['handler_failing, as tasks wait', seen({ oldestReadySeconds: 301 }, retries(40, 2)), ['handler_failing']],
+  ['several at once', seen({ gaps: 2, failureRun: 14 }, {}, { freeBytes: 0 }), ['disk_low', 'failure_run', 'gap_open']],
+])('%s', (_, given, expected) => {
+  expect(names(given)).toEqual(expected);
+  for (const name of expected) expect(words(name, given), 'it says what is the matter').toMatch(/\w+ \w+/);
+});
+
+test('handler_failing stays, and names the handler, until its tasks have gone on', () => {
+  const detail = words('handler_failing', seen({ oldestReadySeconds: 301 }, retries(9, 0)));
+  expect(detail).toContain('attempts of answer fail');
+  const alarms = [{ name: 'handler_failing', since: '', detail }];
+  expect(words('handler_failing', seen({ oldestReadySeconds: 9_000, alarms }))).toBe(detail);
+  expect(names(seen({ oldestReadySeconds: 1, alarms }))).toEqual([]);
+});
+
+test.each([
+  [
+    'before 15, what to fix, and what is at stake',
+    3,
+    /3 authentic .* \(df -h\).*; at 15 in a row the service switches/,
+  ],
+  [
+    'from 15 on, that the webhook is off, and what to do there',
+    31,
+    /31 authentic .*has switched the webhook off: enable it there as well; replay/,
+  ],
+])('failure_run says, %s', (_, failureRun, expected) => {
+  const failures = { ...calm.failures, causes: { store: failureRun } };
+  expect(words('failure_run', seen({ failureRun, failures }))).toMatch(expected);
+});
+
+test.each<[string, number, number, RegExp]>([
+  [
+    'over',
+    15,
+    0,
+    /^15 .* 2xx\. Deliveries succeed again\. At 15 .*off: if it is still off, enable it at the service\./,
+  ],
+  [
+    'over, of unknown length',
+    0,
+    0,
+    /^3 or more .* Deliveries succeed again\. At 15 .*if it is still off, enable it at/,
+  ],
+  ['over, while the newest fail again', 15, 2, /^15 .* 2xx\. Later deliveries succeeded, the newest failed again\./],
+])('a run of failures that is %s: what happened, and a remedy that depends', (_, worstRun, failureRun, expected) => {
+  expect(words('failure_run', seen({ failureRun }, { failure_runs: 1 }, { worstRun }))).toMatch(expected);
+});
+
+test('clock_skew says by how much and in which direction, where that is known', () => {
+  const detail = (skewSeconds: number | null) =>
+    words('clock_skew', seen({}, { 'refused.clock_skew': 3 }, { skewSeconds }));
+  expect(detail(-412)).toContain('the clock of this machine seems 412 s ahead of the service');
+  expect(detail(400)).toContain('seems 400 s behind the service');
+  expect(detail(null), 'unknown').toContain('the clock of this machine seems wrong');
+});
+
+test('gap_open names the newest open gap, and the command that closes it', () => {
+  const close = 'npx kit gaps close 7 --reason "…"';
+  expect(words('gap_open', seen({ gaps: 1 }))).toMatch(/^gap 7: .* after cursor 10 up to 20 \(expired\)/);
+  expect(words('gap_open', seen({ gaps: 1 }))).toContain(close);
+  expect(words('gap_open', seen({ gaps: 3 }))).toMatch(
+    /^3 gaps are open, npx kit gaps lists them; the newest is gap 7: /,
+  );
+});
+
+test('lane_fault names the handlers, disk_low says what to do', () => {
+  expect(words('lane_fault', seen({}, { 'lane_faults.answer': 2, 'lane_faults.log': 0 }))).toMatch(
+    /^lane of answer throws/,
+  );
+  expect(words('disk_low', seen({}, {}, { freeBytes: 1_000 }))).toMatch(/^nothing is left .* make room/);
+});
+
+test('the detail counts, and says why replay stopped', () => {
+  expect(words('failure_run', seen({ failureRun: 14 }))).toContain('14');
+  expect(words('reconcile_stopped', seen({ reconcile: stopped }))).toContain('401');
+  expect(words('dead_letters', seen({ tasks: { ...calm.tasks, dead: 7 } }))).toContain('7');
+});
+
+const forged = (badSignatures: number) => ({
+  failures: { causes: {}, badSignatures, badSince: '2026-01-01T00:00:00.000Z', lastBadAt: null },
+});
+const catchingUp = (behind: boolean): Partial<Status> => ({
+  reconcile: {
+    ...stopped,
+    state: 'running',
+    progress: { pages: 9, events: 9_000, perMinute: 900, endsAt: null, behind },
+  },
+});
+const missing = (forMs: number) => ({
+  types: [{ type: 'MessageReceived', deliveredAt: NOW - 3_600_000, missed: 3, missedSince: NOW - forMs }],
+});
+const silent = missing(FIRST_RETRIES_MS + 1);
+test.each<[string, Observation, string[]]>([
+  ['webhook_silent, as an event is missing for long', seen({}, {}, silent), ['webhook_silent']],
+  ['replay_blind', seen({}, { unseen: 2 }), ['replay_blind']],
+  [
+    'secret_mismatch, while webhooks are silent',
+    seen({ ...forged(3), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }, {}, silent),
+    ['secret_mismatch', 'webhook_silent'],
+  ],
+  ['secret_mismatch, before the first good delivery', seen(forged(3)), ['secret_mismatch']],
+  [
+    'secret_mismatch, as soon as something has happened that no delivery brought',
+    seen({ ...forged(3), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }, {}, missing(11_000)),
+    ['secret_mismatch'],
+  ],
+  [
+    'nothing, while a delivery may still be on its way',
+    seen({ ...forged(3), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }, {}, missing(9_000)),
+    [],
+  ],
+  ['nothing, at two forged ones', seen(forged(2)), []],
+  [
+    'nothing, when strangers send forged deliveries and nothing is missing',
+    seen({ ...forged(500), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }),
+    [],
+  ],
+  ['reconcile_behind', seen(catchingUp(true)), ['reconcile_behind']],
+  ['nothing, where a catch-up comes nearer', seen(catchingUp(false)), []],
+])('%s', (_, given, expected) => {
+  expect(names(given)).toEqual(expected);
+});
+
+test('webhook_silent tells its explanation', () => {
+  expect(words('webhook_silent', seen({}, {}, silent))).toMatch(/^webhooks are silent\. Known: .*3 × MessageReceived/);
+});
+
+test('replay_blind names the types', () => {
+  expect(words('replay_blind', seen({}, { unseen: 2 }, { blind: ['A', 'B'] }))).toContain('(A, B)');
+});
+
+test('E41: the levels of dead letters and of a disk', () => {
+  const dead = (count: number) => levelOf('dead_letters', seen({ tasks: { ...calm.tasks, dead: count } }));
+  expect([1, 9, 10, 99, 100, 999, 1_000, 1_322, 10_000].map(dead)).toEqual([1, 1, 2, 2, 3, 3, 4, 4, 5]);
+  const disk = (megabytes: number) => levelOf('disk_low', seen({}, {}, { freeBytes: megabytes * MB }));
+  expect([511, 256, 255, 127, 2, 1, 0.5, 0].map(disk)).toEqual([1, 1, 2, 3, 8, 9, 10, 10]);
+});

@@ -1,0 +1,165 @@
+// Runs `npx kit reload` as people do, against a real receiver. It reports the outcome, and stops nothing.
+import { execFile, spawn } from 'node:child_process';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { startOf } from '../../src/base/process-start.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
+import { createKit, deliver, makeEvent, SECRET, until, type Kit } from '../system/kit.ts';
+
+const KIT = `${process.cwd()}/src/cli/kit.js`;
+const NEW = 'whsec_of_the_time_after_the_reload';
+const handler = (name: string): string => `export default { on: 'Never_${name}', handle() {} };`;
+
+interface Told {
+  code: number;
+  out: string;
+  err: string;
+}
+
+/** Runs the command on this store, as another user if `uid` is given. */
+function reload(path: string, args: string[] = [], uid?: number): Promise<Told> {
+  const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${path}`, PORT: '1' };
+  return new Promise((done) => {
+    const options = { env, cwd: '/', ...(uid !== undefined && { uid }) };
+    const child = execFile(process.execPath, [KIT, 'reload', ...args], options, (_, out, err) =>
+      done({ code: child.exitCode ?? -1, out, err }),
+    );
+  });
+}
+
+describe('a receiver that runs', () => {
+  let kit: Kit;
+  const ask = (...args: string[]): Promise<Told> => reload(join(kit.folder, 'events.db'), args);
+  beforeAll(async () => {
+    kit = await createKit({ one: handler('one') }, { WEBHOOK_SECRET: '', WEBHOOK_SECRET_FILE: 'secret' });
+    writeFileSync(join(kit.folder, 'secret'), SECRET);
+    await kit.start();
+  });
+  afterAll(() => kit.remove());
+  afterEach(() => rmSync(join(kit.folder, 'handlers', 'broken.ts'), { force: true }));
+
+  test('E64: reads handlers and secrets again, and the command says how many and how long', async () => {
+    kit.addHandler('two', handler('two'));
+    writeFileSync(join(kit.folder, 'secret'), `${NEW},${SECRET}`);
+    expect(await ask()).toEqual({ code: 0, out: expect.stringMatching(/^reloaded 2 handlers in \d+ ms\n$/), err: '' });
+    expect(await deliver(kit, makeEvent(1), [NEW])).toBe(204);
+    const { code, out } = await ask('--json');
+    expect({ code, told: JSON.parse(out) as object }).toEqual({
+      code: 0,
+      told: { reloaded: true, handlers: ['one', 'two'], ms: expect.any(Number), faults: [], restart: [] },
+    });
+  });
+
+  test('E64: a handler with a fault is named with file and line, and the old ones go on', async () => {
+    kit.addHandler('broken', "export default {\n  on: 'Never',\n  handle() {\n};");
+    const { code, out, err } = await ask();
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toMatch(/broken\.ts:\d+/);
+    expect(err).toContain('the old handlers go on');
+    const json = await ask('--json');
+    expect(json.code).toBe(1);
+    expect(JSON.parse(json.out)).toMatchObject({ reloaded: false, faults: [expect.stringMatching(/broken\.ts:\d+/)] });
+    expect(await deliver(kit, makeEvent(2))).toBe(204);
+  });
+
+  test('E64: a fault of the configuration is named, and the old one stays in force', async () => {
+    writeFileSync(join(kit.folder, 'secret'), 'none');
+    const { code, err } = await ask();
+    writeFileSync(join(kit.folder, 'secret'), `${NEW},${SECRET}`);
+    expect(code).toBe(1);
+    expect(err).toContain('WEBHOOK_SECRET');
+    expect(err).toContain('the old configuration stays in force');
+    expect(await deliver(kit, makeEvent(3))).toBe(204);
+  });
+
+  test('E64: whoever asks gets the outcome of a reload that began after the question', async () => {
+    const names = ['three', 'four', 'five', 'six'];
+    const told = await Promise.all(
+      names.map((name) => {
+        kit.addHandler(name, handler(name));
+        return ask('--json');
+      }),
+    );
+    for (const [n, { code, out }] of told.entries()) {
+      expect(code).toBe(0);
+      expect((JSON.parse(out) as { handlers: string[] }).handlers).toContain(names[n]);
+    }
+  });
+});
+
+test('E64: asked before it can, a starting kit does not die of it, and reloads once it can', async () => {
+  const kit = await createKit({ one: handler('one') });
+  const started = kit.start();
+  await until(() => catches(kit.main() ?? 0, 12));
+  expect(kit.output()).not.toContain('ready for deliveries');
+  kit.signal('SIGUSR2');
+  await started;
+  await until(() => kit.output().includes('secrets and handlers reloaded'));
+  await kit.remove();
+});
+
+describe('nobody to ask', () => {
+  let folder: string;
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'kit-reload-'));
+    chmodSync(folder, 0o777);
+  });
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  async function plant(pid: number, started: string): Promise<string> {
+    const path = join(folder, `${pid}.db`);
+    const store = openSqlite(path, { owner: true });
+    if (pid > 0) await store.beat({ role: 'receive', pid, started, boot: 0 }, Date.now());
+    store.close();
+    chmodSync(path, 0o666);
+    return path;
+  }
+
+  test.each([
+    ['no receiver ever ran', 0, ''],
+    ['one was killed, and its number is another process now', process.pid, 'long ago'],
+    ['one was killed', 4_194_303, '1'],
+  ])('E64: %s: exit 69, and nobody is signalled', async (_, pid, started) => {
+    const { code, err } = await reload(await plant(pid, started));
+    expect({ code, err }).toEqual({ code: 69, err: expect.stringContaining('no receiver on this store') });
+    expect(err).toContain('npm start');
+  });
+
+  test('E64: no store: exit 69', async () => {
+    expect(await reload(join(folder, 'none.db'))).toMatchObject({ code: 69 });
+  });
+
+  test("E64: another user's receiver: it says whose", async () => {
+    const path = await plant(1, startOf(1));
+    const { code, err } = await reload(path, [], process.getuid?.() === 0 ? 65_534 : undefined);
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringMatching(/process 1, which receives, is of user root: run this as that user/),
+    });
+  });
+
+  test('E64: a receiver that ends instead: it says so', async () => {
+    const mute = spawn('sleep', ['60']);
+    try {
+      const path = await plant(mute.pid ?? 0, startOf(mute.pid ?? 0));
+      expect(await reload(path)).toMatchObject({
+        code: 1,
+        err: expect.stringContaining('ended before it had reloaded'),
+      });
+    } finally {
+      mute.kill('SIGKILL');
+    }
+  });
+});
+
+/** Whether the process has a handler for this signal. */
+function catches(pid: number, signal: number): boolean {
+  try {
+    const mask = /^SigCgt:\s*([0-9a-f]+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? '0';
+    return ((BigInt(`0x${mask}`) >> BigInt(signal - 1)) & 1n) === 1n;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,27 @@
+// Unit tests keep their files in memory, because waiting for a disk would take longer than the tests. The folder is
+// removed after the run.
+import { mkdirSync, rmSync, statfsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const MEMORY = '/dev/shm';
+/** Containers often have less there. */
+const NEEDED_BYTES = 1024 ** 3;
+
+/** The result of os.tmpdir() in unit tests. */
+export const folder = join(freeBytes() < NEEDED_BYTES ? tmpdir() : MEMORY, `kit-unit-${process.pid}`);
+
+/** 0 if the system has no such folder. */
+function freeBytes(): number {
+  try {
+    const { bavail, bsize } = statfsSync(MEMORY);
+    return bavail * bsize;
+  } catch {
+    return 0;
+  }
+}
+
+export default function makeFolder(): void {
+  mkdirSync(folder);
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+}

@@ -1,0 +1,91 @@
+// People search for the words that they read. Each warning and error is therefore in troubleshooting.md by its words,
+// or names its remedy itself. All words that the document quotes must be in the code.
+import { globSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { NOTICES } from '../../src/receive/causes.ts';
+
+/** The quotes in the first cells of its tables and in its list. */
+const quotes = readFileSync('src/ops/troubleshooting.md', 'utf8')
+  .split('\n')
+  .flatMap(
+    (line) => /^(?:\| (?:\d+ \| `\w+` \| )?|- )((?:`[^`]+`(?:, )?)+)/.exec(line)?.[1]?.match(/[^`]+(?=`)/g) ?? [],
+  )
+  .filter((text) => text.trim().includes(' '));
+
+const sources = globSync('src/**/*.{ts,js}', { exclude: ['src/tools/**', 'src/handlers/**'] }).map((file) =>
+  readFileSync(file, 'utf8').replaceAll(/^\s*(\/\/|\/?\*).*$/gm, ''),
+);
+
+/** A message with one of these says what to do. */
+const REMEDY = /npx kit|retrying|tried again|[A-Z]+_[A-Z]|remedyOf|: (see|create|stop|start|end|name|take) /;
+/** Of the kit's own assumptions: nobody can cause it. */
+const NOBODY = ['SQLite refused synchronous'];
+
+/** The arguments of the call whose bracket follows; strings are skipped. */
+function argumentsOf(source: string, from: number): string[] {
+  const found = [''];
+  let depth = 0;
+  for (const [token] of source.slice(source.indexOf('(', from)).matchAll(/'[^'\n]*'|"[^"\n]*"|`[^`]*`|[^]/g)) {
+    if (/^[)\]}]$/.test(token) && --depth === 0) return found;
+    if (depth === 1 && token === ',') found.push('');
+    else if (depth > 0) found.push((found.pop() ?? '') + token);
+    if (/^[([{]$/.test(token)) depth++;
+  }
+  throw new Error(`a bracket is not closed: ${source.slice(from, from + 60)}`);
+}
+
+/** Adds the declarations of the code's names from the same file: constants, destructured constants, and functions. */
+function withNames(code: string, source: string): string {
+  const names = code.replaceAll(/'[^'\n]*'|`[^`]*`/g, '').match(/(?<!\.)\b[A-Za-z]{3,}\b/g) ?? [];
+  const declared = (name: string): string => {
+    const [unpacked, from] = new RegExp(`\\bconst \\{[^}]*\\b${name}\\b[^}]*\\} = ([A-Z]+)\\b`).exec(source) ?? [];
+    if (unpacked !== undefined) return declared(from ?? '');
+    const own = `\\bconst ${name}\\b[^]*?;\\n|\\nfunction ${name}\\([^]*?\\n\\}\\n`;
+    return new RegExp(own).exec(source)?.[0] ?? '';
+  };
+  return [code, ...new Set(names.map(declared))].join('\n');
+}
+
+/** The sentences of code. */
+function textsIn(code: string): string[] {
+  const literals = [...code.matchAll(/'([^'\n]*)'|`([^`]*)`/g)].map(([, plain, filled]) => plain ?? filled ?? '');
+  return literals.filter(
+    (text) => /\w+ \w+ \w+/.test(text.replaceAll(/\$\{[^}]*\}/g, '')) || text.startsWith('dead letter'),
+  );
+}
+
+/** The messages of these calls. Arguments before `place` are left out. */
+function messages(said: RegExp, place: number): string[] {
+  return sources.flatMap((source) =>
+    [...source.matchAll(said)].flatMap(({ index }) =>
+      textsIn(withNames(argumentsOf(source, index).slice(place).join(','), source)),
+    ),
+  );
+}
+
+test.each([
+  {
+    what: 'a warning or error of the log',
+    said: /\blog\??\.(?:warn|error|fatal)\(|\blog\[level\]\(/g,
+    place: -1,
+    least: 40,
+  },
+  { what: 'an error of the store', said: /\bnew StoreError\(/g, place: 1, least: 20 },
+])('$what is explained by its words, or names its remedy', ({ said, place, least }) => {
+  const all = messages(said, place);
+  expect(all.length).toBeGreaterThan(least);
+  const known = [...quotes, ...NOBODY];
+  expect(all.filter((text) => !REMEDY.test(text) && !known.some((words) => text.includes(words)))).toEqual([]);
+});
+
+test('a warning about deliveries is explained by its words, or names its remedy', () => {
+  const all = Object.values(NOTICES).map(({ log }) => log);
+  expect(all.length).toBeGreaterThan(5);
+  expect(all.filter((text) => !REMEDY.test(text) && !quotes.some((words) => text.includes(words)))).toEqual([]);
+});
+
+test('what is quoted is said by the code', () => {
+  expect(quotes.length).toBeGreaterThan(60);
+  const said = (words: string): boolean => sources.some((source) => source.replace('${OLDEST}', '24').includes(words));
+  expect(quotes.filter((words) => !said(words))).toEqual([]);
+});

@@ -1,0 +1,37 @@
+// Compares the commands prove and bench with their documents: campaigns, options, exit codes, parts and columns.
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { EXIT } from '../../src/base/errors.ts';
+
+const [prove, bench] = ['test/prove/README.md', 'test/bench/README.md'].map((file) => readFileSync(file, 'utf8'));
+const textOf = (file: string): string => readFileSync(file, 'utf8');
+
+/** The first group of each match. */
+function allOf(pattern: RegExp, text = ''): string[] {
+  return [...text.matchAll(pattern)].map(([, found = '']) => found);
+}
+
+test('the campaigns, their options and their exit codes are those of the command', () => {
+  const source = textOf('test/prove/main.ts');
+  const campaigns = allOf(/'(\w+)'/g, /const CAMPAIGNS = \[([^\]]+)\]/.exec(source)?.[1]);
+  expect(campaigns.length).toBeGreaterThan(2);
+  expect(allOf(/^\| `npm run prove -- (\w+)`/gm, prove)).toEqual(campaigns);
+  const options = allOf(/^ {8}(\w+): \{ type/gm, source);
+  expect(options.length).toBeGreaterThan(2);
+  expect(allOf(/^\| `--(\w+)/gm, prove).toSorted()).toEqual(options.toSorted());
+  const codes = [...new Set(allOf(/EXIT\.(\w+)/g, source))].map((name) => EXIT[name as keyof typeof EXIT]);
+  expect(allOf(/^\| (\d+) \|/gm, prove).map(Number)).toEqual(codes.toSorted((a, b) => a - b));
+});
+
+test('the tables of the benchmark stand where it writes them, each with its command', () => {
+  const place = /<!-- npm run bench -- --readme -->\n([^]*)<!-- bench -->/.exec(bench ?? '')?.[1];
+  expect(textOf('test/bench/main.ts')).toContain('<!-- npm run bench -- --readme -->');
+  const parts = allOf(/export async function (\w+)\(/g, textOf('test/bench/parts.ts'));
+  const titles = allOf(/return \{ title: '([^']+)'/g, textOf('test/bench/parts.ts'));
+  expect(parts.length).toBeGreaterThan(2);
+  expect(allOf(/^`npm run bench -- (\w+)`$/gm, place)).toEqual(parts);
+  expect(allOf(/^## (.+)$/gm, place)).toEqual(titles);
+  const heads = allOf(/^## [^]*?\n\| (.+) \|\n\| ---/gm, place).flatMap((line) => line.split(' | '));
+  expect(heads.length).toBeGreaterThan(15);
+  for (const head of heads) expect(textOf('test/bench/parts.ts')).toMatch(new RegExp(`(^|[' ])${head}'?[:,]`, 'm'));
+});

@@ -1,0 +1,100 @@
+// The delete test: a team can throw away each module. The project is copied without it, as the table in src/README.md
+// says; the copy type-checks, starts, accepts and handles. Without any module, the tests of the core pass.
+import { execFile } from 'node:child_process';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, onTestFinished, test } from 'vitest';
+import { createKit, deliver, makeEvent, until } from './kit.ts';
+
+const CORE_TESTS = ['wire', 'store', 'processes', 'receive', 'run', 'keep'].map((room) => `test/${room}`);
+const COPIED = ['package.json', 'tsconfig.json', 'vitest.config.ts', 'compose.yaml', 'src', 'templates', 'test'];
+
+/** Rows of the table: the module, the paths to delete, and the files with a line that names it. */
+const MODULES = [...readFileSync('src/README.md', 'utf8').matchAll(/^\| `(\w+)` \|([^|]*)\|([^|]*)\|[^|]*\|$/gm)].map(
+  ([, name = '', paths = '', lines = '']) => ({ name, paths: namesIn(paths), lines: namesIn(lines) }),
+);
+
+function namesIn(cell: string): string[] {
+  return [...cell.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name.replace(/\/$/, ''));
+}
+
+async function copyWithout(modules: typeof MODULES): Promise<string> {
+  const copy = mkdtempSync(join(tmpdir(), 'kit-delete-'));
+  onTestFinished(() => rmSync(copy, { recursive: true, force: true }));
+  for (const name of COPIED) cpSync(name, join(copy, name), { recursive: true });
+  symlinkSync(resolve('node_modules'), join(copy, 'node_modules'));
+  for (const { paths } of modules)
+    for (const path of paths) rmSync(join(copy, 'src', path), { recursive: true, force: modules.length > 1 });
+  const files = new Set(modules.flatMap(({ lines }) => lines).filter((path) => existsSync(join(copy, 'src', path))));
+  for (const path of files) removeLines(join(copy, 'src', path));
+  await removeDependents(copy);
+  return copy;
+}
+
+/** Removes each line that imports a file that is gone. */
+function removeLines(file: string): void {
+  const lines = readFileSync(file, 'utf8').split('\n');
+  const kept = lines.filter((line) => importsOf(line).every((path) => existsSync(join(dirname(file), path))));
+  expect(kept.length).toBeLessThan(lines.length);
+  writeFileSync(file, kept.join('\n'));
+}
+
+/** Removes the templates and tests that the compiler names, until it names none. Fails if it names a file of src. */
+async function removeDependents(copy: string): Promise<void> {
+  for (;;) {
+    const report = await run(copy, 'node_modules/typescript/bin/tsc').catch((error: Error) => error.message);
+    const files = new Set([...report.matchAll(/^(\S+\.ts)\(\d+,\d+\): error/gm)].map(([, file = '']) => file));
+    if (files.size === 0) return expect(report).toBe('');
+    expect(
+      [...files].filter((file) => !/^(test|templates)\//.test(file)),
+      report,
+    ).toEqual([]);
+    for (const file of files) rmSync(join(copy, file));
+  }
+}
+
+function importsOf(line: string): string[] {
+  return [...line.matchAll(/from '(\.[^']+)'/g)].map(([, path = '']) => path);
+}
+
+async function run(copy: string, ...args: string[]): Promise<string> {
+  const options = { cwd: copy, maxBuffer: 64 * 1024 * 1024 };
+  const { stdout } = await promisify(execFile)(process.execPath, args, options).catch(
+    ({ stdout: out, stderr }: { stdout: string; stderr: string }) => {
+      throw new Error(`${args.join(' ')} failed:\n${out}\n${stderr.slice(-4_000)}`);
+    },
+  );
+  return stdout;
+}
+
+test('the table of modules is read', () => {
+  expect(MODULES.map(({ name }) => name)).toEqual(['cli', 'ops', 'admin', 'alarms', 'reconcile', 'service', 'tools']);
+});
+
+test.each(MODULES)('without $name the kit type-checks, starts, accepts and handles', async (module) => {
+  const copy = await copyWithout([module]);
+  const kit = await createKit({}, { HANDLERS_DIR: join(copy, 'src/handlers') }, [], copy);
+  onTestFinished(() => kit.remove());
+  await kit.start();
+  expect(await deliver(kit, makeEvent(1))).toBe(204);
+  await until(() => kit.query(`select 1 from tasks where state = 'done'`).length === 1);
+  expect(await kit.stop()).toBe(0);
+});
+
+test('without any module the tests of the core pass', async () => {
+  const copy = await copyWithout(MODULES);
+  const args = [
+    '--project',
+    'unit',
+    '--exclude',
+    '**/documents.test.ts',
+    '--reporter=json',
+    '--outputFile=report.json',
+  ];
+  await run(copy, 'node_modules/vitest/vitest.mjs', 'run', ...args, ...CORE_TESTS);
+  const report = JSON.parse(readFileSync(join(copy, 'report.json'), 'utf8')) as Record<string, number>;
+  expect(report['numPassedTests']).toBe(report['numTotalTests']);
+  expect(report['numPassedTests']).toBeGreaterThan(1_000);
+});

@@ -1,0 +1,74 @@
+// The simulator's program as a person uses it: typed lines and printed answers.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { expect, onTestFinished, test } from 'vitest';
+import { createEndpoint, inTurn, until } from './endpoint.ts';
+
+function start(...args: string[]) {
+  const main = fileURLToPath(new URL('../../../src/tools/simulator/main.ts', import.meta.url));
+  const child = spawn(process.execPath, [main, '--port', '0', ...args]);
+  const ended = once(child, 'exit');
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  onTestFinished(async () => {
+    child.kill('SIGKILL');
+    await ended;
+  });
+  /** Resolves to the text printed from now on, when it matches. */
+  async function say(line: string, fits: RegExp): Promise<string> {
+    const from = output.length;
+    child.stdin.write(`${line}\n`);
+    await until(() => expect(output.slice(from)).toMatch(fits));
+    return output.slice(from);
+  }
+  return { child, ended, say, output: () => output };
+}
+
+test('a rehearsal: register, ping, send, rotate, disable, enable, expire, revoke', async () => {
+  const { url, got } = await createEndpoint(inTurn(204));
+  const { say, output, child, ended } = start();
+  await say('help', /chaos on\|off/);
+  expect(output()).toMatch(/API_BASE_URL=http:\/\/127\.0\.0\.1:\d+\/v1\n {2}API_KEY=svc_test_\w+/);
+  await say('ping', /no webhook is registered/);
+  await say('register http://192.168.0.1/', /refused: 400 WEBHOOK_URL_INSECURE: 192\.168\.0\.1/);
+  await say('register https://192.168.0.1/', /WEBHOOK_URL_PRIVATE: 192\.168\.0\.1 is a private-network address/);
+  await say(`register ${url}`, /WEBHOOK_SECRET=whsec_\w+/);
+  await say('ping', /ping, attempt 1: 204/);
+  await say('ping', /429 WEBHOOK_TEST_RATE_LIMITED/);
+  await say('send 3 MessageSent', /3 × MessageSent/);
+  await until(() => expect(got).toHaveLength(4));
+  await say('log', /204 {3}1 attempt {2}delivered {2}MessageSent/);
+  await say('rotate', /both signatures/);
+  await say('rotate now', /old secret signs no more/);
+  await say('disable', /disabled/);
+  await say('ping', /409 WEBHOOK_DISABLED/);
+  await say('enable', /without backfill/);
+  await say('chaos on', /by the seed/);
+  await say('chaos off', /chaos is off/);
+  await say('bare on', /has no session and time/);
+  await say('bare off', /has its session and time/);
+  await say('key restrict', /after the limit/);
+  await say('key restrict off', /reaches all numbers/);
+  await say('expire', /reset_required/);
+  await say('key revoke', /401/);
+  await say('nonsense', /type help/);
+  child.kill('SIGTERM');
+  expect(await ended).toEqual([0, null]);
+});
+
+test('options register a webhook with a given secret and create events at a rate', async () => {
+  const { url, got } = await createEndpoint(inTurn(204));
+  const { output } = start('--url', url, '--secret', 'whsec_of_the_tests_alone', '--rate', '6000');
+  await until(() => expect(got.length).toBeGreaterThan(2));
+  expect(output()).not.toContain('whsec_');
+});
+
+test.each([['--port', 'x'], ['--unknown'], ['--secret', 'whsec_1']])(
+  'wrong arguments exit with 2: %s',
+  async (...args) => {
+    const { ended, output } = start(...args);
+    expect(await ended).toEqual([2, null]);
+    expect(output()).toContain('npm run service');
+  },
+);
