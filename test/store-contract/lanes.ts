@@ -279,18 +279,30 @@ export function lanes(suite: Suite): void {
       expect((await store.event('2', T0))?.tasks[0]?.lane).toBe('a');
     });
 
-    test('the backlog of one handler does not keep another waiting, though places come free one at a time', async () => {
-      const second = (await store.register(['second'])).get('second') ?? 0;
-      const handlers = [desk.handler, second];
-      await desk.accept(null, [1, 2, 3, 4]);
-      const { from, events } = await store.pending(10);
-      const tasks = handlers.flatMap((handler) => tasksOf(events, handler, T0));
-      await desk.turn({ fanOut: { from, upTo: 4, tasks } });
-      const claimed: number[] = [];
-      for (let i = 0; i < 4; i++)
-        claimed.push(...(await desk.turn({ room: 1, handlers })).claims.map(({ handler }) => handler));
-      expect(new Set(claimed)).toEqual(new Set(handlers));
-    });
+    test.each([0, 1, 2])(
+      'one place at a time, with %i turns without a place between: each handler and each kind of task has its share',
+      async (between) => {
+        const second = (await store.register(['second'])).get('second') ?? 0;
+        const handlers = [desk.handler, second];
+        await desk.accept(null, range(1, 10));
+        for (let i = 1; i <= 10; i++) await desk.accept(`lane ${i}`, [10 + i]);
+        const { from, events } = await store.pending(100);
+        const tasks = handlers.flatMap((handler) => tasksOf(events, handler, T0));
+        await desk.turn({ fanOut: { from, upTo: events.length, tasks } });
+        const claimed: string[] = [];
+        for (let i = 0; i < 8; i++) {
+          const { claims } = await desk.turn({ room: 1, handlers });
+          claimed.push(...claims.map(({ handler, lane }) => `${handler} ${lane === null ? 'alone' : 'in a lane'}`));
+          for (let j = 0; j < between; j++) await desk.turn({ room: 0, handlers });
+        }
+        expect([...new Set(claimed)].toSorted()).toEqual([
+          `${desk.handler} alone`,
+          `${desk.handler} in a lane`,
+          `${second} alone`,
+          `${second} in a lane`,
+        ]);
+      },
+    );
 
     test('tasks in no lane do not keep the lanes waiting, though places come free one at a time', async () => {
       await desk.arrive(null, [1, 2, 3, 4]);

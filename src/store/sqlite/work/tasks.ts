@@ -223,7 +223,6 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     const claims: Claim[] = [];
     const watermark = lanes.watermark();
     const left = new Map(limits);
-    round++;
     function share(places: number, pick: (handler: number, share: number) => Waiting[]): void {
       const upTo = claims.length + places;
       for (const index of places > 0 ? handlers.keys() : []) {
@@ -237,14 +236,16 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     }
     share(room, (handler, places) => {
       // Half the places are for tasks without a lane, half for lanes. Either may use what the other leaves; an odd
-      // place alternates.
-      const half = Math.floor((places + (round % 2)) / 2);
+      // place alternates once each handler has been first.
+      const half = Math.floor((places + (Math.floor(round / handlers.length) % 2)) / 2);
       const singles = alone.all(handler, now, places);
       const heads = lanes.take(handler, now, places - Math.min(singles.length, half), false);
       return [...singles.slice(0, places - heads.length).map(toWaiting), ...heads];
     });
     const before = claims.length;
     share(Math.min(room - before, most), (handler, places) => lanes.take(handler, now, places, true));
+    // Turns without a place do not count: handlers would be first by the parity of turns.
+    if (claims.length > 0) round++;
     const free = handlers.filter((handler) => left.get(handler) !== 0);
     return { claims, nextAt: whenDue(free, claims.length - before < most) };
   }
