@@ -69,6 +69,11 @@ export function createFanOut(options: FanOutOptions) {
     const [next] = behind;
     if (!next) return null;
     const [handler, from] = next;
+    const owed = await store.owed(handler, EVENTS);
+    if (owed.length > 0) {
+      const tasks = make(owed, pending, [handler], { decided: true }).flat();
+      return { handler, from, upTo: from, joins: false, tasks, owed: owed.map(({ seq }) => seq) };
+    }
     const events = from < pending.from ? await store.missed(from, pending.from, EVENTS) : [];
     const upTo = events.length < EVENTS ? pending.from : (events.at(-1)?.seq ?? pending.from);
     return { handler, from, upTo, joins: upTo === pending.from, tasks: make(events, pending, [handler]).flat() };

@@ -87,10 +87,10 @@ export interface Turn {
   /** New tasks of the events up to `upTo`. Refused as a whole if another process has gone on from `from`. */
   fanOut: FanOutPage | null;
   /**
-   * New tasks for a handler that was missing. With `joins` the handler has caught up, and `assign` holds its tasks
-   * too.
+   * New tasks for a handler that was missing. With `joins` the handler has caught up, and `fanOut` holds its tasks
+   * too. `owed`: events among them that `WorkStore.owed` returned.
    */
-  missed?: { handler: number; from: number; upTo: number; joins: boolean; tasks: NewTask[] } | null;
+  missed?: { handler: number; from: number; upTo: number; joins: boolean; tasks: NewTask[]; owed?: number[] } | null;
   /** New tasks of one page of a rerun. Refused as a whole if the rerun was cancelled or another process has gone on. */
   rerun?: { page: RerunPage; tasks: NewTask[] } | null;
   /** How many tasks to claim for these handlers. Tasks of reruns come last. */
@@ -176,6 +176,8 @@ export interface WorkStore {
   behind(): Promise<Map<number, number>>;
   /** Events that a handler has missed: behind `after`, up to `upTo`. */
   missed(after: number, upTo: number, limit: number): Promise<StoredEvent[]>;
+  /** Events below those: they turned out to be new, and not history, while the handler's file was broken. */
+  owed(handler: number, limit: number): Promise<StoredEvent[]>;
   /** Runs each handler's set-up in one transaction. */
   setup(work: (tx: Tx) => void): Promise<void>;
   /** Events without tasks, in order of arrival. */

@@ -70,12 +70,26 @@ describe('E4: as it becomes known', () => {
     handled = [];
     historic = [];
     await file.store.openHistory();
+    await start();
+  });
+
+  /** `broken`: the file of the handler `plain` cannot be loaded. */
+  async function start(broken = false): Promise<void> {
+    const plain = handlerOf({
+      name: 'plain',
+      order: 'arrival',
+      handle: (event) => void handled.push(String(event.cursor)),
+    });
+    const all = handlerOf({
+      name: 'all',
+      order: 'arrival',
+      history: true,
+      handle: (event) => void historic.push(event.key),
+    });
     runner = await startRunner({
       store: file.store,
-      handlers: [
-        handlerOf({ name: 'plain', order: 'arrival', handle: (event) => void handled.push(String(event.cursor)) }),
-        handlerOf({ name: 'all', order: 'arrival', history: true, handle: (event) => void historic.push(event.key) }),
-      ],
+      handlers: broken ? [all] : [plain, all],
+      files: broken ? { of: new Map(), broken: ['/plain.ts'] } : { of: new Map([['plain', '/plain.ts']]), broken: [] },
       serviceFor: noService,
       clock,
       log: createTestLog().log,
@@ -83,7 +97,12 @@ describe('E4: as it becomes known', () => {
       concurrency: 32,
       windowMs: 250,
     });
-  });
+  }
+
+  async function restart(broken = false): Promise<void> {
+    await runner.drain(0);
+    await start(broken);
+  }
 
   afterEach(async () => {
     await runner.drain(0);
@@ -171,6 +190,60 @@ describe('E4: as it becomes known', () => {
     await file.store.endHistory(cursor(2));
     await accept(item(3));
     expect(handled).toEqual(['3']);
+  });
+
+  describe('an event that is decided', () => {
+    const missed = 700;
+    const arrive = (from: number): Promise<void> =>
+      accept(...Array.from({ length: missed }, (_, n) => webhook(from + n, clock.time + 1)));
+
+    test('while the file of a handler is broken reaches the handler when it is back, and once', async () => {
+      await accept(item(1), item(2));
+      await restart(true);
+      await accept(item(3));
+      await accept(webhook(2, clock.time + 1), webhook(3, clock.time + 1));
+      await until(async () => (await undecided()) === 1, 'decisions');
+      // Pages of missed events come before the handler has caught up.
+      await arrive(10_000);
+      await file.store.endHistory(cursor(3));
+      await file.store.closeHistory();
+      await become(0);
+      await file.store.prune({ now: clock.time, before: clock.time + HOUR, settled: Infinity, after: null, limit: 10 });
+      await restart();
+      await rest();
+      await until(async () => (await file.store.behind()).size === 0, 'the handler to catch up');
+      await rest();
+      expect(handled.filter((at) => Number(at) < 10_000).toSorted()).toEqual(['2', '3']);
+      expect(new Set(handled).size).toBe(handled.length);
+      expect(handled.length).toBe(missed + 2);
+      expect(file.query('select * from undecided')).toEqual([]);
+    });
+
+    test('while a handler catches up reaches that handler too', async () => {
+      await accept(item(1));
+      await restart(true);
+      await arrive(10_000);
+      await runner.drain(0);
+      const ids = await file.store.register(['plain', 'all'], { of: new Map([['plain', '/plain.ts']]), broken: [] });
+      const handler = ids.get('plain') ?? 0;
+      await file.store.accept({ readings: [webhook(1, clock.time + 1)], now: clock.time });
+      const { from, decided } = await file.store.pending(1_000);
+      const waits = (await file.store.behind()).get(handler) ?? 0;
+      expect(decided).toHaveLength(1);
+      const task = { event: decided[0]?.seq ?? 0, handler, lane: null, cursor: cursor(1), releaseAt: clock.time };
+      const { behind } = await file.store.turn({
+        now: clock.time,
+        boot: 2,
+        settle: [],
+        fanOut: { from, upTo: from, tasks: [task], decided: [task.event] },
+        missed: { handler, from: waits, upTo: waits + 256, joins: false, tasks: [] },
+        room: 0,
+        handlers: [handler],
+      });
+      expect(behind).toBe(waits + 256);
+      expect(file.query(`select handler from tasks where handler = ${handler} and cursor = 1`)).toHaveLength(1);
+      await start();
+    });
   });
 
   test('what is undecided is not pruned, however long the catch-up takes', async () => {

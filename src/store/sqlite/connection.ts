@@ -17,11 +17,12 @@ const MIGRATIONS = new URL('migrations/', import.meta.url);
 /** SQLite's application_id of a store, set by the first migration. */
 const APPLICATION = 1_802_072_179;
 
-/**
- * The newest version of this kit. Read once, because a process may have no file descriptor left when it opens its
- * store again.
- */
-let newestKnown: number | undefined;
+/** Read once, because a process may have no file descriptor left when it opens its store again. */
+const STEPS = stepsIn(MIGRATIONS);
+/** Names of the kit's tables. */
+export const TABLES = STEPS.flatMap((name) =>
+  [...readFileSync(new URL(name, MIGRATIONS), 'utf8').matchAll(/^create table (\w+)/gm)].map(([, table = '']) => table),
+);
 
 export function connect(path: string, { create = false, busyMs = BUSY_MS } = {}): Connection {
   if (create && path !== ':memory:') prepareFolder(path);
@@ -93,7 +94,7 @@ export function migrate(db: Connection, path: string, folder = MIGRATIONS): void
 /** For every process but the owner, which migrates. */
 export function requireVersion(db: Connection, path: string): void {
   const version = versionOf(db);
-  const newest = (newestKnown ??= stepsIn(MIGRATIONS).length);
+  const newest = STEPS.length;
   refuseNewer(version, newest, path);
   if (version < newest)
     throw new StoreError('missing', `the store at ${path} is of an older kit: start the receiver once`);

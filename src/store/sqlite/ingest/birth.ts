@@ -65,16 +65,32 @@ export function createUndecided(session: Session) {
     delete from undecided where event in (
       select event from undecided u where not (${isNew}) and u.cursor <= @history order by u.cursor limit ${STEP})`);
 
+  const owe = db.prepare(`
+    insert into owed (event, handler) select ?, id from handlers where loaded = 0 and waits_from is not null
+    on conflict do nothing`);
+  const owed = db.prepare<unknown[], StoredEvent>(`
+    select ${EVENT_COLUMNS}, ${EVENT_TEXT} from owed o join events e on e.seq = o.event
+    where o.handler = ? order by o.event limit ?`);
+  const give = db.prepare('delete from owed where event = ? and handler = ?');
+
   const younger = (birth: Birth): bigint => BigInt(birth.younger ?? 2n ** 63n - 1n);
 
   return {
     decided: (birth: Birth, limit: number): StoredEvent[] =>
       any.get() === undefined ? [] : decided.all({ younger: younger(birth), limit }),
+    owed: (handler: number, limit: number): StoredEvent[] => owed.all(handler, limit),
+    /** Call within the turn that makes the handler's tasks of these events. */
+    give(handler: number, events: number[]): void {
+      for (const event of events) give.run(event, handler);
+    },
     /** Call within the turn that makes their tasks. */
     fanOut({ undecided = [], decided: ended = [] }: FanOutPage): void {
       let more = 0;
       for (const { event, cursor } of undecided) more += add.run(event, BigInt(cursor)).changes;
-      for (const event of ended) more -= remove.run(event).changes;
+      for (const event of ended) {
+        more -= remove.run(event).changes;
+        owe.run(event);
+      }
       session.count({ undecided: more });
     },
     /** Events that turned out to be history wait no longer. */

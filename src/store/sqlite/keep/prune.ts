@@ -37,6 +37,7 @@ export function createPruning(session: Session): Pruning {
     )
     .pluck();
   const finished = `seq <= @fannedOut and not exists (select 1 from undecided where event = seq)
+    and not exists (select 1 from owed where event = seq)
     and not exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
   const old = (also: string) =>
     db

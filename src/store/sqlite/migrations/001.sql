@@ -108,6 +108,13 @@ create table undecided (
 ) strict;
 create index undecided_by_cursor on undecided (cursor);
 
+-- Events that were decided while a handler waited for its file. It gets their tasks when it is back.
+create table owed (
+  event   integer not null,         -- events.seq
+  handler integer not null,
+  primary key (event, handler)
+) strict, without rowid;
+
 create table conflicts (
   id          integer primary key,
   seq         integer not null,     -- the event that was stored before

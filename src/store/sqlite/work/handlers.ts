@@ -21,6 +21,7 @@ export function createHandlers(session: Session) {
   const behind = db.prepare<[], { id: number; waits_from: number }>(
     'select id, waits_from from handlers where waits_from is not null and loaded = 1',
   );
+  const forgetOwed = db.prepare('delete from owed where handler in (select id from handlers where waits_from is null)');
   const moveOn = db.prepare('update handlers set waits_from = ? where id = ? and waits_from = ?');
   const waiting = db.prepare<[], { name: string; file: string | null }>(
     'select name, file from handlers where waits_from is not null and loaded = 0 order by name',
@@ -50,6 +51,7 @@ export function createHandlers(session: Session) {
           unload.run(waited && waits(row, known, files) ? (row.waits_from ?? fannedOut) : null, row.id);
         }
         for (const name of names) load.run({ name, file: files.of.get(name) ?? null });
+        forgetOwed.run();
         return idsOf(names);
       });
     },

@@ -2,7 +2,7 @@
 // prepare a statement again, at ten times its cost, if its plan may depend on a bound value. `+?` tells SQLite that it
 // does not.
 import type { Counts } from '../../ingest.ts';
-import type { Claim, NewTask, Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
+import type { Claim, FanOutPage, NewTask, Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
 import { birthOf, createUndecided } from '../ingest/birth.ts';
 import { gapId } from '../ingest/gaps.ts';
 import { createHandlers } from './handlers.ts';
@@ -118,7 +118,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
       const behind =
         missed && planned ? makeMissed(missed, moved || fanOut === null, now, add) : (missed?.from ?? null);
       if (fanOut && moved) undecided.fanOut(fanOut);
-      if (fanOut && moved) add('tasks.ready', makeAll(withoutMissed(fanOut.tasks, missed, behind), now));
+      if (fanOut && moved) add('tasks.ready', makeAll(withoutMissed(fanOut, missed, behind), now));
       if (rerun && reruns.moveOn(rerun.page, now)) feed(rerun, now, add);
       if (claiming) unproven = lanes.advance(now);
       const { claims, nextAt } = claimUpTo(given);
@@ -168,13 +168,14 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
 
   /** How far the handler has its tasks now; null: it has caught up. */
   function makeMissed(
-    { handler, from, upTo, joins, tasks }: NonNullable<Turn['missed']>,
+    { handler, from, upTo, joins, tasks, owed = [] }: NonNullable<Turn['missed']>,
     together: boolean,
     now: number,
     add: (name: keyof Counts, by: number) => void,
   ): number | null {
     const to = joins && together ? null : upTo;
     if (!registry.moveOn(handler, from, to)) return from;
+    undecided.give(handler, owed);
     add('tasks.ready', makeAll(tasks, now));
     return to;
   }
@@ -305,6 +306,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
       for (const event of events) recent.add(event);
       return events;
     },
+    owed: (handler, limit) => undecided.owed(handler, limit),
     setup: (work) => session.write(() => inTransaction(session, work)),
     pending(limit) {
       const from = Number(session.state('fanned_out'));
@@ -358,9 +360,10 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
   };
 }
 
-/** If the handler could not join after all, the next page brings these tasks. */
-function withoutMissed(tasks: NewTask[], missed: Turn['missed'], behind: number | null): NewTask[] {
-  return missed && behind !== null ? tasks.filter(({ handler }) => handler !== missed.handler) : tasks;
+/** If the handler could not join after all, the next page brings its tasks. Decided events come in no page. */
+function withoutMissed({ tasks, from }: FanOutPage, missed: Turn['missed'], behind: number | null): NewTask[] {
+  if (!missed || behind === null) return tasks;
+  return tasks.filter(({ handler, event }) => handler !== missed.handler || event <= from);
 }
 
 /** The cursor that has ended; null: the task waits again, or has no cursor. */

@@ -1,5 +1,6 @@
 // The transaction that a handler writes into: `ctx.complete` and `setup`. It refuses statements that control the
 // connection, and writes to the kit's own tables.
+import { TABLES } from '../connection.ts';
 import type { SqlRow, SqlValue, Tx } from '../../work.ts';
 import type { Session } from '../session.ts';
 
@@ -15,14 +16,11 @@ export function inTransaction(session: Session, work: (tx: Tx) => unknown): void
   }
 }
 
-/** The kit's tables, as the migrations create them. */
-const TABLES =
-  'events|aliases|seen_by_origin|types|arrivals|conflicts|redeliveries|quarantine|gaps|handlers|lanes|dirty_lanes|tasks|claims|dead_groups|attempts|reruns|processes|alarms|samples|counters|state';
 const STEERING =
   /^(\s|--[^\n]*\n|\/\*.*?\*\/)*(begin|commit|end|rollback|savepoint|release|pragma\s[^;]*[=(]|attach|detach|vacuum|reindex)/is;
 /** This prevents mistakes, not malice: a handler can open the file itself. */
 const OWN = new RegExp(
-  String.raw`\b(into|update|update\s+or\s+\w+|delete\s+from|(drop|alter)\s+(table|index)(\s+if\s+exists)?)\s+["'\`[]?(main\s*\.\s*)?["'\`[]?(${TABLES})\b`,
+  String.raw`\b(into|update|update\s+or\s+\w+|delete\s+from|(create|drop|alter)\s+(table|index)(\s+if\s+(not\s+)?exists)?)\s+["'\`[]?(main\s*\.\s*)?["'\`[]?(${TABLES.join('|')})\b`,
   'i',
 );
 
