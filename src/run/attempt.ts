@@ -30,21 +30,29 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     if (ended) return ended;
     const event = toKitEvent(claim.event);
     let timer: NodeJS.Timeout | undefined;
+    let failure: { error: unknown } | undefined;
     try {
       const handled = options.scopes.run(scope, () => handler.handle(event, context));
       if (handled !== undefined) {
         timer = setTimeout(() => outside.reject(new Timeout(handler.timeoutMs)), handler.timeoutMs);
         await Promise.race([handled, outside.promise]);
       }
-      return context.completed ? null : { claim, state: 'done', error: null };
     } catch (error) {
-      thrown = loggable(error);
-      return context.completed ? null : afterThrow(error, { claim, handler, now: options.clock.now(), draining });
-    } finally {
-      clearTimeout(timer);
-      context.end('the attempt has ended');
-      context.over = true;
+      failure = { error };
     }
+    clearTimeout(timer);
+    context.end('the attempt has ended');
+    context.over = true;
+    // It may have committed, and still be waiting for the disk.
+    if (context.completing && !context.completed)
+      failure = await context.completing.then(
+        () => undefined,
+        (error: unknown) => failure ?? { error },
+      );
+    if (context.completed) return null;
+    if (!failure) return { claim, state: 'done', error: null };
+    thrown = loggable(failure.error);
+    return afterThrow(failure.error, { claim, handler, now: options.clock.now(), draining });
   }
 
   function fail(error: unknown): boolean {
@@ -71,6 +79,8 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
 /** The handler's `ctx`. Most handlers use little of it, so costly parts are created on first use. */
 class AttemptContext implements Context {
   completed = false;
+  /** A call of `complete` that has not ended. */
+  completing: Promise<unknown> | undefined;
   /** The attempt has ended. The next attempt may hold the same claim. */
   over = false;
   readonly #claim: Claim;
@@ -124,6 +134,17 @@ class AttemptContext implements Context {
   }
 
   async complete(work: (tx: Tx) => void): Promise<void> {
+    const completing = Promise.all([this.#complete(work), this.completing]);
+    this.completing = completing;
+    try {
+      await completing;
+    } catch (error) {
+      if (this.completing === completing) this.completing = undefined;
+      throw error;
+    }
+  }
+
+  async #complete(work: (tx: Tx) => void): Promise<void> {
     if (this.over) throw new Error('the claim is gone: this attempt has ended');
     const held = await this.#completed(work);
     if (!held) throw new Error('the claim is gone: this attempt has timed out, or another process was given the task');

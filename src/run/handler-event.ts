@@ -52,7 +52,12 @@ export function rawOf(stored: Known): JsonObject {
 }
 
 function read(stored: Known): Read {
-  if (stored[READ]) return stored[READ];
+  const known = (stored[READ] ??= readOnce(stored));
+  stored[RAW] = undefined;
+  return known;
+}
+
+function readOnce(stored: Known): Read {
   const { data, mismatch } = parse(stored.type, rawOf(stored));
   const event = Object.freeze({
     key: stored.key,
@@ -65,8 +70,7 @@ function read(stored: Known): Read {
     origin: stored.origin,
     data: freeze(data),
   });
-  stored[RAW] = undefined;
-  return (stored[READ] = { event, mismatch });
+  return { event, mismatch };
 }
 
 /** Schemas in src/events.ts are the user's code. If one throws, only this event counts as a mismatch. */

@@ -2,7 +2,7 @@
 // handler's order decides how long they are held.
 import { placeOf } from '../store/birth.ts';
 import type { NewTask, StoredEvent, PendingEvents } from '../store/work.ts';
-import { compareCursors, type Cursor } from '../wire/cursor.ts';
+import { isBehind, type Cursor } from '../wire/cursor.ts';
 import { conversationOf, factsOf, sessionOf } from '../wire/event.ts';
 import { asReplayed, rawOf, toKitEvent } from './handler-event.ts';
 import type { Loaded } from './load-handlers.ts';
@@ -68,13 +68,12 @@ export function releaseAt(
   // A time of receipt is later than now only if the clock was set back since.
   const arrivedAt = Math.min(receivedAt, now);
   if (order === 'strict' && cursor !== null) return arrivedAt;
-  const proven = cursor === null || (watermark !== null && compareCursors(cursor, watermark) <= 0);
-  return order === 'arrival' || proven ? now : arrivedAt + windowMs;
+  return order === 'arrival' || !isBehind(watermark, cursor) ? now : arrivedAt + windowMs;
 }
 
 /** The task waits for the watermark. */
 export function isUnproven({ strict, cursor }: NewTask, { watermark }: Pick<PendingEvents, 'watermark'>): boolean {
-  return strict === true && cursor !== null && (watermark === null || compareCursors(cursor, watermark) > 0);
+  return strict === true && isBehind(watermark, cursor);
 }
 
 function laneOf(

@@ -56,15 +56,7 @@ export function isObject(value: unknown): value is JsonObject {
 
 /** Equal as JSON values, in any order of keys. 0 and -0 are equal, unlike in Node's isDeepStrictEqual. */
 export function sameJson(a: Json, b: Json): boolean {
-  if (a === b) return true;
-  if (Array.isArray(a) && Array.isArray(b))
-    return a.length === b.length && a.every((item, i) => sameJson(item, b[i] ?? null));
-  if (!isObject(a) || !isObject(b)) return false;
-  const keys = Object.keys(a);
-  return (
-    keys.length === Object.keys(b).length &&
-    keys.every((key) => Object.hasOwn(b, key) && sameJson(a[key] ?? null, b[key] ?? null))
-  );
+  return canonical(a) === canonical(b);
 }
 
 /** 16 bytes. Values that `sameJson` finds equal have the same digest. */

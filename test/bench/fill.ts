@@ -34,7 +34,7 @@ export async function fill(
   const db = new Database(path);
   db.pragma('synchronous = off');
   db.pragma('cache_size = -200000');
-  const ids = createIds(createSession(db, path, 'NORMAL'));
+  const ids = createIds(createSession(db, path));
   const addIds = db.prepare(
     'insert into latest_ids (id, event) select id, seq from events where seq between @from and @to',
   );

@@ -369,6 +369,46 @@ describe('ctx.complete', () => {
     expect(await countOf(store)).toBe(0);
   });
 
+  test.each(['its time is over', 'the handler has returned', 'the handler has thrown'])(
+    'committed, but not yet synced when %s: the task is done, once',
+    async (how) => {
+      const store = createStore();
+      await tables(store);
+      const claim = await claimOf(store);
+      const disk = Promise.withResolvers<void>();
+      const slow: Store = {
+        ...store,
+        complete: async (...given) => {
+          const held = await store.complete(...given);
+          await disk.promise;
+          return held;
+        },
+      };
+      const handle = async (_: KitEvent, ctx: Context): Promise<void> => {
+        ctx.signal.addEventListener('abort', () => disk.resolve());
+        const completing = ctx.complete((tx) => void tx.run('insert into mine values (1)'));
+        if (how === 'its time is over') await completing;
+        completing.catch(() => {});
+        if (how === 'the handler has thrown') throw new Error('after the commit');
+      };
+      const attempt = start({ handle, timeoutMs: 1, retry: { attempts: 1, firstMs: 1, maxMs: 1 } }, claim, slow);
+      expect(await attempt.settled).toBeNull();
+      expect(await countOf(store)).toBe(1);
+      expect((await store.status(T0)).tasks).toMatchObject({ done: 1, running: 0, dead: 0 });
+    },
+  );
+
+  test('that nobody awaits, with work that throws, has failed the attempt', async () => {
+    const { settlement } = await complete((_, ctx) => {
+      ctx
+        .complete(() => {
+          throw new Error('no');
+        })
+        .catch(() => {});
+    });
+    expect(settlement).toMatchObject({ state: 'ready', error: expect.stringMatching(/^Error: no/) });
+  });
+
   test('a second time throws, and the first one holds', async () => {
     const { store, settlement } = await complete(async (_, ctx) => {
       await ctx.complete(() => {});
@@ -467,6 +507,24 @@ describe('what a handler is given', () => {
     expect(() => ((event as { id: string | null }).id = 'x')).toThrow(TypeError);
     expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
   });
+});
+
+test('every table of the kit is refused to handlers', async () => {
+  const store = createStore();
+  let names: string[] = [];
+  await store.setup((tx) => {
+    const rows = tx.all(`select name from sqlite_schema where type = 'table' and name not like 'sqlite_%'`);
+    names = rows.map(({ name }) => String(name));
+  });
+  expect(names).toContain('owed');
+  expect(names.length).toBeGreaterThan(25);
+  const verbs = ['delete from', 'drop table', 'create table if not exists', 'insert into', 'update', 'alter table'];
+  for (const name of names)
+    for (const verb of verbs)
+      await expect(
+        store.setup((tx) => void tx.run(`${verb} ${name}`)),
+        `${verb} ${name}`,
+      ).rejects.toThrow('the tables of the kit');
 });
 
 test.each([

@@ -9,7 +9,7 @@ import type { Loaded } from '../../src/run/load-handlers.ts';
 import type { RunOptions } from '../../src/run/runner-options.ts';
 import { startRunner, type Runner } from '../../src/run/runner.ts';
 import type { Scope } from '../../src/run/stray-errors.ts';
-import { RetryAfter } from '../../src/kit.ts';
+import { RetryAfter, Skip } from '../../src/kit.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { ShownState } from '../../src/store/work.ts';
@@ -132,6 +132,32 @@ test('E60: a handler that is back catches up in order, page by page, while other
   await until(() => mine.handled.length >= all.length && other.handled.length >= all.length, 'all to be handled');
   expect(mine.handled).toEqual(all);
   expect(new Set(other.handled).size).toBe(all.length);
+});
+
+test('a task that is retried after its body was purged is a dead letter that says so', async () => {
+  const store = createStore();
+  const skipping = {
+    on: new Set(['Thing']),
+    order: 'arrival' as const,
+    handle: () => {
+      throw new Skip('not mine');
+    },
+  };
+  const { accept, rest, tasks, runner } = await stage([skipping], {}, store);
+  await accept({ cursor: 1 });
+  await until(async () => (await tasks()).skipped === 1, 'the skip');
+  // The newest event keeps its body.
+  await accept({ cursor: 2, type: 'Other' });
+  await store.purge(T0 + 1_000, null, 100);
+  const { tasks: skipped } = await store.tasks({ state: 'skipped', limit: 1 }, T0);
+  await store.retry(
+    skipped.map(({ id }) => id),
+    T0,
+  );
+  runner.wake();
+  await rest();
+  const { tasks: dead } = await store.tasks({ state: 'dead', limit: 1 }, T0);
+  expect(dead[0]?.error).toContain('purged after PAYLOAD_RETENTION_DAYS');
 });
 
 test('E51: a drain spends no attempt of tasks that were claimed ahead', async () => {

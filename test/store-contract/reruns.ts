@@ -116,6 +116,19 @@ export function reruns(suite: Suite): void {
       await desk.workOff();
     });
 
+    test('of events without a cursor gets no more places than it is given, and comes after new events', async () => {
+      await desk.arrive(null, [null, null, null, null, null]);
+      await desk.workOff();
+      await ask(T0);
+      await feed(50, 0);
+      await desk.arrive(null, [null]);
+      const { claims, nextAt } = await desk.turn({ room: ROOM, reruns: 2 });
+      expect(claims.map(({ rerun }) => rerun > 0)).toEqual([false, true, true]);
+      expect(nextAt).toBeNull();
+      await desk.settle(claims.map(done));
+      expect((await desk.workOff()).flat()).toHaveLength(3);
+    });
+
     test('ends at its bounds, cursors by number and times by receipt, and at what came after it was asked', async () => {
       await desk.arrive('a', [9, 10, 11]);
       desk.now += 1_000;

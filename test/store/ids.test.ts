@@ -194,7 +194,7 @@ test('a new one is hardly ever looked for in a segment, which would cost a page 
   const seen = new Database(path, { verbose: (sql) => asked.push(String(sql)) });
   opened.push(seen);
   const full = 32_768;
-  const ids = createIds(createSession(seen, path, 'NORMAL'));
+  const ids = createIds(createSession(seen, path));
   const name = (n: number): string => createHash('sha256').update(String(n)).digest('base64url');
   seen.transaction(() => {
     const add = seen.prepare('insert into latest_ids (id, event) values (?, ?)');

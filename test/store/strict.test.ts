@@ -451,7 +451,7 @@ test('with twenty thousand strict lanes, a turn looks only at what was released'
     let statements = 0;
     const prepare = db.prepare.bind(db);
     db.prepare = (sql: string) => countRuns(prepare(sql), () => statements++);
-    const runner = createWorkStore(createSession(db, path, 'NORMAL'));
+    const runner = createWorkStore(createSession(db, path));
     const handler = runner.register(['strict']).get('strict') ?? 0;
     const turn = (fields: Partial<Parameters<Store['turn']>[0]>): TurnResult =>
       runner.turn({ now: T0, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler], ...fields });

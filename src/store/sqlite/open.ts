@@ -70,9 +70,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function open(create: boolean): Connection {
     const opened = connect(path, { create, busyMs: create ? 5_000 : busyMs });
-    if (create) {
-      guarded(() => migrate(opened, path), path);
-    }
+    if (create) guarded(() => migrate(opened, path), path);
     requireVersion(opened, path);
     setSynchronous(opened, synchronous);
     opened.pragma(`busy_timeout = ${busyMs}`);
@@ -81,7 +79,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function assemble(connection: Connection): Parts {
     const opened = inodesOf(path);
-    const session = createSession(connection, path, synchronous);
+    const session = createSession(connection, path);
     const events = createIngestStore(session, { idsInSegment, failing, onDropped });
     const tasks = createWorkStore(session);
     const processes = createProcessStore(session);
@@ -113,19 +111,15 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     };
   }
 
-  function change(to: Connection): void {
-    db = to;
-    log.close();
-    parts = assemble(db);
-    broken = false;
-  }
-
   function use(name: string, args: unknown[]): unknown {
     try {
       if (PLACED.has(name) || broken) requirePlace();
       if (broken) {
         guarded(() => db.close(), path);
-        change(open(false));
+        db = open(false);
+        log.close();
+        parts = assemble(db);
+        broken = false;
       }
       const method = parts[name as keyof typeof parts] as (...values: unknown[]) => unknown;
       return guarded(() => method(...args), path);

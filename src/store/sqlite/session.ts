@@ -14,8 +14,6 @@ export type Sync<Part> = {
 export interface Session {
   db: Connection;
   path: string;
-  /** The mode that this connection was opened with. */
-  synchronous: 'FULL' | 'NORMAL';
   /** BEGIN IMMEDIATE … COMMIT. A transaction that begins as a read could not wait for the write lock. */
   write<Result>(work: () => Result): Result;
   count(counts: Counts): void;
@@ -30,7 +28,7 @@ export interface Session {
   floor(watermark?: Cursor | null): bigint | null;
 }
 
-export function createSession(db: Connection, path: string, synchronous: Session['synchronous']): Session {
+export function createSession(db: Connection, path: string): Session {
   // A counter stops at the largest exact integer.
   const add = db.prepare(`
     insert into counters values (?, ?)
@@ -43,7 +41,6 @@ export function createSession(db: Connection, path: string, synchronous: Session
   return {
     db,
     path,
-    synchronous,
     write: <Result>(work: () => Result) => transaction.immediate(work) as Result,
     count(counts) {
       for (const [name, value] of Object.entries(counts)) if (value) add.run(name, value);

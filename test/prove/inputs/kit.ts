@@ -34,7 +34,7 @@ export type Process = ReturnType<ReturnType<typeof openKit>['start']>;
 
 export function openKit() {
   const db = new Database(empty);
-  const session = createSession(db, ':memory:', 'NORMAL');
+  const session = createSession(db, ':memory:');
   const owner = createProcessStore(session);
 
   /** A new `run`, which has nothing in memory. */

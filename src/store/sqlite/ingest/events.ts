@@ -1,7 +1,7 @@
 // The one door: an event is inserted, or found to be known. Identity is decided here and nowhere else. Contradictions
 // are recorded; no row is merged or dropped.
 import { dataOfBody, type Incoming, type Reading, type Unreadable } from '../../../wire/event.ts';
-import { compareCursors, type Cursor } from '../../../wire/cursor.ts';
+import { isBehind, type Cursor } from '../../../wire/cursor.ts';
 import { digestOf, sameJson, type JsonObject } from '../../../wire/json.ts';
 import type { Accepted, Batch, Conflict, Counts, IngestStore, StateKey } from '../../ingest.ts';
 import { createBirthWatch, createHeard } from './birth.ts';
@@ -19,7 +19,6 @@ interface Known {
   id: string | null;
   /** 1: the stored event has the cursor of the incoming one. */
   same_cursor: number;
-  has_cursor: number;
   conflicting: number;
   type: string;
   origin: Incoming['origin'];
@@ -42,7 +41,7 @@ export function createIngestStore(
     insert into events (cursor, conflicting, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, live, body)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const known = `
-    select seq, ${EVENT_KEY}, id, cursor is ? as same_cursor, cursor is not null as has_cursor, conflicting, type, origin, body, digest
+    select seq, ${EVENT_KEY}, id, cursor is ? as same_cursor, conflicting, type, origin, body, digest
     from events e`;
   const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and conflicting = 0`);
   const bySeq = db.prepare<unknown[], Known>(`${known} where seq = ?`);
@@ -181,11 +180,9 @@ export function createIngestStore(
         const place = placeOf(event);
         if (!(aliased && named(event)) && place !== 'pruned' && !ofId(event.id) && store(event, false)) {
           if (place === 'regressed') add('regressions');
-          add('events');
-          add('accepted');
           const recovered = event.origin === 'replay' || event.origin === 'stream';
           if (event.origin === 'replay') add('recovered');
-          if (event.origin !== 'kit') arrivals.first(event, recovered && batch.fresh === true);
+          arrivals.first(event, recovered && batch.fresh === true);
           return { verdict: 'new' };
         }
         return resolve(event);
@@ -214,6 +211,8 @@ export function createIngestStore(
           body,
         );
         if (changes === 0) return false;
+        add('events');
+        add('accepted');
         const seq = Number(lastInsertRowid);
         firstNew ??= seq;
         if (id !== null) newIds.set(id, seq);
@@ -275,8 +274,6 @@ export function createIngestStore(
           return duplicate(same);
         }
         store(event, true);
-        add('events');
-        add('accepted');
         arrivals.first(event, false);
         return { verdict: 'new', conflict: record(c, event, 'its cursor was known with another id and other data') };
 
@@ -285,23 +282,15 @@ export function createIngestStore(
           return seq === undefined ? byAlias.get(cursor, nameOfId(event)) : bySeq.get(cursor, seq);
         }
 
-        function copy(seq: number): void {
-          const { secret = null, skewSeconds: skew = null } = event.signed ?? {};
-          addRedelivery.run({ seq, now: batch.now, secret, skew });
-        }
-
-        function seen(of: Known): void {
-          if (of.origin !== event.origin) addOrigin.run(of.seq, event.origin, batch.now);
-        }
-
         function duplicate(of: Known | undefined, conflict?: string): Accepted {
           const delivered = event.origin === 'webhook';
           add(delivered ? 'duplicates' : 'reread');
           if (of && delivered) {
             addCopy.run(of.seq);
-            copy(of.seq);
+            const { secret = null, skewSeconds: skew = null } = event.signed ?? {};
+            addRedelivery.run({ seq: of.seq, now: batch.now, secret, skew });
           }
-          if (of) seen(of);
+          if (of && of.origin !== event.origin) addOrigin.run(of.seq, event.origin, batch.now);
           return of && conflict
             ? { verdict: 'duplicate', conflict: record(of, event, conflict) }
             : { verdict: 'duplicate' };
@@ -386,5 +375,5 @@ function dataOf({ origin, type, body }: Incoming): JsonObject {
 }
 
 function highest(a: Cursor | null, b: Cursor | undefined): Cursor | null {
-  return b === undefined || (a !== null && compareCursors(a, b) > 0) ? a : b;
+  return b !== undefined && isBehind(a, b) ? b : a;
 }

@@ -14,15 +14,14 @@ import { createRecentEvents } from './recent-events.ts';
 import { inTransaction } from './tx.ts';
 import { createMarkDirty, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
+const ALONE = `state = 'ready' and alone = 1 and isolated = 0 and not exists (select 1 from claims where task = id)`;
+
 export function createWorkStore(session: Session): Sync<WorkStore> {
   const { db } = session;
   const lanes = createLanes(session);
 
   const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
   const handlerNames = new Map<number, string>();
-  const pending = db.prepare<unknown[], StoredEvent>(
-    `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq > +? order by e.seq limit +?`,
-  );
   const between = db.prepare<unknown[], StoredEvent>(
     `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq > +? and e.seq <= +? order by e.seq limit +?`,
   );
@@ -44,12 +43,18 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq = ?`,
   );
   const alone = db.prepare<unknown[], WaitingRow>(`
-    select ${WAITING} from tasks where handler = +? and due_at <= +? and state = 'ready' and alone = 1 and isolated = 0
-      and not exists (select 1 from claims where task = id) order by due_at limit +?`);
+    select ${WAITING} from tasks where handler = +? and due_at <= +? and ${ALONE} and rerun = 0
+      order by due_at limit +?`);
   const nextAlone = db
+    .prepare<unknown[], number>(`
+    select due_at from tasks where handler = +? and ${ALONE} and rerun = 0 order by due_at limit 1`)
+    .pluck();
+  const aloneOfReruns = db.prepare<unknown[], WaitingRow>(`
+    select ${WAITING} from tasks indexed by tasks_rerun where handler = +? and due_at <= +? and ${ALONE} and rerun > 0
+      order by due_at limit +?`);
+  const nextAloneOfReruns = db
     .prepare<unknown[], number | null>(`
-    select due_at from tasks where handler = +? and state = 'ready' and alone = 1 and isolated = 0
-      and not exists (select 1 from claims where task = id) order by due_at limit 1`)
+    select min(due_at) from tasks indexed by tasks_rerun where handler = +? and ${ALONE} and rerun > 0`)
     .pluck();
   const isolatedTasks = db.prepare<unknown[], WaitingRow>(`
     select ${WAITING} from tasks where state = 'ready' and isolated = 1 and due_at <= ?
@@ -65,9 +70,12 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
   const registry = createHandlers(session);
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
+  // A digest is left of a body that was purged.
   const attemptLog = createAttempts(session);
   const undecided = createUndecided(session);
-  const isErased = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is null').pluck();
+  const isErased = db
+    .prepare<unknown[], number>('select 1 from events where seq = ? and body is null and digest is null')
+    .pluck();
   let recent = createRecentEvents();
   let erased = session.state('erased');
   let round = 0;
@@ -241,10 +249,14 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
       const half = Math.floor((places + (Math.floor(round / handlers.length) % 2)) / 2);
       const singles = alone.all(handler, now, places);
       const heads = lanes.take(handler, now, places - Math.min(singles.length, half), false);
-      return [...singles.slice(0, places - heads.length).map(toWaiting), ...heads];
+      // A task that stepped aside is late if the head of its lane is running.
+      return [...heads, ...singles.slice(0, places - heads.length).map(toWaiting)];
     });
     const before = claims.length;
-    share(Math.min(room - before, most), (handler, places) => lanes.take(handler, now, places, true));
+    share(Math.min(room - before, most), (handler, places) => {
+      const heads = lanes.take(handler, now, places, true);
+      return [...heads, ...aloneOfReruns.all(handler, now, places - heads.length).map(toWaiting)];
+    });
     // Turns without a place do not count: handlers would be first by the parity of turns.
     if (claims.length > 0) round++;
     const free = handlers.filter((handler) => left.get(handler) !== 0);
@@ -291,8 +303,8 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
   function whenDue(handlers: number[], withReruns: boolean): number | null {
     const times = handlers.flatMap((handler) => [
       lanes.nextAt(handler, false),
-      withReruns ? lanes.nextAt(handler, true) : null,
       nextAlone.get(handler) ?? null,
+      ...(withReruns ? [lanes.nextAt(handler, true), nextAloneOfReruns.get(handler) ?? null] : []),
     ]);
     return times.reduce((a, b) => (a === null || (b !== null && b < a) ? b : a), null);
   }
@@ -310,7 +322,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     setup: (work) => session.write(() => inTransaction(session, work)),
     pending(limit) {
       const from = Number(session.state('fanned_out'));
-      const events = pending.all(from, limit);
+      const events = between.all(from, Number.MAX_SAFE_INTEGER, limit);
       for (const event of events) recent.add(event);
       const birth = birthOf(session);
       return {

@@ -21,44 +21,20 @@ export interface Waiting {
   error: string | null;
 }
 
-export const WAITING = `id, event, handler, lane, alone, cast(cursor as text) as cursor, strict, release_at, due_at,
-  hold_until, rerun, isolated, attempts, deferred, error`;
+export const WAITING = `id, event, handler, lane, alone, cast(cursor as text) as cursor, strict, release_at as releaseAt,
+  due_at as dueAt, hold_until as holdUntil, rerun, isolated, attempts, deferred, error`;
 
-export interface WaitingRow {
-  id: number;
-  event: number;
-  handler: number;
-  lane: number | null;
-  alone: number;
-  cursor: string | null;
-  strict: number;
-  release_at: number;
-  due_at: number;
-  hold_until: number | null;
-  rerun: number;
-  isolated: number;
-  attempts: number;
-  deferred: number;
-  error: string | null;
-}
+export type WaitingRow = Omit<Waiting, 'cursor' | 'alone' | 'strict' | 'isolated'> &
+  Record<'alone' | 'strict' | 'isolated', number> & { cursor: string | null };
 
 export function toWaiting(row: WaitingRow): Waiting {
+  const { cursor, alone, strict, isolated } = row;
   return {
-    id: row.id,
-    event: row.event,
-    handler: row.handler,
-    lane: row.lane,
-    alone: row.alone === 1,
-    cursor: row.cursor === null ? null : BigInt(row.cursor),
-    strict: row.strict === 1,
-    releaseAt: row.release_at,
-    dueAt: row.due_at,
-    holdUntil: row.hold_until,
-    rerun: row.rerun,
-    isolated: row.isolated === 1,
-    attempts: row.attempts,
-    deferred: row.deferred,
-    error: row.error,
+    ...row,
+    cursor: cursor === null ? null : BigInt(cursor),
+    alone: alone === 1,
+    strict: strict === 1,
+    isolated: isolated === 1,
   };
 }
 
