@@ -1,16 +1,16 @@
-// Finds where a store without a watermark begins to read: at REPLAY_FROM, or at its first deliveries. If an API key
-// was added later, reading begins at a delivery that is at least one overlap old. Until the first overlap is over, a
-// lower delivery moves the beginning down, so that one odd first cursor hides nothing.
+// Finds the cursor after which replay begins in a store without a watermark: REPLAY_FROM, or the cursor of a delivery.
+// If the API key is set later than the webhook, replay begins at a delivery that is at least one overlap old. Otherwise
+// it begins at the lowest cursor that is delivered in the first overlap, because the first one may be far too high.
 import { isBehind, ZERO, type Cursor } from '../wire/cursor.ts';
 import type { PassContext } from './pass.ts';
 
 export function createBeginning({ store, clock, log, from, overlapMs }: PassContext) {
-  /** When the first overlap ends, by the monotonic clock. Null: there is none. Undefined: not loaded yet. */
+  /** When the first overlap ends, by the monotonic clock. Null: no first overlap. Undefined: not loaded yet. */
   let openUntil: number | null | undefined;
   /** When this process first read to the end of history, by the monotonic clock. Null: not yet. */
   let historyEndedAt: number | null = null;
 
-  /** If the wall clock was set back, the first overlap may start again, but it never gets longer. */
+  /** Loads when the first overlap ends. If the wall clock was set back, the first overlap may begin anew. */
   async function load(): Promise<number | null> {
     const anchoredAt = await store.anchoredAt();
     if (anchoredAt === null) return null;
@@ -26,7 +26,7 @@ export function createBeginning({ store, clock, log, from, overlapMs }: PassCont
     const begins = await store.beginsAt();
     if (begins !== null) return begins;
     const { older, lowest } = await store.anchors(clock.now() - overlapMs);
-    // Stored at the first look: while replay fails, more and more deliveries become older than the overlap.
+    // Stored at once: the longer replay fails, the higher is the cursor of a delivery that is one overlap old.
     if (older !== null) return note(older);
     if (lowest === null) return undefined;
     openUntil = clock.monotonic() + overlapMs;
@@ -34,13 +34,13 @@ export function createBeginning({ store, clock, log, from, overlapMs }: PassCont
   }
 
   return {
-    /** Reading begins after this cursor. Null: at the beginning of history. Undefined: no delivery has arrived yet. */
+    /** Replay begins after this cursor. Null: at the beginning of history. Undefined: no delivery has arrived yet. */
     async after(): Promise<Cursor | null | undefined> {
       if (from === 'first-webhook') return atDeliveries();
       await store.openHistory();
       return from === 'start' ? null : (from as Cursor);
     },
-    /** Looks for a lower delivery within the first overlap. True: the watermark was lowered to it. */
+    /** During the first overlap, looks for a lower cursor of a delivery. True: the watermark was lowered to it. */
     async lower(): Promise<boolean> {
       if (from !== 'first-webhook') return false;
       openUntil ??= await load();
@@ -53,8 +53,8 @@ export function createBeginning({ store, clock, log, from, overlapMs }: PassCont
       return done;
     },
     /**
-     * Call it when the forward pass reaches the end of history. Events that arrive later are newer than the store.
-     * Undecided events stay so for one more overlap, because older neighbours may become visible late.
+     * Call it when the forward pass reaches the end. Events above this watermark happened after the store was created.
+     * For one more overlap, events of unknown age stay undecided, because their neighbours may become visible late.
      */
     async caughtUp(watermark: Cursor | null): Promise<void> {
       if (from === 'first-webhook') return;

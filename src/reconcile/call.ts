@@ -1,5 +1,5 @@
 // Makes one call of ReplayEvents for a pass and handles its outcome. The pass takes the page, continues after an empty
-// page, asks again, stops or backs off. A page proves only what its own items show.
+// page, repeats the request, stops or backs off.
 import { ServiceError } from '../service/errors.ts';
 import { repeatWait } from '../service/pace.ts';
 import type { Progress } from '../store/keep.ts';
@@ -11,7 +11,7 @@ import type { Pass, PassContext, PassEnd, ReconcilerOptions } from './pass.ts';
 import { EMPTY_PAGES, type Positions } from './position.ts';
 import type { Status } from './status.ts';
 
-/** The wait before a request that did not advance is repeated. */
+/** The pause before the one repetition of a request whose page brought no progress. */
 const ONCE_MORE_MS = 1_000;
 
 export interface BackOff {
@@ -31,7 +31,7 @@ export interface CallOptions {
 export function createCall(context: PassContext, { status, positions, backOff }: CallOptions) {
   const { clock, log, signal, intervalMs, commit, say } = context;
   const pages = createPages(context);
-  /** The last request of each pass that did not advance, until it is repeated. */
+  /** For each pass: the cursor of a request that brought no progress and is still to be repeated. */
   const doubted = new Map<Pass, Cursor | null>();
 
   async function read(pass: Pass, after: Cursor | null): Promise<void> {
@@ -51,7 +51,7 @@ export function createCall(context: PassContext, { status, positions, backOff }:
     if (comesToNothing(pass, cursor)) await giveUp(pass, after, page);
   }
 
-  /** False: the request is repeated once before the pass gives up. */
+  /** True: the repeated request brought no progress either. False: the request is still to be repeated once. */
   function comesToNothing(pass: Pass, cursor: Cursor | null): boolean {
     const again = doubted.get(pass) === cursor;
     if (again) doubted.delete(pass);
@@ -82,7 +82,7 @@ export function createCall(context: PassContext, { status, positions, backOff }:
     await say('backing-off', 'replay does not advance: it says that there is more, and shows nothing');
   }
 
-  /** The service refused a cursor. The pass chose this cursor, or an empty page named it. */
+  /** Handles a refused cursor. The pass itself chose the cursor, or an empty page named it as `next_cursor`. */
   async function refuse(pass: Pass, after: Cursor | null, page: Page | null, why: PassEnd, words = ''): Promise<void> {
     const cursor = positions.of(pass, after);
     if (cursor === after) {
@@ -139,7 +139,7 @@ function createPages({ service, store, types, signal }: ReconcilerOptions) {
   let limit = REPLAY_LIMIT;
 
   return {
-    /** The page after `cursor`. Everything up to `known` is already proved. Throws ServiceError, PageError. */
+    /** The page after `cursor`. No event is missing up to `known`. Throws ServiceError, PageError. */
     async fetch(cursor: Cursor | null, known: Cursor | null): Promise<Page> {
       const text = createPageText({ cursor, limit });
       const request = { ...(cursor === null ? {} : { after_cursor: cursor }), limit };
@@ -148,7 +148,7 @@ function createPages({ service, store, types, signal }: ReconcilerOptions) {
       if (text.isSmall()) limit = Math.min(REPLAY_LIMIT, 2 * limit);
       return page;
     },
-    /** Halves the limit if that can help. True: the answer exceeded our own limit, so the service is not at fault. */
+    /** Halves the limit if that can help. True: the answer exceeded what we accept, so the service is not at fault. */
     shrink(error: ServiceError): boolean {
       const tooMuch = error.message.includes(TOO_MUCH);
       if (limit === 1 || !(tooMuch || wasTooSlow(error))) return false;

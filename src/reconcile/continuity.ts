@@ -1,6 +1,6 @@
-// Decides how far the stream can be relied on: from which cursor it is complete, and whether its events have just
-// happened. After a pause the stream resends events of unknown age. Events are live again when their cursors are above
-// the watermark of a forward pass that ended after the pause.
+// Decides how far the stream can be relied on: from which cursor it is complete, and whether its events are live, that
+// is, have just happened. After a pause the stream resends events of unknown age. Events are live again when their
+// cursors are above the watermark of a forward pass that ended after the pause.
 import type { Clock } from '../base/clock.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Ended } from './pass.ts';
@@ -11,14 +11,14 @@ const PAUSE_MS = 60_000;
 const LATELY_MS = 120_000;
 
 export function createContinuity(clock: Clock, ended: () => Ended | null) {
-  /** The last sign of life, and the start of the time without a pause, both by the monotonic clock. */
+  /** When the last sign of life came, and since when there was no pause. Both by the monotonic clock. */
   let heardAt = -Infinity;
   let since = Infinity;
-  /** All resent events have arrived. */
+  /** True: all resent events have arrived, so further events have just happened. */
   let live = false;
   /** The stream has brought every event after this cursor. Null: it is complete from the next event on. */
   let wholeFrom: Cursor | null = null;
-  /** The watermark at the last call. */
+  /** The watermark at the last call of `isWhole` or `moved`. */
   let reached: Cursor | null = null;
 
   function heard(): void {
@@ -48,9 +48,9 @@ export function createContinuity(clock: Clock, ended: () => Ended | null) {
       live ||= isNew && (end.at >= since || clock.monotonic() - end.at <= LATELY_MS);
       return live;
     },
-    /** Call it with the first of the items. True: the stream has brought everything after the watermark. */
+    /** Call it with the cursor of the first new item. True: the stream has brought everything after the watermark. */
     isWhole: (first: Cursor, watermark: Cursor | null): boolean => {
-      // The watermark was lowered, and the stream has not brought the events in between.
+      // If the watermark was lowered, the stream has not brought the events between its new and its old position.
       if (isBehind(watermark, reached)) wholeFrom = null;
       wholeFrom ??= first;
       reached = watermark;

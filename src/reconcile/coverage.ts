@@ -1,14 +1,14 @@
-// Coverage: which events did webhooks bring that replay does not show? They mean that the API key sees less than the
-// webhook. An event counts only after two complete forward passes, begun at least 2 s apart and after its arrival. A
-// strict task of such an event then runs although replay has not shown the event.
+// Coverage: finds events that webhooks brought and replay does not show, because the API key sees less than the
+// webhook. An event counts as not shown after two complete forward passes that began at least 2 s apart, both after its
+// arrival. Its strict tasks then run, although replay has not shown it.
 import { wants } from './page.ts';
 import type { PassContext } from './pass.ts';
 import type { Begun } from './schedule.ts';
 
-/** An event may become visible to replay a moment after its delivery. */
+/** The least time between the two passes: an event may become visible to replay a moment after its delivery. */
 const APART_MS = 2_000;
 const STEP = 5_000;
-/** The number of types that an alarm names. */
+/** The alarm names at most this many types. */
 const SAMPLE = 10;
 
 export function createCoverage({ store, types, onEvents }: PassContext) {
@@ -16,7 +16,7 @@ export function createCoverage({ store, types, onEvents }: PassContext) {
 
   async function compare(searched: number, covered: number): Promise<void> {
     let after = await store.compared();
-    // An event that arrived with a cursor below the watermark can only be shown by the overlap pass.
+    // Only the overlap pass can show an event whose cursor was below the watermark when it arrived.
     const upTo = Math.min(searched, covered);
     const unseen = new Map<string, number>();
     for (;;) {
@@ -32,7 +32,7 @@ export function createCoverage({ store, types, onEvents }: PassContext) {
   }
 
   return {
-    /** Call it when a forward pass ends. Overlap passes have looked for all events up to the number `covered`. */
+    /** Call it when a forward pass ends. `covered`: overlap passes have looked for all events up to this number. */
     async caughtUp(begun: Begun, covered: number): Promise<void> {
       before ??= begun;
       if (begun.at - before.at < APART_MS) return;

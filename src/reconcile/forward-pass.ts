@@ -10,7 +10,7 @@ import { createSchedule } from './schedule.ts';
 import { createSearchPass, type SearchPass } from './search-pass.ts';
 
 const WAIT_FOR_WEBHOOK_MS = 1_000;
-/** If no forward pass ended for an interval plus this time, deliveries may have been missed in the same outage. */
+/** If no forward pass has ended for an interval plus this time, an outage may have stopped deliveries, too. */
 const OUTAGE_MS = 120_000;
 
 export interface ForwardPass extends Pass {
@@ -20,7 +20,7 @@ export interface ForwardPass extends Pass {
   prove: () => void;
   /** Makes the pass due at the next step. */
   now: () => void;
-  /** True if the pass ended recently. A new event then happened while deliveries could be accepted. */
+  /** True if the pass ended so recently that new events happened while deliveries could be accepted. */
   fresh: () => boolean;
   /** When the pass last reached the end of history. Null: never. */
   ended: () => Ended | null;
@@ -37,7 +37,7 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
   let completed: Ended | null = null;
   /** When the last overlap pass began, by the monotonic clock. */
   let overlapAt = -Infinity;
-  /** The watermark that this pass saw last. If it is lower now, a person or the first deliveries have lowered it. */
+  /** The watermark that this pass saw last. If it is higher than the present one, the watermark was lowered. */
   let reached: Cursor | null = null;
 
   function fresh(): boolean {
@@ -66,7 +66,7 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
     return isBehind(await store.watermark(), newest);
   }
 
-  /** The watermark was lowered. All passes forget what they read above it and begin there. */
+  /** Begins anew at the lowered watermark: all passes forget what they have read above it. */
   function restart(): undefined {
     overlap.forget();
     coverage.forget();
@@ -89,7 +89,7 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
     reached = await store.watermark();
     if (moves && !results.some(({ verdict }) => verdict === 'new')) context.onEvents();
     if (moves) schedule.moved();
-    // The page after an older cursor has nothing new, so the next pass will be refused again.
+    // The service refused the watermark, and the page after an older cursor has nothing new: the refusal will repeat.
     const unknown = search.older() !== null && !moves;
     search.accepted(page, moves);
     catchUp.page(page.readings.length + page.otherTypes, page.youngest);
@@ -103,8 +103,8 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
   }
 
   /**
-   * At the end of history, next_cursor may be above the last item, because the service filters events. The watermark
-   * may then rise to the highest known cursor up to next_cursor.
+   * How far the page raises the watermark. At the end of history, `next_cursor` may be above the last item, because the
+   * service filters events. The watermark may then rise to the highest known cursor up to `next_cursor`.
    */
   async function provedBy({ proved, next, hasMore }: Page): Promise<Cursor | null> {
     if (hasMore || next === null || !isBehind(proved, next)) return proved;
@@ -114,7 +114,7 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
     return isBehind(proved, known) ? known : proved;
   }
 
-  /** The end of history is reached. The overlap pass follows, at most once per interval. */
+  /** Ends the pass at the end of history. The overlap pass follows, at most once per interval. */
   async function caughtUp(): Promise<void> {
     const begun = schedule.begun() ?? { at: clock.monotonic(), event: 0 };
     schedule.rest();

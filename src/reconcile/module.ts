@@ -5,7 +5,7 @@ import { startRecovery, type Recovery } from './start.ts';
 export const reconcile: KeepModule = ({ config, store, clock, log, recover, wake, shared }) => {
   let recovery: Recovery | undefined;
 
-  // Not awaited, because it needs the store, and the ops port and alarms must not wait for that.
+  // The caller does not await `start`, because the ops port and the alarms must not wait for the store.
   async function start(): Promise<void> {
     const silent = (): boolean => shared.webhooksSilent();
     recovery = await startRecovery({ config, store, clock, log, recover, onEvents: wake, silent });

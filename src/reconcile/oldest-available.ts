@@ -1,12 +1,12 @@
-// Finds the oldest event that the service still has, after our cursor has expired. It is at the lowest known cursor
-// that the service accepts, found by bisection. If the service shows an earlier beginning without a cursor, it is
-// there. So the gap is as small as possible.
+// Finds the oldest event that the service still has, after our cursor has expired. A bisection finds the lowest known
+// cursor that the service accepts. A request without a cursor may show an even earlier event. The gap ends at the
+// earlier of the two, so that it is as small as possible.
 import type { KeepStore } from '../store/keep.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Page } from './page.ts';
 
 export interface OldestAvailable {
-  /** The first cursor after the gap, and the page that was read from it. */
+  /** The first cursor after the gap, and the page that was read there. Null: the service accepted no cursor. */
   found: { upTo: Cursor; page: Page } | null;
   /** The service refused every known cursor up to here. */
   refused: Cursor | null;
@@ -18,11 +18,11 @@ export interface SearchOptions {
   expired: Cursor | null;
   /** The cursor that the service suggested instead. */
   hint: Cursor | null;
-  /** Whether to ask for the beginning of what the service shows. */
+  /** True: also ask without a cursor, for the first event that the service shows. */
   beginning: boolean;
 }
 
-/** Yields each cursor to ask for; null: the beginning. Expects the page, or null if the service refused. */
+/** Yields each cursor to ask for; null: no cursor. `next` gets the page, or null if the service refused the cursor. */
 export async function* findOldestAvailable(
   options: SearchOptions,
 ): AsyncGenerator<Cursor | null, OldestAvailable, Page | null> {
@@ -39,7 +39,7 @@ export async function* findOldestAvailable(
   const first = beginning ? yield null : null;
   if (isAccepted(first) && first.first && isBehind(expired, first.first)) found = { upTo: first.first, page: first };
   const lowest = await lowestAbove(expired);
-  // If a known cursor below the shown beginning is accepted, the beginning was not complete.
+  // Without a known cursor below the beginning that the service shows, there is nothing left to try.
   if (lowest === null || (found && !isBehind(lowest, found.upTo))) return { found, refused: expired };
   const atLowest = yield lowest;
   if (isAccepted(atLowest)) return { found: { upTo: lowest, page: atLowest }, refused: expired };
@@ -50,7 +50,7 @@ export async function* findOldestAvailable(
   found = { upTo: highest, page: atHighest };
 
   let refused = lowest;
-  /** No known cursor is left from here up to `found`. */
+  /** From here up to `found`, no known cursor is left to try. */
   let high = BigInt(highest);
   while (BigInt(refused) + 1n < high) {
     const middle = (BigInt(refused) + high) / 2n;

@@ -25,10 +25,10 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
   /** The number of the newest event when this pass began, and when the last complete pass began. */
   let newest = 0;
   let covered = 0;
-  /** The positions of the watermark during about the last overlap, by the monotonic clock. */
+  /** Where the watermark stood during about the last overlap. `at`: since when, by the monotonic clock. */
   const stood: { at: number; cursor: Cursor }[] = [];
 
-  /** The watermark of one overlap ago. Until that is known, the stored events decide. */
+  /** The watermark of one overlap ago. Until `stood` reaches back that far, the stored events give a cursor. */
   async function beforeOverlap(): Promise<Cursor | null> {
     const before = clock.monotonic() - overlapMs;
     while ((stood[1]?.at ?? Infinity) <= before) stood.shift();
@@ -77,7 +77,7 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     },
     async stop(why) {
       stood.length = 0;
-      // The service no longer keeps such old events, and the forward pass has read everything up to the watermark.
+      // Nothing is lost if the service no longer has these events: the forward pass has read up to the watermark.
       if (why === 'unknown')
         log.warn('the service does not know the cursor that an overlap pass began at; skipping the pass');
       await end();

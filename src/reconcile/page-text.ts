@@ -1,15 +1,15 @@
-// Reads the text of a page item by item. A page with too many items, or full of junk, is never parsed as a whole. So a
-// page costs `keep` little more memory than its bytes.
+// Reads the JSON text of a ReplayEvents page item by item. A page with too many items, or full of junk, is never parsed
+// as a whole. So a page costs `keep` little more memory than its bytes.
 import { ServiceError } from '../service/errors.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import { choose } from './page.ts';
 
 const MIB = 1024 * 1024;
-/** The limit for a page of one item. An event may have 12 MiB (contract 6.3), and escaping makes it longer. */
+/** The byte limit for a page of one item. An event may have 12 MiB (contract 6.3), and escaping makes it longer. */
 const ONE_BYTES = 64 * MIB;
-/** The limit for other pages: a thousand events of 16 KB. A parsed page needs several times its size in memory. */
+/** The byte limit for other pages: a thousand events of 16 KB. A parsed page needs several times its size in memory. */
 const PAGE_BYTES = 16 * MIB;
-/** The most JSON values. An item has two fields (contract 2.13); the rest is room for fields added later. */
+/** The most JSON values: per item, beside the items, in a page of one item. An item has two fields (contract 2.13). */
 const VALUES = { anItem: 50, page: 1_000, most: 2_000_000 };
 
 const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
@@ -25,7 +25,7 @@ export function createPageText({ cursor, limit }: { cursor: Cursor | null; limit
     const list = scan(text, mostValues, (from, to, values) => {
       kept.push(values > VALUES.page ? null : JSON.parse(text.toString('utf8', from, to)));
       if (kept.length <= 2 * limit + 1_000) return;
-      // One item above the limit stays, so that `readPage` sees that there are more.
+      // One item more than the limit is kept, so that `readPage` sees that items were left out.
       const { placed, aside } = choose(kept, cursor, limit + 1);
       kept = [...placed.map(({ item }) => item), ...aside];
     });
@@ -39,7 +39,7 @@ export function createPageText({ cursor, limit }: { cursor: Cursor | null; limit
   return {
     /** The largest answer to accept, in bytes. */
     mostBytes: limit === 1 ? ONE_BYTES : PAGE_BYTES,
-    /** True if a page of twice the length would fit. */
+    /** True if the last page was so small that a page with twice as many items would fit. */
     isSmall: () => small,
     /** The page as an object, without surplus items. Undefined: the text is not a JSON object. */
     read(text: Buffer): Record<string, unknown> | undefined {
@@ -55,8 +55,8 @@ export function createPageText({ cursor, limit }: { cursor: Cursor | null; limit
 }
 
 /**
- * Finds the items of `events`. Returns where their list begins and ends, or 0 for both if there is none. Undefined:
- * the brackets or strings do not close. Throws ServiceError if there are too many values.
+ * Calls `onItem` for each item of the list `events`. Returns where the list begins and ends, or 0 for both if there is
+ * no list. Undefined: brackets or strings do not close, or there are two lists. Throws ServiceError: too many values.
  */
 function scan(text: Buffer, most: number, onItem: (from: number, to: number, values: number) => void) {
   let depth = 0;

@@ -1,5 +1,5 @@
-// Reads a page of ReplayEvents and decides what it proves (contract 4.2). A page that does not fit the contract moves
-// nothing. A page that is wrong about its end proves only what its own items show.
+// Reads a page of ReplayEvents and decides up to which cursor it proves that no event is missing (contract 4.2). A page
+// that does not fit the contract is refused. If a page is wrong about where it ends, only its own items count.
 import { compareCursors, isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
 import { readItem, type Reading } from '../wire/event.ts';
 import { REPLAY_LIMIT, replayItem, replayPage } from '../wire/replay.ts';
@@ -9,13 +9,13 @@ export interface Page {
   readings: Reading[];
   /** The lowest cursor shown. Null: the page has no items. */
   first: Cursor | null;
-  /** No event is missing up to this cursor: the highest one shown, or `known` if there is none above it. */
+  /** No event is missing up to this cursor. It is the highest cursor shown, or `known` if `known` is higher. */
   proved: Cursor | null;
-  /** An empty page promises more after this cursor. Null: it does not. */
+  /** The cursor to continue after, if the page is empty but promises more. Otherwise null. */
   onward: Cursor | null;
-  /** When the newest of its events happened, Unix milliseconds. Null: unknown. */
+  /** When the newest event of the page happened, Unix milliseconds. Null: unknown. */
   youngest: number | null;
-  /** Where to continue, according to the service. */
+  /** The cursor to continue after, according to the service. */
   next: Cursor | null;
   hasMore: boolean;
   reset: boolean;
@@ -36,9 +36,9 @@ export class PageError extends Error {
 export interface PageOptions {
   /** The number of items that was asked for. */
   limit?: number;
-  /** The cursor that is already proved: `after`, or a lower one if empty pages led to `after`. */
+  /** No event is missing up to this cursor. It is `after`, or lower if empty pages led to `after`. */
   known?: Cursor | null;
-  /** Items at or above this cursor prove nothing. */
+  /** Items at or above this cursor do not raise `proved`. */
   ceiling?: Cursor | null;
 }
 
@@ -83,10 +83,10 @@ export function readPage(
   return { readings, first, proved, onward, youngest, next, hasMore, reset, otherTypes, oddities };
 }
 
-/** How many items without a cursor are kept from a page: enough to see what they are. */
+/** At most this many items without a cursor are kept from a page: enough to see what they are. */
 const KEPT_WITHOUT_CURSOR = 10;
 
-/** Up to `limit` items, lowest cursors first. `more`: there are others, which must be read again. */
+/** Keeps up to `limit` items, those with the lowest cursors. `more`: items were dropped and must be read again. */
 export function choose(events: unknown[], after: Cursor | null, limit: number) {
   const items = events.map((item) => ({ cursor: cursorOf(item), item }));
   const floating = items.filter(({ cursor }) => !cursor).map(({ item }) => item);

@@ -11,7 +11,7 @@ import type { Cursor } from '../wire/cursor.ts';
 import type { Page } from './page.ts';
 
 export interface Pass {
-  /** The search pass shares the name of the forward pass, because it replaces it for a while. */
+  /** The search pass is also named `forward`, because it replaces the forward pass for a while. */
   readonly name: 'forward' | 'overlap' | 'verify';
   /** When the next call is due, by the monotonic clock. Infinity: not now. */
   dueAt(): number;
@@ -19,7 +19,7 @@ export interface Pass {
   after(): Promise<Cursor | null | undefined>;
   /** Handles a page that can be used. */
   take(page: Page, after: Cursor | null): Promise<void>;
-  /** Ends the pass because it cannot continue here. Resolves to the reason that status shows, or null. */
+  /** Ends the pass because it cannot continue here. Resolves to the reason that `npx kit status` shows, or null. */
   stop(why: PassEnd, after: Cursor | null, page: Page | null): Promise<string | null>;
 }
 
@@ -41,7 +41,7 @@ export type Say = (
   more?: { done?: boolean; progress?: Progress | null },
 ) => Promise<void>;
 
-/** When the forward pass ended, by the monotonic clock, and the watermark then. */
+/** When the forward pass ended, by the monotonic clock, and the watermark at that time. */
 export interface Ended {
   at: number;
   watermark: Cursor | null;
@@ -61,9 +61,9 @@ export interface ReconcilerOptions {
   types: string[];
   intervalMs: number;
   overlapMs: number;
-  /** Called when events were committed or proved, so `run` can look for tasks. */
+  /** Called when events were committed or strict tasks may be released, so that `run` looks for tasks. */
   onEvents: () => void;
-  /** True while webhooks are silent, so that replay is the only source. */
+  /** True while webhooks are silent, so that only replay brings events. */
   silent?: () => boolean;
   /** True while the stream is open and will probably raise the watermark sooner than a call. */
   streaming?: () => boolean;

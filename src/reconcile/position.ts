@@ -1,6 +1,6 @@
-// The position of a pass after empty pages that promise more. They occur because the service applies the limit before
-// it filters, if a key is restricted to some numbers. The position is only in memory. Empty pages do not move the
-// watermark, because only items prove something.
+// Where a pass continues after empty pages that promise more. If a key is restricted to some numbers, pages can be
+// empty, because the service applies the limit before it filters. The position is kept in memory only. Empty pages do
+// not raise the watermark, because only items prove that no event is missing.
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Pass } from './pass.ts';
 
@@ -24,13 +24,13 @@ export function createPositions() {
     /** The cursor to ask for, if the pass itself would ask for `base`. */
     of(pass: Pass, base: Cursor | null): Cursor | null {
       const position = positions.get(pass);
-      // A lower base means that the pass was sent back. A higher base means that it has passed the empty pages.
+      // If `base` is lower than before, the pass was sent back. If it is not below `at`, the empty pages are behind it.
       if (position && !isBehind(base, position.base) && isBehind(base, position.at)) return position.at;
       positions.delete(pass);
       return base;
     },
     pauseUntil: (pass: Pass): number => positions.get(pass)?.pauseUntil ?? -Infinity,
-    /** An empty page named `next`. True: there were too many, so the pass pauses until `pauseUntil`. */
+    /** Notes an empty page that names `next`. True: it was one too many, so the pass pauses until `pauseUntil`. */
     follow(pass: Pass, base: Cursor | null, next: Cursor, pauseUntil: number): boolean {
       const pages = (positions.get(pass)?.pages ?? 0) + 1;
       const full = pages >= EMPTY_PAGES;

@@ -18,11 +18,11 @@ export interface CatchUp {
 
 export function createCatchUp(clock: Clock): CatchUp {
   let since = 0;
-  /** The wall clock minus the monotonic clock at the first page. Setting the wall clock later changes no lag. */
+  /** The wall clock minus the monotonic clock at the first page. It is kept, so that a set clock changes no lag. */
   let offset = 0;
   let pages = 0;
   let events = 0;
-  /** How far in the past the events of a page were, and when that page was read. */
+  /** For each page: when it was read, and how long before that its newest event happened. */
   let lags: { at: number; lagMs: number }[] = [];
 
   return {

@@ -16,7 +16,7 @@ export interface Reconciler extends Pick<ForwardPass, 'prove' | 'now' | 'fresh' 
   step: () => Promise<number>;
 }
 
-/** How often to look for a person's request. */
+/** Milliseconds between two looks for a person's request (`npx kit reconcile`). */
 const ASKED_MS = 1_000;
 
 // oxlint-disable-next-line max-lines-per-function -- one idea: the step, and a person's request that makes the next step due
@@ -49,7 +49,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     const untilCall = budget.take();
     if (untilCall > 0) {
       const words = progress ? wordsOf(progress) : pass === overlap ? READING_AGAIN : null;
-      // Waiting for the call budget does not end the back-off.
+      // While the pass waits for the call budget, the state stays `backing-off`.
       if (state !== 'backing-off')
         await say('running', [words, 'waiting for the call budget'].filter(Boolean).join('; '));
       return Math.min(untilCall, ASKED_MS);
@@ -59,11 +59,11 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     return 0;
   }
 
-  /** A person's request ends every pause. */
+  /** Looks for a person's request (`npx kit reconcile`), which ends every pause. */
   async function lookForRequest(): Promise<void> {
     const latest = await store.reconcileAsked();
     asked ??= latest;
-    // Any change counts, because after the clock was set back a later request looks earlier.
+    // Any change is a new request, even to an earlier time, because the clock may have been set back.
     if (latest === asked) return;
     asked = latest;
     Object.assign(backOff, { until: -Infinity, failures: 0 });

@@ -7,22 +7,22 @@ import type { PassContext } from './pass.ts';
 const SILENT_INTERVAL_MS = 60_000;
 /** Events that arrive within this time share one call. An open stream gets more time to make the call unnecessary. */
 const DEBOUNCE_MS = { alone: 100, streaming: 2_000 };
-/** The first pause before another look for an event that replay does not show yet. It doubles up to the interval. */
+/** The pause before the next look for an event that replay does not show yet. It doubles, up to the interval. */
 const AGAIN_MS = 1_000;
 
-/** When a forward pass began, and the number of the newest event then. */
+/** When a forward pass began, and the number of the newest event at that time. */
 export interface Begun {
   at: number;
   event: number;
 }
 
-// oxlint-disable-next-line max-lines-per-function -- one state: the times and orders that decide the next pass
+// oxlint-disable-next-line max-lines-per-function -- one state: the times and requests that decide the next pass
 export function createSchedule({ clock, budget, intervalMs, silent, streaming }: PassContext) {
   let endedAt = -Infinity;
   let begun: Begun | null = null;
-  /** A person asked during a pass. What it has read by then may be too old. */
+  /** True: `now` was called during a pass. Another pass follows, because pages that were read before may be too old. */
   let again = false;
-  /** When to read before the interval is over, because an event is above the watermark. */
+  /** When to read although the interval is not over, because an event is above the watermark. Infinity: no event is. */
   let proveAt = Infinity;
   /** Consecutive passes that did not raise the watermark although an event is above it. */
   let vain = 0;
@@ -36,7 +36,7 @@ export function createSchedule({ clock, budget, intervalMs, silent, streaming }:
     /** True if the interval is not over. An event above the watermark is then the only reason to read. */
     isEarly: () => !begun && clock.monotonic() < endedAt + interval(),
     intervalIsOver: (since: number) => clock.monotonic() - since >= interval(),
-    /** The running pass, if there is one. */
+    /** The start of the running pass. Null: no pass is running. */
     begun: () => begun,
     begin: (event: number): void => {
       begun = { at: clock.monotonic(), event };

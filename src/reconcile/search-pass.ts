@@ -1,7 +1,7 @@
 // The search pass finds where to continue when the service refuses our cursor. If the service does not know the
 // cursor, the forward pass first tries an older one, once. After that, or if the cursor has expired, the search looks
-// for the oldest event that the service still has. Everything before that event is a gap. During the search, the
-// forward pass waits.
+// for the oldest event that the service still has. Everything from the watermark to that event is a gap. During the
+// search, the forward pass waits.
 import { isBehind, ZERO, type Cursor } from '../wire/cursor.ts';
 import { findOldestAvailable, type OldestAvailable } from './oldest-available.ts';
 import type { Page } from './page.ts';
@@ -9,7 +9,7 @@ import type { Pass, PassContext } from './pass.ts';
 
 /** How the forward pass continues after the search. */
 export interface Resume {
-  /** Makes the forward pass wait until its next time. `goOn`: it reads at once, from the new watermark. */
+  /** Makes the forward pass wait for its next interval. `goOn`: it reads at once, from the new watermark. */
   rest: (goOn: boolean) => void;
   /** Call it when the page after the gap was the last one. */
   caughtUp: () => Promise<void>;
@@ -21,11 +21,11 @@ export interface SearchPass extends Pass {
   older(): Cursor | null;
   /** Call it when the forward pass has taken a page. `moved`: the page raised the watermark. */
   accepted(page: Page, moved: boolean): void;
-  /** The service says that it never had this cursor. Resolves to the reason for status. Null: a search begins. */
+  /** Call it if the service does not know this cursor. Resolves to the reason for `status`. Null: a search begins. */
   unknown(from: Cursor): Promise<string | null>;
-  /** The service no longer has the events after this cursor. The page may show what it still has. */
+  /** Call it if the service no longer has the events after this cursor. The page may show later events. */
   forgotten(from: Cursor | null, page: Page | null): Promise<void>;
-  /** Call it when the watermark was lowered: refusals of the old cursor do not count. */
+  /** Call it when the watermark was lowered: refusals of the old watermark do not count. */
   forget(): void;
 }
 
@@ -74,7 +74,7 @@ export function createSearchPass(context: PassContext, { rest, caughtUp }: Resum
   async function answer(page: Page | null): Promise<void> {
     if (!active) return;
     const { search, questions } = active;
-    // If the store fails here, the forward pass is refused again and begins a new search.
+    // `active` is null until `next` resolves: if the store fails, the search is over, and a refusal begins a new one.
     active = null;
     active = { search, questions, next: await questions.next(page) };
   }

@@ -38,7 +38,7 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     log.warn('recovery is off: without API_BASE_URL and API_KEY, missed events are not fetched');
     return undefined;
   }
-  // A new store has no state yet, and an earlier start without a key has left the state "off".
+  // A new store has no state, and an earlier start without a key has left `off`. Both become `idle`.
   const said = await retryWhileBusy(() => store.replayState());
   if (said === null || said.state === 'off')
     await note({ replay: JSON.stringify({ ...NONE, state: 'idle', lastAt: null, progress: null }) });

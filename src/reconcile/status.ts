@@ -1,4 +1,4 @@
-// The reconciliation state for `npx kit status`: since when and why, odd pages, and the last runs.
+// The state of reconciliation that `npx kit status` shows: since when and why, faults of pages, and the last runs.
 import { iso, type Clock } from '../base/clock.ts';
 import type { ReplayRun, ReplayState } from '../store/keep.ts';
 import type { Page } from './page.ts';
@@ -8,7 +8,7 @@ export type Status = ReturnType<typeof createStatus>;
 
 export function createStatus({ store, clock, log }: ReconcilerOptions) {
   let state: ReplayState = { state: 'idle', since: null, lastAt: null, reason: null, progress: null };
-  /** The start of the present trouble. '': no trouble. Null: not loaded yet. */
+  /** Since when reconciliation has been backing off or stopped, ISO 8601. '': neither. Null: not loaded yet. */
   let troubleSince: string | null = null;
   const oddities = new Map<Pass['name'], string>();
   const runs = createRuns(clock);
@@ -52,7 +52,7 @@ export function createStatus({ store, clock, log }: ReconcilerOptions) {
     },
     /** Call it when a page was committed. */
     page: runs.page,
-    /** Call it when a pass has advanced, which ends the trouble. */
+    /** Call it when a pass has advanced: reconciliation no longer counts as backing off or stopped. */
     wentWell() {
       troubleSince = '';
     },
@@ -67,8 +67,8 @@ function isTrouble(state: ReplayState['state']): boolean {
 const KEPT = 30;
 
 /**
- * The last runs and how each ended. Consecutive runs that bring nothing count as one row. Otherwise a quiet day would
- * push out the hour that people ask about.
+ * The last runs and how each ended. Consecutive runs without new events and with the same end share one row. Otherwise
+ * a quiet day would push the other runs out of the list.
  */
 function createRuns(clock: Clock) {
   let list: ReplayRun[] = [];
@@ -86,9 +86,9 @@ function createRuns(clock: Clock) {
       pages++;
       recovered += more;
     },
-    /** The list with the run that has just ended, newest first. Undefined: no run has ended. */
+    /** Ends the run and returns the list, newest first. Undefined: there was no run to list. */
     end(state: ReplayRun['state'], reason: string | null): ReplayRun[] | undefined {
-      // A run without a page is listed only if it ends in new trouble.
+      // A run without a page is listed only if it ends in a failure, and the last run did not end in the same state.
       const [last, ...rest] = list;
       if (begunAt === undefined && (state === 'idle' || last?.state === state)) return undefined;
       const now = clock.now();

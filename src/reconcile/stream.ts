@@ -18,7 +18,7 @@ export interface FollowerOptions extends Pick<ReconcilerOptions, 'store' | 'cloc
   apiKey: string;
   /** Called when the stream has left events out, so the forward pass must read now. */
   onHole: () => void;
-  /** True if webhooks could have delivered what happens now. */
+  /** True if deliveries of events that happen now could be accepted. */
   fresh: () => boolean;
   /** When the forward pass last ended. Default: never. */
   ended?: () => Ended | null;
@@ -97,7 +97,7 @@ export function createFollower(options: FollowerOptions): Follower {
     const proved = product && top && watermark && whole ? { watermark: top, after: watermark } : {};
     const counts = { other_types: readings.length - wanted.length };
     await retryWhileBusy(() => {
-      // The items are not lost, because the stream resumes at the watermark.
+      // After an abort the items are not stored. They are not lost, because the stream resumes at the watermark.
       if (signal.aborted) return Promise.resolve();
       return store.accept({ readings: wanted, now: clock.now(), fresh: fresh(), counts, ...proved }).then(onEvents);
     });

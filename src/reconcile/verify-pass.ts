@@ -1,5 +1,5 @@
-// The verify pass (`npx kit verify`) reads a range of the service's history again, with the calls that other passes
-// leave. It recovers missing events and compares the range with the store. Its result is stored as it grows, so the
+// The verify pass (`npx kit verify`) reads a range of the service's history again, with calls that other passes do not
+// need. It recovers missing events and compares the range with the store. Its result is stored as it grows, so the
 // command can show it, and `keep` continues after a restart.
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Accepted } from '../store/ingest.ts';
@@ -16,7 +16,7 @@ const REASONS = {
 };
 
 export interface VerifyPass extends Pass {
-  /** Looks for a running `npx kit verify`. */
+  /** Loads the `npx kit verify` that is running, if there is one. */
   look(): Promise<void>;
 }
 
@@ -25,7 +25,7 @@ export function createVerifyPass({ store, clock, budget, commit, say }: PassCont
   let readAt = -Infinity;
 
   async function save(verified: VerifyAccount): Promise<void> {
-    // Another verify began meanwhile.
+    // If another verify began meanwhile, the result of this one is dropped.
     if ((await store.verifying())?.asked !== verified.asked) return;
     await store.note({}, { verify: JSON.stringify(verified) });
   }
@@ -61,7 +61,7 @@ export function createVerifyPass({ store, clock, budget, commit, say }: PassCont
   };
 }
 
-/** Counts what the service shows: stored, missing, or at or below the floor, where the store remembers nothing. */
+/** Counts the events of a page: stored, missing, or at or below the floor, so that pruning may have removed them. */
 function countShown(verified: VerifyAccount, page: Page, after: Cursor | null, results: Accepted[]): void {
   const shown = new Set<Cursor>();
   for (const [index, reading] of page.readings.entries()) {

@@ -5,7 +5,7 @@ import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { failureOf, parseJson, ServiceError, unreadable } from './errors.ts';
 
 const MIB = 1024 * 1024;
-/** The limit for media (contract 8). Other answers are smaller. */
+/** The largest answer that is read, in bytes: the limit for media (contract 8). Other answers are smaller. */
 const MOST_BYTES = 64 * MIB;
 /** The longest event of a stream, in characters. */
 const LONGEST = 16 * MIB;

@@ -1,5 +1,5 @@
 // The errors of the client (contract 7): categories of the service and of the kit, and whether a retry helps or harms.
-// A message never contains a body, number or key. It also leaves out the service's own text, which may change.
+// A message never contains a body, phone number or key. It also leaves out the service's own text, which may change.
 import { z } from 'zod';
 import { REQUEST_ID } from '../wire/headers.ts';
 
@@ -38,8 +38,8 @@ export class ServiceError extends Error {
   /** True if a retry may succeed and does no harm. */
   readonly retryable: boolean;
   /**
-   * True if the operation may have been done in spite of the error (contract 7.3). Look before you retry. Calls that
-   * only read are never uncertain.
+   * True if the operation may have been done in spite of the error (contract 7.3). Look whether it was done before you
+   * retry. Calls that only read are never uncertain.
    */
   readonly uncertain: boolean;
   constructor({ code, reason = null, status = 0, requestId = null, uncertain = false, message, cause }: Fields) {
@@ -54,7 +54,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** A code of another shape could be any text, even the key that was sent. */
+/** A code of another shape is ignored, because it could be any text, even the key that was sent. */
 const WORD = z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/);
 const ID = z.string().regex(/^[\w.:-]{1,100}$/);
 const envelope = z.object({
@@ -77,7 +77,7 @@ function idOf(headers: Headers): string | null {
   return ID.safeParse(headers.get(REQUEST_ID)).data ?? null;
 }
 
-/** The codes of contract 7.2, for answers without an envelope, for example from a proxy. */
+/** The codes of contract 7.2, for answers without an error envelope, for example from a proxy. */
 function codeOf(status: number): Fields['code'] {
   if (status === 401) return 'UNAUTHENTICATED';
   if (status === 403) return 'FORBIDDEN';
@@ -98,13 +98,13 @@ export function aborted(what: string, cause?: unknown): ServiceError {
 export function failureOf(what: string, cause: unknown, signal: AbortSignal | undefined): ServiceError {
   // If the service has answered, its error counts, even if the caller aborted meanwhile.
   if (cause instanceof ServiceError && cause.status > 0) return cause;
-  // A timeout is not an abort by the caller.
+  // A signal that a timeout has aborted does not count as an abort by the caller.
   if (signal?.aborted && (signal.reason as Error | undefined)?.name !== 'TimeoutError') return aborted(what, cause);
   if (cause instanceof ServiceError) return cause;
   return new ServiceError({ code: 'unreachable', message: `${what}: ${wordsOf(cause)}`, cause });
 }
 
-/** fetch puts the reason into nested causes. */
+/** `fetch` puts the reason into nested causes. */
 function wordsOf(error: unknown): string {
   const { name, message, cause } = error as Error & { cause?: { message?: string; code?: string } };
   if (cause?.message === 'unexpected redirect')
@@ -125,7 +125,7 @@ export function doubted(error: ServiceError): ServiceError {
   const { code, reason, status, requestId, message, cause } = error;
   const undecided =
     ['UNAVAILABLE', 'INTERNAL', 'unreachable', 'aborted'].includes(code) ||
-    // Contract 7.3 uses status and reason, not the code.
+    // Contract 7.3 decides by status and reason, not by the code.
     status >= 500 ||
     reason === 'OUTCOME_UNCERTAIN' ||
     reason === 'RPC_DEADLINE_EXCEEDED' ||

@@ -12,7 +12,7 @@ export interface Ask {
   body?: object;
   /** The largest request body, in bytes. Default: 12 MiB. */
   mostBytes?: number;
-  /** The time limit in milliseconds, until the answer is read. */
+  /** The time limit in milliseconds, from the request until the whole answer is read. */
   limitMs: number;
   /** True if the request only reads, so that its errors are never uncertain. */
   safe: boolean;

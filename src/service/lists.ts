@@ -13,7 +13,7 @@ export async function* pagesOf(
   const turn = operationOf(operation).pages?.by === 'page' ? nextByPage : nextByCursor;
   const seen = new Set<unknown>();
   for (let next: Next | undefined = turn(request, undefined); next;) {
-    // A repeated page would never end the list. To stop without an error would make the list look complete.
+    // If the pages repeat, the list never ends. Stopping without an error would make the list look complete.
     if (seen.has(next.at)) throw new ServiceError({ code: 'unreadable', message: `${operation}: its pages repeat` });
     seen.add(next.at);
     const page = await call(next.request);
@@ -31,7 +31,7 @@ export function itemsOf(operation: string, page: Plain): Plain[] {
 }
 
 interface Next {
-  /** The cursor or the number of the page. */
+  /** The cursor or the page number to ask for. */
   at: unknown;
   request: Plain;
 }
@@ -46,13 +46,13 @@ function nextByCursor(request: Plain, page: Plain | undefined): Next | undefined
   return at === '' ? undefined : { at, request: { ...request, cursor: at } };
 }
 
-/** For lists by page number (2.7). */
+/** For lists by page number (contract 2.7). */
 function nextByPage(request: Plain, page: Plain | undefined): Next | undefined {
   const asked = (request['pagination'] ?? {}) as { page?: number };
   const { has_next_page: more, page: shown, total_pages: of } = (page?.['page'] ?? {}) as Plain;
   const last = more === undefined ? !(Number(of) > Number(shown)) : more !== true;
   if (page && last) return undefined;
-  // The number that the page shows counts. A service that ignores the requested number would show the same page again.
+  // The next page follows from the number in the answer. If the service ignores the requested one, the pages repeat.
   const at = page ? (typeof shown === 'number' ? shown : (asked.page ?? 1)) + 1 : (asked.page ?? 1);
   return { at, request: { ...request, pagination: { page_size: MOST_PER_PAGE, ...asked, page: at } } };
 }

@@ -10,7 +10,7 @@ interface Operation {
   response?: z.ZodType<Plain>;
   /** The operation costs money. It is refused unless PAID_OPERATIONS=allow, and never retried. */
   paid?: true;
-  /** How its pages follow each other (4.5), and the field that holds the items, if the contract names it. */
+  /** For a list: how pages follow each other (contract 4.5), and the field with the items, if the contract names it. */
   pages?: { by: 'cursor' | 'page'; items?: string };
 }
 
@@ -56,7 +56,7 @@ export const operations = {
 } as const satisfies Record<string, Operation>;
 
 type Operations = typeof operations;
-/** A listed name, or any other. */
+/** The name of an operation that is listed above, or of any other. */
 export type OperationName = keyof Operations | (string & {});
 /** The answer of an operation. For an operation that is not listed: a plain object. */
 export type ResponseOf<Name extends OperationName> = Name extends keyof Operations

@@ -1,6 +1,6 @@
 // Decides when a handler's call is made and retried (contract 7.2, 8). A call first waits for its share of the
 // account's calls, and a call that only reads is retried if that can help. If its time limit is too short for the
-// wait, the call fails with RATE_LIMITED, unsent. Otherwise it could outlive its attempt and add to the calls of the
+// wait, it is not sent and fails with RATE_LIMITED. Otherwise it could outlive its attempt and add to the calls of the
 // next attempt. Each process counts its own calls; the service's 429 covers the rest.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
@@ -9,7 +9,7 @@ import { aborted, ServiceError } from './errors.ts';
 
 export interface Pacing {
   what: string;
-  /** The rate limit that counts the call (contract 8). Operations and sends share one; three routes have their own. */
+  /** The rate limit that counts the call (contract 8). Operations and sends share `rpc`; others have their own. */
   limit: 'rpc' | 'quotes' | 'media' | 'sessions';
   /** True if the call may be retried after a failure. */
   safe: boolean;

@@ -13,33 +13,33 @@ type List<Item> = AsyncGenerator<Item, void, void>;
 /** Every method throws ServiceError. */
 export interface Service {
   /**
-   * POST /rpc/<operation> (4.1). Resolves to the answer unchanged: any field may be missing. List…, Get… and
+   * POST /rpc/<operation> (contract 4.1). Resolves to the unchanged answer: any field may be missing. List…, Get… and
    * ReplayEvents are retried if that helps. Other operations are retried only with `idempotent`, and paid operations
    * never.
    */
   call<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): Promise<ResponseOf<Op>>;
-  /** The pages of a list (4.5), by default 200 items each. Begins at `cursor` or `pagination.page`. */
+  /** The pages of a list (contract 4.5), by default 200 items each. Begins at `cursor` or `pagination.page`. */
   pages<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): List<ResponseOf<Op>>;
-  /** The items of all pages. If the contract does not name their field, the only array of the answer is used. */
+  /** The items of all pages. If the contract does not name their field, the only array in the answer is used. */
   items<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): List<ItemOf<Op>>;
   /**
-   * The price of an operation with exactly this request. The contract does not show the body and the answer of POST
-   * /billing/quotes (4.1, 4.3), so both are the kit's best reading. The body is `{ operation, request }`. The id is
-   * `quoteId`, `quote_id` or `id`, in the answer or in its `quote`.
+   * The price of an operation with exactly this request. The contract (4.1, 4.3) does not show the body and the answer
+   * of POST /billing/quotes, so the kit guesses both. The body is `{ operation, request }`. The id is `quoteId`,
+   * `quote_id` or `id`, in the answer or in its `quote`.
    */
   quote(operation: OperationName, request: Plain, options?: WaitOptions): Promise<{ quoteId: string; answer: Plain }>;
   /**
-   * POST /messages/send: costs money. The contract does not show the fields of a message or of the answer (4.3), so
-   * the envelope of 4.1 is used. If an error is `uncertain`, the message may have been sent (7.3): look with
-   * ListMessages before you send it again.
+   * POST /messages/send: costs money. Contract 4.3 does not show the fields of a message or of the answer, so the
+   * envelope of contract 4.1 is used. If an error is `uncertain`, the message may have been sent (contract 7.3): look
+   * with ListMessages before you send it again.
    */
   send(message: Plain, options: CallOptions & { quoteId: string }): Promise<Plain>;
   /**
-   * GET /media/{id}: up to 64 MiB and 5 minutes. Reading `body` may throw ServiceError. Cancel it if you do not read
-   * it.
+   * GET /media/{id}: up to 64 MiB and 5 minutes. Reading `body` may throw ServiceError. Cancel `body` if you do not
+   * read it.
    */
   media(id: string, options?: WaitOptions): Promise<Media>;
-  /** POST /sessions/resume: reconnects a paired number and yields its progress (2.14), for at most 5 minutes. */
+  /** POST /sessions/resume: reconnects a paired number and yields its progress, for at most 5 minutes. */
   resume(sessionId: string, options?: WaitOptions): List<SessionProgress>;
 }
 
@@ -51,11 +51,11 @@ export interface WaitOptions {
 }
 
 export interface CallOptions extends WaitOptions {
-  /** The service's own time limit: milliseconds, 1 to 30000 (4.1). Default: the rest of `withinMs`, at most 30000. */
+  /** The service's own time limit, 1 to 30000 ms (contract 4.1). Default: the rest of `withinMs`, at most 30000. */
   deadlineMs?: number;
   /** For paid operations: the quote for the same operation and the same request. */
   quoteId?: string;
-  /** True if doing the operation twice is as good as once. It may then be retried, unless it is paid. */
+  /** True if the operation may be done twice without harm. It may then be retried, unless it is paid. */
   idempotent?: boolean;
   /** Reads the answer. Default: JSON.parse. */
   reader?: Reader;
@@ -77,7 +77,7 @@ export interface ServiceOptions extends Access {
   onOdd?: (odd: { operation: string; field: string }) => void;
 }
 
-/** With the slack, this is less than a handler's default timeoutMs. */
+/** The default of `withinMs`. Together with SLACK_MS it is less than the default `timeoutMs` of a handler. */
 const WITHIN_MS = 24_000;
 const DEADLINE_MS = 30_000;
 /** The time that the network may add to the deadline of the operation. */
@@ -102,7 +102,7 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
   const { paid, pace = once, onOdd } = options;
   const told = new Set<string>();
 
-  /** Posts the envelope of 4.1, within the time that is left. */
+  /** Posts the envelope of contract 4.1, within the time that is left. */
   function post(
     what: string,
     path: string,
@@ -201,7 +201,7 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
   return { call, pages, items, quote, send, media, resume } as Service;
 }
 
-/** The same client, but this signal ends its calls as well. */
+/** The same client, but the signal `ends` also aborts its calls. */
 export function endingWith(service: Service, ends: AbortSignal): Service {
   const also = <Options extends WaitOptions>(options?: Options): Options =>
     ({ ...options, signal: options?.signal ? AbortSignal.any([ends, options.signal]) : ends }) as Options;

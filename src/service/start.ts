@@ -5,7 +5,7 @@ import type { Config } from '../config.ts';
 import { createPace } from './pace.ts';
 import { createService, endingWith, noService, type Service } from './service.ts';
 
-/** Calls per minute of the whole account (contract 8). Reconciliation uses its own part of them. */
+/** The calls per minute that an account may make (contract 8). Reconciliation takes a part of them. */
 const ACCOUNT_CALLS = 120;
 
 export function serviceOf({ config, clock, log }: { config: Config; clock: Clock; log: Logger }) {

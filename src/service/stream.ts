@@ -1,6 +1,6 @@
 // Reads GET /events (contract 4.4, 6.1, 8): the domain events after a cursor, over as many connections as needed. It
 // reconnects at the pace that the contract asks for, and ends only if another connection cannot help. The payloads
-// stay unread.
+// are passed on as text.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { EventSourceMessage } from 'eventsource-parser';
 import { isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
@@ -30,11 +30,11 @@ export interface StreamOptions {
   apiKey: string;
   /** The last cursor that was processed. Null: begin with new events. */
   after: Cursor | null;
-  /** Asks for campaign and warm-up events, too. A key that is restricted to some numbers may not (contract 4.4). */
+  /** Asks for campaign and warm-up events, too. A key for some numbers only may not read them (contract 4.4). */
   product?: boolean;
   signal: AbortSignal;
   onNews?: (news: StreamNews) => void;
-  /** The longest silence in milliseconds. Pings come every 25 s. */
+  /** After this many milliseconds without data, the reader reconnects. Pings come every 25 s. Default: 60 000. */
   silentMs?: number;
   /** The first wait before a new connection, in milliseconds. It doubles up to thirty times this value. */
   firstWaitMs?: number | undefined;
@@ -45,7 +45,7 @@ export interface StreamOptions {
 const WHAT = 'GET /events';
 /** Codes after which a new connection does not help (contract 7.2). */
 const FINAL = new Set(['UNAUTHENTICATED', 'FORBIDDEN', 'NOT_FOUND', 'VALIDATION_FAILED']);
-/** A connection of this length resets the waits. Shorter ones do not: at most 10 opens a minute (contract 8). */
+/** Only a connection longer than this resets the waits, because 10 opens a minute are allowed (contract 8). */
 const GOOD_MS = 30_000;
 
 /**
@@ -103,7 +103,7 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
         if (item) items.push(item);
         else if (message.event === 'ping') onNews?.({ kind: 'ping' });
         else {
-          // The order matters: earlier items are yielded before this news.
+          // Items that came before this message are yielded before its news is reported.
           if (items.length > 0) yield items;
           items = [];
           if (message.event === 'end') return;

@@ -4,13 +4,13 @@
 import { describe, expect, test } from 'vitest';
 import { HOUR, liveThrough, STEPS } from './clocks.ts';
 
-describe.each([true, false])('stepping while up: %s', (up) => {
-  test.each(STEPS)('by %i ms and back, with a key and without', async (step) => {
+describe.each([true, false])('the wall clock is set; the kit is up: %s', (up) => {
+  test.each(STEPS)('by %i ms and back, with an API key and without', async (step) => {
     expect(await liveThrough({ step, up, service: 0, key: true, seed: 7 })).toEqual([]);
     expect(await liveThrough({ step, up, service: 0, key: false, seed: 8 })).toEqual([]);
   });
 
-  test.each([HOUR, -HOUR, 240_000])('beside a service that is %i ms ahead', async (service) => {
+  test.each([HOUR, -HOUR, 240_000])('while the clock of the service is %i ms ahead', async (service) => {
     expect(await liveThrough({ step: -service, up, service, key: true, seed: 9 })).toEqual([]);
   });
 });

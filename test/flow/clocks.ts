@@ -25,7 +25,7 @@ const SECOND = 1_000;
 export const HOUR = 3_600 * SECOND;
 const DAY = 24 * HOUR;
 export const STEPS = [HOUR, -HOUR, DAY, -DAY, 60 * DAY, -60 * DAY];
-/** The service's clock: right, within the signature window, and beyond it. Milliseconds ahead. */
+/** How far the service's clock is ahead, in milliseconds: not at all, within the signature window, and beyond it. */
 export const SERVICES = [0, 240 * SECOND, -240 * SECOND, HOUR, -60 * DAY];
 
 const START = Date.UTC(2026, 5, 1);
@@ -42,7 +42,7 @@ export interface Cell {
   up: boolean;
   /** How far the service's clock is ahead of the true time, milliseconds. */
   service: number;
-  /** False: there is no replay, and no delivery is dropped for good. */
+  /** False: there is no API key and so no replay, and no delivery is dropped for good. */
   key: boolean;
   seed: number;
 }
@@ -63,7 +63,7 @@ interface Handled {
 
 interface World {
   clock: { at: number; ahead: number; now(): number; monotonic(): number };
-  /** Spreads the events over the seconds. Most are delivered, some twice, some never. */
+  /** Makes so many events happen within so many seconds. Most are delivered, some twice, some never. */
   live(events: number, seconds: number): Promise<void>;
   /** Sets the wall clock while the processes run, or between a stop and a start. */
   set(ahead: number, up: boolean): Promise<void>;
@@ -73,7 +73,7 @@ interface World {
   /** The service delivers every event again, including those whose deliveries it dropped. */
   repeat(): Promise<void>;
   settle(): Promise<void>;
-  /** Each broken promise, as a sentence. */
+  /** Each broken promise of the kit, as a sentence. */
   violations(): string[];
   close(): Promise<void>;
 }
@@ -97,7 +97,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
   let keyed = hasKey;
   let nextStepAt = 0;
 
-  // Strict order needs replay.
+  // Strict order needs replay, and replay needs an API key.
   const orders = ORDERS.filter((order) => hasKey || order !== 'strict');
   const handlers = orders.map((order) =>
     handlerOf({
@@ -110,7 +110,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
         working.set(lane, event.key);
         await turnOfTheLoop();
         working.delete(lane);
-        // One event in eight fails once, so that its task waits for a time.
+        // One event in eight fails once, so that its task waits for the next attempt.
         const name = `${order} ${event.key}`;
         if (BigInt(event.cursor ?? 0) % 8n === 0n && !failed.has(name)) {
           failed.add(name);
@@ -183,7 +183,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     ...(bare ? {} : { session_id: SESSION, timestamp_unix_ms: at, from: `c${Number(cursor) % 3}` }),
   });
 
-  /** Drops a delivery outside the signature window, which receive would answer with 401. */
+  /** Delivers an event. Outside the signature window it is dropped, because `receive` would answer with 401. */
   async function deliver(event: Happened): Promise<void> {
     if (!inWindow(Math.floor(serviceNow() / 1_000), clock.now(), TOLERANCE_SECONDS)) return;
     const body = {

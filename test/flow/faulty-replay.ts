@@ -1,5 +1,5 @@
-// A service with one fault for ten minutes, then without it, and how the reconciler copes. The simulator answers over
-// HTTP, reconciler and store file are real, and the clock is simulated.
+// Runs the reconciler against a service that has one fault for ten minutes, and then works again. The simulator answers
+// over HTTP, reconciler and store file are real, and the clock is simulated.
 import { createBudget } from '../../src/service/budget.ts';
 import { createReconciler } from '../../src/reconcile/reconciler.ts';
 import type { ReconcilerOptions } from '../../src/reconcile/pass.ts';
@@ -121,7 +121,7 @@ export async function live(fault: FaultName | Fault | 'late') {
   await pass(MINUTE_MS);
   if ((await store.watermark()) !== history.all().at(-1)?.cursor) throw new Error('replay was not read to its end');
 
-  // Ten minutes with the fault. Events go on, and a few are delivered.
+  // Ten minutes with the fault. Events go on happening, and a few are delivered.
   timesOut = fault === 'F36 drip' || fault === 'F36 flood' || fault === 'F36 gzip';
   simulator.chaos.always(
     fault === 'late'
@@ -186,7 +186,7 @@ export const STATUS_WORDS: Record<FaultName, RegExp> = {
   'F38 back': /next_cursor is not the last item/,
   'F38 ahead': /replay does not advance/,
   'F39 empty': /replay does not advance/,
-  // At the end of history this answer is legitimate: a filter may have passed more events than the page shows.
+  // At the end of history this answer is correct, because the service may have filtered out later events.
   'F39 ahead': /^idle: null$/m,
   'F40 order': /items out of order/,
   'F40 repeated': /items shown twice/,

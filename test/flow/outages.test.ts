@@ -1,5 +1,5 @@
-// The promise on a large scale. Deliveries are dropped, duplicated and shuffled, the receiver has outages, and the
-// service expires history. Each event is handled once by each handler, strict lanes stay in order, and every lost
+// The kit's promise on a large scale. Deliveries are dropped, duplicated and shuffled, the receiver has outages, and
+// the service expires history. Each event is handled once by each handler, strict lanes stay in order, and every lost
 // event is inside a gap.
 import { describe, expect, test } from 'vitest';
 import { compareCursors } from '../../src/wire/cursor.ts';
@@ -63,7 +63,7 @@ function lanesOf(handled: Handled[]): Handled[][] {
   return [...Map.groupBy(handled, ({ lane }) => lane).values()];
 }
 
-/** Events that were handled out of cursor order, though neither late nor unproven. */
+/** Events that were handled out of cursor order, although they were marked neither `late` nor `unproven`. */
 function inversions(lane: Handled[]): string[] {
   const told = lane.filter(({ late, unproven }) => !late && !unproven);
   return told.flatMap(({ cursor }, i) => {

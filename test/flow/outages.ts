@@ -55,7 +55,7 @@ export interface Call {
   more: boolean;
 }
 
-/** The service expired the watermark. The gap must have these bounds. */
+/** The service has expired the watermark. The gap that follows must have these bounds. */
 export interface Reset {
   after: Cursor | null;
   upTo: Cursor | null;
@@ -160,7 +160,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
 
   let following: { stop: AbortController; ended: Promise<void> } | undefined;
 
-  /** Starts the reconciler and, if wanted, the stream. */
+  /** Starts the reconciler and, with the option `stream`, the stream. */
   async function startKeep(): Promise<void> {
     const common = { store: keepStore, clock, log, types: ['*'], onEvents: () => runner.wake() };
     let proves = (): boolean => false;
@@ -266,7 +266,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
   }
 
   const share = (part: number): number => Math.round(events * part);
-  // A webhook delivers the first event, so that reading begins there.
+  // A webhook delivers the first event, so that replay begins there.
   await startKeep();
   await deliver(happen(false));
   await settle();
@@ -274,7 +274,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
   simulator.streams.end();
   await live(share(0.1), 30);
 
-  // Eight hours in which nothing is delivered or read. The service expires the first third of these events.
+  // For eight hours, nothing is delivered or read. The service expires the first third of the events of that time.
   await endKeep();
   onTheWay.length = 0;
   const outage: SimulatedEvent[] = [];
@@ -293,7 +293,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
   simulator.streams.end();
   await live(share(0.1), 60);
 
-  // Webhooks go on without the reconciler, and half of these events expire.
+  // Webhooks go on while the reconciler is stopped, and half of their events expire.
   await endKeep();
   const before = history.all().length;
   await live(share(0.1), 60);

@@ -1,5 +1,5 @@
 // A watermark that is too high. One odd cursor, from a webhook or from replay, can raise it so far that replay finds
-// nothing more. Only evidence, the first deliveries and a person lower it.
+// nothing more. It is lowered only by the first deliveries, by three deliveries below it (the evidence) or by a person.
 import { afterEach, describe, expect, test } from 'vitest';
 import { createAlarms, type Alarms } from '../../src/alarms/alarms.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -32,7 +32,7 @@ function watch(): Alarms {
   return createAlarms({ store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
 }
 
-/** Events 1 to 5 are known to both sides. Then replay shows an event far ahead, and one overlap passes. */
+/** The service and the kit know events 1 to 5. Then replay shows an event far ahead, and one overlap passes. */
 async function farAhead(options: RigOptions = {}): Promise<Rig> {
   rig = await createRig(options);
   rig.server.publish(...[1, 2, 3, 4, 5].map((cursor) => item(cursor)));
@@ -47,12 +47,12 @@ async function farAhead(options: RigOptions = {}): Promise<Rig> {
   return rig;
 }
 
-describe('E80: where a fresh install begins', () => {
+describe('E80: where replay begins in a fresh install', () => {
   test.each([
     ['before replay was asked', false],
     ['after it was asked', true],
   ])(
-    'E80: a first delivery with a cursor far ahead does not end recovery, if a lower one comes %s',
+    'E80: a first delivery with a cursor far ahead does not stop replay, if a lower one arrives %s',
     async (_, asked) => {
       rig = await createRig();
       const { server, pass, webhook, stored, watermark } = rig;
@@ -72,7 +72,7 @@ describe('E80: where a fresh install begins', () => {
     },
   );
 
-  test('E80: the lowest of the first overlap counts, also over a restart and a clock that is set back', async () => {
+  test('E80: replay begins at the lowest cursor of the first overlap, also after a clock step', async () => {
     rig = await createRig();
     const { server, pass, webhook, stored, restart, clock } = rig;
     server.publish(...Array.from({ length: 30 }, (_, i) => item(i + 1)));
@@ -90,7 +90,7 @@ describe('E80: where a fresh install begins', () => {
     expect(stored(), 'later than that it is a straggler').not.toContain('4');
   });
 
-  test('E80: a key that is added later is not led astray by one odd cursor among the last arrivals', async () => {
+  test('E80: if a key is added later, one odd cursor does not decide where replay begins', async () => {
     rig = await createRig();
     const { server, pass, webhook, clock, asked } = rig;
     server.publish(...Array.from({ length: 30 }, (_, i) => item(i + 1)));
@@ -104,8 +104,8 @@ describe('E80: where a fresh install begins', () => {
   });
 });
 
-describe('E81: evidence that it stands too high', () => {
-  test('E81: three deliveries below it lower it, name both cursors, and what was missed is fetched', async () => {
+describe('E81: evidence that the watermark is too high', () => {
+  test('E81: three deliveries below the watermark lower it, and the alarm names both cursors', async () => {
     const { server, pass, stored, watermark } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
     for (const cursor of [9, 12]) await live(cursor);
@@ -126,7 +126,7 @@ describe('E81: evidence that it stands too high', () => {
     expect(await watermark()).toBe('21');
   });
 
-  test('E81: it is found after a restart, too, and the refused height outlasts one', async () => {
+  test('E81: evidence after a restart lowers the watermark, and another restart does not raise it again', async () => {
     const { server, pass, stored, watermark, restart } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
     restart();
@@ -138,7 +138,7 @@ describe('E81: evidence that it stands too high', () => {
     expect(await watermark()).toBe('20');
   });
 
-  test('E81: once a delivery has come from up there, the height is no lie any more', async () => {
+  test('E81: after a delivery with the old cursor, the watermark may rise to that cursor again', async () => {
     const { server, pass, watermark } = await farAhead();
     for (const cursor of [6, 7, 8]) {
       server.publish(item(cursor));
@@ -157,7 +157,7 @@ describe('E81: evidence that it stands too high', () => {
     ['replay has shown them', async () => {}],
     ['they happened before the event at the watermark', async () => {}],
     ['EVENT_TYPES leaves their type out', async () => {}],
-  ])('E81: it stays where it is when %s', async (why, also) => {
+  ])('E81: deliveries do not lower the watermark if %s', async (why, also) => {
     rig = await createRig(why.startsWith('EVENT_TYPES') ? { types: ['MessageReceived'] } : {});
     const { server, pass, webhook, watermark, clock } = rig;
     server.publish(item(1), item(900, 'MessageReceived', { timestamp_unix_ms: START + 1_000 }));
@@ -203,21 +203,21 @@ describe('E81: evidence that it stands too high', () => {
     expect([...(await raised()).keys()]).not.toContain('watermark_ahead');
   });
 
-  test('E81: it never goes below the floor', async () => {
+  test('E81: the watermark is never lowered below the floor', async () => {
     const { exec, pass, watermark, server } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
     exec(`insert into state values ('pruned_to', 10) on conflict (name) do update set value = 10`);
     exec('delete from events where cursor between 1 and 5');
     rig.saw('10');
     for (const cursor of [9, 12, 15]) await live(cursor);
-    // The cursor is at or below the floor, so the event is a duplicate.
+    // Event 9 is at or below the floor, so its delivery is a duplicate and no evidence. Event 16 is the third delivery.
     await live(16);
     await pass(2 * INTERVAL_MS);
     expect(await watermark()).toBe('20');
     expect((await raised()).get('watermark_ahead')).toMatch(/went down to 1[02],/);
   });
 
-  test('E81: strict tasks above the lowered watermark wait for proof again', async () => {
+  test('E81: strict tasks above the lowered watermark wait for replay again', async () => {
     const { store, server } = await farAhead();
     const handler = (await store.register(['strict'])).get('strict') ?? 0;
     const turn = (more: object = {}) =>
@@ -245,8 +245,8 @@ describe('E81: evidence that it stands too high', () => {
   });
 });
 
-describe('E51: nothing else lowers it', () => {
-  test('E51: a page, a proof from before, and a gap leave the watermark where it is', async () => {
+describe('E51: nothing else lowers the watermark', () => {
+  test('E51: no page or gap with a lower cursor lowers the watermark', async () => {
     const { store, watermark } = await farAhead();
     const now = rig.clock.now();
     for (const batch of [
@@ -263,7 +263,7 @@ describe('E51: nothing else lowers it', () => {
     }
   });
 
-  test('E51: a page that was on its way when it was lowered does not raise it over what was not read', async () => {
+  test('E51: a page from before the watermark was lowered does not raise it past unread events', async () => {
     const { store, watermark, exec } = await farAhead();
     exec(`update state set value = 1000 where name = 'watermark'`);
     await store.lowerWatermark({ to: '5' as Cursor, why: 'asked', now: rig.clock.now() });
@@ -275,7 +275,7 @@ describe('E51: nothing else lowers it', () => {
 });
 
 describe('reconcile --from', () => {
-  test('it reads again from there, also where one sits at the watermark, and refuses what is not lower or below the floor', async () => {
+  test('replay reads again from the given cursor; one that is not lower, or below the floor, is refused', async () => {
     const { store, server, pass, stored, ask, exec, watermark } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
     const lower = (to: string) => store.lowerWatermark({ to: to as Cursor, why: 'asked', now: rig.clock.now() });
@@ -291,7 +291,7 @@ describe('reconcile --from', () => {
     expect(await lower('10')).toMatchObject({ done: true });
   });
 
-  test('without a doubt its height counts again, once it has been read', async () => {
+  test('without evidence against the old watermark, replay raises it there again', async () => {
     rig = await createRig({ from: '1' });
     rig.server.publish(...Array.from({ length: 30 }, (_, i) => item(i + 1)));
     await rig.settle();
@@ -303,7 +303,7 @@ describe('reconcile --from', () => {
 });
 
 describe('reconcile --forget', () => {
-  test('what comes after the watermark is a gap, raised once, and another key begins like one that is added later', async () => {
+  test('everything after the watermark is one gap, and the next key starts like one that is added later', async () => {
     rig = await createRig();
     const { server, webhook, settle, pass, store, clock, restart, asked, watermark, query } = rig;
     server.publish(...Array.from({ length: 40 }, (_, i) => item(i + 1)));
@@ -327,7 +327,7 @@ describe('reconcile --forget', () => {
     expect(await watermark()).toBe('62');
   });
 
-  test('all of it is one transaction', async () => {
+  test('the gap and the removal of the watermark are one transaction', async () => {
     const { store, exec, watermark } = await farAhead();
     exec(
       `create trigger refuse before insert on events when new.type = 'kit.gap' begin select raise(abort, 'test'); end`,
@@ -338,7 +338,7 @@ describe('reconcile --forget', () => {
   });
 });
 
-test('E81: an event without a time of its own is evidence, by its delivery', async () => {
+test('E81: a delivered event without a time of its own is evidence, too', async () => {
   const { server, pass, watermark, store, clock } = await farAhead();
   for (const cursor of [6, 7, 8]) {
     server.publish(item(cursor));

@@ -1,5 +1,5 @@
-// What the store learns from arrivals: the types that webhooks bring and miss, the figures per week, and which origins
-// saw an event. Each event counts once, however often it arrives and from which origin.
+// The figures that the store keeps about arrivals: the types that webhooks bring and miss, the events per week, and the
+// origins of an event. Each event counts once, however often it arrives and from which origin.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createPruner } from '../../src/keep/prune.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -38,7 +38,7 @@ const accept = (readings: Reading[], fresh = false) => file.store.accept({ readi
 const types = async () => (await file.store.types()).toSorted((a, b) => (a.type < b.type ? -1 : 1));
 
 describe('the types that webhooks bring', () => {
-  test('a delivery is learnt, and one that comes again, with the time of the last', async () => {
+  test('a type is kept with the time of its last delivery, even if that is a duplicate', async () => {
     await accept([webhook(1), webhook(1), webhook(2, { type: 'MessageSent' })]);
     clock.time += 1_000;
     await accept([webhook(1)]);
@@ -48,7 +48,7 @@ describe('the types that webhooks bring', () => {
     ]);
   });
 
-  test('what replay or stream brings first is missed, once each, until a delivery of the type', async () => {
+  test('an event that replay or stream brings first counts as missed once, until a delivery of its type', async () => {
     await accept([shown('replay', 1), shown('replay', 2), shown('replay', 2)], true);
     clock.time += 1_000;
     await accept([shown('stream', 2), shown('stream', 3)], true);
@@ -57,19 +57,19 @@ describe('the types that webhooks bring', () => {
     expect(await types()).toMatchObject([{ deliveredAt: START + 1_000, missed: 0, missedSince: null }]);
   });
 
-  test('history, and what came by webhook before, is not missed', async () => {
+  test('history, and events that a webhook brought before, do not count as missed', async () => {
     await accept([shown('replay', 1)]);
     await accept([webhook(2)]);
     await accept([shown('replay', 2)], true);
     expect(await types()).toMatchObject([{ missed: 0 }]);
   });
 
-  test('a test event tells nothing of deliveries', async () => {
+  test('a `webhook.ping` does not count as a delivery', async () => {
     await accept([webhook(null, { type: 'webhook.ping' })]);
     expect(await types()).toEqual([]);
   });
 
-  test('names that objects have are types as others', async () => {
+  test('a type may be named like a property of every object', async () => {
     await accept([webhook(1, { type: 'constructor' }), webhook(2, { type: 'toString' })]);
     expect((await types()).map(({ type }) => type)).toEqual(['constructor', 'toString']);
   });
@@ -88,13 +88,13 @@ describe('the weekly figures', () => {
     ]);
   });
 
-  test('two events that dispute a cursor are two', async () => {
+  test('two different events with the same cursor count as two', async () => {
     await accept([webhook(1)]);
     await accept([webhook(1, { id: 'another', more: { MessageReceived: { other: true } } })]);
     expect(await file.store.arrivals()).toMatchObject([{ origin: 'webhook', events: 2 }]);
   });
 
-  test('an event from the future is not early, and one of unknown age counts without a delay', async () => {
+  test('the delay of an event from the future is 0, and an event of unknown age has none', async () => {
     await accept([webhook(1, { at: START + DAY_MS })]);
     await accept([readItem('replay', '2' as never, '{"Novelty":{}}')]);
     expect(await file.store.arrivals()).toEqual([
@@ -122,7 +122,7 @@ describe('the weekly figures', () => {
   });
 });
 
-test('sightings name each further origin once, with its first time', async () => {
+test('each further origin of an event is listed once, with its first time', async () => {
   await accept([webhook(1)]);
   clock.time += 1_000;
   await accept([shown('stream', 1), webhook(1)]);
@@ -136,7 +136,7 @@ test('sightings name each further origin once, with its first time', async () =>
   ]);
 });
 
-test('an event that replay brought first is seen by its webhook, when it learns its id', async () => {
+test('if replay brought an event first, its webhook is listed as a further origin', async () => {
   await accept([shown('replay', 1)]);
   clock.time += 1_000;
   await accept([webhook(1)]);
@@ -145,7 +145,7 @@ test('an event that replay brought first is seen by its webhook, when it learns 
   ]);
 });
 
-test('sightings go with their events, weekly figures with the retention', async () => {
+test('further origins are removed with their events, weekly figures after the retention', async () => {
   await accept([webhook(1), webhook(2)]);
   await accept([shown('replay', 1), shown('replay', 2)]);
   clock.time += 40 * DAY_MS;

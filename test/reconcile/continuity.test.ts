@@ -23,7 +23,7 @@ function begin() {
 }
 
 describe('E22', () => {
-  test('E22: opened without a cursor, it brings what happens from then on', () => {
+  test('E22: the events of a stream that was opened without a cursor are live', () => {
     const { opened, isLive, wait, heard } = begin();
     opened(null);
     expect(isLive(c(5))).toBe(true);
@@ -34,7 +34,7 @@ describe('E22', () => {
     expect(isLive(c(6)), 'pings alone keep it so').toBe(true);
   });
 
-  test('E22: what it resends at a start is of unknown age, the second as well as the first', () => {
+  test('E22: all events that are resent after a start are of unknown age', () => {
     const { opened, isLive, wait } = begin();
     opened(c(1));
     expect([isLive(c(2)), isLive(c(3))]).toEqual([false, false]);
@@ -42,7 +42,7 @@ describe('E22', () => {
     expect(isLive(c(4))).toBe(false);
   });
 
-  test('E22: behind what replay has shown lately it is live, and from there on', () => {
+  test('E22: an event above the watermark of a recent forward pass is live, and so are later ones', () => {
     const { opened, isLive, wait, readUpTo } = begin();
     opened(c(1));
     expect(isLive(c(2))).toBe(false);
@@ -53,7 +53,7 @@ describe('E22', () => {
     expect(isLive(c(12))).toBe(true);
   });
 
-  test('E22: a reading that ended while it was heard counts for as long as it is heard', () => {
+  test('E22: a forward pass that ended while the stream was unbroken counts until the next pause', () => {
     const { opened, heard, isLive, wait, readUpTo } = begin();
     opened(c(1));
     heard();
@@ -65,7 +65,7 @@ describe('E22', () => {
     expect(isLive(c(11))).toBe(true);
   });
 
-  test('E22: a reading that ended long before it was heard again does not', () => {
+  test('E22: a forward pass that ended long before the stream was opened does not count', () => {
     const { opened, isLive, wait, readUpTo } = begin();
     readUpTo(10);
     wait(121);
@@ -73,7 +73,7 @@ describe('E22', () => {
     expect(isLive(c(11))).toBe(false);
   });
 
-  test('E22: a pause of more than a minute ends it, a shorter one between two connections does not', () => {
+  test('E22: after a pause of more than a minute events are not live, after a shorter one they are', () => {
     const { opened, isLive, wait } = begin();
     opened(null);
     expect(isLive(c(2))).toBe(true);
@@ -85,7 +85,7 @@ describe('E22', () => {
     expect([isLive(c(4)), isLive(c(5))]).toEqual([false, false]);
   });
 
-  test('E22: what comes after a refresh is of unknown age until replay has shown what was left out', () => {
+  test('E22: events after a refresh are of unknown age until replay has shown those that were left out', () => {
     const { opened, broken, isLive, readUpTo } = begin();
     opened(null);
     broken();
@@ -94,7 +94,7 @@ describe('E22', () => {
     expect(isLive(c(3))).toBe(true);
   });
 
-  test.each([3_600_000, -3_600_000, 60 * 86_400_000])('E22: a clock that is set by %d ms changes nothing', (ms) => {
+  test.each([3_600_000, -3_600_000, 60 * 86_400_000])('E22: events stay live if the clock is set by %d ms', (ms) => {
     const { opened, isLive, wait, clock } = begin();
     opened(null);
     wait(30);
@@ -102,7 +102,7 @@ describe('E22', () => {
     expect(isLive(c(2))).toBe(true);
   });
 
-  test('E22: a live event without a time is as old as its receipt to maxAgeMs; one that was resent is stale', async () => {
+  test('E22: for maxAgeMs, a live event without a time is as old as its receipt; a resent one is stale', async () => {
     const file = createStoreFile();
     try {
       const now = createClock().now();

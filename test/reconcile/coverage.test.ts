@@ -1,4 +1,4 @@
-// Events that webhooks bring and replay does not show. They are found after two complete reads and counted once. They
+// Events that webhooks bring and replay does not show. They are found after two complete passes and counted once. They
 // do not count if replay had no chance to show them.
 import { afterEach, expect, test } from 'vitest';
 import { failure, item } from './replay-server.ts';
@@ -21,7 +21,7 @@ const unseen = async () => (await rig.store.counters())['unseen'] ?? 0;
 const searched = () =>
   Number(rig.query<{ value: number }>(`select value from state where name = 'searched'`)[0]?.value);
 
-test('an event that two complete reads did not show is counted, once, by its type', async () => {
+test('an event that two complete passes did not show is counted once, by its type', async () => {
   const { webhook, pass, store } = await begin();
   await webhook(11, { type: 'MessageSent' });
   const arrived = await store.newestEvent();
@@ -34,7 +34,7 @@ test('an event that two complete reads did not show is counted, once, by its typ
   expect(await unseen()).toBe(1);
 });
 
-test('what waits for proof is looked for within seconds, and not before two reads were at their end', async () => {
+test('an event above the watermark counts as searched for within seconds, after two complete passes', async () => {
   const { webhook, pass, prove, store } = await begin();
   await pass(1_000);
   await webhook(11);
@@ -58,7 +58,7 @@ test('events that replay shows are not counted', async () => {
   expect(await unseen()).toBe(0);
 });
 
-test('an event behind the watermark that the overlap pass shows is not counted', async () => {
+test('an event below the watermark that the overlap pass shows is not counted', async () => {
   const { webhook, pass, server, prove } = await begin();
   server.publish(item(20));
   await webhook(20);
@@ -78,7 +78,7 @@ test('an event behind the watermark that the overlap pass shows is not counted',
   expect(await unseen()).toBe(0);
 });
 
-test('while replay fails, nothing is said of what it shows', async () => {
+test('while replay fails, no event is counted', async () => {
   const { webhook, pass, server } = await begin();
   server.lieAlways(failure(503, 'UNAVAILABLE'));
   await webhook(11);
@@ -86,21 +86,21 @@ test('while replay fails, nothing is said of what it shows', async () => {
   expect(await unseen()).toBe(0);
 });
 
-test('types that EVENT_TYPES leaves out are not missed', async () => {
+test('events of types that EVENT_TYPES leaves out are not counted', async () => {
   const { webhook, pass } = await begin({ types: ['MessageReceived'] });
   await webhook(11, { type: 'MessageSent' });
   await pass(5 * INTERVAL_MS);
   expect(await unseen()).toBe(0);
 });
 
-test('what lies before the beginning of replay is not missed', async () => {
+test('events from before the beginning of replay are not counted', async () => {
   const { webhook, pass } = await begin();
   await webhook(4);
   await pass(5 * INTERVAL_MS);
   expect(await unseen()).toBe(0);
 });
 
-test('a cursor far ahead, that the service has not, is one event that replay does not show', async () => {
+test('an event with a cursor that the service does not have is counted', async () => {
   const { webhook, pass } = await begin();
   await webhook(String(2n ** 62n));
   await pass(20 * INTERVAL_MS);

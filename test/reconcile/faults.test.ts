@@ -1,6 +1,6 @@
-// Reconciliation against a service that fails or lies. Each title begins with the number of its fault. After every
-// step, harness.ts checks three promises. Everything up to the watermark is stored. Every requested cursor was seen
-// before. A step makes at most one call.
+// Reconciliation against a service that fails or lies. If a fault has a number, the title begins with it. After every
+// step, harness.ts checks three promises: everything up to the watermark is stored, every requested cursor was seen
+// before, and a step makes at most one call.
 import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
 import { createAlarms } from '../../src/alarms/alarms.ts';
@@ -13,7 +13,7 @@ afterEach(() => rig.close());
 
 const upTo = (last: number, first = 1) => Array.from({ length: last - first + 1 }, (_, i) => item(first + i));
 
-/** Events 1 to 5 are known to both sides. The watermark is 5. */
+/** The service and the kit know events 1 to 5. The watermark is 5. */
 async function caughtUp(options?: RigOptions): Promise<Rig> {
   rig = await createRig(options);
   rig.server.publish(...upTo(5));
@@ -23,7 +23,7 @@ async function caughtUp(options?: RigOptions): Promise<Rig> {
   return rig;
 }
 
-/** Two overlaps later, so only the forward pass has something to do. */
+/** Two overlaps after `caughtUp`, so that only the forward pass has something to read. */
 async function quiet(options?: RigOptions): Promise<Rig> {
   const ready = await caughtUp(options);
   ready.clock.time += 2 * OVERLAP_MS;
@@ -39,7 +39,7 @@ describe('a service that refuses', () => {
     ['401', failure(401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED')],
     ['403', failure(403, 'FORBIDDEN', 'API_KEY_IP_FORBIDDEN')],
     ['403 of a proxy', { status: 403, body: '<html>Forbidden</html>' }],
-  ])('F31: %s stops the reading, says so, and is not repeated', async (_, refusal) => {
+  ])('F31: after %s replay stops, `status` says so, and the call is not repeated', async (_, refusal) => {
     const { server, pass, state, text } = await quiet();
     server.lieAlways(refusal);
     const before = server.requests.length;
@@ -50,7 +50,7 @@ describe('a service that refuses', () => {
     expect(text()).not.toContain(API_KEY);
   });
 
-  test('F31: webhooks are accepted meanwhile, and the reading resumes when a person asks', async () => {
+  test('F31: webhooks are still accepted, and replay resumes when a person asks', async () => {
     const { server, pass, webhook, ask, state, stored, watermark } = await quiet();
     server.lie(failure(401, 'UNAUTHENTICATED'));
     server.publish(...upTo(8, 6));
@@ -64,7 +64,7 @@ describe('a service that refuses', () => {
     expect(await watermark()).toBe('8');
   });
 
-  test('F31: a key that is still refused stops the reading again after one call', async () => {
+  test('F31: a key that is still refused stops replay again after one call', async () => {
     const { server, pass, ask, state } = await quiet();
     server.lieAlways(failure(401, 'UNAUTHENTICATED'));
     await pass(INTERVAL_MS);
@@ -75,7 +75,7 @@ describe('a service that refuses', () => {
     expect(await state()).toMatchObject({ state: 'stopped' });
   });
 
-  test('F31: who asks while the budget is spent gets the reading as soon as there is some', async () => {
+  test('F31: if a person asks while the budget is used up, replay resumes with the next allowed call', async () => {
     const { server, pass, ask, state } = await caughtUp({ callsPerMinute: 3, intervalMs: 1_000, overlapMs: 0 });
     server.lie(failure(401, 'UNAUTHENTICATED'));
     while ((await state()).state !== 'stopped') await pass(1_000);
@@ -92,7 +92,7 @@ describe('a service that refuses', () => {
     ['F33: 504 RPC_DEADLINE_EXCEEDED', failure(504, 'UNAVAILABLE', 'RPC_DEADLINE_EXCEEDED')],
     ['F33: 502 of a proxy', { status: 502, body: 'bad gateway' }],
     ['F36: a cut connection', 'destroy' as const],
-  ] satisfies [string, Lie][])('%s backs off, growing and with jitter, and never past a minute', async (_, refusal) => {
+  ] satisfies [string, Lie][])('%s: pauses grow, with jitter, up to a minute', async (_, refusal) => {
     const { server, pass, state, watermark } = await quiet();
     server.lieAlways(refusal);
     const before = server.requests.length;
@@ -111,7 +111,7 @@ describe('a service that refuses', () => {
     expect(await watermark()).toBe('5');
   });
 
-  test('F33: the id of the failed call is in the log, and after a success the next failure begins anew', async () => {
+  test('F33: the log has the request id of a failed call, and after a success the back-off begins anew', async () => {
     const { server, pass, settle, text, state, clock } = await quiet();
     server.lie(...Array.from({ length: 6 }, () => failure(503, 'UNAVAILABLE')));
     await pass(3 * 60_000);
@@ -134,7 +134,7 @@ describe('a cursor that the service does not know', () => {
     ({ after }, truth) =>
       after !== undefined && cursors.includes(after) ? unknown : truth;
 
-  test('F34: an older cursor is tried, what is new comes in, and reading goes on from there', async () => {
+  test('F34: replay tries an older cursor, stores the new events, and continues after them', async () => {
     const { server, pass, stored, watermark, asked, state } = await quiet();
     server.publish(...upTo(9, 6));
     server.lieAlways(without('5'));
@@ -149,7 +149,7 @@ describe('a cursor that the service does not know', () => {
     expect(await state()).toMatchObject({ state: 'idle', reason: null });
   });
 
-  test('F34: while the watermark is refused and nothing is newer, little is called, and what comes next is found', async () => {
+  test('F34: while the watermark is refused and nothing is newer, calls are few; the next event is found', async () => {
     const { server, pass, stored, asked } = await quiet();
     server.lieAlways(without('5'));
     const before = asked().length;
@@ -160,7 +160,7 @@ describe('a cursor that the service does not know', () => {
     expect(stored()).toContain('6');
   });
 
-  test('F34: an overlap pass whose beginning is refused does not hold up the forward pass', async () => {
+  test('F34: an overlap pass whose first cursor is refused does not delay the forward pass', async () => {
     const { server, pass, stored, watermark, state } = await caughtUp();
     server.lieAlways(without('1'));
     server.publish(...upTo(7, 6));
@@ -173,7 +173,7 @@ describe('a cursor that the service does not know', () => {
     expect(await state()).toMatchObject({ state: 'idle', reason: null });
   });
 
-  test('F34: when every cursor is refused, it tries an older one once, backs off, and never spins', async () => {
+  test('F34: if every cursor is refused, replay tries an older one once and backs off', async () => {
     const { server, pass, state, asked } = await quiet();
     server.lieAlways(unknown);
     const before = asked().length;
@@ -186,7 +186,7 @@ describe('a cursor that the service does not know', () => {
     });
   });
 
-  test('F34: when the older cursor is refused too, the watermark is tried again', async () => {
+  test('F34: if the older cursor is refused, too, replay tries the watermark again', async () => {
     const { server, pass, stored, watermark } = await quiet();
     server.publish(item(6));
     server.lie(unknown);
@@ -197,7 +197,7 @@ describe('a cursor that the service does not know', () => {
   });
 });
 
-describe('a watermark that has expired, where the service says that it does not know it', () => {
+describe('an expired watermark that the service reports as unknown', () => {
   const unknown = failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID');
   /** Cursors below this one have expired. Without a cursor, the service shows another account's beginning. */
   const expired =
@@ -208,7 +208,7 @@ describe('a watermark that has expired, where the service says that it does not 
     };
   const foreign = () => rig.asked().filter((after) => after === undefined);
 
-  test('a gap is told, and reading goes on at the lowest known cursor that is accepted', async () => {
+  test('a gap is stored, and replay continues at the lowest known cursor that is accepted', async () => {
     const { server, webhook, pass, store, stored, watermark } = await quiet();
     server.publish(...upTo(200, 6));
     for (const cursor of [60, 120, 170, 180]) await webhook(cursor);
@@ -220,7 +220,7 @@ describe('a watermark that has expired, where the service says that it does not 
     expect(foreign()).toEqual([]);
   });
 
-  test('where nothing older than it is known, too; and one refusal alone is no gap', async () => {
+  test('a gap is also stored if no older cursor is known, but not after a single refusal', async () => {
     rig = await createRig();
     rig.server.publish(...upTo(200));
     await rig.webhook(10);
@@ -242,7 +242,7 @@ describe('a watermark that has expired, where the service says that it does not 
     expect(await rig.watermark()).toBe('200');
   });
 
-  test('with every cursor refused there is no gap, no spinning, and no taking of what is not ours', async () => {
+  test('if every cursor is refused, there is no gap, few calls, and no event of another account', async () => {
     const { server, webhook, pass, store, state, watermark } = await quiet();
     for (const cursor of [60, 120, 170]) await webhook(cursor);
     server.lieAlways(expired(10_000n));
@@ -258,8 +258,8 @@ describe('a watermark that has expired, where the service says that it does not 
   });
 });
 
-describe('what goes on for long', () => {
-  test('a fresh install begins at its first webhook, however long replay fails, and over a restart', async () => {
+describe('faults and clocks over a long time', () => {
+  test('a fresh install begins at its first webhook, however long replay fails, also after a restart', async () => {
     rig = await createRig();
     rig.server.publish(...upTo(300));
     rig.server.lieAlways(failure(503, 'UNAVAILABLE'));
@@ -274,7 +274,7 @@ describe('what goes on for long', () => {
     expect(rig.stored()).toEqual(upTo(300).map(({ cursor }) => cursor));
   });
 
-  test('what keeps replay from reading is told with its beginning, which outlasts a restart', async () => {
+  test('status and the alarm show since when replay fails, also after a restart', async () => {
     const { server, pass, store, clock, restart } = await quiet();
     const since = async () => (await store.status(clock.now())).reconcile.since;
     const alarms = createAlarms({ store, clock, log: rig.log, alertUrl: undefined, freeBytes: () => 1e12 });
@@ -296,7 +296,7 @@ describe('what goes on for long', () => {
     expect(await raised()).not.toContain('reconcile_behind');
   });
 
-  test('a clock that was set back hours stops neither the comparing with replay nor its alarm', async () => {
+  test('after a clock was set back three hours, events that replay does not show are still counted', async () => {
     const { webhook, pass, clock, store, query } = await quiet();
     const searched = () => query<{ value: number }>(`select value from state where name = 'searched'`)[0]?.value;
     await pass(OVERLAP_MS);
@@ -308,7 +308,7 @@ describe('what goes on for long', () => {
     expect((await store.counters())['unseen']).toBe(1);
   });
 
-  test('who asks while the last page is on its way gets another reading', async () => {
+  test('if a person asks while the last page is on its way, another pass follows', async () => {
     const { server, now, stored, pass, asked } = await quiet({ intervalMs: 3_600_000 });
     now();
     server.lie((_, truth) => {
@@ -323,7 +323,7 @@ describe('what goes on for long', () => {
     expect(asked().length - before, 'once').toBeLessThanOrEqual(1);
   });
 
-  test('a gap without an end is closed when its cursor is accepted again, though nothing follows it', async () => {
+  test('a gap without an end is closed when its cursor is accepted again, even if no event follows', async () => {
     const { server, pass, store } = await quiet();
     server.lieAlways(page([], { reset_required: true }));
     await pass(2 * INTERVAL_MS);
@@ -338,7 +338,7 @@ describe('answers that are too large', () => {
   const most = 64 * 1024 * 1024;
   const limits = (from: number) => rig.server.requests.slice(from).map(({ limit }) => limit);
 
-  test('a page above 64 MiB is asked for in halves until it fits, and then in larger ones again', async () => {
+  test('after an answer above 64 MiB the limit is halved until a page fits, and later raised again', async () => {
     const { server, pass, watermark } = await quiet();
     server.publish(...upTo(600, 6));
     const before = server.requests.length;
@@ -351,7 +351,7 @@ describe('answers that are too large', () => {
     expect(limits(before).at(-1)).toBe(1_000);
   });
 
-  test('so is one that the service could not collect in time', async () => {
+  test('the limit is halved after RPC_DEADLINE_EXCEEDED, too', async () => {
     const { server, pass } = await quiet();
     const before = server.requests.length;
     server.lie(failure(504, 'UNAVAILABLE', 'RPC_DEADLINE_EXCEEDED'), failure(503, 'UNAVAILABLE'));
@@ -362,7 +362,7 @@ describe('answers that are too large', () => {
   test.each<[string, unknown]>([
     ['breaks off', new TypeError('terminated')],
     ['does not come to its end in time', new DOMException('', 'TimeoutError')],
-  ])('so is one that %s', async (_, cause) => {
+  ])('the limit is halved after an answer that %s', async (_, cause) => {
     rig = await createRig();
     const asked: unknown[] = [];
     rig.restart({
@@ -380,7 +380,7 @@ describe('answers that are too large', () => {
   });
 });
 
-describe('words that the contract does not have', () => {
+describe('an error with words that the contract does not have', () => {
   test.each([
     ['the key', API_KEY],
     ['a hundred kilobytes', 'A'.repeat(100_000)],
@@ -398,7 +398,7 @@ describe('words that the contract does not have', () => {
   });
 });
 
-describe('a page that cannot be read whole', () => {
+describe('an answer that is no valid page', () => {
   const six = item(6);
   const fine = { events: [six], next_cursor: '6', has_more: false, reset_required: false };
 
@@ -421,7 +421,7 @@ describe('a page that cannot be read whole', () => {
     ['reset_required as text', { body: { ...fine, reset_required: 'no' } }],
     ['an error envelope with status 200', { body: failure(500, 'INTERNAL').body }],
     ['a body that gzip spoils', { headers: { 'content-encoding': 'gzip' }, body: gzipSync('{}').subarray(0, 12) }],
-  ] satisfies [string, Answer][])('F35: %s is refused whole, and read again later', async (_, answer) => {
+  ] satisfies [string, Answer][])('F35: %s is refused as a whole and requested again', async (_, answer) => {
     const { server, step, pass, state, stored, watermark } = await quiet();
     server.publish(six);
     server.lie(answer);
@@ -438,7 +438,7 @@ describe('a page that cannot be read whole', () => {
     expect(await watermark()).toBe('6');
   });
 
-  test('F35: an empty page at the very beginning that says there is more is refused', async () => {
+  test('F35: an empty first page that promises more is refused', async () => {
     rig = await createRig({ from: 'start' });
     rig.server.lieAlways(page([], { has_more: true }));
     await rig.pass(10 * INTERVAL_MS);
@@ -447,14 +447,14 @@ describe('a page that cannot be read whole', () => {
   });
 });
 
-describe('a page that lies about where it ends', () => {
-  /** The same two events for every request, with the promise of more. */
+describe('a page that is wrong about where it ends', () => {
+  /** Shows the same two events for every request, with the promise of more. */
   const standing = page([item(4), item(5)], { has_more: true });
 
   test.each([
     ['F37: an empty page that says there is more', page([], { has_more: true, next_cursor: '5' })],
     ['F37: the same items again and again', standing],
-  ])('%s is asked for once more, then left until the interval', async (_, answer) => {
+  ])('%s: the page is requested once more, then only after the next interval', async (_, answer) => {
     const { server, pass, state, watermark, text } = await quiet();
     server.lieAlways(answer);
     const before = server.requests.length;
@@ -467,7 +467,7 @@ describe('a page that lies about where it ends', () => {
     expect(await watermark()).toBe('5');
   });
 
-  test('F37: when it shows something again, the reading goes on', async () => {
+  test('F37: replay continues when the service shows new events again', async () => {
     const { server, pass, stored, state } = await quiet();
     server.lie(standing, standing);
     server.publish(item(6));
@@ -482,7 +482,7 @@ describe('a page that lies about where it ends', () => {
     ['at no cursor at all', 'abc'],
     ['nowhere', ''],
     ['past 64 bits', '9'.repeat(30)],
-  ])('F38: with a next_cursor that points %s, reading goes on at the last item', async (_, next_cursor) => {
+  ])('F38: if next_cursor points %s, replay continues after the last item', async (_, next_cursor) => {
     const { server, settle, stored, watermark, asked } = await quiet();
     server.publish(...upTo(9, 6));
     server.lie((_request, truth) => page(itemsOf(truth).slice(0, 2), { has_more: true, next_cursor }));
@@ -492,7 +492,7 @@ describe('a page that lies about where it ends', () => {
     expect(asked()).toContain('7');
   });
 
-  test('F38: a next_cursor without more to read moves nothing', async () => {
+  test('F38: at the end of history, a next_cursor far ahead does not raise the watermark', async () => {
     const { server, settle, pass, stored, watermark } = await quiet();
     server.publish(item(6));
     server.lie(page([item(6)], { next_cursor: '900' }), page([], { next_cursor: '900' }));
@@ -504,8 +504,8 @@ describe('a page that lies about where it ends', () => {
   });
 });
 
-describe('items that are not as they should be', () => {
-  test('F40: items out of order, doubled and below after_cursor are sorted, and each is one row', async () => {
+describe('faulty items', () => {
+  test('F40: items that are out of order, repeated or below after_cursor are sorted, and each is one row', async () => {
     const { server, settle, stored, watermark, text } = await quiet();
     server.publish(...upTo(12, 6));
     server.lie(page([item(9), item(7), item(3), item(12), item(7), item(10), item(6), item(11), item(8)]));
@@ -524,7 +524,7 @@ describe('items that are not as they should be', () => {
     expect(await rig.watermark()).toBe('9223372036854775807');
   });
 
-  test('F40: more than a thousand items are all kept', async () => {
+  test('F40: a page with more than a thousand items loses none', async () => {
     const { server, settle, stored, watermark } = await quiet();
     server.publish(...upTo(1_505, 6));
     server.lie(page(upTo(1_505, 6)));
@@ -539,7 +539,7 @@ describe('items that are not as they should be', () => {
     ['with an odd cursor', item('0x7')],
     ['that is null', null],
     ['that is text', 'seven'],
-  ])('F40: an item %s is put aside alone, and its neighbours come in', async (_, odd) => {
+  ])('F40: an item %s goes to quarantine, and its neighbours are stored', async (_, odd) => {
     rig = await createRig({ from: '5' });
     rig.server.publish(item(5), item(6), item(8));
     rig.server.lie(page([item(6), odd, item(8)]));
@@ -550,7 +550,7 @@ describe('items that are not as they should be', () => {
     expect(kept).toMatchObject([{ origin: 'replay', cursor: null }]);
   });
 
-  test('F40: an odd page is said once as long as the pages are odd, and again after an orderly one', async () => {
+  test('F40: faulty pages are logged once, and again only after a page without faults', async () => {
     rig = await createRig({ from: '5' });
     const odd = page([item(6), item(8), item(7)]);
     const said = (): number => rig.text().split('was odd').length - 1;
@@ -569,7 +569,7 @@ describe('items that are not as they should be', () => {
     expect(said()).toBeGreaterThan(once);
   });
 
-  test('F40: a page of nothing but items without a cursor does not make it spin', async () => {
+  test('F40: a page whose items all lack a cursor causes no loop of calls', async () => {
     const { server, pass, watermark } = await quiet();
     server.lieAlways(page([{ json_payload: item(7).json_payload }], { has_more: true, next_cursor: '7' }));
     const before = server.requests.length;
@@ -590,7 +590,7 @@ describe('items that are not as they should be', () => {
     ['is no text', 17],
     ['is missing', undefined],
   ])(
-    'F41: an item whose json_payload %s is put aside with its cursor, and the watermark passes it',
+    'F41: an item whose json_payload %s goes to quarantine with its cursor, and the watermark passes it',
     async (_, payload) => {
       const { server, settle, stored, watermark, store, query } = await quiet();
       server.publish(item(6), item(8));
@@ -607,14 +607,14 @@ describe('items that are not as they should be', () => {
     },
   );
 
-  test('F41: the same unreadable bytes at two places are two that were put aside', async () => {
+  test('F41: the same unreadable bytes at two cursors are two entries in quarantine', async () => {
     const { server, settle, store } = await quiet();
     server.publish({ cursor: '6', json_payload: 'broken' }, { cursor: '7', json_payload: 'broken' });
     await settle();
     expect(await store.quarantine(10)).toMatchObject([{ cursor: '7' }, { cursor: '6' }]);
   });
 
-  test('F41: an unreadable item at the very end is passed as well, and read once', async () => {
+  test('F41: the watermark passes an unreadable last item, which is stored once', async () => {
     const { server, settle, pass, store, watermark, asked } = await quiet();
     server.publish(item(6), { cursor: '7', json_payload: 'broken' });
     await settle();
@@ -624,7 +624,7 @@ describe('items that are not as they should be', () => {
     expect((await store.status(rig.clock.now())).quarantined).toBe(1);
   });
 
-  test('F41: an unreadable item at the very end costs no further call an interval', async () => {
+  test('F41: an unreadable last item costs no additional call per interval', async () => {
     const { server, settle, pass } = await quiet();
     server.publish({ cursor: '6', json_payload: 'broken' });
     await settle();
@@ -642,7 +642,7 @@ describe('a cursor that has expired', () => {
   const noBeginning = (server: Rig['server']) =>
     server.lieAlways(({ after }, truth) => (after === undefined ? failure(400, 'VALIDATION_FAILED') : truth));
 
-  test('F42: where the service shows what it still has, the gap is exactly what it has forgotten', async () => {
+  test('F42: if the service shows its oldest event, the gap is exactly the expired events', async () => {
     const { server, webhook, settle, store, stored, watermark } = await quiet();
     server.publish(...upTo(30, 6));
     await webhook(25);
@@ -653,7 +653,7 @@ describe('a cursor that has expired', () => {
     expect(await watermark()).toBe('30');
   });
 
-  test('F42: reading goes on at the lowest known cursor that the service still accepts', async () => {
+  test('F42: replay continues at the lowest known cursor that the service still accepts', async () => {
     const { server, webhook, settle, store, watermark } = await quiet();
     noBeginning(server);
     server.publish(...upTo(3_000, 6));
@@ -665,7 +665,7 @@ describe('a cursor that has expired', () => {
     expect(server.requests.length).toBeLessThan(20);
   });
 
-  test('F42: the gap is on record and raised as one kit.gap, and reading goes on at a known cursor', async () => {
+  test('F42: the gap is stored and raised as one kit.gap, and replay continues at a known cursor', async () => {
     const { server, webhook, settle, pass, store, stored, watermark, woken } = await quiet();
     noBeginning(server);
     server.publish(...upTo(30, 6));
@@ -697,7 +697,7 @@ describe('a cursor that has expired', () => {
     });
   });
 
-  test('F42: with nothing newer known, the gap stays open at its end, is raised once, and waits for a webhook', async () => {
+  test('F42: without a newer known cursor, the gap is raised once and gets its end from the next webhook', async () => {
     const { server, webhook, pass, store, state, stored, watermark } = await quiet();
     noBeginning(server);
     server.publish(...upTo(30, 6));
@@ -718,7 +718,7 @@ describe('a cursor that has expired', () => {
     expect(await watermark()).toBe('30');
   });
 
-  test('F42: a reset that brings items keeps them', async () => {
+  test('F42: the items of a page with reset_required are stored', async () => {
     const { server, settle, stored, watermark, store } = await quiet();
     server.publish(...upTo(9, 6));
     server.forget('7');
@@ -764,7 +764,7 @@ describe('a cursor that has expired', () => {
     expect(await watermark()).toBe('30');
   });
 
-  test('F45: an event that becomes visible late behind a gap is found: overlap passes begin at its end', async () => {
+  test('F45: an event that becomes visible late after a gap is found by an overlap pass from its end', async () => {
     const { server, webhook, settle, pass, stored, asked } = await quiet();
     server.publish(...upTo(30, 6));
     await webhook(8);
@@ -779,7 +779,7 @@ describe('a cursor that has expired', () => {
     expect(asked().slice(before)).toEqual(['40', '21']);
   });
 
-  test('F42: an overlap pass over what the service has forgotten is no gap', async () => {
+  test('F42: an overlap pass over expired events leaves no gap', async () => {
     const { server, pass, store, state, watermark } = await caughtUp();
     server.publish(...upTo(9, 6));
     server.forget('3');
@@ -789,7 +789,7 @@ describe('a cursor that has expired', () => {
     expect(await watermark()).toBe('9');
   });
 
-  test('F42: a fresh install whose first cursor has already expired does not go round in circles', async () => {
+  test('F42: a fresh install whose first cursor has already expired makes few calls', async () => {
     rig = await createRig();
     rig.server.publish(...upTo(9));
     await rig.webhook(2);

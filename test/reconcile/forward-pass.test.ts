@@ -33,7 +33,7 @@ const mostInAMinute = () =>
   Math.max(0, ...times().map((from) => times().filter((at) => at >= from && at < from + MINUTE).length));
 const gaps = () => times().flatMap((at, i, all) => (i === 0 ? [] : [at - (all[i - 1] ?? at)]));
 
-describe('what waits for proof', () => {
+describe('events above the watermark', () => {
   test('a hundred arrivals in a burst cost one call, and an overlap pass with the next interval', async () => {
     const { pass, watermark, clock, server } = await begin();
     for (let cursor = 2; cursor <= 101; cursor++) await arrive(cursor);
@@ -44,14 +44,14 @@ describe('what waits for proof', () => {
     expect(await watermark()).toBe('101');
   });
 
-  test('what the interval has proved meanwhile costs no call', async () => {
+  test('no call is made if no event is above the watermark any more', async () => {
     const { pass, server } = await begin();
     rig.prove();
     await pass(5_000);
     expect(server.requests).toHaveLength(0);
   });
 
-  test('while the stream is open, the stream has two seconds to prove it without a call', async () => {
+  test('an open stream has two seconds to raise the watermark before a call is made', async () => {
     const { pass, server, store, clock } = await begin({ streaming: () => true });
     await arrive(2);
     await pass(1_900);
@@ -65,7 +65,7 @@ describe('what waits for proof', () => {
   });
 
   test.each([1, 2, 20])(
-    'with %i calls a minute, arrivals five times a second stay within, and proof never pauses for long',
+    'with %i calls a minute, five arrivals a second stay within the budget, and calls never pause for long',
     async (callsPerMinute) => {
       const { pass } = await begin({ callsPerMinute });
       for (let cursor = 2; cursor <= 2 + 5 * 300; cursor++) {
@@ -82,7 +82,7 @@ describe('what waits for proof', () => {
     },
   );
 
-  test('a cursor far ahead that replay never shows costs a call an interval in the long run', async () => {
+  test('a cursor far ahead that replay never shows costs one call per interval in the long run', async () => {
     const { pass, server } = await begin({ callsPerMinute: 20 });
     await arrive(FAR_AHEAD, { shown: false });
     await pass(10 * MINUTE);
@@ -92,7 +92,7 @@ describe('what waits for proof', () => {
     expect(server.requests.length - soFar).toBeLessThanOrEqual(31);
   });
 
-  test('a cursor far ahead on a busy account leaves the budget spread as well', async () => {
+  test('a cursor far ahead on a busy account does not use up the budget at once', async () => {
     const { pass } = await begin({ callsPerMinute: 20 });
     await arrive(FAR_AHEAD, { shown: false });
     for (let cursor = 2; cursor <= 2 + 300; cursor++) {
@@ -103,7 +103,7 @@ describe('what waits for proof', () => {
     expect(Math.max(...gaps().slice(20))).toBeLessThanOrEqual(10_000);
   });
 
-  test('an arrival that replay shows a little later is looked for again, soon', async () => {
+  test('if replay shows an arrival a little later, a pass finds it soon', async () => {
     const { pass, server, watermark } = await begin();
     await arrive(2, { shown: false });
     await pass(2_500);
@@ -114,8 +114,8 @@ describe('what waits for proof', () => {
   });
 });
 
-describe('whether what comes could have been delivered', () => {
-  test('it could, once a first reading has been to its end', async () => {
+describe('whether a new event could have been delivered', () => {
+  test('it could, after a first pass has reached the end of history', async () => {
     rig = await createRig();
     expect(rig.fresh()).toBe(false);
     rig.server.publish(item(1));
@@ -124,7 +124,7 @@ describe('whether what comes could have been delivered', () => {
     expect(rig.fresh()).toBe(true);
   });
 
-  test('it could not, after a time in which nothing could be read either', async () => {
+  test('it could not, after a time in which replay failed, too', async () => {
     const { pass, server, store, watermark } = await begin();
     server.lieAlways(failure(503, 'UNAVAILABLE'));
     await pass(30 * MINUTE);
@@ -139,7 +139,7 @@ describe('whether what comes could have been delivered', () => {
   });
 });
 
-test('F45: what becomes visible late, with a lower cursor, is found, and the watermark stays', async () => {
+test('F45: an event that becomes visible late, with a lower cursor, is found, and the watermark stays', async () => {
   const { pass, server, stored, watermark } = await begin();
   server.publish(item(9));
   await pass(2 * INTERVAL_MS);

@@ -33,7 +33,7 @@ async function handle(state: 'done' | 'dead'): Promise<void> {
   await store.turn({ ...turn, settle, fanOut: null });
 }
 
-test('a gap is durable, with its bounds, why and since when', async () => {
+test('a gap is stored with its bounds, its reason and its time', async () => {
   await found('9');
   expect(await file.store.gaps()).toEqual([
     {
@@ -49,20 +49,20 @@ test('a gap is durable, with its bounds, why and since when', async () => {
   expect(await open()).toBe(1);
 });
 
-test('a handler that completes it closes it, and is named', async () => {
+test('a handler that completes the task of a gap closes the gap, and is named', async () => {
   await found('9');
   await handle('done');
   expect(await file.store.gaps()).toMatchObject([{ closedBy: 'refetch', closedAt: new Date(START).toISOString() }]);
   expect(await open()).toBe(0);
 });
 
-test('a handler that gives up leaves it open', async () => {
+test('a handler that gives up leaves the gap open', async () => {
   await found('9');
   await handle('dead');
   expect(await open()).toBe(1);
 });
 
-test('a person closes it with a reason, once', async () => {
+test('a person closes a gap once, with a reason', async () => {
   await found('9');
   expect(await file.store.closeGap(1, 'fetched by hand', START)).toBe(true);
   expect(await file.store.closeGap(1, 'again', START)).toBe(false);
@@ -70,7 +70,7 @@ test('a person closes it with a reason, once', async () => {
   expect(await file.store.gaps()).toMatchObject([{ closedBy: 'fetched by hand' }]);
 });
 
-test('while its end is not known it is found again and again, and raised once', async () => {
+test('a gap without a known end is raised once, however often it is found', async () => {
   await found(null);
   await found(null);
   await found('9');
@@ -78,7 +78,7 @@ test('while its end is not known it is found again and again, and raised once', 
   expect(await file.store.gaps()).toMatchObject([{ id: 1, upTo: '9' }]);
 });
 
-test('one that was closed while its end was not known is raised once more when it is, not every minute', async () => {
+test('a gap that was closed without a known end is raised again only when its end becomes known', async () => {
   await found(null);
   await handle('done');
   await found(null);
@@ -93,7 +93,7 @@ test('one that was closed while its end was not known is raised once more when i
 });
 
 test.each(['kit.gap:1', 'kit.gap·1', 'kit.gap%C2%B71', 'i:kit.gap·1'])(
-  'E13: a delivery that calls itself %s takes nothing from the event of a gap',
+  'E13: a delivery with the id %s does not replace the event of a gap',
   async (id) => {
     const body = { id, type: 'kit.gap', cursor: null, data: { 'kit.gap': { gap: 1 } } };
     await file.store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: START });

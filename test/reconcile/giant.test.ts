@@ -5,7 +5,7 @@ import type { Cursor } from '../../src/wire/cursor.ts';
 import { item, page } from './replay-server.ts';
 import { createRig, INTERVAL_MS } from './harness.ts';
 
-test('E85: items without a cursor do not fill the quarantine: a few a page, the same bytes once', async () => {
+test('E85: of items without a cursor, a few per page are kept, and the same bytes once', async () => {
   const rig = await createRig({ from: '5' });
   onTestFinished(() => rig.close());
   const { server, pass, stored, store } = rig;
@@ -23,7 +23,7 @@ test('E85: items without a cursor do not fill the quarantine: a few a page, the 
   expect((await store.status(0)).quarantined).toBeLessThanOrEqual(1 + 10 * (server.requests.length - calls));
 });
 
-test('E85: a page with more items than were asked for is used as far as it was asked for', async () => {
+test('E85: if a page has more items than the limit, the first are used and the others are read again', async () => {
   const rig = await createRig({ from: '5' });
   onTestFinished(() => rig.close());
   const { server, settle, stored, watermark, state } = rig;
@@ -52,7 +52,7 @@ test.each<[string, string, unknown]>([
   ['a string that ends in backslashes', '{"events":["\\\\\\\\"],"b":"\\\\"}', { events: ['\\\\'], b: '\\' }],
   ['another list of that name within', '{"x":{"events":[1]},"events":[2]}', { x: { events: [1] }, events: [2] }],
   ['events that are no list', '{"events":{"a":[1]}}', { events: { a: [1] } }],
-])('E85: item by item it reads what JSON.parse does: %s', (_, body, expected) => {
+])('E85: reading item by item gives the same as JSON.parse: %s', (_, body, expected) => {
   expect(text(10, body)).toEqual(expected);
   expect(text(10, body)).toEqual(JSON.parse(body));
 });
@@ -67,7 +67,7 @@ test.each([
   ['an array', '[{"events":[]}]'],
   ['nothing', ''],
   ['text', 'events'],
-])('E85: it refuses what is no page: %s', (_, body) => {
+])('E85: text that is no page is refused: %s', (_, body) => {
   expect(text(10, body)).toBeUndefined();
 });
 
@@ -78,7 +78,7 @@ test.each([
   expect(() => text(limit, body)).toThrow(/was answered with more than \d+ values/);
 });
 
-test('E85: a page of one item may have the bytes of a large event, a longer one has less', () => {
+test('E85: a page of one item may be as large as a large event, other pages only smaller', () => {
   const bytesOf = (limit: number) => createPageText({ cursor: null, limit }).mostBytes;
   expect(bytesOf(1)).toBe(64 * 1024 * 1024);
   expect(bytesOf(2)).toBe(bytesOf(1_000));

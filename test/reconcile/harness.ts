@@ -30,7 +30,7 @@ export interface Rig extends StoreFile, TestLog {
   webhook: (cursor: number | string, options?: { type?: string; id?: string; data?: object }) => Promise<void>;
   /** Tells the reconciler that an event arrived above the watermark. */
   prove: () => void;
-  /** Another origin has brought this cursor, so the reconciler may ask for it. */
+  /** Tells the harness that another origin has brought this cursor, so that the reconciler may ask for it. */
   saw: (cursor: string) => void;
   fresh: () => boolean;
   now: () => void;
@@ -109,7 +109,7 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
     ).toBe(true);
   }
 
-  /** Tests that set EVENT_TYPES show readable items only. */
+  /** True if EVENT_TYPES includes the item. Tests that set EVENT_TYPES show only readable items. */
   function isWanted({ json_payload }: Item): boolean {
     if (types.includes('*')) return true;
     const [type] = Object.keys(JSON.parse(json_payload) as object);

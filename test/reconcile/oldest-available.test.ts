@@ -12,7 +12,7 @@ interface World {
   kept: number[];
   expired: number;
   hint?: number;
-  /** A request without a cursor is answered from the beginning, refused, or answered from this cursor. */
+  /** Whether a request without a cursor is answered from the oldest event, refused, or answered from this cursor. */
   beginning?: 'shown' | 'refused' | number;
 }
 
@@ -41,7 +41,7 @@ async function search({ stored, kept, expired, hint, beginning = 'refused' }: Wo
   }
 }
 
-test('where the service shows what it keeps from the beginning, the gap ends there, after one question', async () => {
+test('if the service shows its oldest event without a cursor, the gap ends there after one request', async () => {
   const world = { stored: [10, 40, 50], kept: [30, 31, 40, 50], expired: 10, beginning: 'shown' } as const;
   expect(await search({ ...world, stored: [...world.stored], kept: [...world.kept] })).toMatchObject({
     upTo: '30',
@@ -49,31 +49,31 @@ test('where the service shows what it keeps from the beginning, the gap ends the
   });
 });
 
-test('a beginning that lies behind what is known here is not believed, where that is accepted', async () => {
+test('if a known cursor below the shown beginning is accepted, the gap ends at that cursor', async () => {
   const found = await search({ stored: [40, 50], kept: [30, 40, 50, 60], expired: 10, beginning: 50 });
   expect(found).toMatchObject({ upTo: '40', asked: [null, '40'] });
 });
 
-test('what is known and forgotten before the beginning costs two questions more, however much it is', async () => {
+test('expired known cursors below the shown beginning cost two more requests, however many they are', async () => {
   const stored = [...Array.from({ length: 1_000 }, (_, n) => 11 + n), 3_000];
   const found = await search({ stored, kept: [2_000, 3_000], expired: 10, beginning: 'shown' });
   expect(found).toMatchObject({ upTo: '2000', asked: [null, '11', '1010'] });
 });
 
-test('what the service names instead is tried like any cursor that is known', async () => {
+test('a cursor that the service suggests is tried like any known cursor', async () => {
   expect(await search({ stored: [40], kept: [20, 30], expired: 10, hint: 20 })).toMatchObject({ upTo: '20' });
 });
 
-test('with nothing known above what has expired, nothing is found', async () => {
+test('without a known cursor above the expired one, nothing is found', async () => {
   expect(await search({ stored: [10], kept: [30], expired: 10 })).toMatchObject({ upTo: null, asked: [null] });
 });
 
-test('where even the newest is refused, the search ends and says up to where', async () => {
+test('if even the newest known cursor is refused, the search ends and returns that cursor', async () => {
   const found = await search({ stored: [20, 30, 40], kept: [50], expired: 10 });
   expect(found).toEqual({ upTo: null, asked: [null, '20', '40'], refused: '40' });
 });
 
-test('it finds the lowest cursor that is still accepted, in as many questions as a bisection takes', async () => {
+test('it finds the lowest cursor that is still accepted, with as many requests as a bisection needs', async () => {
   await assert(
     asyncProperty(
       uniqueArray(integer({ min: 11, max: 100_000 }), { minLength: 1, maxLength: 200 }),

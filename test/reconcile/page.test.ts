@@ -1,5 +1,5 @@
-// What a page of ReplayEvents proves: tables for a pure function. How the reconciler uses pages is tested in
-// reconciler.test.ts and faults.test.ts.
+// Tables for `readPage`: which pages it refuses, and up to where a page proves that no event is missing. How the
+// reconciler uses pages is tested in reconciler.test.ts and faults.test.ts.
 import { describe, expect, test } from 'vitest';
 import { PageError, readPage, type Page } from '../../src/reconcile/page.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -15,7 +15,7 @@ function cursorsOf(page: Page): (string | null)[] {
   return page.readings.map((reading) => ('event' in reading ? reading.event.cursor : reading.unreadable.cursor));
 }
 
-describe('F35: a page is refused whole', () => {
+describe('F35: a page is refused as a whole', () => {
   test.each([
     ['undefined', undefined],
     ['null', null],
@@ -41,7 +41,7 @@ describe('F35: a page is refused whole', () => {
   });
 });
 
-describe('F35: what the contract leaves out is no fault', () => {
+describe('F35: a difference that the contract allows is no fault', () => {
   test.each([
     ['a field that is not in the contract', answer([item(6)], { extra: [1, 2] })],
     ['next_cursor null', answer([item(6)], { next_cursor: null })],
@@ -53,7 +53,7 @@ describe('F35: what the contract leaves out is no fault', () => {
   });
 });
 
-describe('how far a page proves', () => {
+describe('up to where a page proves that no event is missing', () => {
   test.each([
     ['its highest item', [item(6), item(8), item(7)], {}, '8'],
     ['nothing new where it is empty', [], {}, '5'],
@@ -68,13 +68,13 @@ describe('how far a page proves', () => {
     expect(readPage(answer(events, more), AFTER, ['*']).proved).toBe(proved);
   });
 
-  test('at the very beginning, nothing at all', () => {
+  test('nothing, if it is empty and was read without a cursor', () => {
     expect(readPage(answer([]), null, ['*']).proved).toBeNull();
     expect(() => readPage(answer([], { has_more: true }), null, ['*'])).toThrow(PageError);
   });
 });
 
-test('F40: readings are in cursor order, those without one at the end, none left out', () => {
+test('F40: all readings are kept: in cursor order, those without a cursor at the end', () => {
   const page = readPage(answer([item(10), { json_payload: '{}' }, item(9), item(10), item(2)]), AFTER, ['*']);
   expect(cursorsOf(page)).toEqual(['2', '9', '10', '10', null]);
   expect(page.oddities).toEqual(expect.arrayContaining(['items out of order', 'items without a cursor']));
@@ -84,7 +84,7 @@ test('an orderly page has no oddities', () => {
   expect(readPage(answer([item(6), item(7)], { next_cursor: '7' }), AFTER, ['*']).oddities).toEqual([]);
 });
 
-test('F43: types that are left out are counted and prove as far as any; what cannot be read is kept', () => {
+test('F43: events of other types are counted and raise `proved`; an unreadable item is kept', () => {
   const odd = { cursor: '9', json_payload: 'broken' };
   const events = [item(6), item(7, 'CampaignFinished'), item(8, 'CampaignFinished'), odd];
   const page = readPage(answer(events), AFTER, ['MessageReceived', 'MessageSent']);

@@ -1,4 +1,4 @@
-// A key that is restricted to few numbers. Pages are filtered after the limit, so many are empty and promise more.
+// A key that is restricted to few numbers. The service applies the limit before it filters, so many pages are empty.
 import { afterEach, describe, expect, test } from 'vitest';
 import { createAlarms } from '../../src/alarms/alarms.ts';
 import { createReconciler } from '../../src/reconcile/reconciler.ts';
@@ -47,7 +47,7 @@ async function begin(options?: RigOptions): Promise<Rig> {
 }
 
 describe('E20', () => {
-  test('E20: empty pages that say that there is more are followed to what lies behind them', async () => {
+  test('E20: replay follows empty pages that promise more, up to the events after them', async () => {
     const { server, pass, stored, watermark, state } = await begin();
     server.lieAlways(filtered([95, 97], 100));
     await pass(2 * INTERVAL_MS);
@@ -56,7 +56,7 @@ describe('E20', () => {
     expect(await state()).toMatchObject({ state: 'idle', reason: null });
   });
 
-  test('E20: the watermark stands still on the way, and a restart begins there', async () => {
+  test('E20: empty pages do not raise the watermark, and a restart begins at the watermark', async () => {
     const { server, step, watermark, restart, asked, pass, stored } = await begin();
     await pass(INTERVAL_MS);
     server.lieAlways(filtered([95], 100));
@@ -69,7 +69,7 @@ describe('E20', () => {
     expect(stored()).toContain('95');
   });
 
-  test('E20: after a hundred empty pages it pauses, raises reconcile_behind, and goes on from its place', async () => {
+  test('E20: after a hundred empty pages replay pauses, raises reconcile_behind, and then continues', async () => {
     const { server, pass, state, asked, stored, store, clock, log } = await begin({ callsPerMinute: 120 });
     const alarms = createAlarms({ store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
     const raised = async () => (
@@ -95,7 +95,7 @@ describe('E20', () => {
     ['the cursor that was asked for', '1'],
     ['a lower one', '0'],
     ['none', ''],
-  ])('E20: an empty page that names %s is asked for once more, then left', async (_, next_cursor) => {
+  ])('E20: an empty page that names %s is requested twice per interval', async (_, next_cursor) => {
     const { server, pass, state } = await begin();
     await pass(OVERLAP_MS + 2 * INTERVAL_MS);
     server.lieAlways(page([], { has_more: true, next_cursor }));
@@ -108,7 +108,7 @@ describe('E20', () => {
   test.each([
     ['refused', failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID')],
     ['said to have expired', page([], { reset_required: true })],
-  ])('E20: a place that is %s is asked for once more, then left, and is no gap', async (_, refusal) => {
+  ])('E20: a position that is %s is requested once more, and leaves no gap', async (_, refusal) => {
     const { server, pass, state, store, stored, watermark } = await begin();
     server.lieAlways(({ after }, truth) =>
       after === '900'
@@ -127,7 +127,7 @@ describe('E20', () => {
     expect(stored()).toEqual(['1', '2']);
   });
 
-  test('E20: what replay never shows for long raises reconcile_behind, however often it answers', async () => {
+  test('E20: empty pages for a long time raise reconcile_behind, although the service answers', async () => {
     const { server, pass, store, clock, log } = await begin();
     const alarms = createAlarms({ store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
     server.lieAlways(page([], { has_more: true, next_cursor: '1' }));
@@ -136,7 +136,7 @@ describe('E20', () => {
     expect((await store.raised()).map(({ name }) => name)).toContain('reconcile_behind');
   });
 
-  test('E20: at the end of history the watermark follows next_cursor as far as something is known here', async () => {
+  test('E20: at the end of history the watermark rises to the highest known cursor up to next_cursor', async () => {
     const { server, pass, webhook, watermark } = await begin();
     await webhook(40);
     await webhook(60);
@@ -167,7 +167,7 @@ describe('E20', () => {
     expect(await store.verifying()).toMatchObject({ state: 'done', types: [{ present: 1, missing: 0 }] });
   });
 
-  test('E20: the search behind what has expired follows empty pages, too', async () => {
+  test('E20: the search pass follows empty pages, too', async () => {
     const { server, pass, stored, store, watermark } = await begin();
     const shown = filtered([95], 100);
     server.lieAlways((request, truth) =>
@@ -183,7 +183,7 @@ describe('E20', () => {
     expect(await watermark()).toBe('95');
   });
 
-  test('E20: the simulator has such a key, asked for in its console, and nothing that the key may see is missed', async () => {
+  test('E20: with a restricted key of the simulator, no event that the key may see is missed', async () => {
     const clock = createClock();
     const file = createStoreFile();
     const simulator = createSimulatedService({ seed: 3, clock, sessions: 4 });

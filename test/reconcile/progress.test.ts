@@ -8,7 +8,7 @@ const MINUTE = 60_000;
 function begin() {
   const clock = createClock();
   const catchUp = createCatchUp(clock);
-  /** A page after this time, whose newest event happened `lagMs` ago. */
+  /** Reads a page after `ms` milliseconds. Its newest event happened `lagMs` ago. */
   const page = (ms: number, lagMs: number | null, events = 1_000): void => {
     clock.time += ms;
     catchUp.page(events, lagMs === null ? null : clock.time - lagMs);
@@ -23,7 +23,7 @@ test('one page is no catch-up', () => {
   expect(catchUp.show()).toBeNull();
 });
 
-test('pages, events, their rate, and the end at the rate of the last minutes', () => {
+test('it shows pages, events, their rate, and the end at the rate of the last minutes', () => {
   const { clock, catchUp, page } = begin();
   page(0, 100 * MINUTE);
   page(MINUTE, 90 * MINUTE);
@@ -39,14 +39,14 @@ test('pages, events, their rate, and the end at the rate of the last minutes', (
   expect(shown && wordsOf(shown)).toMatch(/3 pages, 3000 events, 1500 a minute, done about 2026-/);
 });
 
-test('the first minute does not make the rate a fable', () => {
+test('the first pages do not exaggerate the rate', () => {
   const { catchUp, page } = begin();
   page(0, MINUTE);
   page(10, MINUTE);
   expect(catchUp.show()?.perMinute).toBe(2_000);
 });
 
-test('behind, when five minutes of reading have come no nearer to now', () => {
+test('it is behind if it came no closer to now in five minutes', () => {
   const { catchUp, page } = begin();
   page(0, 60 * MINUTE);
   for (let i = 0; i < 9; i++) page(30_000, 60 * MINUTE);
@@ -57,7 +57,7 @@ test('behind, when five minutes of reading have come no nearer to now', () => {
   expect(catchUp.show()).toMatchObject({ behind: false });
 });
 
-test('events without a time: behind after ten minutes, with an end that cannot be told', () => {
+test('with events without a time, it is behind after ten minutes, and the end is unknown', () => {
   const { catchUp, page } = begin();
   page(0, null);
   page(9 * MINUTE, null);
@@ -66,7 +66,7 @@ test('events without a time: behind after ten minutes, with an end that cannot b
   expect(catchUp.show()).toMatchObject({ behind: true, endsAt: null });
 });
 
-test('at the end it begins anew', () => {
+test('after the end of history the figures begin anew', () => {
   const { catchUp, page } = begin();
   page(0, MINUTE);
   page(MINUTE, 0);
@@ -76,7 +76,7 @@ test('at the end it begins anew', () => {
   expect(catchUp.show()).toBeNull();
 });
 
-test('an event from the future, and a gain too small to tell, are no nonsense', () => {
+test('an event from the future gives no end, and a tiny gain no error', () => {
   const { catchUp, page } = begin();
   page(0, -MINUTE);
   page(MINUTE, -MINUTE);

@@ -21,7 +21,7 @@ function shorten(truth: Answer, most: number): Answer {
   return events.length > most ? page(events.slice(0, most), { has_more: true }) : truth;
 }
 
-describe('where reading begins', () => {
+describe('where replay begins', () => {
   test('a fresh install waits for the first webhook, says so, and makes no call', async () => {
     const { server, pass, state, watermark } = await begin();
     server.publish(...upTo(5));
@@ -41,7 +41,7 @@ describe('where reading begins', () => {
     expect(await watermark()).toBe('8');
   });
 
-  test('the first webhook alone, with nothing behind it, is proved by an empty page', async () => {
+  test('if no event follows the first webhook, an empty page raises the watermark to it', async () => {
     const { server, webhook, settle, watermark } = await begin();
     server.publish(item(5));
     await webhook(5);
@@ -50,7 +50,7 @@ describe('where reading begins', () => {
     expect(await watermark()).toBe('5');
   });
 
-  test('a webhook with a cursor far ahead moves no watermark (I40)', async () => {
+  test('a webhook with a cursor far ahead does not raise the watermark (I40)', async () => {
     const { server, webhook, settle, pass, watermark, stored } = await begin();
     server.publish(...upTo(6));
     await webhook(5);
@@ -62,7 +62,7 @@ describe('where reading begins', () => {
     expect(stored()).toEqual(['5', '6', '7', '4611686018427387904']);
   });
 
-  test('a key that is added later begins at the newest cursor older than the overlap', async () => {
+  test('with a key that is added later, replay begins at a cursor older than the overlap', async () => {
     const { server, clock, webhook, settle, asked, stored } = await begin();
     server.publish(...upTo(12));
     await webhook(2);
@@ -83,7 +83,7 @@ describe('where reading begins', () => {
     expect(await watermark()).toBe('3');
   });
 
-  test('REPLAY_FROM=start reports a refusal, and goes on trying at a distance', async () => {
+  test('REPLAY_FROM=start reports a refusal, and retries with pauses', async () => {
     const { server, pass, state } = await begin({ from: 'start' });
     const error = { code: 'VALIDATION_FAILED', message: '', requestId: 'r', reason: 'EVENT_CURSOR_INVALID' };
     server.lieAlways({ status: 400, body: { error } });
@@ -104,7 +104,7 @@ describe('where reading begins', () => {
     expect(stored()).toEqual(['4', '5', '6', '7']);
   });
 
-  test('a restart goes on from the watermark', async () => {
+  test('a restart continues at the watermark', async () => {
     const { server, webhook, settle, restart, asked } = await begin();
     server.publish(...upTo(8));
     await webhook(5);
@@ -115,7 +115,7 @@ describe('where reading begins', () => {
     expect(asked()[before]).toBe('8');
   });
 
-  test('only what REPLAY_FROM fetched counts as history, and only once', async () => {
+  test('with REPLAY_FROM, the end of history is set once, at the first end of replay', async () => {
     const { server, settle, pass, query } = await begin({ from: 'start' });
     const history = () =>
       query<{ value: number }>(`select value from state where name = 'history'`).map((row) => row.value);
@@ -128,8 +128,8 @@ describe('where reading begins', () => {
   });
 });
 
-describe('what is read', () => {
-  test('every page is read to the end, a thousand events at a time, and run is woken', async () => {
+describe('pages and events', () => {
+  test('all pages are read, a thousand events at a time, and `run` is notified', async () => {
     const { server, settle, stored, watermark, woken, asked } = await begin({ from: '1' });
     server.publish(...upTo(2_501));
     await settle();
@@ -140,7 +140,7 @@ describe('what is read', () => {
     expect(woken()).toBe(3);
   });
 
-  test('status counts what was recovered, and says when', async () => {
+  test('status shows how many events were recovered, and when', async () => {
     const { server, webhook, settle, store, clock } = await begin();
     server.publish(...upTo(9));
     await webhook(5);
@@ -152,7 +152,7 @@ describe('what is read', () => {
     expect(duplicates, 'items of replay are no deliveries').toBe(0);
   });
 
-  test('F43: types that EVENT_TYPES leaves out are counted, not stored, and the watermark passes them', async () => {
+  test('F43: events that EVENT_TYPES leaves out are counted, not stored, and passed by the watermark', async () => {
     const { server, settle, stored, watermark, store } = await begin({ from: '1', types: ['MessageReceived'] });
     server.publish(item(1), item(2), item(3, 'CampaignFinished'), item(4), item(5, 'CampaignFinished'));
     await settle();
@@ -161,7 +161,7 @@ describe('what is read', () => {
     expect((await store.counters())['other_types']).toBe(2);
   });
 
-  test('F43: an account whose events are all left out still costs one call an interval', async () => {
+  test('F43: if EVENT_TYPES leaves out all new events, replay still costs one call an interval', async () => {
     const { server, webhook, settle, pass } = await begin({ types: ['MessageReceived'] });
     server.publish(item(1), ...Array.from({ length: 30 }, (_, i) => item(2 + i, 'CampaignFinished')));
     await webhook(1);
@@ -172,7 +172,7 @@ describe('what is read', () => {
     expect(server.requests.length - before).toBeLessThanOrEqual(10);
   });
 
-  test('F44: replay first and the webhook later are one row, which has learnt its id', async () => {
+  test('F44: an event from replay, then from a webhook, is one row, which gets its id', async () => {
     const { server, webhook, settle, query } = await begin({ from: '1' });
     server.publish(item(1), item(2));
     await settle();
@@ -182,7 +182,7 @@ describe('what is read', () => {
     expect(query('select * from conflicts')).toEqual([]);
   });
 
-  test('F44: the webhook first and replay later are one row, which keeps its id', async () => {
+  test('F44: an event from a webhook, then from replay, is one row, which keeps its id', async () => {
     const { server, webhook, settle, query } = await begin({ from: '1' });
     server.publish(item(1), item(2));
     await webhook(2);
@@ -203,7 +203,7 @@ describe('what is read', () => {
     expect(await watermark()).toBe('5');
   });
 
-  test('an event that happens between the forward pass and the overlap pass has not become visible late', async () => {
+  test('an event that happens between the forward pass and the overlap pass does not count as late', async () => {
     const { server, webhook, settle, pass, state } = await begin();
     server.publish(item(1), item(2), item(5));
     await webhook(1);
@@ -217,7 +217,7 @@ describe('what is read', () => {
     expect(await state()).toMatchObject({ state: 'idle', reason: expect.stringMatching(/visible late: 1$/) });
   });
 
-  test('F45: one that becomes visible late behind an event of a type that is left out is found as well', async () => {
+  test('F45: an event that becomes visible late, after one of a left-out type, is found', async () => {
     const { server, webhook, settle, pass, clock, stored, watermark } = await begin({ types: ['MessageReceived'] });
     server.publish(item(1), item(2));
     await webhook(1);
@@ -232,7 +232,7 @@ describe('what is read', () => {
     expect(stored()).toEqual(['1', '2', '3']);
   });
 
-  test('F45: the overlap pass reads on over more than one page', async () => {
+  test('F45: the overlap pass reads more than one page', async () => {
     const { server, settle, pass, stored } = await begin({ from: '1' });
     server.publish(...upTo(2_200).filter(({ cursor }) => cursor !== '2100'));
     await settle();
@@ -241,7 +241,7 @@ describe('what is read', () => {
     expect(stored()).toContain('2100');
   });
 
-  test('F45: what is older than the overlap is not read again', async () => {
+  test('F45: events that are older than the overlap are not read again', async () => {
     const { server, webhook, settle, pass, clock, asked } = await begin();
     server.publish(...upTo(4));
     await webhook(1);
@@ -254,7 +254,7 @@ describe('what is read', () => {
   });
 });
 
-describe('what it costs', () => {
+describe('calls', () => {
   test('an idle account costs one call an interval', async () => {
     const { server, webhook, settle, pass } = await begin();
     server.publish(...upTo(5));
@@ -267,7 +267,7 @@ describe('what it costs', () => {
     expect(server.requests.length - before).toBeLessThanOrEqual(60);
   });
 
-  test('no 60 seconds hold more calls than RECONCILE_CALLS_PER_MINUTE, however much there is to read', async () => {
+  test('no 60 seconds have more calls than RECONCILE_CALLS_PER_MINUTE, however much there is to read', async () => {
     const { server, pass } = await begin({ from: '0', callsPerMinute: 5 });
     server.publish(item(0));
     let cursor = 0;
@@ -282,7 +282,7 @@ describe('what it costs', () => {
     expect(times.length).toBeGreaterThanOrEqual(20);
   });
 
-  test('it says that it waits for the budget, and reads on when there is some', async () => {
+  test('status says that replay waits for the call budget, and replay continues when a call is allowed', async () => {
     const { server, step, pass, state, stored } = await begin({ from: '1', callsPerMinute: 1 });
     server.publish(...upTo(1_500));
     await step();
@@ -292,7 +292,7 @@ describe('what it costs', () => {
     expect(stored()).toHaveLength(1_499);
   });
 
-  test('a long overlap pass keeps nothing new waiting: the forward pass comes first', async () => {
+  test('a long overlap pass does not delay new events, because the forward pass comes first', async () => {
     const { server, pass, stored, watermark } = await begin({ from: '1', callsPerMinute: 5 });
     server.publish(...upTo(200));
     server.lieAlways((_, truth) => shorten(truth, 10));
@@ -302,7 +302,7 @@ describe('what it costs', () => {
     expect(stored()).toContain('201');
   });
 
-  test('a person who asks need not wait for the interval', async () => {
+  test('if a person asks, replay reads before the interval is over', async () => {
     const { server, webhook, settle, pass, ask, stored } = await begin();
     server.publish(...upTo(2));
     await webhook(1);
@@ -315,7 +315,7 @@ describe('what it costs', () => {
     expect(stored()).toContain('3');
   });
 
-  test('a request that came while the budget was spent is not forgotten', async () => {
+  test('a person’s request while the call budget is used up is not lost', async () => {
     const { server, webhook, settle, pass, ask, stored } = await begin({ callsPerMinute: 2, intervalMs: 3_600_000 });
     server.publish(...upTo(2));
     await webhook(1);
@@ -329,7 +329,7 @@ describe('what it costs', () => {
 });
 
 describe('page and watermark are one transaction', () => {
-  test('a page whose items cannot be stored, one after the other, is not stored, and moves no watermark (K8)', async () => {
+  test('if an item of a page cannot be written, nothing of the page is stored; the watermark stays (K8)', async () => {
     const { server, settle, exec, stored, watermark } = await begin({ from: '1' });
     server.publish(...upTo(9));
     exec(`create trigger refuse before insert on events when new.cursor > 6 begin select raise(abort, 'test'); end`);
@@ -342,7 +342,7 @@ describe('page and watermark are one transaction', () => {
     expect(await watermark()).toBe('9');
   });
 
-  test('a watermark that cannot be stored takes its page with it (K8)', async () => {
+  test('if the watermark cannot be written, nothing of its page is stored (K8)', async () => {
     const { server, settle, exec, stored, watermark } = await begin({ from: '1' });
     server.publish(...upTo(9));
     exec(
@@ -369,7 +369,7 @@ describe('page and watermark are one transaction', () => {
   });
 });
 
-test('F16: a clock that is set back an hour does not keep reading waiting for that hour', async () => {
+test('F16: after a clock is set back an hour, replay does not wait for that hour', async () => {
   rig = await createRig();
   rig.server.publish(item(1));
   await rig.webhook(1);

@@ -40,7 +40,7 @@ export interface ReplayServer {
   /** Every next_cursor from answers with status 200. */
   named: Set<string>;
   publish: (...items: Item[]) => void;
-  /** Expires the events up to this cursor. Cursors below it are then refused. */
+  /** Expires the events up to this cursor. Requests after a lower cursor are then answered with `reset_required`. */
   forget: (cursor: string) => void;
   /** Sets the next answers, in this order. */
   lie: (...lies: Lie[]) => void;
@@ -48,7 +48,7 @@ export interface ReplayServer {
   hold: (answer: Answer) => void;
   held: () => boolean;
   letGo: () => void;
-  /** Sets the answer for all requests. A call without an argument ends this. */
+  /** Sets the answer for all requests. A call without an argument removes it. */
   lieAlways: (lie?: Lie) => void;
   close: () => Promise<void>;
 }

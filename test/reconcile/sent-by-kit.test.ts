@@ -1,5 +1,5 @@
-// Deliveries that trigger and doctor send, with an API key set. They anchor nothing, do not count as unseen, and take
-// no cursor from a real event that only replay has shown.
+// Deliveries that `trigger` and `doctor` send, with an API key set. Replay does not begin at them, they do not count as
+// missing in replay, and they take no cursor from a real event that only replay has shown.
 import { afterEach, expect, test } from 'vitest';
 import { readDelivery } from '../../src/wire/event.ts';
 import { item } from './replay-server.ts';
@@ -16,7 +16,7 @@ async function trigger(cursor: string): Promise<void> {
   expect(await rig.store.accept({ readings: [reading], now: rig.clock.time })).toEqual([{ verdict: 'new' }]);
 }
 
-test.each(CURSORS)('E80: a trigger at %s on a fresh store anchors no replay', async (cursor) => {
+test.each(CURSORS)('E80: in a fresh store, replay does not begin at a trigger with cursor %s', async (cursor) => {
   rig = await createRig();
   rig.server.publish(item(1), item(2));
   await trigger(cursor);
@@ -31,7 +31,7 @@ test.each(CURSORS)('E80: a trigger at %s on a fresh store anchors no replay', as
 });
 
 test.each(CURSORS)(
-  'E80: a trigger at %s on a working store takes nothing from what only replay has',
+  'E80: a trigger with cursor %s takes no cursor from an event that only replay has shown',
   async (cursor) => {
     rig = await createRig();
     rig.server.publish(item(1004));

@@ -53,7 +53,7 @@ async function begin({ answers }: { answers: boolean }) {
   return { ...file, start, calls: () => calls, nextCall: () => new Promise<void>((done) => called.push(done)) };
 }
 
-test('a stop does not wait for a page that the service leaves hanging', async () => {
+test('a stop does not wait for an answer that the service never sends', async () => {
   const { start, nextCall, calls } = await begin({ answers: false });
   const call = nextCall();
   const recovery = await start();
@@ -77,7 +77,7 @@ test('a restart does not refill the budget', async () => {
   expect(calls()).toBe(1);
 });
 
-test('what a start without a key has left is corrected before the service is asked', async () => {
+test('the state `off` of an earlier start without a key is replaced before the first answer', async () => {
   const { start, store } = await begin({ answers: false });
   await store.note(
     {},

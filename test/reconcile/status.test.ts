@@ -16,7 +16,7 @@ async function afterOne(): Promise<void> {
   await rig.settle();
 }
 
-test('a run is kept with what it brought; quiet ones after it are one line, also over a restart', async () => {
+test('a run is listed with its recovered events; quiet runs after it share a row, also over a restart', async () => {
   await afterOne();
   expect(await runs()).toEqual(['1 × idle, 2 recovered']);
   await rig.pass(3 * INTERVAL_MS);
@@ -27,7 +27,7 @@ test('a run is kept with what it brought; quiet ones after it are one line, also
   expect(rest).toEqual(['1 × idle, 2 recovered']);
 });
 
-test('a refusal is a run that ended there, once, with its reason', async () => {
+test('a refusal is listed as one run, with its reason', async () => {
   await afterOne();
   rig.server.lieAlways(failure(401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED'));
   await rig.pass(10 * INTERVAL_MS);

@@ -1,4 +1,4 @@
-// A wall clock that is set while reading goes on, and between two starts. No pause, budget or proof depends on it.
+// The wall clock is set while replay runs, or between two starts. No pause, budget or search depends on it.
 import { afterEach, describe, expect, test } from 'vitest';
 import { createBudget } from '../../src/service/budget.ts';
 import { failure, item, page } from './replay-server.ts';
@@ -27,7 +27,7 @@ const searched = () => rig.query<{ value: number }>(`select value from state whe
 
 describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
   test.each(['up', 'restart'] as const)(
-    'E9: (%s) reading goes on within its interval, and passes over nothing',
+    'E9: (%s) replay continues within its interval, and skips no event',
     async (how) => {
       const { server, pass, clock, restart, stored, watermark } = await begin();
       await pass(OVERLAP_MS);
@@ -48,7 +48,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     },
   );
 
-  test('E9: an idle account costs one call an interval all the same', async () => {
+  test('E9: an idle account still costs one call an interval', async () => {
     const { server, pass, clock } = await begin();
     await pass(OVERLAP_MS + 2 * INTERVAL_MS);
     const before = server.requests.length;
@@ -60,7 +60,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     expect(server.requests.length - before).toBeLessThanOrEqual(12);
   });
 
-  test('E9: a pause after a failure, and one without progress, last as long as they should', async () => {
+  test('E9: the pauses after a failure and after a page without progress keep their length', async () => {
     const { server, pass, clock, stored } = await begin();
     server.lieAlways(failure(503, 'UNAVAILABLE'));
     await pass(10 * MINUTE);
@@ -78,7 +78,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     expect(stored()).toEqual(['1', '2']);
   });
 
-  test('E9: a request after it is heard', async () => {
+  test('E9: a person’s request after the clock was set is noticed', async () => {
     const { server, pass, clock, ask, stored } = await begin({ intervalMs: DAY });
     await pass(2_000);
     await ask();
@@ -90,7 +90,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     expect(stored()).toContain('2');
   });
 
-  test('E7: what waits for proof is looked for by two reads that began after it, whatever the clock says', async () => {
+  test('E7: an event counts as searched for after two passes that began after its arrival', async () => {
     const { webhook, pass, prove, clock, store } = await begin();
     await pass(OVERLAP_MS);
     clock.step(ms);
@@ -112,7 +112,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     expect((await store.counters())['unseen']).toBe(2);
   });
 
-  test('E9: a budget neither pays out nor locks up, in a process and over a restart', () => {
+  test('E9: a budget allows no extra calls and does not block, in one process and over a restart', () => {
     const clock = createClock();
     let calls: number[] = [];
     const start = () => createBudget(3, clock, { earlier: calls, onTake: (taken) => (calls = [...taken]) });
@@ -133,7 +133,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     expect(Math.max(...made.map((at, i) => at - (made[i - 1] ?? at)))).toBeLessThanOrEqual(2 * MINUTE);
   });
 
-  test('E9: a catch-up is not behind because the clock was set', async () => {
+  test('E9: setting the clock does not make a catch-up count as behind', async () => {
     const { server, pass, clock, store } = await begin({ callsPerMinute: 20 });
     const at = clock.now() - 2 * DAY;
     server.publish(

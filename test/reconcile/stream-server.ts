@@ -4,7 +4,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { API_KEY, failure, type Answer, type Item } from './replay-server.ts';
 
-/** How the next opening is answered instead of with the missed events. A string is the reason of a `refresh`. */
+/** The answer to the next opening, instead of the missed events. A string: a `refresh` with this reason. */
 export type Meeting = string | Answer;
 
 export interface StreamServer {

@@ -34,7 +34,7 @@ async function begin(more: Partial<FollowerOptions> = {}) {
       rig.now();
     },
     fresh: () => true,
-    // A thousandth of the contract's wait.
+    // A thousandth of the wait that the contract asks for.
     firstWaitMs: 1,
     ...more,
   });
@@ -57,7 +57,7 @@ async function begin(more: Partial<FollowerOptions> = {}) {
     await rig.close();
   };
   onTestFinished(end);
-  /** Reads the file once: every event between the first webhook and the watermark is stored. */
+  /** Every event up to the watermark is stored. One query reads both, so that neither changes in between. */
   function assertWhole(): void {
     const [found] = rig.query<{ mark: string | null; cursors: string | null }>(`
       select (select cast(value as text) from state where name = 'watermark') as mark,
@@ -102,7 +102,7 @@ async function begin(more: Partial<FollowerOptions> = {}) {
 }
 
 describe('the watermark', () => {
-  test('it resumes behind the watermark, and moves it without a call', async () => {
+  test('the stream resumes after the watermark, and raises it without a call', async () => {
     const { rest, start, happen, stream, mark, server, stored, query } = await begin();
     await rest();
     happen(11);
@@ -121,7 +121,7 @@ describe('the watermark', () => {
     ]);
   });
 
-  test('ping, comments and unknown events do not move it', async () => {
+  test('pings, comments and unknown events do not raise it', async () => {
     const { rest, start, happen, stream, mark } = await begin();
     await rest();
     void start();
@@ -135,7 +135,7 @@ describe('the watermark', () => {
   });
 
   test.each(REASONS)(
-    'after a refresh for %s the stream proves nothing until replay has filled the hole',
+    'after a refresh for %s the stream does not raise it until replay has fetched the missing events',
     async (reason) => {
       const { rest, start, happen, stream, mark, holes, stored, settle } = await begin();
       await rest();
@@ -156,7 +156,7 @@ describe('the watermark', () => {
     },
   );
 
-  test('a refresh instead of what was missed is a hole as well', async () => {
+  test('if a refresh replaces the missed events, replay fetches them', async () => {
     const { rest, start, happen, stream, mark, stored, settle, holes } = await begin();
     await rest();
     happen(11);
@@ -170,7 +170,7 @@ describe('the watermark', () => {
     expect(mark()).toBe('12');
   });
 
-  test('an event that is cut off in the middle comes again over the next connection', async () => {
+  test('after an event is cut off, the next connection continues after the last whole event', async () => {
     const { rest, start, happen, stream, mark, stored } = await begin();
     await rest();
     void start();
@@ -185,7 +185,7 @@ describe('the watermark', () => {
     expect(stored()).toEqual(['10', '11', '12']);
   });
 
-  test('without a watermark events are stored, the first is where replay begins, and then the stream proves', async () => {
+  test('without a watermark, replay begins at the first event of the stream; then the stream raises it', async () => {
     const { start, happen, stream, mark, stored, settle } = await begin();
     happen(9);
     void start();
@@ -199,7 +199,7 @@ describe('the watermark', () => {
     await until(() => mark() === '11');
   });
 
-  test('a cursor that the stream does not know costs a hole, not the stream', async () => {
+  test('if the service does not know the cursor, the stream goes on, and replay fetches missing events', async () => {
     const { rest, start, happen, stream, mark, stored, settle, proves } = await begin();
     await rest();
     happen(11);
@@ -215,7 +215,7 @@ describe('the watermark', () => {
     expect(proves()).toBe(true);
   });
 
-  test('a cursor that is refused at a later opening, too, though there was no watermark at first', async () => {
+  test('the stream goes on if its cursor is refused at a later opening, even without a watermark', async () => {
     const { start, happen, stream, stored, proves } = await begin();
     void start();
     await until(() => stream.isOpen());
@@ -228,7 +228,7 @@ describe('the watermark', () => {
     await until(() => proves());
   });
 
-  test('EVENT_TYPES: what it leaves out is not stored, and passed', async () => {
+  test('an event of a type that EVENT_TYPES leaves out is not stored, and the watermark passes it', async () => {
     const { rest, start, happen, mark, stored } = await begin({ types: ['MessageReceived'] });
     await rest();
     void start();
@@ -237,7 +237,7 @@ describe('the watermark', () => {
     expect(stored()).toEqual(['10']);
   });
 
-  test('what cannot be read is kept aside, and passed', async () => {
+  test('an unreadable event goes to quarantine, and the watermark passes it', async () => {
     const { rest, start, stream, mark, query } = await begin();
     await rest();
     void start();
@@ -277,7 +277,7 @@ describe('the watermark', () => {
   );
 
   test(
-    'it never passes an event that is not stored, in any order of what may happen, and comes to the end',
+    'it never passes an event that is not stored, in any order of faults, and reaches the end',
     { timeout: 120_000 },
     async () => {
       await fc.assert(
@@ -331,10 +331,10 @@ describe('the watermark', () => {
   );
 });
 
-describe('beside a watermark that replay says has expired', () => {
+describe('while replay says that the watermark has expired', () => {
   const reset = page([], { reset_required: true });
   test.each(['the call', 'the search'] as const)(
-    'what the stream proves during %s leaves no gap, and reading goes on from there',
+    'if the stream raises the watermark during %s, there is no gap, and replay continues from there',
     async (during) => {
       const { happen, server, stream, rest, start, now, step, mark, store, pass } = await begin();
       await rest();
@@ -364,8 +364,8 @@ describe('beside a watermark that replay says has expired', () => {
   );
 });
 
-describe('what it says, and where it stops', () => {
-  test('a flood of refreshes is one line and one reading, until events come again', async () => {
+describe('state, log and end of the stream', () => {
+  test('a flood of refreshes causes one log line and one pass, until events arrive again', async () => {
     const { rest, start, stream, holes, text, happen, stored } = await begin();
     await rest();
     void start();
@@ -386,7 +386,7 @@ describe('what it says, and where it stops', () => {
     ['its address was refused', [failure(403, 'FORBIDDEN', 'API_KEY_IP_FORBIDDEN')], 1],
     ['everything was refused', [failure(403, 'FORBIDDEN'), failure(403, 'FORBIDDEN')], 2],
   ] as const)(
-    'after a 403 where %s, it asks for campaigns again when it is started again',
+    'after a 403 because %s, the stream asks for campaign events again when it is started again',
     async (_, refusals, opens) => {
       const { rest, start, stream, proves } = await begin();
       await rest();
@@ -399,7 +399,7 @@ describe('what it says, and where it stops', () => {
     },
   );
 
-  test('a key that may not read campaigns goes on without them, and proves nothing', async () => {
+  test('with a key that may not read campaign events, the stream does not raise the watermark', async () => {
     const { rest, start, happen, stream, mark, stored, state, proves } = await begin();
     await rest();
     stream.meet(failure(403, 'FORBIDDEN'));
@@ -413,7 +413,7 @@ describe('what it says, and where it stops', () => {
     expect(proves()).toBe(false);
   });
 
-  test('without campaigns it resumes behind what it has brought, not at the beginning', async () => {
+  test('without campaign events the stream resumes after its last event', async () => {
     const { rest, start, happen, stream, stored } = await begin();
     await rest();
     void start();
@@ -426,7 +426,7 @@ describe('what it says, and where it stops', () => {
     expect(stream.opens.map(({ after }) => after)).toEqual(['10', '11', '11']);
   });
 
-  test('a key that is refused stops it, says why, and it may be started again', async () => {
+  test('a refused key stops the stream with a reason, and the stream can be started again', async () => {
     const { rest, start, stream, state, happen, mark } = await begin();
     await rest();
     stream.meet(failure(401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED'));
@@ -439,7 +439,7 @@ describe('what it says, and where it stops', () => {
     await until(() => state().state === 'open');
   });
 
-  test('what is lost is said, and opened again', async () => {
+  test('a lost stream is opened again, also after refusals', async () => {
     const { rest, start, stream, state } = await begin();
     await rest();
     void start();
@@ -450,7 +450,7 @@ describe('what it says, and where it stops', () => {
     await until(() => state().state === 'open');
   });
 
-  test('stopping ends it at once', async () => {
+  test('a stop ends the stream at once', async () => {
     const { rest, start, stream, end } = await begin();
     await rest();
     void start();
@@ -459,13 +459,13 @@ describe('what it says, and where it stops', () => {
   });
 });
 
-describe('what it brings without a time', () => {
+describe('events of the stream without a time', () => {
   const ages = (rows: <Row>(sql: string) => Row[]) =>
     rows<{ cursor: string; live: number }>(
       `select cast(cursor as text) as cursor, live from events where origin = 'stream' order by events.cursor`,
     ).map(({ cursor, live }) => `${cursor} ${live === 1 ? 'live' : 'of unknown age'}`);
 
-  test('E22: what was missed is of unknown age, what comes behind a reading that has ended is live', async () => {
+  test('E22: missed events are of unknown age, events above the watermark of an ended pass are live', async () => {
     let end: Ended | null = null;
     const { rest, start, happen, stored, query, clock } = await begin({ ended: () => end });
     await rest();
@@ -479,7 +479,7 @@ describe('what it brings without a time', () => {
     expect(ages(query)).toEqual(['11 of unknown age', '12 of unknown age', '13 live']);
   });
 
-  test('E22: pings keep it alive while nothing happens, and a pause without them does not', async () => {
+  test('E22: an event after a silence of 59 s is still live', async () => {
     const { rest, start, happen, stored, query, clock, stream } = await begin({
       ended: () => ({ at: clock.monotonic() - 1_000, watermark: '10' as Cursor }),
     });
@@ -494,7 +494,7 @@ describe('what it brings without a time', () => {
     expect(ages(query)).toEqual(['11 live', '12 live']);
   });
 
-  test('E81: a watermark that went down is not raised over what this stream has not brought', async () => {
+  test('E81: the stream does not raise a lowered watermark past events that it has not brought', async () => {
     const { rest, start, happen, store, stored, mark, clock, stream } = await begin();
     await rest();
     void start();
@@ -516,7 +516,7 @@ describe('what it brings without a time', () => {
 });
 
 describe('with the simulated service', () => {
-  test('end, refresh and a refused resume lose nothing, and the webhook later is the same event', async () => {
+  test('after an end event, a refresh and a refused cursor, all events are stored', async () => {
     const clock = createClock();
     const service = createSimulatedService({ seed: 4, clock });
     const { secret } = service.keys.create({ name: 'tests', scopes: ['events:read'], validDays: 1 });

@@ -16,7 +16,7 @@ beforeEach(async () => {
 });
 afterEach(() => rig.close());
 
-/** Writes what the command writes. */
+/** Asks for a verify as `npx kit verify` does. */
 async function ask(from: string): Promise<number> {
   const asked = rig.clock.time;
   const account = { state: 'running', reason: null, asked, from, at: from, pages: 0, events: 0, types: [] };
@@ -34,7 +34,7 @@ async function toTheEnd(): Promise<VerifyAccount> {
   throw new Error('it never ends');
 }
 
-/** An event below the watermark that webhook and replay have both brought. */
+/** An event that a webhook brings and that the service can replay. */
 async function both(cursor: number, type = 'MessageReceived'): Promise<void> {
   rig.server.publish(item(cursor, type));
   await rig.webhook(cursor, { type });
@@ -46,8 +46,8 @@ const small = (most: number): void =>
     return events.length > most ? page(events.slice(0, most), { has_more: true }) : truth;
   });
 
-describe('the account', () => {
-  test('present, missing and only here are told apart by type, and what was missing is there afterwards', async () => {
+describe('the result', () => {
+  test('present, missing and only-here events are counted by type, and missing events are stored', async () => {
     await both(11);
     await both(12, 'MessageSent');
     await rig.webhook(13);
@@ -69,7 +69,7 @@ describe('the account', () => {
     expect(rig.stored()).toContain('15');
   });
 
-  test.each(['__proto__', 'constructor', 'toString'])('a type named %s is a type', async (type) => {
+  test.each(['__proto__', 'constructor', 'toString'])('an event type may be named %s', async (type) => {
     rig.server.publish({ cursor: '11', json_payload: `{${JSON.stringify(type)}:{"a":1}}` });
     await rig.pass(2 * INTERVAL_MS);
     rig.clock.time += 1;
@@ -100,8 +100,8 @@ describe('the account', () => {
   });
 });
 
-describe('how it goes', () => {
-  test('a keep that begins anew in the middle goes on, and counts nothing twice', async () => {
+describe('how it runs', () => {
+  test('after restarts of `keep` it continues, and counts no event twice', async () => {
     for (let cursor = 11; cursor <= 30; cursor++) await both(cursor);
     await rig.pass(2 * INTERVAL_MS);
     rig.clock.time += 1;
@@ -115,13 +115,13 @@ describe('how it goes', () => {
     expect((await toTheEnd()).types).toMatchObject([{ present: 20, missing: 0, onlyHere: 0 }]);
   });
 
-  test('when it has ended, status does not say that something is being read', async () => {
+  test('after its end, the state of reconciliation is idle', async () => {
     await ask('10');
     await toTheEnd();
     expect(await rig.state()).toMatchObject({ state: 'idle' });
   });
 
-  test('the one that was begun last is done, though a page of the other is on its way', async () => {
+  test('a second verify replaces the first, even while a page of the first is on its way', async () => {
     await both(11);
     await rig.pass(2 * INTERVAL_MS);
     rig.clock.time += 1;
@@ -147,7 +147,7 @@ describe('how it goes', () => {
     expect(await toTheEnd()).toMatchObject({ state: 'done', asked: second, from: '11', events: 0 });
   });
 
-  test('it leaves calls for what waits for proof', async () => {
+  test('it leaves calls for the forward pass', async () => {
     for (let cursor = 11; cursor <= 400; cursor++) await both(cursor);
     await rig.pass(OVERLAP_MS + 2.5 * INTERVAL_MS);
     small(2);
@@ -187,14 +187,14 @@ describe('how it fails', () => {
     expect(await rig.state()).toMatchObject({ state: 'idle' });
   });
 
-  test('a service that promises more and shows nothing is left after a second question', async () => {
+  test('it fails if the service promises more and shows nothing twice', async () => {
     await ask('10');
     rig.server.lie(page([], { has_more: true }), page([], { has_more: true }));
     expect(await toTheEnd()).toMatchObject({ state: 'failed', reason: expect.stringMatching(/does not advance/) });
   });
 });
 
-test('what the stream has brought is present', async () => {
+test('events that the stream has brought count as present', async () => {
   const one = item(11);
   rig.server.publish(one);
   rig.saw('11');
@@ -208,7 +208,7 @@ test('what the stream has brought is present', async () => {
   expect((await toTheEnd()).types).toMatchObject([{ present: 1, missing: 0, onlyHere: 0 }]);
 });
 
-test('E1: what pruning removed is counted apart, is not fetched, and runs no handler again', async () => {
+test('E1: events that pruning removed count as older, are not fetched, and run no handler again', async () => {
   for (const cursor of [11, 12, 13]) await both(cursor);
   await rig.pass(OVERLAP_MS + 2.5 * INTERVAL_MS);
   const { from, events } = await rig.store.pending(100);

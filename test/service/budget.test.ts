@@ -18,17 +18,17 @@ function spend(callsPerMinute: number, ms: number): number[] {
   return times;
 }
 
-test.each([1, 2, 20, 120])('with %i calls a minute, no 60 seconds hold more', (callsPerMinute) => {
+test.each([1, 2, 20, 120])('with %i calls a minute, no 60 seconds have more calls than that', (callsPerMinute) => {
   const times = spend(callsPerMinute, 10 * MINUTE);
   const most = Math.max(...times.map((from) => times.filter((at) => at >= from && at < from + MINUTE).length));
   expect(most).toBeLessThanOrEqual(callsPerMinute);
 });
 
-test.each([1, 2, 20, 120])('with %i calls a minute, ten minutes of need get ten minutes of calls', (callsPerMinute) => {
+test.each([1, 2, 20, 120])('with %i calls a minute, steady demand gets all calls of ten minutes', (callsPerMinute) => {
   expect(spend(callsPerMinute, 10 * MINUTE).length).toBeGreaterThanOrEqual(10 * callsPerMinute - 1);
 });
 
-test('what is said to wait is long enough, and a whole number', () => {
+test('the wait that `take` returns is long enough, and a whole number', () => {
   const clock = createClock();
   const budget = createBudget(7, clock);
   for (let i = 0; i < 7; i++) budget.take();
@@ -39,7 +39,7 @@ test('what is said to wait is long enough, and a whole number', () => {
   expect(budget.take()).toBe(0);
 });
 
-test('an hour without calls saves up no more than a minute', () => {
+test('an hour without calls saves up no more than the calls of a minute', () => {
   const clock = createClock();
   const budget = createBudget(5, clock);
   clock.time += 60 * MINUTE;
@@ -47,7 +47,7 @@ test('an hour without calls saves up no more than a minute', () => {
   expect(calls).toHaveLength(5);
 });
 
-test('F16: a clock that jumps back an hour neither pays out nor stops for an hour', () => {
+test('F16: after a clock jumps back an hour, the budget allows no extra call and does not block for an hour', () => {
   const clock = createClock();
   const budget = createBudget(1, clock);
   expect(budget.take()).toBe(0);

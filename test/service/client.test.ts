@@ -63,7 +63,7 @@ test('4.5: a list by page begins where the request says', async () => {
   expect(pages.map(({ page, messages }) => [page?.page, messages?.[0]?.id])).toEqual([[9, '401']]);
 });
 
-test('a list that is left early asks for no further page', async () => {
+test('a loop that leaves a list early requests no further page', async () => {
   const { service, api } = await setUp();
   for await (const { id } of service.items('ListQuickReplies', {})) if (id === '7') break;
   expect(api.calls()).toBe(1);
@@ -99,7 +99,7 @@ test('7.3: a send whose answer is lost is uncertain, made once, and found in the
   expect(await Array.fromAsync(service.items('ListMessages', {}))).toMatchObject([{ body: 'hi' }]);
 });
 
-test('what costs money is refused unless PAID_OPERATIONS=allow, before anybody is called', async () => {
+test('without PAID_OPERATIONS=allow, paid calls are refused before a request is sent', async () => {
   const { service, api } = await setUp({ paid: false });
   for (const refused of [
     service.send({ body: 'hi' }, { quoteId: 'q' }),
@@ -119,13 +119,13 @@ test('4.3: media comes as a stream, with its type and size', async () => {
   expect(await errorOf(service.media('nothing'))).toMatchObject({ code: 'NOT_FOUND', reason: 'MEDIA_NOT_FOUND' });
 });
 
-test.each(['', '.', '..'])('an id of media that would name another route is refused: %j', async (id) => {
+test.each(['', '.', '..'])('a media id that would lead to another route is refused: %j', async (id) => {
   const { service, api } = await setUp();
   expect(await errorOf(service.media(id))).toMatchObject({ code: 'VALIDATION_FAILED', status: 0 });
   expect(api.calls()).toBe(0);
 });
 
-test('2.14: a number that reconnects tells how it goes, until it ends', async () => {
+test('2.14: reconnecting a number yields its progress until the end', async () => {
   const { service, history } = await setUp();
   const [number = ''] = history.numbers;
   const progress = await Array.fromAsync(service.resume(number));
@@ -138,7 +138,7 @@ test('2.14: a number that reconnects tells how it goes, until it ends', async ()
   });
 });
 
-test('without an API key every method says what to set', async () => {
+test('without an API key, the error of every method names the variables to set', async () => {
   const calls: Record<keyof Service, () => Promise<unknown>> = {
     call: () => noService.call('ResumeCampaign', {}),
     pages: () => Array.fromAsync(noService.pages('ListMessages', {})),
@@ -165,7 +165,7 @@ async function answering(answer: (response: ServerResponse, number: number) => u
 const json = (body: object) => (response: ServerResponse) => response.end(JSON.stringify(body));
 const stream = (text: string) => (response: ServerResponse) => response.end(text);
 
-test('an answer that does not fit its shape comes as it is, and is told of once', async () => {
+test('an answer that does not fit its shape is passed on unchanged, and reported once', async () => {
   const body = { tags: [{ id: 1 }, { id: 'b', contact_count: 7 }], added: true };
   const { service, odd } = await answering(json(body));
   expect(await service.call('ListCrmTags', {})).toEqual(body);
@@ -173,7 +173,7 @@ test('an answer that does not fit its shape comes as it is, and is told of once'
   expect(odd).toEqual([{ operation: 'ListCrmTags', field: 'tags.id' }]);
 });
 
-test('an answer that lacks fields, or has others, fits', async () => {
+test('an answer with missing or additional fields fits its shape', async () => {
   const { service, odd } = await answering(json({ messages: [{}, { id: 'a', media: {}, added: { in: 'v2' } }] }));
   expect(await Array.fromAsync(service.items('ListMessages', {}))).toHaveLength(2);
   expect(odd).toEqual([]);
@@ -182,19 +182,19 @@ test('an answer that lacks fields, or has others, fits', async () => {
 test.each([
   ['ListMessages', { messages: [{}], next_cursor: 'same' }],
   ['ListQuickReplies', { messages: [{}], page: { page: 1, has_next_page: true } }],
-])('pages of %s that go round end with an error, not as if they were whole', async (operation, body) => {
+])('if the pages of %s repeat, the list ends with an error', async (operation, body) => {
   const { service, got } = await answering(json(body));
   const error = await errorOf(Array.fromAsync(service.pages(operation, {})));
   expect(error).toMatchObject({ code: 'unreadable' });
   expect(got.length).toBeLessThanOrEqual(2);
 });
 
-test('items whose field the contract does not name are those of the only array', async () => {
+test('if the contract does not name the field of the items, the only array is used', async () => {
   const { service } = await answering(json({ contacts: [{ id: 'a' }], next_cursor: '' }));
   expect(await Array.fromAsync(service.items('ListContacts', {}))).toEqual([{ id: 'a' }]);
 });
 
-test.each([{ a: [], b: [] }, { messages: {} }])('items that cannot be told apart are an error: %j', async (body) => {
+test.each([{ a: [], b: [] }, { messages: {} }])('an answer without clear items is an error: %j', async (body) => {
   const { service } = await answering(json(body));
   const operation = 'a' in body ? 'ListContacts' : 'ListMessages';
   const error = await errorOf(Array.fromAsync(service.items(operation, {})));
@@ -229,7 +229,7 @@ test('8: media above 64 MiB end with an error, and so do media that are cut off'
   expect(await errorOf(read())).toMatchObject({ code: 'unreachable' });
 });
 
-test('media that nobody wants to read on lets its connection go', async () => {
+test('a reader that leaves media in the middle closes the connection', async () => {
   const closed = Promise.withResolvers<void>();
   const { service } = await answering((response) => {
     response.once('close', closed.resolve);
@@ -240,7 +240,7 @@ test('media that nobody wants to read on lets its connection go', async () => {
   await closed.promise;
 });
 
-test('2.14, 7.1: an error in the progress of a number is thrown, after what came before it', async () => {
+test('2.14, 7.1: an error in the progress of a number is thrown after the earlier items', async () => {
   const failure = { error: { code: 'UNAVAILABLE', message: 'x', requestId: 'r', reason: 'PAIRING_UNAVAILABLE' } };
   const qr = { event: 'qr', qr: { data: 'code' } };
   const { service } = await answering(
@@ -264,7 +264,7 @@ test.each([
   expect(await errorOf(Array.fromAsync(service.resume('a')))).toMatchObject({ code: 'unreadable' });
 });
 
-test('answers are typed by the name of their operation', () => {
+test('the name of an operation decides the type of its answer', () => {
   expectTypeOf<NonNullable<ResponseOf<'ListMessages'>['messages']>[number]['created_at_unix_ms']>().toEqualTypeOf<
     `${bigint}` | undefined
   >();
@@ -287,12 +287,12 @@ test.each([
   expect(await errorOf(service.send({ body: 'once' }, { quoteId: 'q' }))).toMatchObject({ code, uncertain });
 });
 
-test('a list whose next_cursor is no text is an error, and not taken for its end', async () => {
+test('a next_cursor that is not text is an error, not the end of the list', async () => {
   const { service } = await answering(json({ messages: [], next_cursor: 12 }));
   expect(await errorOf(Array.fromAsync(service.items('ListMessages', {})))).toMatchObject({ code: 'unreadable' });
 });
 
-test('media that are given up before anything of them was read let their connection go', async () => {
+test('media that are cancelled before the first read close their connection', async () => {
   const closed = Promise.withResolvers<void>();
   const { service } = await answering((response) => {
     response.once('close', closed.resolve);

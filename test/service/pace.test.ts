@@ -1,4 +1,4 @@
-// When a handler's call is made and retried, over real HTTP. Waiting moves the test's clock.
+// When a handler's call is made and retried, over real HTTP. A wait takes no real time: it advances the test's clock.
 import { createServer } from 'node:http';
 import { once as happened } from 'node:events';
 import type { AddressInfo } from 'node:net';
@@ -63,32 +63,32 @@ async function errorOf(calling: Promise<unknown>): Promise<ServiceError> {
   return error as ServiceError;
 }
 
-test.each([429, 500, 503, 504, 0])('7.2: what only reads is repeated after %i', async (status) => {
+test.each([429, 500, 503, 504, 0])('7.2: a call that only reads is retried after %i', async (status) => {
   const { service, bodies, waits } = await setUp([status, status]);
   expect(await service.call('ListCrmTags', {})).toEqual({});
   expect(bodies).toHaveLength(3);
   expect(waits).toHaveLength(2);
 });
 
-test.each([400, 401, 402, 403, 404, 409])('7.2: nothing is repeated after %i', async (status) => {
+test.each([400, 401, 402, 403, 404, 409])('7.2: no call is retried after %i', async (status) => {
   const { service, bodies } = await setUp([status]);
   expect(await errorOf(service.call('GetSession', {}))).toMatchObject({ status, retryable: false });
   expect(bodies).toHaveLength(1);
 });
 
-test.each([500, 503, 504, 0])('7.3: what has an effect is made once, and uncertain after %i', async (status) => {
+test.each([500, 503, 504, 0])('7.3: after %i a call with an effect is uncertain, not retried', async (status) => {
   const { service, bodies } = await setUp([status]);
   expect(await errorOf(service.call('DeleteCrmList', {}))).toMatchObject({ uncertain: true, retryable: false });
   expect(bodies).toHaveLength(1);
 });
 
-test('7.2: what is refused for its number has surely not been done', async () => {
+test('7.2: a call that the rate limit refused is not uncertain', async () => {
   const { service, bodies } = await setUp([429]);
   expect(await errorOf(service.call('DeleteCrmList', {}))).toMatchObject({ uncertain: false, retryable: true });
   expect(bodies).toHaveLength(1);
 });
 
-test('what the caller calls idempotent is repeated; what is paid is not, whatever it is called', async () => {
+test('an idempotent call is retried; a paid call is not, even if it is marked idempotent', async () => {
   const { service, bodies } = await setUp([503, 200, 503]);
   await service.call('DeleteCrmList', {}, { idempotent: true });
   expect(bodies).toHaveLength(2);
@@ -97,7 +97,7 @@ test('what the caller calls idempotent is repeated; what is paid is not, whateve
   expect(bodies).toHaveLength(3);
 });
 
-test('a send that found nobody to connect to has not been made', async () => {
+test('a send whose connection was refused is not uncertain', async () => {
   const closed = createServer().listen(0, '127.0.0.1');
   await happened(closed, 'listening');
   const { port } = closed.address() as AddressInfo;
@@ -113,11 +113,11 @@ test.each([
   [3, 4_000, 8_000],
   [6, 30_000, 60_000],
   [99, 30_000, 60_000],
-])('8: after %i failures and one more, the wait is from %i to %i ms', (failures, least, most) => {
+])('8: after %i earlier failures, the wait is from %i to %i ms', (failures, least, most) => {
   expect([repeatWait(failures, 1), repeatWait(failures, 0)]).toEqual([least, most]);
 });
 
-test('repeating ends within the time of the call, and so does each deadline', async () => {
+test('the retries of a call and their deadlines end within its time limit', async () => {
   const { service, bodies, waits, clock } = await setUp(Array.from({ length: 50 }, () => 503));
   const began = clock.at;
   expect(await errorOf(service.call('ListCrmTags', {}))).toMatchObject({ code: 'UNAVAILABLE', retryable: true });
@@ -127,7 +127,7 @@ test('repeating ends within the time of the call, and so does each deadline', as
   expect(await errorOf(service.call('ListCrmTags', {}, { withinMs: 1 }))).toMatchObject({ code: 'UNAVAILABLE' });
 });
 
-test('8: a call waits for its turn within the minute’s share, and says so where it cannot', async () => {
+test('8: a call waits for the call budget, and fails with RATE_LIMITED if its time limit is too short', async () => {
   const { service, bodies, waits, clock } = await setUp([], { callsPerMinute: 2 });
   await service.call('ListCrmTags', {});
   clock.at += 50_000;
@@ -148,7 +148,7 @@ test('8: quotes have a limit of their own', async () => {
   expect(waits).toEqual([]);
 });
 
-test('a caller that gives up while it waits has called nobody', async () => {
+test('a call that is aborted before it is sent reaches nobody', async () => {
   const { service, bodies, stop } = await setUp([503]);
   stop.abort();
   const error = await errorOf(service.send({}, { quoteId: 'q', signal: stop.signal }));
@@ -156,7 +156,7 @@ test('a caller that gives up while it waits has called nobody', async () => {
   expect(bodies).toEqual([]);
 });
 
-test('a caller that gives up between two attempts ends the waiting', async () => {
+test('an abort between two attempts ends the wait', async () => {
   const { url, got } = await createEndpoint((_, response) => void response.writeHead(503).end());
   const clock = { now: () => 0, monotonic: () => 0 };
   const stop = new AbortController();

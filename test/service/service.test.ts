@@ -58,8 +58,8 @@ async function errorOf(calling: Promise<unknown>): Promise<ServiceError> {
   return error as ServiceError;
 }
 
-describe('what is sent', () => {
-  test('a POST to /rpc/<operation> with the envelope, the key, and no wish for compression', async () => {
+describe('requests', () => {
+  test('a call is a POST to /rpc/<operation> with the envelope and the key, and asks for no compression', async () => {
     await service.call('ListCrmTags', { with_archived: true });
     expect(requests).toMatchObject([
       {
@@ -76,7 +76,7 @@ describe('what is sent', () => {
     expect(Object.keys(requests[0]?.body as object).toSorted()).toEqual(['deadlineMs', 'request']);
   });
 
-  test('deadlineMs is the caller’s, where there is one', async () => {
+  test('deadlineMs is that of the caller, if the caller sets one', async () => {
     await service.call('GetApiKeyIdentity', {}, { deadlineMs: 1_500 });
     expect(requests[0]?.body).toEqual({ request: {}, deadlineMs: 1_500 });
   });
@@ -86,7 +86,7 @@ describe('what is sent', () => {
     expect(requests[0]?.url).toBe('/v1/rpc/GetApiKeyIdentity');
   });
 
-  test('a paid operation carries its quote, where paying is allowed', async () => {
+  test('a paid operation carries its quote, if paid operations are allowed', async () => {
     await createService({ baseUrl: base, apiKey: API_KEY, paid: true }).call(
       'ResumeCampaign',
       { id: '1' },
@@ -96,7 +96,7 @@ describe('what is sent', () => {
   });
 });
 
-describe('what is refused before anybody is called', () => {
+describe('refusals before a request is sent', () => {
   test('a paid operation, unless PAID_OPERATIONS=allow', async () => {
     const error = await errorOf(service.call('ResumeCampaign', { id: '1' }, { quoteId: 'q-1' }));
     expect(error).toMatchObject({ code: 'PAID_OPERATIONS_REFUSED', status: 0, reason: null, requestId: null });
@@ -104,15 +104,15 @@ describe('what is refused before anybody is called', () => {
     expect(requests).toEqual([]);
   });
 
-  test('everything, without an API key; the message says what to set', async () => {
+  test('every call without an API key; the message names the variables to set', async () => {
     const error = await errorOf(noService.call('ListCrmTags', {}));
     expect(error).toMatchObject({ code: 'NO_API_KEY', status: 0 });
     expect(error.message).toMatch(/API_BASE_URL.*API_KEY/);
   });
 });
 
-describe('what is answered', () => {
-  test('the response object, as it is', async () => {
+describe('answers', () => {
+  test('the response object is passed on unchanged', async () => {
     answer = json(200, { tags: [{ id: 'a', contact_count: '9007199254740993' }] });
     expect(await service.call('ListCrmTags', {})).toEqual({ tags: [{ id: 'a', contact_count: '9007199254740993' }] });
   });
@@ -140,7 +140,7 @@ describe('what is answered', () => {
     expect(requests, 'nothing is repeated by itself').toHaveLength(1);
   });
 
-  test('without a requestId in the envelope, the header’s is taken', async () => {
+  test('without a requestId in the envelope, that of the header is used', async () => {
     answer = json(500, { error: { code: 'INTERNAL', message: '' } }, { 'x-request-id': 'of-the-header' });
     expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'INTERNAL', requestId: 'of-the-header' });
   });
@@ -155,7 +155,7 @@ describe('what is answered', () => {
     [504, 'UNAVAILABLE'],
     [500, 'unreadable'],
     [418, 'unreadable'],
-  ])('%i of a proxy, without an envelope, is %s', async (status, code) => {
+  ])('%i from a proxy, without an error envelope, is %s', async (status, code) => {
     answer = text(status, '<html>no</html>');
     expect(await errorOf(service.call('X', {}))).toMatchObject({ code, status, reason: null });
   });
@@ -194,7 +194,7 @@ describe('F36: an answer that does not come, or does not end', () => {
     expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreachable' });
   });
 
-  test('nobody who listens', async () => {
+  test('a port where nobody listens', async () => {
     const closed = createServer();
     await new Promise<void>((done) => closed.listen(0, '127.0.0.1', done));
     const { port } = closed.address() as AddressInfo;
@@ -207,18 +207,18 @@ describe('F36: an answer that does not come, or does not end', () => {
     expect(error.cause).toBeInstanceOf(Error);
   });
 
-  test('TLS spoken to a port that speaks none', async () => {
+  test('TLS to a port without TLS', async () => {
     const secure = createService({ baseUrl: base.replace('http:', 'https:'), apiKey: API_KEY, paid: false });
     expect(await errorOf(secure.call('X', {}))).toMatchObject({ code: 'unreachable' });
   });
 
-  test('a caller that gives up', async () => {
+  test('a caller that aborts the call', async () => {
     const stop = new AbortController();
     answer = () => stop.abort();
     expect(await errorOf(service.call('X', {}, { signal: stop.signal }))).toMatchObject({ code: 'aborted' });
   });
 
-  test('a caller that gives up while the answer drips', async () => {
+  test('a caller that aborts while the answer arrives', async () => {
     const stop = new AbortController();
     answer = (res) => {
       res.writeHead(200).write('{"a":"');
@@ -227,7 +227,7 @@ describe('F36: an answer that does not come, or does not end', () => {
     expect(await errorOf(service.call('X', {}, { signal: stop.signal }))).toMatchObject({ code: 'aborted' });
   });
 
-  test('more than 64 MiB are not read', async () => {
+  test('an answer above 64 MiB is not read to its end', async () => {
     let sent = 0;
     answer = (res) => {
       const chunk = Buffer.alloc(1024 * 1024, ' ');
@@ -243,7 +243,7 @@ describe('F36: an answer that does not come, or does not end', () => {
     expect(sent).toBeLessThan(120);
   });
 
-  test('a gzip bomb is counted unpacked', async () => {
+  test('the unpacked bytes of a gzip bomb count', async () => {
     answer = text(200, gzipSync(Buffer.alloc(80 * 1024 * 1024, ' ')), { 'content-encoding': 'gzip' });
     expect(await errorOf(service.call('X', {}))).toMatchObject({ code: 'unreadable' });
   });

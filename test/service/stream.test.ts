@@ -58,7 +58,7 @@ async function read(answers: Answer[], wanted: number, options: Partial<StreamOp
   return { asked, cursors, payloads, news, thrown, lost: news.filter(({ kind }) => kind === 'lost') };
 }
 
-test('domain events come in their order, pings are signs of life, and a new connection goes on behind the last', async () => {
+test('events come in order, pings are reported, and a new connection continues after the last event', async () => {
   const ping = 'event: ping\ndata: {"t":1}\n\n';
   const told = await read([sse(domain('9') + ping + domain('10') + END), sse(domain('11'))], 3);
   expect(told.cursors).toEqual(['9', '10', '11']);
@@ -67,13 +67,13 @@ test('domain events come in their order, pings are signs of life, and a new conn
   expect(told.news.map(({ kind }) => kind)).toEqual(['open', 'ping', 'lost', 'open']);
 });
 
-test('an event that is cut off is not one, and comes again', async () => {
+test('an event that is cut off is not yielded, and the next connection brings it again', async () => {
   const told = await read([sse(domain('1') + domain('2').slice(0, -1)), sse(domain('2'))], 2, { after: null });
   expect(told.cursors).toEqual(['1', '2']);
   expect(told.asked).toEqual([undefined, '1']);
 });
 
-test('an event in pieces of one byte, with characters of several bytes, is whole', async () => {
+test('an event that arrives byte by byte is read whole, with characters of several bytes', async () => {
   const bytes = Buffer.from(domain('5', 'ação 🚀'));
   const dripping: Answer = (response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -82,7 +82,7 @@ test('an event in pieces of one byte, with characters of several bytes, is whole
   expect((await read([dripping], 1)).payloads).toEqual(['{"MessageReceived":{"body":"ação 🚀"}}']);
 });
 
-test('what passes by itself is tried again, with waits that double up to thirty times the first', async () => {
+test('after a temporary failure it reconnects, with waits that double up to thirty times the first', async () => {
   const html: Answer = (response) => response.writeHead(200, { 'content-type': 'text/html' }).end('<p>');
   const moved: Answer = (response) => response.writeHead(302, { location: '/elsewhere' }).end();
   const broken: Answer = (response) => response.destroy();
@@ -110,14 +110,14 @@ test.each([
     sse(`event: error\ndata: {"error":{"code":"UNAUTHENTICATED","reason":"API_AUTH_REVOKED"}}\n\n`),
     'UNAUTHENTICATED',
   ],
-])('%s ends it: repeating cannot help', async (_, answer, code) => {
+])('%s ends the reader, because a new connection cannot help', async (_, answer, code) => {
   const told = await read([answer], 1);
   expect(told.thrown).toBeInstanceOf(ServiceError);
   expect(told.thrown).toMatchObject({ code });
   expect(told.asked).toHaveLength(1);
 });
 
-test('a refresh is told with its reason, and what follows still comes', async () => {
+test('a refresh is reported with its reason, and later events still arrive', async () => {
   const told = await read([sse(`event: refresh\ndata: {"reason":"cursor_expired"}\n\n${domain('7')}`)], 1, {
     after: null,
   });
@@ -125,13 +125,13 @@ test('a refresh is told with its reason, and what follows still comes', async ()
   expect(told.cursors).toEqual(['7']);
 });
 
-test('an event without a cursor is told, and left out', async () => {
+test('an event without a cursor is reported and left out', async () => {
   const told = await read([sse(domain('1e3') + domain('8'))], 1);
   expect(told.cursors).toEqual(['8']);
   expect(told.news.map(({ kind }) => kind)).toContain('unreadable');
 });
 
-test('a connection that says nothing is given up', async () => {
+test('a connection without data is closed, and the reader reconnects', async () => {
   const silent: Answer = (response) =>
     void response.writeHead(200, { 'content-type': 'text/event-stream' }).write(':\n');
   const told = await read([silent, sse(domain('1'))], 1, { silentMs: 100 });
@@ -139,7 +139,7 @@ test('a connection that says nothing is given up', async () => {
   expect(told.lost).toMatchObject([{ reason: 'GET /events: no data for 100 ms' }]);
 });
 
-test('an event larger than the limit costs the connection, not the memory', async () => {
+test('an event larger than the limit ends the connection', async () => {
   const endless: Answer = (response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: ');
     const more = (): void => void (response.destroyed || (response.write('x'.repeat(500)), setImmediate(more)));
@@ -149,7 +149,7 @@ test('an event larger than the limit costs the connection, not the memory', asyn
   expect(told.cursors).toEqual(['2']);
 });
 
-test('the signal ends it, also while it waits to connect again', async () => {
+test('the signal ends the reader, also while it waits to reconnect', async () => {
   const stop = new AbortController();
   const reading = read([], 1, { signal: stop.signal, firstWaitMs: 3_600_000, onNews: () => stop.abort() });
   expect((await reading).thrown).toBeUndefined();
