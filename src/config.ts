@@ -19,7 +19,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** Variables that may be in a file instead, which `<NAME>_FILE` names. `npx kit reload` reads the files again. */
+/** Variables that may come from a file, whose path is in `<NAME>_FILE`. `npx kit reload` reads the files again. */
 const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'] as const;
 
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
@@ -64,7 +64,7 @@ const schema = z.object({
     .regex(/^[A-Za-z0-9-]+-$/, `must be the beginning of the header names, like ${DEFAULT_PREFIX}`)
     .default(DEFAULT_PREFIX),
   TIMESTAMP_TOLERANCE_SECONDS: whole(1, 86_400, 300),
-  // SQLite holds 10^9 bytes in a row, and a string holds 2^29 characters.
+  // The maximum is below the limits of SQLite (10^9 bytes in a row) and of strings (2^29 characters).
   BODY_LIMIT_BYTES: whole(1_024, 2 ** 28, 12_582_912),
   DATABASE_URL: z
     .string()
@@ -109,7 +109,7 @@ const schema = z.object({
 /** The kit's own variables. Others in the environment belong to handlers. */
 export const VARIABLES = [...Object.keys(schema.shape), ...SECRETS.map((name) => `${name}_FILE`)];
 
-/** Faults of two variables together. They are reported even if other variables have faults of their own. */
+/** Faults in the combination of two variables. They are reported even if other variables have faults of their own. */
 function faultsBetween(env: Env): string[] {
   const faults: string[] = [];
   const together = 'together they fetch what webhooks missed';
@@ -170,7 +170,7 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
   const config = parsed.data ?? schema.parse({ WEBHOOK_SECRET: 'whsec_0000000000000000', ...pick(values, only ?? []) });
   return {
     ...config,
-    // If only RETENTION_DAYS is set, bodies are removed with their rows.
+    // A RETENTION_DAYS below the default of PAYLOAD_RETENTION_DAYS limits both, so bodies go with their rows.
     PAYLOAD_RETENTION_DAYS: Math.min(config.PAYLOAD_RETENTION_DAYS, config.RETENTION_DAYS),
     storePath: realOf(pathOf(config.DATABASE_URL.slice('sqlite:'.length))),
     handlersDir: pathOf(config.HANDLERS_DIR),
@@ -203,7 +203,7 @@ function wordingOf(message: string): string {
   return message.startsWith('Invalid input') ? 'is required' : message;
 }
 
-/** Resolves a link to the store, because SQLite's other files are beside the real file. */
+/** Resolves a symbolic link to the store, because SQLite's other files are beside the real file. */
 function realOf(path: string): string {
   try {
     return realpathSync(path);

@@ -1,4 +1,4 @@
-// Everything that handlers import as '#kit'. All of it is public: names stay.
+// Everything that handlers import as '#kit'. All of it is public, so its names must not change.
 import type { EventMap } from './wire/event-map.ts';
 import type { SqlValue, Tx } from './store/work.ts';
 import type { Origin } from './wire/event.ts';
@@ -51,8 +51,8 @@ export interface Context {
   /** The same in every retry and rerun of this handler on this event. */
   readonly idempotencyKey: string;
   /**
-   * Commits your synchronous writes to the kit's SQLite file together with the task's completion, or neither. Throws
-   * if the claim is gone: the attempt has timed out, or another process was given the task.
+   * Commits both your synchronous writes to the kit's SQLite file and the task's completion, or neither. Throws if the
+   * claim is gone: the attempt has timed out, or another process was given the task.
    */
   complete(work: (tx: Tx) => void): Promise<void>;
 }
@@ -96,8 +96,8 @@ export interface Handler<Type extends string = string> {
   /** Also handles events older than the store, which REPLAY_FROM or `npx kit verify` fetches. Default: false. */
   history?: boolean;
   /**
-   * The most attempts that begin in any minute, spread evenly: with 60, one each second. Tasks that wait for it stay
-   * ready and do not delay other handlers. Default: no limit.
+   * The most attempts that begin in any minute, spread evenly: with 60, one each second. Tasks that wait for the limit
+   * stay ready and do not delay other handlers. Default: no limit.
    */
   rate?: { perMinute: number };
   /** Creates the handler's own tables. Called at each start and each reload. */
@@ -106,7 +106,7 @@ export interface Handler<Type extends string = string> {
   handle(event: KitEvent<Type>, ctx: Context): Promise<void> | void;
 }
 
-/** Adds types, and does nothing at run time. A plain object may also name types that are not in src/events.ts. */
+/** Only adds types. Without `defineHandler`, `on` may also name types that are not in src/events.ts. */
 export function defineHandler<const Type extends EventName | '*'>(handler: Handler<Type>): Handler<Type> {
   return handler;
 }

@@ -22,11 +22,11 @@ import { StoreError, type Store } from './store/store.ts';
 
 const modules = Object.values<ReceiveModule>(registered);
 /**
- * Draining starts after this time at the latest: handlers have less, and deliveries in flight have the rest of the
- * stop.
+ * At a stop, the server starts to drain after this time at the latest. Handlers get less time; deliveries in flight get
+ * the rest of the stop.
  */
 const DRAIN_MS = 7_500;
-/** Long enough for a proxy to poll /readyz several times. */
+/** At a stop, the port stays open for at least this long, so that a proxy can poll /readyz several times. */
 const NOTICE_MS = 500;
 /** A reload goes on even if the store fails. Its outcome is written within this time, or not at all. */
 const TELL_MS = 5_000;

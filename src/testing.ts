@@ -1,4 +1,4 @@
-// Everything that tests of handlers import as '#kit/testing'. All of it is public: names stay.
+// Everything that tests of handlers import as '#kit/testing'. All of it is public, so its names must not change.
 export { deliver } from './tools/testing/deliver.ts';
 export type { DeliverOptions, Outcome, TaskOutcome } from './tools/testing/deliver.ts';
 export { fixture, signedRequest } from './tools/testing/fixture.ts';

@@ -1,5 +1,5 @@
-// The environment as one checked object. Every fault is reported at once, with its variable and remedy, and never with
-// a secret.
+// Tests the environment as one checked object. Every fault is reported at once, with its variable and remedy, and never
+// with a secret.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
@@ -107,20 +107,20 @@ function folderWith(files: Record<string, string>): string {
   return folder;
 }
 
-test('E5: a body that no row or string could hold cannot be let in', () => {
+test('E5: BODY_LIMIT_BYTES cannot allow a body that no row or string can hold', () => {
   expect(faultsOf({ WEBHOOK_SECRET: SECRET, BODY_LIMIT_BYTES: String(2 ** 28) })).toEqual([]);
   for (const most of [2 ** 28 + 1, 2 ** 29, 10 ** 9])
     expect(namesOf(faultsOf({ WEBHOOK_SECRET: SECRET, BODY_LIMIT_BYTES: String(most) }))).toEqual(['BODY_LIMIT_BYTES']);
 });
 
-describe('what the design names', () => {
-  test('has the defaults that the design gives', () => {
+describe('a variable', () => {
+  test('has its default if it is not set', () => {
     const { WEBHOOK_SECRET: _, ...expected } = DEFAULTS;
     const config = load() as Record<string, unknown>;
     for (const [name, value] of Object.entries(expected)) expect([name, config[name]]).toEqual([name, value]);
   });
 
-  test('is known, each variable of it', () => {
+  test('can be set to another value', () => {
     const config = load(OTHERS) as Record<string, unknown>;
     for (const [name, value] of Object.entries(DEFAULTS)) {
       expect(Object.hasOwn(config, name), name).toBe(true);
@@ -128,7 +128,7 @@ describe('what the design names', () => {
     }
   });
 
-  test('is listed in .env.example, each variable and no other, with its default', () => {
+  test('is listed in .env.example with its default, and no other is listed', () => {
     const text = readFileSync(new URL('../.env.example', import.meta.url), 'utf8');
     const listed = parseEnv(text.replaceAll(/^# ?(?=[A-Z_]+=)/gm, ''));
     expect(Object.keys(listed).toSorted()).toEqual(Object.keys(DEFAULTS).toSorted());
@@ -141,7 +141,7 @@ describe('what the design names', () => {
     for (const name of SECRETS) expect(text).toContain(`${name}_FILE`);
   });
 
-  test('lists and paths are read as such', () => {
+  test('that is a list or a path is parsed', () => {
     const config = load({ ...OTHERS, WEBHOOK_SECRET: `${SECRET}, ${SECRET}2` });
     expect(config.WEBHOOK_SECRET).toEqual([SECRET, `${SECRET}2`]);
     expect(config.EVENT_TYPES).toEqual(['MessageReceived', 'MessageSent']);
@@ -151,7 +151,7 @@ describe('what the design names', () => {
 });
 
 describe('faults', () => {
-  test('are reported all at once, each by name and remedy', () => {
+  test('are reported all at once, each with its variable and remedy', () => {
     const faults = faultsOf({
       PORT: 'x',
       WEBHOOK_PATH: 'hooks',
@@ -177,13 +177,13 @@ describe('faults', () => {
     for (const fault of faults) expect(fault).toMatch(/^[A-Z_]+ (must|is required)/);
   });
 
-  test('of one variable do not hide those between two', () => {
+  test('of one variable do not hide faults in the combination of two', () => {
     const faults = faultsOf({ API_KEY: 'key', OPS_HOST: '0.0.0.0', LOG_LEVEL: 'loud' });
     const names = ['WEBHOOK_SECRET', 'LOG_LEVEL', 'API_BASE_URL', 'OPS_TOKEN'];
     expect(namesOf(faults)).toEqual(names.toSorted());
   });
 
-  test('read as one message without a stack', () => {
+  test('form one message without a stack', () => {
     const error = new ConfigError(['PORT must be a number', 'HOST is odd']);
     expect(error.message).toBe('configuration: 2 faults\n  PORT must be a number\n  HOST is odd');
   });
@@ -224,28 +224,28 @@ describe('faults', () => {
     expect(faults[0]?.startsWith(`${name} `)).toBe(true);
   });
 
-  test('less than a day of retention is refused, because retries last 7 h 42 min', () => {
+  test('include a retention of less than a day, because the service retries for 7 h 42 min', () => {
     const faults = faultsOf({ WEBHOOK_SECRET: SECRET, RETENTION_DAYS: '0', PAYLOAD_RETENTION_DAYS: '0' });
     expect(namesOf(faults)).toEqual(['PAYLOAD_RETENTION_DAYS', 'RETENTION_DAYS']);
   });
 
-  test.each(['127.0.0.1', '::1', 'localhost'])('the ops port needs no token on %s', (OPS_HOST) => {
+  test.each(['127.0.0.1', '::1', 'localhost'])('do not include a missing token for the ops port on %s', (OPS_HOST) => {
     expect(load({ OPS_HOST }).OPS_HOST).toBe(OPS_HOST);
   });
 
-  test('a command that needs the store does not need the secret', () => {
+  test('of other variables do not matter to a command that needs only the store', () => {
     expect(loadConfig({ DATABASE_URL: 'sqlite:/x/y.db', PORT: 'x' }, { only: ['DATABASE_URL'] }).storePath).toBe(
       '/x/y.db',
     );
     expect(() => loadConfig({ DATABASE_URL: 'x' }, { only: ['DATABASE_URL'] })).toThrow(ConfigError);
   });
 
-  test('a command is given the secret that was set, also where something else is faulty', () => {
+  test('of other variables do not matter to a command that needs the secret', () => {
     const config = loadConfig({ WEBHOOK_SECRET: SECRET, PORT: 'x' }, { only: ['WEBHOOK_SECRET'] });
     expect(config.WEBHOOK_SECRET).toEqual([SECRET]);
   });
 
-  test('those of others do not matter to a command, also where two contradict each other', () => {
+  test('in the combination of two variables do not matter to a command that does not need both', () => {
     expect(loadConfig({ OPS_HOST: '0.0.0.0' }, { only: ['OPS_HOST', 'OPS_PORT'] }).OPS_HOST).toBe('0.0.0.0');
   });
 });
@@ -286,21 +286,21 @@ describe('secrets', () => {
     },
   );
 
-  test.each(SECRETS)('%s may lie in a file', (name) => {
+  test.each(SECRETS)('%s may be in a file', (name) => {
     const path = join(folderWith({ secret: `${OTHERS[name]}\n` }), 'secret');
     const { [name]: _, ...rest } = OTHERS;
     const config = loadConfig({ ...rest, [`${name}_FILE`]: path });
     expect(String(config[name])).toBe(OTHERS[name]);
   });
 
-  test('a file of a secret is read each time, so that a rotation needs no restart', () => {
+  test('are read from their files each time, so that a rotation needs no restart', () => {
     const path = join(folderWith({ secret: SECRET }), 'secret');
     expect(loadConfig({ WEBHOOK_SECRET_FILE: path }).WEBHOOK_SECRET).toEqual([SECRET]);
     writeFileSync(path, `${SECRET}2,${SECRET}`);
     expect(loadConfig({ WEBHOOK_SECRET_FILE: path }).WEBHOOK_SECRET).toEqual([`${SECRET}2`, SECRET]);
   });
 
-  test('a file that cannot be read is a fault that does not show its name, which may be the secret itself', () => {
+  test('with a file that cannot be read are faults that do not show the path, which may be the secret itself', () => {
     expect(faultsOf({ WEBHOOK_SECRET: SECRET, OPS_TOKEN_FILE: '/nowhere/token' })).toEqual([
       'OPS_TOKEN_FILE cannot be read: it must be the path of a file that holds OPS_TOKEN',
     ]);
@@ -309,19 +309,19 @@ describe('secrets', () => {
     );
   });
 
-  test('a file that is empty is refused', () => {
+  test('are refused if their file is empty', () => {
     const path = join(folderWith({ secret: '\n' }), 'secret');
     expect(faultsOf({ WEBHOOK_SECRET_FILE: path })).toEqual([expect.stringMatching(/^WEBHOOK_SECRET /)]);
   });
 
-  test('set both ways is a fault, because nobody can tell which is meant', () => {
+  test('that are set directly and in a file are a fault, because it is unclear which is meant', () => {
     const path = join(folderWith({ secret: SECRET }), 'secret');
     expect(faultsOf({ WEBHOOK_SECRET: SECRET, WEBHOOK_SECRET_FILE: path })).toEqual([
       expect.stringContaining('set twice'),
     ]);
   });
 
-  test('no fault shows one', () => {
+  test('are not shown by any fault', () => {
     const faults = faultsOf({
       WEBHOOK_SECRET: 'hush-secret',
       API_KEY: 'hush key',
@@ -335,16 +335,16 @@ describe('secrets', () => {
 });
 
 describe('.env', () => {
-  test('stands behind what is set', () => {
+  test('does not replace a variable that is set', () => {
     const folder = folderWith({ '.env': 'PORT=4000\nHOST="::"\n# PORT=5000\n' });
     expect(readEnv({ PORT: '6000' }, folder)).toEqual({ PORT: '6000', HOST: '::' });
   });
 
-  test('need not be there', () => {
+  test('may be missing', () => {
     expect(readEnv({ PORT: '6000' }, folderWith({}))).toEqual({ PORT: '6000' });
   });
 
-  test('empty counts as unset, in the file and in the environment, which then leaves it to the file', () => {
+  test('sets a variable that is empty in the environment, and its own empty variables count as unset', () => {
     const folder = folderWith({ '.env': 'PORT=4000\nOPS_TOKEN=\nAPI_KEY=  \n' });
     expect(readEnv({ HOST: '', PORT: '' }, folder)).toEqual({ PORT: '4000' });
   });

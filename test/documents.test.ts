@@ -1,4 +1,4 @@
-// Rules for all documents: their length, short sentences, and no link, command or variable that does not exist.
+// Rules for all documents: short texts, short sentences, and only links, commands and variables that exist.
 import { existsSync, globSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -6,7 +6,7 @@ import { VARIABLES } from '../src/config.ts';
 import { commands } from './documents.ts';
 
 const DOCUMENTS = globSync('**/*.md', { exclude: ['node_modules/**'] }).map((path) => path.replaceAll('\\', '/'));
-/** Most words of the README, and of all documents together. Raise `all` for documents of your own. */
+/** Maximum number of words in the README, and in all documents together. Raise `all` for documents of your own. */
 const LONGEST = { readme: 1_500, all: 9_500 };
 const MOST_WORDS = 25;
 
@@ -15,7 +15,7 @@ const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { script
 /** Variables of other programs: Compose, Node, systemd. */
 const OTHERS = ['SITE_ADDRESS', 'NODE_EXTRA_CA_CERTS', 'MAINPID'];
 
-/** Anchors as GitHub derives them from headings. */
+/** The anchors of headings, as GitHub derives them. */
 function anchorsOf(file: string): string[] {
   const headings = [...readFileSync(file, 'utf8').matchAll(/^#+ (.+)$/gm)].map(([, text = '']) => text);
   return headings.map((text) =>
@@ -27,7 +27,7 @@ function anchorsOf(file: string): string[] {
 }
 
 /**
- * Sentences of paragraphs, list items and table cells. Code blocks are left out, and a code span counts as one word.
+ * The sentences of paragraphs, list items and table cells. Code blocks are left out. A code span counts as one word.
  */
 function sentencesIn(text: string): string[] {
   return text
@@ -41,7 +41,7 @@ function sentencesIn(text: string): string[] {
 describe.each(DOCUMENTS)('%s', (file) => {
   const text = readFileSync(file, 'utf8');
 
-  test('leads to files and headings that there are', () => {
+  test('links only to files and headings that exist', () => {
     const links = [...text.matchAll(/\]\(([^)#]*)(?:#([^)]*))?\)/g)].filter(([, path = '']) => !path.includes('://'));
     const broken = links.filter(([, path = '', anchor]) => {
       const to = path === '' ? file : join(dirname(file), path);
@@ -50,7 +50,7 @@ describe.each(DOCUMENTS)('%s', (file) => {
     expect(broken.map(([link]) => link)).toEqual([]);
   });
 
-  test('names commands with options that they take, and scripts of package.json', () => {
+  test('names only commands, options and scripts that exist', () => {
     for (const [, words = ''] of text.matchAll(/(?:npx|receiver) kit ([^`\n|;&]*)/g)) {
       const [name = '', ...options] = words.match(/^<?\w+|(?<= )--[a-z-]+/g) ?? [];
       if (name.startsWith('<')) continue;
@@ -63,7 +63,7 @@ describe.each(DOCUMENTS)('%s', (file) => {
       expect([...Object.keys(scripts), 'ci', 'run']).toContain(name);
   });
 
-  test('names variables that there are', () => {
+  test('names only variables that exist', () => {
     const spans = [...text.matchAll(/```[^]*?```|`[^`]+`/g)].join('\n');
     const names = spans.match(/(?<![\w/{-])[A-Z][A-Z]+_[A-Z_]+\b(?! =)/g) ?? [];
     expect(names.filter((name) => ![...VARIABLES, ...OTHERS].includes(name) && !name.startsWith('SQLITE_'))).toEqual(

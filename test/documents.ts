@@ -1,4 +1,4 @@
-// Reads and writes the tables and lists of documents, so that tests can compare them with the code. A missing one fails.
+// Reads and writes tables and lists in documents, so that tests compare them with the code. A missing one throws.
 import { readFileSync, readdirSync } from 'node:fs';
 import type { Command } from '../src/cli/lib/command.ts';
 
@@ -13,7 +13,7 @@ export function rowsUnder(file: string, heading: string): string[][] {
   );
 }
 
-/** The document with these rows in the table. `vitest -u` writes it. */
+/** The text of the document with these rows in the table. The test writes it to the file if vitest runs with -u. */
 export function withRows(text: string, file: string, heading: string, rows: string[][]): string {
   const { lines, replaced } = placeOf(text, file, heading, '| ');
   return replaced([...lines.slice(0, 2), ...rows.map((cells) => `| ${cells.join(' | ')} |`)]);
@@ -24,18 +24,18 @@ export function itemsUnder(file: string, heading: string): string[] {
   return placeOf(readFileSync(file, 'utf8'), file, heading, '- ').lines.map((line) => line.slice(2));
 }
 
-/** The document with these items in that list; `vitest -u` writes it. */
+/** The text of the document with these items in the list. The test writes it if vitest runs with -u. */
 export function withItems(text: string, file: string, heading: string, items: string[]): string {
   return placeOf(text, file, heading, '- ').replaced(items.map((item) => `- ${item}`));
 }
 
 interface Place {
   lines: string[];
-  /** The document with other lines in this place. */
+  /** Returns the text of the document with other lines in this place. */
   replaced: (lines: string[]) => string;
 }
 
-/** `mark`: how each line of the table or list begins. */
+/** `mark`: the text with which each line of the table or list begins. */
 function placeOf(text: string, file: string, heading: string, mark: string): Place {
   const section = text.indexOf(`\n## ${heading}\n`);
   const from = text.indexOf(`\n${mark}`, section) + 1;
@@ -47,7 +47,7 @@ function placeOf(text: string, file: string, heading: string, mark: string): Pla
   return { lines, replaced: (other) => text.slice(0, from) + other.join('\n') + text.slice(upTo) };
 }
 
-/** In the order of `npx kit --help`. */
+/** All commands of the CLI, in the order of `npx kit --help`. */
 export async function commands(): Promise<(Command & { name: string })[]> {
   const files = readdirSync('src/cli/commands').filter((file) => file.endsWith('.ts'));
   if (files.length < 10) throw new Error('src/cli/commands has no commands');

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
-/** From the ground up: a file may import its own folder and every floor below it. */
+/** The folders of src in layers, lowest first. A file may import from its own folder and from every lower layer. */
 const FLOORS = [
   ['base'],
   ['events.ts'],
@@ -33,8 +33,8 @@ const ENTRIES = new Set([
 ]);
 
 /**
- * The simulator must not share the receiver's mistakes. Of wire it may import only shapes, names and its own
- * signature.
+ * The simulator must not share the receiver's mistakes. From `wire` it may import only shapes, names and its own
+ * signature code.
  */
 const SIMULATOR_MAY = ['base', 'wire/replay.ts', 'wire/cursor.ts', 'wire/event.ts', 'wire/headers.ts', 'wire/sign.ts'];
 
@@ -78,7 +78,7 @@ function breaks({ from, to }: Import): boolean {
   return floorOf(to) >= floorOf(from);
 }
 
-/** A path of imports that returns to its first file. Undefined: there is none. */
+/** A chain of imports that leads back to its first file. Undefined: there is none. */
 function circleFrom(file: string, path: string[] = [], clear = new Set<string>()): string[] | undefined {
   if (path.includes(file)) return [...path.slice(path.indexOf(file)), file];
   if (clear.has(file)) return undefined;
@@ -96,34 +96,34 @@ test('the import statements of src are found', () => {
   expect(imports).toContainEqual({ from: 'receive/app.ts', to: 'base/clock.ts' });
 });
 
-test('every file is in a room, and every import names a file', () => {
+test('every file is in a known folder, and every import names a file', () => {
   expect(files.filter((file) => floorOf(file) === -1)).toEqual([]);
   expect(imports.filter(({ to }) => !files.includes(to)).map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
 });
 
-test('imports run one way: from the entries through the rooms to the ground', () => {
+test('imports run one way: from the entries down through the layers', () => {
   expect(imports.filter(breaks).map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
 });
 
-test('no import comes back to where it began', () => {
+test('no chain of imports leads back to its first file', () => {
   const clear = new Set<string>();
   expect(files.map((file) => circleFrom(file, [], clear)).find(Boolean)).toBeUndefined();
 });
 
-test('no more than five files lie at the top of src', () => {
+test('at most five files are directly in src', () => {
   expect(files.filter((file) => !file.includes('/')).length).toBeLessThanOrEqual(5);
 });
 
-describe('one room has one duty', () => {
+describe('only some folders', () => {
   const importersOf = (pattern: RegExp) =>
     files.filter((file) => pattern.test(readFileSync(join(SRC, file), 'utf8'))).toSorted();
 
-  test('nobody but the store and the demo, which counts for itself, knows SQLite', () => {
+  test('import SQLite: the store, and the demo, which counts events itself', () => {
     const allowed = (file: string) => /^(store\/sqlite|tools\/demo)\//.test(file);
     expect(importersOf(/from 'better-sqlite3'/).filter((file) => !allowed(file))).toEqual([]);
   });
 
-  test('nobody opens the SQLite store but entries of processes, and the test kit in memory', () => {
+  test('open the SQLite store: entries of processes, and the test kit in memory', () => {
     const opens = imports.filter(({ to }) => to === 'store/sqlite/open.ts').map(({ from }) => from);
     const entries = [
       'cli/lib/store.ts',
@@ -136,12 +136,12 @@ describe('one room has one duty', () => {
     expect(opens.filter((file) => !entries.includes(file))).toEqual([]);
   });
 
-  test('nobody but receive and ops knows HTTP servers', () => {
+  test('create HTTP servers: receive, ops, and tools', () => {
     const allowed = (file: string) => /^(receive|ops|tools\/simulator)\//.test(file) || file === 'tools/sandbox.ts';
     expect(importersOf(/from '(koa|@koa\/router|koa-body)'|createServer/).filter((file) => !allowed(file))).toEqual([]);
   });
 
-  test('nobody but the clock asks what time it is', () => {
+  test('read the time of the machine: only the clock', () => {
     expect(importersOf(/\bDate\.now\(|\bnew Date\(\)/).filter((file) => file !== 'base/clock.ts')).toEqual([]);
   });
 });

@@ -5,13 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 const MEMORY = '/dev/shm';
-/** Containers often have less there. */
+/** Free bytes that are needed in /dev/shm. Containers often have less there, and then the disk is used. */
 const NEEDED_BYTES = 1024 ** 3;
 
-/** The result of os.tmpdir() in unit tests. */
+/** os.tmpdir() returns this folder in unit tests. */
 export const folder = join(freeBytes() < NEEDED_BYTES ? tmpdir() : MEMORY, `kit-unit-${process.pid}`);
 
-/** 0 if the system has no such folder. */
+/** The free bytes of /dev/shm. 0 if the system has no such folder. */
 function freeBytes(): number {
   try {
     const { bavail, bsize } = statfsSync(MEMORY);

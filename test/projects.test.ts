@@ -1,4 +1,4 @@
-// The conditions that vitest.config.ts relies on.
+// The conditions on test files that vitest.config.ts relies on.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -7,7 +7,7 @@ const files = readdirSync(import.meta.dirname, { recursive: true, encoding: 'utf
   /^(?!(system|flow|handlers)\/).*(?<!\.system)\.test\.ts$/.test(file),
 );
 
-test('no unit test mocks a module: others that run in the same process would meet the mock', () => {
+test('no unit test mocks a module, because other tests in the same process would get the mock', () => {
   expect(files.length).toBeGreaterThan(50);
   const mocking = files.filter((file) =>
     /\bvi\.(do)?mock\(/i.test(readFileSync(join(import.meta.dirname, file), 'utf8')),

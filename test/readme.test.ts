@@ -1,10 +1,10 @@
-// The README names the two commands that a release must pass, and all its variables are in .env.example.
+// The README shows the two commands that a release must pass, and .env.example has all variables that the README names.
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
 const readme = readFileSync('README.md', 'utf8');
 
-test('the two commands of the first screen are in .ci/run', () => {
+test('the two commands that the README shows first are in .ci/run', () => {
   const [, block = ''] = /^```sh\n(.*?)^```/ms.exec(readme) ?? [];
   const commands = block.match(/\bnpm [^&#\n]*[^&#\n ]/g) ?? [];
   expect(commands).toEqual(['npm ci', 'npm run demo', 'npm ci', 'npm test']);
@@ -12,7 +12,7 @@ test('the two commands of the first screen are in .ci/run', () => {
   for (const command of commands) expect(ci).toContain(`\n${command}`);
 });
 
-test('the variables that it names are in .env.example', () => {
+test('the variables that the README names are in .env.example', () => {
   const named = [...readme.matchAll(/`([A-Z][A-Z_]*_[A-Z_]+)\b/g)].map(([, name = '']) => name);
   expect(named.length).toBeGreaterThan(3);
   const example = readFileSync('.env.example', 'utf8');

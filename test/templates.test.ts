@@ -1,4 +1,4 @@
-// The table in templates/README.md says about each template what the header of its file says.
+// The table in templates/README.md agrees with the header of each template.
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
@@ -6,7 +6,7 @@ const templates = readdirSync('templates')
   .filter((file) => /^[^.]+\.ts$/.test(file))
   .toSorted();
 
-/** The first sentence of the header, and the beginnings of two others. */
+/** From the header: the first sentence, and the beginnings of the sentences about lane and freshness. */
 function rowOf(file: string): string {
   const header = /^(?:\/\/.*\n)+/.exec(readFileSync(`templates/${file}`, 'utf8'))?.[0] ?? '';
   const text = header.replaceAll(/^\/\/ |\n/gm, (found) => (found === '\n' ? ' ' : ''));
@@ -14,7 +14,7 @@ function rowOf(file: string): string {
   return `| [\`${file.replace('.ts', '')}\`](${file}) | ${what} | ${lane} | ${freshness} |`;
 }
 
-test('the table of the templates is what their headers say', () => {
+test('the table of the templates agrees with their headers', () => {
   expect(templates.length).toBeGreaterThan(3);
   const rows = readFileSync('templates/README.md', 'utf8').match(/^\| \[`.*$/gm);
   expect(rows).toEqual(templates.map(rowOf));

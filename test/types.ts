@@ -1,5 +1,5 @@
-// Only tsc reads this file: a mistake in a handler or in its test is an error in the editor. Each line after
-// `@ts-expect-error` must fail to compile; otherwise tsc reports it.
+// Types of handlers and of their tests. Only tsc reads this file: each line after `@ts-expect-error` must fail to
+// compile, otherwise tsc reports it.
 import { defineHandler } from '#kit';
 import { deliver, fixture } from '#kit/testing';
 
@@ -9,7 +9,7 @@ export const right = [
     handle(event) {
       event.data.body satisfies string;
       event.data.timestamp_unix_ms satisfies number | null;
-      // Fields that the contract may add are present, with an unknown type.
+      // Fields that the contract may add exist on `data`, with an unknown type.
       event.data['something_new'] satisfies unknown;
     },
   }),
@@ -28,9 +28,9 @@ export const wrong = [
   defineHandler({ on: 'MesageReceived', handle: () => {} }),
   // @ts-expect-error -- the second type is misspelt
   defineHandler({ on: ['MessageReceived', 'MessageSend'], handle: () => {} }),
-  // @ts-expect-error -- no such order
+  // @ts-expect-error -- `order` has no such value
   defineHandler({ on: '*', order: 'sorted', handle: () => {} }),
-  // @ts-expect-error -- no such field of a handler
+  // @ts-expect-error -- a handler has no such field
   defineHandler({ on: '*', timeout: 5, handle: () => {} }),
   // @ts-expect-error -- `handle` is required
   defineHandler({ on: '*' }),
@@ -39,11 +39,11 @@ export const wrong = [
     handle(event, ctx) {
       // @ts-expect-error -- a misspelt field has an unknown type, not string
       event.data.bodi satisfies string;
-      // @ts-expect-error -- a number or null, not a string
+      // @ts-expect-error -- this field is a number or null, not a string
       event.data.timestamp_unix_ms satisfies string;
       // @ts-expect-error -- events are frozen
       event.id = null;
-      // @ts-expect-error -- it returns a promise
+      // @ts-expect-error -- `ctx.complete` returns a promise
       const rows: number = ctx.complete(() => {});
       return Promise.resolve(void rows);
     },
@@ -55,8 +55,8 @@ export const fixtures = [
   fixture('NobodyKnowsIt', { data: { anything: 1 } }),
   // @ts-expect-error -- body is a string
   fixture('MessageReceived', { data: { body: 1 } }),
-  // @ts-expect-error -- no such override
+  // @ts-expect-error -- a fixture has no such override
   fixture('MessageReceived', { body: 'hi' }),
-  // @ts-expect-error -- no such order
+  // @ts-expect-error -- `order` has no such value
   () => deliver(right[0], [], { order: 'random' }),
 ];

@@ -1,4 +1,4 @@
-// The only source of time. Tests set it; no other code calls Date.now.
+// The only source of time. Tests replace it; no other code calls Date.now.
 
 export interface Clock {
   /**
@@ -29,7 +29,7 @@ export function timeOf(text: string): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
-/** Date.parse reads 2026-02-31 as a day of March. */
+/** Whether the day exists. Date.parse would read 2026-02-31 as a day of March. */
 function isDay(text: string): boolean {
   return /^\d{4}-\d\d-\d\d$/.test(text) && iso(Date.parse(text))?.startsWith(text) === true;
 }

@@ -1,5 +1,5 @@
-// Turns thrown values into plain text. Handlers may throw frozen errors, getters that throw, or values that are no
-// errors.
+// Turns thrown values into plain text. Handlers may throw frozen errors, errors whose getters throw, or values that are
+// no errors.
 import { existsSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
 
@@ -9,7 +9,7 @@ export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configurati
 export interface Thrown {
   name: string;
   message: string;
-  /** `file:line` of the handler's own line; without one, of the kit's line, or of the line that cannot be parsed. */
+  /** `file:line` of the handler, else of the kit. For a file that cannot be parsed: of its first faulty line. */
   at: string | null;
 }
 
@@ -26,7 +26,7 @@ export function describe(thrown: unknown): Thrown {
   }
 }
 
-/** The message `fetch failed` has its reason only in the cause. */
+/** A suffix with the cause's message, because the message `fetch failed` has its reason only in the cause. */
 function causeOf(cause: unknown): string {
   if (!(cause instanceof Error)) return '';
   const words = cause.message || textOf((cause as { code?: unknown }).code);
@@ -44,20 +44,20 @@ export function behind(at: string | null): string {
 }
 
 /**
- * The parts that are safe to log. The message may quote a sender's text, so it is left out; so is a name that is no
- * identifier.
+ * The parts of an error that are safe to log. The message is left out, because it may quote a sender's text, and so is
+ * a name that is no identifier.
  */
 export function loggable(thrown: unknown): { error: string; at: string | null } {
   const { name, at } = describe(thrown);
   return { error: /^[A-Za-z_$][\w$]*$/.test(name) ? name : 'unknown', at };
 }
 
-/** The types promise strings, but a thrown value may hold anything. */
+/** `value` should be a string, but the fields of a thrown value may hold anything. */
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : 'unknown';
 }
 
-/** A message of several lines may look like frames, and quote a sender's text. Real frames name files that exist. */
+/** Whether the place's file exists. Lines of a message may look like stack frames, but quote a sender's text. */
 function isFile(place: string): boolean {
   return existsSync(place.replace(/:\d+$/, ''));
 }
@@ -67,13 +67,13 @@ function isOurs(place: string): boolean {
   return place.startsWith(ours) && !place.slice(ours.length - 1).includes('/handlers/');
 }
 
-/** The first line in a file that is not the kit's, as `file:line`. Null if there is none. */
+/** The first place in the stack that is not in the kit's own code, as `file:line`. Null if there is none. */
 export function handlersLine(stack = ''): string | null {
   return placesIn(stack).find((place) => !isOurs(place)) ?? null;
 }
 
 function firstFrame(stack: string): string | null {
-  // Node writes this line before the error if a file is not valid TypeScript.
+  // If a file is not valid TypeScript, Node puts its `file:line` in front of the error.
   const unreadable = /^(?:file:\/\/)?(\/[^\n]+:\d+)\n/.exec(stack)?.[1];
   if (unreadable && isFile(unreadable)) return unreadable;
   return handlersLine(stack) ?? placesIn(stack)[0] ?? null;

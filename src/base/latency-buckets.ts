@@ -1,4 +1,4 @@
-// A histogram of how long answers took. `receive` counts, the store keeps the counts, page and metrics show them.
+// A histogram of how long answers took. `receive` counts, the store keeps the counts, ops page and metrics show them.
 
 /** Histogram bucket upper bounds, in ms. */
 export const ACK_LE_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, Infinity];

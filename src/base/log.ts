@@ -1,5 +1,5 @@
-// One line for each fact, written synchronously so that a kill loses none. A line never holds a body, a secret or a
-// phone number. Callers name the fields to log, and errors go through `loggable`.
+// The log output: one line for each fact, written synchronously so that a kill loses none. A line never holds a body, a
+// secret or a phone number. Callers name the fields to log, and errors go through `loggable`.
 import { pino, type Logger } from 'pino';
 import pretty from 'pino-pretty';
 import type { Clock } from './clock.ts';
@@ -23,8 +23,8 @@ const FLOOD_MS = 10_000;
 
 /**
  * Throttles lines that can come in floods. Of each kind, the first `burst` lines within ten seconds are logged and the
- * others are counted. The next line carries that count as `more`. Undefined: do not log. Kinds stay in memory, so
- * never make one from a sender's text.
+ * others are counted. The next line carries the count as `more`. Undefined: do not log. Kinds stay in memory, so never
+ * make one from a sender's text.
  */
 export type Throttle = (kind: string) => { more?: number } | undefined;
 

@@ -1,15 +1,15 @@
-// The only kind of loop. A step does its work and returns how long to wait until the next one. A loop can be woken
-// early and stopped. A step that throws ends the process, unless `recover` expects the error.
+// The only kind of background loop in the kit. A step does its work and returns how long to wait until the next one. A
+// loop can be woken early and stopped. A step that throws ends the process, unless `recover` expects the error.
 import { throwUncaught } from './errors.ts';
 
 export interface Loop {
-  /** Takes the next step now. During a step, it takes another one right after it. */
+  /** Takes the next step now. If a step is at work, the next one follows right after it. */
   wake(): void;
   /** Takes no further step. Resolves when the present step has ended. */
   stop(): Promise<void>;
 }
 
-/** Node fires longer timers at once. */
+/** The longest delay of a timer. Node fires a longer one at once. */
 const LONGEST_MS = 2 ** 31 - 1;
 
 export function startLoop(
@@ -28,7 +28,7 @@ export function startLoop(
   async function work(): Promise<void> {
     let delay: number;
     try {
-      // A step that throws at once is awaited as well, so that `working` is set before it is cleared.
+      // The step starts after `working` is set, also if it throws at once, so that `working` is cleared afterwards.
       delay = await Promise.resolve().then(step);
     } catch (error) {
       delay = recover(error);

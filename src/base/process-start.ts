@@ -1,7 +1,7 @@
 // Distinguishes a process from a later one with the same pid.
 import { readFileSync } from 'node:fs';
 
-/** The kernel's start time of a process, so that a reused pid is not mistaken for it. Empty: unknown. */
+/** The kernel's start time of a process. Empty: unknown. */
 export function startOf(pid: number): string {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');

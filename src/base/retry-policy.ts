@@ -7,9 +7,9 @@ export interface RetryPolicy {
   maxMs: number;
 }
 
-/** About 8 hours in all, as long as the service retries a delivery (contract 3.3). */
+/** Up to about 8 hours in all, as long as the service retries a delivery (contract 3.3). */
 export const DEFAULT_RETRY: RetryPolicy = { attempts: 20, firstMs: 1_000, maxMs: 3_600_000 };
-/** How long a failing task keeps its lane waiting. */
+/** How long a failing task keeps the other tasks of its lane waiting. */
 export const DEFAULT_HOLD_MS = 120_000;
 
 /** Milliseconds to wait after `attempt` (from 1) has failed. `random` is from 0 to 1. */
@@ -21,7 +21,7 @@ export function backoff(attempt: number, { firstMs, maxMs }: RetryPolicy, random
 /** A task that has crashed its process this often becomes a dead letter. */
 const CRASHES = 3;
 
-/** The next step for a task that was alone in a crashed process. A handler without a policy has the default. */
+/** Whether and when a task is retried that was alone in a crashed process. Unknown handlers have the default policy. */
 export function afterCrash(policies: Map<string, { retry: RetryPolicy; laneHoldMs: number }>) {
   return (handler: string, attempt: number, crashes: number): { delayMs: number; holdMs: number } | 'dead' => {
     const { retry, laneHoldMs } = policies.get(handler) ?? { retry: DEFAULT_RETRY, laneHoldMs: DEFAULT_HOLD_MS };

@@ -1,4 +1,4 @@
-// Characters that hide or reorder text from outside, on a page and in a terminal.
+// Characters that could hide or reorder a sender's text on a page or in a terminal.
 
 /** Control characters except tab and line feed, characters without width, and characters that change the direction. */
 export const UNSEEN =

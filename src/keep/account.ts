@@ -1,9 +1,9 @@
-// The account that the main process sends of itself: which processes are up, how deliveries were answered, whether the
-// store can be written. It comes by message, so that it arrives even if the store fails.
+// Keeps the account that the main process sends of itself: which processes are up, how deliveries were answered, and
+// whether the store can be written. It is sent as a message, so that it arrives even if the store fails.
 import type { Clock } from '../base/clock.ts';
 import type { Account } from '../processes/channel.ts';
 
-/** The main process sends an account every two seconds. After this long without one, it counts as down. */
+/** The main process sends an account every two seconds. After this long without one, the process counts as down. */
 const STILL_MS = 6_000;
 
 export interface Accounts {

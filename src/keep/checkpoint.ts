@@ -1,6 +1,6 @@
-// Copies SQLite's log into the file, outside the process that accepts deliveries. Under load, PASSIVE checkpoints
-// alone never let the log start over. Above RESTART_BYTES, a RESTART right after a PASSIVE does, and has little left
-// to wait for.
+// Copies the WAL into the store's file, outside the process that accepts deliveries. Under load, PASSIVE checkpoints
+// alone never let the WAL start over. So above RESTART_BYTES a RESTART checkpoint follows a PASSIVE one, which leaves
+// it little to wait for.
 import type { KeepStore } from '../store/keep.ts';
 
 const EVERY_MS = 250;

@@ -1,5 +1,5 @@
-// The `keep` process prunes the store and copies its log into the file. Its modules fetch what webhooks missed, raise
-// alarms, and show the state. It never runs a handler and never accepts a delivery.
+// The `keep` process prunes the store and copies the WAL into its file. The process's modules fetch what webhooks
+// missed, raise alarms, and show the state. It never runs a handler and never accepts a delivery.
 import { statSync } from 'node:fs';
 import { systemClock as clock } from '../base/clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
@@ -93,7 +93,7 @@ async function start({ boot }: Orders): Promise<void> {
   const started = await Promise.all(Object.values<KeepModule>(modules).map(async (module) => module(keep)));
   if (!('reconcile' in modules))
     log.warn('recovery is off: this kit has no src/reconcile; missed webhooks stay missing');
-  // When commands see this beat, they rely on the modules, for example on the state of reconciliation.
+  // The first sign of life waits until all modules are ready, because commands that see it rely on the modules.
   void Promise.all(started.map(async ({ ready }) => ready)).then(() =>
     owner.onBeat(() => store.beat({ role: 'keep', ...owner.self, boot }, clock.now())),
   );

@@ -1,4 +1,4 @@
-// What the keep process gives its modules, and what the modules share. src/keep/modules.ts lists them.
+// The interface between the `keep` process and its modules. src/keep/modules.ts lists the modules.
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Config } from '../config.ts';
@@ -11,7 +11,7 @@ export interface Keep {
   store: Store;
   clock: Clock;
   log: Logger;
-  /** Milliseconds until a loop retries after this error of the store. Throws other errors. */
+  /** Returns the milliseconds until a loop retries after this error of the store. Throws other errors. */
   recover: (error: unknown) => number;
   accounts: Accounts;
   /** Status and counters as people see them. */
@@ -43,7 +43,7 @@ export interface Disk {
 }
 
 /**
- * The part of an alarm's rule that decides the sentence and colour of the page. An alarm without a rule is a warning.
+ * The part of an alarm's rule that decides the ops page's sentence and colour. An alarm without a rule is a warning.
  */
 export type AlarmRules = Record<string, { gravity: 'critical' | 'warning'; deliveries?: DeliveryTrouble }>;
 
@@ -51,7 +51,7 @@ export type AlarmRules = Record<string, { gravity: 'critical' | 'warning'; deliv
 export type DeliveryTrouble = 'uncommitted' | 'missing' | 'refused';
 
 export interface Started {
-  /** Resolves when people's commands may rely on the module. */
+  /** Resolves when commands of the CLI may rely on the module. */
   ready?: Promise<void>;
   stop: () => Promise<unknown>;
 }

@@ -1,6 +1,6 @@
 // Removes finished events after their retention, in steps so small that no delivery waits long. An event above the
-// watermark loses only its body. An event that no watermark covers keeps its row while the service may repeat its
-// delivery. That time is counted while `keep` runs, so that a clock step makes no event look older.
+// watermark loses only its body. Without a cursor or a watermark an event keeps its row while the service may repeat
+// its delivery. Only running time of `keep` counts for this, so that a clock step makes no event look older.
 import type { Clock } from '../base/clock.ts';
 import type { KeepStore, Receipt, Receipts } from '../store/keep.ts';
 
@@ -27,7 +27,7 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
   let stage: 'mark' | 'rows' | 'bodies' | 'rest' = 'mark';
   let after: Receipt | null = null;
   let settled = 0;
-  /** By the monotonic clock. Null: not yet in this process. */
+  /** When this process last took a mark, in monotonic milliseconds. Null: not yet. */
   let markedAt: number | null = null;
 
   async function mark(): Promise<void> {
@@ -61,13 +61,13 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
   };
 }
 
-/** How long an earlier `keep` ran after its last note. A longer pause may be a step of the clock and counts as 0. */
+/** Milliseconds since an earlier `keep` took its last mark. Above 20 min it may be a clock step and counts as 0. */
 function sinceLastRun(known: Receipts | null, now: number): number {
   const pause = known === null ? 0 : now - known.at;
   return pause > 0 && pause <= 2 * REST_MS ? pause : 0;
 }
 
-/** `ranMs`: how long `keep` has run since the last mark. */
+/** Adds a mark if an hour of running time has passed. `ranMs`: how long `keep` has run since the last call. */
 export function markReceipt(
   known: Receipts | null,
   { at, ranMs, event }: { at: number; ranMs: number; event: number },
@@ -80,7 +80,7 @@ export function markReceipt(
   return { at, ranMs: ran, marks: all.slice(Math.max(0, last)) };
 }
 
-/** The service repeats no delivery of events up to this one. */
+/** The service no longer repeats deliveries of events up to the number that this returns. */
 export function settledUpTo({ ranMs, marks }: Receipts): number {
   return marks.findLast((one) => ranMs - one.ranMs >= REPEATS_MS)?.event ?? 0;
 }

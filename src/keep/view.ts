@@ -1,5 +1,5 @@
-// The kit's state as people see it: from the store, or as last read while the store cannot be read. For processes and
-// deliveries, the account of the main process takes precedence.
+// The kit's state as people see it. It is read from the store; while that fails, the values read last are shown. For
+// processes and deliveries, the account of the main process takes precedence.
 import type { Account } from '../processes/channel.ts';
 import { orNone } from '../store/or-none.ts';
 import type { Alarm, Status, ReadStore } from '../store/read.ts';
@@ -53,7 +53,7 @@ export function createView({
     async status(now) {
       status = (await orNone(() => store.status(now))) ?? status;
       const main = account();
-      // The process `keep` gives this answer and ends with the main process, so both are up.
+      // This code runs in `keep`, which ends with the main process, so both processes are up.
       const processes = { ...status.processes, receive: 'up', keep: 'up' } as const;
       return { ...withAccount({ ...status, processes }, main), alarms: [...(main?.alarms ?? []), ...up()] };
     },

@@ -19,13 +19,13 @@ export interface Orders {
 
 type Life = 'up' | 'down';
 
-/** The state of the main process. `keep` gets it without the store. */
+/** The state of the main process. `keep` gets it by message and not through the store. */
 export interface Account {
   processes: { receive: Life; run: Life; keep: Life };
   /** Alarms about the store, which the main process raises itself. */
   alarms: Alarm[];
   failureRun: number;
-  /** Deliveries of that failure run, by the cause of their failure. */
+  /** The number of deliveries of the failure run, by the cause of their failure. */
   causes: Record<string, number>;
 }
 
@@ -53,7 +53,7 @@ export interface ExitCause {
   code: number;
   /** The handler's line as `file:line`, if it is known. */
   at: string | null;
-  /** True: an exception ends the process. False: an exit does. */
+  /** True: an exception ends the process. False: a call of `process.exit` ends it. */
   threw: boolean;
   handler?: string;
   key?: string;
@@ -63,7 +63,7 @@ export interface ExitCause {
 
 /** From a child to the main process. */
 export type Report =
-  /** Sent before a file is loaded or set up: if the process ends then, this file ended it. */
+  /** Sent before a file is loaded or set up. If the process ends during that, this file ended it. */
   | { type: 'at'; file: string; stage: 'load' | 'setup' }
   | { type: 'loaded'; handlers: LoadedHandler[]; faults: FileFault[]; notes: string[] }
   | { type: 'prepared'; handlers: LoadedHandler[]; faults: FileFault[] }
@@ -79,7 +79,7 @@ export function joinOwner() {
   endWithOwner();
   setInterval(() => void say({ type: 'beat' }), BEAT_MS);
 
-  /** Resolves when the message was sent. A process that is about to exit waits for this. */
+  /** Resolves when the message was sent. A process that is about to exit waits for it. */
   function say(report: Report): Promise<void> {
     return new Promise((resolve) => {
       if (process.connected) process.send?.(report, () => resolve());
@@ -88,7 +88,7 @@ export function joinOwner() {
   }
 
   async function giveUp(error: unknown): Promise<void> {
-    // The file of a secret may have changed since the main process read it.
+    // The configuration may have become faulty after the main process read it, for example the file of a secret.
     if (!(error instanceof ConfigError)) return throwUncaught(error);
     await say({ type: 'faults', faults: error.faults });
     process.exit(EXIT.configuration);
@@ -103,7 +103,7 @@ export function joinOwner() {
   return {
     self: { pid: process.pid, started: startOf(process.pid) },
     say,
-    /** Runs `work` at the first of these orders. Later ones are ignored. */
+    /** Runs `work` at the first order of this type. Later ones are ignored. */
     onOrder(type: 'prepare' | 'go', work: (order: Orders) => Promise<void>) {
       let begun = false;
       on<Orders>(type, (order) => {

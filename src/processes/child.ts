@@ -15,7 +15,7 @@ const HEALTHY_MS = 10_000;
 /** Minimum interval between wake messages; each costs as much as several deliveries. */
 const WAKE_MS = 5;
 
-/** Why the child cannot work. With a `file`: it can work without that file. Null: it cannot work at all. */
+/** A fault of a handler file, without which the child can work. If `file` is null, the child cannot work at all. */
 export interface Fault {
   file: string | null;
   fault: string;
@@ -26,7 +26,7 @@ export interface ChildOptions extends Pick<SpawnOptions, 'memory' | 'entry'> {
   args?: string[];
   /** Called at each start. */
   env: () => Env;
-  /** Returns the number of this start. The child waits for it before it works. */
+  /** Returns the number of this start, which claims carry. The child waits for it before it works. */
   boot: () => Promise<number>;
   log: Logger;
   /** False: the child ends by itself and is not restarted. */
@@ -48,10 +48,10 @@ export type Child = ReturnType<typeof createChild>;
 export function createChild(options: ChildOptions) {
   const { role, log, lasting = true, prepares = false, args = [] } = options;
   const debugged = args.some((arg) => arg.startsWith('--inspect'));
-  /** A stop aborts it and replaces it with a new one. */
+  /** Each stop aborts this controller and creates a new one for the next start. */
   let period = new AbortController();
   let current: Spawned | undefined;
-  /** Resolves when the last process has ended and its tasks were given back: with its exit, if it had begun to work. */
+  /** Resolves to the exit of the last process, after its tasks were given back. Undefined: it never began to work. */
   let gone: Promise<Exit | undefined> = Promise.resolve(undefined);
   let boot: number | null = null;
   let pauseMs = PAUSE_MS.first;
@@ -110,7 +110,7 @@ export function createChild(options: ChildOptions) {
     if (!spawned || stopped.aborted) return faults.filter(({ file }) => file === null);
     const number = await options.boot();
     if (stopped.aborted) return [];
-    // If the process has ended meanwhile, it never began to work.
+    // If the process has ended meanwhile, it never began to work, so `boot` stays null.
     if (current === spawned) boot = number;
     handlers = spawned.handlers();
     broken = faults.flatMap(({ file }) => file ?? []);
@@ -144,7 +144,7 @@ export function createChild(options: ChildOptions) {
 
   return {
     /**
-     * Loads the handlers, without working yet. Resolves with the faults: of files that are left out, or of the
+     * Loads the handlers, but does not start the work. Resolves with the faults: of files that are left out, or of the
      * process.
      */
     load: async () => (await reach('loaded', period.signal)).faults,
@@ -186,9 +186,9 @@ export function createChild(options: ChildOptions) {
     },
     /** The handlers of the last process that began to work. */
     handlers: () => handlers,
-    /** The files that this process left out. */
+    /** The handler files that the process at work left out. */
     broken: () => broken,
-    /** The number of the process at work. Null: no process is at work. */
+    /** The boot number of the process at work. Null: no process is at work. */
     boot: () => boot,
     pid: () => current?.pid,
   };
@@ -200,7 +200,7 @@ function problemsOf(role: string, failed: Failed): Fault[] {
   return faults.map((fault) => ({ file: null, fault }));
 }
 
-/** Calls before the interval has passed become one call at its end. */
+/** Calls that come before the interval has passed become one call at its end. */
 function atMostEvery(ms: number, work: () => void): () => void {
   let lastAt = -Infinity;
   let waiting = false;

@@ -1,5 +1,5 @@
-// The processes beside the main one: `run`, `keep`, and `run-solo` for tasks whose process crashed. Starts and stops
-// happen one after another, because two at once would each start a process.
+// The processes beside the main one: `run`, `keep`, and `run-solo` for tasks whose process crashed. Reloads and
+// restarts are queued, because two at once would each start a process.
 import type { Clock } from '../base/clock.ts';
 import type { Env } from '../config.ts';
 import type { Logger } from '../base/log.ts';
@@ -12,7 +12,7 @@ import { orNone } from '../store/or-none.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import type { Store } from '../store/store.ts';
 
-/** Part of the 9 s that a stop may take. The store closes in the rest. */
+/** Time limit for stopping the children. It is part of the 9 s that a stop may take; the store closes in the rest. */
 export const STOP_MS = 8_500;
 /** Interval between checks for an isolated task that is due. */
 const ISOLATED_MS = 500;
@@ -22,14 +22,14 @@ const SILENT_MS = 2_500;
 const KEEP = {
   role: 'keep',
   entry: 'keep/main.ts',
-  // Low memory matters more here than speed. By itself, V8 would take far more memory for new objects and be no
-  // faster.
+  // Low memory matters more here than speed. Without these options, V8 would take far more memory for new objects and
+  // be no faster.
   memory: ['--optimize-for-size', '--max-semi-space-size=1'],
 };
 const RUN = {
   entry: 'run/main.ts',
-  // Events live for ORDER_WINDOW_MS. A smaller young generation would promote them, and then their collection is
-  // costly.
+  // Events stay in memory for ORDER_WINDOW_MS. With a smaller young generation, V8 would promote them, and collecting
+  // them would then be costly.
   memory: ['--max-semi-space-size=16'],
 };
 
@@ -50,7 +50,7 @@ export type Children = ReturnType<typeof createChildren>;
 export function createChildren({ args, env, store, clock, log }: ChildrenOptions) {
   const inTurn = createQueue();
   let ending = false;
-  /** The store is lost, so nothing is written when a process ends. */
+  /** True: the store is lost, so nothing is written when a process ends. */
   let abandoned = false;
   let isolation: Loop | undefined;
   /** The new `run` of a reload, until it replaces the old one. */
@@ -102,7 +102,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
     await forget(ended.role);
   }
 
-  /** If the store cannot be written, the process's sign of life expires in a few seconds anyway. */
+  /** Removes a process's sign of life. If the store cannot be written, the sign expires in a few seconds anyway. */
   async function forget(role: string): Promise<void> {
     if (!abandoned) await orNone(() => opened().gone(role));
   }
@@ -156,7 +156,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
      */
     load: async () => textsOf(await run.load()),
     /**
-     * Starts `run` if the setups have no faults either. Resolves with the faults that prevent the start, or with none.
+     * Runs the setups and, without faults, starts `run`. Resolves with the faults that prevent the start, or with none.
      */
     async start() {
       const faults = await run.prepare();

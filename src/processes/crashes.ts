@@ -10,7 +10,7 @@ import type { Child } from './child.ts';
 import { howOf, type Exit } from './exit.ts';
 
 const KEPT = 20;
-/** Maximum number of tasks of one crash in the list. */
+/** Maximum number of tasks of one crash that the list of crashes keeps. */
 const TOGETHER = 5;
 /** Maximum number of tasks in one log line. */
 const NAMED = 20;
@@ -22,9 +22,7 @@ export interface Ended {
   unexpected: boolean;
 }
 
-/**
- * `runs`: all processes that run handlers. They hold the retry policies, and the claims of those at work stay valid.
- */
+/** `runs`: all processes that run handlers. They know the retry policies. If one is at work, its claims stay valid. */
 export async function giveTasksBack(
   { role, exit, unexpected }: Ended,
   runs: Child[],
@@ -41,7 +39,7 @@ export async function giveTasksBack(
   await retryWhileBusy(() => store.note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));
 }
 
-/** If there is one task, the fields of every log line about an attempt. Otherwise a list of the tasks. */
+/** For one task, the same fields as in every log line about an attempt. For several, a list of the tasks. */
 function fieldsOf(tasks: GivenBack[]): object {
   const [one] = tasks;
   if (one && tasks.length === 1) return { handler: one.handler, key: one.key, attempt: one.attempt };

@@ -7,7 +7,7 @@ export interface Exit {
   signal: NodeJS.Signals | null;
   /** The cause that the process itself reported. */
   cause: ExitCause | undefined;
-  /** The handler file that was being loaded or set up. */
+  /** The handler file that was being loaded or set up when the process ended. */
   at: { file: string; stage: 'load' | 'setup' } | undefined;
   /** The process was killed because its event loop was blocked. */
   hung: boolean;
@@ -20,7 +20,7 @@ export function howOf({ code, signal, cause, hung }: Exit): string {
   return `${signal ?? `exit code ${code}`}${at}`;
 }
 
-/** The handler file that ended the process: while it was loaded or set up, or later by code that it started then. */
+/** The handler file that ended the process, while it was loaded or set up, or later by code that it had started. */
 export function crashedBy(exit: Exit): FileFault | undefined {
   const { cause, at } = exit;
   const file = cause?.file ?? at?.file;

@@ -8,8 +8,8 @@ export function createHandlerFaults(store: () => Store, log: Logger) {
   let noted = '';
 
   /**
-   * False if the same faults were already noted. `waiting`: the handlers of these files wait. Otherwise the old
-   * handlers go on.
+   * Stores the faults. Returns false if the same faults are stored already. `waiting`: the handlers of these files
+   * wait. If it is false, the old handlers keep running.
    */
   async function note(faults: Fault[], waiting: boolean): Promise<boolean> {
     const files = JSON.stringify(faults.filter(({ file }) => file !== null));

@@ -1,6 +1,6 @@
-// One instance owns a store. It takes the lock and ends processes that an older owner left running. It opens the file
-// only if that is still the same one. Before anything else is written, commits that an older owner could not sync are
-// copied into the file.
+// Makes this process the only owner of a store. It takes the lock, opens the file only if it is still the known one,
+// and ends processes that an older owner left running. Before anything else is written, commits that an older owner
+// could not sync are copied from the WAL into the file.
 import { statSync } from 'node:fs';
 import { startOf } from '../base/process-start.ts';
 import { guarded } from '../store/sqlite/fault.ts';
@@ -17,7 +17,7 @@ export type { Replaced };
 
 export interface Ownership {
   store: Store;
-  /** The log was deleted or emptied after a kill, so the last commits may be missing. */
+  /** True: the WAL was deleted or emptied after a kill, so the last commits may be missing. */
   logLost: boolean;
   release(): void;
 }
@@ -54,8 +54,8 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
 }
 
 /**
- * Call it before anything is written, because a process that still runs may read the log and block its copying. If
- * this store is a copy, the noted processes use the original and are left alone.
+ * Ends processes that an older owner left running. Call it before anything is written: they may read the WAL and block
+ * its copying. If this store is a copy, the processes noted in it use the original and are left alone.
  */
 async function endOthers(store: Store, path: string, here: boolean): Promise<string[]> {
   const left = await retryWhileBusy(() => store.processes(), START_MS);
@@ -70,8 +70,8 @@ async function forget(store: Store, roles: string[]): Promise<void> {
 }
 
 /**
- * Gives the store a new id, so that an older copy of the file is not taken for it. At each moment the mark names the
- * id that the file has.
+ * Gives the store a new id, so that an older copy of the file is not mistaken for it. The mark, a small file beside the
+ * store, names the id that the store has at each moment.
  */
 async function renew(store: Store, path: string): Promise<void> {
   await retryWhileBusy(() => store.settle(), START_MS);

@@ -1,5 +1,5 @@
 // The signals that ask for a reload: SIGUSR2 from `npx kit reload`, and SIGHUP from systemd. On a terminal SIGHUP means
-// that the terminal is gone. Import this first: without a listener an early signal would end the process.
+// that the terminal is gone. Import this file first: without a listener an early signal would end the process.
 
 const onTerminal = process.stdout.isTTY;
 let reload: (() => void) | undefined;
@@ -14,7 +14,7 @@ function ask(): void {
 process.on('SIGUSR2', ask);
 process.on('SIGHUP', () => (onTerminal ? hangUp() : ask()));
 
-/** Calls `work` for each request from now on, and at once if one came before. `end` is called when the terminal is gone. */
+/** Calls `work` for each request from now on, and now if one came earlier. Calls `end` when the terminal is gone. */
 export function onReload(work: () => void, end: () => void): void {
   reload = work;
   hangUp = end;

@@ -12,7 +12,7 @@ import type { Exit } from './exit.ts';
  */
 const HUNG_MS = { starting: 60_000, working: 10_000 };
 const LOOK_MS = 500;
-/** How much a child's niceness is above the main process's, and the highest niceness that exists. */
+/** The niceness of a child is this much above the main process's, up to the highest niceness that exists. */
 const NICE = 10;
 const LEAST = 19;
 
@@ -31,8 +31,8 @@ export interface SpawnOptions {
 }
 
 /**
- * A stage was reached, with the faults of files. Or it was not, because of faults that concern no file, or because the
- * process ended.
+ * `faults`: the stage was reached, and these files have faults. `refused`: it was not reached, because of faults that
+ * concern no file. `exit`: it was not reached, because the process ended.
  */
 export type Reached = { faults: FileFault[] } | Failed;
 export type Failed = { refused: string[] } | { exit: Exit };
@@ -61,7 +61,7 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
   let limitMs = HUNG_MS.starting;
 
   const watch = setInterval(() => {
-    // If this event loop was blocked itself, messages of the child may be waiting here.
+    // If the event loop of this process was blocked, messages of the child may still be waiting to be read.
     if (performance.now() - lookedAt > 4 * LOOK_MS) beatAt = performance.now();
     lookedAt = performance.now();
     if (endIfSilent(limitMs)) onHung(limitMs);
@@ -82,7 +82,7 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
       stages[message.type].resolve({ faults: message.faults });
     }
   });
-  // The event `close` follows.
+  // Only reports the error: the event `close` follows and ends the stages.
   child.on('error', onError);
   child.on('close', (code, signal) => {
     clearInterval(watch);
@@ -111,7 +111,7 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
 
   return {
     pid: child.pid,
-    /** Resolves when the handlers are loaded. */
+    /** Resolves when the handlers are loaded, or when the process fails before. */
     loaded: () => stages.loaded.promise,
     /** Resolves when the setups have run as well. */
     async prepared() {

@@ -1,6 +1,6 @@
 // The public listener: one webhook path and two probes. It refuses a request as early as it can. An authentic delivery
-// gets a 2xx once it is on disk, even if it is unreadable. Any other answer counts toward switching the webhook off,
-// and the service would only repeat the delivery.
+// gets a 2xx once it is on disk, even if it is unreadable. Otherwise the service would repeat it, and count a failure
+// toward switching the webhook off.
 import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import { countsOf } from '../base/latency-buckets.ts';
@@ -34,7 +34,7 @@ export interface ReceiveOptions {
 }
 
 export interface ReceiverState extends Pick<Account, 'processes' | 'alarms'> {
-  /** False: the process fails to write signs of life to the store. */
+  /** False: for a second, signs of life could not be written to the store. */
   writable: boolean;
   /** A fingerprint that tells stores apart. */
   store: string;
@@ -44,8 +44,8 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   const refuse = createRefuse(options);
   const receive = createRoute(options, refuse);
   const app = new Koa();
-  // This check comes before the router, whose search for a route costs as much as verifying. The path matches exactly:
-  // `/webhooks/` gets 404.
+  // This check runs before the router, because the router's search costs as much as verifying a signature. The path
+  // must match exactly: `/webhooks/` gets 404.
   app.use((ctx, next) => {
     if (ctx.path !== options.path) return next();
     if (ctx.method === 'POST') return receive(ctx);

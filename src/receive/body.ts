@@ -1,6 +1,6 @@
-// Reads a request's body byte for byte, whatever its headers say: koa-body would decode it, and a signature covers
-// bytes. Large bodies share a budget that is charged for the bytes that have arrived. When the budget is spent, the
-// slowest large body is dropped, never the next delivery.
+// Reads a request's body byte for byte, because the signature covers the raw bytes, and koa-body would decode them.
+// Large bodies share a memory budget, which counts the bytes that have arrived. When they exceed it, the large body
+// that arrives most slowly is dropped, so that other deliveries get through.
 import type { IncomingMessage } from 'node:http';
 import type { RefusalName } from './causes.ts';
 
@@ -19,9 +19,7 @@ interface Reader {
 type BodyCause = Extract<RefusalName, `body_${string}`>;
 
 export interface BodyReader {
-  /**
-   * The whole body, or why it is refused: it exceeds `limit`, was dropped for the budget, or the sender disconnected.
-   */
+  /** The whole body, or the cause of its refusal: it is too long, it was dropped for the budget, or the sender left. */
   read(request: IncomingMessage, limit: number): Promise<Buffer | BodyCause>;
 }
 
@@ -74,8 +72,8 @@ export function createBodyReader(budget = BUDGET, monotonic = (): number => perf
 }
 
 /**
- * Lets each turn of the event loop verify at most one large body, and answers small deliveries in between. Undefined:
- * the body is small, do not wait.
+ * Verifies at most one large body per iteration of the event loop, so that small deliveries are answered in between.
+ * The returned function returns undefined for a small body, which need not wait.
  */
 export function createPacer(): (bytes: number) => Promise<void> | undefined {
   let last = Promise.resolve();

@@ -1,4 +1,4 @@
-// Every cause of a refusal, defined once. The route answers with it; the log, the page and doctor show it; metrics
+// Every cause of a refusal: its HTTP status, and its texts in the log, on the page "Refused" and in `doctor`. Metrics
 // count it by name. To add a cause, add one object here, and use its name in the code that refuses.
 import type { StoreError } from '../store/store.ts';
 
@@ -6,13 +6,13 @@ export interface Cause {
   /** HTTP status of the answer. The answer has no body, so senders learn nothing else about the refusal. */
   status: number;
   /**
-   * The delivery surely came from the service, so it counts toward the 15 that switch the webhook off (contract 3.2).
+   * True: the service surely sent the delivery, so it counts toward the 15 that switch the webhook off (contract 3.2).
    */
   counts?: boolean;
   log: string;
   /** Text on the page "Refused". */
   page: string;
-  /** The fix, shown by the alarm failure_run and by doctor. */
+  /** The fix, shown by the alarm `failure_run` and by `doctor`. */
   remedy?: string;
 }
 
@@ -92,7 +92,7 @@ export const REFUSALS = {
 
 export type RefusalName = keyof typeof REFUSALS;
 
-/** Notices are logged beside refusals and throttled in the same way. `readyz` is the text of /readyz. */
+/** Notices are logged and throttled like refusals. `readyz` is the text of /readyz while a notice applies. */
 export const NOTICES = {
   quarantined: {
     log: 'quarantined: the signature is valid, but the body is no readable event; see npx kit quarantine',
@@ -118,7 +118,7 @@ export function storeNotice(code: StoreError['code']): NoticeName {
   return code === 'busy' || code === 'replaced' ? `store_${code}` : 'store_unwritable';
 }
 
-/** The name comes from the store, so it may belong to a cause that this version of the kit does not have. */
+/** Undefined if the cause is unknown: another version of the kit may have written its name to the store. */
 export function causeOf(name: string): Cause | undefined {
   return Object.hasOwn(REFUSALS, name) ? REFUSALS[name as RefusalName] : undefined;
 }

@@ -1,5 +1,5 @@
-// The service's view of this webhook, kept over restarts: the present failure run by cause, and which secrets sign.
-// Deliveries that doctor and trigger send do not count, because the service's own count does not include them.
+// Tracks how the service sees this webhook: the present failure run by cause, and which secrets sign. The store keeps
+// both over restarts. Deliveries from `doctor` and `trigger` do not count, because the service does not count them.
 import { iso, type Clock } from '../base/clock.ts';
 import type { GroupCommit } from './group-commit.ts';
 import { createSigners } from './signers.ts';
@@ -8,31 +8,31 @@ import type { Reading } from '../wire/event.ts';
 
 /** At this many failures in a row the service switches the webhook off (contract 3.2). */
 export const FAILURES_ALLOWED = 15;
-/** From this length on a failure run is reported, even after its end. */
+/** A failure run of at least this length is reported, even after its end. */
 export const FAILURES_FROM = 3;
-/** Lengths of a failure run that are reported at once. Each is a level of the alarm `failure_run`. */
+/** Lengths at which a failure run is reported at once. Each is a level of the alarm `failure_run`. */
 export const FAILURE_LEVELS = [FAILURES_FROM, 10, 13, FAILURES_ALLOWED];
 
-/** Good and forged deliveries are written at most this often; failures are written at once. */
+/** Minimum interval between writes about good and forged deliveries. Failures are written at once. */
 const WRITE_MS = 1_000;
 /**
- * Older events than this after the start prove no unseen failure: the kit may have been starting at their first
- * attempt, or the service's clock may be slightly ahead.
+ * A new event whose attempt is above 1 counts as an unseen failure only if it happened this long after the start.
+ * Before, the kit may still have been starting, or the service's clock may be slightly ahead.
  */
 const STARTING_MS = 2_000;
 
 export interface DeliveryHealth {
-  /** The secrets at these positions signed the delivery at this time, Unix seconds (contract 6.3). */
+  /** The secrets at these positions signed the delivery. `timestamp` is signed too: Unix seconds (contract 6.3). */
   signed(positions: number[], timestamp: number): void;
-  /** The delivery was answered with this status. The cause is that of a refusal, or the verdict. */
+  /** The delivery was answered with this status. `cause` names the cause of the refusal, or the store's verdict. */
   answered(status: number, cause: string): void;
-  /** The event is new. If its attempt is above 1, earlier deliveries failed without reaching us. */
+  /** The event is new. If `attempt` is above 1, earlier deliveries of it failed without reaching the kit. */
   firstSeen(reading: Reading, attempt: string | string[] | undefined): void;
   /** No configured secret signed the delivery: it is forged, or the service has another secret. */
   forged(): void;
-  /** For a rotation: from now on, positions refer to this list. */
+  /** Call it when secrets are rotated: from now on, positions refer to this list. */
   useSecrets(secrets: string[]): void;
-  /** The present failure run, and its causes. */
+  /** The length of the present failure run, and its failures by cause. */
   run(): { failureRun: number; causes: Record<string, number> };
   /** Hands changes to the group commit, which writes them with its next commit. */
   flush(): void;
@@ -49,7 +49,7 @@ export function createDeliveryHealth({
   groupCommit: Pick<GroupCommit, 'count' | 'setState'>;
   clock: Clock;
   secrets: string[];
-  /** The state that an earlier boot wrote. */
+  /** The state that an earlier start of the kit wrote. */
   kept: KeptHealth;
   /** Called after each failure, with the length of the failure run. */
   onFailure?: (run: number) => void;
@@ -84,7 +84,7 @@ export function createDeliveryHealth({
   return {
     signed(...given) {
       signers.signed(...given);
-      // The change is written when the delivery is answered.
+      // Nothing is written here, because `answered` follows for the same delivery and writes the change.
       changed = true;
     },
     answered(status, cause) {
@@ -95,7 +95,7 @@ export function createDeliveryHealth({
         return note(true);
       }
       const ended = run > 0;
-      // The counter is needed because the run may end before its length is written.
+      // Ended failure runs are counted, because a run may end before its length is written.
       if (run >= FAILURES_FROM) groupCommit.count({ failure_runs: 1 });
       run = 0;
       failures.lastGoodAt = iso(clock.now());
@@ -119,15 +119,15 @@ export function createDeliveryHealth({
   };
 }
 
-/** Whether doctor or trigger sent the delivery, as its signed body says. */
+/** Whether `doctor` or `trigger` sent the delivery, as its signed body says. */
 export function isSentByKit(reading: Reading): boolean {
   const { sentByKit = false } = 'event' in reading ? reading.event : reading.unreadable;
   return sentByKit;
 }
 
 /**
- * Whether the service says that it has tried before: attempts 2 to 20. The header is not signed, so it is only
- * evidence of failures that we did not see. No decision depends on it.
+ * Whether the attempt header says that the service has tried before: attempts 2 to 20. The header is not signed, so it
+ * only hints at failures that the kit did not see. No decision depends on it.
  */
 export function isRepeated(attempt: string | string[] | undefined): boolean {
   return typeof attempt === 'string' && /^([2-9]|1\d|20)$/.test(attempt);

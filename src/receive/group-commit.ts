@@ -1,19 +1,19 @@
 // Deliveries that arrive together share one commit, and are answered after it. While the store is locked or failing,
-// the commit is retried for as long as a delivery can wait.
+// the commit is retried until the deliveries have waited too long.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import type { Accepted, Batch, Counter, Counts, IngestStore, StateKey, StateValue } from '../store/ingest.ts';
 import { StoreError, Unsynced } from '../store/store.ts';
 import type { Reading } from '../wire/event.ts';
 
-/** Shorter than the 10 s that the service waits for an answer (contract 6.3). */
+/** A delivery waits at most this long for its commit. The service waits 10 s for an answer (contract 6.3). */
 export const DEADLINE_MS = 8_000;
-/** The largest group. Other processes wait for the lock while it is committed. */
+/** Maximum number of deliveries in one commit. Other processes wait for the store's lock during a commit. */
 const GROUP = 256;
 const LONGEST_PAUSE_MS = 100;
 /** A store that has failed for this long is not ready. */
 const READY_MS = 1_000;
-/** How often deliveries that have waited too long are looked for. */
+/** Interval of the search for deliveries that have waited too long. */
 const EXPIRE_MS = 50;
 
 /** The delivery could not be made durable in time. */
@@ -27,22 +27,22 @@ export class Unavailable extends Error {
 export interface GroupCommit {
   /** Resolves once the event, or the bytes of an unreadable one, are on disk. Throws Unavailable. */
   accept(reading: Reading): Promise<Accepted>;
-  /** Counters and state are written with the next commit. */
+  /** `count` and `setState` write nothing themselves: the next commit writes the values. */
   count(counts: Counts): void;
   setState(name: StateKey, value: StateValue): void;
-  /** Writes counters and state while no delivery comes. Also finds out whether the store can be written again. */
+  /** Writes counters and state without a delivery, and so finds out whether the store can be written again. */
   probe(): Promise<void>;
   /** Whether deliveries can be committed. */
   ready(): boolean;
   /** The store's file was replaced or deleted. No delivery is committed until the kit is restarted. */
   replaced(): boolean;
-  /** Deliveries that wait for their commit. */
+  /** The number of deliveries that wait for their commit. */
   waiting(): number;
 }
 
 interface Pending {
   reading: Reading;
-  /** Monotonic milliseconds. */
+  /** The time of arrival, in monotonic milliseconds. */
   since: number;
   answered: boolean;
   resolve: (accepted: Accepted) => void;
@@ -71,20 +71,20 @@ export function createGroupCommit({ store, clock, onCommit, onFault }: Options):
   let notes: Notes = { counts: {}, state: {} };
   let committing = false;
   /**
-   * A group that is committed but perhaps not on disk. Committing it again would count it twice, so only its sync is
-   * retried.
+   * A group whose commit succeeded but whose sync failed. Committing it again would count its events twice, so only the
+   * sync is retried.
    */
   let unsynced: Committed | undefined;
-  /** Monotonic milliseconds, like every duration in this file. */
+  /** When the store began to fail, in monotonic milliseconds. Null: it works. */
   let failingSince: number | null = null;
-  /** When the present call of the store began. Null: there is no call. */
+  /** When the present call to the store began, in monotonic milliseconds. Null: no call is under way. */
   let askedSince: number | null = null;
   let replaced = false;
   let lastError: StoreError | undefined;
 
   async function commitAll(): Promise<void> {
     committing = true;
-    // A disk may hang, and then the store does not return at all.
+    // A timer is needed because a call to the store does not return while the disk hangs.
     const expiring = setInterval(expire, EXPIRE_MS);
     try {
       for (let tries = 0; pending.length > 0;) {
@@ -92,8 +92,8 @@ export function createGroupCommit({ store, clock, onCommit, onFault }: Options):
         if (error) {
           fail(error);
           expire();
-          // The sleep does not block, so deliveries that arrive meanwhile join the group. The pause grows because the
-          // kit's own locks are short, and others may last.
+          // Deliveries that arrive during this pause join the group. The first pauses are short, because the kit's own
+          // locks are short. Other programs may hold the lock longer, so the pauses grow.
           await sleep(Math.min(1.5 ** Math.max(0, tries++ - 10), LONGEST_PAUSE_MS));
         } else tries = 0;
       }
@@ -140,7 +140,7 @@ export function createGroupCommit({ store, clock, onCommit, onFault }: Options):
 
   function answer({ group, accepted }: Committed): void {
     failingSince = null;
-    // Unanswered deliveries of the group are first in the queue. Those that have waited too long have left it.
+    // The group's unanswered deliveries are at the head of the queue. Its other ones were rejected and left it.
     pending.splice(0, group.filter(({ answered }) => !answered).length);
     for (const [index, one] of accepted.entries()) settle(group[index], one);
     onCommit?.();

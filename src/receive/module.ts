@@ -23,7 +23,7 @@ export interface StartedModule {
   /** Called every few seconds, and more often while the store cannot be written. */
   look: () => void;
   alarms: () => Alarm[];
-  /** Called after a reload. */
+  /** Called with the new configuration after a reload. */
   useConfig: (config: Config) => void;
   stop: () => Promise<void>;
 }

@@ -29,11 +29,11 @@ const READY_MS = 1_000;
 
 export interface Receiver {
   app: Koa;
-  /** Deliveries that wait for their commit. */
+  /** The number of deliveries that wait for their commit. */
   waiting: () => number;
   /** Writes a sign of life to the store. */
   beat: () => Promise<void>;
-  /** Returns milliseconds until the next look. */
+  /** Checks the store and reports the process's state. Resolves to the milliseconds until the next look. */
   look: () => Promise<number>;
   useConfig: (config: Config) => void;
   /** Writes the counters and state that are still in memory. */
@@ -69,7 +69,7 @@ export async function createReceiver(options: ReceiverOptions): Promise<Receiver
     onCommit: () => children.wake(),
     onFault({ code }) {
       refusalLog.note(storeNotice(code), {});
-      // A handler that spins inside a transaction holds the lock that deliveries wait for.
+      // A handler that spins inside a transaction keeps the lock that deliveries need, so its process is killed.
       const writer = code === 'busy' ? writerOf(storePath) : undefined;
       if (writer !== undefined) children.endIfSilent(writer);
     },

@@ -1,5 +1,5 @@
-// Logs and records refusals. Anyone can send floods of them, so the cost is bounded. Of each cause, the first refusal
-// is logged at once, later ones are counted, and the headers of the last few are recorded.
+// Logs and records refusals at a bounded cost, because anyone can cause floods of them. The first refusal of each cause
+// is logged at once, later ones are counted. Facts from the headers of the last few are recorded.
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
@@ -27,11 +27,11 @@ export function createRefusalLog(log: Logger, clock: Clock): RefusalLog {
   };
 }
 
-/** Of each cause, one refusal is recorded in RECORD_MS, and the last KEPT records stay. */
+/** For each cause, at most one refusal per RECORD_MS is recorded, and the last KEPT records are kept. */
 const RECORD_MS = 5_000;
 const KEPT = 3;
 
-/** Records a few headers, cut short. They tell a service with a wrong secret from anybody else. */
+/** Records facts from a refusal's headers, so that people can tell the service with a wrong secret from a stranger. */
 export function createRefusalRecords(groupCommit: Pick<GroupCommit, 'setState'>, clock: Clock, prefix: string) {
   const { signature: _, ...carried } = receivedHeaders(prefix);
   const names = Object.values(carried);

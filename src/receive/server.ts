@@ -1,4 +1,4 @@
-// The HTTP server around the app. It evicts slow clients, suits load balancers, and drains.
+// The HTTP server around the app: its time limits, its connections behind a load balancer, and its drain at a stop.
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { Server as NetServer } from 'node:net';
@@ -7,8 +7,8 @@ import { ConfigError } from '../config.ts';
 
 const SWEEP_MS = 50;
 /**
- * Requests that are still arriving get this long. After it, only deliveries that wait for their commit keep a
- * connection.
+ * In a drain, requests that are still arriving get this long. After it, all connections are closed as soon as no
+ * delivery waits for its commit.
  */
 const GRACE_MS = 500;
 const LINGER_MS = 1_000;
@@ -17,12 +17,12 @@ export function createReceiveServer(app: Koa): Server {
   const handle = app.callback();
   const server = createServer(
     {
-      // The service waits 10 s for an answer (contract 6.3), so slower requests are cut off. Checked every second.
+      // The service waits 10 s for an answer (contract 6.3), so slower requests are cut off. Node checks every second.
       headersTimeout: 8_000,
       requestTimeout: 12_000,
       connectionsCheckingInterval: 1_000,
-      // Longer than load balancers idle (60 s). Otherwise they would reuse a connection that the server has just
-      // closed.
+      // Load balancers keep an idle connection for up to 60 s. If this time were shorter, they would reuse a connection
+      // that the server has just closed.
       keepAliveTimeout: 75_000,
     },
     (req, res) => void handle(req, res),
@@ -33,9 +33,9 @@ export function createReceiveServer(app: Koa): Server {
 }
 
 /**
- * For an answer before the whole body is read. Closing a socket with unread bytes resets it, and the sender would see
- * a broken connection instead of the status. The rest of the body is therefore dropped for a moment before the socket
- * closes.
+ * Call it if the answer is sent before the whole body was read. Closing a socket with unread bytes resets the
+ * connection, and the sender would not see the status. So the rest of the body is read and dropped for a moment before
+ * the socket closes.
  */
 export function lingerOnClose(request: IncomingMessage): void {
   const { socket } = request;
@@ -47,7 +47,7 @@ export function lingerOnClose(request: IncomingMessage): void {
   };
 }
 
-/** Throws ConfigError if the port cannot be opened. `name` is the port's variable. */
+/** Throws ConfigError if the port cannot be opened. `name` is the variable that sets the port. */
 export async function listen(server: NetServer, name: string, port: number, host: string): Promise<void> {
   server.listen(port, host);
   try {
@@ -60,12 +60,12 @@ export async function listen(server: NetServer, name: string, port: number, host
 
 /**
  * Stops listening, and resolves when the last connection is closed. Deliveries in flight are answered. `committing`
- * counts those that wait for the store; other connections are soon closed.
+ * returns the number of deliveries that wait for their commit.
  */
 export function drainServer(server: Server, committing: () => number): Promise<void> {
   return new Promise((resolve) => {
     const began = performance.now();
-    // An answered delivery leaves its connection idle, and a proxy would keep that connection open.
+    // Idle connections are closed here, because a proxy would keep the connection of an answered delivery open.
     const sweep = setInterval(() => {
       server.closeIdleConnections();
       if (performance.now() - began > GRACE_MS && committing() === 0) server.closeAllConnections();

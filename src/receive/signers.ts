@@ -1,5 +1,5 @@
-// Counts which of the configured secrets sign, so that a person knows when an old one is safe to remove. Kept over
-// restarts.
+// Counts the deliveries that each configured secret signed, so that a person knows when an old secret is safe to
+// remove. The counts are kept over restarts.
 import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import type { Signer } from '../store/keep.ts';
@@ -51,10 +51,10 @@ export function createSigners(kept: Signer[], clock: Clock) {
 type Use = Pick<Signer, 'firstAt' | 'lastAt' | 'aloneAt'>;
 
 /**
- * Whether this secret is safe to remove: it has signed, and another secret signs in its place. If this secret has
- * signed alone, the other must have begun no earlier than the last time, and must have signed since. If it has not,
- * the other must have signed alone after this one. A secret that has not signed yet waits for its rotation. The
- * secrets of two webhooks both stay, because each signs alone in turn.
+ * Whether secret `one` is safe to remove: it has signed, and another secret has taken its place. If `one` has ever
+ * signed alone, the other must not have signed before the last such time, and must have signed after it. If `one` has
+ * never signed alone, the other must have signed alone after the last signature of `one`. A secret that has not signed
+ * yet stays, because its rotation may come. The secrets of two webhooks both stay: each signs alone.
  */
 export function mayGo(one: Use, all: Use[]): boolean {
   const { aloneAt, lastAt } = one;

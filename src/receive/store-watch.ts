@@ -22,40 +22,40 @@ interface Fault {
   since: number;
 }
 
-/** Failing writes, as the writes themselves show them. */
+/** The trouble as the failed writes show it. */
 export interface Trouble {
   /** A code of SQLite or of the system, `locked`, `replaced`, or a description. */
   code: string;
   message: string;
   /** Unix milliseconds. */
   since: number;
-  /** The number of different codes. */
+  /** The number of different codes since the trouble began. */
   codes: number;
-  /** Deliveries that were answered with 503. */
+  /** The number of deliveries that were answered with 503 since the trouble began. */
   refused: number;
 }
 
-/** Failing writes, with the state of the main process. */
+/** The trouble, together with the state of the main process. */
 export interface WriteTrouble extends Trouble {
-  /** Deliveries that wait for their commit. */
+  /** The number of deliveries that wait for their commit. */
   waiting: number;
-  /** Authentic deliveries in a row that did not get a 2xx. */
+  /** The number of authentic deliveries in a row that did not get a 2xx. */
   failureRun: number;
   /** The pid of the process that holds the store's write lock. Undefined: unknown. */
   writer: number | undefined;
-  /** An API key is set, so replay fetches missed events. */
+  /** True: an API key is set, so replay fetches missed events. */
   recovers: boolean;
 }
 
 export interface StoreWatch {
-  /** The store's writes, watched. */
+  /** The store's write methods. Every call through them is watched. */
   writes: Writes;
   failing(): boolean;
   /** Milliseconds for which signs of life could not be written; 0 while they can. */
   silentMs(): number;
   /** Tries an empty commit if the last commit failed. Call it only while no delivery waits. */
   retry(freeBytes: () => number): Promise<void>;
-  /** A delivery was answered with 503. */
+  /** Call it when a delivery was answered with 503. */
   refused(): void;
   /** Undefined: the store can be written. */
   trouble(): Trouble | undefined;

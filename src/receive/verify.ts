@@ -1,4 +1,4 @@
-// Checks that the service signed a delivery, and when. Each check has its own cause for the log and metrics.
+// Checks the signature and the timestamp of a delivery. Each check has a cause of its own, for the log and the metrics.
 import type { IncomingMessage } from 'node:http';
 import { receivedHeaders } from '../wire/headers.ts';
 import { findSigners, readSignatures, readTimestamp } from '../wire/signature.ts';
@@ -12,11 +12,11 @@ export interface Claimed {
 }
 
 export interface Verifier {
-  /** The claims of the headers, or why they cannot be true. The body is not read. */
+  /** The timestamp and signatures in the headers, or the cause of a refusal. The body is not read. */
   headers(request: IncomingMessage, nowMs: number): Claimed | 'no_signature' | 'bad_timestamp' | 'far_timestamp';
-  /** The positions of the secrets that signed, or the cause. `clock_skew` is authentic, but outside the window. */
+  /** The positions of the secrets that signed, or the cause of a refusal. `clock_skew`: outside the time window. */
   body(claimed: Claimed, body: Buffer, nowMs: number): number[] | 'bad_signature' | 'clock_skew';
-  /** For a rotation. */
+  /** Replaces the secrets, for a rotation. */
   useSecrets(secrets: string[]): void;
 }
 
@@ -47,8 +47,8 @@ export function createVerifier(options: { secrets: string[]; prefix: string; tol
 }
 
 /**
- * Whether the timestamp is within the window, both ways. It counts whole seconds, as the service signs them: 300 s off
- * is in, 301 s is out.
+ * Whether the timestamp is at most the tolerance before or after now. Whole seconds count, because the service signs
+ * whole seconds: with a tolerance of 300 s, 300 s off is accepted and 301 s is not.
  */
 export function inWindow(timestamp: number, nowMs: number, toleranceSeconds: number): boolean {
   return Math.abs(Math.floor(nowMs / 1000) - timestamp) <= toleranceSeconds;

@@ -1,5 +1,5 @@
-// The log line of an attempt's end. The error message is left out, except in dev: it may quote what strangers wrote.
-// `npx kit explain` shows it.
+// Logs the end of an attempt. The error message is left out, except in `npm run dev`, because it may quote a stranger's
+// text. `npx kit explain` shows the message.
 import type { Throttle } from '../base/log.ts';
 import type { Claim, Settlement } from '../store/work.ts';
 import type { Attempt } from './attempt.ts';
@@ -28,8 +28,8 @@ export interface Ended {
 }
 
 /**
- * One line per attempt, throttled if there are many. A lane appears by its number, because its name may hold a phone
- * number.
+ * Logs one line per attempt, throttled if there are many. A lane appears by its number, because its name may hold a
+ * phone number.
  */
 export function logEnd({ log, tellsWhy, throttle }: AttemptLog, ended: Ended, how = ''): void {
   const { claim, handler, settlement, attempt, ms } = ended;

@@ -1,5 +1,5 @@
-// One run of a handler on a task, from the claim to its settlement. Anything the handler does, except ending the
-// process, becomes a settlement. Anything it does after its attempt has ended is fenced.
+// One attempt: a handler runs on a claimed task until the task is settled. Whatever the handler does becomes a
+// settlement, unless it ends the process. After the end of the attempt, its `ctx` commits nothing and sends no calls.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -66,7 +66,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     settled: run().catch((error: unknown): Settlement => ({ claim, state: 'dead', error: describe(error).message })),
     /** Log fields of the handler's error, without its message. */
     thrown: () => thrown,
-    /** The kit stops: aborts the handler's signal. The attempt is given back unless it still succeeds. */
+    /** Call it when the kit stops. It aborts the handler's signal. A failure from now on gives the attempt back. */
     drain() {
       draining = true;
       context.end('the kit stops');
@@ -81,7 +81,7 @@ class AttemptContext implements Context {
   completed = false;
   /** A call of `complete` that has not ended. */
   completing: Promise<unknown> | undefined;
-  /** The attempt has ended. The next attempt may hold the same claim. */
+  /** True: the attempt has ended, and the next attempt of the task may already hold its claim. */
   over = false;
   readonly #claim: Claim;
   readonly #handler: Loaded;
@@ -129,7 +129,7 @@ class AttemptContext implements Context {
   }
 
   get service(): ServiceOf<Context> {
-    // After its end an attempt must not send more calls.
+    // The signal aborts these calls when the attempt ends.
     return (this.#service ??= this.#options.serviceFor(this.signal));
   }
 
@@ -152,7 +152,7 @@ class AttemptContext implements Context {
   }
 
   /**
-   * While another process holds the store's lock, this retries until the attempt ends. It does not count as a failure.
+   * Retries until the attempt ends while another process holds the store's lock. The lock does not count as a failure.
    */
   async #completed(work: (tx: Tx) => void): Promise<boolean> {
     for (;;) {

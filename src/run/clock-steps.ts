@@ -1,18 +1,18 @@
-// Notices when the wall clock is set, by comparing it with the monotonic clock. Due times of tasks are wall-clock
-// times, so they move with it in either direction, and windows, pauses and holds keep their length. The sleep of the
-// machine counts as such a step. All other durations are monotonic.
+// Notices steps of the wall clock by comparing it with the monotonic clock. Due times of tasks are wall-clock times.
+// They are moved by each step in either direction, so that windows, pauses and holds keep their length. The sleep of
+// the machine counts as a step. All other durations are monotonic.
 import type { Clock } from '../base/clock.ts';
 
-/** A smaller step matters less than the cost of moving all waiting tasks. */
+/** Smaller steps are ignored, because moving all waiting tasks would cost more than it helps. */
 const STEP_MS = 1_000;
-/** Maximum number of steps forward that are remembered for older times of receipt. */
+/** Maximum number of steps forward that are remembered, to correct older times of receipt. */
 const KEPT = 10;
 
 export function watchClock(clock: Clock) {
   let offset = offsetOf(clock);
   let forward: { before: number; ms: number }[] = [];
   return {
-    /** Milliseconds that the clock was set by since the last call. 0: it was not set. */
+    /** Milliseconds by which the clock was set since the last call, negative if it was set back. 0: it was not set. */
     step() {
       const now = offsetOf(clock);
       const ms = stepBetween(offset, now);
@@ -27,7 +27,7 @@ export function watchClock(clock: Clock) {
   };
 }
 
-/** Milliseconds that the wall clock was set by between two offsets. Less than a second counts as 0. */
+/** Milliseconds by which the wall clock was set, from its offset before and after. Less than a second counts as 0. */
 export function stepBetween(before: number, after: number): number {
   const ms = Math.round(after - before);
   return Math.abs(ms) < STEP_MS ? 0 : ms;

@@ -1,7 +1,7 @@
-// Finds the event type that was probably meant. One line of advice is not worth a dependency.
+// Finds the event type that was probably meant by a misspelt one. It is too small a task for a dependency.
 import { eventTypes } from '../wire/event-map.ts';
 
-/** One of this many letters may be wrong. */
+/** At most one letter in this many may be wrong. */
 const PER_SLIP = 4;
 
 /** The known type nearest to a misspelt one. Undefined: none is near. */
@@ -12,7 +12,7 @@ export function nearestType(type: string, known = Object.keys(eventTypes)): stri
   return best && best.slips <= Math.max(best.one.length, type.length) / PER_SLIP ? best.one : undefined;
 }
 
-/** How many letters to add, remove, replace or swap with a neighbour (optimal string alignment). */
+/** The number of letters to add, remove, replace or swap with a neighbour (optimal string alignment). */
 function slipsBetween(a: string, b: string): number {
   let before: number[] = [];
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);

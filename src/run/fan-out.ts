@@ -1,5 +1,5 @@
-// Plans the tasks that the next turn makes: of new events, of reruns, and of events that a handler missed while its
-// file was broken. It writes nothing, because the turn does.
+// Plans the tasks that the next turn creates: for new events, for reruns, and for events that a handler missed while
+// its file was broken. The plan writes nothing, because the turn does.
 import { loggable } from '../base/errors.ts';
 import type { Throttle } from '../base/log.ts';
 import { placeOf } from '../store/birth.ts';
@@ -12,23 +12,23 @@ import { isUnproven, tasksOf, type TaskOptions } from './new-tasks.ts';
 const EVENTS = 256;
 /** Maximum events of a rerun per turn, so that a new event does not wait for many tasks of old ones. */
 const RERUN = 64;
-/** Events of a rerun are old: they need no window, and the store finds whether they are proven. */
+/** Used for events of a rerun: their window is over, and the store compares their cursors with the watermark. */
 const LONG_AGO = { watermark: null, birth: { at: 0, reading: 'none', end: null, older: null, younger: null } } as const;
 
 export interface FanOutOptions extends Pick<RunOptions, 'store' | 'windowMs' | 'clock' | 'log' | 'onLaneFault'> {
   handlers: Map<number, Loaded>;
-  /** Handlers that missed events, each with the last event that it has its tasks of. */
+  /** Handlers that missed events, each with the number of the last event for which it has its tasks. */
   behind: Map<number, number>;
   throttle: Throttle;
   received: TaskOptions['received'];
 }
 
 export interface Plan extends Required<Pick<Turn, 'fanOut' | 'missed' | 'rerun'>> {
-  /** There may be more events to make tasks of. */
+  /** True: events may be left that have no tasks yet. */
   more: boolean;
-  /** Tasks that wait for their window, and when the last of them is released, Unix milliseconds. */
+  /** The number of tasks that wait for their window, and when the last of them is released, Unix milliseconds. */
   held: { tasks: number; until: number } | null;
-  /** Some of these strict tasks wait for the watermark. */
+  /** True: some of the planned tasks are strict and wait for the watermark. */
   asks: boolean;
 }
 
@@ -46,7 +46,7 @@ export function createFanOut(options: FanOutOptions) {
     const arrived = make(pending.events, pending, joined);
     for (const [i, { key, type }] of pending.events.entries())
       if (arrived[i]?.length === 0) log.debug({ key, type, verdict: 'unhandled' }, 'no handler wants it');
-    // Handlers that are behind get these tasks now as well, because their missed events do not include these.
+    // A handler that is behind gets tasks for these events now too. Its list of missed events does not contain them.
     const late = make(pending.decided, pending, [...handlers.keys()], { decided: true });
     const tasks = [...arrived, ...late].flat();
     const full = pending.events.length >= EVENTS || pending.decided.length >= EVENTS;
@@ -62,8 +62,8 @@ export function createFanOut(options: FanOutOptions) {
   }
 
   /**
-   * A page of the events that one handler missed. With the last page the handler catches up, and this turn's new tasks
-   * include its own.
+   * A page of the events that one handler missed. With the last page the handler has caught up, so it also gets tasks
+   * for the new events of this turn.
    */
   async function planMissed(pending: PendingEvents): Promise<Plan['missed']> {
     const [next] = behind;
@@ -104,7 +104,7 @@ export function createFanOut(options: FanOutOptions) {
     options.onLaneFault?.(handler);
   }
 
-  /** Handlers that are not behind. The others must not claim tasks before their earlier tasks exist. */
+  /** Handlers that are not behind. A handler that is behind must not claim tasks before its earlier ones exist. */
   function ready(): number[] {
     return [...handlers.keys()].filter((id) => !behind.has(id));
   }
@@ -112,10 +112,10 @@ export function createFanOut(options: FanOutOptions) {
   return {
     plan,
     ready,
-    /** Call after the turn: the last event that the handler has its tasks of. Null: it has caught up. */
+    /** Call it after the turn. `to` is the last event for which the handler has its tasks. Null: it has caught up. */
     moved(handler: number, to: number | null) {
       behind.delete(handler);
-      // At the end of the map, so that handlers take turns.
+      // It goes to the end of the map, so that the handlers that are behind are served in rotation.
       if (to !== null) behind.set(handler, to);
     },
   };

@@ -8,7 +8,7 @@ import { dataOfText, factsOf } from '../wire/event.ts';
 import { typeOf } from '../wire/event-map.ts';
 import type { JsonObject } from '../wire/json.ts';
 
-/** These are stored on the event itself, because thousands of WeakMap entries make garbage collection slow. */
+/** Both are properties of the stored event, because thousands of WeakMap entries would make garbage collection slow. */
 const READ = Symbol('as handlers see it');
 const RAW = Symbol('its data as they came');
 
@@ -18,7 +18,7 @@ interface Read {
 }
 
 interface Known extends StoredEvent {
-  /** Dropped after parsing, so that a waiting task keeps no second copy. */
+  /** The data before parsing. It is dropped afterwards, so that a waiting task keeps no second copy in memory. */
   [RAW]?: JsonObject | undefined;
   [READ]?: Read;
 }
@@ -29,7 +29,7 @@ export function toKitEvent(stored: StoredEvent): KitEvent {
 }
 
 /**
- * Where the data does not fit its type in src/events.ts. Undefined: it fits. Data that does not fit is passed on
+ * Describes where the data does not fit its type in src/events.ts. Undefined: it fits. Data that does not fit stays
  * unparsed.
  */
 export function mismatchOf(stored: StoredEvent): string | undefined {
@@ -87,7 +87,7 @@ function parse(type: string, data: JsonObject): { data: Record<string, unknown>;
   }
 }
 
-/** zod removes a field of this name to protect prototypes. */
+/** Restores a field named `__proto__`, which zod removes to protect prototypes. */
 function keepProto(from: JsonObject, to: Record<string, unknown>): Record<string, unknown> {
   const field = Object.getOwnPropertyDescriptor(from, '__proto__');
   return field ? Object.defineProperty(to, '__proto__', field) : to;

@@ -1,5 +1,5 @@
-// Runs isolated tasks, whose process crashed while they ran. They run one at a time, so that the next crash names the
-// task.
+// Runs isolated tasks. Their process crashed while they ran, and it is unknown which of them crashed it. They run one
+// at a time, so that the next crash shows the task.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { logEnd } from './attempt-log.ts';
@@ -10,10 +10,10 @@ import type { Scope } from './stray-errors.ts';
 /** How long a handler may take to end after its signal is aborted. */
 const GRACE_MS = 3_000;
 
-/** Resolves when no task is left, or after `stop`, which gives the current attempt back. */
+/** Resolves when no isolated task is left, or after `stop` is aborted, which gives the current attempt back. */
 export async function runIsolated(options: RunOptions, stop: AbortSignal): Promise<void> {
   const { store, clock, log, serviceFor, boot, scopes = new AsyncLocalStorage<Scope>() } = options;
-  // Does not register: only `run` may mark handlers as loaded or waiting.
+  // This process does not register its handlers: only `run` may mark handlers as loaded or waiting.
   const ids = await retryWhileBusy(() => store.idsOf(options.handlers.map(({ name }) => name)));
   const handlers = new Map(options.handlers.map((handler) => [ids.get(handler.name), handler]));
   while (!stop.aborted) {

@@ -25,9 +25,9 @@ export type Loaded = Omit<Required<Handler>, 'maxAgeMs' | 'setup' | 'on' | 'retr
 };
 
 export interface LoadOptions {
-  /** Strict order needs replay. Without it, such a handler is refused. */
+  /** Whether replay is configured. If it is not, handlers with `order: 'strict'` are refused. */
   replay: boolean;
-  /** Files to leave out because they have ended this process before. */
+  /** Files to leave out, because their code ended an earlier process. */
   without?: string[];
   scopes: AsyncLocalStorage<Scope>;
   /** Called before each file is loaded. */
@@ -39,7 +39,7 @@ export interface LoadedFolder {
   handlers: Map<string, Loaded>;
   /** The first fault of each file. */
   faults: Map<string, string>;
-  /** Loading and setups are over: a stray error is not a fault of a file. */
+  /** True: loading and setups are over, so a stray error is no longer a fault of a file. */
   over: boolean;
 }
 
@@ -94,7 +94,7 @@ export async function loadHandlers(folder: string, options: LoadOptions): Promis
       if (other)
         found.faults.set(path, `${path}: is named ${handler.name}, like ${other}: names must be unique, give another`);
       else handlers.set(path, handler);
-      // Gives rejections that the file left unhandled the time to appear.
+      // Waits until a rejection that the file left unhandled has been reported.
       await settled();
     } catch (error) {
       fail(error);
@@ -103,7 +103,7 @@ export async function loadHandlers(folder: string, options: LoadOptions): Promis
   return found;
 }
 
-/** Notes the first fault of a file. Returns false if loading and setups are over. */
+/** The returned function notes the first fault of the file. It returns false if loading and setups are over. */
 export function failOf(folder: LoadedFolder, file: string, what = ''): (error: unknown) => boolean {
   return (error) => {
     if (folder.over) return false;
@@ -190,7 +190,6 @@ function wordingOf(error: unknown): string {
   return name === 'Error' ? plain : `${name}: ${plain}`;
 }
 
-/** Rejects after LOAD_MS. */
 async function tooLate(): Promise<never> {
   await sleep(LOAD_MS, undefined, { ref: false });
   throw new Error(`did not load within ${LOAD_MS / 1000} s`);

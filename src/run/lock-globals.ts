@@ -1,6 +1,6 @@
 // Locks the globals that all handlers share. If a handler replaced one, for example with a test clock, it would break
-// every other handler. In a module, an assignment to a locked global throws an error that names its line. Prototypes
-// stay unlocked: with a frozen `Error.prototype`, libraries could not name their own errors.
+// every other handler. In a module, an assignment to a locked global throws an error whose stack names the line.
+// Prototypes stay unlocked: if `Error.prototype` were frozen, libraries could not name their own errors.
 const PARTS: [object, string[]][] = [
   [
     globalThis,
@@ -25,6 +25,6 @@ export function lockGlobals(): void {
 
 function lock(object: object, name: string): void {
   const value: unknown = Reflect.get(object, name);
-  // A process without an owner has no `process.send`.
+  // `process.send` is undefined if no parent process has a channel to this one.
   if (value !== undefined) Object.defineProperty(object, name, { value, writable: false, configurable: false });
 }

@@ -1,6 +1,6 @@
-// The `run` process: loads the handlers, waits for the order `go`, and works until it is stopped. With `solo` it runs
-// isolated tasks, one at a time, and ends when none is left. With `check` it only tries the files, beside a kit that
-// may be running.
+// The `run` process loads the handlers, waits for the order `go`, and works until it is stopped. With `solo` it runs
+// isolated tasks, one at a time, and ends when none is left. With `check` it only tries the handler files, and a kit
+// may be running beside it.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { open as openInspector } from 'node:inspector';
 import { flushCompileCache } from 'node:module';
@@ -22,14 +22,14 @@ import { startRunner } from './runner.ts';
 import { setUpHandlers } from './set-up-handlers.ts';
 import { traceErrors, type Scope } from './stray-errors.ts';
 
-/** Part of the 9 s that a stop may take. */
+/** The limit of a drain. It is part of the 9 s that a stop may take. */
 const DRAIN_MS = 7_000;
-/** A developer who has saved a file should not wait for old attempts. */
+/** The limit is shorter in `npm run dev`: a developer who has saved a file should not wait for old attempts. */
 const SANDBOX_DRAIN_MS = 200;
 const DAY_MS = 86_400_000;
 /**
- * How long a call may block this process while another holds the store's lock. After that it fails, and is retried
- * without blocking.
+ * How long a call to the store may block this process while another process holds the lock. Then the call fails, and is
+ * retried without blocking.
  */
 const BUSY_MS = 20;
 
@@ -64,7 +64,7 @@ traceErrors({
   },
 });
 const { handlersDir } = loadConfig(env, { only: ['HANDLERS_DIR'] });
-// Whether both are set. The main process reports faults in their values.
+// Whether both variables are set, as replay needs them. The main process reports faults in their values.
 const replay = Boolean(env['API_BASE_URL'] && (env['API_KEY'] ?? env['API_KEY_FILE']));
 const onFile = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'load' });
 const folder = await loadHandlers(handlersDir, { replay, without, scopes, onFile }).catch((error: unknown) =>
@@ -75,18 +75,18 @@ owner.onOrder('prepare', prepare);
 owner.onOrder('go', start);
 await owner.say({ type: 'loaded', ...loaded(), notes: notesOf(folder.handlers) });
 
-/** Runs the setups while the old `run` still works, so a failed setup replaces nothing. */
+/** Runs the setups while the old `run` still works. If a setup fails, the old `run` is not replaced. */
 async function prepare(): Promise<void> {
   const store = trial ?? open(loadConfig(env));
   const at = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'setup' });
   try {
-    // A trial runs each setup twice, because a setup must accept the tables that it created before.
+    // With `check` each setup runs twice, because a setup must accept the tables that it created before.
     for (let times = trial ? 2 : 1; times > 0; times--) await setUpHandlers(folder, { store, scopes, onFile: at });
   } catch (error) {
     await giveUp([`the setups of handlers cannot be tried: ${describe(error).message}`]);
   }
   store.close();
-  // Gives rejections that the setups left unhandled the time to appear.
+  // Waits until rejections that the setups left unhandled have been reported.
   await settled();
   folder.over = true;
   await owner.say({ type: 'prepared', ...loaded() });
@@ -100,8 +100,8 @@ async function start({ boot }: Orders): Promise<void> {
   const ready = withoutFaults();
   const handlers = [...ready.values()];
   if (inspectAt !== undefined) {
-    // Not earlier, because an older `run` may hold the port. A breakpoint may last longer than an attempt's time
-    // limit.
+    // The inspector opens only now, because an older `run` may have held its port before. Attempts get a day, because a
+    // breakpoint may last longer than their time limit.
     openInspector(Number(inspectAt), '127.0.0.1');
     for (const handler of handlers) handler.timeoutMs = DAY_MS;
   }
@@ -170,7 +170,7 @@ function loaded(): { handlers: LoadedHandler[]; faults: ReturnType<typeof listFa
   return { handlers, faults: listFaults(folder.faults) };
 }
 
-/** In dev with its message, because the text of strangers is the developer's own there. */
+/** Log fields of an error. They include its message only in the sandbox, where all data are the developer's own. */
 function thrown(error: unknown): object {
   return { ...loggable(error), ...(sandbox && { why: describe(error).message }) };
 }

@@ -1,5 +1,5 @@
-// The tasks that an event becomes: one for each handler that wants its type, in the lane that the handler names. The
-// handler's order decides how long they are held.
+// Makes the tasks of an event: one for each handler that wants its type, in the lane that the handler names. The
+// handler's `order` decides how long a task is held.
 import { placeOf } from '../store/birth.ts';
 import type { NewTask, StoredEvent, PendingEvents } from '../store/work.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
@@ -15,9 +15,9 @@ export interface TaskOptions {
   onLaneFault: (handler: Loaded, error: unknown) => void;
   /** Corrects a time of receipt for later steps of the clock. */
   received?: ((at: number) => number) | undefined;
-  /** The rerun that repeats the event. 0: the event is new. */
+  /** The number of the rerun that gives the event again. 0: the event is new. */
   rerun?: number;
-  /** The event is known not to be history. */
+  /** True: it is decided that the event is not history, that is, not older than the store. */
   decided?: boolean;
 }
 
@@ -29,7 +29,7 @@ export function tasksOf(
   const { handlers, windowMs, now, received = (at) => at, rerun = 0, decided = rerun > 0 } = options;
   // The event was erased before it became a task.
   if (stored.text === null) return [];
-  // History becomes tasks only for handlers with `history: true`. An undecided event returns here once it is decided.
+  // Only handlers with `history: true` get tasks for history. An undecided event comes here again once it is decided.
   const fresh = decided || placeOf(stored, birth) === 'new';
   const { cursor } = stored;
   const receivedAt = received(stored.receivedAt);
@@ -55,8 +55,8 @@ export function wants(handler: Loaded, type: string): boolean {
 }
 
 /**
- * Unix milliseconds. An event at or below the watermark does not wait. A strict task waits for the watermark instead,
- * and gets the time of receipt.
+ * When a task is released, Unix milliseconds. An event at or below the watermark does not wait. A strict task waits for
+ * the watermark and not for a time, so it gets the time of receipt.
  */
 export function releaseAt(
   { cursor, receivedAt }: Pick<StoredEvent, 'cursor' | 'receivedAt'>,
@@ -71,7 +71,7 @@ export function releaseAt(
   return order === 'arrival' || !isBehind(watermark, cursor) ? now : arrivedAt + windowMs;
 }
 
-/** The task waits for the watermark. */
+/** Whether the task is strict and waits for the watermark. */
 export function isUnproven({ strict, cursor }: NewTask, { watermark }: Pick<PendingEvents, 'watermark'>): boolean {
   return strict === true && isBehind(watermark, cursor);
 }
@@ -83,10 +83,10 @@ function laneOf(
   rerun: number,
 ): string | null {
   const { lane, order } = handler;
-  // Without a lane, a strict task waits only for the watermark, and a rerun only for its turn. Each event is then a
-  // lane of its own.
+  // With lane 'none', each event of a strict handler or of a rerun gets a lane of its own. Its task waits for the
+  // watermark or for its place in the rerun, but for no other task of the handler.
   if (lane === 'none') return order === 'strict' || rerun > 0 ? stored.key : null;
-  // Webhook and replay may name different sessions, which would split a strict lane. So only `data` decides.
+  // Webhook and replay may name different sessions, and then a strict lane would split. So only `data` decides.
   const sessionId = order === 'strict' ? factsOf(stored.type, rawOf(stored)).sessionId : stored.sessionId;
   if (lane === 'session') return sessionOf(sessionId);
   if (lane === 'conversation') return conversationOf(stored.type, sessionId, rawOf(stored));

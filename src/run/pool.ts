@@ -1,4 +1,4 @@
-// The running attempts, and the claims that wait for a place. It keeps the settlements until a turn has written them.
+// Holds the running attempts, the claims that wait for a place, and the settlements that no turn has written yet.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Claim, Settlement } from '../store/work.ts';
 import { logEnd, type AttemptLog } from './attempt-log.ts';
@@ -10,18 +10,18 @@ import { createRate } from './rate-limit.ts';
 import { giveBack } from './settlement.ts';
 
 /**
- * Maximum number of places, counting claims ahead of the free ones. While handlers end at once, a turn for a few tasks
- * costs more than the tasks. If handlers are slow, tasks are claimed only as places become free, so that no claim
- * waits long. At most `concurrency` attempts run at once.
+ * Maximum number of claims, running or waiting for a place. If handlers end at once, tasks are claimed ahead of free
+ * places, because a turn for a few tasks would cost more than the tasks. If handlers are slow, none are claimed ahead,
+ * so that no claim waits long. At most `concurrency` attempts run at once.
  */
 const AHEAD = 512;
-/** Reruns may take one of this many places, so that new events find free ones. */
+/** Tasks of reruns may take one place in this many, so that new events find free places. */
 const RERUN_PART = 4;
 
 export interface PoolOptions extends AttemptOptions, AttemptLog {
   handlers: Map<number, Loaded>;
   concurrency: number;
-  /** An attempt has ended: a place is free, and there may be a settlement to write. */
+  /** Called when an attempt has ended: a place is free, and there may be a settlement to write. */
   onEnd: () => void;
 }
 
@@ -38,11 +38,11 @@ export function createPool(options: PoolOptions) {
   const active: Attempt[] = [];
   /** Claims that wait for a place. */
   const queue: Claim[] = [];
-  /** Claims of reruns, running or queued. */
+  /** The number of claims that belong to reruns, running or queued. */
   let reruns = 0;
-  /** Attempts that ended since the last turn. */
+  /** The number of attempts that ended since the last turn. */
   let ended = 0;
-  /** `offset`: wall clock minus monotonic clock at the attempt's end. `dueAt` is a time of that wall clock. */
+  /** `offset`: wall clock minus monotonic clock when the attempt ended. `dueAt` is a time of that wall clock. */
   const settled: { settlement: Settlement; offset: number }[] = [];
   let draining = false;
 
@@ -95,9 +95,9 @@ export function createPool(options: PoolOptions) {
       ended = 0;
       return draining ? 0 : Math.max(0, places - active.length - queue.length);
     },
-    /** How many of those tasks may be of reruns. */
+    /** How many of the tasks that `room` allows may belong to reruns. */
     roomForReruns: () => Math.max(0, Math.ceil(concurrency / RERUN_PART) - reruns),
-    /** How many of those tasks each handler with a rate limit may have. Claims that wait for a place count as begun. */
+    /** How many tasks each handler with a rate limit may claim. Claims that wait for a place count as begun. */
     limits() {
       const now = clock.monotonic();
       const waiting = (id: number): number => queue.filter(({ handler }) => handler === id).length;
@@ -117,7 +117,7 @@ export function createPool(options: PoolOptions) {
       else fill();
     },
     hasPlace: () => active.length < concurrency,
-    /** Settlements that no turn has written, in times of the clock as it is set now. */
+    /** Settlements that no turn has written yet. Their times are corrected if the clock was set meanwhile. */
     settlements: () => settled.map(asOfNow),
     /** Call after a turn has written this many settlements, the oldest first. */
     written: (count: number) => void settled.splice(0, count),

@@ -21,18 +21,18 @@ export interface RunOptions {
   onLaneFault?: (handler: Loaded) => void;
   /** Called when new strict tasks wait for the watermark, so that replay reads on at once. */
   onUnproven?: () => void;
-  /** Logs error messages as well, which may quote what strangers wrote. Only for `npm run dev`. */
+  /** Logs error messages too. They may quote a stranger's text, so this is only for `npm run dev`. */
   tellsWhy?: boolean;
   /** Holds the attempt or file that started the current asynchronous work, so that stray errors can be traced to it. */
   scopes?: AsyncLocalStorage<Scope>;
 }
 
-/** `ctx.service` for one attempt. The signal aborts its calls. */
+/** Returns `ctx.service` for one attempt. The signal aborts its calls. */
 export type ServiceFor = (ends: AbortSignal) => ServiceOf<Context>;
 /** Undefined if the module `service` was deleted. */
 export type ServiceOf<Given> = Given extends { readonly service: infer Service } ? Service : undefined;
 
-/** What modules may add to the run process. */
+/** The parts that modules may add to the `run` process. */
 export interface RunModules {
   serviceOf?: (options: { config: Config; clock: Clock; log: Logger }) => ServiceFor;
 }

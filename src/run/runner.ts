@@ -1,5 +1,5 @@
-// Takes turns with the store: it settles ended attempts, makes tasks of new events, claims due tasks and starts them.
-// It needs no process of its own, so that tests can run it directly.
+// Runs turns: each settles ended attempts, makes tasks of new events, and claims due tasks, which then start. The
+// runner needs no process of its own, so that tests can run it directly.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
@@ -15,12 +15,12 @@ import { createPool } from './pool.ts';
 import type { Scope } from './stray-errors.ts';
 
 /**
- * Minimum interval between busy turns. Deliveries need the lock more often than tasks do, and fuller turns cost less
- * per task.
+ * Minimum interval between busy turns. Deliveries need the store's lock more often than turns do, and fuller turns cost
+ * less per task.
  */
 const PACE_MS = 5;
 const GRACE_MS = 3;
-/** Below this many tasks a turn is cheap, and the next task of a lane should not wait for it. */
+/** A turn with fewer tasks is not busy: it is cheap, and the next task of a lane should not wait for the interval. */
 const BUSY = 32;
 /** Maximum interval between turns, because other processes may give tasks back or bring events without a wake-up. */
 const IDLE_MS = 500;
@@ -45,13 +45,13 @@ export async function startRunner(options: RunOptions) {
   let turnedAt = 0;
   let busy = false;
   let draining = false;
-  /** When each turn's held tasks are released, by the monotonic clock. One entry per turn. */
+  /** One entry per turn: how many tasks it left held, and when the last is released, in monotonic milliseconds. */
   let held: { until: number; tasks: number }[] = [];
-  /** Strict tasks that wait for the watermark. */
+  /** The number of strict tasks that wait for the watermark. */
   let unproven = 0;
 
   async function step(): Promise<number> {
-    // A wake-up follows a commit, when the lock is likely free. So a turn that is due waits briefly for a wake-up.
+    // A wake-up follows a commit, when the lock is likely free. So a busy turn that is due waits briefly for a wake-up.
     const since = performance.now() - turnedAt;
     if (busy && since < PACE_MS && !draining) return PACE_MS - since + GRACE_MS;
     await followClock();
@@ -77,7 +77,7 @@ export async function startRunner(options: RunOptions) {
     pool.add(claims);
     const mayBeMore = claims.length === room && room > 0 && pool.hasPlace();
     if (mayBeMore || plan.more) return 0;
-    // All places are taken. The end of a handler, or a new event, wakes this loop.
+    // All places are taken, so nothing can be claimed. The end of an attempt or a new event wakes this loop earlier.
     if (room === 0) return IDLE_MS;
     const untilDue = nextAt === null ? Infinity : nextAt - clock.now();
     return Math.max(1, Math.min(untilDue, pool.untilRate(), IDLE_MS));
@@ -117,7 +117,7 @@ export async function startRunner(options: RunOptions) {
       for (let tries = 0; tries < 20 && pool.settlements().length > 0; tries++) await step().catch(expectBusy);
     },
     /**
-     * How many tasks wait for their release, and the time. Noted with each sign of life, so that the next start sees
+     * The number of held tasks, and the time. `run` stores both with each sign of life, so that the next start sees
      * whether the clock was set back.
      */
     state() {
@@ -127,7 +127,7 @@ export async function startRunner(options: RunOptions) {
   };
 }
 
-/** If the time is earlier than the last `run` noted, the clock was set back meanwhile. */
+/** Moves due times if the clock was set back while no `run` was at work: the time that it stored last is then ahead. */
 async function moveIfSetBack(store: WorkStore, clock: Clock): Promise<void> {
   const seenAt = (await retryWhileBusy(() => store.seenAt())) ?? clock.now();
   const ms = stepBetween(seenAt, clock.now());

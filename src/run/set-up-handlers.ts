@@ -6,7 +6,7 @@ import type { WorkStore, Tx } from '../store/work.ts';
 import { failOf, type Loaded, type LoadedFolder } from './load-handlers.ts';
 import type { Scope } from './stray-errors.ts';
 
-/** If the store is locked for longer, no handler is to blame. */
+/** If the store stays locked for longer, the setup fails with StoreError, and no handler is to blame. */
 const LOCKED_MS = 5_000;
 
 export interface SetUpOptions {
@@ -34,7 +34,7 @@ export async function setUpHandlers(folder: LoadedFolder, { store, scopes, onFil
 function call(setup: NonNullable<Loaded['setup']>, tx: Tx): void {
   const made: unknown = setup(tx);
   if (typeof (made as { then?: unknown } | undefined)?.then !== 'function') return;
-  // The setup has failed already, so its own rejection is ignored.
+  // An async setup counts as failed here, so the rejection of its promise is ignored.
   void Promise.resolve(made).catch(() => {});
   throw new Error('it must not be async: write synchronously');
 }

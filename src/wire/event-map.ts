@@ -1,4 +1,4 @@
-// Every event type that the kit knows: yours and its own.
+// Every event type that the kit knows: those in src/events.ts and its own.
 import type { z } from 'zod';
 import type { EventType } from '../base/define-event.ts';
 import { eventTypes as yours } from '../events.ts';
@@ -6,7 +6,7 @@ import { kitEvents } from './kit-events.ts';
 
 export const eventTypes = { ...yours, ...kitEvents };
 
-/** The data of each type. */
+/** The type of `data` for each event type. */
 export type EventMap = { [Type in keyof typeof eventTypes]: z.infer<(typeof eventTypes)[Type]['data']> };
 
 export function typeOf(type: string): EventType<unknown> | undefined {

@@ -12,8 +12,8 @@ interface Received {
   /** The bytes as received: a delivery's whole body, or the text of `{ "<EventType>": { … } }`. */
   body: Uint8Array;
   /**
-   * Trigger or doctor sent the event, as its signed body says. It has no cursor, and no place in the service's
-   * history.
+   * True: `trigger` or `doctor` sent the event, as its signed body says. It has no cursor, and no place in the
+   * service's history.
    */
   sentByKit?: true;
 }
@@ -24,13 +24,13 @@ export interface Incoming extends Received {
   sessionId: string | null;
   /** When the event happened, Unix milliseconds. */
   createdAt: number | null;
-  /** When the event happened, as a delivery's envelope says. Only webhooks have one. */
+  /** When the event happened, as the envelope of a delivery says. Only webhooks have an envelope. */
   toldAt?: number | null;
   /** The oddities of an event that is readable nevertheless. */
   flags: Flag[];
-  /** For a delivery: the position of the secret, from 1, and the age of the signature on receipt. */
+  /** For a delivery: the position of the secret that signed it, from 1, and the age of the signature on receipt. */
   signed?: { secret: number; skewSeconds: number };
-  /** A live stream brought the event, so it is as old as its arrival. */
+  /** True: a live stream brought the event, so its time of receipt tells its age. */
   live?: boolean;
 }
 
@@ -43,12 +43,12 @@ export type Flag = 'dup_keys' | 'no_cursor' | 'cursor_number' | 'extra_keys' | '
 export type Reading = { event: Incoming } | { unreadable: Unreadable };
 
 /**
- * The value of `sent_by` at the top level of a body. The signature covers it, and no field of the service has this
- * name.
+ * Marks deliveries of the kit itself: the value of `sent_by` at the top level of their body. The signature covers it,
+ * and no field of the service has this name.
  */
 export const SENT_BY_KIT = 'kit';
 
-/** An id, or a type. */
+/** The shape of an id or of a type. */
 const NAME = /^[\x21-\x7e]{1,200}$/;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -56,9 +56,9 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const utf8 = new TextDecoder();
 const BOM = '\uFEFF';
 
-/** Characters of a lane's name. An author can make an address as long as a body. */
+/** Maximum number of characters of a lane's name. A sender can make an address as long as a body. */
 const LONGEST_LANE = 500;
-/** Characters of a time that is written as text. */
+/** Maximum number of characters of a time that is written as text. */
 const LONGEST_TIME = 64;
 /** The latest time that a Date can hold. */
 const LATEST_MS = 8.64e15;
@@ -116,7 +116,7 @@ export function dataOfBody(origin: Origin, type: string, body: Uint8Array): Json
   return dataOfText(origin, type, utf8.decode(body));
 }
 
-/** The same for a body that is already text. A byte order mark is left out. */
+/** Like `dataOfBody`, for a body that is already text. A byte order mark is left out. */
 export function dataOfText(origin: Origin, type: string, text: string): JsonObject {
   const parsed = JSON.parse(text.startsWith(BOM) ? text.slice(1) : text) as JsonObject;
   const data = dataOf(origin === 'webhook' ? parsed['data'] : parsed, type, []);

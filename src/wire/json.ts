@@ -1,5 +1,5 @@
-// Parses JSON once. The service signed the bytes, but anyone may have written them. The parser refuses invalid UTF-8,
-// nesting that makes stringify overflow, and so many values that other deliveries would wait.
+// Parses JSON once. The service signed the bytes, but a stranger may have written them. The parser refuses invalid
+// UTF-8, nesting that makes stringify overflow, and more values than can be parsed without delaying other deliveries.
 import { createHash } from 'node:crypto';
 
 export type Json = null | boolean | number | string | Json[] | JsonObject;
@@ -12,8 +12,8 @@ export type Parsed = { ok: true; value: Json; duplicateKeys: boolean } | Refused
 
 const DEEPEST = 64;
 /**
- * The most keys and list items together: parsing time depends on their number, not on their length. The longest list
- * of the contract has 10,000 phones (4.2), and a media file is one string.
+ * Maximum number of keys and list items together, because parsing time depends on their number and not on their length.
+ * The longest list of the contract has 10,000 phones (4.2), and a media file is one string.
  */
 const MOST = 50_000;
 const utf8 = new TextDecoder('utf-8', { fatal: true });
@@ -66,7 +66,7 @@ export function digestOf(value: Json): Uint8Array {
 
 function canonical(value: Json): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
-  // JSON cannot express the infinity that 1e400 becomes.
+  // JSON.parse turns 1e400 into Infinity, which JSON.stringify cannot express.
   if (!isObject(value))
     return typeof value === 'number' && !Number.isFinite(value) ? String(value) : JSON.stringify(value);
   const keys = Object.keys(value).toSorted();
@@ -83,8 +83,8 @@ const BETWEEN = /[^"[\]{},:]+/y;
 const NOT_JSON: Refused = { ok: false, reason: 'not JSON' };
 
 /**
- * Counts the keys in the text by the colons outside strings, or says why the text is not parsed. It stops at the first
- * such reason, so MOST limits its steps however long the text is.
+ * Counts the keys in the text by the colons outside strings, or returns the reason why the text is refused. It stops at
+ * the first reason, so MOST limits its steps however long the text is.
  */
 function survey(text: string): { keys: number } | Refused {
   let open = 0;
@@ -118,7 +118,7 @@ function survey(text: string): { keys: number } | Refused {
   return { keys };
 }
 
-/** Media are megabytes without a backslash, so usually the first quote ends the string. */
+/** Finds the closing quote. Media are megabytes without a backslash, so the first quote usually closes the string. */
 function endOfString(text: string, from: number): number {
   const quote = text.indexOf('"', from);
   if (quote === -1) return text.length;

@@ -3,14 +3,14 @@
 // body are signed.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-/** The most signatures that are compared. A header can carry hundreds, and the service sends two at most. */
+/** A header with more signatures counts as unsigned. It can carry hundreds, but the service sends two at most. */
 const MOST = 8;
 const TIMESTAMP = /^[1-9]\d{8,11}$/;
 const VALUE = /^v1=([0-9a-f]{64})$/i;
 
 /**
- * Unix seconds, or undefined for anything but digits. The header `1700000000.{"id":` must not move the boundary
- * between timestamp and body.
+ * Unix seconds, or undefined for anything but digits: a header like `1700000000.{"id":` would move the boundary between
+ * timestamp and body in the signed text.
  */
 export function readTimestamp(header: string | undefined): number | undefined {
   return header !== undefined && TIMESTAMP.test(header) ? Number(header) : undefined;

@@ -1,10 +1,10 @@
-// The loop waits as its step says, can be woken and stopped, and swallows no error.
+// The loop waits as long as its step says, can be woken and stopped, and hides no error.
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { startLoop, type Loop } from '../../src/base/loop.ts';
 
 afterEach(() => void vi.useRealTimers());
 
-/** Lets everything happen that is already due. */
+/** Waits until everything that is already due has happened. */
 async function settle(): Promise<void> {
   for (let i = 0; i < 5; i++) await new Promise(setImmediate);
 }
@@ -15,7 +15,7 @@ function start(step: () => number | Promise<number>, recover?: (error: unknown) 
   return loop;
 }
 
-test('the first step is taken at once, the next after the time that it returned', async () => {
+test('the first step is taken at once, and the next one after the time that the first returned', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   let steps = 0;
   start(() => {
@@ -46,7 +46,7 @@ test.each([Infinity, 2 ** 31, Number.MAX_SAFE_INTEGER])(
   },
 );
 
-test('a loop that is never done lets timers and sockets have their turn', async () => {
+test('a loop whose steps follow without a pause does not block timers and sockets', async () => {
   let steps = 0;
   start(() => {
     steps++;
@@ -57,7 +57,7 @@ test('a loop that is never done lets timers and sockets have their turn', async 
   expect(steps).toBeGreaterThan(1);
 });
 
-test('waking takes the next step now, once, however often it was woken', async () => {
+test('a loop that is woken several times takes one step at once', async () => {
   let steps = 0;
   const loop = start(() => {
     steps++;
@@ -69,7 +69,7 @@ test('waking takes the next step now, once, however often it was woken', async (
   expect(steps).toBe(2);
 });
 
-test('waking during a step takes another right after it, and never two at once', async () => {
+test('a loop that is woken during a step takes another one right after it, and never two at once', async () => {
   const gates: (() => void)[] = [];
   let atWork = 0;
   let most = 0;
@@ -92,7 +92,7 @@ test('waking during a step takes another right after it, and never two at once',
   expect([gates.length, most]).toEqual([2, 1]);
 });
 
-test('stopping waits for the step at work, and no other is taken', async () => {
+test('a stop waits for the current step, and no other step is taken', async () => {
   const gate = Promise.withResolvers<number>();
   let steps = 0;
   let stopped = false;
@@ -112,7 +112,7 @@ test('stopping waits for the step at work, and no other is taken', async () => {
   expect(steps).toBe(1);
 });
 
-test('an error that is expected is waited out', async () => {
+test('after an expected error the step is tried again', async () => {
   const errors: unknown[] = [];
   let steps = 0;
   start(
@@ -130,7 +130,7 @@ test('an error that is expected is waited out', async () => {
   expect(steps).toBe(2);
 });
 
-test('F27: an unexpected error ends its process, also if that takes rejections for those of handlers', async () => {
+test('F27: an unexpected error ends the process, even if the process attributes rejections to handlers', async () => {
   const met: unknown[] = [];
   const events: NodeJS.EventEmitter = process;
   for (const name of ['uncaughtException', 'unhandledRejection']) {
@@ -148,7 +148,7 @@ test('F27: an unexpected error ends its process, also if that takes rejections f
   expect(met).toEqual(['uncaughtException', new Error('bug')]);
 });
 
-test('an unexpected error is not swallowed by a stop', async () => {
+test('an unexpected error during a stop is not lost', async () => {
   const gate = Promise.withResolvers<number>();
   const loop = startLoop(() => gate.promise);
   const stopping = loop.stop();

@@ -1,4 +1,4 @@
-// How long a failed task waits for its retry, by tables.
+// How long a failed task waits for its retry, tested by tables.
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { afterCrash, backoff, DEFAULT_RETRY } from '../../src/base/retry-policy.ts';
@@ -15,16 +15,16 @@ test.each([
   [7, 0.5, 30_000],
   [3, 0.25, 1_000],
   [7, 0, 500],
-])('after attempt %i, with %d of the jitter, it waits %i ms', (attempt, random, ms) => {
+])('after attempt %i, with a random number of %d, the task waits %i ms', (attempt, random, ms) => {
   expect(backoff(attempt, policy, random)).toBe(ms);
 });
 
-test('a first wait of nothing waits nothing, and a first wait above the most waits the most', () => {
+test('a first wait of 0 stays 0, and a first wait above the maximum becomes the maximum', () => {
   expect(backoff(5, { attempts: 9, firstMs: 0, maxMs: 1_000 }, 1)).toBe(0);
   expect(backoff(1, { attempts: 9, firstMs: 5_000, maxMs: 1_000 }, 1)).toBe(1_000);
 });
 
-test('it is a whole number of milliseconds within its bounds, whatever the policy', () => {
+test('the wait is a whole number of milliseconds within its bounds, for every policy', () => {
   const ms = fc.integer({ min: 0, max: 365 * 86_400_000 });
   const policies = fc.record({ attempts: fc.constant(20), firstMs: ms, maxMs: ms });
   fc.assert(
@@ -41,7 +41,7 @@ test('it is a whole number of milliseconds within its bounds, whatever the polic
   );
 });
 
-test('twenty attempts take about eight hours on the average, as the service itself would have tried', () => {
+test('twenty attempts take up to about eight hours, as long as the service itself retries', () => {
   let total = 0;
   for (let attempt = 1; attempt < DEFAULT_RETRY.attempts; attempt++) total += backoff(attempt, DEFAULT_RETRY, 1);
   const hours = total / 3_600_000;

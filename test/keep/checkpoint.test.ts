@@ -1,4 +1,4 @@
-// The log of the store stays bounded while deliveries go on, and shrinks to its bounds again after a long reader.
+// The WAL stays bounded while deliveries go on. After a reader that was open for long it does not grow further.
 import { statSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -12,7 +12,7 @@ import { createStoreFile, START, type StoreFile } from '../store-file.ts';
 const MB = 1024 * 1024;
 
 let file: StoreFile;
-/** A connection of its own, opened as `keep` opens it. */
+/** A second connection to the store, opened as `keep` opens it. */
 let keeper: Store;
 beforeEach(() => {
   file = createStoreFile();
@@ -33,7 +33,7 @@ async function acceptOneMegabyte(): Promise<void> {
   await file.store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: START });
 }
 
-test('while 100 MB come in, the log stays under 64 MB, and nothing is lost', async () => {
+test('while 100 MB arrive, the WAL stays below 64 MB, and nothing is lost', async () => {
   const checkpointer = createCheckpointer(keeper);
   const before = cursor;
   for (let i = 0; i < 100; i++) {
@@ -45,7 +45,7 @@ test('while 100 MB come in, the log stays under 64 MB, and nothing is lost', asy
   expect(file.query<{ integrity_check: string }>('pragma integrity_check')).toEqual([{ integrity_check: 'ok' }]);
 });
 
-test('F8: a reader that stays open lets the log grow, stops nobody, and once it is gone the log grows no further', async () => {
+test('F8: an open reader lets the WAL grow and delays no commit; after the reader has closed, the WAL stops growing', async () => {
   const checkpointer = createCheckpointer(keeper);
   const reader = new Database(file.path, { readonly: true });
   reader.exec('begin');

@@ -35,7 +35,7 @@ function deliveryAt(cursor: string, id = `e${cursor}`): Reading {
   return readDelivery(Buffer.from(JSON.stringify(body)));
 }
 
-/** By default the events are received now, at or below the watermark, and without tasks. */
+/** Accepts events now. By default they are at or below the watermark, and fanned out without tasks. */
 async function accept(cursors: number[], { fanOut = true, passed = true } = {}): Promise<void> {
   const { store } = file;
   const watermark = passed ? { watermark: String(Math.max(...cursors)) as Cursor } : {};
@@ -73,7 +73,7 @@ async function runPruner(retentionDays: number, payloadDays: number): Promise<nu
   throw new Error('it never rests');
 }
 
-test('what is older than its retention goes, what is younger stays, and the floor says how far', async () => {
+test('events older than the retention are removed, younger ones stay, and the floor is the last removed cursor', async () => {
   await accept(range(1, 10));
   clock.time += 31 * DAY_MS;
   await accept(range(11, 15));
@@ -83,7 +83,7 @@ test('what is older than its retention goes, what is younger stays, and the floo
   expect(status).toMatchObject({ floor: '10', events: 5 });
 });
 
-test('a step removes so few that no delivery waits for it, and steps follow until all is gone', async () => {
+test('a step removes only a few events, and steps follow until all old events are removed', async () => {
   await accept(range(1, 1_001));
   clock.time += 31 * DAY_MS;
   const changed = await runPruner(30, 30);
@@ -91,7 +91,7 @@ test('a step removes so few that no delivery waits for it, and steps follow unti
   expect(count(), 'the newest row stays, so that its number is not given again').toBe(1);
 });
 
-test('events that no task was made of yet stay, however old', async () => {
+test('events that were not fanned out stay, whatever their age', async () => {
   await accept(range(1, 3));
   await accept(range(4, 8), { fanOut: false });
   clock.time += 31 * DAY_MS;
@@ -99,7 +99,7 @@ test('events that no task was made of yet stay, however old', async () => {
   expect(count()).toBe(5);
 });
 
-test('events with an unfinished task stay, dead letters too', async () => {
+test('events with an unfinished task or a dead letter stay', async () => {
   const { store } = file;
   const handler = (await store.register(['keeper'])).get('keeper') ?? 0;
   await accept(range(1, 3), { fanOut: false });
@@ -131,7 +131,7 @@ test('events with an unfinished task stay, dead letters too', async () => {
   ]);
 });
 
-test('bodies go before their rows where PAYLOAD_RETENTION_DAYS says so, in small steps as well', async () => {
+test('bodies are removed before their rows if PAYLOAD_RETENTION_DAYS is lower, also in small steps', async () => {
   await accept(range(1, 500));
   clock.time += 8 * DAY_MS;
   await accept(range(501, 510));
@@ -152,7 +152,7 @@ test('a duplicate of a purged event is still a duplicate', async () => {
   expect(await file.store.accept({ readings: [again], now: clock.time })).toEqual([{ verdict: 'duplicate' }]);
 });
 
-test('after a rest it begins anew, and finds what has grown old meanwhile', async () => {
+test('after a pause the pruner starts again, and finds events that have become old meanwhile', async () => {
   await accept(range(1, 3));
   const pruner = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
   const rest = async (): Promise<void> => {
@@ -166,7 +166,7 @@ test('after a rest it begins anew, and finds what has grown old meanwhile', asyn
   expect(count()).toBe(1);
 });
 
-test('quarantine goes with its retention', async () => {
+test('quarantined bytes are removed after the retention', async () => {
   const unreadable = { origin: 'replay' as const, cursor: '1' as Cursor, body: Buffer.from('?'), reason: 'not JSON' };
   await file.store.accept({ readings: [{ unreadable }], now: clock.time });
   clock.time += 29 * DAY_MS;
@@ -177,7 +177,7 @@ test('quarantine goes with its retention', async () => {
   expect((await file.store.status(clock.time)).quarantined).toBe(0);
 });
 
-/** An event as replay shows it: without an id. Null: it has no time of its own. */
+/** An event as replay shows it, without an id. `at`: the event's own time. Null: it has none. */
 function item(cursor: number | string, at: number | null): Reading {
   const data = { MessageReceived: fields(cursor, { timestamp_unix_ms: at }) };
   return readItem('replay', String(cursor) as Cursor, JSON.stringify(data));
@@ -188,12 +188,12 @@ async function verdicts(...readings: Reading[]): Promise<string[]> {
   return all.map(({ verdict, pruned }) => (pruned ? 'pruned' : verdict));
 }
 
-describe('E1: what was here stays known', () => {
+describe('E1: a pruned event is still known', () => {
   test.each([
     ['raised', 7, 30],
     ['lowered', 30, 7],
   ])(
-    'when the retention is %s beside verify and replay, with a time of its own and without',
+    'if the retention is %s and replay shows the event again, with or without a time of its own',
     async (_, first, then) => {
       const at = clock.time;
       await accept(range(1, 5));
@@ -212,7 +212,7 @@ describe('E1: what was here stays known', () => {
     },
   );
 
-  test('when the service is ahead of us: an event whose time lies ahead is judged by the floor alone', async () => {
+  test('if the clock of the service is ahead: only the floor decides about an event with a future time', async () => {
     const ahead = clock.time + 60 * DAY_MS;
     await file.store.accept({ readings: [item(1, ahead)], now: clock.time, watermark: '1' as Cursor });
     clock.time += 31 * DAY_MS;
@@ -224,7 +224,7 @@ describe('E1: what was here stays known', () => {
     expect(await verdicts(item(1, ahead)), 'nor when our clock has come past it').toEqual(['pruned']);
   });
 
-  test('when our clock was years behind, and has been set', async () => {
+  test('if our clock was years behind at receipt, and was then set', async () => {
     const at = clock.time;
     clock.time -= 800 * DAY_MS;
     await file.store.accept({ readings: [item(1, at)], now: clock.time, watermark: '2' as Cursor });
@@ -236,7 +236,7 @@ describe('E1: what was here stays known', () => {
     expect(await verdicts(item(1, at))).toEqual(['pruned']);
   });
 
-  test('when the service is behind us', async () => {
+  test('if the clock of the service is behind ours', async () => {
     const behind = clock.time - 60 * DAY_MS;
     await file.store.accept({ readings: [item(1, behind)], now: clock.time, watermark: '1' as Cursor });
     clock.time += 31 * DAY_MS;
@@ -245,7 +245,7 @@ describe('E1: what was here stays known', () => {
     expect(await verdicts(item(1, behind))).toEqual(['pruned']);
   });
 
-  test('while no key is set, and replay reads all history when one is', async () => {
+  test('if there was no API key, and with a new key replay reads the whole history', async () => {
     await accept(range(1, 5), { passed: false });
     clock.time += 31 * DAY_MS;
     await accept([6, 7], { passed: false });
@@ -265,10 +265,10 @@ describe('E1: what was here stays known', () => {
   });
 });
 
-describe('E2: one odd cursor', () => {
+describe('E2: a single odd cursor', () => {
   const FAR = String(2n ** 62n);
 
-  test('above the watermark keeps its identity without its body, and the floor stays below', async () => {
+  test('above the watermark keeps its row without its body, and does not raise the floor', async () => {
     await accept(range(1, 3));
     await file.store.accept({ readings: [deliveryAt(FAR)], now: clock.time });
     await assignAll();
@@ -282,7 +282,7 @@ describe('E2: one odd cursor', () => {
     expect(await verdicts(item(5, null), item(FAR, null))).toEqual(['new', 'duplicate']);
   });
 
-  test('that replay itself shows lifts the watermark, and not the floor', async () => {
+  test('that replay itself shows raises the watermark, but not the floor', async () => {
     await accept(range(1, 3));
     await file.store.accept({ readings: [item(FAR, null)], now: clock.time, watermark: FAR as Cursor });
     await assignAll();
@@ -293,7 +293,7 @@ describe('E2: one odd cursor', () => {
     expect(await verdicts(delivery(5), item(FAR, null))).toEqual(['new', 'duplicate']);
   });
 
-  test('as a further name of an event does the same', async () => {
+  test('as an alias of an event does not raise the floor either', async () => {
     await file.store.accept({ readings: [delivery(1)], now: clock.time, watermark: '1' as Cursor });
     await file.store.accept({ readings: [deliveryAt(FAR, 'e1')], now: clock.time });
     await assignAll();
@@ -304,7 +304,7 @@ describe('E2: one odd cursor', () => {
     expect(await verdicts(item(1, null), item(FAR, null), item(3, null))).toEqual(['duplicate', 'duplicate', 'new']);
   });
 
-  test('does not lift what pruning has left before there is a watermark', async () => {
+  test('does not raise the floor that pruning prepares while there is no watermark', async () => {
     await accept(range(1, 3), { passed: false });
     await file.store.accept({ readings: [deliveryAt(FAR)], now: clock.time });
     await assignAll();
@@ -333,7 +333,7 @@ describe('E2: one odd cursor', () => {
   });
 });
 
-test('E3: what a webhook missed while the key was refused is new, however late it is fetched', async () => {
+test('E3: an event that webhooks missed while the API key was refused is new, however late replay fetches it', async () => {
   await accept(range(1, 3));
   const at = clock.time + 1_000;
   await accept([5, 6], { passed: false });
@@ -344,8 +344,8 @@ test('E3: what a webhook missed while the key was refused is new, however late i
   expect(await verdicts(item(4, at), item(5, null), item(6, at))).toEqual(['new', 'duplicate', 'duplicate']);
 });
 
-describe('E6: a clock that steps', () => {
-  test('prunes only what is old by its own time of receipt', async () => {
+describe('E6: when the clock steps, the pruner', () => {
+  test('removes only events that are old by their own time of receipt', async () => {
     const now = clock.time;
     await accept([1]);
     clock.time = now - 40 * DAY_MS;
@@ -360,7 +360,7 @@ describe('E6: a clock that steps', () => {
     ]);
   });
 
-  test('forgets nothing that the service may still repeat, though it has no place below the watermark', async () => {
+  test('keeps events that no watermark covers while the service may repeat them', async () => {
     await accept(range(1, 3), { passed: false });
     clock.time += 60 * DAY_MS;
     await runPruner(30, 30);
@@ -369,7 +369,7 @@ describe('E6: a clock that steps', () => {
     expect(await verdicts(delivery(1), delivery(3))).toEqual(['duplicate', 'duplicate']);
   });
 
-  test('lets go of them once keep has seen the time of the repeats go by', async () => {
+  test('removes these events once keep has run for as long as the service repeats deliveries', async () => {
     await accept(range(1, 3), { passed: false });
     const pruner = createPruner({ store: file.store, clock, retentionDays: 1, payloadDays: 1 });
     const round = async (): Promise<void> => {
@@ -383,7 +383,7 @@ describe('E6: a clock that steps', () => {
   });
 });
 
-test('a restart of keep loses no more of the time that it has seen than a step of the clock could feign', () => {
+test('the service repeats no event that was the newest eight hours of running time ago, and older marks are dropped', () => {
   const known: Receipts = { at: 0, ranMs: 0, marks: [] };
   const hour = 3_600_000;
   let receipts = known;

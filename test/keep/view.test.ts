@@ -75,7 +75,7 @@ async function setUp() {
   };
 }
 
-test('E40: keep that comes up while the store cannot be opened shows what it knows, and tells what it judges, once', async () => {
+test('E40: if keep starts while the store cannot be opened, it shows the account, and notifies of each alarm once', async () => {
   const { accounts, turn, posts, get, reach, free, opens, query } = await setUp();
   for (let n = 0; n < 3; n++) {
     accounts.take(ACCOUNT);
@@ -113,7 +113,7 @@ test('E40: keep that comes up while the store cannot be opened shows what it kno
   await expect.poll(async () => (await opened(), query('select * from alarms'))).toEqual([]);
 });
 
-test('E40: what was seen last stays while the store cannot be read', async () => {
+test('E40: while the store cannot be read, the values read last are shown', async () => {
   const { accounts, store, turn, get, reach, free } = await setUp();
   reach(true);
   free.bytes = 1e12;
@@ -129,7 +129,7 @@ test('E40: what was seen last stays while the store cannot be read', async () =>
   expect(await get('/api/status')).toContain('"name":"conflict"');
 });
 
-test('E41: a failure run that began and ended between two looks is told at its length', async () => {
+test('E41: a failure run that began and ended between two looks is notified with its full length', async () => {
   const { accounts, turn, posts, reach, free } = await setUp();
   reach(true);
   free.bytes = 1e12;
@@ -144,7 +144,7 @@ test('E41: a failure run that began and ended between two looks is told at its l
   expect(posts.slice(1)).toEqual(['failure_run: all clear']);
 });
 
-test('E40: a main process that says nothing any more is shown as down; keep is not, for it answers', async () => {
+test('E40: a main process that sends no more accounts is shown as down, and keep, which answers, as up', async () => {
   const { accounts, clock, get, reach } = await setUp();
   reach(true);
   const processes = async () => (JSON.parse(await get('/api/status')) as { processes: object }).processes;

@@ -1,4 +1,4 @@
-// A child of the main process: the number that its claims carry, and the time limits for its signs of life.
+// A child of the main process: the boot number that its claims carry, and the time limits for its signs of life.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
@@ -12,7 +12,7 @@ afterEach(async () => {
   await child?.stop(1_000);
 });
 
-test('a child that crashes while it waits for its number is restarted, under a number of its own', async () => {
+test('a child that crashes while it waits for its boot number is restarted with a new number', async () => {
   const boots: PromiseWithResolvers<number>[] = [];
   const boot = (): Promise<number> => {
     boots.push(Promise.withResolvers());
@@ -41,7 +41,7 @@ test('a child that crashes while it waits for its number is restarted, under a n
   expect(one.pid()).not.toBe(before);
 });
 
-test('a child that starts may stand still for a minute; a child that works, for ten seconds', async () => {
+test('a child may block its event loop for a minute while it starts, and for ten seconds while it works', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
   const { log, text } = createTestLog();
   const alive = Promise.withResolvers<void>();

@@ -1,5 +1,4 @@
-// The code holds what src/processes/README.md says about the systemd unit, the proxies, the container and the log
-// lines.
+// src/processes/README.md agrees with the code about the systemd unit, the proxies, the container and the log lines.
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { expect, test } from 'vitest';
@@ -18,7 +17,7 @@ function blockOf(language: string): string {
   return block;
 }
 
-/** The value of a line of the systemd unit. */
+/** The value of a setting in the systemd unit. */
 function unit(name: string): string {
   return new RegExp(`^${name}=(.+)$`, 'm').exec(blockOf('ini'))?.[1] ?? `no ${name}`;
 }
@@ -32,7 +31,7 @@ test('the unit starts the main process as npm start does, on the Node that npm i
   for (const arg of args) expect(manifest['scripts']?.['start']).toContain(arg);
 });
 
-test('the unit signals the main process alone, waits for its end, and leaves a wrong configuration alone', () => {
+test('the unit signals only the main process, waits for its end, and does not restart it after a configuration fault', () => {
   expect(unit('KillMode')).toBe('mixed');
   expect(unit('ExecReload')).toBe('/bin/kill -HUP $MAINPID');
   expect(Number(unit('TimeoutStopSec')) * 1_000).toBeGreaterThan(STOP_MS);
@@ -41,7 +40,7 @@ test('the unit signals the main process alone, waits for its end, and leaves a w
   expect(unit('ReadWritePaths')).toBe(join(unit('WorkingDirectory'), relative('.', dirname(config.storePath))));
 });
 
-test('nginx passes the path, the port and every body that the receiver takes', () => {
+test('the nginx block has the path and the port, and passes every body that the receiver accepts', () => {
   const block = blockOf('nginx');
   expect(block).toContain(`location = ${config.WEBHOOK_PATH} {`);
   expect(block).toContain(`proxy_pass http://127.0.0.1:${config.PORT};`);
@@ -50,7 +49,7 @@ test('nginx passes the path, the port and every body that the receiver takes', (
   expect(text).toContain(`bodies of up to ${config.BODY_LIMIT_BYTES / 2 ** 20} MiB`);
 });
 
-test('the container is as compose.yaml has it', () => {
+test('the text about the container agrees with compose.yaml', () => {
   const hold = /lb_try_duration (\d+)s/.exec(compose)?.[1];
   expect(text).toContain(`holds deliveries for up to ${hold} s`);
   expect(compose).toContain('SITE_ADDRESS:?');
@@ -61,13 +60,13 @@ test('the container is as compose.yaml has it', () => {
   expect(new Set(services)).toEqual(new Set(['receiver']));
 });
 
-test('the placeholder of the secret lets the kit start', () => {
+test('the kit starts with the placeholder of the secret', () => {
   const placeholder = /`(whsec_\w+)`/.exec(text)?.[1] ?? '';
   expect(loadConfig({ WEBHOOK_SECRET: placeholder }).WEBHOOK_SECRET).toEqual([placeholder]);
 });
 
 test.each(['ready for deliveries', 'safe to remove', '.before-', '.replaced-', 'webhook.ping'])(
-  'people are told to look for what there is: %s',
+  'a text that people are told to look for exists in the code: %s',
   (words) => {
     expect(text).toContain(words);
     const sources = globSync('src/**/*.ts', { exclude: ['src/tools/**'] });

@@ -1,5 +1,5 @@
-// A child that gives one sign of life, reports that it has loaded (with `slow`: after a signal), and records each
-// number that it gets.
+// A child process for tests. It gives one sign of life, reports that it has loaded (with `slow`: after a signal), and
+// records each boot number that it gets.
 import { appendFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers';
 
@@ -14,5 +14,5 @@ process.once('disconnect', () => process.exit());
 setTimeout(() => {}, 2 ** 30);
 if (process.argv.includes('slow')) process.once('SIGUSR2', load);
 else load();
-// Sent last, so that a signal in answer to it finds the listener.
+// Sent last: a test that signals this process after this message finds its listener in place.
 process.send?.({ type: 'wake' });

@@ -1,4 +1,4 @@
-// Taking over from an owner that crashed. Its processes may still run, or may be ending.
+// Takes over a store from an owner that crashed, whose processes may still run or be ending.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
@@ -16,7 +16,7 @@ let ownership: Ownership | undefined;
 
 const take = (): Promise<Ownership> => own(join(folder, 'events.db'), {});
 
-/** A process that an earlier owner started and left running. */
+/** `left` is a process that an earlier owner started and left running. */
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'kit-owner-'));
   left = spawn('sleep', ['60']);
@@ -42,7 +42,7 @@ test('a process that an older owner left running is ended', async () => {
   expect(await ownership.store.processes()).toEqual([]);
 });
 
-test('if the store is a copy, the processes of the original go on', async () => {
+test('if the store is a copy, the processes of the original are left alone', async () => {
   const kill = vi.spyOn(process, 'kill');
   const copy = join(folder, 'copy');
   mkdirSync(copy);
@@ -59,7 +59,7 @@ test('if the store is a copy, the processes of the original go on', async () => 
   expect(kill).not.toHaveBeenCalled();
 });
 
-test('a store that is gone is not replaced by an empty one', async () => {
+test('a missing store is not replaced by an empty one', async () => {
   const path = join(folder, 'events.db');
   for (const name of readdirSync(folder)) if (!name.endsWith('-id')) rmSync(join(folder, name));
   await expect(take()).rejects.toThrow(`${path} is gone or empty`);
@@ -67,7 +67,7 @@ test('a store that is gone is not replaced by an empty one', async () => {
   ownership = await take();
 });
 
-test('a process that ends by itself at that very moment does not prevent the start', async () => {
+test('a process that ends by itself at the same moment does not prevent the start', async () => {
   const { pid: ended } = spawnSync('true');
   const kill = process.kill.bind(process);
   vi.spyOn(process, 'kill').mockImplementation((_, signal) => kill(ended, signal));
@@ -75,19 +75,19 @@ test('a process that ends by itself at that very moment does not prevent the sta
   expect(await ownership.store.processes()).toEqual([]);
 });
 
-test('a process that may not be ended is named', async () => {
+test('a process that must not be killed, because it belongs to another user, is named', async () => {
   vi.spyOn(process, 'kill').mockImplementation(() => {
     throw Object.assign(new Error('kill EPERM'), { code: 'EPERM' });
   });
   await expect(take()).rejects.toThrow(`process ${left.pid} of another user`);
 });
 
-test('E13: the log that an older owner left is in the file, synced, before anything is accepted', async () => {
+test('E13: the WAL that an older owner left is copied into the file and synced before anything is accepted', async () => {
   const path = join(folder, 'events.db');
   const earlier = openSqlite(path, { synchronous: 'NORMAL' });
   await earlier.note({ accepted: 1 });
   expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
-  // While a reader is open, the log cannot be copied into the file, so the start waits.
+  // While a reader is open, the WAL cannot be copied into the file, so the start waits.
   const reader = new Database(path);
   reader.exec('begin');
   reader.prepare('select count(*) from counters').get();
@@ -103,7 +103,7 @@ test('E13: the log that an older owner left is in the file, synced, before anyth
   reader.exec('commit');
   reader.close();
   ownership = await taking;
-  // The file without its log, as a power loss would leave it.
+  // Copies the file without its WAL, as a power loss would leave it.
   const alone = join(folder, 'alone.db');
   copyFileSync(path, alone);
   const db = new Database(alone, { readonly: true });

@@ -38,7 +38,7 @@ function chunk(bytes: Uint8Array, extension = ''): Buffer {
 const LAST_CHUNK = '0\r\n\r\n';
 const chunked: [string, string] = ['Transfer-Encoding', 'chunked'];
 
-/** The real reader, with a count of the bytes that reached it. */
+/** The real reader. It also counts the bytes that reached it, and the bodies that are being read. */
 function watched(reader: BodyReader): BodyReader & { arrived(): number; reading(): number } {
   let arrived = 0;
   let reading = 0;
@@ -95,7 +95,7 @@ describe('the size of a body', () => {
     expect(rows(receiver)).toBe(0);
   });
 
-  test('I64: is not known beforehand where it comes in chunks, which are accepted', async () => {
+  test('I64: may be unknown beforehand: a body in chunks is accepted', async () => {
     const receiver = await startReceiver();
     const line = await openLine(receiver.port);
     line.write(head([...pairs(body, false), chunked]));
@@ -105,7 +105,7 @@ describe('the size of a body', () => {
     expect(kept(receiver).events[0]?.body.equals(body)).toBe(true);
   });
 
-  test('I64: is capped also where it comes in chunks', async () => {
+  test('I64: is also limited if the body comes in chunks', async () => {
     const receiver = await startReceiver({ bodyLimit: 100_000 });
     const exact = sized(100_000);
     const over = sized(100_001, '2');
@@ -134,7 +134,7 @@ describe('a body that is too large', () => {
   test.each([
     ['in chunks', chunked, chunk(randomBytes(65_536))],
     ['of a known length', ['Content-Length', String(200 * MB)] as [string, string], randomBytes(65_536)],
-  ])('%s is answered with 413, and the status arrives though the sender is still sending', async (_, length, part) => {
+  ])('%s gets 413, and the status arrives although the sender is still sending', async (_, length, part) => {
     const receiver = await startReceiver({ bodyLimit: MB });
     const line = await openLine(receiver.port);
     line.write(head([...pairs(body, false), length]));
@@ -146,7 +146,7 @@ describe('a body that is too large', () => {
     expect(rows(receiver)).toBe(0);
   });
 
-  test('is cut off a moment after its answer, where the sender does not listen', async () => {
+  test('is cut off a moment after the answer if the sender ignores the answer', async () => {
     const receiver = await startReceiver({ bodyLimit: 100_000 });
     const line = await openLine(receiver.port, { stubborn: true });
     line.write(head([...pairs(body, false), ['Content-Length', String(200 * MB)]]));
@@ -158,7 +158,7 @@ describe('a body that is too large', () => {
 });
 
 describe('the budget for bodies in flight', () => {
-  /** A sender that has sent part of its body, and pauses. */
+  /** Opens a connection, sends part of a body and pauses. */
   async function slow(port: number, bytes: number, length: number): Promise<Line> {
     const line = await openLine(port);
     line.write(head([...pairs(Buffer.alloc(length, 0x20))]));
@@ -166,7 +166,7 @@ describe('the budget for bodies in flight', () => {
     return line;
   }
 
-  test('is charged by what has arrived: the slowest is dropped, never the next delivery', async () => {
+  test('counts the bytes that have arrived: the slowest body is dropped, not the next delivery', async () => {
     let now = 0;
     const bodies = watched(createBodyReader(MB, () => now));
     const receiver = await startReceiver({ bodies });
@@ -182,11 +182,11 @@ describe('the budget for bodies in flight', () => {
     faster.write(Buffer.alloc(500_000, 0x20));
     expect(statuses(await faster.heard('\r\n\r\n'))).toEqual([204]);
     expect(await receiver.counters()).toMatchObject({ accepted: 1, quarantined: 1, 'refused.body_dropped': 1 });
-    // The dropped delivery was never verified, so it is not counted as the service's.
+    // The dropped delivery was never verified, so it does not count as a delivery of the service.
     expect(receiver.answered.map(({ status }) => status)).toEqual([204, 204]);
   });
 
-  test('does not count what was only announced', async () => {
+  test('does not count bytes that were only announced', async () => {
     const bodies = watched(createBodyReader(MB));
     const receiver = await startReceiver({ bodies });
     for (let i = 0; i < 20; i++) await slow(receiver.port, 1_000, BODY_LIMIT);
@@ -195,7 +195,7 @@ describe('the budget for bodies in flight', () => {
     expect(bodies.reading()).toBe(20);
   });
 
-  test('never keeps small bodies waiting, nor drops them', async () => {
+  test('neither delays nor drops small bodies', async () => {
     const bodies = watched(createBodyReader(100_000));
     const receiver = await startReceiver({ bodies });
     await slow(receiver.port, 90_000, BODY_LIMIT);
@@ -210,7 +210,7 @@ describe('the budget for bodies in flight', () => {
     expect(rows(receiver)).toBe(6);
   });
 
-  test('is free again once bodies have been read, dropped, refused or abandoned', async () => {
+  test('is free again once bodies were read, dropped, refused or aborted', async () => {
     const bodies = watched(createBodyReader(MB));
     const receiver = await startReceiver({ bodies, bodyLimit: MB });
     for (let n = 1; n < 5; n++) {
@@ -276,7 +276,7 @@ describe('a request that is not well formed', () => {
     expect(rows(receiver)).toBe(0);
   });
 
-  test('I65: bytes behind the length are neither part of the body nor a second delivery', async () => {
+  test('I65: bytes after the declared length are neither part of the body nor a second delivery', async () => {
     const receiver = await startReceiver();
     const line = await openLine(receiver.port);
     line.write(head(pairs(body)));
@@ -287,7 +287,7 @@ describe('a request that is not well formed', () => {
     expect(kept(receiver).quarantine).toEqual([]);
   });
 
-  test('I65: a length that is too short for what was signed is refused', async () => {
+  test('I65: a declared length that is shorter than the signed body is refused', async () => {
     const receiver = await startReceiver();
     const text = await raw(
       receiver.port,
@@ -298,7 +298,7 @@ describe('a request that is not well formed', () => {
     expect(rows(receiver)).toBe(0);
   });
 
-  test('I65: fewer bytes than the length says, and then an end, leave nothing', async () => {
+  test('I65: a connection that ends before the declared length leaves nothing', async () => {
     const bodies = watched(createBodyReader());
     const receiver = await startReceiver({ bodies });
     const line = await openLine(receiver.port);
@@ -309,7 +309,7 @@ describe('a request that is not well formed', () => {
     expect([rows(receiver), bodies.reading()]).toEqual([0, 0]);
   });
 
-  test('I65, I75: a sender that stops in the middle is sent away with 408 once its time is up', async () => {
+  test('I65, I75: a sender that stops in the middle gets 408 when its time is up', async () => {
     const receiver = await startReceiver();
     receiver.server.requestTimeout = 100;
     receiver.server.headersTimeout = 50;
@@ -323,24 +323,24 @@ describe('a request that is not well formed', () => {
     expect(await deliver(receiver.port, body)).toBe(204);
   });
 
-  test('I75: nobody may take more than 15 s for a request', async () => {
+  test('I75: no request may take more than 15 s', async () => {
     const { server } = await startReceiver();
     const { headersTimeout, requestTimeout } = server;
     expect(headersTimeout).toBeGreaterThan(0);
     expect(requestTimeout).toBeGreaterThan(10_000);
     expect(Math.max(headersTimeout, requestTimeout)).toBeLessThan(15_000);
-    // Above the idle time of load balancers, so that they do not reuse a connection that is just closing.
+    // Longer than load balancers keep an idle connection, so that they reuse none that the server is closing.
     expect(server.keepAliveTimeout).toBeGreaterThanOrEqual(75_000);
     expect(server.maxRequestsPerSocket).toBe(0);
   });
 });
 
-describe('a sender that goes away', () => {
+describe('a sender that disconnects', () => {
   test.each<[string, [string, string][]]>([
     ['plainly', []],
     ['with gzip', [['Content-Encoding', 'gzip']]],
     ['with br', [['Content-Encoding', 'br']]],
-  ])('I66: in the middle, %s, 300 times, leaves nothing pending', async (_, more) => {
+  ])('I66: in the middle of a body, %s, 300 times, leaves nothing pending', async (_, more) => {
     const bodies = watched(createBodyReader());
     const receiver = await startReceiver({ bodies });
     const lines = await Promise.all(Array.from({ length: 300 }, () => openLine(receiver.port)));
@@ -363,7 +363,7 @@ describe('a sender that goes away', () => {
     expect(await deliver(receiver.port, body)).toBe(204);
   });
 
-  test('before its answer has had its delivery kept, and retries into a duplicate', async () => {
+  test('before the answer leaves its delivery stored, and its retry is a duplicate', async () => {
     const receiver = await startReceiver();
     const line = await openLine(receiver.port);
     line.write(Buffer.concat([Buffer.from(head(pairs(body))), body]));
@@ -386,7 +386,7 @@ describe('a compressed body', () => {
     ['x-unknown', body],
   ];
 
-  test.each(compressed)('I67: (%s) is refused unread, rightly signed or not', async (encoding, bytes) => {
+  test.each(compressed)('I67: (%s) is refused unread, with any signature', async (encoding, bytes) => {
     const receiver = await startReceiver();
     for (const signatures of [signed(bytes), signed(body), {}]) {
       expect(await deliver(receiver.port, bytes, { ...signatures, 'Content-Encoding': encoding })).toBe(415);
@@ -400,7 +400,7 @@ describe('a compressed body', () => {
   });
 
   test.each(['gzip', 'br'])(
-    'I68: (%s) that would unfold to 64 MB is refused without unfolding it',
+    'I68: (%s) of 64 MB uncompressed is refused without being decompressed',
     async (encoding) => {
       const receiver = await startReceiver();
       const bomb = encoding === 'gzip' ? gzipSync(Buffer.alloc(64 * MB)) : brotliCompressSync(Buffer.alloc(64 * MB));
@@ -410,7 +410,7 @@ describe('a compressed body', () => {
     },
   );
 
-  test.each(['identity', 'Identity'])('I67: (%s) is none', async (encoding) => {
+  test.each(['identity', 'Identity'])('I67: (%s) is accepted, because it is not compressed', async (encoding) => {
     const receiver = await startReceiver();
     expect(await deliver(receiver.port, body, { 'Content-Encoding': encoding })).toBe(204);
   });
@@ -437,7 +437,7 @@ describe('a Content-Type', () => {
 describe('Expect', () => {
   const expecting: [string, string] = ['Expect', '100-continue'];
 
-  test('I70: 100-continue is answered once the headers have passed, and the delivery once it is kept', async () => {
+  test('I70: 100-continue is answered once the headers are accepted, and the delivery once it is stored', async () => {
     const receiver = await startReceiver();
     const line = await openLine(receiver.port);
     line.write(head([...pairs(body), expecting]));
@@ -466,12 +466,12 @@ describe('Expect', () => {
     ['a compressed body', 415, head([...pairs(body), ['Content-Encoding', 'gzip'], expecting])],
     ['another method', 405, head([...pairs(body), expecting], 'PUT /webhooks HTTP/1.1')],
     ['another path', 404, head([...pairs(body), expecting], 'POST /elsewhere HTTP/1.1')],
-  ])('I70: 100-continue with %s gets its %d, and is never told to continue', async (_, status, start) => {
+  ])('I70: 100-continue with %s is answered with %d at once, without a 100', async (_, status, start) => {
     const receiver = await startReceiver();
     expect(statuses(await raw(receiver.port, start))).toEqual([status]);
   });
 
-  test('I70: anything else is 417', async () => {
+  test('I70: any other value gets 417', async () => {
     const receiver = await startReceiver();
     expect(statuses(await raw(receiver.port, head([...pairs(body), ['Expect', 'kittens']])))).toEqual([417]);
     expect(rows(receiver)).toBe(0);

@@ -3,7 +3,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { causeOf, NOTICES, REFUSALS, refusalsIn, type Cause } from '../../src/receive/causes.ts';
 
-test('no other file of src repeats the words of a cause', () => {
+test('no other file of src repeats a text of a cause', () => {
   const causes: Partial<Cause>[] = Object.values({ ...REFUSALS, ...NOTICES });
   const words = causes.flatMap(({ log, page, remedy }) => [log, page, remedy]).filter((text) => text !== undefined);
   expect(words.length).toBeGreaterThan(30);
@@ -14,7 +14,7 @@ test('no other file of src repeats the words of a cause', () => {
   expect(repeated).toEqual([]);
 });
 
-test('refusals are read from counters by their causes; a cause that is not known has no words', () => {
+test('refusals are read from the counters by cause, and an unknown cause has no texts', () => {
   const counted = refusalsIn({ 'refused.path': 2, 'refused.method': 0, 'refused.__proto__': 1, accepted: 7 });
   expect([...counted]).toEqual([
     ['path', 2],

@@ -1,5 +1,5 @@
-// The service's view of the webhook: the failure run by cause, forged deliveries beside it, and which secrets sign.
-// Tested over HTTP and over restarts.
+// The health of the webhook as the service sees it: the failure run by cause, forged deliveries, and which secrets
+// sign. Tested over HTTP and over restarts.
 import { copyFileSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -38,13 +38,13 @@ function send(receiver: Receiver, secrets: string[] = [OLD], headers: Record<str
   return deliver(receiver.port, body, { 'X-Svc-Timestamp': String(at), 'X-Svc-Signature': signature, ...headers });
 }
 
-/** The signature is valid, but too old. */
+/** Sends a delivery whose signature is valid but too old. */
 function sendStale(receiver: Receiver): Promise<number> {
   const body = bodyOf({ cursor: String(++cursor) });
   return deliver(receiver.port, body, signed(body, receiver.clock.at / 1000 - 400));
 }
 
-/** Starts the next boot with the store as this one has written it so far. */
+/** Starts a new receiver on a copy of the store as this receiver has written it so far. */
 async function startAgain(receiver: Receiver, options: Options = {}): Promise<Receiver> {
   const path = join(mkdtempSync(join(tmpdir(), 'kit-receive-')), 'events.db');
   receiver.query('pragma wal_checkpoint(truncate)');
@@ -53,7 +53,7 @@ async function startAgain(receiver: Receiver, options: Options = {}): Promise<Re
 }
 
 describe('the failure run', () => {
-  test('counts authentic deliveries in a row without a 2xx, by cause, and is over with the first good one', async () => {
+  test('counts authentic deliveries in a row without a 2xx, by cause, and ends with the first 2xx', async () => {
     const receiver = await startReceiver();
     expect([await sendStale(receiver), await sendStale(receiver)]).toEqual([401, 401]);
     expect(await receiver.status()).toMatchObject({ failureRun: 2, failures: { causes: { clock_skew: 2 } } });
@@ -61,7 +61,7 @@ describe('the failure run', () => {
     expect(await receiver.status()).toMatchObject({ failureRun: 0, failures: { causes: {} }, lastDeliveryAt: NOON });
   });
 
-  test('is told even where it was over before anybody looked', async () => {
+  test('is counted even if it ended before its length was written', async () => {
     const receiver = await startReceiver();
     for (let n = 0; n < 3; n++) await sendStale(receiver);
     await send(receiver);
@@ -94,7 +94,7 @@ describe('the failure run', () => {
     await expect.poll(() => receiver.status()).toMatchObject({ failureRun: 1, failures: { causes: { store: 1 } } });
   });
 
-  test("does not hear of what doctor and trigger send: the service's count does not, either", async () => {
+  test('does not count deliveries of doctor and trigger, because the service does not count them either', async () => {
     const receiver = await startReceiver();
     await sendStale(receiver);
     for (const id of ['doctor_1', 'trigger_1']) {
@@ -110,8 +110,8 @@ describe('the failure run', () => {
   });
 });
 
-describe('what no secret of ours signed', () => {
-  test('is counted apart, since the last good delivery, and never as a failure', async () => {
+describe('a delivery that none of our secrets signed', () => {
+  test('is counted separately since the last good delivery, and never as a failure', async () => {
     const receiver = await startReceiver();
     expect(await send(receiver, [STRANGER])).toBe(401);
     receiver.clock.at += 1_000;
@@ -128,7 +128,7 @@ describe('what no secret of ours signed', () => {
     });
   });
 
-  test('is not counted where the headers alone tell a stranger', async () => {
+  test('is not counted if its headers alone are invalid', async () => {
     const receiver = await startReceiver();
     const body = bodyOf();
     expect(await deliver(receiver.port, body, { 'X-Svc-Signature': 'v1=abc' })).toBe(401);
@@ -138,7 +138,7 @@ describe('what no secret of ours signed', () => {
 });
 
 describe('an attempt above 1', () => {
-  test('on an event that is new is evidence of failures that we did not see; on a known one it is none', async () => {
+  test('is evidence of failures that we did not see if the event is new, and no evidence if it is known', async () => {
     const receiver = await startReceiver();
     receiver.clock.at += 2_000;
     const happened = (at: number) => ({ MessageReceived: message({ timestamp_unix_ms: at }) });
@@ -171,7 +171,7 @@ describe('an attempt above 1', () => {
 });
 
 describe('the secrets', () => {
-  test('through a rotation with grace: both sign, then the new one alone, and it is said which may go', async () => {
+  test('through a rotation with a grace period: both sign, then the new one alone, and the old one is safe to remove', async () => {
     const receiver = await startReceiver({ secrets: [OLD] });
     const secrets = async (): Promise<unknown> => (await receiver.status()).secrets;
     async function sendLater(...signing: string[]): Promise<void> {
@@ -205,7 +205,7 @@ describe('the secrets', () => {
     expect(await secrets()).toMatchObject([{ number: 1, hits: 3, mayGo: false }]);
   });
 
-  test('keep their figures over a restart, whatever their numbers are then', async () => {
+  test('keep their counts over a restart, even if their order has changed', async () => {
     const first = await startReceiver({ secrets: [OLD] });
     await send(first);
     await first.status();
@@ -217,7 +217,7 @@ describe('the secrets', () => {
     ]);
   });
 
-  test('that were taken out by mistake come back with their figures; a day later they are forgotten', async () => {
+  test('that were removed by mistake get their counts back within a day; after a day the counts are gone', async () => {
     const receiver = await startReceiver({ secrets: [OLD] });
     const hits = async (): Promise<number[]> => (await receiver.status()).secrets.map((secret) => secret.hits);
     await send(receiver);
@@ -231,7 +231,7 @@ describe('the secrets', () => {
     expect(await hits()).toEqual([0, 0]);
   });
 
-  test('that are listed twice are one', async () => {
+  test('that are configured twice count as one', async () => {
     const receiver = await startReceiver({ secrets: [OLD, OLD] });
     await send(receiver);
     expect((await receiver.status()).secrets).toMatchObject([{ number: 1, hits: 1 }]);
@@ -239,7 +239,7 @@ describe('the secrets', () => {
     expect(JSON.parse(row?.value ?? '')).toMatchObject([{ aloneAt: T0 }]);
   });
 
-  test('stand nowhere in the store, nor any part of them', async () => {
+  test('do not appear in the store, not even in part', async () => {
     const receiver = await startReceiver();
     await send(receiver);
     await receiver.status();
@@ -250,7 +250,7 @@ describe('the secrets', () => {
 });
 
 describe('a good delivery', () => {
-  test('is written down at most once a second', async () => {
+  test('is written to the store at most once a second', async () => {
     const receiver = await startReceiver();
     await send(receiver);
     const lastGoodAt = async (): Promise<string | null> => {
@@ -269,11 +269,11 @@ describe('a good delivery', () => {
   });
 });
 
-/** Times of signatures. Null: never. */
+/** Times at which a secret signed: first, last, and last alone. Null: never. */
 type Row = [firstAt: number | null, lastAt: number | null, aloneAt: number | null];
 const use = ([firstAt, lastAt, aloneAt]: Row) => ({ firstAt, lastAt, aloneAt });
 
-describe('the older secret, the newer secret, and which of them may go', () => {
+describe('whether the older and the newer secret are safe to remove', () => {
   test.each<[string, Row, Row, boolean[]]>([
     ['none has signed', [null, null, null], [null, null, null], [false, false]],
     ['the old one signs, the new one waits for the rotation', [1, 5, 5], [null, null, null], [false, false]],
@@ -291,7 +291,7 @@ describe('the older secret, the newer secret, and which of them may go', () => {
     expect(all.map((one) => mayGo(one, all))).toEqual(expected);
   });
 
-  test('a single one never may', () => {
+  test('a single secret is never safe to remove', () => {
     const only = use([1, 9, 9]);
     expect(mayGo(only, [only])).toBe(false);
   });

@@ -5,7 +5,7 @@ import Koa from 'koa';
 import { expect, test } from 'vitest';
 import { createReceiveServer, drainServer } from '../../src/receive/server.ts';
 
-test('a drain ends once what was in flight is answered, though the sender would keep its connection', async () => {
+test('a drain ends once the deliveries in flight are answered, although the sender would keep its connection', async () => {
   const arrived = Promise.withResolvers<void>();
   const answer = Promise.withResolvers<void>();
   const app = new Koa().use(async (ctx) => {
@@ -32,7 +32,7 @@ test('a drain ends once what was in flight is answered, though the sender would 
   agent.destroy();
 });
 
-test('a drain does not wait for who only keeps a connection open', async () => {
+test('a drain does not wait for connections on which no delivery is complete', async () => {
   const server = createReceiveServer(new Koa()).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;

@@ -25,7 +25,7 @@ function createAgent(maxSockets: number): Agent {
 
 const body = bodyOf();
 
-test('I45: a thousand copies at once are one row, and a thousand times 204', async () => {
+test('I45: a thousand copies at once make one row, and each gets 204', async () => {
   const receiver = await startReceiver();
   const agent = createAgent(200);
   const answers = await Promise.all(Array.from({ length: 1_000 }, () => deliver(receiver.port, body, {}, agent)));
@@ -35,7 +35,7 @@ test('I45: a thousand copies at once are one row, and a thousand times 204', asy
   expect(await receiver.counters()).toMatchObject({ events: 1, accepted: 1, duplicates: 999 });
 });
 
-test('three hundred events at once are three hundred rows, committed in few transactions', async () => {
+test('three hundred events at once make three hundred rows in few transactions', async () => {
   const sockets = 200;
   const crowd = Promise.withResolvers<void>();
   let commits = 0;
@@ -43,8 +43,7 @@ test('three hundred events at once are three hundred rows, committed in few tran
     wrap: (store) => ({
       ...store,
       async accept(batch) {
-        // The first commit lasts until a request has arrived on every socket, so the speed of the disk does not
-        // matter.
+        // The first commit waits until a request has arrived on every socket, so the speed of the disk does not matter.
         if (commits++ === 0) await crowd.promise;
         return store.accept(batch);
       },
@@ -78,7 +77,7 @@ test('I77: a hundred deliveries in one pipeline are answered in order', async ()
   expect(kept(receiver).quarantine).toHaveLength(10);
 });
 
-test('I77: a forged delivery within a pipeline does not take the answers of those before it', async () => {
+test('I77: a forged delivery in a pipeline does not prevent the answers to earlier deliveries', async () => {
   const receiver = await startReceiver();
   const line = await openLine(receiver.port);
   const bodies = Array.from({ length: 10 }, (_, n) => bodyOf({ cursor: String(n + 1) }));
@@ -97,7 +96,7 @@ test('I77: a forged delivery within a pipeline does not take the answers of thos
 });
 
 describe('strangers', () => {
-  test('I76: a flood of them is refused without a look at the store, and logged as one line a cause', async () => {
+  test('I76: in a flood are refused without any access to the store, and logged with one line per cause', async () => {
     let written = 0;
     const receiver = await startReceiver({
       wrap: (store) => ({
@@ -122,7 +121,7 @@ describe('strangers', () => {
     expect(await receiver.counters()).toEqual({ 'refused.no_signature': 500, 'refused.bad_signature': 500 });
   });
 
-  test('I75: two hundred slow ones keep no signed delivery waiting, and are gone when their time is up', async () => {
+  test('I75: if two hundred are slow, they delay no signed delivery, and are cut off when their time is up', async () => {
     const receiver = await startReceiver();
     const slow = await Promise.all(Array.from({ length: 200 }, () => openLine(receiver.port)));
     for (const [index, line] of slow.entries()) {

@@ -1,5 +1,5 @@
-// The group commit under load and under faults. Deliveries that arrive together commit together. A locked, full or
-// missing store costs a wait, then a 503, and loses nothing (hazards C3, F1, F3, F6, F11).
+// The group commit under load and under faults. Deliveries that arrive together commit together. If the store is
+// locked, full or missing, deliveries wait and then get 503, and nothing is lost (hazards C3, F1, F3, F6, F11).
 import { renameSync, unlinkSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -23,7 +23,7 @@ import {
   type StoreFile,
 } from './harness.ts';
 
-/** The real store with its batches recorded, a fault that tests set, and a gate before the next transaction. */
+/** The real store. It records its batches, throws a fault that tests set, and waits for a gate before a transaction. */
 interface Watched extends Store {
   batches: Batch[];
   fault: Error | undefined;
@@ -84,18 +84,18 @@ function verdicts(accepted: Accepted[]): string[] {
   return accepted.map(({ verdict }) => verdict);
 }
 
-/** Waits until the commit has been retried this often without success. */
+/** Waits until the commit was tried this many more times without success. */
 async function tried(store: Watched, times = 5): Promise<void> {
   const before = store.batches.length;
   await until(() => store.batches.length >= before + times, 'the store to be tried');
 }
 
-/** Waits until the commit that has just answered is over. Before that a probe does nothing. */
+/** Waits until the commit loop has ended, because until then a probe does nothing. */
 function settled(): Promise<void> {
   return new Promise(setImmediate);
 }
 
-/** A refused delivery may keep the store busy for another moment. */
+/** Recovers and probes again until the store is ready, because a refused delivery may keep it busy for a moment. */
 async function untilReady(groupCommit: GroupCommit, recover: () => Promise<unknown>): Promise<void> {
   const end = performance.now() + 10_000;
   do {
@@ -117,7 +117,7 @@ describe('deliveries that arrive together', () => {
     expect(kept(file).events.map(({ cursor }) => Number(cursor))).toEqual(Array.from({ length: 100 }, (_, n) => n + 1));
   });
 
-  test('in great numbers take few transactions, none of them long', async () => {
+  test('in large numbers need few transactions, each of limited size', async () => {
     const { file, store, groupCommit } = setUp();
     await Promise.all(Array.from({ length: 2_000 }, (_, n) => groupCommit.accept(reading(n + 1))));
     expect(store.batches.length).toBe(8);
@@ -125,7 +125,7 @@ describe('deliveries that arrive together', () => {
     expect(rows(file)).toBe(2_000);
   });
 
-  test('get each its own verdict', async () => {
+  test('each get a verdict of their own', async () => {
     const { store, groupCommit } = setUp();
     const readings = [
       reading(1),
@@ -139,7 +139,7 @@ describe('deliveries that arrive together', () => {
     expect(store.batches).toHaveLength(1);
   });
 
-  test('while a commit is under way join the next one', async () => {
+  test('during a commit join the next one', async () => {
     const { store, groupCommit } = setUp();
     const gate = Promise.withResolvers<void>();
     store.gate = gate.promise;
@@ -151,7 +151,7 @@ describe('deliveries that arrive together', () => {
     expect(store.batches.map(({ readings }) => readings.length)).toEqual([1, 2]);
   });
 
-  test('are all on disk, as another process reads it, when the first of them is answered', async () => {
+  test('can all be read by another process when the first of them is answered', async () => {
     const { file, groupCommit } = setUp();
     const others = [2, 3, 4].map((n) => groupCommit.accept(reading(n)));
     await groupCommit.accept(reading(1));
@@ -161,7 +161,7 @@ describe('deliveries that arrive together', () => {
 });
 
 test.each([false, true])(
-  'a fact that is set while a commit fails is the one that stays (probed: %s)',
+  'state that is set while a commit fails replaces the older state (probed: %s)',
   async (probed) => {
     const { store, groupCommit } = setUp();
     const gate = Promise.withResolvers<void>();
@@ -179,8 +179,8 @@ test.each([false, true])(
   },
 );
 
-describe('what is counted', () => {
-  test('rides along with the next commit, or with the probe where none comes, and is written once', async () => {
+describe('a counter', () => {
+  test('is written once: with the next commit, or by the probe if there is no commit', async () => {
     const { file, store, groupCommit } = setUp();
     groupCommit.count({ 'refused.no_signature': 2 });
     groupCommit.count({ 'refused.no_signature': 1, unseen_failures: 1 });
@@ -203,7 +203,7 @@ describe('what is counted', () => {
     expect((await file.store.status(0)).failureRun).toBe(3);
   });
 
-  test('is neither lost nor doubled by commits and probes that fail', async () => {
+  test('is neither lost nor counted twice if commits and probes fail', async () => {
     const { file, store, groupCommit } = setUp();
     groupCommit.count({ 'refused.method': 1 });
     groupCommit.setState('failure_run', 1);
@@ -223,7 +223,7 @@ describe('what is counted', () => {
 });
 
 describe('a store that is locked by another process', () => {
-  test('F6: for a while costs only waiting, and the event loop goes on turning', async () => {
+  test('F6: for a while only delays deliveries, and the event loop is not blocked', async () => {
     const { file, store, groupCommit, faults } = setUp();
     await groupCommit.accept(reading(1));
     const release = file.lock();
@@ -241,7 +241,7 @@ describe('a store that is locked by another process', () => {
     expect(rows(file)).toBe(301);
   });
 
-  test('takes in what arrives meanwhile, as part of the same group', async () => {
+  test('takes deliveries that arrive meanwhile into the same group', async () => {
     const { file, store, groupCommit } = setUp();
     const release = file.lock();
     const first = groupCommit.accept(reading(1));
@@ -253,7 +253,7 @@ describe('a store that is locked by another process', () => {
     expect(store.batches.at(-1)?.readings).toHaveLength(2);
   });
 
-  test('F6: is waited for as long as a delivery can wait, and no longer', async () => {
+  test('F6: is retried for as long as a delivery can wait, and no longer', async () => {
     const { file, store, clock, groupCommit } = setUp();
     const release = file.lock();
     const first = groupCommit.accept(reading(1));
@@ -269,7 +269,7 @@ describe('a store that is locked by another process', () => {
     expect(kept(file).events.map(({ id }) => id)).toEqual(['evt_2']);
   });
 
-  test('says with the refusal what was the matter', async () => {
+  test('is named as the cause of the refusal', async () => {
     const { file, store, clock, groupCommit } = setUp();
     const release = file.lock();
     const refused = expect(groupCommit.accept(reading(1))).rejects.toMatchObject({
@@ -282,7 +282,7 @@ describe('a store that is locked by another process', () => {
     release();
   });
 
-  test('for more than a second is not ready, and is ready with the next commit or probe', async () => {
+  test('for more than a second is not ready, and is ready again with the next commit or probe', async () => {
     const { file, store, clock, groupCommit, faults } = setUp();
     for (const recover of [() => groupCommit.accept(reading(9)), () => groupCommit.probe()]) {
       const release = file.lock();
@@ -301,7 +301,7 @@ describe('a store that is locked by another process', () => {
     expect(faults.at(-1)?.code).toBe('busy');
   });
 
-  test('is found out by the probe alone, where nobody delivers', async () => {
+  test('is detected by the probe if there are no deliveries', async () => {
     const { file, clock, groupCommit } = setUp();
     const release = file.lock();
     await groupCommit.probe();
@@ -315,7 +315,7 @@ describe('a store that is locked by another process', () => {
 });
 
 describe('a store that cannot be written', () => {
-  test('F1: refuses what waited too long, says so, and accepts again once there is room', async () => {
+  test('F1: refuses deliveries that waited too long, reports the fault, and accepts again once there is space', async () => {
     const { file, store, clock, groupCommit, faults } = setUp();
     store.fault = full();
     const refused = expect(groupCommit.accept(reading(1))).rejects.toThrow(Unavailable);
@@ -330,7 +330,7 @@ describe('a store that cannot be written', () => {
     expect(rows(file)).toBe(1);
   });
 
-  test('F3: but had written it all the same, finds a duplicate when it is tried again', async () => {
+  test('F3: but has written the event before it failed, finds a duplicate at the retry', async () => {
     const { file, store, groupCommit } = setUp();
     let first = true;
     store.accept = async (batch) => {
@@ -344,8 +344,8 @@ describe('a store that cannot be written', () => {
   });
 });
 
-describe('a store file that is no longer in its place', () => {
-  test('E12: takes no delivery at once, and none again when the file is back, until the kit has started anew', async () => {
+describe('a store file that was moved away', () => {
+  test('E12: accepts no delivery from then on, not even when the file is back, until the kit is restarted', async () => {
     const { file, groupCommit, faults } = setUp();
     await groupCommit.accept(reading(1));
     renameSync(file.path, `${file.path}.away`);
@@ -362,7 +362,7 @@ describe('a store file that is no longer in its place', () => {
     expect(kept(file).events.map(({ id }) => id)).toEqual(['evt_1']);
   });
 
-  test('E12: is found out by the probe, where nobody delivers', async () => {
+  test('E12: is detected by the probe if there are no deliveries', async () => {
     const { file, groupCommit } = setUp();
     await groupCommit.accept(reading(1));
     await settled();
@@ -391,7 +391,7 @@ describe('a sync that fails', () => {
     return { fix: () => void (failing = false), syncs: () => syncs };
   }
 
-  test('E11: is tried again alone: the delivery is accepted once, and nothing is counted twice', async () => {
+  test('E11: is retried without the commit: the delivery is accepted once, and nothing is counted twice', async () => {
     const { file, store, groupCommit, faults } = setUp();
     const { fix, syncs } = failSync(file, store);
     groupCommit.count({ 'refused.method': 1 });
@@ -405,7 +405,7 @@ describe('a sync that fails', () => {
     expect(faults.every(({ code }) => code === 'unwritable')).toBe(true);
   });
 
-  test('E11: is waited for as long as a delivery can wait, then it is refused once, and what comes next is accepted', async () => {
+  test('E11: is retried for as long as a delivery can wait; then the delivery is refused once, and the next one is accepted', async () => {
     const { file, store, clock, groupCommit } = setUp();
     const { fix, syncs } = failSync(file, store);
     let refusals = 0;
@@ -420,7 +420,7 @@ describe('a sync that fails', () => {
     expect(await file.store.counters()).toEqual({ events: 2, accepted: 2 });
   });
 
-  test('a disk that hangs costs a 503 in time, and is not ready', async () => {
+  test('on a disk that hangs refuses the delivery in time, and is not ready', async () => {
     const { store, clock, groupCommit } = setUp();
     const gate = Promise.withResolvers<void>();
     store.gate = gate.promise;
@@ -434,10 +434,10 @@ describe('a sync that fails', () => {
   });
 });
 
-describe('E9: a wall clock that is set', () => {
+describe('E9: a step of the wall clock', () => {
   const HOUR = 3_600_000;
   test.each([-60 * 24 * HOUR, -24 * HOUR, -HOUR, HOUR, 24 * HOUR, 60 * 24 * HOUR])(
-    'by %d ms, once or again and again, costs a waiting delivery neither its answer nor its patience',
+    'of %d ms, once or repeatedly, does not change how long a delivery waits',
     async (step) => {
       const { file, store, clock, groupCommit } = setUp();
       const elapsed = { ms: 0 };
@@ -479,7 +479,7 @@ describe('over HTTP', () => {
 
   const noted = (receiver: Receiver, cause: string): boolean => receiver.lines.some((line) => line['cause'] === cause);
 
-  test('F6: a lock that lasts is a 503, counts as a failed delivery, and the readiness probe tells', async () => {
+  test('F6: a lock that lasts causes a 503, which counts as a failed delivery, and /readyz shows it', async () => {
     let store: Watched | undefined;
     const receiver = await startReceiver({ wrap: (real) => (store = watch(real)) });
     const release = receiver.lock();
@@ -495,7 +495,7 @@ describe('over HTTP', () => {
     expect(await receiver.counters()).toMatchObject({ accepted: 1, 'refused.store': 1 });
   });
 
-  test('F6: a lock that is released in time costs nobody a 503', async () => {
+  test('F6: a lock that is released in time causes no 503', async () => {
     let store: Watched | undefined;
     const receiver = await startReceiver({ wrap: (real) => (store = watch(real)) });
     const release = receiver.lock();
@@ -505,7 +505,7 @@ describe('over HTTP', () => {
     expect(await answers).toEqual([204, 204, 204]);
   });
 
-  test('F1: a full disk is a 503 and a log line that names it, and ends when there is room', async () => {
+  test('F1: a full disk causes a 503 and a log line, until there is space', async () => {
     let store: Watched | undefined;
     const receiver = await startReceiver({ wrap: (real) => (store = watch(real)) });
     if (!store) throw new Error('no store');
@@ -518,7 +518,7 @@ describe('over HTTP', () => {
     expect(await deliver(receiver.port, bodyOf())).toBe(204);
   });
 
-  test('E12: a store file that was deleted while open is a 503 and not ready, and nothing is acknowledged into it', async () => {
+  test('E12: after the open store file is deleted, deliveries get 503, /readyz is not ready, and nothing is acknowledged', async () => {
     const receiver = await startReceiver();
     expect(await deliver(receiver.port, bodyOf())).toBe(204);
     unlinkSync(receiver.path);

@@ -1,6 +1,6 @@
 // The real receiver in this process: store file, group commit, verification and HTTP server, on a free port and with a
-// clock that tests set. The harness speaks over node:http and in raw bytes. It signs with its own code, so that the
-// tests cannot share the receiver's mistakes.
+// clock that tests set. Tests send requests with node:http and as raw bytes. The harness signs with code of its own, so
+// that the tests cannot share the receiver's mistakes.
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -45,7 +45,7 @@ export function createClock(at = T0): SetClock {
 export interface StoreFile {
   path: string;
   store: Store;
-  /** Queries the file over a connection of its own. */
+  /** Queries the store file over a connection of its own. */
   query<Row>(sql: string, ...values: unknown[]): Row[];
   /** Holds the store's write lock from another connection, until the returned function is called. */
   lock(): () => void;
@@ -82,9 +82,9 @@ export function createStoreFile(
 }
 
 export interface Options {
-  /** The path of an earlier receiver that is closed. The new receiver is the next boot of its store. */
+  /** The path of an earlier, closed receiver, whose store the new receiver opens. */
   path?: string;
-  /** NORMAL if the test loses no power and needs many deliveries. */
+  /** SQLite's setting. NORMAL is for tests that lose no power and need many deliveries. */
   synchronous?: 'FULL' | 'NORMAL';
   secrets?: string[];
   bodyLimit?: number;
@@ -100,26 +100,26 @@ export interface Receiver extends StoreFile {
   verifier: Verifier;
   health: DeliveryHealth;
   server: Server;
-  /** The answers that the failure run is counted from. */
+  /** The answers that count for the failure run. */
   answered: { status: number; cause: string }[];
   /** All log lines so far. */
   lines: Record<string, unknown>[];
   drain(): void;
-  /** The counters of refusals and deliveries, after they were written. */
+  /** Writes the counters, then returns those of refusals and deliveries. */
   counters(): Promise<Record<string, number>>;
-  /** The status that people see, after it was written. */
+  /** Writes the state, then returns the status that people see. */
   status(): Promise<Status>;
   close(): Promise<void>;
 }
 
-/** The receiver closes when the test ends. */
+/** Starts a receiver that closes when the test ends. */
 export async function startReceiver(options: Options = {}): Promise<Receiver> {
   const receiver = await openReceiver(options);
   onTestFinished(() => receiver.close());
   return receiver;
 }
 
-/** For tests that share a receiver. The caller closes it. */
+/** Starts a receiver that several tests share. The caller closes it. */
 export async function openReceiver({
   path,
   synchronous,
@@ -294,7 +294,7 @@ export interface Line {
   broken(): boolean;
 }
 
-/** A raw connection, which closes when the test ends. A stubborn one keeps sending after the other side has ended. */
+/** A raw connection, which closes when the test ends. A stubborn one can still send after the server has ended. */
 export async function openLine(port: number, { stubborn = false } = {}): Promise<Line> {
   const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: stubborn });
   let text = '';
@@ -319,7 +319,7 @@ export async function openLine(port: number, { stubborn = false } = {}): Promise
   };
 }
 
-/** Writes these bytes. Returns the text received when the first answer was complete, or the connection closed. */
+/** Writes these bytes. Returns all received text, once the first answer is complete or the connection is closed. */
 export async function raw(port: number, ...bytes: (Uint8Array | string)[]): Promise<string> {
   const line = await openLine(port);
   for (const part of bytes) line.write(part);
@@ -344,7 +344,7 @@ export function statuses(text: string): number[] {
   return [...text.matchAll(/^HTTP\/1\.1 (\d{3})/gm)].map(([, status]) => Number(status));
 }
 
-/** Waits for a condition, not for a time. */
+/** Polls until the condition holds. Throws after the limit. */
 export async function until(holds: () => boolean, what = 'the condition', limitMs = 10_000): Promise<void> {
   const end = performance.now() + limitMs;
   while (!holds()) {

@@ -19,7 +19,7 @@ import {
 type Expected = 'event' | 'quarantine';
 type Case = [name: string, body: Buffer, expected: Expected];
 
-/** A valid body with these raw bytes in place of its message text or of a whole field. */
+/** A valid body in which these raw bytes replace the text of its message or a whole field. */
 function withText(...bytes: (string | number[])[]): Buffer {
   const [before = '', after = ''] = bodyOf({ data: { MessageReceived: message({ body: '(here)' }) } })
     .toString()
@@ -27,7 +27,7 @@ function withText(...bytes: (string | number[])[]): Buffer {
   return Buffer.concat([before, ...bytes, after].map((part) => Buffer.from(part as string)));
 }
 
-/** The valid envelope with one field written exactly like this. */
+/** A valid envelope in which this source text is the value of one field. */
 function withField(name: string, source: string): Buffer {
   const { [name]: _, ...rest } = envelope();
   return Buffer.from(`${JSON.stringify(rest).slice(0, -1)},${JSON.stringify(name)}:${source}}`);
@@ -180,7 +180,7 @@ const cases: Case[] = [
   ['JSON over many lines', Buffer.from(JSON.stringify(envelope(), null, '\r\n\t ')), 'event'],
 ];
 
-/** Texts that anybody may write into a message (I78). */
+/** Dangerous texts that strangers may write into a message (I78). */
 const naughty = [
   '<script>alert(1)</script>',
   '"><img src=x onerror=alert(1)>',
@@ -214,17 +214,17 @@ describe('an authentic body', () => {
     expect(found).toHaveLength(1);
     expect(found[0]?.body.equals(body)).toBe(true);
     expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
-    // A repeated delivery stores nothing new.
+    // A repetition of the delivery stores nothing new.
     expect(await deliver(own.port, body)).toBe(204);
     expect(rows(own)).toBe(1);
   });
 
-  test.each(cases)('%s: with one byte changed 401, and nothing is kept', async (_, body) => {
+  test.each(cases)('%s: gets 401 after any change of a byte, and nothing is kept', async (_, body) => {
     for (const changed of changes(body)) expect(await deliver(receiver.port, changed, signed(body))).toBe(401);
     expect(rows(receiver)).toBe(0);
   });
 
-  test('I21: pretty-printed on the way, or with a newline added, is refused', async () => {
+  test('I21: that was reformatted or got a newline on its way is refused', async () => {
     const body = bodyOf();
     const pretty = Buffer.from(JSON.stringify(envelope(), null, 2));
     for (const changed of [pretty, Buffer.from(`${text}\n`), Buffer.from(` ${text}`), body.subarray(0, -1)]) {
@@ -234,7 +234,7 @@ describe('an authentic body', () => {
   });
 });
 
-/** Copies with one bit flipped at the beginning, in the middle or at the end, one byte more, or one byte less. */
+/** Returns copies with one bit flipped at the beginning, in the middle or at the end, or one byte more or less. */
 function changes(body: Buffer): Buffer[] {
   const flipped = [...new Set([0, body.length >> 1, body.length - 1])].flatMap((at) => {
     const copy = Buffer.from(body);
@@ -271,7 +271,7 @@ describe('what is read from an authentic body', () => {
     });
   });
 
-  test('I29: of a key that is there twice the last one holds, and it is flagged', async () => {
+  test('I29: if a key is there twice, the last value counts, and the event is flagged', async () => {
     expect(await received(Buffer.from(text.replace('{', '{"id":"first",')))).toMatchObject({
       id: 'evt_1',
       flags: 'dup_keys',
@@ -282,13 +282,13 @@ describe('what is read from an authentic body', () => {
     ['I32: a lone surrogate', '\\ud800', '\ud800'],
     ['I32: an escaped NUL', 'a\\u0000b', 'a\u0000b'],
     ['an escaped slash', '\\/', '/'],
-  ])('%s in the text comes out as it went in', async (_, source, value) => {
+  ])('%s in the text is read as it was written', async (_, source, value) => {
     const stored = await received(withText(source));
     const parsed = JSON.parse(stored.text ?? '') as { data: { MessageReceived: { body: string } } };
     expect(parsed.data.MessageReceived.body).toBe(value);
   });
 
-  test('I34: ids that look like names or numbers are events of their own', async () => {
+  test('I34: ids that look like property names or numbers name different events', async () => {
     const receiver = await startReceiver();
     const ids = ['__proto__', 'toString', 'constructor', '1', '01', '1.0', 'null', 'c:1', 'i:1'];
     for (const id of ids) expect(await deliver(receiver.port, bodyOf({ id, cursor: null }))).toBe(204);
@@ -296,14 +296,14 @@ describe('what is read from an authentic body', () => {
     expect((await receiver.store.pending(20)).events.map(({ key }) => key)).toEqual(ids.map((id) => `i:${id}`));
   });
 
-  test('I35: ids that differ by case are events of their own', async () => {
+  test('I35: ids that differ by case name different events', async () => {
     const receiver = await startReceiver();
     for (const id of ['evt_a', 'EVT_A', 'Evt_a'])
       expect(await deliver(receiver.port, bodyOf({ id, cursor: null }))).toBe(204);
     expect(kept(receiver).events.map(({ id }) => id)).toEqual(['evt_a', 'EVT_A', 'Evt_a']);
   });
 
-  test('I36: a message without a cursor is kept under its id, flagged', async () => {
+  test('I36: an event without a cursor is kept under its id and flagged', async () => {
     expect(await received(bodyOf({ id: 'evt_x', cursor: null }))).toMatchObject({
       key: 'i:evt_x',
       cursor: null,
@@ -311,7 +311,7 @@ describe('what is read from an authentic body', () => {
     });
   });
 
-  test('I37: a cursor that is a number is read from its digits, exactly, and flagged', async () => {
+  test('I37: a cursor that is a JSON number is read exactly, and the event is flagged', async () => {
     expect(await received(withField('cursor', '9007199254740993'))).toMatchObject({
       cursor: '9007199254740993',
       flags: 'cursor_number',
@@ -330,7 +330,7 @@ describe('what is read from an authentic body', () => {
     expect(kept(receiver).events.map(({ cursor }) => cursor)).toEqual([String(2n ** 62n), '5']);
   });
 
-  test('I48: the same id with other data is a duplicate: the first is kept, the conflict recorded and logged', async () => {
+  test('I48: the same id with other data is a duplicate: the first is kept, and the conflict is recorded and logged', async () => {
     const receiver = await startReceiver();
     const first = bodyOf({ id: 'evt_a', cursor: '1' });
     const other = bodyOf({ id: 'evt_a', cursor: '1', data: { MessageReceived: message({ body: 'other' }) } });
@@ -343,7 +343,7 @@ describe('what is read from an authentic body', () => {
     expect(receiver.answered.map(({ status }) => status)).toEqual([204, 204]);
   });
 
-  test('I49: two webhooks that bring one event under two ids make one row', async () => {
+  test('I49: two webhooks that bring one event with two ids make one row', async () => {
     const receiver = await startReceiver();
     for (const n of [1, 2])
       expect(await deliver(receiver.port, bodyOf({ id: `evt_${n}`, cursor: '9', webhook_id: `wh_${n}` }))).toBe(204);
@@ -352,7 +352,7 @@ describe('what is read from an authentic body', () => {
     expect(rows(receiver)).toBe(1);
   });
 
-  test('I50: one cursor under two ids with other data is two events', async () => {
+  test('I50: one cursor with two ids and different data makes two events', async () => {
     const receiver = await startReceiver();
     for (const n of [1, 2]) {
       const data = { MessageReceived: message({ body: `text ${n}` }) };
@@ -363,7 +363,7 @@ describe('what is read from an authentic body', () => {
     expect(await receiver.store.status(T0)).toMatchObject({ events: 2, conflicts: 1 });
   });
 
-  test('I51: one id under two cursors is one event, which both name', async () => {
+  test('I51: one id with two cursors makes one event, which both cursors name', async () => {
     const receiver = await startReceiver();
     for (const cursor of ['9', '10']) expect(await deliver(receiver.port, bodyOf({ id: 'evt_a', cursor }))).toBe(204);
     expect(rows(receiver)).toBe(1);
@@ -418,14 +418,14 @@ describe('what is read from an authentic body', () => {
   });
 
   test.each(['1e400', '9223372036854775808', '"soon"', 'null', '1.5', '{}'])(
-    'I59: %s as its time leaves the time to the envelope',
+    'I59: if its time is %s, the time of the envelope counts',
     async (source) => {
       const body = withField('data', `{"MessageReceived":{"timestamp_unix_ms":${source}}}`);
       expect((await received(body)).createdAt).toBe(T0 - 2_000);
     },
   );
 
-  test('I78: what strangers write comes out byte for byte, and never into the log', async () => {
+  test('I78: the text of strangers is kept byte for byte, and never logged', async () => {
     const receiver = await startReceiver();
     for (const [index, written] of naughty.entries()) {
       const data = { MessageReceived: message({ body: written, push_name: written }) };
@@ -438,7 +438,7 @@ describe('what is read from an authentic body', () => {
     expect(receiver.lines).toEqual([]);
   });
 
-  test('a log line about a quarantined or refused body shows nothing of it', async () => {
+  test('a log line about a quarantined or refused body shows no part of the body', async () => {
     const receiver = await startReceiver();
     const secretive = Buffer.from('{"body":"call me at 555-0100"');
     await deliver(receiver.port, secretive);

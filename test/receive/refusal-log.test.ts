@@ -6,7 +6,7 @@ import type { Refusal } from '../../src/store/keep.ts';
 import { createClock } from './harness.ts';
 
 describe('the log of refusals', () => {
-  test('says the first of a cause at once, and later ones as a number, at most every ten seconds', () => {
+  test('names the first refusal of a cause at once, and the number of later ones at most every ten seconds', () => {
     const clock = createClock();
     const lines: Record<string, unknown>[] = [];
     const refusalLog = createRefusalLog(
@@ -25,7 +25,7 @@ describe('the log of refusals', () => {
     expect(lines.slice(1)).toMatchObject([{ cause: 'bad_signature', more: 100 }, { cause: 'no_signature' }]);
   });
 
-  test('survives whatever was thrown', () => {
+  test('accepts any thrown value', () => {
     const lines: string[] = [];
     const clock = createClock();
     const refusalLog = createRefusalLog(pino({}, { write: (line: string) => void lines.push(line) }), clock);
@@ -43,7 +43,7 @@ describe('the log of refusals', () => {
   });
 });
 
-test('how far the clocks differ is not told by a delivery that had to wait for the store', () => {
+test('the record of a delivery that waited for the store has no clock skew', () => {
   const clock = createClock();
   let kept: Record<string, Refusal[]> = {};
   const groupCommit = { setState: (_: string, fact: unknown) => void (kept = JSON.parse(String(fact)) as typeof kept) };

@@ -1,5 +1,5 @@
-// Each cause of a refusal is a row of src/ops/troubleshooting.md, with its status and its log text. The document has
-// no other rows.
+// The table of refused deliveries in src/ops/troubleshooting.md has one row for each cause, with its status and its log
+// text, and no other rows.
 import { expect, test } from 'vitest';
 import { REFUSALS } from '../../src/receive/causes.ts';
 import { rowsUnder } from '../documents.ts';

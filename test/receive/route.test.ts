@@ -22,7 +22,7 @@ import {
 const body = bodyOf();
 
 describe('an answer', () => {
-  test('is empty and 204 for what is new, known, and quarantined', async () => {
+  test('is an empty 204 for new, duplicate and quarantined deliveries', async () => {
     const receiver = await startReceiver();
     for (const bytes of [body, body, Buffer.from('{')]) {
       const { status, text, headers } = await send(receiver.port, bytes, { headers: signed(bytes) });
@@ -58,7 +58,7 @@ describe('an answer', () => {
 
 describe('a method', () => {
   test.each(['GET', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND', 'TRACE', 'SEARCH'])(
-    'I71: %s is refused with 405 and says what is allowed',
+    'I71: %s is refused with 405, and the answer names the allowed method',
     async (method) => {
       const receiver = await startReceiver();
       const { status, headers, text } = await send(receiver.port, body, {
@@ -75,7 +75,7 @@ describe('a method', () => {
     expect((await send(receiver.port, '', { method: 'HEAD' })).status).toBe(405);
   });
 
-  test('I71: TRACE echoes nothing of what it was sent', async () => {
+  test('I71: TRACE echoes no part of its request', async () => {
     const receiver = await startReceiver();
     const text = await raw(receiver.port, head([['X-Secret', 'echo-me']], 'TRACE /webhooks HTTP/1.1'));
     expect(statuses(text)).toEqual([405]);
@@ -111,7 +111,7 @@ describe('a path', () => {
     ['/%ff', 404],
     ['*', 404],
     [`/${'x'.repeat(8_000)}`, 404],
-  ])('I72: %s is answered with %d, and only the one that is configured stores', async (path, status) => {
+  ])('I72: %s is answered with %d, and only the configured path stores', async (path, status) => {
     const receiver = await startReceiver();
     const text = await raw(receiver.port, head(pairs(body), `POST ${path} HTTP/1.1`), body);
     expect(statuses(text)).toEqual([status]);
@@ -127,7 +127,7 @@ describe('a path', () => {
     expect(text).toMatch(/^connection: close\r$/im);
   });
 
-  test('I71: with a method that is refused closes the connection where the body is unread', async () => {
+  test('I71: with a refused method and an unread body closes the connection', async () => {
     const receiver = await startReceiver();
     const line = await openLine(receiver.port);
     line.write(head([['Content-Length', '100000000']], 'PUT /webhooks HTTP/1.1'));
@@ -144,7 +144,7 @@ describe('Host and forwarding headers', () => {
     ['empty', ['Host:'], 204],
     ['with a path', ['Host: a/b?c#d'], 204],
     ['missing', [], 400],
-  ])('I73: a Host that is %s decides nothing', async (_, lines, status) => {
+  ])('I73: a Host that is %s is ignored, or refused if it is missing', async (_, lines, status) => {
     const receiver = await startReceiver();
     const text = await raw(
       receiver.port,
@@ -155,7 +155,7 @@ describe('Host and forwarding headers', () => {
     expect(rows(receiver)).toBe(status === 204 ? 1 : 0);
   });
 
-  test('I73: two Hosts are refused or ignored, and never an error of ours', async () => {
+  test('I73: two Hosts are ignored or refused, and cause no error in the kit', async () => {
     const receiver = await startReceiver();
     expect([204, 400]).toContain(statuses(await raw(receiver.port, head(['Host: other', ...pairs(body)]), body))[0]);
   });
@@ -176,7 +176,7 @@ describe('Host and forwarding headers', () => {
   });
 });
 
-describe('headers that nobody signed', () => {
+describe('headers that are not signed', () => {
   test.each<[string, Record<string, string>]>([
     ['I41: another event id', { 'X-Svc-Event-Id': 'evt_other' }],
     ['I42: the type of a ping', { 'X-Svc-Event-Type': 'webhook.ping' }],
@@ -187,7 +187,7 @@ describe('headers that nobody signed', () => {
     ['I44: a delivery id that is not ASCII', { 'X-Svc-Delivery-Id': 'é\u00ff' }],
     ['a cookie and an authorization', { Cookie: 'a=b', Authorization: 'Basic eDp5' }],
     ['none of the usual ones', { 'User-Agent': '' }],
-  ])('%s: the body alone decides', async (_, headers) => {
+  ])('%s: only the body counts', async (_, headers) => {
     const receiver = await startReceiver();
     expect(await deliver(receiver.port, body, headers)).toBe(204);
     expect(kept(receiver).events).toMatchObject([{ id: 'evt_1', cursor: '1' }]);
@@ -195,7 +195,7 @@ describe('headers that nobody signed', () => {
     expect(receiver.lines).toEqual([]);
   });
 
-  test('I46: changed from copy to copy make no difference: one row, the rest are duplicates', async () => {
+  test('I46: that differ between copies do not matter: there is one row, and the other copies are duplicates', async () => {
     const receiver = await startReceiver();
     for (let n = 1; n <= 50; n++) {
       const headers = {
@@ -210,7 +210,7 @@ describe('headers that nobody signed', () => {
     expect(await receiver.counters()).toMatchObject({ accepted: 1, duplicates: 49 });
   });
 
-  test('in any case of their names are the same headers', async () => {
+  test('are found whether their names are in upper or lower case', async () => {
     const receiver = await startReceiver();
     const headers = { 'x-svc-TIMESTAMP': String(SECONDS), 'X-SVC-signature': `v1=${hmac(body)}` };
     expect((await send(receiver.port, body, { headers })).status).toBe(204);
@@ -218,14 +218,14 @@ describe('headers that nobody signed', () => {
 });
 
 describe('the probes', () => {
-  test('say that we live, and that deliveries can be committed, to anybody who asks', async () => {
+  test('tell anybody that the process lives and that deliveries can be committed', async () => {
     const receiver = await startReceiver();
     for (const path of ['/livez', '/readyz'])
       expect((await send(receiver.port, '', { method: 'GET', path })).status).toBe(200);
     expect((await send(receiver.port, '', { method: 'POST', path: '/readyz' })).status).toBeGreaterThanOrEqual(400);
   });
 
-  test('F18: say that we drain, while deliveries are still answered with 204 and their connections closed', async () => {
+  test('F18: show a drain, in which deliveries still get 204 and their connections are closed', async () => {
     const receiver = await startReceiver();
     receiver.drain();
     const ready = await send(receiver.port, '', { method: 'GET', path: '/readyz' });
@@ -237,7 +237,7 @@ describe('the probes', () => {
   });
 });
 
-test('a bug behind the door is logged without a stack or a word of what was sent, and answered', async () => {
+test('an error in the receiver itself is answered, and logged without its stack and without any text of the delivery', async () => {
   const receiver = await startReceiver();
   receiver.verifier.body = () => {
     throw new TypeError(`cannot read ${body.toString()}`);

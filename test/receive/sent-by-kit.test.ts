@@ -1,5 +1,5 @@
-// Deliveries that trigger and doctor send say so in their signed body, and have no place in the service's history.
-// They take nothing from a real event, and change no figure about the service.
+// Deliveries from `trigger` and `doctor` say so in their signed body, and have no place in the service's history. They
+// never replace a real event, and change no figure about the service.
 import { expect, test } from 'vitest';
 import { tasksOf } from '../../src/run/new-tasks.ts';
 import type { Loaded } from '../../src/run/load-handlers.ts';
@@ -18,7 +18,7 @@ function replayed(cursor: string) {
 }
 
 test.each(CURSORS)(
-  'E80: what the kit sends at cursor %s leaves the real event its place, by webhook',
+  'E80: a delivery of the kit with cursor %s does not replace the real event that a webhook brings',
   async (cursor) => {
     const receiver = await startReceiver();
     for (let copy = 0; copy < 2; copy++) expect(await deliver(receiver.port, bodyOf({ ...OURS, cursor }))).toBe(204);
@@ -34,7 +34,7 @@ test.each(CURSORS)(
 );
 
 test.each(CURSORS)(
-  'E80: what the kit sends at cursor %s leaves the real event its place, by replay',
+  'E80: a delivery of the kit with cursor %s does not replace the real event that replay brings',
   async (cursor) => {
     const { port, store, ...receiver } = await startReceiver();
     expect(await deliver(port, bodyOf({ ...OURS, cursor }))).toBe(204);
@@ -50,7 +50,7 @@ test.each(CURSORS)(
   },
 );
 
-test('E80: what the kit sends is handled once, in no lane, and held by nothing', async () => {
+test('E80: a delivery of the kit becomes one task, which is neither held nor strict', async () => {
   const { port, store } = await startReceiver();
   await deliver(port, bodyOf({ ...OURS, cursor: CURSORS[3] }));
   const found = await store.pending(10);
@@ -62,20 +62,20 @@ test('E80: what the kit sends is handled once, in no lane, and held by nothing',
 });
 
 test.each(['42', 42, null, 'none', '-1', { a: 1 }, 0.5])(
-  'E80: whatever cursor the body of the kit names (%j), it is data',
+  'E80: a cursor in the body of the kit (%j) is not the cursor of the event',
   (cursor) => {
     const reading = readDelivery(bodyOf({ ...OURS, cursor }));
     expect(reading).toMatchObject({ event: { id: 'trigger_1', cursor: null, flags: [], sentByKit: true } });
   },
 );
 
-test.each(['Kit', 'kit ', true, ['kit'], null, { kit: 1 }])('E80: %j in sent_by is not the kit', (sent_by) => {
+test.each(['Kit', 'kit ', true, ['kit'], null, { kit: 1 }])('E80: %j in sent_by has no effect', (sent_by) => {
   const reading = readDelivery(bodyOf({ sent_by, cursor: '42' }));
   expect(reading).toMatchObject({ event: { cursor: '42' } });
   expect(reading).not.toHaveProperty('event.sentByKit');
 });
 
-test('E80: sent_by below the top level, or without the signature, makes nobody the kit', async () => {
+test('E80: sent_by below the top level, or without a valid signature, does not mark a delivery of the kit', async () => {
   const receiver = await startReceiver();
   const inside = bodyOf({ cursor: '7', data: { MessageReceived: message({ sent_by: 'kit' }) } });
   expect(await deliver(receiver.port, inside)).toBe(204);
@@ -85,7 +85,7 @@ test('E80: sent_by below the top level, or without the signature, makes nobody t
   expect(await receiver.status()).toMatchObject({ failures: { badSignatures: 1 }, secrets: [{ hits: 1 }] });
 });
 
-test('E80: it moves no figure that speaks about the service: not accepted, refused, unreadable or repeated', async () => {
+test('E80: a delivery of the kit changes no figure about the service, even if it is refused, unreadable or repeated', async () => {
   const receiver = await startReceiver();
   receiver.clock.at += 10_000;
   const figures = async () => {
@@ -114,7 +114,7 @@ test('E80: it moves no figure that speaks about the service: not accepted, refus
   expect(await receiver.status()).toMatchObject({ events: 3, quarantined: 2 });
 });
 
-test.each(['trigger_1', 'doctor_1'])("E80: the service's own event may be called %s", async (id) => {
+test.each(['trigger_1', 'doctor_1'])('E80: an event of the service may have the id %s', async (id) => {
   const receiver = await startReceiver();
   const body = bodyOf({ id, cursor: '42' });
   expect(await deliver(receiver.port, body)).toBe(204);

@@ -1,4 +1,4 @@
-// Who may deliver, and when: signature and timestamp headers as anybody may write them (hazards C1, I1 to I20, I47).
+// Which deliveries are authentic, by their signature and timestamp headers (hazards C1, I1 to I20, I47).
 import { describe, expect, test } from 'vitest';
 import {
   bodyOf,
@@ -83,7 +83,7 @@ describe('a signature', () => {
     expect(rows(receiver)).toBe(0);
   });
 
-  test('I11: of 10,000 entries is refused by Node, before anything of ours runs', async () => {
+  test('I11: of 10,000 entries is refused by Node before the kit runs', async () => {
     const receiver = await startReceiver();
     expect(await statusOf(receiver.port, [`${`v1=${bad},`.repeat(9_999)}v1=${good}`])).toBe(431);
     expect(await receiver.counters()).toEqual({});
@@ -104,7 +104,7 @@ describe('a signature', () => {
     expect(rows(receiver)).toBe(1);
   });
 
-  test('of the older or the newer secret, or of both, is accepted during a rotation', async () => {
+  test('by the older or the newer secret, or by both, is accepted during a rotation', async () => {
     const receiver = await startReceiver({ secrets: [SECRET, OTHER] });
     for (const secret of [SECRET, OTHER, OTHER])
       expect(await deliver(receiver.port, body, signed(body, SECONDS, secret))).toBe(204);
@@ -113,14 +113,14 @@ describe('a signature', () => {
     expect(await receiver.counters()).toMatchObject({ accepted: 1, duplicates: 3 });
   });
 
-  test('of a secret that was taken away is refused from then on, and the new one accepted', async () => {
+  test('by a removed secret is refused, and one by the new secret is accepted', async () => {
     const receiver = await startReceiver();
     receiver.verifier.useSecrets([OTHER]);
     expect(await deliver(receiver.port, body)).toBe(401);
     expect(await deliver(receiver.port, body, signed(body, SECONDS, OTHER))).toBe(204);
   });
 
-  test('I79: of an empty secret, or of one with a trailing newline, is refused', async () => {
+  test('I79: by an empty secret, or by one with a trailing newline, is refused', async () => {
     const receiver = await startReceiver();
     for (const secret of ['', `${SECRET}\n`, SECRET.slice('whsec_'.length)]) {
       expect(await deliver(receiver.port, body, signed(body, SECONDS, secret))).toBe(401);
@@ -128,13 +128,13 @@ describe('a signature', () => {
     expect(rows(receiver)).toBe(0);
   });
 
-  test('I79: is never right where no secret is left', async () => {
+  test('I79: is never valid if no secret is configured', async () => {
     const receiver = await startReceiver({ secrets: [] });
     expect(await deliver(receiver.port, body)).toBe(401);
     expect(await deliver(receiver.port, body, signed(body, SECONDS, ''))).toBe(401);
   });
 
-  test('is asked for before the timestamp, so that a stranger learns nothing of our clock', async () => {
+  test('that is invalid gets the same answer as an invalid timestamp, so that strangers learn nothing about our clock', async () => {
     const receiver = await startReceiver();
     const answers = [
       await send(receiver.port, body, { headers: { 'X-Svc-Timestamp': 'abc' } }),
@@ -166,7 +166,7 @@ describe('a signature', () => {
 });
 
 describe('a timestamp', () => {
-  test('I13: on two header lines is refused, even where both say the same', async () => {
+  test('I13: on two header lines is refused, even if both are the same', async () => {
     const receiver = await startReceiver();
     for (const second of [SECONDS, SECONDS - 1]) {
       expect(await statusOf(receiver.port, [`v1=${good}`], [String(SECONDS), String(second)])).toBe(401);
@@ -197,17 +197,17 @@ describe('a timestamp', () => {
     ['I15', '１７６７２６８８００'],
     ['I15', `${SECONDS},`],
     ['I17', String(T0)],
-  ])('%s: %j is refused, though it was signed as it stands', async (_, timestamp) => {
+  ])('%s: %j is refused, although it was signed in this form', async (_, timestamp) => {
     const receiver = await startReceiver();
     expect(await statusOf(receiver.port, [`v1=${hmac(body, timestamp)}`], [timestamp])).toBe(401);
     expect(await statusOf(receiver.port, [`v1=${good}`], [timestamp])).toBe(401);
     expect(rows(receiver)).toBe(0);
   });
 
-  test('I16: cannot take over the beginning of the body', async () => {
+  test('I16: that contains the beginning of the body is refused', async () => {
     const receiver = await startReceiver();
     const text = body.toString();
-    // The same signed text, split elsewhere: `<ts>.{"id":…` as the timestamp, and the rest as the body.
+    // The signed text is the same, but split elsewhere: `<ts>.{"id":…` as the timestamp, the rest as the body.
     for (const at of [1, 8, 20]) {
       const timestamp = `${SECONDS}.${text.slice(0, at)}`;
       const rest = Buffer.from(text.slice(at + 1));
@@ -230,7 +230,7 @@ describe('a timestamp', () => {
     expect(rows(receiver)).toBe(status === 204 ? 1 : 0);
   });
 
-  test('I18: is compared in whole seconds, as it is signed', async () => {
+  test('I18: is compared in whole seconds, because whole seconds are signed', async () => {
     const receiver = await startReceiver();
     receiver.clock.at = T0 + 300_999;
     expect(await deliver(receiver.port, body)).toBe(204);
@@ -238,13 +238,13 @@ describe('a timestamp', () => {
     expect(await deliver(receiver.port, body)).toBe(401);
   });
 
-  test('I19: outside the window under a right signature is a clock skew, and counts as a failed delivery', async () => {
+  test('I19: outside the window with a valid signature is a clock skew, and counts as a failed delivery', async () => {
     const receiver = await startReceiver();
     expect(await deliver(receiver.port, body, signed(body, SECONDS + 400))).toBe(401);
     expect(receiver.answered).toEqual([{ status: 401, cause: 'clock_skew' }]);
   });
 
-  test("I19: outside the window under a wrong signature is a stranger's noise, and counts as none", async () => {
+  test('I19: outside the window with an invalid signature does not count as a failed delivery', async () => {
     const receiver = await startReceiver();
     expect(await deliver(receiver.port, body, { ...signed(body, SECONDS + 400), 'X-Svc-Signature': `v1=${bad}` })).toBe(
       401,
@@ -269,13 +269,13 @@ describe('a timestamp', () => {
     expect(await receiver.counters()).toEqual({ 'refused.far_timestamp': 1 });
   });
 
-  test('I20: that was changed by one second under a good signature is refused', async () => {
+  test('I20: that was changed by one second after signing is refused', async () => {
     const receiver = await startReceiver();
     for (const by of [-1, 1]) expect(await deliver(receiver.port, body, { 'X-Svc-Timestamp': SECONDS + by })).toBe(401);
     expect(rows(receiver)).toBe(0);
   });
 
-  test('I47: of a captured request lets it in for five minutes, as a duplicate, and then no more', async () => {
+  test('I47: of a captured request is accepted as a duplicate for five minutes, and then refused', async () => {
     const receiver = await startReceiver();
     const lines = head(pairs(body));
     expect(statuses(await raw(receiver.port, lines, body))).toEqual([204]);

@@ -1,5 +1,5 @@
-// Large bodies that are complete at the same moment each block the event loop while they are verified. Small
-// deliveries are answered between them.
+// Each large body blocks the event loop while it is verified. If several are complete at the same moment, small
+// deliveries are answered first.
 import { expect, test } from 'vitest';
 import { createBodyReader, type BodyReader } from '../../src/receive/body.ts';
 import { bodyOf, deliver, message, signed, startReceiver } from './harness.ts';
@@ -7,7 +7,7 @@ import { bodyOf, deliver, message, signed, startReceiver } from './harness.ts';
 const BIG = 3;
 const MEGABYTES = 'x'.repeat(2 * 1024 * 1024);
 
-/** Passes on all bodies in one turn of the event loop, once this many have arrived. */
+/** Holds bodies back until this many have arrived, then passes them all on in one iteration of the event loop. */
 function together(count: number): BodyReader {
   const inner = createBodyReader();
   const all = Promise.withResolvers<void>();
@@ -22,7 +22,7 @@ function together(count: number): BodyReader {
   };
 }
 
-/** Counts the turns of the event loop. */
+/** Counts the iterations of the event loop. */
 function countTurns(): { turn: () => number; stop: () => void } {
   let turn = 0;
   let next = setImmediate(function again() {
@@ -32,7 +32,7 @@ function countTurns(): { turn: () => number; stop: () => void } {
   return { turn: () => turn, stop: () => clearImmediate(next) };
 }
 
-test('E83: large bodies are verified one in a turn of the loop, small ones wait for none of them', async () => {
+test('E83: each iteration of the event loop verifies at most one large body, and small bodies do not wait for them', async () => {
   const receiver = await startReceiver({ bodies: together(BIG + 2) });
   const turns = countTurns();
   const seen: { bytes: number; turn: number }[] = [];

@@ -46,7 +46,7 @@ function claimed(fields: Partial<Claim> = {}): Claim {
 }
 
 const SERVICE = { call: async () => {} };
-/** Also in a kit without the module service. */
+/** `ctx.service`, typed so that these tests also compile in a kit without the module `service`. */
 const serviceOf = (ctx: object): typeof SERVICE => (ctx as { service: typeof SERVICE }).service;
 
 function start(
@@ -94,7 +94,7 @@ describe('a handler that', () => {
     expect(await settle(handle)).toMatchObject({ state: 'done', error: null });
   });
 
-  test('throws is tried again after the back-off, holds its lane, and has spent an attempt', async () => {
+  test('throws is retried after the back-off, holds its lane, and has spent an attempt', async () => {
     const settlement = await settle(throwing(new TypeError('no')), claimed(), { laneHoldMs: 7 });
     expect(settlement).toMatchObject({
       state: 'ready',
@@ -107,7 +107,7 @@ describe('a handler that', () => {
     expect(dueAt).toBeLessThanOrEqual(T0 + 1_000);
   });
 
-  test('throws at its last attempt is dead', async () => {
+  test('throws at its last attempt makes a dead letter', async () => {
     expect(await settle(throwing(new Error('no')), claimed({ attempt: 20 }))).toMatchObject({
       state: 'dead',
       error: expect.stringMatching(/^Error: no \(test/),
@@ -115,7 +115,7 @@ describe('a handler that', () => {
     expect(await settle(throwing(new Error('no')), claimed({ attempt: 19 }))).toMatchObject({ state: 'ready' });
   });
 
-  test('has no attempt left, because its process crashed during the last, is dead unrun', async () => {
+  test('has no attempt left, because its process crashed during the last one, makes a dead letter and is not run', async () => {
     let ran = false;
     const handle = () => void (ran = true);
     expect(await settle(handle, claimed({ attempt: 21, error: 'the process crashed' }))).toMatchObject({
@@ -126,19 +126,19 @@ describe('a handler that', () => {
     expect(ran).toBe(false);
   });
 
-  test('throws Skip or Dead has its way, whatever attempts are left', async () => {
+  test('throws Skip or Dead ends its task, however many attempts are left', async () => {
     expect(await settle(throwing(new Skip('not ours')))).toMatchObject({ state: 'skipped', error: 'not ours' });
     expect(await settle(throwing(new Dead('hopeless')))).toMatchObject({ state: 'dead', error: 'hopeless' });
     expect(await settle(throwing(new Skip('not ours')), claimed({ attempt: 20 }))).toMatchObject({ state: 'skipped' });
   });
 
-  test('throws RetryAfter is put off without spending an attempt, even at its last', async () => {
+  test('throws RetryAfter is delayed without spending an attempt, even at its last one', async () => {
     const expected = { state: 'ready', error: 'busy', dueAt: T0 + 5_000, spent: false, deferredMs: 5_000 };
     expect(await settle(throwing(new RetryAfter(5_000, 'busy')))).toMatchObject(expected);
     expect(await settle(throwing(new RetryAfter(5_000, 'busy')), claimed({ attempt: 20 }))).toMatchObject(expected);
   });
 
-  test('throws RetryAfter is put off for 24 h in all, and then has failed like any other', async () => {
+  test('throws RetryAfter is delayed for at most 24 h in all, and then counts as failed', async () => {
     const long = throwing(new RetryAfter(365 * DAY_MS, 'busy'));
     expect(await settle(long)).toMatchObject({ dueAt: T0 + DAY_MS, deferredMs: DAY_MS, spent: false });
     expect(await settle(long, claimed({ deferredMs: DAY_MS - 60_000 }))).toMatchObject({
@@ -151,7 +151,7 @@ describe('a handler that', () => {
   });
 
   test.each([Number.NaN, -1, '5' as unknown as number, Infinity])(
-    'throws RetryAfter(%o) gets a time that the store can hold',
+    'throws RetryAfter(%o) gets a due time that the store can hold',
     async (ms) => {
       const settlement = await settle(throwing(new RetryAfter(ms, 'busy')));
       expect(settlement.state).toBe('ready');
@@ -160,7 +160,7 @@ describe('a handler that', () => {
     },
   );
 
-  test('throws RetryAfter with a fraction of a millisecond gets a whole one', async () => {
+  test('throws RetryAfter with a fraction of a millisecond gets a due time in whole milliseconds', async () => {
     const { dueAt } = (await settle(throwing(new RetryAfter(1.5, 'busy')))) as { dueAt: number };
     expect(Number.isInteger(dueAt)).toBe(true);
   });
@@ -189,7 +189,7 @@ describe('a handler that', () => {
     ['a revoked proxy', revoked.proxy],
     ['an error with a megabyte of message', new Error('x'.repeat(1_000_000))],
     ['a function', () => {}],
-  ])('F21: throws %s has failed an attempt like any other, thrown or rejected', async (_, thrown) => {
+  ])('F21: throws %s, or rejects with it, has failed an attempt', async (_, thrown) => {
     for (const handle of [throwing(thrown), async () => throwing(thrown)({} as KitEvent, {} as Context)]) {
       const settlement = await settle(handle);
       expect([settlement.state, spends(settlement)]).toEqual(['ready', true]);
@@ -198,7 +198,7 @@ describe('a handler that', () => {
     }
   });
 
-  test('F22: never resolves has failed when its time is over, and its signal is aborted', async () => {
+  test('F22: never resolves has failed after its time limit, and its signal is aborted', async () => {
     const { promise, resolve } = Promise.withResolvers<AbortSignal>();
     const handle = (_: KitEvent, ctx: Context): Promise<void> => {
       resolve(ctx.signal);
@@ -211,7 +211,7 @@ describe('a handler that', () => {
     expect((await promise).aborted).toBe(true);
   });
 
-  test('asks for its signal only after its time was over finds it aborted', async () => {
+  test('reads its signal only after its time limit finds the signal aborted', async () => {
     let ctx: Context | undefined;
     await settle(
       (_, given) => {
@@ -224,7 +224,7 @@ describe('a handler that', () => {
     expect(ctx?.signal.aborted).toBe(true);
   });
 
-  test('resolves and then rejects something else stays settled', async () => {
+  test('has resolved stays done when the attempt is drained and abandoned', async () => {
     const attempt = start({ handle: async () => {} });
     expect(await attempt.settled).toMatchObject({ state: 'done' });
     attempt.abandon();
@@ -260,7 +260,7 @@ describe('data', () => {
   });
 });
 
-describe('freshness', () => {
+describe('whether an event is stale', () => {
   test.each<[string, Parameters<typeof storedEvent>[0], number | null, number, boolean]>([
     ['no limit', { createdAt: 0 }, null, T0, false],
     ['as old as allowed', { createdAt: T0 }, 1_000, T0 + 1_000, false],
@@ -292,7 +292,7 @@ describe('a drain', () => {
   const untilAborted = (_: KitEvent, { signal }: Context): Promise<void> =>
     new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(new Error('stopped'))));
 
-  test('gives the attempt back, without a hold, of a handler that heeds its signal', async () => {
+  test('gives the attempt back, without a hold, if the handler fails when its signal is aborted', async () => {
     const attempt = start({ handle: untilAborted }, claimed({ error: 'an earlier failure' }));
     attempt.drain();
     expect(await attempt.settled).toMatchObject({
@@ -304,14 +304,14 @@ describe('a drain', () => {
     });
   });
 
-  test('gives the attempt back of a handler that does not, once it is abandoned', async () => {
+  test('gives the attempt back, once it is abandoned, if the handler ignores its signal', async () => {
     const attempt = start({ handle: () => new Promise(() => {}) }, claimed({ attempt: 20 }));
     attempt.drain();
     attempt.abandon();
     expect(await attempt.settled).toMatchObject({ state: 'ready', spent: false });
   });
 
-  test('lets a handler end that still can', async () => {
+  test('lets a handler finish if it still can', async () => {
     const gate = Promise.withResolvers<void>();
     const attempt = start({ handle: () => gate.promise });
     attempt.drain();
@@ -340,7 +340,7 @@ describe('ctx.complete', () => {
     return n;
   }
 
-  test('ends the task with its writes; there is nothing left to settle', async () => {
+  test('commits its writes and ends the task, and nothing is left to settle', async () => {
     const { store, settlement } = await complete((_, ctx) =>
       ctx.complete((tx) => void tx.run('insert into mine values (1)')),
     );
@@ -349,7 +349,7 @@ describe('ctx.complete', () => {
     expect((await store.status(T0)).tasks).toMatchObject({ done: 1, running: 0 });
   });
 
-  test('then a throw counts as done', async () => {
+  test('makes the task done even if the handler throws afterwards', async () => {
     const { store, settlement } = await complete(async (_, ctx) => {
       await ctx.complete(() => {});
       throw new Error('too late');
@@ -358,7 +358,7 @@ describe('ctx.complete', () => {
     expect((await store.status(T0)).tasks.done).toBe(1);
   });
 
-  test('with work that throws has failed the attempt and written nothing', async () => {
+  test('with work that throws fails the attempt and writes nothing', async () => {
     const { store, settlement } = await complete((_, ctx) =>
       ctx.complete((tx) => {
         tx.run('insert into mine values (1)');
@@ -409,7 +409,7 @@ describe('ctx.complete', () => {
     expect(settlement).toMatchObject({ state: 'ready', error: expect.stringMatching(/^Error: no/) });
   });
 
-  test('a second time throws, and the first one holds', async () => {
+  test('throws if it is called a second time, and the first completion stays', async () => {
     const { store, settlement } = await complete(async (_, ctx) => {
       await ctx.complete(() => {});
       await ctx.complete((tx) => void tx.run('insert into mine values (2)'));
@@ -418,7 +418,7 @@ describe('ctx.complete', () => {
     expect(await countOf(store)).toBe(0);
   });
 
-  test('after the time was over and the verdict written is fenced off (F22)', async () => {
+  test('after the time limit, when the failure was written, throws and writes nothing (F22)', async () => {
     const gate = Promise.withResolvers<void>();
     const came = Promise.withResolvers<unknown>();
     const handle = async (_: KitEvent, ctx: Context): Promise<void> => {
@@ -434,7 +434,7 @@ describe('ctx.complete', () => {
     expect((await store.status(T0)).tasks).toMatchObject({ done: 0, ready: 1 });
   });
 
-  test('of an attempt that has ended is refused, though its task was claimed again under the same number', async () => {
+  test('is refused after the end of its attempt, even if the task was claimed again with the same attempt number', async () => {
     const gate = Promise.withResolvers<void>();
     const came = Promise.withResolvers<unknown>();
     const { store, claim, settlement } = await complete((_, ctx) => {
@@ -450,7 +450,7 @@ describe('ctx.complete', () => {
   });
 });
 
-describe('what a handler is given', () => {
+describe('the arguments of a handler', () => {
   async function given(
     sent: Sent = {},
     fields: Partial<Claim> = {},
@@ -475,7 +475,7 @@ describe('what a handler is given', () => {
     return { event, ctx, lines };
   }
 
-  test('ctx names the attempt, its lag, and the key that stays the same over retries', async () => {
+  test('ctx has the number of the attempt, its lag, and the idempotency key', async () => {
     const { ctx } = await given({ cursor: 42 }, { attempt: 3, late: true, unproven: true });
     const { attempt, late, unproven, lagMs, idempotencyKey } = ctx;
     expect({ attempt, late, unproven, lagMs, idempotencyKey }).toEqual({
@@ -488,7 +488,7 @@ describe('what a handler is given', () => {
     expect(serviceOf(ctx)).toBe(SERVICE);
   });
 
-  test('the lag is never below zero, and null if the age is not known', async () => {
+  test('the lag is never negative, and null if the age of the event is unknown', async () => {
     expect((await given({ createdAt: T0 + 60_000 })).ctx.lagMs).toBe(0);
     const unknown = delivery({ data: {} });
     expect('event' in unknown).toBe(true);
@@ -496,11 +496,11 @@ describe('what a handler is given', () => {
     expect(ctx.lagMs).toBeNull();
   });
 
-  test('the log names handler and key in each line', async () => {
+  test('each line of ctx.log has the handler and the key', async () => {
     expect((await given()).lines).toMatchObject([{ handler: 'one', key: 'c:1', n: 1, msg: 'hello' }]);
   });
 
-  test('F27: the event is frozen, and pollutes nothing (I30)', async () => {
+  test('F27: the event is frozen, and its data cannot pollute prototypes (I30)', async () => {
     const data = JSON.parse('{"__proto__":{"polluted":true},"list":[{}]}') as Record<string, unknown>;
     const { event } = await given({ data });
     expect(Object.isFrozen(event) && Object.isFrozen(event.data) && Object.isFrozen(event.data['list'])).toBe(true);
@@ -537,7 +537,7 @@ test.each([
   'insert into events (seq) values (1)',
   'update state set value = 0',
   'drop table if exists lanes',
-])('%j is refused to handlers, and nothing of the same work is written', async (sql) => {
+])('a handler may not run %j, and no write of the same work is committed', async (sql) => {
   const store = createStore();
   const work = store.setup((tx) => {
     tx.run('create table mine (id text)');
@@ -549,7 +549,7 @@ test.each([
   });
 });
 
-test('a call that a handler makes after its time is over is not sent', async () => {
+test('a call to the service after the time limit of the handler is aborted', async () => {
   const asked: (boolean | undefined)[] = [];
   const over = Promise.withResolvers<void>();
   const serviceFor = ((ends: AbortSignal) => ({

@@ -1,4 +1,4 @@
-// The known type that was probably meant by an unknown one.
+// Finds the known event type that was probably meant by an unknown one.
 import { expect, test } from 'vitest';
 import { unknownTypes } from '../../src/run/load-handlers.ts';
 import { nearestType } from '../../src/run/did-you-mean.ts';
@@ -16,11 +16,11 @@ test.each<[string, string | undefined]>([
   ['CampaignUpdated', undefined],
   ['', undefined],
   ['x'.repeat(10_000), undefined],
-])('E61: %s is near to %s', (type, nearest) => {
+])('E61: the nearest type to %s is %s', (type, nearest) => {
   expect(nearestType(type)).toBe(nearest);
 });
 
-test("E61: known types and '*' are no slips; names of object properties are no types", () => {
+test("E61: known types and '*' are not reported, and names of object properties are", () => {
   expect(unknownTypes({ on: '*' })).toEqual([]);
   expect(unknownTypes({ on: new Set(['MessageReceived', 'kit.gap']) })).toEqual([]);
   expect(unknownTypes({ on: new Set(['constructor', 'Mine']) }).map(({ type }) => type)).toEqual([

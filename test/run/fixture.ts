@@ -1,5 +1,5 @@
-// What the tests of `run` share: a real store in a folder of its own, a clock that tests set, events in the service's
-// form, and handlers with defaults.
+// Shared by the tests of `run`: a real store, a clock that tests set, events as the service sends them, and handlers
+// with defaults. Each store is in a folder of its own.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ import { readDelivery, type Reading } from '../../src/wire/event.ts';
 
 export const T0 = Date.UTC(2026, 0, 1);
 
-/** A clock that stands still until it is set. `stepped`: how far the wall clock was set besides. */
+/** A clock that stands still until it is set. `stepped`: the wall clock differs by this much besides. */
 export interface SetClock {
   at: number;
   stepped: number;
@@ -52,7 +52,7 @@ export interface Sent {
   data?: Record<string, unknown>;
 }
 
-/** A delivery's reading, from the bytes that the service would send. */
+/** The event of a delivery, parsed from the bytes that the service would send. */
 export function delivery({
   cursor = 1,
   id = `id-${cursor}`,
@@ -109,7 +109,7 @@ export function storedEvent(fields: Partial<StoredEvent> = {}): StoredEvent {
   };
 }
 
-/** Accepts one event, makes its only task and claims that. */
+/** Accepts one event, creates its only task and claims the task. */
 export async function claimOf(store: Store, reading: Reading = delivery(), now = T0): Promise<Claim> {
   await store.accept({ readings: [reading], now });
   const handler = (await store.register(['one'])).get('one') ?? 0;

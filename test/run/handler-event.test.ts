@@ -24,11 +24,11 @@ function given(data: object, type = 'MessageReceived'): Record<string, unknown> 
 describe('E23: a MessageReceived', () => {
   const OPTIONAL = { body: '', is_group: false, timestamp_unix_ms: null, message_type: null, push_name: '' };
 
-  test('that has its identity and its lane alone is handled, with defaults for the rest', () => {
+  test('with only its required fields is handled, with defaults for the others', () => {
     expect(given(NEEDED)).toEqual({ ...NEEDED, ...OPTIONAL });
   });
 
-  test.each(Object.entries(OPTIONAL))('whose %s is null is handled, and is given %j', (field, value) => {
+  test.each(Object.entries(OPTIONAL))('whose %s is null is handled, and the handler gets %j', (field, value) => {
     expect(given({ ...NEEDED, [field]: null })[field]).toBe(value);
   });
 
@@ -37,11 +37,11 @@ describe('E23: a MessageReceived', () => {
     [1_767_225_600_000, 1_767_225_600_000],
     ['0', 0],
     ['-5', -5],
-  ])('whose time is %j gives %j', (time, expected) => {
+  ])('with the time %j gives %j', (time, expected) => {
     expect(given({ ...NEEDED, timestamp_unix_ms: time })['timestamp_unix_ms']).toBe(expected);
   });
 
-  test('keeps what src/events.ts does not name, also names that objects have of their own', () => {
+  test('keeps fields that src/events.ts does not name, even fields with names like constructor', () => {
     const text = `{"type":"MessageReceived","data":{"MessageReceived":{"session_id":"6f1c2f8e-8f4e-4c3a-9a51-3d2f0a6b7c11","from":"x","message_id":"m","more":{"deep":[1]},"__proto__":{"a":1},"constructor":2}}}`;
     const { data } = toKitEvent(storedEvent({ type: 'MessageReceived', text }));
     expect(data).toMatchObject({ more: { deep: [1] }, constructor: 2 });
@@ -59,7 +59,7 @@ describe('E23: a MessageReceived', () => {
     ['timestamp_unix_ms', { ...NEEDED, timestamp_unix_ms: '99999999999999999999' }],
     ['timestamp_unix_ms', { ...NEEDED, timestamp_unix_ms: '' }],
     ['is_group', { ...NEEDED, is_group: 'yes' }],
-  ])('whose %s cannot be read is none, and its place is named', (path, data) => {
+  ])('whose %s is invalid does not fit its type, and the reason names the field', (path, data) => {
     expect(mismatchOf(stored(data))).toMatch(
       new RegExp(`^data does not fit MessageReceived in src/events.ts: ${path}: .+`),
     );
@@ -67,7 +67,7 @@ describe('E23: a MessageReceived', () => {
   });
 });
 
-test('E23: each listed type takes its own example as it is, and with its numbers as text', () => {
+test('E23: each listed type accepts its own example, also with its numbers as text', () => {
   for (const type of Object.keys(eventTypes)) {
     const { data } = fixture(type);
     expect(given(data, type)).toEqual(data);
@@ -76,14 +76,14 @@ test('E23: each listed type takes its own example as it is, and with its numbers
   }
 });
 
-test('E23: types of which the contract shows no field take anything', () => {
+test('E23: types of which the contract shows no field accept any data', () => {
   for (const type of ['MessageSent', 'MessageStatusUpdated', 'webhook.ping']) {
     expect(mismatchOf(stored({}, type))).toBeUndefined();
     expect(mismatchOf(stored({ message: null, session_id: 7, status: null }, type))).toBeUndefined();
   }
 });
 
-test('E23: the data are read once for all handlers, and a lane sees them as the handlers do', () => {
+test('E23: the data are parsed once for all handlers, and a lane function gets the same object', () => {
   const event = stored({ ...NEEDED, timestamp_unix_ms: String(T0) });
   const seen: unknown[] = [];
   const lane = ({ data }: { data: JsonObject }): string => {
@@ -102,7 +102,7 @@ test('E23: the data are read once for all handlers, and a lane sees them as the 
   expect(toKitEvent(event).data).toBe(seen[0]);
 });
 
-test('E23: a type of src/events.ts that throws is a mismatch of its own events alone', () => {
+test('E23: if a type in src/events.ts throws, only its own events do not fit', () => {
   const { MessageSent } = eventTypes;
   const { data } = MessageSent;
   MessageSent.data = data.refine(() => {
@@ -115,7 +115,7 @@ test('E23: a type of src/events.ts that throws is a mismatch of its own events a
   }
 });
 
-test('handlers see plain JSON, frozen all the way down, the same object for all', () => {
+test('all handlers get the same object: plain JSON, deeply frozen', () => {
   const message = stored({ from: 'x', list: [{ deep: 1 }] }, 'MessageReceived', { createdAt: null });
   const event = toKitEvent(message);
   expect(event).toEqual({

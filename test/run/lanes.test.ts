@@ -1,4 +1,4 @@
-// The lane of an event does not depend on how it came. The tests combine types, origins and orders, with and without a
+// The lane of an event does not depend on its origin. The tests combine types, origins and orders, with and without a
 // session and a time in the data.
 import { array, assert, asyncProperty, boolean, constantFrom, record, shuffledSubarray } from 'fast-check';
 import { expect, test } from 'vitest';
@@ -18,7 +18,7 @@ const BIRTH = { at: 0, reading: 'none', end: null, older: null, younger: null } 
 
 interface Happened {
   session: string;
-  /** Whether the data names session and time. */
+  /** Whether the data names the session and the time. */
   full: boolean;
   /** Whether a webhook brings the event as well. */
   delivered: boolean;
@@ -58,7 +58,7 @@ test.each<[string, Partial<Loaded>, object, string, string]>([
   ['window', { order: 'window' }, {}, 'a', ''],
   ['arrival', { order: 'arrival' }, {}, 'a', ''],
   ['window, by a function', { order: 'window', lane: (e) => `x${e.sessionId}` }, {}, 'xa', 'xnull'],
-])('E21: the lane of an event by a webhook and by replay: %s', (_, handler, data, webhook, replay) => {
+])('E21: the lane of an event from a webhook and from replay: %s', (_, handler, data, webhook, replay) => {
   const session = 'session_id' in data ? { sessionId: 'a' } : {};
   expect(laneOf(stored(data, byWebhook), handler)).toBe(webhook);
   expect(laneOf(stored(data, { ...byReplay, ...session }), handler)).toBe(replay);
@@ -68,11 +68,11 @@ interface Handled {
   cursor: number;
   late: boolean;
   unproven: boolean;
-  /** The tasks that had ended when this task was claimed. */
+  /** The cursors of the tasks that had ended when this task was claimed. */
   before: number[];
 }
 
-/** Mixes webhooks, in the order of `arrivals`, with replay's pages up to the cursors of `pages`. */
+/** Runs webhooks and replay pages in the order of `actions`, and handles the tasks that are due in between. */
 async function run(store: Store, happened: Happened[], actions: Action[], order: Loaded['order']): Promise<Handled[]> {
   const [id = 0] = (await store.register(['one'])).values();
   const handlers = new Map([[id, handlerOf({ order, history: true })]]);
@@ -155,7 +155,7 @@ async function holds(order: Loaded['order'], check: (all: Handled[], happened: H
   );
 }
 
-test('E21: strict order holds within each lane, whichever way its events came', () =>
+test('E21: strict order holds within each lane, whatever the origin of its events', () =>
   holds('strict', (handled, happened) => {
     const lane = (cursor: number): string => {
       const one = happened[cursor - 1];
@@ -167,7 +167,7 @@ test('E21: strict order holds within each lane, whichever way its events came', 
     }
   }));
 
-test('E21: an event that is recovered without its session is late if the handler has finished a later event of any lane', () =>
+test('E21: an event recovered without its session is late if the handler has finished a later event of any lane', () =>
   holds('window', (handled, happened) => {
     const first = new Set<number>();
     for (const { cursor, late, before } of handled) {
@@ -178,7 +178,7 @@ test('E21: an event that is recovered without its session is late if the handler
     }
   }));
 
-test('E21: so it is after a restart, and for a task that runs alone', async () => {
+test('E21: an event recovered without its session is also late after a restart, and if its task is isolated', async () => {
   const store = openSqlite(':memory:', { owner: true });
   const [id = 0] = (await store.register(['one'])).values();
   const task = (event: number, lane: string, cursor: string) => ({

@@ -1,5 +1,5 @@
-// Loading of handlers: which files are handlers, and how their faults are named. A thread loads them, with Node's own
-// loader.
+// How handlers are loaded: which files are handlers, and how their faults are named. A thread loads them, with Node's
+// own loader.
 import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -35,7 +35,7 @@ async function loadFiles(files: Record<string, string>, replay = false): Promise
 }
 
 describe('a handler', () => {
-  test('has its defaults filled in, and its file for a name', async () => {
+  test('gets its defaults, and the name of its file', async () => {
     const { faults, handlers } = await loadFiles({ 'greet.ts': GOOD });
     expect(faults).toEqual([]);
     expect(handlers).toEqual([
@@ -89,7 +89,7 @@ describe('a handler', () => {
     expect(handlers).toMatchObject([{ order: 'strict' }]);
   });
 
-  test("imports '#kit' from anywhere, and its verdicts are the kit's own", async () => {
+  test("can import '#kit' from any folder, and its Skip, Dead and RetryAfter are the kit's own classes", async () => {
     const { faults, handlers, thrown } = await loadFiles({
       'a.ts': `import { defineHandler, Dead } from '#kit';
         import type { KitEvent } from '#kit';
@@ -102,14 +102,14 @@ describe('a handler', () => {
     expect(thrown).toEqual(['Dead', 'Skip']);
   });
 
-  test('may call itself by `this`', async () => {
+  test('may use `this` for its own fields', async () => {
     const { thrown } = await loadFiles({
       'a.ts': `export default { on: '*', name: 'me', handle() { throw this.name; } };`,
     });
     expect(thrown).toEqual(['me']);
   });
 
-  test('is a .ts, .mts, .js or .mjs file of the folder itself, and neither begins with _ nor is a test', async () => {
+  test('is a .ts, .mts, .js or .mjs file in the folder itself that is no test and does not begin with _', async () => {
     const files = [
       'a.ts',
       'b.mts',
@@ -133,7 +133,7 @@ describe('a handler', () => {
     expect(handlers.map(({ name }) => name)).toEqual(['a', 'b', 'c', 'd']);
   });
 
-  test('may import a file that is none', async () => {
+  test('may import a file that is no handler', async () => {
     const { faults, handlers } = await loadFiles({
       '_shared.ts': `export const types: string[] = ['A'];`,
       'a.ts': `import { types } from './_shared.ts'; export default { on: types, handle() {} };`,
@@ -143,7 +143,7 @@ describe('a handler', () => {
   });
 });
 
-describe('a fault names its file and what to do', () => {
+describe('a fault names its file and the fix', () => {
   test.each<[string, string, RegExp]>([
     ['a syntax error', `export default { on: '*', handle( }`, /syntax|expected|unexpected/i],
     ['half a file', `export default { on: '*', hand`, /syntax|expected|unexpected/i],
@@ -192,7 +192,7 @@ describe('a fault names its file and what to do', () => {
     expect(faults[0]).not.toContain('\n');
   });
 
-  test('the line is named if it is known, also in a file that the handler imports', async () => {
+  test('its line is named if it is known, also in a file that the handler imports', async () => {
     const { faults, folder } = await loadFiles({
       'greet.ts': `export default {\n  on: '*',\n  handle( };`,
       'throws.ts': `\nthrow new Error('no');`,
@@ -207,17 +207,17 @@ describe('a fault names its file and what to do', () => {
     expect(faults[1]).toContain(`${folder}/_broken.ts:3: `);
   });
 
-  test('times of a fraction of a millisecond are refused or made whole, because the store keeps whole ones', async () => {
+  test('fractions of a millisecond are refused or rounded, because the store keeps whole milliseconds', async () => {
     const { handlers } = await loadFiles({ 'a.ts': `export default { on: '*', laneHoldMs: 0.5, handle() {} };` });
     for (const { laneHoldMs } of handlers) expect(Number.isInteger(laneHoldMs)).toBe(true);
   });
 
-  test('and all faults of all files are reported at once', async () => {
+  test('the faults of all files are reported at once', async () => {
     const { faults, folder } = await loadFiles({ 'a.ts': 'export default {', 'b.ts': 'export {};', 'c.ts': GOOD });
     expect(faults.map((fault) => fault.slice(folder.length + 1).split(':')[0])).toEqual(['a.ts', 'b.ts']);
   });
 
-  test('two of one name', async () => {
+  test('two handlers with the same name', async () => {
     const { faults, folder } = await loadFiles({
       'a.ts': `export default { name: 'b', on: '*', handle() {} };`,
       'b.ts': GOOD,
@@ -225,7 +225,7 @@ describe('a fault names its file and what to do', () => {
     expect(faults).toEqual([`${folder}/b.ts: is named b, like ${folder}/a.ts: names must be unique, give another`]);
   });
 
-  test('a folder that is not there', async () => {
+  test('a folder that does not exist', async () => {
     const { faults } = await load('/nowhere/handlers');
     expect(faults).toEqual(['HANDLERS_DIR cannot be read: /nowhere/handlers: create it, or name another']);
   });

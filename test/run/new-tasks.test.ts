@@ -1,4 +1,4 @@
-// The tasks that an event becomes: their handlers, lanes and times of release, as tables.
+// The tasks of an event: their handlers, lanes and times of release, tested by tables.
 import { expect, test } from 'vitest';
 import { isUnproven, releaseAt, tasksOf, wants, type TaskOptions } from '../../src/run/new-tasks.ts';
 import type { Loaded } from '../../src/run/load-handlers.ts';
@@ -47,11 +47,11 @@ test.each<[string, Cursor | null, Loaded['order'], string | null, number]>([
   ['strict, which goes by receipt', '10' as Cursor, 'strict', '9', T0],
   ['strict, also below the watermark', '10' as Cursor, 'strict', '11', T0],
   ['strict, without a cursor', null, 'strict', null, NOW],
-])('released by %s', (_, cursor, order, watermark, expected) => {
+])('the time of release: %s', (_, cursor, order, watermark, expected) => {
   expect(releaseAt({ cursor, receivedAt: T0 }, { order }, watermark as Cursor | null, 250, NOW)).toBe(expected);
 });
 
-test('F16: an event that was received before the clock was set back waits for the window, and no longer', () => {
+test('F16: an event that was received before the clock was set back waits only for the window', () => {
   const event = { cursor: '10' as Cursor, receivedAt: NOW + 3_600_000 };
   expect(releaseAt(event, { order: 'window' }, null, 250, NOW)).toBe(NOW + 250);
 });
@@ -95,12 +95,12 @@ test.each<[string, boolean, string | null, string | null, boolean]>([
   ['strict, at the watermark', true, '10', '10', false],
   ['not strict', false, '10', '9', false],
   ['without a cursor', true, null, '9', false],
-])('asks for proof: %s', (_, strict, cursor, watermark, expected) => {
+])('whether a task waits for the watermark: %s', (_, strict, cursor, watermark, expected) => {
   const task = { event: 1, handler: 1, lane: 'a', cursor: cursor as Cursor | null, strict, releaseAt: T0 };
   expect(isUnproven(task, { watermark: watermark as Cursor | null })).toBe(expected);
 });
 
-test('the lane is the conversation if the type knows one, else the session', () => {
+test('the lane is the conversation if the type defines one, else the session', () => {
   expect(laneOf(message({ from: 'x' }), 'conversation')).toBe('a/x');
   expect(laneOf(message({ from: 'x' }, { sessionId: null }), 'conversation')).toBe('/x');
   expect(laneOf(message({ from: 5 }), 'conversation')).toBe('a');
@@ -110,7 +110,7 @@ test('the lane is the conversation if the type knows one, else the session', () 
   expect(laneOf(message({ from: 'x' }), 'none')).toBeNull();
 });
 
-test('a lane function names the lane, of an event that it cannot change', () => {
+test('a lane function names the lane, and cannot change the event', () => {
   expect(laneOf(message({ from: 'x' }), (event) => `mine/${String(event.data['from'])}`)).toBe('mine/x');
   expect(laneOf(storedEvent(), () => 'x'.repeat(10_000))).toHaveLength(500);
   expect(laneOf(message({ from: 'x' }), (event) => ((event.data as { from: string }).from = 'changed'))).toBe('a');
@@ -138,7 +138,7 @@ test.each<[string, Loaded['lane']]>([
   expect(faults).toHaveLength(1);
 });
 
-test('history makes tasks only for handlers that ask for it, unless it has turned out to be none', () => {
+test('history makes tasks only for handlers that ask for it, and an event decided not to be history for all', () => {
   const old = storedEvent({ origin: 'replay', createdAt: T0 - 1, text: '{"Thing":{}}' });
   const both = [{ history: false }, { history: true }];
   expect(tasksFor(old, both).map(({ handler }) => handler)).toEqual([2]);

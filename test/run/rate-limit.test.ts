@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { createRate } from '../../src/run/rate-limit.ts';
 import { T0 } from './fixture.ts';
 
-/** When attempts begin, if all that are free begin at every look. Times in milliseconds. */
+/** The times at which attempts begin if each look begins as many as allowed. Times in milliseconds. */
 function starts(perMinute: number, lookMs: number, forMs: number): number[] {
   const rate = createRate({ perMinute }, T0);
   const begun: number[] = [];
@@ -14,7 +14,7 @@ function starts(perMinute: number, lookMs: number, forMs: number): number[] {
   return begun;
 }
 
-describe('a handler of its own rate', () => {
+describe('a rate limit', () => {
   test.each([
     [1, 100],
     [7, 13],
@@ -22,7 +22,7 @@ describe('a handler of its own rate', () => {
     [600, 7],
     [6_000, 8],
     [60_000, 9],
-  ])('of %i a minute never begins more in any minute, looked at every %i ms', (perMinute, lookMs) => {
+  ])('of %i a minute is not exceeded in any minute, with a look every %i ms', (perMinute, lookMs) => {
     const begun = starts(perMinute, lookMs, 180_000);
     let first = 0;
     let most = 0;
@@ -34,13 +34,13 @@ describe('a handler of its own rate', () => {
     expect(begun.length).toBeGreaterThan(perMinute * 3 * 0.88 - 1);
   });
 
-  test('begins one by one, and saves nothing up while there is nothing to do', () => {
+  test('lets attempts begin one by one, and saves up none while there are no tasks', () => {
     expect(starts(60, 1_000, 5_000)).toEqual([1_000, 2_000, 3_000, 4_000]);
     const rate = createRate({ perMinute: 60 }, T0);
     expect(rate.free(T0 + 3_600_000)).toBe(1);
   });
 
-  test('knows when the next may begin', () => {
+  test('tells when the next attempt may begin', () => {
     const rate = createRate({ perMinute: 60 }, T0);
     expect(rate.nextAt(T0)).toBe(T0 + 1_000);
     expect(rate.nextAt(T0 + 1_000)).toBeNull();
@@ -49,7 +49,7 @@ describe('a handler of its own rate', () => {
   });
 });
 
-test('F16: a clock that is set back an hour does not stop a rate for that hour', () => {
+test('F16: a clock that is set back by an hour does not stop the attempts for that hour', () => {
   const rate = createRate({ perMinute: 60 }, T0);
   rate.begin(T0 + 1_000);
   expect(rate.free(T0 - 3_600_000 + 2_000)).toBeGreaterThanOrEqual(0);

@@ -1,5 +1,5 @@
 // The runner with a real store: order when events arrive shuffled, failures, stray errors and drains. Tests set the
-// clock of the logic. Only the runner's own pace is real.
+// clock; only the interval between turns is real time.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
@@ -33,7 +33,7 @@ interface Stage {
   lines: Record<string, unknown>[];
   runner: Runner;
   accept: (...sent: Sent[]) => Promise<void>;
-  /** Advances the clock and wakes the runner. */
+  /** Advances the clock by `ms` and wakes the runner. */
   pass: (ms: number) => void;
   tasks: () => Promise<Record<ShownState, number>>;
   /** Resolves when all events were fanned out, and no task is running or due. */
@@ -97,7 +97,7 @@ function noting(fields: Partial<Loaded> = {}): { handler: Partial<Loaded>; handl
   return { handler: { handle: (event) => void handled.push(event.key), ...fields }, handled };
 }
 
-test('an event that was erased before it became a task becomes none, and holds up no other', async () => {
+test('an event that was erased before it was fanned out gets no task, and delays no other event', async () => {
   const store = createStore();
   const readings = [delivery({ cursor: 1 }), delivery({ cursor: 2, data: { of: 'theirs' } }), delivery({ cursor: 3 })];
   await store.accept({ readings, now: T0 });
@@ -109,7 +109,7 @@ test('an event that was erased before it became a task becomes none, and holds u
   expect(await tasks()).toMatchObject({ done: 2, dead: 0 });
 });
 
-test('E60: a handler that is back catches up in order, page by page, while others go on and events come', async () => {
+test('E60: a handler whose file is fixed catches up in order, page by page, while others go on and events arrive', async () => {
   const store = createStore();
   const MISSED = 700;
   const files = { of: new Map([['mine', '/h/mine.ts']]), broken: [] };
@@ -160,7 +160,7 @@ test('a task that is retried after its body was purged is a dead letter that say
   expect(dead[0]?.error).toContain('purged after PAYLOAD_RETENTION_DAYS');
 });
 
-test('E51: a drain spends no attempt of tasks that were claimed ahead', async () => {
+test('E51: a drain spends no attempt of the tasks that were claimed ahead', async () => {
   const gate = Promise.withResolvers<void>();
   const handle = (event: KitEvent): Promise<void> | void => (event.key === 'c:150' ? gate.promise : undefined);
   const store = createStore();
@@ -177,7 +177,7 @@ test('E51: a drain spends no attempt of tasks that were claimed ahead', async ()
   expect(waiting.every(({ attempts, error }) => attempts === 0 && error === null)).toBe(true);
 });
 
-test('the loop turns while handlers commit, however many there are to come', async () => {
+test('the event loop is not blocked while many handlers commit', async () => {
   let commits = 0;
   let most = 0;
   const handle = async (_: KitEvent, ctx: Context): Promise<void> =>
@@ -199,7 +199,7 @@ test('the loop turns while handlers commit, however many there are to come', asy
   expect(most).toBeLessThan(20);
 });
 
-test('a completion that its handler does not await is made all the same', async () => {
+test('ctx.complete also commits if the handler does not await it', async () => {
   const path = join(createFolder(), 'events.db');
   openSqlite(path, { owner: true }).close();
   const store = openSqlite(path, { synchronous: 'NORMAL' });
@@ -212,7 +212,7 @@ test('a completion that its handler does not await is made all the same', async 
 });
 
 describe('order', () => {
-  test('within the window it is perfect, however the events arrived', async () => {
+  test('is perfect for events that arrive within the window, in any order', async () => {
     const { handler, handled } = noting();
     const { accept, pass, tasks, rest, clock } = await stage([handler]);
     await accept({ cursor: 5 }, { cursor: 3 });
@@ -228,7 +228,7 @@ describe('order', () => {
     expect(handled).toEqual(['c:1', 'c:2', 'c:3', 'c:4', 'c:5']);
   });
 
-  test("with 'arrival' nothing waits, and an event that comes late runs late", async () => {
+  test("with 'arrival': no event waits, and an event that arrives late runs late", async () => {
     const seen: [string, boolean][] = [];
     const handle = (event: KitEvent, ctx: Context): void => void seen.push([event.key, ctx.late]);
     const { accept } = await stage([{ order: 'arrival', handle }]);
@@ -242,7 +242,7 @@ describe('order', () => {
     ]);
   });
 
-  test('an event that replay has gone past does not wait for the window', async () => {
+  test('an event at or below the watermark does not wait for the window', async () => {
     const { handler, handled } = noting();
     const { store, runner } = await stage([handler]);
     const readings = [delivery({ cursor: 2 }), delivery({ cursor: 1 })];
@@ -252,7 +252,7 @@ describe('order', () => {
     expect(handled).toEqual(['c:1', 'c:2']);
   });
 
-  test('a lane never has two handlers at work, lanes do not wait for each other, and there are never more than allowed', async () => {
+  test('a lane never runs two tasks at once, lanes do not wait for each other, and the number of attempts is limited', async () => {
     let most = 0;
     const atWork = new Set<string | null>();
     const doubled: unknown[] = [];
@@ -273,7 +273,7 @@ describe('order', () => {
     expect(most).toBeLessThan(20);
   });
 
-  test('slow handlers with a backlog do not keep those of another from a place', async () => {
+  test('a slow handler with a backlog leaves places for other handlers', async () => {
     const gates: (() => void)[] = [];
     const slow = {
       name: 'a-slow',
@@ -307,7 +307,7 @@ describe('order', () => {
     expect(runner.state().held).toBe(0);
   });
 
-  test('strict: a shuffled burst runs in cursor order, as far as replay has gone', async () => {
+  test('strict: a shuffled burst runs in cursor order, up to the watermark', async () => {
     const { handler, handled } = noting({ order: 'strict' });
     const { accept, runner, store, lines } = await stage([handler]);
     for (const cursor of [5, 2, 4, 1]) await accept({ cursor });
@@ -338,7 +338,7 @@ describe('order', () => {
     expect(lines.filter(({ verdict }) => verdict === 'done')).toMatchObject([{ key: 'c:1', unproven: true }]);
   });
 
-  test('strict: replay is asked for events above the watermark, and for no others', async () => {
+  test('strict: only events above the watermark make replay read on at once', async () => {
     let asked = 0;
     const { handler, handled } = noting({ order: 'strict' });
     const { accept, store, runner } = await stage([handler], { onUnproven: () => asked++ });
@@ -363,7 +363,7 @@ describe('fan-out', () => {
     expect(await tasks()).toMatchObject({ done: 3 });
   });
 
-  test('without handlers events are stored, and become no tasks', async () => {
+  test('without handlers events are stored and get no tasks', async () => {
     const { accept, store, rest, tasks } = await stage([]);
     await accept({ cursor: 1 });
     await rest();
@@ -385,7 +385,7 @@ describe('fan-out', () => {
     expect(fresh.handled).toEqual(['c:2']);
   });
 
-  test('a lane function that throws raises an alarm; the session is the lane', async () => {
+  test('a lane function that throws is reported, and the session is the lane', async () => {
     let faults = 0;
     const lane = (): string => {
       throw new Error('no');
@@ -400,7 +400,7 @@ describe('fan-out', () => {
 });
 
 describe('failure', () => {
-  test('a failed attempt is followed by the next after its back-off, until it succeeds', async () => {
+  test('a failed attempt is retried after its back-off, until one succeeds', async () => {
     let tries = 0;
     const handle = (): void => {
       if (++tries < 3) throw new Error(`no ${tries}`);
@@ -417,7 +417,7 @@ describe('failure', () => {
     expect((await store.tasks({}, T0)).tasks).toMatchObject([{ state: 'done', attempts: 3 }]);
   });
 
-  test('one poisoned event ends as a dead letter and takes no neighbour with it', async () => {
+  test('an event that always fails becomes a dead letter and does not affect other events', async () => {
     const handled: string[] = [];
     const handle = (event: KitEvent): void => {
       if (event.key === 'c:2') throw new Error('poison');
@@ -437,7 +437,7 @@ describe('failure', () => {
     expect(lines.filter(({ verdict }) => verdict === 'dead')).toMatchObject([{ key: 'c:2', level: 50 }]);
   });
 
-  test('the log names the failure, and quotes no text of strangers', async () => {
+  test('the log has the failure, but no text of strangers', async () => {
     const secret = 'a message from +49 170 1234567';
     const { accept, rest, lines } = await stage([
       { order: 'arrival', handle: () => Promise.reject(new Error(secret)) },
@@ -448,7 +448,7 @@ describe('failure', () => {
     expect(JSON.stringify(lines)).not.toContain('1234567');
   });
 
-  test('a handler that asks for a fraction of a millisecond does not end the process', async () => {
+  test('RetryAfter with a fraction of a millisecond does not end the process', async () => {
     let tries = 0;
     const handle = (): void => {
       if (++tries === 1) throw new RetryAfter(1.5, 'busy');
@@ -471,7 +471,7 @@ describe('failure', () => {
     expect(tries).toBe(2);
   });
 
-  test('F16: a clock that is set back an hour keeps nothing waiting for that hour', async () => {
+  test('F16: a clock that is set back by an hour does not delay tasks for that hour', async () => {
     let tries = 0;
     const failing = { retry: { attempts: 5, firstMs: 1_000, maxMs: 1_000 }, on: new Set(['Failing']) };
     const handled: string[] = [];
@@ -501,7 +501,7 @@ describe('failure', () => {
   });
 
   test.each([-3_600_000, 3_600_000, 60 * 86_400_000])(
-    'F16: nor does an attempt that ended just before the clock was set by %i ms, and it waits as long',
+    'F16: an attempt that ended just before the clock was set by %i ms is retried after its usual wait',
     async (stepped) => {
       const gate = Promise.withResolvers<void>();
       let tries = 0;
@@ -511,7 +511,7 @@ describe('failure', () => {
       await accept({ cursor: 1 });
       await until(() => tries === 1, 'the first attempt');
       gate.reject(new Error('the first time'));
-      // The attempt has ended, but the runner has not taken its turn yet.
+      // Waits until the attempt has ended, before the runner takes its next turn.
       for (let ticks = 0; ticks < 50; ticks++) await Promise.resolve();
       clock.stepped = stepped;
       pass(1);
@@ -528,11 +528,11 @@ describe('failure', () => {
   );
 
   test.each([60 * 86_400_000, -60 * 86_400_000, 3_600_000])(
-    'F16: within the window order is perfect, also if the clock is set by %i ms',
+    'F16: order within the window is perfect, even if the clock is set by %i ms',
     async (stepped) => {
       const { handler, handled } = noting();
       const { accept, pass, rest, clock, store } = await stage([handler]);
-      // The first event has its task already. The second was only received.
+      // The first event is fanned out, and the second is only received.
       await accept({ cursor: 5 });
       await rest();
       await store.accept({ readings: [delivery({ cursor: 4 })], now: clock.now() });
@@ -552,7 +552,7 @@ describe('failure', () => {
     },
   );
 
-  test('F16: tasks that wait when run ends wait no longer if the clock is set back before the next start', async () => {
+  test('F16: tasks do not wait longer if the clock is set back while run is not running', async () => {
     const store = createStore();
     const first = await stage([noting().handler], {}, store);
     await first.accept({ cursor: 1 });
@@ -567,7 +567,7 @@ describe('failure', () => {
     await until(() => handled.length === 1, 'the end of the window');
   });
 
-  test('E9: an attempt is as long as it took, and a rate holds, whatever the clock is set to meanwhile', async () => {
+  test('E9: the logged length of an attempt and the rate limit are right, even if the clock is set meanwhile', async () => {
     const gate = Promise.withResolvers<void>();
     const begun: number[] = [];
     const time: { at: number } = { at: 0 };
@@ -597,7 +597,7 @@ describe('failure', () => {
     expect(begun[1]).toBeGreaterThanOrEqual(2_000);
   });
 
-  test('F22: a handler that hangs frees its place when its time is over', async () => {
+  test('F22: a handler that hangs frees its place after its time limit', async () => {
     const handled: string[] = [];
     const handle = (event: KitEvent): Promise<void> | void => {
       if (event.key === 'c:1') return new Promise(() => {});
@@ -613,7 +613,7 @@ describe('failure', () => {
     ]);
   });
 
-  test('F26: a rejection that a handler left unawaited fails the attempt whose scope it belongs to', async () => {
+  test('F26: an unhandled rejection fails the attempt that caused it, and no other', async () => {
     const failed: boolean[] = [];
     const scopes = new AsyncLocalStorage<Scope>();
     const handle = async (event: KitEvent): Promise<void> => {
@@ -633,7 +633,7 @@ describe('failure', () => {
     expect((await store.event('2', T0))?.tasks).toMatchObject([{ state: 'done' }]);
   });
 
-  test('a store that is locked for a while costs only time', async () => {
+  test('a store that is locked for a while only delays tasks', async () => {
     const path = join(createFolder(), 'events.db');
     openSqlite(path, { owner: true }).close();
     const store = openSqlite(path, { busyMs: 1 });
@@ -671,7 +671,7 @@ describe('completion', () => {
 });
 
 describe('a drain', () => {
-  test('lets handlers end that can, and gives the rest back with their attempt', async () => {
+  test('lets handlers finish if they can, and gives the other tasks back without spending an attempt', async () => {
     let started = 0;
     const handle = (event: KitEvent, ctx: Context): Promise<void> => {
       started++;
@@ -737,7 +737,7 @@ describe('a drain', () => {
     expect(await tasks()).toMatchObject({ ready: 1, running: 0 });
   });
 
-  test('claims nothing more', async () => {
+  test('claims no more tasks', async () => {
     const { handler, handled } = noting({ order: 'arrival' });
     const { accept, runner, store } = await stage([handler]);
     await runner.drain(0);
@@ -750,7 +750,7 @@ describe('a drain', () => {
 });
 
 describe('a rerun', () => {
-  test('gives its handler each event once more, beside new events, and only those that it wants', async () => {
+  test('gives its handler again each event that it wants, beside new events', async () => {
     const { handler, handled } = noting({ on: new Set(['Thing']) });
     const { store, accept, pass, rest, clock } = await stage([handler, { name: 'other' }]);
     await accept(...Array.from({ length: 600 }, (_, n) => ({ cursor: 600 - n, session: `s-${n % 7}` })));
@@ -773,7 +773,7 @@ describe('a rerun', () => {
     expect(tasks.every(({ late, state }) => state === 'done' && !late)).toBe(true);
   });
 
-  test("takes a quarter of the places, so that a slow one does not keep the handler's own events from theirs", async () => {
+  test('takes a quarter of the places, so that new events of the handler find free ones', async () => {
     const gate = Promise.withResolvers<void>();
     const begun: string[] = [];
     let waits = false;
@@ -800,8 +800,8 @@ describe('a rerun', () => {
   });
 });
 
-describe('a rate', () => {
-  test('lets attempts begin one by one, leaves the rest ready, and holds up no other handler', async () => {
+describe('a rate limit', () => {
+  test('lets attempts begin one by one, leaves the other tasks ready, and delays no other handler', async () => {
     const slow = noting({ name: 'slow', lane: 'none', order: 'arrival', rate: { perMinute: 60 } });
     const quick = noting({ name: 'quick', lane: 'none', order: 'arrival' });
     const { accept, pass, tasks } = await stage([slow.handler, quick.handler]);

@@ -14,7 +14,7 @@ afterEach(() => vi.restoreAllMocks());
 
 const list = (n: number, item: (n: number) => string): string => Array.from({ length: n }, (_, i) => item(i)).join(',');
 
-describe('E83: more values than any event of the service has', () => {
+describe('E83: too many values', () => {
   const millions: [string, string][] = [
     ['keys', `{${list(1_000_000, (n) => `"k${n}":0`)}}`],
     ['one key again and again', `{${list(1_000_000, () => '"k":0')}}`],
@@ -34,13 +34,13 @@ describe('E83: more values than any event of the service has', () => {
     expect(parse).not.toHaveBeenCalled();
   });
 
-  test.each(millions)('are looked at no further than the bound: %s', (_, text) => {
+  test.each(millions)('are read only up to the limit: %s', (_, text) => {
     const look = vi.spyOn(String.prototype, 'charCodeAt');
     parseJsonText(text);
     expect(look.mock.calls.length).toBeLessThan(20 * MOST);
   });
 
-  test('quarantine a delivery, and a replay item with its cursor, and parse neither', () => {
+  test('quarantine a delivery, or a replay item with its cursor, without parsing it', () => {
     const data = `{"Thing":{"list":[${list(1_000_000, String)}]}}`;
     const parse = vi.spyOn(JSON, 'parse');
     const body = Buffer.from(`{"id":"a","type":"Thing","cursor":"5","data":${data}}`);
@@ -53,7 +53,7 @@ describe('E83: more values than any event of the service has', () => {
     expect(parse).not.toHaveBeenCalled();
   });
 
-  test('begin right behind the bound', () => {
+  test('begin right above the limit', () => {
     expect(parseJsonText(`[${list(MOST + 1, () => '0')}]`)).toMatchObject({ ok: true });
     expect(parseJsonText(`[${list(MOST + 2, () => '0')}]`)).toEqual(TOO_MANY);
     expect(parseJsonText(`{${list(MOST / 2, (n) => `"${n}":0`)}}`)).toMatchObject({ ok: true, duplicateKeys: false });
@@ -61,7 +61,7 @@ describe('E83: more values than any event of the service has', () => {
   });
 });
 
-describe('E83: what is deep is left at its 65th level', () => {
+describe('E83: deep nesting is read only down to the 65th level', () => {
   test.each([
     ['lists', '['],
     ['objects', '{"a":'],
@@ -75,7 +75,7 @@ describe('E83: what is deep is left at its 65th level', () => {
   });
 });
 
-describe('E83: what is long costs no more than its length', () => {
+describe('E83: the cost of a long text grows only with its length', () => {
   test.each([
     ['escaped quotes without an end', '"\\'],
     ['escaped backslashes without an end', '"\\\\'],
@@ -107,7 +107,7 @@ describe('E83: what is long costs no more than its length', () => {
     ['commas and colons', ':,'],
     ['brackets', '[{'],
     ['umlauts', 'ä'],
-  ])('a string of twelve megabytes is an event: %s', (_, unit) => {
+  ])('an event may hold a string of twelve megabytes: %s', (_, unit) => {
     const units = Math.floor((LARGE - 200) / Buffer.byteLength(unit));
     const body = Buffer.from(inside(`"${unit.repeat(units)}"`));
     expect(readDelivery(body)).toMatchObject({ event: { id: 'a', cursor: '5', flags: [] } });
@@ -115,12 +115,12 @@ describe('E83: what is long costs no more than its length', () => {
     expect((media as string).length).toBe((JSON.parse(`"${unit}"`) as string).length * units);
   });
 
-  test('a list of 10,000 phones is an event (contract 4.2)', () => {
+  test('an event may hold a list of 10,000 phones (contract 4.2)', () => {
     const phones = JSON.stringify(Array.from({ length: 10_000 }, (_, n) => ({ phone: String(5_511_000_000 + n) })));
     expect(readDelivery(Buffer.from(inside(phones)))).toMatchObject({ event: { id: 'a', flags: [] } });
   });
 
-  test('a conversation, a time and a cursor that are megabytes long name nothing of that length', () => {
+  test('a conversation of megabytes is cut, and a session, a time or a cursor of megabytes is ignored or refused', () => {
     const long = '5'.repeat(LARGE / 3);
     const event = { id: 'a', type: 'Thing', cursor: '5', created_at: long, session_id: long };
     const reading = readDelivery(Buffer.from(JSON.stringify({ ...event, data: { Thing: {} } })));
@@ -130,7 +130,7 @@ describe('E83: what is long costs no more than its length', () => {
     expect(conversationOf('MessageReceived', 'session', { from: long }).length).toBeLessThanOrEqual(500);
   });
 
-  test('a person is looked for in it without being taken to pieces', () => {
+  test('the search for a person does not split a long text into many pieces', () => {
     const split = vi.spyOn(String.prototype, 'split');
     expect(isOf('+55 11 5555-0100')(Buffer.from(inside(`"551155550100${'@'.repeat(100_000)}"`)))).toBe(true);
     const pieces = split.mock.results.map(({ value }) => (value as string[]).length);

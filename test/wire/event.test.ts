@@ -42,7 +42,7 @@ function reasonOf(reading: Reading): string {
 }
 
 describe('an event', () => {
-  test('is known by the same facts whichever way it came', () => {
+  test('has the same type, cursor, session and time from every origin', () => {
     const facts = ({ type, cursor, sessionId, createdAt }: Incoming): unknown => ({
       type,
       cursor,
@@ -60,7 +60,7 @@ describe('an event', () => {
     ).toEqual([message, message, message]);
   });
 
-  test('of a replay item has no id', () => {
+  test('from replay has no id', () => {
     expect(eventOf(readItem('replay', CURSOR, '{"Thing":{}}'))).toMatchObject({
       id: null,
       cursor: '5',
@@ -82,13 +82,13 @@ describe('an event', () => {
     [2 ** 53, null],
     [true, null],
     [[], null],
-  ])('has the time %j in its data as %s', (time, createdAt) => {
+  ])('with the time %j in its data has the time %s', (time, createdAt) => {
     expect(eventOf(readItem('replay', CURSOR, JSON.stringify({ Thing: { timestamp_unix_ms: time } }))).createdAt).toBe(
       createdAt,
     );
   });
 
-  test('belongs to the conversation that its type knows, else to its session', () => {
+  test('belongs to the conversation that its type defines, else to its session', () => {
     expect(conversationOf('MessageReceived', 's', { from: 'writer' })).toBe('s/writer');
     expect(conversationOf('MessageReceived', null, { from: 'writer' })).toBe('/writer');
     expect(conversationOf('MessageReceived', 's', { from: 5 })).toBe('s');
@@ -97,13 +97,13 @@ describe('an event', () => {
     expect(conversationOf('Unknown', null, {})).toBe('');
   });
 
-  test('keeps the cursor also where it can be read as nothing else', () => {
+  test('keeps its cursor even if the rest is unreadable', () => {
     const reading = delivery({ id: null });
     expect(reading).toMatchObject({ unreadable: { cursor: '5', origin: 'webhook' } });
   });
 });
 
-describe('what is no event says why', () => {
+describe('unreadable bytes have a reason', () => {
   test.each<[Reading, string]>([
     [readDelivery(Buffer.from('')), 'not JSON'],
     [readDelivery(Buffer.from([0xff])), 'not UTF-8'],
@@ -123,7 +123,7 @@ describe('what is no event says why', () => {
   });
 });
 
-test('whatever the bytes, they are an event or quarantined, kept as they are, and an event can be read again', () => {
+test('any bytes are an event or unreadable, are kept unchanged, and an event can be read again', () => {
   const field = fc.oneof(
     fc.jsonValue(),
     fc.constantFrom('MessageReceived', 'webhook.ping', '__proto__', '5', null),

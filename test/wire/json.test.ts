@@ -7,7 +7,7 @@ import { parseJson, parseJsonText, sameJson, sourceOfNumber, type Json } from '.
 const json = fc.jsonValue({ maxDepth: 4, noUnicodeString: false }) as fc.Arbitrary<Json>;
 
 describe('parsing', () => {
-  test('gives what JSON.parse gives, and finds no key twice where none is', () => {
+  test('gives the same value as JSON.parse, and reports no duplicate keys if there are none', () => {
     fc.assert(
       fc.property(json, fc.constantFrom(undefined, 1, '\t\r\n '), (value, space) => {
         const text = JSON.stringify(value, null, space);
@@ -16,7 +16,7 @@ describe('parsing', () => {
     );
   });
 
-  test('never throws, whatever the bytes', () => {
+  test('never throws, for any bytes', () => {
     fc.assert(fc.property(fc.uint8Array(), (bytes) => typeof parseJson(bytes).ok === 'boolean'));
     fc.assert(
       fc.property(
@@ -40,7 +40,7 @@ describe('parsing', () => {
     expect(parseJson(Uint8Array.from(bytes))).toEqual({ ok: false, reason: 'not UTF-8' });
   });
 
-  test('takes 64 levels, and brackets in texts as many as there are', () => {
+  test('accepts 64 levels, and any number of brackets in strings', () => {
     expect(parseJsonText(`${'['.repeat(64)}${']'.repeat(64)}`).ok).toBe(true);
     expect(parseJsonText(JSON.stringify(`\\"${'['.repeat(1_000)}`)).ok).toBe(true);
   });
@@ -56,11 +56,11 @@ describe('parsing', () => {
     ['{"__proto__":1,"a":2}', false],
     ['{"1":1,"01":2}', false],
     [' { } ', false],
-  ])('%s holds a key twice: %s', (text, duplicateKeys) => {
+  ])('%s has duplicate keys: %s', (text, duplicateKeys) => {
     expect(parseJsonText(text)).toMatchObject({ ok: true, duplicateKeys });
   });
 
-  test('a BOM at the beginning is no part of it', () => {
+  test('a byte order mark at the beginning is ignored', () => {
     expect(parseJson(Buffer.from('\ufeff{"a":1}'))).toMatchObject({ ok: true, value: { a: 1 } });
   });
 });
@@ -73,11 +73,11 @@ test.each([
   ['\ufeff{"cursor":-0}', '-0'],
   ['{"data":{"cursor":2}}', undefined],
   ['[{"cursor":2}]', undefined],
-])('the digits of the top-level cursor in %s are %s', (text, digits) => {
+])('the source text of the top-level cursor in %s is %s', (text, digits) => {
   expect(sourceOfNumber(Buffer.from(text), 'cursor')).toBe(digits);
 });
 
-describe('two values are the same', () => {
+describe('two values are equal', () => {
   const shuffled = (value: Json): Json => {
     if (Array.isArray(value)) return value.map(shuffled);
     if (typeof value !== 'object' || value === null) return value;
@@ -89,11 +89,11 @@ describe('two values are the same', () => {
     ) as Json;
   };
 
-  test('whatever the order of their keys', () => {
+  test('in any order of their keys', () => {
     fc.assert(fc.property(json, (value) => sameJson(JSON.parse(JSON.stringify(value)) as Json, shuffled(value))));
   });
 
-  test('exactly when their texts with sorted keys are', () => {
+  test('if and only if their texts with sorted keys are equal', () => {
     const canonical = (value: Json): string => {
       if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
       if (typeof value !== 'object' || value === null) return JSON.stringify(value);
@@ -107,7 +107,7 @@ describe('two values are the same', () => {
     fc.assert(fc.property(parsed, parsed, (a, b) => sameJson(a, b) === (canonical(a) === canonical(b))));
   });
 
-  test('whatever the sign of a zero', () => {
+  test('if they differ only in the sign of a zero', () => {
     expect(sameJson([0], [-0])).toBe(true);
   });
 
@@ -126,7 +126,7 @@ describe('two values are the same', () => {
     [JSON.parse('{"__proto__":1}') as Json, {}],
     [JSON.parse('{"__proto__":{}}') as Json, { a: {} }],
     [{ toString: null }, { a: null }],
-  ])('%j is not %j', (a, b) => {
+  ])('but %j and %j are not', (a, b) => {
     expect([sameJson(a, b), sameJson(b, a)]).toEqual([false, false]);
   });
 });

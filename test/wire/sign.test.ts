@@ -13,7 +13,7 @@ const signing = {
   attempt: 3,
   timestampSeconds: 1_767_225_600,
 };
-/** Computed with openssl. */
+/** The expected signatures, computed with openssl. */
 const ONE = '240827be721d8eef091133a5a352226d8fa58b6e6514c3a5816c456616dc25b8';
 const TWO = '07200477eb9ce9a1445c76fe5f590ebae741c90807d13b0639e54dc9613800c7';
 
@@ -35,13 +35,13 @@ test('6.3: during a rotation a delivery carries the signatures of both secrets',
   expect(headers['X-Svc-Signature']).toBe(`v1=${ONE},v1=${TWO}`);
 });
 
-test('the service can have another short name in its headers', () => {
+test('the headers can have another prefix', () => {
   const headers = signedHeaders({ ...signing, secrets: ['whsec_one'], prefix: 'X-Acme-' });
   expect(Object.keys(headers).filter((name) => name.startsWith('X-Svc-'))).toEqual([]);
   expect(headers['X-Acme-Signature']).toBe(`v1=${ONE}`);
 });
 
-test('what the service signs, the receiver accepts, and nothing else', () => {
+test('the receiver accepts a delivery that the service signed with its secret, and no other', () => {
   const now = signing.timestampSeconds * 1_000;
   const verifier = createVerifier({ secrets: ['whsec_two'], prefix: 'X-Svc-', toleranceSeconds: 300 });
   const verdict = (secrets: string[]) => {

@@ -1,4 +1,4 @@
-// The three functions that read a signature, by tables (hazards B2 and C1, I2 to I17).
+// The three functions that read timestamps and signatures, tested by tables (hazards B2 and C1, I2 to I17).
 import { createHmac } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -40,7 +40,7 @@ describe('a timestamp', () => {
     '1767268800.{"id":"e","x":"a',
     '1767268800000',
     '12345678',
-  ])('%j is none', (text) => {
+  ])('%j is refused', (text) => {
     expect(readTimestamp(text)).toBeUndefined();
   });
 });
@@ -68,13 +68,13 @@ describe('signatures', () => {
     [Array(8).fill(`v1=${hex}`).join(','), 8],
     [Array(9).fill(`v1=${hex}`).join(','), 0],
     [Array(100_000).fill(`v1=${hex}`).join(','), 0],
-  ])('%#: as many as are well formed', (header, count) => {
+  ])('%#: are read if they are well formed', (header, count) => {
     const found = readSignatures(header);
     expect(found).toHaveLength(count);
     expect(found.every((one) => one.equals(bytes))).toBe(true);
   });
 
-  test('are 32 bytes each, whatever a stranger writes', () => {
+  test('are 32 bytes each, for any header', () => {
     const entry = fc.oneof(
       fc.string(),
       fc.constantFrom(`v1=${hex}`, 'v1=', hex),
@@ -121,7 +121,7 @@ describe('the signers', () => {
     );
   });
 
-  test('are none where a single bit of the signature differs, whichever it is', () => {
+  test('are none if any single bit of the signature differs', () => {
     const body = Buffer.from('{}');
     for (let bit = 0; bit < 256; bit++) {
       const signature = sign('whsec_one', 1, body);
