@@ -6,7 +6,7 @@ import { dataOfBody } from '../wire/event.ts';
 import { DEFAULT_PREFIX, DELIVERY } from '../wire/headers.ts';
 import { isObject, type Json } from '../wire/json.ts';
 
-/** In bytes. A larger body can only be exported. */
+/** Bytes. A larger body is not shown, but it can be exported. */
 const LARGEST = 256 * 1024;
 const utf8 = new TextDecoder();
 
@@ -14,7 +14,7 @@ export function textOf(body: Uint8Array): string {
   return body.length > LARGEST ? `${body.length} bytes: too large to show` : utf8.decode(body);
 }
 
-/** Types and lengths instead of values. A field keeps its name if it has only letters, dots and underscores. */
+/** The body with types and lengths instead of values. A field name stays if it has only letters, dots and `_`. */
 export function maskedOf(body: Uint8Array): string {
   if (body.length > LARGEST) return `${body.length} bytes: too large to show`;
   return JSON.stringify(masked(JSON.parse(utf8.decode(body)) as Json), null, 2);
@@ -63,13 +63,13 @@ curl -sS -X POST "\${URL:-http://localhost:3000/webhooks}" -H 'Content-Type: app
   };
 }
 
-/** A long number would change if it were parsed and printed again. Such a text is shown as it was received. */
+/** Indents JSON. If parsing might change a number in it, the text stays as it was received. */
 function pretty(text: string): string {
   const exact = JSON.stringify(JSON.parse(text), null, 2);
   return /\d{16}|\d[eE.]/.test(text.replaceAll(/"(?:[^"\\]|\\.)*"/g, '')) ? text : exact;
 }
 
-/** Quotes the text as one word of a shell. */
+/** Quotes the text as one argument of a shell command. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

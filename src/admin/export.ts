@@ -6,18 +6,18 @@ import { iso } from '../base/clock.ts';
 import type { EventFilter, ShownEvent, ReadStore } from '../store/read.ts';
 
 const PAGE = 500;
-/** Characters per write, because one write for each line would take longer than making the lines. */
+/** Characters per chunk of lines, because one write for each line would take longer than making the lines. */
 const CHUNK = 65_536;
 const utf8 = new TextDecoder();
 
-/** Times become ISO 8601. */
+/** Replaces Unix milliseconds with ISO 8601. */
 export function shown(
   event: ShownEvent,
 ): Omit<ShownEvent, 'createdAt' | 'receivedAt'> & Record<'createdAt' | 'receivedAt', string | null> {
   return { ...event, createdAt: iso(event.createdAt), receivedAt: iso(event.receivedAt) };
 }
 
-/** All matching events, newest first. `body` is the received text. Null: purged. */
+/** Yields matching events as JSON lines, newest first. With `bodies`, `body` is the received text; null: purged. */
 export async function* linesOf(
   store: Pick<ReadStore, 'events' | 'body'>,
   filter: Omit<EventFilter, 'limit'>,
@@ -38,7 +38,7 @@ export async function* linesOf(
     if (lines !== '') yield lines;
     if (next === null) return;
     before = next;
-    // A pause as long as the work, so that other work of this process gets its turn.
+    // Sleeps as long as this page took, so that other work of the process is not delayed.
     await sleep(performance.now() - begun);
   }
 }

@@ -1,4 +1,4 @@
-// The filters for events and tasks. Addresses, forms, JSON and command-line options share them.
+// The filters for events and tasks, shared by URL queries, forms, JSON bodies and command-line options.
 import { z } from 'zod';
 import { timeOf } from '../base/clock.ts';
 import type { EventFilter } from '../store/read.ts';
@@ -8,7 +8,7 @@ const STATES = ['held', 'ready', 'running', 'done', 'skipped', 'dead'] as const;
 const ORIGINS = ['webhook', 'replay', 'stream', 'kit'] as const;
 export const taskState = z.enum(STATES, `must be one of ${STATES.join(', ')}`);
 export const origin = z.enum(ORIGINS, `must be one of ${ORIGINS.join(', ')}`);
-/** Written as text. */
+/** A whole number above zero, given as text. */
 export const wholeNumber = z
   .string()
   .regex(/^[1-9]\d{0,15}$/, 'must be a whole number above zero')
@@ -59,12 +59,12 @@ export const selection = z
 
 type Query = NodeJS.Dict<string | string[]>;
 
-/** Forms also send empty fields. */
+/** Removes empty fields, because a form also sends the fields that nobody filled in. */
 function given(query: Query): Query {
   return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== ''));
 }
 
-/** The faults of a request, in words for its sender. */
+/** Describes the faults of a request to its sender. */
 export function faultsOf({ issues }: z.ZodError): string {
   return issues.map(({ path, message }) => `${path.join('.') || 'body'}: ${message}`).join('; ');
 }

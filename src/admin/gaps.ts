@@ -1,4 +1,4 @@
-// Closes a gap: a person has fetched what mattered by other means, and says how.
+// Closes a gap after a person has fetched the events that matter by other means. The reason says how.
 import type { AdminStore } from '../store/admin.ts';
 import { AdminError } from './error.ts';
 

@@ -10,9 +10,9 @@ const PAUSE_MS = 3;
 const LOCKED_MS = 1_000;
 
 /**
- * Resolves to how many of the matching tasks were changed. `onStep` is called before the first step and after each
- * one, with the tasks handled so far, all tasks, and the tasks changed. An aborted `signal` ends it early, without an
- * error.
+ * Resolves to the number of changed tasks. `onStep` is called before the first step and after each step, with three
+ * counts: tasks handled so far, matching tasks, changed tasks. If `signal` is aborted, the change ends early, without
+ * an error.
  */
 export async function changeInSteps(
   store: Pick<AdminStore, 'matching'>,

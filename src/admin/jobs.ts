@@ -1,6 +1,6 @@
-// Retry and discard in the background: one job at a time, until it ends or is cancelled. Jobs are in memory: a restart
-// of keep ends a job, and the tasks that it has changed stay changed. POST /api/tasks/retry and /api/tasks/discard run
-// no job: they answer when all is done.
+// Runs retry and discard in the background, one job at a time. Jobs are in memory: a restart of `keep` ends a running
+// job, and the tasks that the job has changed stay changed. POST /api/tasks/retry and /api/tasks/discard use no job:
+// they answer when all tasks are changed.
 import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -11,7 +11,7 @@ import { changeTasks, type Action, type TaskChange } from './tasks.ts';
 export interface Job {
   id: number;
   action: Action;
-  /** `done`: tasks handled so far, of `of`. `moved`: those of them that were still there to be changed. */
+  /** `of`: matching tasks. `done`: tasks handled so far. `moved`: tasks changed; others no longer matched. */
   done: number;
   of: number;
   moved: number;
@@ -24,7 +24,7 @@ export interface Job {
 export interface Jobs {
   /** Resolves when the number of matching tasks is known. Throws AdminError while another job runs. */
   start(change: TaskChange): Promise<Job>;
-  /** False if the job does not run. The tasks that it has changed stay changed. */
+  /** False: the job is not running. Tasks that the job has already changed stay changed. */
   cancel(id: number): boolean;
   /** Newest first: the running job, and the last few that have ended. */
   list(): Job[];

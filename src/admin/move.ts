@@ -5,7 +5,7 @@ import type { ReadStore } from '../store/read.ts';
 import { AdminError } from './error.ts';
 import { changeInSteps } from './in-steps.ts';
 
-/** Lanes per step. */
+/** The progress of this many lanes is copied in one transaction. */
 const LANES = 500;
 
 /** Says how to run or to discard the tasks of a handler that is not loaded. */
@@ -14,8 +14,8 @@ export function unloadedWords(handler: string): string {
 }
 
 /**
- * Moves waiting, dead and skipped tasks, and the order of their lanes. Resolves to the number of moved tasks. Throws
- * AdminError.
+ * Moves waiting, dead and skipped tasks to the handler `to`, and copies how far the lanes of `from` have finished.
+ * Resolves to the number of moved tasks. Throws AdminError.
  */
 export async function moveTasks(
   store: Pick<AdminStore, 'matching' | 'giveTo' | 'giveLanes'> & Pick<ReadStore, 'handlers'>,

@@ -1,4 +1,4 @@
-// Finds the bodies that belong to a person, by an address, so that they can be erased.
+// Decides by an address whether a body belongs to a person, so that the person's bodies can be erased.
 import type { Json } from '../wire/json.ts';
 
 /** `+55 11 5555-0100`, `551155550100` and `551155550100@…` are the same person. */

@@ -1,9 +1,9 @@
-// Reads quarantined bytes again, after the code that reads them was changed.
+// Reads quarantined bytes again, for example after the code that reads events was changed.
 import type { AdminStore } from '../store/admin.ts';
 import type { Accepted } from '../store/ingest.ts';
 import type { ReadStore } from '../store/read.ts';
 
-/** One row, or the newest rows up to a limit. Returns an outcome for each; undefined if the row does not exist. */
+/** Reads one row, or the newest rows up to a limit. Resolves to an outcome per row; undefined: no such row. */
 export async function readAgain(
   store: Pick<AdminStore, 'retryQuarantined'> & Pick<ReadStore, 'quarantine'>,
   which: number | { newest: number },

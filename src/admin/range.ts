@@ -1,4 +1,4 @@
-// Asks `keep` to reconcile or to verify, and reads the point in history where verify begins.
+// Asks `keep` to reconcile, or to verify from a point in history, and parses the text that names the point.
 import { timeOf } from '../base/clock.ts';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
 import type { IngestStore } from '../store/ingest.ts';
@@ -6,19 +6,19 @@ import type { KeepStore, VerifyAccount } from '../store/keep.ts';
 import type { Point } from '../store/read.ts';
 import { AdminError } from './error.ts';
 
-/** A cursor, or a time, which is in UTC unless it names a zone. Undefined: the text is neither. */
+/** Parses a cursor or a time. A time without a zone is in UTC. Undefined: the text is neither. */
 export function readPoint(text: string): Point | undefined {
   return parseCursor(text) ?? timeOf(text);
 }
 
-/** `keep` begins within a second. */
+/** Asks `keep` to reconcile. `keep` begins within a second. */
 export async function askToReconcile(store: Pick<IngestStore, 'note'>, now: number): Promise<void> {
   await store.note({}, { reconcile_asked: now });
 }
 
 /**
- * Asks `keep` to verify from a cursor on, or from the newest event received before a past time. `short`: nothing that
- * old is stored, so it begins with the oldest event. Throws AdminError.
+ * Asks `keep` to verify from a cursor on. A past time stands for the median cursor of the last hundred events received
+ * before it. `short`: no event is that old, so verify begins at the lowest stored cursor. Throws AdminError.
  */
 export async function verifyFrom(
   store: Pick<IngestStore, 'note'> & Pick<KeepStore, 'anchors'>,

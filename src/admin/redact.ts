@@ -1,16 +1,16 @@
-// Hides lane names and error messages from readers. Both may name a person: a lane is named after a conversation, and
-// an error may quote a message.
+// Hides lane names and error messages from readers: people with OPS_READ_TOKEN. Both may name a person, because a lane
+// is often named after a conversation, and an error may quote a message.
 import type { ReadStore, ShownTask } from '../store/read.ts';
 
 const SESSION = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/i;
-/** A reader sees the name of an error and the line of the handler, but not the message between them. */
+/** A reader sees the class of an error and its line in the handler, but not the message between them. */
 const KIND = /^\w{0,50}(Error|Exception|Timeout)(?=: )/;
 const PLACE = / \([^()\s]+:[\d#]+\)$/;
 
 /** The reads that return errors or lanes. */
 export type PersonalReads = Pick<ReadStore, 'event' | 'tasks' | 'groups' | 'waitingLanes'>;
 
-/** The same reads, redacted for a reader. */
+/** Returns the same reads, but their answers hide error messages and lane names. */
 export function redacted(store: PersonalReads): PersonalReads {
   return {
     async event(name, now) {
@@ -44,7 +44,7 @@ function kindOf(error: string): string {
   return `${KIND.exec(error)?.[0] ?? ''} …${PLACE.exec(error)?.[0] ?? ''}`.trim();
 }
 
-/** The session, if the lane's name begins with one. */
+/** Keeps the session at the beginning of the lane's name, and hides the rest. */
 function laneOf(name: string): string {
   const session = SESSION.exec(name)?.[0] ?? '';
   return session === name ? name : `${session}/…`;

@@ -1,4 +1,4 @@
-// A rerun gives a handler old events again. This file counts its events beforehand, and cancels it.
+// A rerun gives a handler old events again. This file counts the events before a rerun begins, and cancels reruns.
 import type { Clock } from '../base/clock.ts';
 import type { AdminStore } from '../store/admin.ts';
 import type { Point, Range, ReadStore, Rerun, Survey } from '../store/read.ts';
@@ -39,7 +39,7 @@ export async function planRerun(
   return { ...asked, range, types, events: total('events'), purged: total('purged') };
 }
 
-/** Sums by type, the most frequent type first. */
+/** Counts the events by type, the most frequent type first. */
 async function survey(store: Pick<ReadStore, 'survey'>, range: Range, only: string | null): Promise<Survey['types']> {
   const sums = new Map<string, Survey['types'][number]>();
   for (let at: Survey['next'] = null, last = false; !last; last = at === null) {
@@ -54,8 +54,8 @@ async function survey(store: Pick<ReadStore, 'survey'>, range: Range, only: stri
 }
 
 /**
- * Skips the waiting tasks; running tasks go on to their end. Resolves to the number of skipped tasks. Throws
- * AdminError.
+ * Cancels a rerun: its waiting tasks are skipped, and its running tasks go on to their end. Resolves to the number of
+ * skipped tasks. Throws AdminError.
  */
 export async function cancelRerun(
   store: Pick<AdminStore, 'cancelRerun' | 'discard'>,

@@ -16,7 +16,7 @@ export interface TaskChange {
   reason: string;
 }
 
-/** Names the count of changed tasks, in JSON and in logs. */
+/** The field that holds the number of changed tasks, in JSON and in log lines. */
 export const CHANGED = { retry: 'retried', discard: 'discarded' } as const;
 
 /** Throws AdminError if a discard has no reason. */
@@ -34,7 +34,7 @@ export function readTaskChange(action: Action, asked: unknown): TaskChange {
 
 const job = z.object({ action: z.enum(['retry', 'discard']) }).loose();
 
-/** The same, with the action in the JSON. Throws ZodError or AdminError. */
+/** Reads the JSON of a job, which also names the action. Throws ZodError or AdminError. */
 export function readJob(asked: unknown): TaskChange {
   const { action, ...rest } = job.parse(asked);
   return readTaskChange(action, rest);

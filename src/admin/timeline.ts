@@ -1,4 +1,4 @@
-// The timeline of one event, from its first delivery to the end of its tasks, for the page and for npx kit explain.
+// The timeline of one event, from its first delivery to the end of its tasks. The page and `npx kit explain` show it.
 import { iso } from '../base/clock.ts';
 import type { ShownAttempt, ShownConflict, ShownDelivery, ShownTask, ReadStore } from '../store/read.ts';
 
@@ -7,7 +7,7 @@ export interface Moment {
   at: string;
   what: string;
   detail: string;
-  /** Null: it did not fail. */
+  /** Null: nothing failed. */
   error: string | null;
 }
 
@@ -15,8 +15,8 @@ export const NOT_KEPT =
   'Kept are the first delivery, the first seven duplicates and the last; the last ten attempts of tasks that did not end at the first, and retries by hand among them, with the beginning of their errors. Of what contradicts it the first hundred are shown. What a restart interrupted is not kept.';
 
 /**
- * An event with a cursor has a key `i:…` only if another event came first with that cursor. Returns the other event's
- * key.
+ * An event with a cursor has a key `i:…` only if another event came first with the same cursor. Returns the key of the
+ * other event, or null.
  */
 export function rivalOf({ key, cursor }: Found['event']): string | null {
   return cursor !== null && key.startsWith('i:') ? `c:${cursor}` : null;
@@ -70,7 +70,7 @@ function outcome({ startedAt, endedAt, state }: ShownAttempt): string {
   return `${ms} ms, ${state === 'ready' ? 'failed; will be retried' : state}`;
 }
 
-/** The attempts that are stored leave out an end at the first attempt, a running task, an end by hand, and a wait. */
+/** Adds the moments that no stored attempt shows: a wait, a running task, an end at the first attempt or by hand. */
 function lastOf(task: ShownTask, attempts: ShownAttempt[]): Moment[] {
   const { id, handler, state, startedAt, finishedAt, error } = task;
   const last = attempts.findLast((one) => one.task === id);
@@ -83,7 +83,7 @@ function lastOf(task: ShownTask, attempts: ShownAttempt[]): Moment[] {
   return [moment(startedAt, name, `${Date.parse(finishedAt) - Date.parse(startedAt)} ms, ${state}`, error)];
 }
 
-/** The kind of lane, and why. The lane's name is left out because it may hold a phone number. */
+/** Says in which kind of lane the task is, and why. The lane's name is left out: it may hold a phone number. */
 export function laneWords({ lane }: Pick<ShownTask, 'lane'>, { key, sessionId, origin }: Found['event']): string {
   if (lane === null) return 'in no lane: it waits for no other';
   if (lane === key) return 'in a lane of its own: it waits for the proof of replay alone';

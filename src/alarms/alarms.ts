@@ -1,5 +1,5 @@
-// The alarms of `keep`. Each step evaluates the rules; `notify` posts what is due. The facts come from the store, so
-// that no alarm depends on `run`.
+// The alarms of `keep`. Each step evaluates the rules, and `notify` posts the alarms that are due. The facts come from
+// the store, so that no alarm depends on the process `run`.
 import { evaluate } from './rules/rule.ts';
 import { KEEP_RULES } from './rules/index.ts';
 import type { Observation } from './rules/observation.ts';
@@ -12,13 +12,13 @@ import { createObserver, type ObserverOptions } from './observer.ts';
 import { createRaised } from './raised.ts';
 import { RECENT_MS } from './recent-counters.ts';
 
-/** Minimum interval between requests to reconcile, while bad signatures may be the service's. */
+/** Minimum interval between requests to reconcile, while deliveries with bad signatures may come from the service. */
 const ASK_REPLAY_MS = 20_000;
 
 export interface AlarmsOptions extends ObserverOptions {
   log: Logger;
   alertUrl: string | undefined;
-  /** Replay can show events that no delivery brought. */
+  /** Starts a reconciliation at once, because replay shows whether deliveries are missing. */
   reconcileNow?: (() => void) | undefined;
   /** Aborts the post in progress. */
   signal?: AbortSignal | undefined;
@@ -27,7 +27,7 @@ export interface AlarmsOptions extends ObserverOptions {
 export interface Alarms {
   /** Evaluates the rules, also while the store cannot be read or written. */
   step: () => Promise<void>;
-  /** Posts the alarms that are due. It takes as long as ALERT_URL takes. */
+  /** Posts the alarms that are due. Resolves when ALERT_URL has answered. */
   notify: () => Promise<void>;
   up: () => Alarm[];
   /** Whether webhooks were silent at the last step. */
@@ -78,7 +78,7 @@ export function createAlarms(options: AlarmsOptions): Alarms {
 }
 
 /**
- * Only while the last bad signature is recent: one forged delivery must not cost replay calls until the next good one.
+ * Whether bad signatures may come from the service. Only recent ones count, so that old ones cost no replay calls.
  */
 function mayBeTheServices({ now, status: { failures } }: Observation): boolean {
   const { badSignatures, lastBadAt } = failures;

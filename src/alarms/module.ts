@@ -19,10 +19,10 @@ export const alarms: KeepModule = ({ config, store, clock, log, disk, accounts, 
     reconcileNow: () => shared.reconcile(),
     signal: stopping.signal,
   });
-  // The page also shows the alarms of the main process, so it needs all rules.
+  // The ops pages get all rules, because they also show the alarms of the main process.
   Object.assign(shared.rules, RULES);
   Object.assign(shared, { alarms: up, webhooksSilent: silent });
-  // A separate loop, because ALERT_URL may be slow.
+  // Posts have a loop of their own, so that a slow ALERT_URL does not delay the rules.
   const notifying = startLoop(async () => {
     await notify();
     return NOTIFY_MS;

@@ -1,8 +1,8 @@
-// Times from the store, aged by the monotonic clock: a step of the wall clock makes none of them older or younger. The
-// age of a time from before this process started can only come from the wall clock.
+// Measures the age of stored times with the monotonic clock, so that a step of the wall clock changes no age. Only the
+// age of a time that was stored before this process started comes from the wall clock.
 import type { Clock } from '../base/clock.ts';
 
-/** Smaller differences come from clock synchronisation and are no step. */
+/** A smaller difference between the two clocks comes from clock synchronisation and is no step. */
 const STEP_MS = 5_000;
 
 export type Moments = ReturnType<typeof createMoments>;
@@ -16,19 +16,19 @@ export function createMoments(clock: Clock) {
   function sinceOf(name: string, at: number): number {
     const before = known.get(name);
     if (before?.at === at) return before.since;
-    // A time that is new at this look is no older than the last look.
+    // A time that appears at this look was stored after the last look, so its age has a limit.
     return clock.monotonic() - Math.min(Math.max(0, clock.now() - at), longest);
   }
 
   return {
-    /** Begins a look. A moment that was not asked for during the last look is forgotten. */
+    /** Begins a look. A name that was not used during the last look is forgotten. */
     look(): void {
       const now = clock.monotonic();
       longest = lookedAt === undefined ? Infinity : now - lookedAt;
       lookedAt = now;
       [known, asked] = [asked, new Map()];
     },
-    /** The moment by the present wall clock. The same `name` finds it again at the next look. */
+    /** The stored time `at`, corrected for steps of the wall clock. It must have the same `name` at each look. */
     moment<At extends number | null>(name: string, at: At): At {
       if (at === null) return at;
       const since = sinceOf(name, at);

@@ -5,7 +5,7 @@ import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 
 const POST_MS = 10_000;
-/** The pause after a failed post. It doubles with each further failure. */
+/** The pause after failed posts: twice `first` after one failure, doubled by each further failure, at most `most`. */
 const PAUSE_MS = { first: 1_000, most: 300_000 };
 
 export interface Notifier {

@@ -14,13 +14,13 @@ export interface ObserverOptions {
   store: KeepStore & ReadStore;
   clock: Clock;
   freeBytes: () => number;
-  /** What the main process reports about itself. */
+  /** The reports of the main process about itself. */
   accounts?: Pick<Accounts, 'latest' | 'worstRun'> | undefined;
 }
 
 /**
- * Returns a function that collects. Its argument `up` holds the raised alarms; `read` says whether the store could be
- * read.
+ * Returns a function that makes an observation. Its argument `up` holds the raised alarms. In its result, `read` says
+ * whether the store could be read.
  */
 export function createObserver({ store, clock, freeBytes, accounts }: ObserverOptions) {
   const growthOf = createRecentCounters(store, clock);
@@ -55,7 +55,7 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
   }
 
   function runDownMs({ processes }: Status): number {
-    // If no sign of life can be written to the store, every process looks down.
+    // While no sign of life can be written to the store, every process looks down, so `run` counts as up.
     const unwritable = processes.keep === 'down' || (accounts?.latest()?.alarms.length ?? 0) > 0;
     if (processes.run === 'up' || unwritable) runUpAfter = clock.monotonic();
     return clock.monotonic() - runUpAfter;
@@ -69,11 +69,11 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
 
   return async function look(up: Alarm[]): Promise<{ seen: Observation; read: boolean }> {
     const stored = await orNone(readStore);
-    // Without the store, nothing shows whether `run` lives.
+    // Without the store, nothing shows whether `run` lives, so it counts as up.
     if (!stored) runUpAfter = clock.monotonic();
     const seen = stored ?? { ...last, freeBytes: freeBytes() };
     const status = withAccount(seen.status, accounts?.latest());
-    // A failure run may have begun and ended since the last look.
+    // A failure run may have begun and ended since the last look. The main process reports the longest one.
     const failureRun = Math.max(status.failureRun, accounts?.worstRun() ?? 0);
     last = { ...seen, status: { ...status, alarms: up, failureRun }, worstRun: worstRun(failureRun) };
     return { seen: last, read: stored !== undefined };

@@ -1,5 +1,5 @@
-// Decides which alarms are raised and which posts are due: once for each higher level, for news, once a day, and at
-// the end. The state is in memory, so that alarms are posted even if the store fails, for example on a full disk.
+// Keeps the raised alarms and decides when each is posted: at a higher level, at news, once a day, and when it ends.
+// The state is in memory, so that alarms are posted even if the store fails, for example on a full disk.
 import { iso, type Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { AlarmStore, RaisedAlarm } from '../store/alarms.ts';
@@ -7,7 +7,7 @@ import type { Alarm } from '../store/read.ts';
 import type { Notifier } from './notifier.ts';
 
 const REMIND_MS = 86_400_000;
-/** An alarm that fell this many levels below its last post, for this long, is posted again when it rises. */
+/** If an alarm stays this many levels below its last post for this long, its next rise is posted again. */
 const FALLEN = { levels: 2, ms: 60_000 };
 /** Minimum interval between posts of news at the same level. */
 const NEWS_MS = 60_000;
@@ -23,7 +23,7 @@ export interface Firing {
 export interface Raised {
   /** Continues the alarms that an earlier process raised. */
   restore(alarms: RaisedAlarm[]): void;
-  /** Takes all alarms that fire now. Every other alarm ends. */
+  /** `firing` holds all alarms that fire now. Every other alarm ends. */
   update(firing: Map<string, Firing>): void;
   /** Posts each alarm that is due. After a failed post it stays due. */
   notify(): Promise<void>;
@@ -34,7 +34,7 @@ export interface Raised {
 
 interface Entry extends RaisedAlarm {
   firing: Firing;
-  /** The highest recent level. A post is due if it is above `level`, which was posted last. */
+  /** The highest level since the alarm began or fell. A post is due if it is above `level`, the last posted one. */
   peak: number;
   toldAfter: number;
   lowSince: number | null;
@@ -51,11 +51,11 @@ export function createRaised({ clock, log, notifier }: { clock: Clock; log: Logg
     if (!(await notifier.post(`${name}: ${cleared ? 'all clear' : detail}`))) return;
     if (!cleared) {
       if (toldAt !== null) log.warn({ alarm: name }, detail);
-      // A rise during the post stays due.
+      // `peak` was read before the post, so a rise during the post is posted next.
       const told = { level: Math.max(entry.level, peak), news: Math.max(entry.news, firing.news) };
       Object.assign(entry, { ...told, toldAt: clock.now(), toldAfter: clock.monotonic(), changed: true });
     } else if (entry.cleared) remove(name);
-    // The alarm was raised again while its all-clear was posted.
+    // The alarm was raised again during the post of its all-clear, so it counts as not posted yet.
     else Object.assign(entry, { toldAt: null, level: 0, changed: true });
   }
 
@@ -104,9 +104,9 @@ function raise(name: string, firing: Firing, clock: Clock): Entry {
   return { ...kept, firing, peak: 0, toldAfter: 0, lowSince: null, changed: true };
 }
 
-/** `now`: the entry of the same alarm, if this process has raised it already. */
+/** Merges the stored alarm `kept` with `now`, the entry of the same alarm if this process has already raised it. */
 function restored(kept: RaisedAlarm, now: Entry | undefined, clock: Clock): Entry {
-  // If the clock was set back, the daily reminder must not be delayed again at each restart.
+  // A time in the future means that the clock was set back. Unless cut, it delays the daily reminder at each restart.
   const toldAt = kept.toldAt === null ? null : Math.min(kept.toldAt, clock.now());
   const elapsed = toldAt === null ? 0 : Math.min(clock.now() - toldAt, REMIND_MS);
   const times = { toldAt, toldAfter: clock.monotonic() - elapsed, lowSince: null };

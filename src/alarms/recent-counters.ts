@@ -1,13 +1,13 @@
-// How much each counter has grown in the last ten minutes, so that an alarm about an event stays up that long.
-// Snapshots in the store keep it up over a restart too, which would otherwise look like an all-clear. Ages are
-// monotonic; only snapshots of an earlier process are dated by the wall clock.
+// Tells how much each counter has grown in the last ten minutes, so that an alarm about a single event stays up that
+// long. Snapshots are stored, so that a restart does not end the alarm. The monotonic clock measures their age; only
+// for snapshots of an earlier process the wall clock does.
 import type { Clock } from '../base/clock.ts';
 import { orNone } from '../store/or-none.ts';
 import type { KeepStore } from '../store/keep.ts';
 
 export const RECENT_MS = 600_000;
 const SNAPSHOT_MS = 60_000;
-/** Older attempts do not show how a handler does now. */
+/** Counters of attempts cover only this time, because older attempts do not show how a handler works now. */
 const ATTEMPTS_MS = 180_000;
 
 type Counters = Record<string, number>;

@@ -1,4 +1,4 @@
-// The alarms of the main process, about writes to the store. They work without the store and without the keep process.
+// The alarms of the main process about writes to the store. They need neither a working store nor the keep process.
 import { startLoop } from '../base/loop.ts';
 import type { ReceiveModule } from '../receive/module.ts';
 import { createNotifier } from './notifier.ts';
@@ -13,7 +13,7 @@ export const storeAlarms: ReceiveModule = {
     const stopping = new AbortController();
     const notifier = createNotifier({ url: config.ALERT_URL, clock, log, signal: stopping.signal });
     const raised = createRaised({ clock, log, notifier });
-    // A separate loop, because ALERT_URL may be slow.
+    // Posts have a loop of their own, so that a slow ALERT_URL does not delay `look`.
     const notifying = startLoop(async () => {
       await raised.notify();
       return NOTIFY_MS;

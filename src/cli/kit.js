@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// `npx kit` enters here. This file is plain JavaScript, because npx may start it with the machine's own, older Node.
-// npm 10 installs the project's Node but does not link it.
+// `npx kit` starts this file. It is plain JavaScript, because npx may run it with the machine's own, older Node:
+// npm 10 installs the project's Node, but does not link it into node_modules/.bin.
 import { fileURLToPath } from 'node:url';
 import { launch } from '../base/node/launch.js';
 

@@ -13,7 +13,7 @@ import { bold } from './lib/table.ts';
 const COMMANDS = new URL('commands/', import.meta.url);
 const names = readdirSync(COMMANDS).flatMap((file) => (file.endsWith('.ts') ? [file.slice(0, -'.ts'.length)] : []));
 
-// The program that reads the pipe has ended, for example `head` or `less`.
+// EPIPE means that the program which reads the output, for example `head`, has ended. That is no failure.
 process.stdout.on('error', ({ code }: NodeJS.ErrnoException) =>
   process.exit(code === 'EPIPE' ? EXIT.done : EXIT.failed),
 );

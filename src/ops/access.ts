@@ -1,7 +1,7 @@
-// Reads who sent a request of the ops port; decision.ts decides. api.ts answers in JSON, the pages in HTML.
+// Finds out who sent a request to the ops port. decision.ts decides about it; api.ts and the pages answer it.
 //
-// If tokens are set, a request needs one, or the session that a browser opened with one. If none is set, only this
-// machine gets answers: Host and Origin must name it, so that no page of another site reaches the port.
+// If a token is set, a request needs a token, or a session that a browser opened with one. If none is set, Host and
+// Origin must name this machine or OPS_ORIGIN, so that no page of another site gets an answer.
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
@@ -12,11 +12,11 @@ import { createSessions } from './sessions.ts';
 export type AccessConfig = Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
 
 export interface Access {
-  /** Whether OPS_TOKEN is set. */
+  /** Whether OPS_TOKEN is set. Without it, nobody may see a body. */
   canReveal: boolean;
-  /** For programs: a bearer token, or no token on this machine if none is set. Sessions do not count. */
+  /** For programs: they need a bearer token, unless no token is set. Sessions do not count. */
   program(ctx: Context, what: What): Decision;
-  /** For browsers: sessions count too. A form must come from our own page. */
+  /** For browsers: a session counts like its token. A form must come from a page of this port. */
   page(ctx: Context, what: What): Decision;
   /** Opens a session if the token is right. */
   login(ctx: Context, token: string): 'in' | 'wrong' | 'throttled';

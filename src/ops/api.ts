@@ -1,4 +1,4 @@
-// The JSON API for programs, with probes and metrics. Access decides about every route except the two probes.
+// The JSON API for programs, with probes and metrics. access.ts guards every route except the two probes.
 import type { Context, Middleware } from 'koa';
 import { koaBody } from 'koa-body';
 import { shown, streamOf } from '../admin/export.ts';
@@ -19,7 +19,7 @@ export function addApi(context: OpsContext): void {
   addChanges(context);
 }
 
-/** Passes on an allowed request. Any other request gets an error that names the token it needs. */
+/** Middleware that lets only allowed requests through. The others get an error that says what they lack. */
 function may(what: What, access: Access): Middleware {
   return async (ctx, next) => {
     const decision = access.program(ctx, what);

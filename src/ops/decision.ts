@@ -1,12 +1,12 @@
 // The access decision of the ops port, shared by the API and the pages. Pure functions; access.ts reads the requests.
 
-/** A writer has OPS_TOKEN, a reader OPS_READ_TOKEN. */
+/** A writer has OPS_TOKEN, a reader OPS_READ_TOKEN. If no token is set, everybody on this machine is a writer. */
 export type Who = 'anonymous' | 'reader' | 'writer';
-/** `reveal`: show a body. */
+/** `reveal` shows a body. */
 export type What = 'read' | 'change' | 'reveal';
 /**
- * elsewhere: the Host is not ours, or another site's page sent the request. unknown: a token is needed. forbidden:
- * OPS_TOKEN is needed.
+ * `elsewhere`: a page of another site sent the request, or Host is foreign and no token is set. `unknown`: a token is
+ * needed. `forbidden`: OPS_TOKEN is needed.
  */
 export type Decision = 'allowed' | 'elsewhere' | 'unknown' | 'forbidden';
 
@@ -14,7 +14,7 @@ export interface Asked {
   who: Who;
   what: What;
   /**
-   * False if the Host is not ours, or if a page of another site may have sent the request with the browser's rights.
+   * False if a page of another site may have sent the request, or if Host is foreign and no token is set.
    */
   ours: boolean;
   /** Whether OPS_TOKEN is set. Without it, nobody may reveal a body, not even on this machine. */
@@ -28,7 +28,7 @@ export function decide({ who, what, ours, canReveal }: Asked): Decision {
   return who === 'writer' && (what === 'change' || canReveal) ? 'allowed' : 'forbidden';
 }
 
-/** Headers that browsers add by themselves. Empty: absent. */
+/** The parts of a request that show where it comes from. The text of an absent header is empty. */
 export interface Said {
   method: string;
   host: string;
@@ -37,7 +37,7 @@ export interface Said {
   site: string;
 }
 
-/** A request without these headers comes from a program. `outside`: the page's address behind a proxy. */
+/** A request without Origin and Sec-Fetch-Site comes from a program. `outside` is the address in OPS_ORIGIN. */
 export function sourceOf({ method, host, origin, site }: Said, outside?: URL): 'page' | 'program' | 'elsewhere' {
   if (method === 'POST' && !['', 'same-origin', 'none'].includes(site)) return 'elsewhere';
   if (origin === '') return site === 'same-origin' ? 'page' : 'program';

@@ -12,13 +12,13 @@ export interface Figures {
   disk: Disk;
 }
 
-/** Label values in the order of `labels`. */
+/** One value of a metric. Its label values stand in the order of the metric's `labels`. */
 type Sample = [labels: string[], value: number];
 
 export interface Metric {
   help: string;
   labels?: string[];
-  /** A number: one series without labels. Null: not known. */
+  /** Returns a number for a metric without labels, and null for an unknown value. */
   read: (figures: Figures) => Sample[] | number | null;
 }
 
@@ -27,7 +27,7 @@ export const ACKS = [
   'Time from the arrival of an authentic delivery to its answer, after the commit.',
 ] as const;
 
-/** By name. A name that ends in `_total` is a counter; any other is a gauge. */
+/** Metrics by name. A name that ends in `_total` is a counter; any other is a gauge. */
 export const METRICS: Record<string, Metric> = {
   kit_events: { help: 'Events stored.', read: ({ status }) => status.events },
   kit_events_unassigned: { help: 'Events without tasks yet.', read: ({ status }) => status.unassigned },
@@ -107,13 +107,12 @@ export const METRICS: Record<string, Metric> = {
   kit_disk_free_bytes: { help: 'Free bytes on the disk of the store.', read: ({ disk }) => disk.freeBytes },
 };
 
-/** The text of /metrics and its content type. */
 export async function renderMetrics(figures: Figures): Promise<{ type: string; text: string }> {
   const registry = new Registry();
   for (const [name, { help, labels: labelNames = [], read }] of Object.entries(METRICS)) {
     const found = read(figures);
     const samples: Sample[] = typeof found === 'number' ? [[[], found]] : (found ?? []);
-    // prom-client would show a metric with labels and no series as a series without labels.
+    // prom-client would print a metric that has labels, but no series, as one series without labels.
     if (samples.length === 0) continue;
     const options = { name, help, labelNames, registers: [registry] };
     const metric = name.endsWith('_total') ? new Counter(options) : new Gauge(options);
@@ -122,7 +121,7 @@ export async function renderMetrics(figures: Figures): Promise<{ type: string; t
   return { type: registry.contentType, text: `${await registry.metrics()}\n${acksOf(figures)}` };
 }
 
-/** Written by hand: the store has counted into buckets, and a histogram of prom-client takes only single values. */
+/** Prints the histogram by hand, because the store has only buckets and prom-client's histogram takes single values. */
 function acksOf({ counters }: Figures): string {
   const [name, help] = ACKS;
   let below = 0;
@@ -138,7 +137,7 @@ function counted(name: CounterName): Metric['read'] {
   return ({ counters }) => counters[name] ?? 0;
 }
 
-/** Counters named `<prefix>.<label>.<label>`; the last label may hold dots. */
+/** Reads the counters that are named `<prefix>.<label>.<label>`. The last label may hold dots. */
 function under(prefix: string, labels: number): Metric['read'] {
   return ({ counters }) =>
     Object.entries(counters).flatMap(([name, value]): Sample[] => {

@@ -1,5 +1,5 @@
-// Browser sessions, in memory: a restart or reload of keep ends them. A form that is sent after that is not done, and
-// the answer says so. The cookie is random and does not depend on the token.
+// Browser sessions are in memory, so a restart or a reload of `keep` ends them. A form that is sent afterwards changes
+// nothing, and the answer says so. The cookie is random and does not depend on the token.
 import { createHash, randomBytes } from 'node:crypto';
 import type { Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
@@ -8,13 +8,13 @@ import type { Who } from './decision.ts';
 const COOKIE = 'kit_session';
 const SESSION_MS = 12 * 3_600_000;
 const SESSIONS = 1_000;
-/** After this many wrong tokens within WRONG_MS, every log-in is refused until they are older. */
+/** After this many wrong tokens within WRONG_MS, every log-in is refused until one of them is older. */
 const WRONG = 5;
 const WRONG_MS = 60_000;
 
-/** `secure`: browsers send the cookie over HTTPS only. */
+/** If `secure` is set, browsers send the cookie over HTTPS only. */
 export function createSessions(clock: Clock, secure: boolean) {
-  /** By the digest of the cookie. */
+  /** Sessions by the digest of their cookie. */
   const sessions = new Map<string, { who: Who; until: number }>();
   let wrong: number[] = [];
 
@@ -28,7 +28,7 @@ export function createSessions(clock: Clock, secure: boolean) {
       const session = sessions.get(digest(ctx.cookies.get(COOKIE) ?? ''));
       return session && session.until > clock.monotonic() ? session.who : undefined;
     },
-    /** `who`: the holder of the given token. Undefined: the token is wrong. */
+    /** Begins a session for the holder of the token. `who` undefined: the token is wrong. */
     begin(ctx: Context, who: Who | undefined): 'in' | 'wrong' | 'throttled' {
       const now = clock.monotonic();
       wrong = wrong.filter((at) => now - at < WRONG_MS);

@@ -21,7 +21,7 @@ export interface Delivered {
   data?: object;
 }
 
-/** Each delivery is received a second after the one before. */
+/** Receives these deliveries, each a second after the one before. */
 export async function deliver({ store, clock }: Records, ...events: Delivered[]): Promise<void> {
   for (const { cursor = null, id = `e${cursor}`, type = 'MessageReceived', session = SESSION, data } of events) {
     clock.time += 1_000;
@@ -41,7 +41,7 @@ export async function deliver({ store, clock }: Records, ...events: Delivered[])
 export const SESSION = '5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11';
 export const OTHER_SESSION = '00000000-6f1e-4c55-9a52-9d9f5b1f6d11';
 
-/** Makes a due task for each handler from each event that has none. Returns the ids of the handlers. */
+/** Makes a due task for each handler and each event without tasks. Returns the ids of the handlers. */
 export async function fanOut(
   { store, clock }: Records,
   names: string[],

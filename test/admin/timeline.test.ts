@@ -14,7 +14,7 @@ test.each<[string | null, Partial<Found['event']>, RegExp]>([
   [`${session}/5511999`, {}, /its conversation's lane$/],
   ['/5511999', {}, /conversation's lane, of no session/],
   ['mine', {}, /that the handler names/],
-])('E21: the lane %j of an event %j', (lane, fields, words) => {
+])('E21: the words for the lane %j of an event %j', (lane, fields, words) => {
   const event = { key: 'c:1', sessionId: session, origin: 'webhook', ...fields } as Found['event'];
   expect(laneWords({ lane }, event)).toMatch(words);
   expect(laneWords({ lane }, event)).not.toContain('5511999');

@@ -23,7 +23,7 @@ beforeEach(() => {
 });
 afterEach(() => records.remove());
 
-/** Two dead tasks of the handler `answer`. */
+/** Makes two dead tasks of the handler `answer`. */
 async function twoDead(): Promise<number[]> {
   await deliver(records, { cursor: '1' }, { cursor: '2' });
   const [handler = 0] = await fanOut(records, ['answer'], { lane: 'wa:5511999990000' });
@@ -42,13 +42,13 @@ describe('retry and discard', () => {
     expect((await store.status(clock.now())).tasks).toMatchObject({ ready: 1, skipped: 1, dead: 0 });
   });
 
-  test.each([undefined, '', '  '])('without a reason (%j) nothing is discarded, but retried', (reason) => {
+  test.each([undefined, '', '  '])('without a reason (%j) a retry is accepted, but no discard', (reason) => {
     const words = 'tasks are discarded with a reason: say why they need not run';
     expect(() => taskChange('discard', {}, reason)).toThrow(refusal('input', words));
     expect(taskChange('retry', {}, reason)).toMatchObject({ action: 'retry' });
   });
 
-  test('a second job waits for the first', async () => {
+  test('a second job is refused while the first one runs', async () => {
     await twoDead();
     const jobs = createJobs({ store, clock, log: createTestLog().log, onChange: () => {} });
     const retry = taskChange('retry', { state: 'dead' });
@@ -63,7 +63,7 @@ describe('retry and discard', () => {
 });
 
 describe('tasks of a handler', () => {
-  test('are moved to another that is known, and to no other', async () => {
+  test('are moved to another handler only if its name is known', async () => {
     await twoDead();
     await store.register(['answer', 'reply']);
     expect(await moveTasks(store, { from: 'answer', to: 'reply' }, clock)).toBe(2);
@@ -73,7 +73,7 @@ describe('tasks of a handler', () => {
     );
   });
 
-  test('are made again by a rerun: counted by type first, for a loaded handler alone', async () => {
+  test('are made again by a rerun, after a count by type, and only for a loaded handler', async () => {
     await deliver(records, { cursor: '1' }, { cursor: '2', type: 'MessageSent' }, { cursor: '3' });
     await fanOut(records, ['answer']);
     const asked = { handler: 'answer', type: null, from: '1', to: null };
@@ -112,7 +112,7 @@ describe('history', () => {
     );
   });
 
-  test('reconciliation is asked for', async () => {
+  test('a request to reconcile is stored', async () => {
     await askToReconcile(store, clock.now());
     expect(await store.reconcileAsked()).toBe(clock.now());
   });
@@ -121,7 +121,7 @@ describe('history', () => {
     ['soon', /^give a cursor, or a time that is past/],
     ['2999-01-01', /^give a cursor, or a time that is past/],
     ['2020-01-01', /^nothing is stored that it could be compared with$/],
-  ])('to verify from %s is refused in an empty store', async (from, words) => {
+  ])('a verify from %s is refused in an empty store', async (from, words) => {
     await expect(verifyFrom(store, readPoint(from), clock.now())).rejects.toThrow(words);
     expect(await store.verifying()).toBeNull();
   });
@@ -130,7 +130,7 @@ describe('history', () => {
     ['2', { from: '2', short: false }],
     ['2026-01-01T12:00:02Z', { from: '1', short: false }],
     ['2020-01-01', { from: '1', short: true }],
-  ])('to verify from %s begins at %j', async (from, begin) => {
+  ])('a verify from %s begins at %j', async (from, begin) => {
     await deliver(records, { cursor: '1' }, { cursor: '2' });
     expect(await verifyFrom(store, readPoint(from), clock.now())).toEqual(begin);
     expect(await store.verifying()).toMatchObject({ state: 'running', from: begin.from, asked: clock.now() });
@@ -147,7 +147,7 @@ test('quarantined bytes are read again, one row or all of them', async () => {
   expect(await readAgain(store, { newest: 2 }, clock.now())).toHaveLength(2);
 });
 
-test('who may only look sees neither what an error quotes nor after whom a lane is called', async () => {
+test('redacted reads contain no phone number, neither in errors nor in lane names', async () => {
   await twoDead();
   await deliver(records, { cursor: '3' }, { cursor: '4' });
   await fanOut(records, ['answer'], { lane: 'wa:5511999990000' });

@@ -1,4 +1,4 @@
-// How people are notified of alarms, with a real HTTP endpoint as ALERT_URL.
+// The notification of people about alarms, with a real HTTP endpoint as ALERT_URL.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -18,7 +18,7 @@ import {
 const GB = 1024 ** 3;
 const DAY_MS = 86_400_000;
 
-describe('how people are told', () => {
+describe('the notification of people', () => {
   let file: StoreFile;
   let clock: TestClock;
   let testLog: TestLog;
@@ -93,7 +93,7 @@ describe('how people are told', () => {
     }
   }
 
-  test('handler_failing is told of a busy handler that broke: what went well before does not hide it', async () => {
+  test('handler_failing is raised for a busy handler that breaks, despite its earlier successes', async () => {
     let oldestReadySeconds = 0;
     const status = async (now: number) => ({ ...(await file.store.status(now)), oldestReadySeconds });
     const store = { ...file.store, status };
@@ -111,14 +111,14 @@ describe('how people are told', () => {
     expect(await raised()).toContain('handler_failing');
   });
 
-  test('a run that shows no life for long is told, though nothing died', async () => {
+  test('run_crashing is posted if `run` shows no sign of life for long, even without a crash', async () => {
     await steps(10_000);
     runLives = false;
     await steps(60_000);
     expect(texts()).toEqual([expect.stringMatching(/^run_crashing: .* does not run/)]);
   });
 
-  test('run is not blamed while the store takes no signs of life from anybody', async () => {
+  test('run_crashing is not raised while the store takes no sign of life from any process', async () => {
     await steps(10_000);
     runLives = false;
     keepLives = false;
@@ -126,7 +126,7 @@ describe('how people are told', () => {
     expect(await raised()).toEqual([]);
   });
 
-  test('a disk that takes nothing any more is told once all the same, and its end as well', async () => {
+  test('disk_low is posted once although the store cannot be written, and so is its all-clear', async () => {
     let full = true;
     const real = file.store;
     const ifRoom = (work: () => Promise<void>): Promise<void> =>
@@ -149,7 +149,7 @@ describe('how people are told', () => {
     expect(texts().slice(1)).toEqual(['disk_low: all clear']);
   });
 
-  test('refusals for their signature ask replay every 20 s, and are told as soon as it shows what no delivery brought', async () => {
+  test('bad signatures start a reconciliation every 20 s, and are posted if replay shows an event without a delivery', async () => {
     let asked = 0;
     const alarms = createAlarms({
       store: file.store,
@@ -173,7 +173,7 @@ describe('how people are told', () => {
     expect([asked, texts()]).toEqual([4, [expect.stringMatching(/^secret_mismatch: 3 .*WEBHOOK_SECRET=new,old/)]]);
   });
 
-  test('refusals that no more have followed for ten minutes cost no calls', async () => {
+  test('bad signatures cost no replay calls if none has followed for ten minutes', async () => {
     let asked = 0;
     const reconcileNow = (): void => void asked++;
     const alarms = createAlarms({
@@ -195,13 +195,13 @@ describe('how people are told', () => {
     expect(asked).toBe(1);
   });
 
-  test('in calm nobody is told anything', async () => {
+  test('without an alarm nothing is posted', async () => {
     await steps(20_000);
     expect(posts).toEqual([]);
     expect(await raised()).toEqual([]);
   });
 
-  test('an alarm is posted once, as text, and shown in status with its beginning', async () => {
+  test('an alarm is posted once, as text, and the status shows it with its beginning', async () => {
     await fail(3);
     await step();
     const since = new Date(clock.time).toISOString();
@@ -211,7 +211,7 @@ describe('how people are told', () => {
     expect(alarms).toEqual([{ name: 'failure_run', since, detail: expect.stringContaining('3') }]);
   });
 
-  test('a post that ALERT_URL did not take is retried until it does, and then no more', async () => {
+  test('a post that ALERT_URL refuses is retried until it is accepted, and then no more', async () => {
     answer = 500;
     await fail(3);
     await steps(8_000);
@@ -222,7 +222,7 @@ describe('how people are told', () => {
     expect(posts.map(({ status }) => status)).toEqual([500, 500, 500, 204]);
   });
 
-  test('while ALERT_URL takes nothing, posts get further and further apart, and never more than five minutes', async () => {
+  test('while ALERT_URL refuses posts, the pauses between them grow up to five minutes', async () => {
     answer = 500;
     await fail(3);
     const times: number[] = [];
@@ -237,7 +237,7 @@ describe('how people are told', () => {
     expect(posts.length).toBeLessThan(25);
   });
 
-  test('a post that ALERT_URL leaves hanging ends with the process', async () => {
+  test('a post that ALERT_URL does not answer is aborted when the process stops', async () => {
     const arrived = Promise.withResolvers<void>();
     const hanging = createServer(() => arrived.resolve());
     await new Promise<void>((done) => hanging.listen(0, '127.0.0.1', done));
@@ -258,7 +258,7 @@ describe('how people are told', () => {
     expect(testLog.text()).not.toContain('ALERT_URL');
   });
 
-  test('a redirect is not followed, and counts as not taken', async () => {
+  test('a redirect is not followed, and counts as a failed post', async () => {
     answer = 302;
     await fail(3);
     await step();
@@ -268,7 +268,7 @@ describe('how people are told', () => {
     expect(posts.map(({ status }) => status)).toEqual([302, 200]);
   });
 
-  test('an ALERT_URL that cannot be reached costs nothing but a line in the log', async () => {
+  test('if ALERT_URL cannot be reached, alarms are still raised, and the log says so', async () => {
     await closeEndpoint();
     await fail(3);
     await step();
@@ -276,7 +276,7 @@ describe('how people are told', () => {
     expect(testLog.text()).toContain('cannot be reached');
   });
 
-  test('without ALERT_URL alarms are raised and cleared all the same', async () => {
+  test('without ALERT_URL alarms are still raised and logged', async () => {
     step = begin(undefined, 0);
     await step();
     expect(await raised()).toEqual(['disk_low']);
@@ -295,7 +295,7 @@ describe('how people are told', () => {
     expect(posts).toHaveLength(2);
   });
 
-  test('when it is over, there is one all-clear', async () => {
+  test('when an alarm ends, there is one all-clear', async () => {
     await fail(3);
     await step();
     await fail(0);
@@ -304,7 +304,7 @@ describe('how people are told', () => {
     expect(await raised()).toEqual([]);
   });
 
-  test('an alarm that comes back is told again', async () => {
+  test('an alarm that is raised again is posted again', async () => {
     for (const run of [3, 0, 3]) {
       await fail(run);
       await step();
@@ -312,7 +312,7 @@ describe('how people are told', () => {
     expect(texts()).toHaveLength(3);
   });
 
-  test('an alarm that nobody could be told of ends without an all-clear', async () => {
+  test('an alarm whose posts all failed ends without an all-clear', async () => {
     answer = 500;
     await fail(3);
     await step();
@@ -322,7 +322,7 @@ describe('how people are told', () => {
     expect(posts).toHaveLength(1);
   });
 
-  test('an all-clear that ALERT_URL did not take is retried', async () => {
+  test('an all-clear that ALERT_URL refuses is retried', async () => {
     await fail(3);
     await step();
     answer = 500;
@@ -333,7 +333,7 @@ describe('how people are told', () => {
     expect(posts.map(({ text, status }) => [text.slice(-9), status])).toContainEqual(['all clear', 200]);
   });
 
-  test('failure_run is told at 3, 10, 13 and 15, and not at every number between', async () => {
+  test('failure_run is posted at 3, 10, 13 and 15, and not at every number between', async () => {
     for (let run = 1; run <= 20; run++) {
       await fail(run);
       await step();
@@ -341,7 +341,7 @@ describe('how people are told', () => {
     expect(texts().map((text) => Number(/\d+/.exec(text)?.[0]))).toEqual([3, 10, 13, 15]);
   });
 
-  test('a restart of keep neither repeats what was told nor forgets the all-clear', async () => {
+  test('a restart of `keep` neither repeats a post nor forgets the all-clear', async () => {
     await fail(3);
     await step();
     step = begin(alertUrl);
@@ -352,7 +352,7 @@ describe('how people are told', () => {
     expect(texts().slice(1)).toEqual(['failure_run: all clear']);
   });
 
-  test('an alarm for what has grown stays over a restart of keep, also for what grew meanwhile', async () => {
+  test('an alarm about a counter stays up over a restart of `keep`, and growth during the restart raises one too', async () => {
     await step();
     await file.store.note({ conflicts: 1 });
     await steps(4_000);
@@ -368,7 +368,7 @@ describe('how people are told', () => {
     expect(await raised()).toEqual([]);
   });
 
-  test('what happened keeps its alarm up for ten minutes, then it is over', async () => {
+  test('an alarm about a single event stays up for ten minutes, and then ends', async () => {
     await step();
     await file.store.note({ 'refused.body_limit': 1 });
     await steps(9 * 60_000, 60_000);
@@ -378,7 +378,7 @@ describe('how people are told', () => {
     expect(texts()).toEqual([expect.stringMatching(/^body_limit: /), 'body_limit: all clear']);
   });
 
-  test('neither a body nor a secret is in what is told', async () => {
+  test('posts contain neither a body nor a secret', async () => {
     await fail(3);
     await file.store.note(
       {},
@@ -406,7 +406,7 @@ describe('how people are told', () => {
     ['secret_mismatch', (n) => signatures({ badSignatures: n }), () => signatures({ badSignatures: 0 })],
     ['reconcile_behind', (n) => replay(n, true), () => replay(9, false)],
   ])(
-    '%s is posted once while its figures change, though ALERT_URL fails at first, and has its all-clear',
+    '%s is posted once while its figures change, even if ALERT_URL fails at first, and then its all-clear',
     async (name, hold, release) => {
       await file.store.accept({ readings: [delivered()], now: clock.time });
       await steps(2_000);

@@ -1,5 +1,5 @@
-// An alarm that gets worse is posted again, once for each level; an alarm that wavers is not. Steps of the clock
-// change neither.
+// An alarm that gets worse is posted again, once for each level; an alarm that wavers is not. A step of the wall clock
+// does not cause or prevent a post.
 import { expect, onTestFinished, test } from 'vitest';
 import { createAlarms } from '../../src/alarms/alarms.ts';
 import { listenForAlerts } from './alert-endpoint.ts';
@@ -14,11 +14,11 @@ interface Bench extends StoreFile {
   clock: { time: number; passed: number; now(): number; monotonic(): number };
   free: number;
   posts: string[];
-  /** Evaluates the rules once and posts what is due. */
+  /** Evaluates the rules once and posts the alarms that are due. */
   look: () => Promise<void>;
-  /** The same, after run and keep have shown a sign of life. */
+  /** Does the same as `look`, after `run` and `keep` have shown a sign of life. */
   turn: () => Promise<void>;
-  /** Repeats `turn` over this time, at the interval of keep. */
+  /** Repeats `turn` for `ms` milliseconds, at the interval of `keep`. */
   pass: (ms: number, every?: number) => Promise<void>;
   restart: () => void;
   told: (name: string) => string[];
@@ -75,7 +75,7 @@ const lettersOf = (bench: Bench, error: (n: number) => string) => {
   };
 };
 
-test('E41: disk_low is told at each halving of what is left, to nothing, and once each', async () => {
+test('E41: disk_low is posted once at each halving of the free space, down to zero', async () => {
   const bench = await setUp();
   for (let free = 512; free >= 0; free -= 8) {
     bench.free = free * MB + 1;
@@ -94,7 +94,7 @@ test('E41: disk_low is told at each halving of what is left, to nothing, and onc
   ]);
 });
 
-test('E41: a disk around a threshold does not flap; after a clear fall it is told again', async () => {
+test('E41: disk_low does not flap around a limit, and is posted again after its level had clearly fallen', async () => {
   const bench = await setUp();
   for (let n = 0; n < 12; n++) {
     bench.free = (n % 2 ? 250 : 260) * MB;
@@ -118,7 +118,7 @@ test('E41: a disk around a threshold does not flap; after a clear fall it is tol
   expect(bench.posts.at(-1)).toBe('disk_low: all clear');
 });
 
-test('E41: dead_letters is told at 1, 10 and 100, also over a restart of keep', async () => {
+test('E41: dead_letters is posted at 1, 10 and 100, also over a restart of `keep`', async () => {
   const bench = await setUp();
   const kill = lettersOf(bench, () => 'Error: no');
   for (const more of [1, 4, 5, 30, 50, 20]) {
@@ -131,7 +131,7 @@ test('E41: dead_letters is told at 1, 10 and 100, also over a restart of keep', 
   expect(counts).toEqual(['a task', '10 tasks', '110 tasks']);
 });
 
-test('E41: a new cause of dead letters is named, without the words of its error, once a minute at the most', async () => {
+test('E41: a new cause of dead letters is posted without the message of its error, once a minute at the most', async () => {
   const bench = await setUp();
   const letters = ['boom', 'broken pipe', 'no such user', 'out of paper', 'gone', 'late', 'odd'];
   let cursor = 0;
@@ -159,7 +159,7 @@ test('E41: a new cause of dead letters is named, without the words of its error,
   expect(bench.posts.join('\n')).not.toMatch(/\d{4}|Ana/);
 });
 
-test('E41: a run of 15 that ends within one step is told as 15, with what to do at the service', async () => {
+test('E41: a failure run that reaches 15 within one step is posted once, with the remedy at the service', async () => {
   const bench = await setUp();
   await bench.pass(2_000);
   await bench.store.note({}, { failure_run: 15 });
@@ -167,7 +167,7 @@ test('E41: a run of 15 that ends within one step is told as 15, with what to do 
   expect(bench.told('failure_run')).toEqual([expect.stringMatching(/15 .*switched the webhook off: enable it/)]);
 });
 
-test('E41: failure_run is told at 3, 10, 13 and 15, and again for a later run', async () => {
+test('E41: failure_run is posted at 3, 10, 13 and 15, and again for a later run', async () => {
   const bench = await setUp();
   const climb = async (): Promise<void> => {
     for (let run = 1; run <= 17; run++) {
@@ -187,7 +187,7 @@ test.each([
   ['conflict', 'conflicts'],
   ['cursor_regression', 'regressions'],
   ['replay_blind', 'unseen'],
-] as const)('E41: %s is told again when there are ten times as many', async (name, counter) => {
+] as const)('E41: %s is posted again when its counter has grown tenfold', async (name, counter) => {
   const bench = await setUp();
   await bench.pass(2_000);
   for (const more of [1, 1, 8, 40, 60]) {
@@ -197,7 +197,7 @@ test.each([
   expect(bench.told(name)).toHaveLength(3);
 });
 
-test('E41: each further gap is told until there are many', async () => {
+test('E41: each further gap is posted until there are many', async () => {
   const bench = await setUp();
   for (let n = 1; n <= 9; n++) {
     bench.exec(
@@ -205,13 +205,13 @@ test('E41: each further gap is told until there are many', async () => {
     );
     await bench.pass(2_000);
   }
-  // At 1, 2, 3, 4 and 8.
+  // The level rises at 1, 2, 3, 4 and 8 gaps.
   const named = bench.told('gap_open').map((text) => /gap (\d+):/.exec(text)?.[1]);
   expect(named, 'each post names the newest').toEqual(['1', '2', '3', '4', '8']);
 });
 
 test.each([60 * DAY, -60 * DAY])(
-  'E41: a step of the clock by %d ms neither floods people with reminders nor keeps one back',
+  'E41: a step of the clock by %d ms neither adds a reminder nor delays one',
   async (step) => {
     const bench = await setUp();
     bench.free = 400 * MB;
@@ -225,21 +225,21 @@ test.each([60 * DAY, -60 * DAY])(
 );
 
 test.each([3_600_000, -3_600_000])(
-  'E9: a step of the clock by %d ms ends no run, and takes back nothing that happened lately',
+  'E9: a step of the clock by %d ms neither makes `run` look down nor ends a recent alarm',
   async (step) => {
     const bench = await setUp();
     await bench.pass(30_000);
     await bench.store.note({ conflicts: 1 });
     await bench.pass(4_000);
     bench.clock.time += step;
-    // The signs of life carry the time of the clock before the step.
+    // The last signs of life carry the time of the clock before the step.
     await bench.look();
     await bench.pass(2 * MINUTE);
     expect(bench.posts).toEqual([expect.stringMatching(/^conflict: /)]);
   },
 );
 
-test('E41: a clock that was set back puts off no reminder, however often keep starts again', async () => {
+test('E41: after the clock was set back, restarts of `keep` do not delay the reminder', async () => {
   const bench = await setUp();
   bench.free = 400 * MB;
   await bench.pass(2_000);

@@ -1,4 +1,4 @@
-// E9: durations that begin at a time from the store. A step of the wall clock makes nothing older or younger.
+// E9: the ages of stored times. A step of the wall clock changes none of them.
 import { expect, onTestFinished, test } from 'vitest';
 import { createAlarms } from '../../src/alarms/alarms.ts';
 import { createMoments } from '../../src/alarms/moments.ts';
@@ -18,7 +18,7 @@ function createClock() {
   return { clock, pass };
 }
 
-test('a moment is as it was written, until the clock steps; then it is as long ago as before', () => {
+test('a moment is the stored time until the clock steps; then it keeps its age', () => {
   const { clock, pass } = createClock();
   const moments = createMoments(clock);
   const look = (at: number) => (moments.look(), moments.moment('one', at));
@@ -32,7 +32,7 @@ test('a moment is as it was written, until the clock steps; then it is as long a
   expect(moments.moment('none', null)).toBe(null);
 });
 
-test('a moment that is new is no older than the last look, and none lies in the future', () => {
+test('a new moment is no older than the last look, and no moment lies in the future', () => {
   const { clock, pass } = createClock();
   const moments = createMoments(clock);
   const look = (at: number) => (moments.look(), moments.moment('one', at));
@@ -64,7 +64,7 @@ async function setUp() {
 }
 
 test.each([HOUR, 60 * DAY, -HOUR, -60 * DAY])(
-  'E9: a step of the clock by %d ms makes webhooks neither silent before their time nor heard after it',
+  'E9: after a step of the clock by %d ms, webhook_silent is raised in time, not before, and stays up',
   async (step) => {
     const { store, clock, steps, up } = await setUp();
     const envelope = { id: 'e', type: 'A', created_at: null, cursor: '1', session_id: null, data: { A: {} } };
@@ -85,7 +85,7 @@ test.each([HOUR, 60 * DAY, -HOUR, -60 * DAY])(
 );
 
 test.each([HOUR, -HOUR])(
-  'E9: a step of the clock by %d ms makes no short trouble long, and no long one short',
+  'E9: after a step of the clock by %d ms, reconcile_behind is raised in time, not before',
   async (step) => {
     const { store, clock, steps, up } = await setUp();
     await steps(MINUTE);

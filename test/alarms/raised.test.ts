@@ -1,4 +1,4 @@
-// Which posts reach an ALERT_URL that answers slowly, late, or not at all.
+// The posts of alarms when ALERT_URL answers slowly, late, or not at all.
 import type { ServerResponse } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { createRaised, type Firing, type Raised } from '../../src/alarms/raised.ts';
@@ -13,7 +13,7 @@ interface Bench {
   notifier: Notifier;
   url: string;
   posts: string[];
-  /** Answers that are not sent yet, while `slow` is set. */
+  /** The answers that are held back while `slow` is set. */
   open: ServerResponse[];
   slow: boolean;
   again: () => Raised;
@@ -36,7 +36,7 @@ async function setUp(): Promise<Bench> {
 const firing = (...alarms: [name: string, detail: string, level?: number, news?: number][]): Map<string, Firing> =>
   new Map(alarms.map(([name, detail, level = 1, news = 0]) => [name, { detail, level, news }]));
 
-test('E40: while ALERT_URL keeps its answer back, alarms are raised, graver and over all the same; the newest is told next', async () => {
+test('E40: while ALERT_URL does not answer, alarms are still raised, updated and ended; then the newest is posted', async () => {
   const bench = await setUp();
   const { raised } = bench;
   bench.slow = true;
@@ -53,7 +53,7 @@ test('E40: while ALERT_URL keeps its answer back, alarms are raised, graver and 
   expect(bench.posts).toEqual(['disk_low: 500 MB', 'disk_low: 100 MB']);
 });
 
-test('an alarm that is over before its first post was taken has its all-clear', async () => {
+test('an alarm that ends during its first post gets its all-clear', async () => {
   const bench = await setUp();
   const { raised } = bench;
   bench.slow = true;
@@ -69,7 +69,7 @@ test('an alarm that is over before its first post was taken has its all-clear', 
   expect(raised.up()).toEqual([]);
 });
 
-test('an alarm that comes back while its all-clear is on the way is told again', async () => {
+test('an alarm that is raised again during the post of its all-clear is posted again', async () => {
   const bench = await setUp();
   const { raised } = bench;
   raised.update(firing(['disk_low', '500 MB']));
@@ -86,7 +86,7 @@ test('an alarm that comes back while its all-clear is on the way is told again',
   expect(bench.posts.at(-1)).toBe('disk_low: 400 MB');
 });
 
-test('E41: a level that ALERT_URL missed is told when it answers again, though the level has fallen', async () => {
+test('E41: a level whose post failed is posted when ALERT_URL answers again, even if the level has fallen', async () => {
   const bench = await setUp();
   const { raised, clock, notifier, url } = bench;
   raised.update(firing(['failure_run', '3 in a row', 2]));
@@ -101,7 +101,7 @@ test('E41: a level that ALERT_URL missed is told when it answers again, though t
   expect(bench.posts).toEqual(['failure_run: 3 in a row', 'failure_run: lately, 15 in a row']);
 });
 
-test('what was told outlasts a restart by the store; what the store did not take is written later', async () => {
+test('the store keeps over a restart which alarms were posted; a write that failed is repeated later', async () => {
   const bench = await setUp();
   const file = createStoreFile();
   onTestFinished(() => file.remove());
@@ -123,7 +123,7 @@ test('what was told outlasts a restart by the store; what the store did not take
   expect(await file.store.raised()).toEqual([]);
 });
 
-test('E40: what was judged before the store could be read is not told twice when it can', async () => {
+test('E40: an alarm that was raised before the store could be read is not posted twice', async () => {
   const bench = await setUp();
   const file = createStoreFile();
   onTestFinished(() => file.remove());
@@ -137,7 +137,7 @@ test('E40: what was judged before the store could be read is not told twice when
   expect(bench.posts).toHaveLength(1);
 });
 
-test('a new ALERT_URL is used at once, whatever the old one did', async () => {
+test('a new ALERT_URL is used at once, without the pause of the old one', async () => {
   const bench = await setUp();
   const { notifier, url } = bench;
   notifier.useUrl('http://127.0.0.1:1/');

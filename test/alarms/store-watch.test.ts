@@ -16,9 +16,9 @@ interface Bench {
   path: string;
   watch: StoreWatch;
   clock: TestClock;
-  /** While it is set, each write throws it. */
+  /** If it is set, each write throws it. */
   fault: Error | undefined;
-  /** Does what the main process does: writes, then evaluates the rules. */
+  /** Writes, and then evaluates the rules, as the main process does. */
   look: (ms?: number, around?: Partial<Around>) => Promise<string>;
 }
 
@@ -75,7 +75,7 @@ const sqlite = (code: string): StoreError =>
   new StoreError('unwritable', `cannot be used: ${code}`, Object.assign(new Error('sqlite'), { code }));
 
 test.each(['immediate', 'exclusive'] as const)(
-  'E40: a lock (%s) is an alarm from two seconds on, names its holder, and is over five seconds after it is gone',
+  'E40: a lock (%s) raises an alarm after two seconds. It names the holder, and ends five seconds after the lock',
   async (how) => {
     const { path, look, clock } = setUp();
     expect(await look()).toBe('');
@@ -92,7 +92,7 @@ test.each(['immediate', 'exclusive'] as const)(
   },
 );
 
-test('a lock of a moment, again and again, is no alarm', async () => {
+test('short locks, again and again, raise no alarm', async () => {
   const { path, look } = setUp();
   for (let n = 0; n < 20; n++) {
     const release = lock(path, 'immediate');
@@ -109,20 +109,20 @@ test.each([
   ['SQLITE_READONLY', /SQLITE_READONLY.*read-only: give this user the right/],
   ['SQLITE_CANTOPEN', /SQLITE_CANTOPEN.*cannot be opened/],
   ['SQLITE_CORRUPT', /SQLITE_CORRUPT.*npx kit restore/],
-])('E40: %s is told with the remedy that fits', async (code, words) => {
+])('E40: the alarm about %s names the remedy for it', async (code, words) => {
   const bench = setUp();
   bench.fault = sqlite(code);
   await bench.look();
   expect(await bench.look(2_000)).toMatch(words);
 });
 
-test('E40: a replaced file is told at once, as what it is', async () => {
+test('E40: a replaced file raises store_replaced at once', async () => {
   const bench = setUp();
   bench.fault = new StoreError('replaced', 'another file was put in its place');
   expect(await bench.look()).toMatch(/^store_replaced 1: .*503\. another file was put/);
 });
 
-test('E40: deliveries that wait and that were refused are counted; each order of magnitude is a level', async () => {
+test('E40: the alarm counts waiting and refused deliveries; each order of magnitude is a level', async () => {
   const bench = setUp();
   bench.fault = sqlite('SQLITE_FULL');
   await bench.look();
@@ -138,7 +138,7 @@ test('E40: deliveries that wait and that were refused are counted; each order of
   expect(levels.join('')).toBe('222222222333');
 });
 
-test('E40: a disk that takes deliveries but does not sync them is an alarm, though small writes succeed', async () => {
+test('E40: deliveries that cannot be synced raise an alarm, even if small writes succeed', async () => {
   const { clock, watch, look } = setUp();
   const store = watch.writes;
   const unsynced = watchStore({ ...store, accept: () => Promise.reject(sqlite('EIO')) }, clock);
@@ -152,7 +152,7 @@ test('E40: a disk that takes deliveries but does not sync them is an alarm, thou
   expect(await look()).toBe('');
 });
 
-test('E40: a commit that does not end is an alarm', async () => {
+test('E40: a commit that does not end raises an alarm', async () => {
   const { clock, watch } = setUp();
   const gate = Promise.withResolvers<never>();
   const hanging = watchStore({ ...watch.writes, accept: () => gate.promise }, clock);
@@ -164,7 +164,7 @@ test('E40: a commit that does not end is an alarm', async () => {
   gate.reject(sqlite('EIO'));
 });
 
-test('E40: an idle kit tries with an empty commit whether deliveries are taken again, but not on a disk without room', async () => {
+test('E40: after a failed commit, an idle kit retries with an empty one, but not on a disk without room', async () => {
   const bench = setUp();
   const { watch, clock } = bench;
   const batch = () => ({ readings: [readDelivery(Buffer.from('{'))], now: clock.time });

@@ -1,4 +1,4 @@
-// Plants faults in the handlers, and between doctor and a running receiver. The receiver is a real process on a real
+// Plants faults in the handlers, and between `doctor` and a running receiver. The receiver is a real process on a real
 // store. Small HTTP servers stand in for proxies.
 import { rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
@@ -76,7 +76,7 @@ describe('the round trip', () => {
     method?: string;
   }
 
-  /** Forwards deliveries with these changes. If `instead` is given, it answers itself. */
+  /** Forwards deliveries with these changes. If `instead` returns a status, the proxy answers with it itself. */
   function proxy(change: Change, instead: (body: Buffer) => number | undefined = () => undefined): Promise<string> {
     return serve((incoming, response) => {
       const chunks: Buffer[] = [];
@@ -133,7 +133,7 @@ describe('the round trip', () => {
     expect(exit).toBe(code);
   });
 
-  test('one that minds only content types that the service never sends is a warning', async () => {
+  test('a proxy that refuses only content types that the service never sends is a warning', async () => {
     const picky = await serve((incoming, response) => {
       incoming.resume();
       if (incoming.headers['content-type'] !== 'application/json') return response.writeHead(415).end();
@@ -157,14 +157,14 @@ describe('the round trip', () => {
     expect(tls).toMatchObject({ exit: 78, text: expect.stringContaining('give it a certificate that is valid') });
   });
 
-  test('a receiver with another secret is told to read it again, before any proxy is blamed', async () => {
+  test('a receiver without one of the secrets is reported before any proxy, and the remedy is a reload', async () => {
     const found = await see([receiver, roundTrip], { ...env, WEBHOOK_SECRET: `${SECRET},whsec_another_one_0123` });
     expect(found.text).toContain('the running receiver refuses secret 2 of 2 → npx kit reload');
     expect(found.text).toContain('skipped round trip: because receiver has a fault');
     expect(found.exit).toBe(78);
   });
 
-  test('a receiver of another store, of another path, and none at all are told apart', async () => {
+  test('a receiver of another store, one of another path, and no receiver are told apart', async () => {
     openSqlite(join(at, 'other.db'), { owner: true }).close();
     const other = await see([receiver], { ...env, DATABASE_URL: `sqlite:${at}/other.db` });
     expect(other.text).toContain('give both the same DATABASE_URL');
@@ -174,7 +174,7 @@ describe('the round trip', () => {
     expect(none).toMatchObject({ exit: 69, text: expect.stringContaining('start the receiver with npm start') });
   });
 
-  test('where all is well nothing is a fault, and what was sent is one harmless ping each', async () => {
+  test('if all is well, there is no fault, and only harmless pings were stored', async () => {
     const told: string[] = [];
     const all = { WEBHOOK_SECRET: SECRET, PATH: process.env['PATH'], ...env };
     const { findings, exit } = await diagnose(all, await proxy({}), ({ check }) => told.push(check));
@@ -193,7 +193,7 @@ describe('the round trip', () => {
   });
 });
 
-test('a log that was deleted under the running receiver is found before the file is touched', async () => {
+test('a WAL that was deleted under the running receiver is found before the store is opened', async () => {
   const kit = await createKit();
   try {
     await kit.start();

@@ -1,4 +1,4 @@
-// Plants one fault at a time, and expects doctor to find it and to name the remedy. Faults that need a running
+// Plants one fault at a time, and expects `doctor` to find it and to name the remedy. Faults that need a running
 // receiver or a `run` process are in doctor.system.test.ts.
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,8 +22,8 @@ beforeEach(() => {
   at = createFolder();
 });
 
-describe('what lies on this machine', () => {
-  test('every fault of the configuration is told, by name', async () => {
+describe('checks of this machine', () => {
+  test('every fault of the configuration is reported with its variable', async () => {
     const { text, exit } = await see([configuration], { PORT: 'x', OPS_TOKEN: 'short', API_KEY: 'k' });
     for (const name of ['PORT', 'OPS_TOKEN', 'API_BASE_URL']) expect(text).toContain(`fault configuration: ${name} `);
     expect(text).toContain('set it so in .env');
@@ -37,14 +37,14 @@ describe('what lies on this machine', () => {
     ['too short', 'whsec_abc123', 'has 6 characters'],
     ['a placeholder', 'whsec_your_secret_comes_here', 'is a placeholder'],
     ['one secret twice', `${SECRET},${SECRET}`, 'twice'],
-  ])('a secret with %s is found without being shown', async (_, WEBHOOK_SECRET, words) => {
+  ])('a fault of WEBHOOK_SECRET is reported without showing a secret: %s', async (_, WEBHOOK_SECRET, words) => {
     const { text, exit } = await see([secrets], { WEBHOOK_SECRET });
     expect(text).toContain(words);
     expect(text).toContain('copy the whsec_… from the service again');
     expect(exit).toBe(78);
   });
 
-  test('a secret in a file is judged by the text of the file', async () => {
+  test('a secret in a file is checked as the file holds it', async () => {
     writeFileSync(join(at, 'secret'), ` ${SECRET}\n`);
     const env = { WEBHOOK_SECRET: undefined, WEBHOOK_SECRET_FILE: join(at, 'secret') };
     expect((await see([secrets], env)).text).toContain('holds whitespace');
@@ -52,7 +52,7 @@ describe('what lies on this machine', () => {
     expect((await see([secrets], env)).exit).toBe(0);
   });
 
-  test('a fault in a variable skips what needs it, and nothing else', async () => {
+  test('a fault in a variable skips only the checks that need the variable', async () => {
     const { text } = await see([folder, clocks], { DATABASE_URL: 'x' });
     expect(text).toContain('skipped store folder: because the configuration has faults in DATABASE_URL');
     expect(text).toContain('skipped clock: because API_BASE_URL is not set');
@@ -89,7 +89,7 @@ describe('the service', () => {
     ['a web page', 200, '<html>', 'no JSON', 78],
     ['an outage', 503, error('UNAVAILABLE', 'X'), 'try again later', 69],
     ['a key without events:read', 200, '{"key":{"scopes":["messages:send"]}}', 'the scope events:read', 78],
-  ])('%s is told by its answer', async (_, status, body, words, code) => {
+  ])('%s is recognised by its answer', async (_, status, body, words, code) => {
     const url = await serve((_request, response) => response.writeHead(status).end(body));
     const { text, exit } = await see([key, replay], { API_BASE_URL: `${url}/v1`, API_KEY: 'svc_test_key' });
     expect(text).toContain(words);
@@ -108,7 +108,7 @@ describe('the service', () => {
     expect(unknown).toMatchObject({ exit: 69, text: expect.stringContaining('does not resolve') });
   });
 
-  test('a key that may not replay is told, whatever its identity says', async () => {
+  test('a key that may not replay is reported, even if its identity names events:read', async () => {
     const url = await serve(({ url: path }, response) =>
       path?.endsWith('ReplayEvents')
         ? response.writeHead(403).end(error('FORBIDDEN', 'X'))
@@ -131,8 +131,8 @@ describe('the service', () => {
     [0, 'ok clock'],
     [60, 'warning clock: this machine is 60 s behind the service → set the clock by NTP'],
     [-400, 'fault clock: this machine is 400 s ahead of the service → set the clock by NTP'],
-  ])('a clock that is %d s apart', async (seconds, words) => {
-    // A Date header has whole seconds. Half a second keeps the rounding away from the edge.
+  ])('a clock that differs by %d s', async (seconds, words) => {
+    // A Date header has whole seconds, so the measured difference can be wrong by a second.
     const date = (): string => new Date(Math.floor(clock.now() / 1000) * 1000 + seconds * 1000).toUTCString();
     const url = await serve((_request, response) => response.setHeader('Date', date()).end());
     const { text } = await see([clocks], { API_BASE_URL: `${url}/v1`, API_KEY: 'svc_test_key' });
@@ -156,7 +156,7 @@ describe('the public address', () => {
     expect(exit).toBe(78);
   });
 
-  test('one that the service would take', async () => {
+  test('an address that the service accepts', async () => {
     expect((await see([address], { PUBLIC_URL: 'https://1.1.1.1:8443/webhooks' })).exit).toBe(0);
   });
 
@@ -171,7 +171,7 @@ describe('the public address', () => {
   });
 });
 
-test('the alarms that the receiver holds are shown, whatever the store is', async () => {
+test('the alarms in the memory of the receiver are shown, even if the store has a fault', async () => {
   const path = join(at, 'events.db');
   const detail = 'nothing can be written to the store';
   const alarm = { name: 'store_unwritable', since: '2026-01-01T00:00:00.000Z', detail };
@@ -192,7 +192,7 @@ test('the alarms that the receiver holds are shown, whatever the store is', asyn
   expect(alone).toMatch(/skipped alarms: because the store has a fault, and nothing listens on port \d+/);
 });
 
-test('another file in the place of the one that the receiver has open is found', async () => {
+test('a store file other than the one that the receiver has open is reported', async () => {
   const path = join(at, 'events.db');
   const store = openSqlite(path, { owner: true });
   await store.beat({ role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 }, clock.now());

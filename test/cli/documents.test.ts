@@ -44,19 +44,19 @@ function variableRows(): string[][] {
   ];
 }
 
-test('commands and variables are those of the code', async () => {
+test('src/cli/README.md lists the commands and variables of the code', async () => {
   const text = readFileSync(FILE, 'utf8');
   expect(text).toMatch(BLOCK);
   const anew = text.replace(BLOCK, (await commandsBlock()).replaceAll('$', '$$$$'));
   await expect(withRows(anew, FILE, 'Variables', variableRows())).toMatchFileSnapshot(resolve(FILE));
 });
 
-test('the variables that may lie in a file are named', () => {
+test('src/cli/README.md names the variables whose value may be in a file', () => {
   const text = readFileSync(FILE, 'utf8');
   expect(SECRETS.length).toBeGreaterThan(3);
   expect([...text.matchAll(/`([A-Z_]+)_FILE`/g)].map(([, name]) => name)).toEqual(SECRETS);
 });
 
-test('exit codes are those of every entry point', () => {
+test('src/cli/README.md lists all exit codes', () => {
   expect(rowsUnder(FILE, 'Exit codes').map(([code]) => Number(code))).toEqual(Object.values(EXIT));
 });

@@ -7,7 +7,7 @@ import { examine, exitOf, type Check } from '../../src/cli/doctor/check.ts';
 import type { Env } from '../../src/config.ts';
 import { SECRET } from '../system/kit.ts';
 
-/** The states and texts of these checks, and the exit code. */
+/** Runs these checks. Resolves to their findings as text, and to the exit code. */
 export async function see(checks: Check[], env: Env, url?: string): Promise<{ text: string; exit: number }> {
   const found = [];
   for await (const one of examine(checks, { env: { WEBHOOK_SECRET: SECRET, ...env }, url, clock })) found.push(one);
@@ -16,7 +16,7 @@ export async function see(checks: Check[], env: Env, url?: string): Promise<{ te
   return { text, exit: exitOf(found) };
 }
 
-/** The address of a server that closes when the test ends. */
+/** Starts a server that closes when the test ends. Resolves to its address. */
 export async function serve(listener: RequestListener): Promise<string> {
   const server = createServer(listener).listen(0, '127.0.0.1');
   onTestFinished(() => {

@@ -14,7 +14,7 @@ function kit(...args: string[]): Promise<{ code: number; out: string; err: strin
   });
 }
 
-test('--help lists each file of the folder, with its own first line', async () => {
+test('--help lists each command of the folder, with its summary', async () => {
   expect(names.length).toBeGreaterThan(10);
   const { code, out } = await kit('--help');
   expect(code).toBe(0);
@@ -28,7 +28,7 @@ test('--help lists each file of the folder, with its own first line', async () =
   expect(listed).toEqual(expected);
 });
 
-test('--help after a command says how it is used; no command, and one that there is not, are wrong usage', async () => {
+test('--help after a command prints its usage; no command, and an unknown command, are wrong usage', async () => {
   expect(await kit('gaps', '--help')).toMatchObject({ code: 0, out: expect.stringContaining('Usage: npx kit gaps') });
   expect((await kit()).code).toBe(2);
   for (const name of ['nope', '../main', 'constructor', 'status.ts'])

@@ -25,7 +25,7 @@ function run(script: string, args: string[], cwd = folder, env = {}): Promise<{ 
 }
 const kitNew = (...args: string[]) => run('src/cli/kit.js', ['new', ...args]);
 
-test('alone it lists every template with the first sentence of its header', async () => {
+test('kit new without arguments lists every template with the first sentence of its header', async () => {
   const { code, output } = await kitNew('--json');
   expect(code).toBe(0);
   const list = JSON.parse(output) as { name: string; line: string }[];
@@ -40,7 +40,7 @@ test('alone it lists every template with the first sentence of its header', asyn
   expect((await kitNew()).output).toContain(list[0]?.line);
 });
 
-test('what it writes passes its own test, also where neither lies in the repository', async () => {
+test('a new handler passes its new test, also outside the repository', async () => {
   for (const template of templates) {
     const { code, output } = await kitNew(template, `my-${template}`);
     expect(output).toContain(`src/handlers/my-${template}.ts`);

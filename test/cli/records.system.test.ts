@@ -31,7 +31,7 @@ function kit(...args: string[]): Promise<{ code: number; out: string }> {
   });
 }
 
-test('events are narrowed as on the page, and exported as lines', async () => {
+test('events are filtered as on the page, and exported as lines of JSON', async () => {
   const { out } = await kit('events', '--ndjson', '--handler', 'answer', '--state', 'dead');
   const keys = out
     .trim()
@@ -42,7 +42,7 @@ test('events are narrowed as on the page, and exported as lines', async () => {
   expect((await kit('events', '--since', 'yesterday')).code).toBe(2);
 });
 
-test('what most tasks wait for is named, and not by whom: explain tells that', async () => {
+test('`tasks --lanes` names the event that most tasks wait for, but not the lane', async () => {
   await deliver(records, { cursor: '7' }, { cursor: '8' });
   await fanOut(records, ['answer'], { lane: 'a person' });
   const { out } = await kit('tasks', '--lanes');
@@ -50,14 +50,14 @@ test('what most tasks wait for is named, and not by whom: explain tells that', a
   expect(out).not.toContain('a person');
 });
 
-test('a table is aligned, without colour where there is no terminal', async () => {
+test('a table is aligned, and has no colour outside a terminal', async () => {
   const { out } = await kit('events');
   const lines = out.trimEnd().split('\n');
   expect(out).not.toContain('\u001b');
   expect(new Set(lines.map((line) => line.search(/key|c:\d/))).size).toBe(1);
 });
 
-test('explain tells the story in words, and the body on demand only', async () => {
+test('`explain` shows the timeline, and the body only on demand', async () => {
   const { out } = await kit('explain', '3');
   for (const words of [
     'first delivery',
@@ -72,7 +72,7 @@ test('explain tells the story in words, and the body on demand only', async () =
   expect((await kit('explain', '3', '--fixture')).out).toContain('fixture("MessageReceived"');
 });
 
-test('what contradicts an event is told of both, with its bytes on demand', async () => {
+test('contradictions are shown for both events, and their bodies on demand', async () => {
   await deliver(records, { cursor: '5', id: 'twin', data: { body: 'first' } });
   await deliver(records, { cursor: '5', id: 'other', data: { body: 'second' } });
   await deliver(records, { cursor: '5', id: 'twin', data: { body: 'third' } });
@@ -89,7 +89,7 @@ test('what contradicts an event is told of both, with its bytes on demand', asyn
   expect(contradictions.map(({ body }) => /second|third/.exec(body)?.[0])).toEqual(['second', 'third']);
 });
 
-test('the curl line takes any body as it is, and holds no secret', async () => {
+test('the curl command quotes any body correctly, and holds no secret', async () => {
   const { out } = await kit('explain', '4', '--curl');
   expect(out).toContain('$WEBHOOK_SECRET');
   expect(out).toContain(`it'\\''s`);
@@ -116,7 +116,7 @@ test('dead letters are grouped; a group is retried, another discarded', async ()
  */
 const STEERING = '\u001b]0;x\u0007\u009b31m\u0085\u007f\u202e\u2066\u200f\u061c\u2028\u200b\ufeff\r\n\t';
 
-test('nothing that strangers wrote steers a terminal, in words or in JSON, which loses nothing', async () => {
+test('text from outside cannot control a terminal, in words or in JSON, and JSON keeps it unchanged', async () => {
   await deliver(records, { cursor: '20', session: STEERING, data: { message_id: STEERING, body: STEERING } });
   const [handler = 0] = await fanOut(records, ['answer'], { lane: STEERING });
   await end(records, handler, 'dead', `Error: ${STEERING}`);
@@ -144,13 +144,13 @@ test('nothing that strangers wrote steers a terminal, in words or in JSON, which
   expect(JSON.parse(overrides)).toMatchObject({ data: { body: STEERING } });
 });
 
-test('the line that leads on keeps what was asked for', async () => {
+test('a list that is cut names the option --before of the next page', async () => {
   expect((await kit('events', '--origin', 'webhook', '--limit', '1')).out).toMatch(/the same with --before \d+\n/);
   expect((await kit('tasks', '--state', 'dead', '--limit', '1')).out).toMatch(/the same with --before \d+\n/);
 });
 
 test.each([['status'], ['events'], ['reconcile'], ['erase', '--sender', '5511999990000']])(
-  '%s refuses words that it would not heed',
+  '%s refuses arguments that it does not use',
   async (...words) => {
     const { code, out } = await kit(...words, 'c:1');
     expect(code).toBe(2);
@@ -159,7 +159,7 @@ test.each([['status'], ['events'], ['reconcile'], ['erase', '--sender', '5511999
   },
 );
 
-test('nothing to retry or discard is a failure that says where to look', async () => {
+test('a retry or discard without a matching task fails, and says where to look', async () => {
   for (const words of [
     ['retry', '999'],
     ['discard', '999', '--reason', 'no use'],
@@ -170,7 +170,7 @@ test('nothing to retry or discard is a failure that says where to look', async (
   }
 });
 
-test('a receiver that cannot write shows no sign of life; it is asked itself, and not taken for one that is stopped', async () => {
+test('a receiver that cannot write its signs of life is asked directly, so it does not count as stopped', async () => {
   expect((await kit('reconcile')).out).toBe('the receiver is not running: npm start\n');
   const receiver = createServer((_, res) => res.writeHead(503).end('the store cannot be written\n'));
   await once(receiver.listen(0, '127.0.0.1'), 'listening');
@@ -184,7 +184,7 @@ test('a receiver that cannot write shows no sign of life; it is asked itself, an
   receiver.close();
 });
 
-test('Ctrl-C ends the retry of many between two steps, says how far it came, and the same command goes on', async () => {
+test('Ctrl-C ends a long retry between two steps and prints its progress; the same command continues it', async () => {
   const many = 5_000;
   const from = 1_000;
   for (let n = 0; n < many; n += 500)
@@ -215,7 +215,7 @@ test('Ctrl-C ends the retry of many between two steps, says how far it came, and
   expect((await kit('retry', '--state', 'dead')).out).toContain(`${left} tasks will run again`);
 });
 
-test('tasks of a handler that is gone wait: retry, rerun and tasks say so, with what runs or ends them', async () => {
+test('retry, rerun and tasks say that tasks of an unloaded handler wait, and how to run or discard them', async () => {
   await deliver(records, { cursor: '9001' }, { cursor: '9002' });
   await fanOut(records, ['old']);
   await records.store.register(['answer']);

@@ -1,4 +1,4 @@
-// Runs `npx kit reload` as people do, against a real receiver. It reports the outcome, and stops nothing.
+// Runs `npx kit reload` as people do, against a real receiver. The command reports the outcome, and stops nothing.
 import { execFile, spawn } from 'node:child_process';
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -40,7 +40,7 @@ describe('a receiver that runs', () => {
   afterAll(() => kit.remove());
   afterEach(() => rmSync(join(kit.folder, 'handlers', 'broken.ts'), { force: true }));
 
-  test('E64: reads handlers and secrets again, and the command says how many and how long', async () => {
+  test('E64: reads handlers and secrets again, and the command prints the number of handlers and the time', async () => {
     kit.addHandler('two', handler('two'));
     writeFileSync(join(kit.folder, 'secret'), `${NEW},${SECRET}`);
     expect(await ask()).toEqual({ code: 0, out: expect.stringMatching(/^reloaded 2 handlers in \d+ ms\n$/), err: '' });
@@ -52,7 +52,7 @@ describe('a receiver that runs', () => {
     });
   });
 
-  test('E64: a handler with a fault is named with file and line, and the old ones go on', async () => {
+  test('E64: a handler with a fault is named with file and line, and the old handlers go on', async () => {
     kit.addHandler('broken', "export default {\n  on: 'Never',\n  handle() {\n};");
     const { code, out, err } = await ask();
     expect({ code, out }).toEqual({ code: 1, out: '' });
@@ -64,7 +64,7 @@ describe('a receiver that runs', () => {
     expect(await deliver(kit, makeEvent(2))).toBe(204);
   });
 
-  test('E64: a fault of the configuration is named, and the old one stays in force', async () => {
+  test('E64: a fault of the configuration is named, and the old configuration stays in force', async () => {
     writeFileSync(join(kit.folder, 'secret'), 'none');
     const { code, err } = await ask();
     writeFileSync(join(kit.folder, 'secret'), `${NEW},${SECRET}`);
@@ -74,7 +74,7 @@ describe('a receiver that runs', () => {
     expect(await deliver(kit, makeEvent(3))).toBe(204);
   });
 
-  test('E64: whoever asks gets the outcome of a reload that began after the question', async () => {
+  test('E64: each command gets the outcome of a reload that began after its request', async () => {
     const names = ['three', 'four', 'five', 'six'];
     const told = await Promise.all(
       names.map((name) => {
@@ -89,7 +89,7 @@ describe('a receiver that runs', () => {
   });
 });
 
-test('E64: asked before it can, a starting kit does not die of it, and reloads once it can', async () => {
+test('E64: the signal does not end a kit that is still starting; the kit reloads after its start', async () => {
   const kit = await createKit({ one: handler('one') });
   const started = kit.start();
   await until(() => catches(kit.main() ?? 0, 12));
@@ -100,7 +100,7 @@ test('E64: asked before it can, a starting kit does not die of it, and reloads o
   await kit.remove();
 });
 
-describe('nobody to ask', () => {
+describe('no receiver to reload', () => {
   let folder: string;
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'kit-reload-'));
@@ -121,7 +121,7 @@ describe('nobody to ask', () => {
     ['no receiver ever ran', 0, ''],
     ['one was killed, and its number is another process now', process.pid, 'long ago'],
     ['one was killed', 4_194_303, '1'],
-  ])('E64: %s: exit 69, and nobody is signalled', async (_, pid, started) => {
+  ])('E64: %s: exit 69, and no process is signalled', async (_, pid, started) => {
     const { code, err } = await reload(await plant(pid, started));
     expect({ code, err }).toEqual({ code: 69, err: expect.stringContaining('no receiver on this store') });
     expect(err).toContain('npm start');
@@ -131,7 +131,7 @@ describe('nobody to ask', () => {
     expect(await reload(join(folder, 'none.db'))).toMatchObject({ code: 69 });
   });
 
-  test("E64: another user's receiver: it says whose", async () => {
+  test("E64: another user's receiver: the command names the user", async () => {
     const path = await plant(1, startOf(1));
     const { code, err } = await reload(path, [], process.getuid?.() === 0 ? 65_534 : undefined);
     expect({ code, err }).toEqual({
@@ -140,7 +140,7 @@ describe('nobody to ask', () => {
     });
   });
 
-  test('E64: a receiver that ends instead: it says so', async () => {
+  test('E64: a receiver that ends instead of reloading: the command says so', async () => {
     const mute = spawn('sleep', ['60']);
     try {
       const path = await plant(mute.pid ?? 0, startOf(mute.pid ?? 0));

@@ -1,4 +1,4 @@
-// The receiver's own answer, next to the figures of the store.
+// `npx kit status` shows the receiver's own answer beside the figures of the store.
 import { execFile } from 'node:child_process';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,7 +8,7 @@ import { fingerprintOf } from '../../src/store/sqlite/lock.ts';
 import { createStoreFile, type StoreFile } from '../reconcile/harness.ts';
 
 let file: StoreFile;
-/** The receiver's answer. Undefined: an answer that no kit gives. */
+/** The receiver's answer. Undefined: text without JSON, as an older kit answers. */
 let said: object | undefined;
 const receiver = createServer((req, res) => {
   const json = said !== undefined && req.headers.accept?.includes('json');
@@ -46,7 +46,7 @@ function status(path: string, ...args: string[]): Promise<{ code: number; out: s
   });
 }
 
-test('E40: the alarm and the processes are those that the receiver knows, not those of the last signs of life', async () => {
+test('E40: alarms and processes come from the receiver, not from the last signs of life in the store', async () => {
   said = stateOf(fingerprintOf(file.path));
   const { code, out } = await status(file.path);
   expect(code).toBe(0);
@@ -67,7 +67,7 @@ test.each<[string, number, string[], boolean]>([
   ['the webhook is off at the service', 15, ['failure_run'], false],
   ['a run of failures ended just now', 0, ['failure_run'], false],
   ['webhooks are silent', 0, ['webhook_silent'], false],
-])('it says quiet only where that is so: %s', async (_, failureRun, alarms, quiet) => {
+])('the status says quiet only if nothing is wrong: %s', async (_, failureRun, alarms, quiet) => {
   const since = '2026-01-01T00:00:00.000Z';
   const calm = createStoreFile();
   onTestFinished(() => calm.remove());
@@ -85,7 +85,7 @@ test.each<[string, number, string[], boolean]>([
 test.each([
   ['another kit', () => stateOf('other')],
   ['an older kit', () => undefined],
-])('what %s says on that port is not said of this store', async (_, say) => {
+])('the answer of %s on the same port is not shown for this store', async (_, say) => {
   said = say();
   const { out } = await status(file.path);
   expect(out).toMatch(/^processes +receive down, run down, keep down\n/);

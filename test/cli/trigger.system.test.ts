@@ -59,7 +59,7 @@ async function sent(...args: string[]): Promise<Sent[]> {
   return bodies((JSON.parse(lines.join('\n')) as { key: string }[]).map(({ key }) => key));
 }
 
-test('one event is one line and a hint', async () => {
+test('one event prints one line and the next command', async () => {
   const { code, lines } = await trigger('MessageReceived', '--set', 'data.body=hi');
   expect(code).toBe(0);
   expect(lines).toEqual([
@@ -68,7 +68,7 @@ test('one event is one line and a hint', async () => {
   ]);
 });
 
-test('shuffled and doubled events come in mixed order, their times ascending by cursor', async () => {
+test('shuffled and duplicated events come in mixed order, and their times ascend with their cursors', async () => {
   const { code, lines } = await trigger(
     ...['MessageReceived', '--repeat', '5', '--shuffle', '--duplicate', '--set', 'cursor=100'],
   );
@@ -93,17 +93,17 @@ test.each([
   ['signed with another secret', ['--bad-signature'], 401],
   ['older than the tolerance', ['--old', '400'], 401],
   ['old, within the tolerance', ['--old', '200'], 204],
-])('what is %s gets what it should, and that is no failure', async (_, args, status) => {
+])('an event that is %s gets the expected answer, and the exit code is 0', async (_, args, status) => {
   const { code, lines } = await trigger('MessageReceived', '--json', ...args);
   expect(code).toBe(0);
   expect(JSON.parse(lines.join('\n'))).toMatchObject([{ status }]);
 });
 
-test('another answer than it should get is a failure', async () => {
+test('an unexpected answer is a failure', async () => {
   expect(await trigger('MessageReceived', '--url', `http://127.0.0.1:${kit.port}/other`)).toMatchObject({ code: 1 });
 });
 
-test('where nothing answers it says so', async () => {
+test('if nothing answers, the command says so', async () => {
   const { code, lines } = await trigger('MessageReceived', '--url', 'http://127.0.0.1:1/webhooks');
   expect(code).toBe(69);
   expect(lines.join()).toContain('nothing answers at http://127.0.0.1:1 (ECONNREFUSED): start the receiver');
@@ -112,7 +112,7 @@ test('where nothing answers it says so', async () => {
 test.each([
   ['MessageReceived', 'i:trigger_'],
   ['webhook.ping', 'i:trigger_'],
-])('E80: a cursor is data: %s goes by its id, and explain finds it', async (type, key) => {
+])('E80: a cursor is only data: %s is stored under its id, and `explain` finds it', async (type, key) => {
   const { lines } = await trigger(type, '--set', 'cursor=42', '--set', `id=evt_${type}`);
   expect(lines[0]).toMatch(new RegExp(`^204 for ${type} ${key}`));
   expect(lines[1]).toBe(`DATABASE_URL=sqlite:${kit.folder}/events.db npx kit explain ${lines[0]?.split(' ').at(-1)}`);
@@ -125,12 +125,12 @@ test.each([
 test.each([
   ['MessageReceived', '--repeat', '3', '--set', 'cursor=9223372036854775807'],
   ['a', '--set', 'cursor=-1'],
-])('E80: a cursor that is none is refused before it is sent: %j', async (...args) => {
+])('E80: an invalid cursor is refused before anything is sent: %j', async (...args) => {
   const { code, lines } = await trigger(...args);
   expect({ code, first: lines[0] }).toEqual({ code: 2, first: expect.stringContaining('0 to 9223372036854775807') });
 });
 
-test.each(Object.keys(eventTypes))('E63: %s is sent as its own example, and fits its schema', async (type) => {
+test.each(Object.keys(eventTypes))('E63: %s is sent with its own example, and fits its schema', async (type) => {
   const [event] = await sent(type);
   const data = type === 'webhook.ping' ? event?.data : event?.data[type];
   const { example } = eventTypes[type as keyof typeof eventTypes];
@@ -139,7 +139,7 @@ test.each(Object.keys(eventTypes))('E63: %s is sent as its own example, and fits
   expect(mismatchOf(asStored(type, data))).toBeUndefined();
 });
 
-test('E63: what is set stays what its field is', async () => {
+test('E63: a value of --set gets the type of its field', async () => {
   const [event] = await sent(
     ...['MessageReceived', '--set', 'data.from=5511999', '--set', 'data.is_group=true', '--set', 'data.body=null'],
     ...[
@@ -163,7 +163,7 @@ test('E63: what is set stays what its field is', async () => {
   expect(bare?.data['MessageSent']).toMatchObject({ message_id: '5511', count: 3 });
 });
 
-test('E63: of a type that is not known, the data are what was set, and it says so', async () => {
+test('E63: an event of an unknown type holds only the data of --set, and the command says so', async () => {
   const { code, lines } = await trigger('Thing', '--set', 'data.a=1', '--set', 'data.__proto__=b');
   expect(code).toBe(0);
   expect(lines.join('\n')).toContain('src/events.ts has no example of Thing');
@@ -175,7 +175,7 @@ test('E63: of a type that is not known, the data are what was set, and it says s
   expect(JSON.stringify(bodies([key])[0]?.data)).toBe('{"Thing":{"a":1,"__proto__":"b"}}');
 });
 
-test('a type that is nearly a known one is sent, with the question whether that was meant', async () => {
+test('a misspelt type is sent, with a question whether the known type was meant', async () => {
   const { code, lines } = await trigger('messagereceved');
   expect(code).toBe(0);
   expect(lines.join('\n')).toContain('no example of messagereceved (did you mean MessageReceived?): its data');
@@ -205,7 +205,7 @@ test.each([
   expect(kit.query('select seq from events')).toHaveLength(before);
 });
 
-test('a schema of your own: each fault is a sentence that names the field, what it must be, and --set', () => {
+test('a schema of your own: the message of each fault names the field, what it must be, and --set', () => {
   const data = z.looseObject({
     order: z.string(),
     state: z.enum(['open', 'paid']).default('open'),

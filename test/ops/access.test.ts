@@ -1,4 +1,4 @@
-// Who may look at the ops port and who may change things: by tokens, or without tokens from this machine alone.
+// Access to the ops port, to read and to change: by tokens, or, if no token is set, from this machine alone.
 import { afterEach, describe, expect, test } from 'vitest';
 import { NOTHING_SET, createOps, type Ops, type Reply } from './harness.ts';
 
@@ -59,12 +59,12 @@ describe('I80: with both tokens', () => {
     expect([200, 503]).toContain((await ops.get('/readyz')).status);
   });
 
-  test('a token in the query is no token', async () => {
+  test('a token in the query does not count', async () => {
     ops = await createOps(config);
     expect((await ops.get(`/api/status?token=${TOKEN}&access_token=${TOKEN}`)).status).toBe(401);
   });
 
-  test('who has a token may come by any name: it is behind a proxy, or in a container', async () => {
+  test('a request with a token may have any Host, because of proxies and containers', async () => {
     ops = await createOps(config);
     expect((await look({ ...bearer(TOKEN), host: 'ops.example.com' })).status).toBe(200);
   });
@@ -77,7 +77,7 @@ describe('I80: with both tokens', () => {
   });
 });
 
-test('I80: with OPS_TOKEN alone, looking needs it too', async () => {
+test('I80: with OPS_TOKEN alone, reading needs it too', async () => {
   ops = await createOps({ ...NOTHING_SET, OPS_TOKEN: TOKEN });
   expect((await look({})).status).toBe(401);
   expect((await look(bearer(TOKEN))).status).toBe(200);
@@ -93,9 +93,9 @@ test('I80: with OPS_READ_TOKEN alone, nobody may change anything', async () => {
   expect((await change(bearer('undefined'))).status).toBe(401);
 });
 
-describe('I80: without a token, this machine alone', () => {
+describe('I80: if no token is set, only this machine has access', () => {
   test.each(['127.0.0.1:3001', 'localhost:3001', 'localhost', 'LOCALHOST:80', '[::1]:3001'])(
-    'Host %s may look and change',
+    'Host %s may read and change',
     async (host) => {
       ops = await createOps();
       expect((await look({ host })).status).toBe(200);
@@ -112,7 +112,7 @@ describe('I80: without a token, this machine alone', () => {
     '169.254.169.254',
     '0.0.0.0:3001',
     ' ',
-  ])('Host %s, as after a DNS rebinding, may not', async (host) => {
+  ])('Host %s, as after a DNS rebinding, is refused', async (host) => {
     ops = await createOps();
     for (const path of LOOKS) expect([400, 403]).toContain((await look({ host }, path)).status);
     expect([400, 403]).toContain((await change({ host })).status);
@@ -120,7 +120,7 @@ describe('I80: without a token, this machine alone', () => {
   });
 
   test.each(['Basic eDp5', 'Bearer', 'Bearer ', 'x', `Bearer ${TOKEN}`])(
-    'Host evil.example with Authorization %s may not either: a page can set that header',
+    'Host evil.example with Authorization %s is refused too, because a page can set that header',
     async (authorization) => {
       ops = await createOps();
       expect([401, 403]).toContain((await look({ host: 'evil.example', authorization })).status);
@@ -130,7 +130,7 @@ describe('I80: without a token, this machine alone', () => {
   );
 
   test.each(['https://evil.example', 'null', 'http://localhost:9999', 'http://127.0.0.1', 'file://', 'garbage'])(
-    'a page of Origin %s may not',
+    'a page of Origin %s is refused',
     async (origin) => {
       ops = await createOps();
       assertRefused(await change({ origin }), 403, 'OPS_ORIGIN');
@@ -139,21 +139,21 @@ describe('I80: without a token, this machine alone', () => {
     },
   );
 
-  test.each(['cross-site', 'same-site'])('a page that is %s changes nothing', async (site) => {
+  test.each(['cross-site', 'same-site'])('a request with Sec-Fetch-Site %s changes nothing', async (site) => {
     ops = await createOps();
     assertRefused(await change({ 'sec-fetch-site': site }), 403, 'OPS_ORIGIN');
     expect(await ops.store.reconcileAsked()).toBe(0);
     expect((await change({ 'sec-fetch-site': 'same-origin' })).status).toBe(202);
   });
 
-  test('the page of this port may', async () => {
+  test('a page of this port may read and change', async () => {
     ops = await createOps();
     const origin = `http://127.0.0.1:${ops.port}`;
     expect((await look({ origin })).status).toBe(200);
     expect((await change({ origin })).status).toBe(202);
   });
 
-  test('a page elsewhere is not told that it may ask', async () => {
+  test('a page of another site gets no CORS headers', async () => {
     ops = await createOps();
     const reply = await ops.send('OPTIONS', '/api/reconcile', {
       origin: 'https://evil.example',
@@ -167,14 +167,14 @@ describe('I80: without a token, this machine alone', () => {
 describe('I80: behind a proxy, with OPS_ORIGIN', () => {
   const config = { ...NOTHING_SET, OPS_ORIGIN: 'https://ops.example.com' };
 
-  test('its address may, and so may this machine', async () => {
+  test('the address in OPS_ORIGIN and this machine have access', async () => {
     ops = await createOps(config);
     expect((await change({ host: 'ops.example.com', origin: 'https://ops.example.com' })).status).toBe(202);
     expect((await look({ host: 'ops.example.com' })).status).toBe(200);
     expect((await look({})).status).toBe(200);
   });
 
-  test('others may not', async () => {
+  test('other addresses are refused', async () => {
     ops = await createOps(config);
     expect((await look({ host: 'evil.example' })).status).toBe(403);
     expect((await look({ host: 'ops.example.com.evil.example' })).status).toBe(403);
@@ -190,7 +190,7 @@ describe('I80: the page, in a browser', () => {
   const login = (token: string, headers = own()) => ops.send('POST', '/login', headers, `token=${token}&to=/refused`);
   const cookieOf = (reply: Reply) => String(reply.headers['set-cookie']).split(';')[0] ?? '';
 
-  test('asks for a token at the address that was wanted, and shows nothing else', async () => {
+  test('asks for a token at the requested address, and shows nothing else', async () => {
     ops = await createOps(config);
     for (const path of ['/', '/reconciliation', '/refused', '/refused/1']) {
       const reply = await ops.get(path);
@@ -203,7 +203,7 @@ describe('I80: the page, in a browser', () => {
   test.each([
     [TOKEN, 303],
     [READ_TOKEN, 403],
-  ])('a session of %s may do what its token may', async (token, status) => {
+  ])('a session of %s has the rights of its token', async (token, status) => {
     ops = await createOps(config);
     const reply = await login(token);
     expect([reply.status, reply.headers['location']]).toEqual([303, '/refused']);
@@ -217,7 +217,7 @@ describe('I80: the page, in a browser', () => {
     expect((await ops.get('/', { cookie })).status, 'it expires').toBe(401);
   });
 
-  test('a form after the end of its session changes nothing, says so, and leads back to where it stands', async () => {
+  test('a form that is sent after its session has ended changes nothing and says so; the log-in leads back to its page', async () => {
     ops = await createOps(config);
     const referer = `http://127.0.0.1:${ops.port}/dead-letters?group=1`;
     const reply = await ops.send('POST', '/reconciliation/now', { ...own(), referer });
@@ -227,7 +227,7 @@ describe('I80: the page, in a browser', () => {
     expect(await ops.store.reconcileAsked()).toBe(0);
   });
 
-  test('a session that was ended is no session', async () => {
+  test('a session has no rights after the log-out', async () => {
     ops = await createOps(config);
     const cookie = cookieOf(await login(TOKEN));
     await ops.send('POST', '/logout', { ...own(), cookie });
@@ -240,7 +240,7 @@ describe('I80: the page, in a browser', () => {
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'same-site' },
     {},
-  ])('a form from elsewhere changes nothing, session or not: %o', async (from) => {
+  ])('a form from another site changes nothing, with or without a session: %o', async (from) => {
     ops = await createOps(config);
     const cookie = cookieOf(await login(TOKEN));
     expect((await ops.send('POST', '/reconciliation/now', { ...form, ...from, cookie })).status).toBe(403);
@@ -251,7 +251,7 @@ describe('I80: the page, in a browser', () => {
     expect(await ops.store.reconcileAsked()).toBe(0);
   });
 
-  test('after five wrong tokens within a minute nobody logs in, until it has passed', async () => {
+  test('after five wrong tokens within a minute, nobody can log in until the minute has passed', async () => {
     ops = await createOps(config);
     for (let n = 0; n < 5; n++) expect((await login('wrong')).status).toBe(401);
     expect((await login('wrong')).status).toBe(429);
@@ -262,7 +262,7 @@ describe('I80: the page, in a browser', () => {
     expect(ops.text()).not.toContain(TOKEN);
   });
 
-  test('behind https the cookie stays there; where to go on is a local path', async () => {
+  test('with an https OPS_ORIGIN the cookie is Secure, and the log-in redirects only to a local path', async () => {
     ops = await createOps({ ...config, OPS_ORIGIN: 'https://ops.example.com' });
     const headers = { ...form, host: 'ops.example.com', origin: 'https://ops.example.com' };
     const reply = await ops.send('POST', '/login', headers, `token=${TOKEN}&to=//evil.example/`);
@@ -270,13 +270,13 @@ describe('I80: the page, in a browser', () => {
     expect(reply.headers['location']).toBe('/');
   });
 
-  test('without a token by no other name than this machine: after a DNS rebinding there is nothing to see', async () => {
+  test('if no token is set, a page is shown only for a Host that names this machine', async () => {
     ops = await createOps();
     expect((await ops.get('/', { host: 'evil.example' })).status).toBe(403);
     expect((await ops.get('/', { host: 'localhost:3001' })).status).toBe(200);
   });
 
-  test('every page forbids scripts, styles and frames of others; bodies need OPS_TOKEN even here', async () => {
+  test('a page forbids foreign scripts, styles and frames; bodies need OPS_TOKEN', async () => {
     ops = await createOps();
     const body = Buffer.from('{"secret words');
     await ops.store.accept({
@@ -297,7 +297,7 @@ describe('I80: the page, in a browser', () => {
     expect((await ops.post('/refused/1/body', {}, bearer(TOKEN))).text).toContain('secret words');
   });
 
-  test('style and script are kept by browsers until they change', async () => {
+  test('browsers keep the style and the script until they change', async () => {
     ops = await createOps(config);
     for (const path of ['/style.css', '/live.js']) {
       const { status, headers } = await ops.get(path);

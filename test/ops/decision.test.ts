@@ -4,7 +4,7 @@ import { decide, isKnownHost, sourceOf, type Decision, type What, type Who } fro
 
 const WHAT: What[] = ['read', 'change', 'reveal'];
 
-describe('a request that is ours', () => {
+describe('a request with ours: true', () => {
   test.each<[Who, boolean, Decision[]]>([
     ['anonymous', true, ['unknown', 'unknown', 'unknown']],
     ['reader', true, ['allowed', 'forbidden', 'forbidden']],
@@ -12,17 +12,17 @@ describe('a request that is ours', () => {
     ['anonymous', false, ['unknown', 'unknown', 'unknown']],
     ['reader', false, ['allowed', 'forbidden', 'forbidden']],
     ['writer', false, ['allowed', 'allowed', 'forbidden']],
-  ])('of a %s, where OPS_TOKEN is set: %s', (who, canReveal, decisions) => {
+  ])('of a %s, with canReveal: %s', (who, canReveal, decisions) => {
     expect(WHAT.map((what) => decide({ who, what, ours: true, canReveal }))).toEqual(decisions);
   });
 });
 
-test('a request that is not ours is refused, whoever asks for whatever', () => {
+test('a request with ours: false is refused, whoever sent it and whatever it asks for', () => {
   for (const who of ['anonymous', 'reader', 'writer'] as const)
     for (const what of WHAT) expect(decide({ who, what, ours: false, canReveal: true })).toBe('elsewhere');
 });
 
-describe('where a request comes from', () => {
+describe('the source of a request', () => {
   const outside = new URL('https://ops.example.com');
   const own = 'http://localhost:3001';
 
@@ -43,7 +43,7 @@ describe('where a request comes from', () => {
     ['POST', 'garbage', '', 'elsewhere'],
     ['POST', 'https://ops.example.com', '', 'page'],
     ['POST', 'http://ops.example.com:81', '', 'elsewhere'],
-  ])('%s with Origin %j and Sec-Fetch-Site %j is of a %4$s', (method, origin, site, source) => {
+  ])('%s with Origin %j and Sec-Fetch-Site %j has the source %4$s', (method, origin, site, source) => {
     expect(sourceOf({ method, host: 'localhost:3001', origin, site }, outside)).toBe(source);
   });
 
@@ -58,5 +58,5 @@ describe('where a request comes from', () => {
     ['evil.example@127.0.0.1', false],
     ['0.0.0.0:3001', false],
     ['', false],
-  ])('the name %j is ours: %s', (host, known) => expect(isKnownHost(host, outside)).toBe(known));
+  ])('the Host %j is known: %s', (host, known) => expect(isKnownHost(host, outside)).toBe(known));
 });

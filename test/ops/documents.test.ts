@@ -25,7 +25,7 @@ const paragraphs = new Map(
     .map((text) => [text.split('\n')[0] ?? '', text]),
 );
 
-test('the list of metrics is the one of the code: names, labels and help', async () => {
+test('src/ops/README.md lists the metrics of the code: names, labels and help', async () => {
   const listed = Object.entries(METRICS).map(([name, { help, labels = [] }]): [string, string, string[]] => [
     name,
     help,
@@ -37,13 +37,13 @@ test('the list of metrics is the one of the code: names, labels and help', async
   await expect(withItems(readFileSync(LIST, 'utf8'), LIST, 'Metrics', items)).toMatchFileSnapshot(resolve(LIST));
 });
 
-test.each(Object.entries(METRICS))('%s is named as Prometheus asks', (name, { help }) => {
+test.each(Object.entries(METRICS))('%s follows the naming rules of Prometheus', (name, { help }) => {
   expect(name).toMatch(/^kit_[a-z_]+$/);
   expect(name).not.toMatch(/_(ms|milliseconds|minutes|kb|mb|count)(_|$)/);
   expect(help).toMatch(/^[A-Z1].*\.$/);
 });
 
-test.each(ALARMS)('the alarm %s has a rule', (alarm) => {
+test.each(ALARMS)('the alarm %s has an alert rule', (alarm) => {
   const name = `Kit${alarm.replaceAll(/(?:^|_)(.)/g, (_, letter: string) => letter.toUpperCase())}`;
   expect(rules.filter((rule) => rule.name === name)).toMatchObject([
     { expr: `kit_alarm{name="${alarm}"} == 1`, runbook: alarm },
@@ -51,7 +51,7 @@ test.each(ALARMS)('the alarm %s has a rule', (alarm) => {
 });
 
 test.each(rules)(
-  'the rule $name names metrics that there are, and a paragraph that says what to do',
+  'the rule $name names existing metrics, and a paragraph of the runbook that says what to do',
   ({ expr, text, runbook }) => {
     const names = Object.keys(METRICS);
     for (const [metric] of expr.matchAll(/\b[a-z]+_[a-z_]+\b(?=\{)/g)) expect(names).toContain(metric);
@@ -69,7 +69,7 @@ test('the runbook has a paragraph for each rule and each alarm, and no other', (
   expect([...paragraphs.keys()].toSorted()).toEqual(['target_down', 'not_ready', ...ALARMS].toSorted());
 });
 
-test("the runbook's metrics are metrics", () => {
+test('the runbook names only existing metrics', () => {
   const named = [...paragraphs.values()].join('').match(/\bkit_[a-z_]+\b/g) ?? [];
   expect(named.length).toBeGreaterThan(3);
   for (const metric of named) expect(Object.keys(METRICS)).toContain(metric);
@@ -86,7 +86,7 @@ const routes: Route[] = rowsUnder(LIST, 'HTTP API').map(([request = '', needs = 
   return { method, path, needs };
 });
 
-test('the API has these routes, and no other', () => {
+test('src/ops/README.md lists the routes of the API, and no other', () => {
   const source = readFileSync('src/ops/api.ts', 'utf8');
   const inCode = [...source.matchAll(/router\.(get|post)\(['`]([^'`]+)['`]/g)].map(
     ([, method = '', path = '']) =>
@@ -100,7 +100,7 @@ test('the API has these routes, and no other', () => {
 
 const [TOKEN, READ_TOKEN] = ['the-token-that-may-change-things', 'the-token-that-may-only-look'];
 
-/** The statuses of a request without a token, with the one that may look, and with the other. */
+/** The statuses of a request without a token, with OPS_READ_TOKEN, and with OPS_TOKEN. */
 async function answersOf(ops: Ops, { method, path }: Route): Promise<number[]> {
   const answers: number[] = [];
   for (const token of [undefined, READ_TOKEN, TOKEN]) {
@@ -120,13 +120,13 @@ test.each(routes)('$method $path needs: $needs', async (route) => {
   expect((await answersOf(open, route))[0] === 403).toBe(route.needs === 'bodies');
 });
 
-/** The names that an object literal has; what is called or spread in it has names of its own. */
+/** The field names of an object literal. Names inside its calls and spreads do not count. */
 function namesIn(literal: string): string[] {
   const flat = literal.replaceAll(/\([^()]*\)/g, '').replaceAll(/\([^()]*\)|\.\.\.[^,}]*|\[[^\]]*\]:/g, '');
   return flat.match(/(?<=[{,]\s*)\w+(?=\s*[:,}])/g) ?? [];
 }
 
-test('each field that the code gives to a line of the log is listed', () => {
+test('src/ops/README.md lists every field of the log lines', () => {
   const listed = new Set(itemsUnder(LIST, 'Log lines').flatMap((item) => item.split(': ')[0]?.match(/\w+/g) ?? []));
   const sources = globSync('src/**/*.ts', { exclude: ['src/tools/**', 'src/handlers/**', 'src/kit.ts'] });
   const logged = sources.flatMap((file) => [

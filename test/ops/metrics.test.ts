@@ -36,14 +36,14 @@ test('the content type is the one that Prometheus asks for', async () => {
   expect((await ops.get('/metrics')).headers['content-type']).toMatch(/^text\/plain; version=0\.0\.4/);
 });
 
-test('an empty store has figures too', async () => {
+test('an empty store has metrics too', async () => {
   const all = await samples();
   expect(valueOf(all, 'kit_events')).toBe(0);
   expect(valueOf(all, 'kit_tasks', { state: 'dead' })).toBe(0);
   expect(valueOf(all, 'kit_process_up', { role: 'receive' })).toBe(0);
 });
 
-test('figures are those of the store', async () => {
+test('the metrics have the values of the store', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '2' });
   const [handler = 0] = await fanOut(ops, ['a']);
   await end(ops, handler, 'dead', 'broken');
@@ -87,7 +87,7 @@ test('figures are those of the store', async () => {
   });
 });
 
-test('no label holds what a stranger wrote, and a thousand strangers add no series', async () => {
+test('no label holds text from a delivery, and a thousand deliveries add no series', async () => {
   const before = (await samples()).length;
   await deliver(
     ops,
@@ -107,12 +107,12 @@ test('no label holds what a stranger wrote, and a thousand strangers add no seri
   expect((await ops.get('/metrics')).text).not.toMatch(/Type\d|session-|n\d{2}/);
 });
 
-test('two looks at once do not disturb each other', async () => {
+test('simultaneous requests get the same answer', async () => {
   const texts = await Promise.all(Array.from({ length: 5 }, () => ops.get('/metrics').then(({ text }) => text)));
   expect(new Set(texts).size).toBe(1);
 });
 
-test('what has never happened is no series with a false name', async () => {
+test('a metric that has labels, but no series yet, is left out', async () => {
   const { text } = await renderMetrics({
     status: await ops.store.status(ops.clock.time),
     counters: {},

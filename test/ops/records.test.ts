@@ -45,7 +45,7 @@ async function kill(many: number): Promise<void> {
 }
 
 describe('events', () => {
-  test('origin, handler, state, session and time narrow the list, together', async () => {
+  test('are filtered by origin, handler, state, session and time, also combined', async () => {
     await deliver(ops, { cursor: '1' }, { cursor: '2', session: OTHER_SESSION }, { cursor: '3' });
     const [handler = 0] = await fanOut(ops, ['answer', 'project']);
     await end(ops, handler, 'done');
@@ -62,13 +62,13 @@ describe('events', () => {
     expect((await ops.get('/api/events?since=yesterday', LOOK)).text).toContain('must be a time');
   });
 
-  test('a message id is found in the data, and other values of it are not', async () => {
+  test('are found by a message id in their data, but by no other value there', async () => {
     await deliver(ops, { cursor: '1', data: { message_id: 'wa "1"', from: 'm-2' } }, { cursor: '2' });
     expect(keysOf(await ops.get(`/api/events?q=${encodeURIComponent('wa "1"')}`, LOOK))).toEqual(['c:1']);
     expect(keysOf(await ops.get('/api/events?q=m-2', LOOK))).toEqual([]);
   });
 
-  test('all that match are exported, a line each, page by page; bodies for OPS_TOKEN alone, and that is logged', async () => {
+  test('are exported with one line for each match; bodies need OPS_TOKEN, and their export is logged', async () => {
     await deliver(ops, ...Array.from({ length: 1_100 }, (_, n) => ({ cursor: String(n + 1) })));
     const plain = await ops.get('/api/events.ndjson?origin=webhook', LOOK);
     const lines = plain.text.trimEnd().split('\n');
@@ -83,7 +83,7 @@ describe('events', () => {
 });
 
 describe('one event', () => {
-  test('its page tells the way from the first delivery to the end, and masks the body', async () => {
+  test('has a page with its timeline from the first delivery to the end, and with its body masked', async () => {
     await deliver(ops, { cursor: '5' }, { cursor: '5' }, { cursor: '6' });
     const [handler = 0] = await fanOut(ops, ['answer'], { lane: 'one' });
     await end(ops, handler, 'dead', 'TypeError: it broke at words of theirs (handlers/answer.ts:7)');
@@ -95,7 +95,7 @@ describe('one event', () => {
     for (const hidden of ['5511999990000', 'words of theirs', 'Reveal the body']) expect(text).not.toContain(hidden);
   });
 
-  test('a body is revealed to OPS_TOKEN by POST, with curl and fixture without a secret, and logged with its key', async () => {
+  test('shows its body to OPS_TOKEN by POST, with curl and fixture but no secret; the log names the key', async () => {
     await deliver(ops, { cursor: '5' });
     expect((await submit('/events/c%3A5/body', {}, LOOK)).status).toBe(403);
     expect((await ops.post('/api/events/5/body', {}, LOOK)).status).toBe(401);
@@ -120,7 +120,7 @@ describe('one event', () => {
     expect(ops.text()).not.toContain('5511999990000');
   });
 
-  test('where no OPS_TOKEN is set, nobody sees a body', async () => {
+  test('shows its body to nobody if OPS_TOKEN is not set', async () => {
     const open = await createOps();
     await deliver(open, { cursor: '5' });
     expect((await open.post('/events/c%3A5/body', '', FORM)).status).toBe(403);
@@ -128,13 +128,13 @@ describe('one event', () => {
     await open.close();
   });
 
-  test('an unknown one is a page that says so', async () => {
+  test('is a page with status 404 if it is unknown', async () => {
     expect((await ops.get('/events/c%3A404', LOOK)).status).toBe(404);
   });
 });
 
 describe('dead letters', () => {
-  test('are grouped by handler and by what their errors have in common', async () => {
+  test('are grouped by handler and by the common pattern of their errors', async () => {
     await kill(5);
     const { dead, groups } = (await ops.get('/api/dead-letters', CHANGE)).json() as {
       dead: number;
@@ -154,7 +154,7 @@ describe('dead letters', () => {
     expect(one.text).not.toContain('href="/events/c%3A5"');
   });
 
-  test('a group is retried from the page; what is left is counted, and the answer leads back', async () => {
+  test('are retried by group from the page; the other group stays, and the answer leads back to the page', async () => {
     await kill(5);
     const { groups } = await ops.store.groups({ limit: 10 });
     const reply = await submit('/dead-letters/retry', { group: String(groups[0]?.id) });
@@ -165,7 +165,7 @@ describe('dead letters', () => {
     expect(ops.changes()).toBeGreaterThan(0);
   });
 
-  test('what waits for another try can be tried at once', async () => {
+  test('are shown with the waiting tasks, which can be retried at once', async () => {
     await deliver(ops, { cursor: '1' });
     await fanOut(ops, ['answer']);
     expect((await ops.get('/dead-letters', CHANGE)).text).toMatch(/<strong>1<\/strong> task waits/);
@@ -173,7 +173,7 @@ describe('dead letters', () => {
     await expect.poll(jobOf).toMatchObject({ state: 'done', moved: 1 });
   });
 
-  test('all that match are discarded with a reason, and not without one', async () => {
+  test('are discarded only with a reason', async () => {
     await kill(4);
     const refused = await submit('/dead-letters/discard', { handler: 'answer', reason: '  ' });
     expect(refused).toMatchObject({ status: 303, headers: { location: '/dead-letters' } });
@@ -184,14 +184,14 @@ describe('dead letters', () => {
     expect(await ops.store.groups({ limit: 10 })).toEqual({ dead: 0, groups: [] });
   });
 
-  test('who may only look changes nothing, and an empty form chooses nothing', async () => {
+  test('are changed neither with OPS_READ_TOKEN nor by an empty form', async () => {
     await kill(2);
     expect((await submit('/dead-letters/retry', { state: 'dead' }, LOOK)).status).toBe(403);
     await submit('/dead-letters/retry', {});
     expect((await ops.store.status(ops.clock.time)).tasks.dead).toBe(2);
   });
 
-  test('what programs change is logged, with its reason', async () => {
+  test('are changed over the API, and the log holds the reason', async () => {
     await kill(3);
     await ops.post(
       '/api/tasks/discard',
@@ -205,7 +205,7 @@ describe('dead letters', () => {
     expect(ops.text()).toContain('reconciliation was asked for');
   });
 
-  test('a job of programs tells its progress; one at a time', async () => {
+  test('are retried by a job of the API, which shows its progress and cannot be cancelled after its end', async () => {
     await kill(3);
     const reply = await ops.post('/api/jobs', { action: 'retry', filter: { state: 'dead' } }, CHANGE);
     expect(reply).toMatchObject({ status: 202 });
@@ -216,7 +216,7 @@ describe('dead letters', () => {
   });
 });
 
-test('who may only look sees no number of a person: not of a lane, nor in an error', async () => {
+test('a reader with OPS_READ_TOKEN sees no phone number, neither in lane names nor in errors', async () => {
   const lane = `${SESSION}/15550100`;
   await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' });
   const [handler = 0] = await fanOut(ops, ['answer'], { lane });
@@ -233,7 +233,7 @@ test('who may only look sees no number of a person: not of a lane, nor in an err
     expect((await ops.get(path, CHANGE)).text, path).toContain('15550100');
 });
 
-test('what strangers wrote is shown as text, on every screen', async () => {
+test('hostile text in an event is shown as text on every screen', async () => {
   await deliver(ops, {
     id: '<script>',
     type: '<img/src=x>',

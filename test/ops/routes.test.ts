@@ -34,7 +34,7 @@ const statesOf = (reply: Reply) => tasksIn(reply).tasks.map(({ state }) => state
 
 const beat = (role: string) => ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
 
-/** An error that helps a person: JSON, one line, no stack, no path of a file. */
+/** Expects an error that people understand: JSON, one line, no stack, no path of a file. */
 function assertClear(reply: Reply, status: number, ...words: string[]): void {
   expect(reply.status).toBe(status);
   const { error } = reply.json() as { error: string };
@@ -47,12 +47,12 @@ describe('probes', () => {
     expect(await ops.get('/livez')).toMatchObject({ status: 200, text: 'alive\n' });
   });
 
-  test('/readyz is 200 while receive takes deliveries', async () => {
+  test('/readyz is 200 while `receive` shows signs of life', async () => {
     await beat('receive');
     expect(await ops.get('/readyz')).toMatchObject({ status: 200, text: 'ready\n' });
   });
 
-  test('/readyz is 503 when receive was never there, and when it has gone quiet', async () => {
+  test('/readyz is 503 if `receive` never ran, and if it shows no sign of life any more', async () => {
     expect((await ops.get('/readyz')).status).toBe(503);
     await beat('receive');
     ops.clock.time += 60_000;
@@ -61,7 +61,7 @@ describe('probes', () => {
 });
 
 describe('GET /api/status', () => {
-  test('an empty store has exactly the shape of the design', async () => {
+  test('has exactly these fields for an empty store', async () => {
     expect((await ops.get('/api/status')).json()).toEqual({
       events: 0,
       unassigned: 0,
@@ -86,7 +86,7 @@ describe('GET /api/status', () => {
     });
   });
 
-  test('a full one has the same fields, filled', async () => {
+  test('has the same fields, with values, for a store in use', async () => {
     const at = '2026-01-01T12:00:00.000Z';
     await deliver(ops, { cursor: '9007199254740993' }, { cursor: '5' }, { cursor: '6' }, { cursor: '5' });
     const [handler = 0] = await fanOut(ops, ['a']);
@@ -155,7 +155,7 @@ describe('GET /api/events', () => {
     ),
   );
 
-  test('shows the newest first, with what is known of each and no body', async () => {
+  test('shows the newest event first, each with its fields but without its body', async () => {
     const reply = await ops.get('/api/events');
     expect(keysOf(reply)).toEqual(['c:4', 'i:ping-1', 'c:3', 'c:2', 'c:1']);
     expect(eventsIn(reply).next).toBeNull();
@@ -212,7 +212,7 @@ describe('GET /api/events', () => {
     expect(keysOf(await ops.get('/api/events?state=ready'))).toEqual([]);
   });
 
-  test('pages follow each other by `next`, without doubles and without holes', async () => {
+  test('pages follow each other by `next`, and no event is repeated or left out', async () => {
     const seen: string[] = [];
     let before = '';
     for (let pages = 0; pages < 10; pages++) {
@@ -241,13 +241,13 @@ describe('GET /api/events', () => {
     assertClear(await ops.get(`/api/events?${query}`), 400, field);
   });
 
-  test('several faults are told at once', async () => {
+  test('several faults are named at once', async () => {
     assertClear(await ops.get('/api/events?limit=0&state=lost'), 400, 'limit', 'state');
   });
 });
 
 describe('GET /api/events/<key>', () => {
-  test.each(['c:5', '5', 'i:e5', 'e5'])('%s finds the event, its tasks, names and conflicts', async (key) => {
+  test.each(['c:5', '5', 'i:e5', 'e5'])('%s finds the event with its tasks and conflicts', async (key) => {
     await deliver(ops, { cursor: '5' }, { cursor: '5', id: 'e5-again', data: { other: true } });
     await fanOut(ops, ['a']);
     const found = (await ops.get(`/api/events/${key}`)).json() as object;
@@ -275,7 +275,7 @@ describe('GET /api/events/<key>', () => {
     ]);
   });
 
-  test('what another arrival contradicts is found by that', async () => {
+  test('?contradicted shows events that another arrival contradicts', async () => {
     await deliver(ops, { cursor: '4' }, { cursor: '5' }, { cursor: '5', id: 'e5-again', data: { other: true } });
     expect(keysOf(await ops.get('/api/events?contradicted=1'))).toEqual(['c:5']);
   });
@@ -286,20 +286,20 @@ describe('GET /api/events/<key>', () => {
     expect((await ops.get('/api/events/twin')).json()).toMatchObject({ event: { key: 'c:5' }, aliases: ['i:twin'] });
   });
 
-  test('an id with signs of its own is found when it is encoded', async () => {
+  test('an id with reserved characters is found if it is percent-encoded', async () => {
     await deliver(ops, { cursor: null, id: 'a/b?c=%20#d', type: 'webhook.ping', data: { message: '' } });
     expect((await ops.get(`/api/events/${encodeURIComponent('i:a/b?c=%20#d')}`)).status).toBe(200);
   });
 
   test.each(['c:77', 'i:nobody', '77', 'c:9223372036854775808', encodeURIComponent(`' or 1=1 --`), '..%2f..%2fetc'])(
-    '%s is 404, clearly',
+    '%s is 404, with a clear message',
     async (key) => {
       await deliver(ops, { cursor: '5' });
       assertClear(await ops.get(`/api/events/${key}`), 404, 'no event');
     },
   );
 
-  test('a path that is no UTF-8 is refused, not a failure', async () => {
+  test('a path that is not UTF-8 is an error of the client, not of the server', async () => {
     const reply = await ops.get('/api/events/%E0%A4%A');
     expect(reply.status).toBeGreaterThanOrEqual(400);
     expect(reply.status).toBeLessThan(500);
@@ -314,7 +314,7 @@ describe('GET /api/tasks', () => {
     [a = 0, b = 0] = await fanOut(ops, ['a', 'b']);
   });
 
-  test('shows the newest first, with what a person wants to know', async () => {
+  test('shows the newest task first, each with these fields', async () => {
     const reply = tasksIn(await ops.get('/api/tasks'));
     expect(reply.tasks.map(({ key, handler }) => `${key} ${handler}`)).toEqual([
       'c:4 b',
@@ -344,7 +344,7 @@ describe('GET /api/tasks', () => {
     });
   });
 
-  test('by state, by handler, by both', async () => {
+  test('filters by state, by handler, and by both', async () => {
     await end(ops, a, 'done');
     await end(ops, a, 'dead', 'broken');
     await end(ops, b, 'skipped', 'not mine');
@@ -361,7 +361,7 @@ describe('GET /api/tasks', () => {
     expect(statesOf(await ops.get('/api/tasks?handler=nobody'))).toEqual([]);
   });
 
-  test('held and ready are told apart', async () => {
+  test('separates held tasks from ready tasks', async () => {
     await deliver(ops, { cursor: '5' });
     await fanOut(ops, ['a'], { lane: 'x', releaseAt: ops.clock.time + 60_000 });
     expect(statesOf(await ops.get('/api/tasks?state=held'))).toEqual(['held']);
@@ -369,7 +369,7 @@ describe('GET /api/tasks', () => {
   });
 
   test.each(['', 'state=ready', 'handler=a'])(
-    'pages of ?%s follow each other without doubles and holes',
+    'pages of ?%s follow each other, and no task is repeated or left out',
     async (filter) => {
       const all = tasksIn(await ops.get(`/api/tasks?${filter}`)).tasks.map(({ id }) => id);
       const seen: number[] = [];
@@ -404,7 +404,7 @@ describe('POST /api/tasks/retry', () => {
     dead = [await end(ops, handler, 'dead', 'broken'), await end(ops, handler, 'dead', 'broken')];
   });
 
-  test('by ids, and run is told', async () => {
+  test('retries tasks by id, and notifies `run`', async () => {
     const reply = await ops.post('/api/tasks/retry', { ids: dead.slice(0, 1) });
     expect(reply).toMatchObject({ status: 200 });
     expect(reply.json()).toEqual({ retried: 1 });
@@ -413,7 +413,7 @@ describe('POST /api/tasks/retry', () => {
     expect(tasks).toMatchObject({ ready: 2, dead: 1 });
   });
 
-  test('by filter, with a new budget of attempts', async () => {
+  test('retries tasks by filter, with a new budget of attempts', async () => {
     expect((await ops.post('/api/tasks/retry', { filter: { state: 'dead', handler: 'a' } })).json()).toEqual({
       retried: 2,
     });
@@ -425,7 +425,7 @@ describe('POST /api/tasks/retry', () => {
     ]);
   });
 
-  test('what is running, done, or nobody’s is left alone', async () => {
+  test('leaves running tasks alone, and ignores unknown ids', async () => {
     const running = await claim(ops, handler);
     expect((await ops.post('/api/tasks/retry', { ids: [running ?? 0, 999_999] })).json()).toEqual({ retried: 0 });
   });
@@ -452,7 +452,7 @@ describe('POST /api/tasks/retry', () => {
     ['a form', 'ids=1', { 'content-type': 'application/x-www-form-urlencoded' }],
     ['plain text', '{"ids":[1]}', { 'content-type': 'text/plain' }],
     ['nothing at all', '', {}],
-  ])('%s is 400, and nothing moves', async (_, body, headers) => {
+  ])('%s is 400, and no task changes', async (_, body, headers) => {
     assertClear(await ops.post('/api/tasks/retry', body, headers), 400);
     expect((await ops.store.status(ops.clock.time)).tasks.dead).toBe(2);
   });
@@ -470,7 +470,7 @@ describe('POST /api/tasks/discard', () => {
     dead = await end(ops, handler, 'dead', 'broken');
   });
 
-  test('with a reason, which stays with the task', async () => {
+  test('discards tasks with a reason, which is stored with the task', async () => {
     const reply = await ops.post('/api/tasks/discard', { ids: [dead], reason: 'a duplicate by hand' });
     expect(reply.json()).toEqual({ discarded: 1 });
     expect(ops.changes()).toBe(1);
@@ -479,14 +479,14 @@ describe('POST /api/tasks/discard', () => {
     ]);
   });
 
-  test('by filter', async () => {
+  test('discards tasks by filter', async () => {
     expect((await ops.post('/api/tasks/discard', { filter: { handler: 'a' }, reason: 'gone' })).json()).toEqual({
       discarded: 2,
     });
   });
 
   test.each([{ ids: [1] }, { ids: [1], reason: '' }, { filter: { state: 'dead' } }])(
-    'without a reason (%j) it is 400, and nothing moves',
+    'without a reason (%j) is 400, and no task changes',
     async (body) => {
       assertClear(await ops.post('/api/tasks/discard', body), 400, 'reason');
       expect((await ops.store.status(ops.clock.time)).tasks).toMatchObject({ dead: 1, ready: 1 });
@@ -494,14 +494,14 @@ describe('POST /api/tasks/discard', () => {
   );
 });
 
-test('POST /api/reconcile notes that somebody asked', async () => {
+test('POST /api/reconcile stores the time of the request', async () => {
   const reply = await ops.post('/api/reconcile');
   expect(reply.status).toBe(202);
   expect(reply.json()).toEqual({ asked: new Date(ops.clock.time).toISOString() });
   expect(await ops.store.reconcileAsked()).toBe(ops.clock.time);
 });
 
-test('GET /api/quarantine shows what was put aside, newest first, and no bytes of it', async () => {
+test('GET /api/quarantine shows quarantined rows, newest first, without their bytes', async () => {
   const keep = (body: string, cursor: string | null) =>
     ops.store.accept({
       readings: [
@@ -523,7 +523,7 @@ test('GET /api/quarantine shows what was put aside, newest first, and no bytes o
 
 describe('every answer', () => {
   test.each(['/livez', '/api/status', '/api/events?limit=0', '/metrics', '/nowhere'])(
-    '%s is not cached and not sniffed',
+    '%s forbids caching and content sniffing',
     async (path) => {
       const { headers } = await ops.get(path);
       expect(headers).toMatchObject({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' });
@@ -536,7 +536,7 @@ describe('every answer', () => {
     }
   });
 
-  test('an unknown address of the page leads back; to strangers it says no more than any other', async () => {
+  test('an unknown address of a page links to the overview; without a token, all addresses get the same answer', async () => {
     for (const path of ['/nowhere', '/events/c%3A1/more', '/refused/17', '/dead-letters/retry']) {
       const { status, text } = await ops.get(path);
       expect(status, path).toBe(path.endsWith('retry') ? 405 : 404);
@@ -566,7 +566,7 @@ describe('every answer', () => {
     ops.exec('rollback');
   });
 
-  test('F6: a form that the store does not take leads back to where it stands, and says that it was not done', async () => {
+  test('F6: while the store is locked, a form leads back to its page, which says that nothing was done', async () => {
     const origin = `http://127.0.0.1:${ops.port}`;
     const headers = {
       origin,
@@ -581,14 +581,14 @@ describe('every answer', () => {
     expect((await ops.get('/dead-letters', { cookie })).text).toMatch(/role="status">Not done.* Try again in a moment/);
   });
 
-  test('a bug is 500 without a stack, and the log has no words of strangers', async () => {
+  test('a bug is 500 without a stack, and it is logged', async () => {
     ops.exec('drop table quarantine');
     const reply = await ops.get('/api/quarantine');
     assertClear(reply, 500, 'see the log');
     expect(ops.text()).toContain('an ops request failed');
   });
 
-  test('I78: what strangers wrote comes back as JSON, byte for byte', async () => {
+  test('I78: hostile text in an event comes back as JSON, byte for byte', async () => {
     const session = '<img src=x onerror=alert(1)>\u202e\u001b]0;x\u0007=cmd|1';
     await deliver(ops, { cursor: '1', session });
     const reply = await ops.get('/api/events');

@@ -21,7 +21,7 @@ beforeEach(async () => {
 });
 afterEach(() => ops.close());
 
-describe('what share of the answers kept to', () => {
+describe('the time within which a share of the answers was given', () => {
   const acks = (counts: Record<number, number>): number[] => ACK_LE_MS.map((le) => counts[le] ?? 0);
   test.each([
     ['no answers', {}, 0.99, null],
@@ -31,7 +31,7 @@ describe('what share of the answers kept to', () => {
     ['half', { 1: 50, 10_000: 50 }, 0.5, 1],
   ])('%s', (_, counts, share, ms) => expect(quantile(acks(counts), share)).toBe(ms));
 
-  test('beyond the limit is more than the limit', () => {
+  test('is above 10 s for answers above the last bound', () => {
     expect(quantile(acks({ [Infinity]: 1 }), 0.5)).toBeGreaterThan(10_000);
   });
 });
@@ -49,13 +49,13 @@ describe('a chart', () => {
   const lines = (text: string): string[] => [...text.matchAll(/points="([^"]*)"/g)].map(([, points = '']) => points);
   const heights = (points = ''): number[] => points.split(' ').map((point) => Number(point.split(',')[1]));
 
-  test('without figures of two times, it says when it will be drawn', () => {
+  test('says when it will appear, if it has no figures of two times', () => {
     const text = chart({ title: 'Nothing', times: [], series: [], show: String }).text;
     expect(text).not.toContain('<svg');
     expect(text).toContain('The chart appears');
   });
 
-  test('stays within its frame, whatever the figures; what is greater stands higher', () => {
+  test('stays within its frame, whatever the figures, and draws greater values higher', () => {
     for (const greatest of [0, 1, 3, 999, 1_000_001, 1e12]) {
       const [line] = lines(draw(times.map((_, n) => (greatest * n) / 24)));
       const ys = heights(line);
@@ -65,7 +65,7 @@ describe('a chart', () => {
     }
   });
 
-  test('logarithmic: each power of ten is a step as high as the others', () => {
+  test('gives each power of ten the same height on a logarithmic axis', () => {
     const [line] = lines(draw([1, 10, 100, 1_000, 10_000, 99_999], 10_000));
     const ys = heights(line);
     const steps = ys.slice(1, 5).map((y, n) => Math.round((ys[n] ?? 0) - y));
@@ -73,14 +73,14 @@ describe('a chart', () => {
     expect(ys[5]).toBe(ys[4]);
   });
 
-  test('where nothing is known, the line is broken, and one value alone can be seen', () => {
+  test('breaks its line at unknown values, and a single value stays visible', () => {
     expect(lines(draw([1, 2, null, null, 3, null, 4, 5]))).toHaveLength(3);
     const [, alone = ''] = lines(draw([1, 2, null, null, 3]));
     const [from, to] = alone.split(' ');
     expect(from).not.toBe(to);
   });
 
-  test('has words and a short table for those who do not see it', () => {
+  test('has a description and a short table for screen readers', () => {
     const text = draw(times.map((_, n) => n));
     expect(text).toContain('accepted 7');
     expect([...text.matchAll(/<tr>/g)].length).toBeLessThanOrEqual(14);
@@ -91,7 +91,7 @@ describe('a chart', () => {
 test.each([
   ['running', /"handled" class="figure"><span class="none">/],
   ['done', /"handled" class="figure">0</],
-])('what a verified stretch sums up at its end is not shown as nothing before: %s', async (state, words) => {
+])('counts that `verify` knows only at its end are not shown as 0 before: %s', async (state, words) => {
   const sum = { type: 'A', present: 1_000, missing: 0, older: 0, onlyHere: 0, handled: 0, dead: 0 };
   const account = { state, reason: null, asked: START, from: '1', at: '2', pages: 1, events: 1_000, types: [sum] };
   await ops.store.note({}, { verify: JSON.stringify(account) });
@@ -100,7 +100,7 @@ test.each([
   expect(text).toMatch(/1,000 events on 1\s+page,/);
 });
 
-describe('what was refused', () => {
+describe('the screen of refused deliveries', () => {
   const one: Refusal = { at: '2026-01-01T00:00:00.000Z', headers: 5, skewSeconds: -412, agent: '<b>', bytes: 12 };
   const show = (badSignatures: number, headers: number): string => {
     const failures = { ...well.failures, badSignatures };
@@ -117,7 +117,7 @@ describe('what was refused', () => {
     ['there are many, with all headers', 12, 5, 'came with all headers of the service'],
   ])('tells a wrong secret from noise: %s', (_, bad, headers, words) => expect(show(bad, headers)).toContain(words));
 
-  test('counts by cause, the most frequent first, each with what to do; samples by what they looked like', () => {
+  test('counts refusals by cause, the most frequent first, with their meaning, and shows the last ones', () => {
     const text = show(12, 5);
     expect(text.indexOf('bad_signature')).toBeLessThan(text.indexOf('noise, or the proxy'));
     expect(text).toContain('WEBHOOK_SECRET is wrong');
@@ -126,14 +126,14 @@ describe('what was refused', () => {
     expect(text).toContain('&lt;b&gt;');
   });
 
-  test('bytes are shown with their offset, and only what is visible as text', () => {
+  test('shows bytes with their offset, and only visible characters as text', () => {
     expect(hex(Buffer.from('{"a":"\u0000é"}\nxyz12'))).toBe(
       '000000  7b 22 61 22 3a 22 00 c3 a9 22 7d 0a 78 79 7a 31  {"a":"..."}.xyz1\n' +
         '000010  32                                               2',
     );
   });
 
-  test('what became of rows that were read again is counted', () => {
+  test('counts the outcomes of rows that were read again', () => {
     expect(reread([{ verdict: 'new' }, { verdict: 'quarantined' }, undefined])).toBe(
       'Read again: 1 became events, 0 were known, 1 are still unreadable.',
     );

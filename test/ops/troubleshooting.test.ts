@@ -1,10 +1,10 @@
-// People search for the words that they read. Each warning and error is therefore in troubleshooting.md by its words,
-// or names its remedy itself. All words that the document quotes must be in the code.
+// Each warning and error must name its remedy, or troubleshooting.md must quote its words, because people search for
+// the words that they read. All words that the document quotes must be in the code.
 import { globSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { NOTICES } from '../../src/receive/causes.ts';
 
-/** The quotes in the first cells of its tables and in its list. */
+/** The words that troubleshooting.md quotes: in the first cells of its tables, and in its list. */
 const quotes = readFileSync('src/ops/troubleshooting.md', 'utf8')
   .split('\n')
   .flatMap(
@@ -16,12 +16,12 @@ const sources = globSync('src/**/*.{ts,js}', { exclude: ['src/tools/**', 'src/ha
   readFileSync(file, 'utf8').replaceAll(/^\s*(\/\/|\/?\*).*$/gm, ''),
 );
 
-/** A message with one of these says what to do. */
+/** A message that matches names its remedy. */
 const REMEDY = /npx kit|retrying|tried again|[A-Z]+_[A-Z]|remedyOf|: (see|create|stop|start|end|name|take) /;
-/** Of the kit's own assumptions: nobody can cause it. */
+/** Messages that need no remedy: they report a broken assumption of the kit, which nobody can cause. */
 const NOBODY = ['SQLite refused synchronous'];
 
-/** The arguments of the call whose bracket follows; strings are skipped. */
+/** The arguments of the call whose bracket follows `from`. Commas and brackets inside strings do not count. */
 function argumentsOf(source: string, from: number): string[] {
   const found = [''];
   let depth = 0;
@@ -34,7 +34,7 @@ function argumentsOf(source: string, from: number): string[] {
   throw new Error(`a bracket is not closed: ${source.slice(from, from + 60)}`);
 }
 
-/** Adds the declarations of the code's names from the same file: constants, destructured constants, and functions. */
+/** Appends the declarations of names in the code, from the same file: constants, destructured constants, functions. */
 function withNames(code: string, source: string): string {
   const names = code.replaceAll(/'[^'\n]*'|`[^`]*`/g, '').match(/(?<!\.)\b[A-Za-z]{3,}\b/g) ?? [];
   const declared = (name: string): string => {
@@ -46,7 +46,7 @@ function withNames(code: string, source: string): string {
   return [code, ...new Set(names.map(declared))].join('\n');
 }
 
-/** The sentences of code. */
+/** The string literals in the code that are sentences. */
 function textsIn(code: string): string[] {
   const literals = [...code.matchAll(/'([^'\n]*)'|`([^`]*)`/g)].map(([, plain, filled]) => plain ?? filled ?? '');
   return literals.filter(
@@ -54,7 +54,7 @@ function textsIn(code: string): string[] {
   );
 }
 
-/** The messages of these calls. Arguments before `place` are left out. */
+/** The messages in calls that match `said`. Arguments before the position `place` are left out. */
 function messages(said: RegExp, place: number): string[] {
   return sources.flatMap((source) =>
     [...source.matchAll(said)].flatMap(({ index }) =>
@@ -71,20 +71,20 @@ test.each([
     least: 40,
   },
   { what: 'an error of the store', said: /\bnew StoreError\(/g, place: 1, least: 20 },
-])('$what is explained by its words, or names its remedy', ({ said, place, least }) => {
+])('$what names its remedy, or troubleshooting.md quotes it', ({ said, place, least }) => {
   const all = messages(said, place);
   expect(all.length).toBeGreaterThan(least);
   const known = [...quotes, ...NOBODY];
   expect(all.filter((text) => !REMEDY.test(text) && !known.some((words) => text.includes(words)))).toEqual([]);
 });
 
-test('a warning about deliveries is explained by its words, or names its remedy', () => {
+test('a warning about deliveries names its remedy, or troubleshooting.md quotes it', () => {
   const all = Object.values(NOTICES).map(({ log }) => log);
   expect(all.length).toBeGreaterThan(5);
   expect(all.filter((text) => !REMEDY.test(text) && !quotes.some((words) => text.includes(words)))).toEqual([]);
 });
 
-test('what is quoted is said by the code', () => {
+test('all words that troubleshooting.md quotes are in the code', () => {
   expect(quotes.length).toBeGreaterThan(60);
   const said = (words: string): boolean => sources.some((source) => source.replace('${OLDEST}', '24').includes(words));
   expect(quotes.filter((words) => !said(words))).toEqual([]);

@@ -1,4 +1,4 @@
-// Alarms about deliveries: they fail, are refused, or do not come.
+// Alarms about deliveries that fail, are refused, or do not come.
 import { causeOf } from '../../receive/causes.ts';
 import { FAILURE_LEVELS, FAILURES_ALLOWED, FAILURES_FROM } from '../../receive/delivery-health.ts';
 import { onCounter, recently, type Observation } from './observation.ts';
@@ -72,8 +72,8 @@ function remedyOf(causes: Record<string, number>): string {
 }
 
 /**
- * Strangers can send forged deliveries at any time. Bad signatures count as the service's if deliveries are missing,
- * if no good one ever came, or if replay cannot tell.
+ * Whether bad signatures count as the service's, because strangers can send forged deliveries too. They do if
+ * deliveries are missing, if no good delivery ever came, or if replay cannot tell.
  */
 function areTheServices(seen: Observation): boolean {
   const { lastDeliveryAt, reconcile } = seen.status;

@@ -1,4 +1,4 @@
-// Alarms about handlers: their tasks fail, wait, or run in the wrong lane.
+// Alarms about handlers whose tasks fail, wait, or run in the wrong lane.
 import { handlersWith, recently, type Observation } from './observation.ts';
 import { magnitude, type Rules } from './rule.ts';
 
@@ -15,13 +15,13 @@ export const HANDLERS: Rules<Observation> = {
     words: ({ status: { tasks }, cause }) =>
       `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}${cause ? `; newest cause: ${redacted(cause)}` : ''}. See why (npx kit tasks --state dead --groups, or the page, Dead letters), fix the handler, npx kit reload, then retry them (npx kit retry --state dead) or discard them there`,
   },
-  // With the default retries, a broken handler leaves its first dead letter only after eight hours. RetryAfter and `rate`
-  // are no failed attempts, so they raise nothing.
+  // With the default retries, the first dead letter of a broken handler comes only after eight hours. A wait by
+  // `RetryAfter` or `rate` is no failed attempt, so it does not raise this alarm.
   handler_failing: {
     gravity: 'warning',
     remedy:
       'npx kit tasks --state ready --handler NAME, npx kit explain for the error; fix the handler, npx kit reload.',
-    // Once raised, it stays until the tasks move on: retries get rarer, but the tasks are still stuck.
+    // Once raised, the alarm stays while tasks are stuck, even when retries get too rare to count as recent.
     fires: (seen) =>
       seen.broken.length > 0 || (isStuck(seen) && (failing(seen).length > 0 || wordsBefore(seen) !== undefined)),
     level: (seen) => seen.broken.filter(({ waiting }) => waiting.length > 0).length + failing(seen).length,
@@ -37,7 +37,7 @@ export const HANDLERS: Rules<Observation> = {
   },
 };
 
-/** The handler, and the name and the place of its error. The message is left out because it may quote strangers. */
+/** The handler, and the class and the place of its error. The message is left out because it may quote a delivery. */
 function redacted({ handler, error }: NonNullable<Observation['cause']>): string {
   const name = /^([A-Z]\w{0,60}): /.exec(error)?.[1];
   const place = / \(([\w./-]{1,200}:\d{1,6})\)$/.exec(error)?.[1];
@@ -45,7 +45,7 @@ function redacted({ handler, error }: NonNullable<Observation['cause']>): string
 }
 
 function handlerFailing(seen: Observation): string {
-  // Broken files come first, because they cause the failed attempts.
+  // A file that cannot be loaded is named alone, because no reload succeeds until it is fixed.
   if (seen.broken.length > 0) return seen.broken.map(brokenFile).join('; ');
   const [first, ...others] = failing(seen);
   if (first === undefined) return wordsBefore(seen) ?? '';

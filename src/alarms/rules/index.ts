@@ -7,7 +7,7 @@ import { PROCESSES } from './processes.ts';
 import { REPLAY } from './replay.ts';
 import { DISK, WRITES } from './store.ts';
 
-/** Evaluated by `keep`. */
+/** The rules that `keep` evaluates. */
 export const KEEP_RULES = { ...DELIVERIES, ...REPLAY, ...EVENTS, ...HANDLERS, ...PROCESSES, ...DISK };
 
 export const RULES = { ...WRITES, ...KEEP_RULES };

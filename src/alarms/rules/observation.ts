@@ -1,4 +1,4 @@
-// An observation holds all facts that the rules of `keep` use: the store and the main process at the last look.
+// The facts that the rules of `keep` use: the state of the store and of the main process at the last look.
 import type { Crash, DeliveredType } from '../../store/keep.ts';
 import type { Gap, Status } from '../../store/read.ts';
 import { UNREAD } from '../../keep/view.ts';
@@ -7,7 +7,7 @@ import { magnitude, type Rule } from './rule.ts';
 export interface Observation {
   /** Unix milliseconds. */
   now: number;
-  /** Its `alarms` are those that were raised before this look. */
+  /** `status.alarms` holds the alarms that were raised before this look. */
   status: Status;
   /** How much each counter has grown in the last minutes. */
   recent: Record<string, number>;
@@ -18,11 +18,11 @@ export interface Observation {
   types: DeliveredType[];
   /** Event types that replay did not show at the last check. */
   blind: string[];
-  /** The cursors of the last time that the watermark was lowered. */
+  /** The watermark before and after evidence last lowered it. Null: that never happened. */
   lowered: { from: string; to: string } | null;
   /** The newest open gap. */
   gap: Gap | null;
-  /** Seconds by which the newest authentic delivery outside the time window was ahead of our clock. */
+  /** Of the newest delivery that was refused for its time: seconds ahead of our clock; negative: behind it. */
   skewSeconds: number | null;
   /** The longest failure run of the last minutes. */
   worstRun: number;
@@ -67,7 +67,7 @@ export function recently({ recent }: Observation, counter: string): number {
   return recent[counter] ?? 0;
 }
 
-/** Counters are named `<counter>.<handler>`. Returns the handlers whose counter has grown. */
+/** The handlers whose counter `<counter>.<handler>` has grown in the last minutes. */
 export function handlersWith({ recent }: Observation, counter: string): string[] {
   return Object.keys(recent).flatMap((name) =>
     name.startsWith(`${counter}.`) && (recent[name] ?? 0) > 0 ? [name.slice(counter.length + 1)] : [],

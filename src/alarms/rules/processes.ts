@@ -6,7 +6,7 @@ import { magnitude, type Rules } from './rule.ts';
 const CRASHES_FROM = 3;
 /** The process is down once it has shown no sign of life for this long. */
 const DOWN_MS = 15_000;
-/** Crashes longer before the last one may have another cause, so they are left out. */
+/** A crash that was longer than this before the last one may have another cause, so it is left out. */
 const CRASHES_MS = 600_000;
 
 export const PROCESSES: Rules<Observation> = {
@@ -22,7 +22,7 @@ export const PROCESSES: Rules<Observation> = {
   },
 };
 
-/** A task that ran alone when its process died is the cause. Of several tasks, any may be. */
+/** Names the task that ended the process. A task that ran alone is surely the cause; of several tasks, each may be. */
 function crashWords(crashes: Crash[]): string {
   const [last] = crashes;
   const lately = crashes.filter(({ at }) => Math.abs(Date.parse(last?.at ?? at) - Date.parse(at)) <= CRASHES_MS);

@@ -2,7 +2,7 @@
 import { onCounter, recently, type Observation } from './observation.ts';
 import { magnitude, type Rules } from './rule.ts';
 
-/** Shorter failures to read raise no alarm. */
+/** `reconcile_behind` is raised if replay backs off for longer than this. */
 const TROUBLE_MS = 180_000;
 
 export const REPLAY: Rules<Observation> = {
@@ -45,7 +45,7 @@ export const REPLAY: Rules<Observation> = {
     gravity: 'warning',
     remedy: 'npx kit gaps; fetch what matters by other means, then close it.',
     fires: ({ gap }) => gap !== null,
-    // Each of the first three gaps raises the level, so that it is posted.
+    // The level rises, and is posted, at 1, 2 and 3 gaps, and then when their number reaches 4, 8, 16 and so on.
     level: ({ status: { gaps } }) => (gaps < 4 ? gaps : 2 + magnitude(gaps, 2)),
     words: ({ gap, status: { gaps } }) =>
       `${gaps > 1 ? `${gaps} gaps are open, npx kit gaps lists them; the newest is ` : ''}gap ${gap?.id}: the service can no longer replay what came after cursor ${gap?.after}${gap?.upTo ? ` up to ${gap.upTo}` : ''} (${gap?.reason}). Fetch what matters by other means, then npx kit gaps close ${gap?.id} --reason "…"`,

@@ -3,12 +3,12 @@ import type { DeliveryTrouble } from '../../keep/module.ts';
 import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
 import type { Firing } from '../raised.ts';
 
-/** By the alarm's public name, as in `npx kit status`, `kit_alarm`, posts, alerts.yaml and runbook.md. */
+/** Rules by the public name of the alarm, as in `npx kit status`, `kit_alarm`, posts, alerts.yaml and runbook.md. */
 export type Rules<Seen> = Record<string, Rule<Seen>>;
 
 export interface Rule<Seen> {
   /**
-   * `critical`: events are lost or late, or soon will be. It sets the colour of the page and the severity in
+   * `critical`: events are lost or late, or soon will be. The gravity sets the colour of the page and the severity in
    * alerts.yaml.
    */
   gravity: 'critical' | 'warning';
@@ -35,7 +35,7 @@ export function evaluate<Seen>(rules: Rules<Seen>, seen: Seen): Map<string, Firi
   return firing;
 }
 
-/** 1 from 1 on, 2 from `base` on, 3 from its square on. */
+/** The level of a count: 1 from 1 on, 2 from `base` on, 3 from the square of `base` on. */
 export function magnitude(count: number, base = 10): number {
   // A loop, because logarithms are inexact.
   let level = 0;

@@ -7,13 +7,13 @@ import type { Observation } from './observation.ts';
 import { magnitude, switchedOff, type Rules } from './rule.ts';
 
 const MB = 1024 * 1024;
-/** Each limit is a level. */
+/** Each limit that the free space falls below raises the level by one. */
 const FREE_MB = [512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
 const DISK_LOW_MB = 512;
 /** The alarm ends only above this limit, so that free space around DISK_LOW_MB does not raise it again and again. */
 const DISK_WELL_MB = 640;
 
-/** Evaluated by the main process from the results of its own writes, while they fail. */
+/** Rules that the main process evaluates while its own writes to the store fail. */
 export const WRITES: Rules<WriteTrouble> = {
   store_unwritable: {
     gravity: 'critical',
@@ -22,7 +22,7 @@ export const WRITES: Rules<WriteTrouble> = {
       'Read the alarm in npx kit status: it names the cause. Deliveries get 503, and at 15 in a row the webhook is switched off.',
     fires: ({ code }) => code !== 'replaced',
     level: ({ refused }) => 1 + magnitude(refused),
-    // A full disk also causes lock errors. If the code only changes back to an earlier one, that is no news.
+    // The number of different codes. A full disk also causes lock errors, so a return to an earlier code is no news.
     news: ({ codes }) => codes,
     words: ({ code, since, refused, waiting, failureRun, writer, recovers }) => {
       const holder = writer === undefined ? '' : ` by process ${writer}`;
@@ -43,7 +43,7 @@ export const WRITES: Rules<WriteTrouble> = {
   },
 };
 
-/** Evaluated by `keep`. */
+/** Rules that `keep` evaluates. */
 export const DISK: Rules<Observation> = {
   disk_low: {
     gravity: 'critical',

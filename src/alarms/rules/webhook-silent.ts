@@ -1,19 +1,19 @@
-// Explains why webhooks are silent. The evidence is events that replay or the stream brought and no delivery did. The
+// Explains why webhooks are silent. The evidence is events that replay or the stream brought, but no delivery. The
 // text separates facts from guesses, because the service does not say whether a webhook is on (contract 3.2).
 import type { DeliveredType } from '../../store/keep.ts';
 import type { Status } from '../../store/read.ts';
 import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
 
 /**
- * Time of the first attempt and two retries, which follow after 30 s and 2 min. Each may take 10 s (contract 3.3,
- * 6.3).
+ * The longest time of the service's first three attempts: pauses of 30 s and 2 min, and 10 s for each attempt (contract
+ * 3.3, 6.3).
  */
 export const FIRST_RETRIES_MS = 180_000;
-/** One event of a type can be lost while others arrive, so a single one does not count. */
+/** While other types arrive, this many missed events of a type count. A single event can be lost. */
 const MISSED_ALONE = 2;
 /** At most this many types are named; the others are only counted. */
 const NAMED = 10;
-/** Fewer bad signatures may come from strangers. */
+/** From this many bad signatures on, WEBHOOK_SECRET may be wrong. Fewer may come from strangers. */
 export const MISMATCH_FROM = 3;
 /** A delivery may arrive this long after replay has shown its event. */
 const ON_ITS_WAY_MS = 10_000;
@@ -38,7 +38,7 @@ export function explainSilence({ now, status, types }: Evidence): string | null 
   return lastAt === 0 ? null : refusedToo(status, Math.max(lastAt, Date.parse(status.lastDeliveryAt ?? '') || 0), now);
 }
 
-/** Whether replay has shown an event, later than the first bad signature, that no delivery brought. */
+/** Whether, since the first bad signature, replay has shown an event that no delivery brought. */
 export function missedSinceRefusals({ now, status, types }: Evidence): boolean {
   const badSince = Date.parse(status.failures.badSince ?? '');
   return types.some(
@@ -65,7 +65,7 @@ function someMissing(alone: DeliveredType[]): string {
   return `Known: replay or stream brought ${list(alone)}, and no delivery of these types came, though others did. Guess: the webhook is no longer subscribed to them: look at the service`;
 }
 
-/** The service refuses API_KEY too, so replay cannot show what is missing. */
+/** Explains the silence if the service also refuses API_KEY, so that replay cannot show missing events. */
 function refusedToo({ reconcile }: Evidence['status'], lastAt: number, now: number): string | null {
   if (
     reconcile.state !== 'stopped' ||

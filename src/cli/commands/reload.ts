@@ -59,7 +59,7 @@ function tell({ handlers, ms, faults, old, restart }: Reloaded, json = false): n
   return reloaded ? EXIT.done : EXIT.failed;
 }
 
-/** Another process with the same number has another start time. */
+/** Whether the process still runs. Another process with the same pid has another start time. */
 function lives({ pid, started }: Process): boolean {
   return startOf(pid) === started && signal(pid, 0) !== undefined;
 }
@@ -73,7 +73,7 @@ function signal(pid: number, name: NodeJS.Signals | 0): boolean | undefined {
   }
 }
 
-/** The name of the user. If /etc/passwd has none, the number. */
+/** The name of the process's user. If /etc/passwd has no name, the user's number. */
 function userOf(pid: number): string {
   const uid = String(statSync(`/proc/${pid}`, { throwIfNoEntry: false })?.uid ?? 'unknown');
   const names = readFileSync('/etc/passwd', 'utf8')

@@ -107,8 +107,8 @@ function because(reason: string | null): string {
 }
 
 /**
- * Says what replay shows while no webhook arrives. A quiet account and a webhook that is switched off look the same
- * otherwise.
+ * Says what replay shows while no webhook arrives. Otherwise a quiet account would look like a webhook that is switched
+ * off.
  */
 function quietOf({ lastDeliveryAt, reconcile, failureRun, alarms }: Status, missed: number): string {
   if (missed > 0) return `; since then ${missed} fetched that no webhook delivered`;

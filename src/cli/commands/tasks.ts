@@ -55,7 +55,7 @@ async function showTasks(filter: TaskFilter, json: boolean): Promise<number> {
   return EXIT.done;
 }
 
-/** The first page with tasks. A page looks at a bounded number of tasks, and possibly none of them matches. */
+/** The first page with tasks. Each page searches a limited number of tasks, so a page can be empty before the end. */
 async function firstPage(store: Store, filter: TaskFilter): ReturnType<Store['tasks']> {
   for (let before = filter.before; ;) {
     const page = await store.tasks({ ...filter, before }, clock.now());

@@ -92,7 +92,7 @@ function unanswered(url: string, failure: string): number {
   return fail(`nothing answers at ${new URL(url).origin} (${failure}): ${remedy}`, EXIT.unreachable);
 }
 
-/** If DATABASE_URL was set for this command alone, the next command needs it too. */
+/** The command to type next. If DATABASE_URL was set for this command alone, the next one needs it too. */
 function nextStep(key: string): string {
   const { DATABASE_URL: named } = process.env;
   return `${named ? `DATABASE_URL=${clean(named)} ` : ''}npx kit explain ${clean(key)}`;

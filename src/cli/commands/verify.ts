@@ -1,5 +1,5 @@
 // Lets `keep` read a part of the service's history again, and compares it with the store. Pruned events are counted
-// apart and not fetched. Without --from, it shows the events of each origin by week.
+// separately and not fetched. Without `--from`, the command shows the events of each origin by week.
 import { iso } from '../../base/clock.ts';
 import { EXIT } from '../../base/errors.ts';
 import { verifyFrom } from '../../admin/range.ts';

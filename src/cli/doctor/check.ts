@@ -1,5 +1,5 @@
-// Checks and findings. Checks run in order. A check gets the configuration that it needs. If a check that it depends
-// on has a fault, it is skipped.
+// Runs the checks of `doctor` in order and collects their findings. A check gets only the variables that it needs. It
+// is skipped if a check that it depends on has a fault.
 import type { Clock } from '../../base/clock.ts';
 import { ConfigError, loadConfig, type Config, type Env } from '../../config.ts';
 import { EXIT, loggable } from '../../base/errors.ts';
@@ -24,7 +24,7 @@ export interface Context {
 
 export interface Check {
   name: string;
-  /** Variables. A fault in one of them skips this check. */
+  /** Variables that the check reads. A fault in one of them skips this check. */
   needs?: (keyof Config)[];
   /** Names of checks. A fault in one of them skips this check. */
   after?: string[];

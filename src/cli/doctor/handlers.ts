@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import type { Orders, Report } from '../../processes/channel.ts';
 import { misconfigured, ok, warning, type Check, type Finding } from './check.ts';
 
-/** Longer than the 10 s that one file may take. A file with an endless loop never reports. */
+/** The process is killed after this time, because an endless loop never reports. One file may take 10 s. */
 const LIMIT_MS = 20_000;
 const RUN = fileURLToPath(new URL('../../run/main.ts', import.meta.url));
 

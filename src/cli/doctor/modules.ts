@@ -1,3 +1,3 @@
-// The checks that need a module, one line a module. src/README.md says how to delete one.
+// The checks that need a module, one line for each module. src/README.md says how to delete a module.
 export { clocks, key, replay } from './service.ts';
 export {};

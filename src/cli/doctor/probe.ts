@@ -1,5 +1,5 @@
-// The deliveries of doctor: `webhook.ping` events without a cursor, with an id `doctor_<uuid>`. Their spelling is
-// unusual, so a proxy that parses bodies changes them. A delivery has arrived if the store holds exactly its bytes.
+// The deliveries of `doctor`: `webhook.ping` events without a cursor, with an id `doctor_<uuid>`. Some bodies are
+// unusual JSON, which a proxy that parses bodies changes. A delivery has arrived if the store holds exactly its bytes.
 import { createHash, randomUUID } from 'node:crypto';
 import { iso } from '../../base/clock.ts';
 import { refusalsIn, type RefusalName } from '../../receive/causes.ts';

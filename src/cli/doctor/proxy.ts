@@ -9,7 +9,7 @@ import { PLAIN, type Arrival, type Probe, type Prober } from './probe.ts';
 
 const DAYS = 86_400;
 
-/** Call it only after a direct delivery has arrived. */
+/** Call this only after a direct delivery has arrived, so that the receiver itself is not at fault. */
 export async function explain(
   arrival: Arrival,
   probe: Probe,
@@ -71,8 +71,8 @@ function judgeSilence(failure: string, url: string): Finding {
 }
 
 /**
- * Sends the delivery again, signed three days ago. If its headers get through, the receiver refuses it for a cause
- * that no other delivery has.
+ * Explains a 401. Sends the delivery again, signed three days ago: if its headers get through, the receiver counts
+ * `far_timestamp`, a cause that no other delivery has.
  */
 async function judgeRefusal(words: string, probe: Probe, url: string, prober: Prober): Promise<Finding> {
   const causes = await prober.causesOf(url, { ...probe, age: 3 * DAYS });

@@ -127,7 +127,7 @@ function judge({ status, reason, cause }: ServiceError): Finding {
   return unreachable(silence, 'fix API_BASE_URL: no redirect is followed, and a proxy may be in between');
 }
 
-/** The contract does not show this answer, so every word in it that looks like a scope (5.3) counts. */
+/** The contract does not show the shape of this answer, so every word that looks like a scope (5.3) counts. */
 function scopesIn(value: unknown): string[] {
   const text = JSON.stringify(value);
   const found = text.match(/\b(?:sessions|messages|events|dashboard|groups|product):[a-z_]+\b/g) ?? [];

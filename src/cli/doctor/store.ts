@@ -19,7 +19,7 @@ import { fault, misconfigured, ok, skipped, unreachable, warning, type Check, ty
 
 const MB = 1024 * 1024;
 const LEAST_FREE = { fault: 64 * MB, warning: 512 * MB };
-/** Normally the log starts again past 32 MB. It grows if a program reads for long or if `keep` is down. */
+/** Normally the WAL starts anew past 32 MB. It grows further if a program reads for long or if `keep` is down. */
 const LARGE_LOG = 256 * MB;
 
 export const folder: Check = {
@@ -106,7 +106,7 @@ function warningOf({ name, detail }: Alarm): Finding {
   return warning(`${name}: ${detail}`, 'see src/ops/runbook.md, under its name');
 }
 
-/** Finds a process that has a replaced or deleted file open. Opening the new file meanwhile would do harm. */
+/** Finds a process that still has the replaced or deleted file open. Until it ends, the new file must not be opened. */
 function strayOf(path: string, suffix: '' | '-wal'): string | undefined {
   const real = join(realpathSync(dirname(path)), basename(path)) + suffix;
   return orNone(() => readdirSync('/proc'))?.find((pid) => {

@@ -1,4 +1,4 @@
-// What a command is, and how its arguments are read. Each command is a file in ../commands.
+// The shape of a command, and the parsing of its arguments. Each command is a file in ../commands.
 import { parseArgs } from 'node:util';
 import type { z } from 'zod';
 import type { Point } from '../../store/read.ts';
@@ -7,14 +7,13 @@ import { readPoint } from '../../admin/range.ts';
 import { clean } from './print.ts';
 
 export interface Command {
-  /** One line, for the list of commands. */
+  /** One line, which `npx kit --help` shows for the command. */
   summary: string;
   usage: string;
   /** Resolves to the exit code. Throws UsageError, AdminError, ConfigError, StoreError. */
   run(args: string[]): Promise<number>;
 }
 
-/** The arguments are wrong. */
 export class UsageError extends Error {
   constructor(message: string) {
     super(message);

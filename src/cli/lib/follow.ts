@@ -11,7 +11,7 @@ export interface Look<Result> {
   result?: Result;
 }
 
-/** Resolves when the work has ended. With `json`, prints nothing. */
+/** Calls `look` until the work has ended, and resolves to the result. If `json` is set, prints no progress. */
 export async function follow<Result>(json: boolean, look: () => Promise<Look<Result>>): Promise<Result> {
   for (let said = ''; ;) {
     await sleep(LOOK_MS);

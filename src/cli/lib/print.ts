@@ -20,7 +20,7 @@ export function count(n: number, noun: string): string {
   return `${n} ${noun}${n === 1 ? '' : 's'}`;
 }
 
-/** Prints progress after every thousand. */
+/** Prints progress after every thousand tasks, if there are more than a thousand. */
 export function progress(done: number, of: number): void {
   if (of > 1_000 && done > 0 && (done % 1_000 === 0 || done === of)) process.stderr.write(`${done} of ${of}\n`);
 }
@@ -31,8 +31,8 @@ export function clean(text: string): string {
 }
 
 /**
- * Writes such characters as `\uXXXX`, so that the JSON means the same. Outside of strings there can only be carriage
- * returns, which are removed.
+ * Writes characters that can control a terminal as `\uXXXX`, so that the JSON means the same. Outside of strings, only
+ * carriage returns can occur. They are removed.
  */
 export function inert(json: string): string {
   return json.replaceAll(UNSEEN, (sign) =>

@@ -1,5 +1,5 @@
-// The events that `trigger` sends: the example of their type in src/events.ts, changed by --set. Data that do not fit
-// the schema are refused before any event is sent.
+// The events that `trigger` sends: the example of their type in src/events.ts, changed by `--set`. Data that do not fit
+// the schema of the type are refused before any event is sent.
 import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { iso } from '../../base/clock.ts';
@@ -13,8 +13,8 @@ import { clean, count } from './print.ts';
 import { clock } from './store.ts';
 
 /**
- * The body of a delivery (contract 6.3). `sent_by` marks it as the kit's own: it does not count in the failure run,
- * and has no place in history.
+ * The body of a delivery (contract 6.3). `sent_by` marks it as the kit's own: the delivery does not count in the
+ * failure run, and its event has no place in history.
  */
 export interface Sample {
   id: string;
@@ -29,7 +29,7 @@ export interface Sample {
 
 type Issue = z.core.$ZodIssue;
 
-/** No id of the service begins with this. */
+/** Ids of events that `trigger` sends begin with this. No id of the service does. */
 const OURS = 'trigger_';
 
 export function hasExample(type: string): boolean {
@@ -120,7 +120,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** The message names the field, its type and the option. It leaves out the value, which may be personal. */
+/** The message names the field, the event type and the option. It leaves out the value, which may be personal. */
 function faultOf(type: string, issue: Issue): UsageError {
   const [field = '<field>'] = issue.path;
   const place = ['data', ...issue.path].join('.');

@@ -33,8 +33,8 @@ export interface Readiness {
 }
 
 /**
- * Asks the receiver itself. If the store cannot be written, heartbeats stop, and the store shows every process as
- * down.
+ * Asks the receiver itself, because the store can be wrong: while nothing can be written, heartbeats stop, and the
+ * store shows every process as down.
  */
 export async function readiness(
   { PORT, storePath } = loadConfig(readEnv(), { only: ['PORT', 'DATABASE_URL'] }),
@@ -55,7 +55,7 @@ export async function readiness(
   }
 }
 
-/** Why the kit cannot do what was asked for, and the remedy. */
+/** Says why the kit cannot do what a command asks for, and how to fix it. */
 export async function whyDown(): Promise<string> {
   const { words, ready, listens } = await readiness();
   if (!listens) return 'the receiver is not running: npm start';
@@ -73,7 +73,7 @@ export async function keepIsUp(store: Store): Promise<boolean> {
   return false;
 }
 
-/** Undefined if `keep` can read. Otherwise prints the reason, and resolves to the exit code. */
+/** Undefined if `keep` can read the service's history. Otherwise prints why not, and resolves to the exit code. */
 export async function unlessItReads(store: Store): Promise<number | undefined> {
   if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
   const { reconcile } = await store.status(clock.now());

@@ -5,7 +5,7 @@ import { clean } from './print.ts';
 
 type Cell = string | number | null;
 
-/** Splits text into visible characters. A letter with its accents, or an emoji of several parts, is one of them. */
+/** Splits text into visible characters. A letter with its accents, or an emoji of several parts, is one character. */
 const characters = new Intl.Segmenter();
 /** Minimum width of a column that is cut. */
 const NARROW = 8;
@@ -48,7 +48,7 @@ export function printTable(head: string[], rows: Cell[][]): void {
   for (const row of cells) printRow(row, tonedByState);
 }
 
-/** styleText checks for a terminal and NO_COLOR. */
+/** Makes text bold, but only on a terminal and without NO_COLOR: `styleText` checks both. */
 export function bold(text: string): string {
   return styleText('bold', text);
 }

@@ -1,4 +1,4 @@
-// Dead letters by cause, with forms to retry or discard one, a group, or all of them.
+// The screen of dead letters, grouped by cause. Its forms retry one of them, and retry or discard a group or all.
 import type { DeadGroup, ShownTask } from '../../store/read.ts';
 import type { Job } from '../../admin/jobs.ts';
 import { keyLink, why } from './events.ts';
@@ -6,15 +6,15 @@ import { html, type Html } from './shell/html.ts';
 import { action, code, count, figures, hidden, reason, table, time } from './shell/parts.ts';
 
 export interface LettersPage {
-  /** The number of dead letters of the requested handler or group, or of all. */
+  /** The number of dead letters: of the requested handler or group, or of all if neither was requested. */
   dead: number;
   groups: DeadGroup[];
   handler: string | undefined;
-  /** The dead letters of the requested group. Undefined: no group was requested. */
+  /** One page of dead letters of the requested group. Undefined: no group was requested. */
   tasks: ShownTask[] | undefined;
   next: number | null;
   jobs: Job[];
-  /** The number of tasks that wait for their turn or for their next attempt. */
+  /** The number of ready tasks: each waits until it can run, or for its next attempt. */
   waiting: number;
 }
 
@@ -117,7 +117,7 @@ function letters(tasks: ShownTask[], { id }: DeadGroup, next: number | null, may
   ${next === null ? null : html`<p class="pager"><a href="/dead-letters?group=${id}&before=${next}">Older</a></p>`}`;
 }
 
-/** After a fix, tasks can run at once instead of waiting for their next attempt. */
+/** Offers to run waiting tasks at once, for example after their handler was fixed. */
 function awaiting(waiting: number, mayChange: boolean): Html {
   return html`<h2>Not dead yet</h2>
     <p>

@@ -1,4 +1,4 @@
-// One event: its timeline, its tasks with their neighbours, and its body. Pure functions without HTTP.
+// The screen of one event: timeline, tasks with their neighbours in the lane, and body. Pure functions without HTTP.
 import { iso } from '../../base/clock.ts';
 import { CONFLICTS, type ShownTask } from '../../store/read.ts';
 import { NOT_KEPT, rivalOf, timelineOf, type Found } from '../../admin/timeline.ts';
@@ -16,7 +16,7 @@ interface Neighbours {
 export interface EventPage {
   found: Found;
   neighbours: Neighbours[];
-  /** Null: purged. */
+  /** The body with types and lengths instead of values. Null: the body was purged. */
   masked: string | null;
   revealed: Copies | undefined;
 }

@@ -1,4 +1,4 @@
-// The health of the kit: the one sentence that a person should read first, and its colour.
+// The health of the kit: one sentence, which stands first on the overview, and its colour.
 import { FAILURES_FROM } from '../../receive/delivery-health.ts';
 import type { AlarmRules } from '../../keep/module.ts';
 import type { Alarm, Status } from '../../store/read.ts';

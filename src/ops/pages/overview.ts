@@ -189,13 +189,13 @@ function charts(samples: Sample[]): Html[] {
   ];
 }
 
-/** Answers per latency bucket between the first sample and the last. */
+/** How many deliveries each latency bucket has counted between the first sample and the last. */
 function difference(samples: Sample[]): number[] {
   const [first, last] = [samples[0], samples.at(-1)];
   return (last?.acks ?? []).map((n, i) => Math.max(0, n - (first?.acks[i] ?? 0)));
 }
 
-/** The upper bound, in milliseconds, of the bucket that this share of the answers reached. Null: no answers. */
+/** Milliseconds within which this share of the answers was given: a bucket's upper bound. Null: no answers. */
 export function quantile(acks: number[], share: number): number | null {
   const all = acks.reduce((sum, n) => sum + n, 0);
   let seen = 0;

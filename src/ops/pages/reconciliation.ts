@@ -1,4 +1,4 @@
-// The screen of reconciliation: state, last runs, gaps, verify, and events by origin and week.
+// The screen of reconciliation: its state and last runs, gaps, the last `verify`, and events by origin and week.
 import { iso } from '../../base/clock.ts';
 import type { Progress, ReplayRun, VerifyAccount } from '../../store/keep.ts';
 import type { Arrivals, Gap, Status } from '../../store/read.ts';
@@ -125,7 +125,7 @@ const FOUND = '#present|#missing, now recovered|#older than the store remembers|
 
 function accountOf({ state, reason: why, events, pages, from, at, asked, types }: VerifyAccount): Html {
   const tone = state === 'done' ? 'good' : state === 'failed' ? 'bad' : 'running';
-  // These counts are known only when verify has ended.
+  // Some counts are known only when `verify` has ended.
   const last = (n: number): number | null => (state === 'done' ? n : null);
   return html`<p>
       <span class="state ${tone}">${state}</span> ${why} ${count(events)} events on ${count(pages)}

@@ -1,4 +1,4 @@
-// Refused and quarantined deliveries, with enough detail to tell a wrong secret from strangers' noise.
+// The screens of refused and quarantined deliveries, with enough detail to tell a wrong secret from forged deliveries.
 import { causeOf, refusalsIn } from '../../receive/causes.ts';
 import type { Accepted } from '../../store/ingest.ts';
 import type { Refusal } from '../../store/keep.ts';
@@ -87,7 +87,7 @@ function lastOf(refusals: Refused['refusals']): Html {
     )}`;
 }
 
-/** Guesses from the counts whether the secret is wrong. */
+/** Guesses from the refusals whether the secret is wrong. */
 function guess({ failures, lastDeliveryAt, secrets }: Status, bad: Refusal[]): string {
   if (failures.badSignatures === 0)
     return lastDeliveryAt === null
@@ -101,7 +101,7 @@ function guess({ failures, lastDeliveryAt, secrets }: Status, bad: Refusal[]): s
 
 const SHOWN_BYTES = 16 * 1024;
 
-/** The received bytes as hex and as text. `body` is null if they are not shown. */
+/** The screen of one quarantined row. `body` is shown as text and as hex; null: its bytes stay hidden. */
 export function quarantined(
   row: Quarantined,
   body: Uint8Array | null,
@@ -132,7 +132,7 @@ export function quarantined(
     <p><a href="/refused">All refused deliveries</a></p>`;
 }
 
-/** Counts the outcomes of rows that were read again. */
+/** The message after quarantined rows were read again: how many had which outcome. */
 export function reread(outcomes: (Accepted | undefined)[]): string {
   const of = (verdict: string): number => outcomes.filter((one) => one?.verdict === verdict).length;
   return `Read again: ${of('new')} became events, ${of('duplicate')} were known, ${of('quarantined')} are still unreadable.`;

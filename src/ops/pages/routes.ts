@@ -19,12 +19,12 @@ import { createFrame, type Frame, type Visit } from './shell/frame.ts';
 import type { Html } from './shell/html.ts';
 import { count } from './shell/parts.ts';
 
-/** Rows that one page shows, and that one click reads again. */
+/** The maximum of quarantined rows that the page shows and that one click reads again. */
 const QUARANTINE = 200;
 const LANES = 8;
 const GROUPS = 200;
 
-/** Returns the answer for all other addresses. */
+/** Adds all pages. Returns the function that answers addresses without a route. */
 export function addPages(context: OpsContext): Frame['lost'] {
   const frame = createFrame(context);
   addOverview(frame, context);
@@ -45,7 +45,7 @@ function addOverview({ screen }: Frame, { store, rules }: OpsContext): void {
   });
 }
 
-/** The overview must not fail if the store cannot be read, because it is the page that says so. */
+/** Resolves to no rows if the store cannot be read, because the overview must appear and report that fault. */
 async function orEmpty<Row>(rows: Promise<Row[]>): Promise<Row[]> {
   try {
     return await rows;
@@ -103,7 +103,7 @@ function addDeadLetters({ screen, change }: Frame, { jobs }: OpsContext): void {
   );
 }
 
-/** An empty form selects no task. */
+/** The tasks that a form selects. A form without a selection selects none. */
 function chosen(form: URLSearchParams): TaskFilter {
   const [id, group, handler] = [form.get('id'), form.get('group'), form.get('handler')];
   if (id !== null) return { ids: [Number(id)] };

@@ -15,7 +15,7 @@ function alertName(alarm: string): string {
   return `Kit${alarm.replaceAll(/(?:^|_)(.)/g, (_, letter: string) => letter.toUpperCase())}`;
 }
 
-test.each(Object.entries(RULES))('the alert of %s has its gravity, its remedy and its paragraph', (name, rule) => {
+test.each(Object.entries(RULES))('the alert of %s has its gravity, its remedy and a runbook link', (name, rule) => {
   const { gravity, remedy } = rule;
   const [found = ''] = alerts.filter((text) => text.startsWith(`${alertName(name)}\n`));
   const minutes = /for: (\d+)m/.exec(found)?.[1];

@@ -10,7 +10,7 @@ import { readDelivery, readItem } from '../../../src/wire/event.ts';
 import { fanOut, claim, createOps, deliver, end, type Ops } from '../../ops/harness.ts';
 
 const GB = 1024 ** 3;
-/** Commands that list with --json, and the JSON field that holds the list. */
+/** Commands that print a list, and the field of their JSON output that holds it. */
 const LISTS: Record<string, string> = { events: 'events', tasks: 'tasks', gaps: 'gaps', quarantine: 'quarantine' };
 const CHANGES = ['retry', 'restore', 'reconcile', 'discard', 'reload'];
 const LOOKS = ['status', 'doctor'];
@@ -36,7 +36,7 @@ const bad = (ops: Ops) => {
   return ops.store.note({}, { failures: JSON.stringify(failures) });
 };
 
-/** More events than one page of a list reads. */
+/** Stores more events than one page of a list reads. */
 async function crowd(ops: Ops): Promise<void> {
   const readings = Array.from({ length: 11_000 }, (_, n) =>
     readDelivery(Buffer.from(JSON.stringify({ id: `f${n}`, type: 'A', cursor: String(n + 10), data: { A: {} } }))),
@@ -101,7 +101,7 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
   [
     'handler_failing',
     async (ops) => {
-      // Without a lane, so that no list of lanes contains the task.
+      // The task has no lane, so no list of lanes contains it.
       await deliver(ops, { cursor: '1' });
       await fanOut(ops, ['answer']);
       await ops.store.note({ 'attempts.retry.answer': 9 });
@@ -144,11 +144,11 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
   ],
 ];
 
-test('every alarm of keep is made here', () => {
+test('this file raises every alarm of `keep`', () => {
   expect(new Set(MADE.map(([name]) => name))).toEqual(new Set(Object.keys(KEEP_RULES)));
 });
 
-test.each(MADE)('E42: %s leads to what there is', async (name, make, laterMs = 2_000) => {
+test.each(MADE)('E42: %s names only commands that help, and no empty list', async (name, make, laterMs = 2_000) => {
   const ops = await createOps();
   onTestFinished(() => ops.close());
   const { store, clock, log } = ops;

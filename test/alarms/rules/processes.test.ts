@@ -12,7 +12,7 @@ const died = (crashes: Crash[], run_crashes = 3) =>
   evaluate(PROCESSES, { ...NOTHING_SEEN, crashes, recent: { run_crashes } }).get('run_crashing');
 const words = (crashes: Crash[], count?: number) => died(crashes, count)?.detail ?? '';
 
-test('E42: the task that was alone when its process died is named with how it ended and how often', () => {
+test('E42: the alarm names the task that was alone when its process died, with the exit and the number of crashes', () => {
   let crashes: Crash[] = [];
   crashes = addCrash(crashes, [orphan('c:1'), orphan('c:2'), orphan('c:3')], 'exit code 7', NOW);
   expect(words(crashes)).toMatch(/handler answer on event c:1 was among the tasks at work.*exit code 7/i);
@@ -23,7 +23,7 @@ test('E42: the task that was alone when its process died is named with how it en
   );
 });
 
-test('E42: a task that ended a process hours ago is not blamed for what ends it now', () => {
+test('E42: a task that ended a process hours ago is not named as the cause of a new crash', () => {
   let crashes = addCrash([], [orphan('c:1', true)], 'SIGSEGV', NOW - 7_200_000);
   crashes = addCrash(crashes, [orphan('c:8'), orphan('c:9')], 'exit code 1', NOW);
   expect(words(crashes)).toMatch(/c:8 was among/);
@@ -33,6 +33,6 @@ test('E42: a task that ended a process hours ago is not blamed for what ends it 
   expect(words([])).toMatch(/See why in the log \(run died\)$/);
 });
 
-test('E41: run_crashing is told again at ten times as many deaths', () => {
+test('E41: the level of run_crashing rises at ten times as many crashes', () => {
   expect([3, 9, 10, 99, 100].map((count) => died([], count)?.level)).toEqual([1, 1, 2, 2, 3]);
 });

@@ -73,7 +73,7 @@ test.each<[string, Observation, string[]]>([
   for (const name of expected) expect(words(name, given), 'it says what is the matter').toMatch(/\w+ \w+/);
 });
 
-test('handler_failing stays, and names the handler, until its tasks have gone on', () => {
+test('handler_failing names the handler, and stays up until its tasks go on', () => {
   const detail = words('handler_failing', seen({ oldestReadySeconds: 301 }, retries(9, 0)));
   expect(detail).toContain('attempts of answer fail');
   const alarms = [{ name: 'handler_failing', since: '', detail }];
@@ -111,11 +111,11 @@ test.each<[string, number, number, RegExp]>([
     /^3 or more .* Deliveries succeed again\. At 15 .*if it is still off, enable it at/,
   ],
   ['over, while the newest fail again', 15, 2, /^15 .* 2xx\. Later deliveries succeeded, the newest failed again\./],
-])('a run of failures that is %s: what happened, and a remedy that depends', (_, worstRun, failureRun, expected) => {
+])('after a failure run that is %s, the text says what to do', (_, worstRun, failureRun, expected) => {
   expect(words('failure_run', seen({ failureRun }, { failure_runs: 1 }, { worstRun }))).toMatch(expected);
 });
 
-test('clock_skew says by how much and in which direction, where that is known', () => {
+test('clock_skew says by how much and in which direction the clock is wrong, if that is known', () => {
   const detail = (skewSeconds: number | null) =>
     words('clock_skew', seen({}, { 'refused.clock_skew': 3 }, { skewSeconds }));
   expect(detail(-412)).toContain('the clock of this machine seems 412 s ahead of the service');
@@ -139,7 +139,7 @@ test('lane_fault names the handlers, disk_low says what to do', () => {
   expect(words('disk_low', seen({}, {}, { freeBytes: 1_000 }))).toMatch(/^nothing is left .* make room/);
 });
 
-test('the detail counts, and says why replay stopped', () => {
+test('the texts contain counts, and the reason why replay stopped', () => {
   expect(words('failure_run', seen({ failureRun: 14 }))).toContain('14');
   expect(words('reconcile_stopped', seen({ reconcile: stopped }))).toContain('401');
   expect(words('dead_letters', seen({ tasks: { ...calm.tasks, dead: 7 } }))).toContain('7');
@@ -190,7 +190,7 @@ test.each<[string, Observation, string[]]>([
   expect(names(given)).toEqual(expected);
 });
 
-test('webhook_silent tells its explanation', () => {
+test('webhook_silent contains the explanation', () => {
   expect(words('webhook_silent', seen({}, {}, silent))).toMatch(/^webhooks are silent\. Known: .*3 × MessageReceived/);
 });
 
@@ -198,7 +198,7 @@ test('replay_blind names the types', () => {
   expect(words('replay_blind', seen({}, { unseen: 2 }, { blind: ['A', 'B'] }))).toContain('(A, B)');
 });
 
-test('E41: the levels of dead letters and of a disk', () => {
+test('E41: the levels of dead letters and of free disk space', () => {
   const dead = (count: number) => levelOf('dead_letters', seen({ tasks: { ...calm.tasks, dead: count } }));
   expect([1, 9, 10, 99, 100, 999, 1_000, 1_322, 10_000].map(dead)).toEqual([1, 1, 2, 2, 3, 3, 4, 4, 5]);
   const disk = (megabytes: number) => levelOf('disk_low', seen({}, {}, { freeBytes: megabytes * MB }));

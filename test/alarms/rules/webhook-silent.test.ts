@@ -1,5 +1,5 @@
-// Why webhooks are silent: first the explanation, by a table of evidence. Then each cause, made with real deliveries
-// and replay over HTTP, one store and one clock. Then the cases that must raise no alarm.
+// Tests the explanation of silent webhooks, first with a table of evidence. Then each cause is produced with real
+// deliveries and replay over HTTP, one store and one clock. Then follow the cases that must raise no alarm.
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createAlarms } from '../../../src/alarms/alarms.ts';
 import { createBudget } from '../../../src/service/budget.ts';
@@ -129,7 +129,7 @@ describe('the explanation', () => {
   });
 });
 
-/** Receiver, replay and alarms together. Time passes only when a test says so. */
+/** Starts receiver, replay and alarms together. Time passes only when a test says so. */
 async function begin({ from = 'first-webhook', key = API_KEY } = {}) {
   const receiver = await startReceiver();
   const { clock, store, port } = receiver;
@@ -172,7 +172,7 @@ async function begin({ from = 'first-webhook', key = API_KEY } = {}) {
     ...receiver,
     server,
     alarms,
-    /** Makes an event. Resolves to the status of its delivery, or to nothing if it is not delivered. */
+    /** Makes an event. Resolves to the status of its delivery; undefined: the event was not delivered. */
     happen: async ({ type = 'MessageReceived', delivered = true, secret = SECRET, skew = 0 } = {}) => {
       cursor++;
       server.publish(item(cursor, type, { timestamp_unix_ms: clock.at }));
@@ -195,7 +195,7 @@ async function begin({ from = 'first-webhook', key = API_KEY } = {}) {
     raised: async () => {
       return Object.fromEntries((await store.status(clock.at)).alarms.map(({ name, detail }) => [name, detail]));
     },
-    /** Deliveries arrived, and replay has shown the same events. */
+    /** Brings the kit to rest: deliveries arrive, and replay shows the same events. */
     rest: async () => {
       for (const type of ['MessageReceived', 'MessageSent']) expect(await all.happen({ type })).toBe(204);
       await all.pass(15 * MINUTE, 10_000);
@@ -205,8 +205,8 @@ async function begin({ from = 'first-webhook', key = API_KEY } = {}) {
   return all;
 }
 
-describe('causes, made for real', () => {
-  test('the webhook was switched off: that is a guess, and reconciliation runs every minute until it is heard again', async () => {
+describe('causes, with real deliveries', () => {
+  test('the webhook was switched off: the text guesses so, and reconciliation runs every minute until a delivery comes', async () => {
     const { rest, happen, pass, raised, server, clock, alarms, store } = await begin();
     await rest();
     for (let i = 0; i < 3; i++) await happen({ delivered: false });
@@ -232,7 +232,7 @@ describe('causes, made for real', () => {
     expect(await raised()).toEqual({});
   });
 
-  test('the secret was changed: deliveries under another are known, that they are the service’s is a guess', async () => {
+  test('the secret was changed: bad signatures are stated as known, and the change as a guess', async () => {
     const { rest, happen, pass, raised } = await begin();
     await rest();
     for (let i = 0; i < 4; i++) expect(await happen({ secret: 'whsec_another' })).toBe(401);
@@ -245,7 +245,7 @@ describe('causes, made for real', () => {
     expect(await raised()).toEqual({});
   });
 
-  test('the clock is wrong: that is known', async () => {
+  test('the clock is wrong: the text states the cause as known', async () => {
     const { rest, happen, pass, raised } = await begin();
     await rest();
     for (let i = 0; i < 4; i++) expect(await happen({ skew: -900 })).toBe(401);
@@ -256,7 +256,7 @@ describe('causes, made for real', () => {
     expect((await raised())['failure_run']).toContain('4 × clock_skew');
   });
 
-  test('fifteen failures of ours: known, and that the service has switched it off a guess', async () => {
+  test('fifteen deliveries failed: the text states the failures as known, and guesses that the webhook is off', async () => {
     const { rest, happen, pass, raised } = await begin();
     await rest();
     for (let i = 0; i < 15; i++) await happen({ skew: -900 });
@@ -311,7 +311,7 @@ describe('no false alarm', () => {
     expect(await raised()).toEqual({});
   });
 
-  test('a restart after an outage of our own, before the service repeats', async () => {
+  test('a restart after an outage of the kit, before the service retries', async () => {
     const { rest, happen, pass, raised, clock, restart, store, server } = await begin();
     await rest();
     for (let i = 0; i < 20; i++) {
@@ -339,7 +339,7 @@ describe('no false alarm', () => {
     expect(await raised()).toEqual({});
   });
 
-  test('strangers’ noise with bad signatures', async () => {
+  test('forged deliveries with bad signatures', async () => {
     const { rest, pass, raised, port } = await begin();
     await rest();
     for (let i = 0; i < 50; i++) {
@@ -350,7 +350,7 @@ describe('no false alarm', () => {
     expect(await raised()).toEqual({});
   });
 
-  test('one single event lost while others come', async () => {
+  test('a single event is lost while others arrive', async () => {
     const { rest, happen, pass, raised, store, clock } = await begin();
     await rest();
     await happen({ delivered: false });

@@ -8,7 +8,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** The lines of a table on a terminal with this many columns. Undefined: in a pipe. */
+/** The lines of a table on a terminal with `room` columns. If `room` is undefined, the table goes to a pipe. */
 function printed(room: number | undefined, ...table: Parameters<typeof printTable>): string[] {
   let text = '';
   vi.spyOn(process.stdout, 'write').mockImplementation((part) => ((text += String(part)), true));
@@ -26,17 +26,17 @@ const ROW = [
   3,
 ];
 
-test('eighty columns cut neither a key nor a time, only what gives way', () => {
+test('on eighty columns, a long cell is cut, but neither a key nor a time', () => {
   const [, row = ''] = printed(80, HEAD, [ROW]);
   expect(row).toMatch(/^01-31 12:34:56 {2}c:1795327194052045843 {2}MessageReceived {2}d6db[-\w]+… +3$/);
   expect(row.length).toBeLessThanOrEqual(80);
 });
 
-test('where a key does not fit, the line is longer, and the key whole', () => {
+test('a key that does not fit stays whole, and the line is longer than the terminal', () => {
   expect(printed(20, HEAD, [ROW])[1]).toContain('c:1795327194052045843');
 });
 
-test('with room, and in a pipe, everything is whole', () => {
+test('with enough room, and in a pipe, nothing is cut', () => {
   for (const room of [160, undefined]) expect(printed(room, HEAD, [ROW])[1]).toBe(ROW.join('  '));
 });
 
@@ -44,7 +44,7 @@ test.each([
   ['East Asian signs', '日本語', 6],
   ['an emoji of several parts', '👩‍👩‍👧', 2],
   ['a letter with an accent of its own', 'e\u0301', 1],
-])('%s are as wide as a terminal shows them: the next column is aligned', (_, sign, width) => {
+])('%s count as wide as a terminal shows them, so the next column is aligned', (_, sign, width) => {
   const [, row = '', below = ''] = printed(
     undefined,
     ['word', 'next'],
@@ -58,7 +58,7 @@ test.each([
   expect(below).toBe(`plain${' '.repeat(column - 'plain'.length)}x`);
 });
 
-test('what is cut is cut between two characters, never inside one', () => {
+test('a cell is cut between two characters, never inside one', () => {
   const [, row = ''] = printed(20, ['name', 'at'], [['👩‍👩‍👧'.repeat(12), '2026-01-31T12:34:56.789Z']]);
   expect(row).toMatch(/^(👩‍👩‍👧){3}… +01-31 12:34:56$/u);
 });

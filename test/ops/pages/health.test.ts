@@ -1,4 +1,4 @@
-// The sentence that a person reads first, as a function of the status.
+// The sentence about the health of the kit, as a function of the status.
 import { expect, test } from 'vitest';
 import { UNREAD } from '../../../src/keep/view.ts';
 import type { AlarmRules } from '../../../src/keep/module.ts';
@@ -30,7 +30,7 @@ test.each<[string, Partial<Status>, 'good' | 'warn' | 'bad', string]>([
   expect(said.words).toContain(words);
 });
 
-test('when a process is down, that comes before all else, and the receiver before the others', () => {
+test('a process that is down is named before anything else, and the receiver before the other processes', () => {
   const processes = { receive: 'up', run: 'down', keep: 'up' } as const;
   const alarms = [alarm('critical')];
   expect(health({ ...well, processes, alarms }, RULES)).toMatchObject({
@@ -40,7 +40,7 @@ test('when a process is down, that comes before all else, and the receiver befor
   expect(health({ ...well, processes: { ...processes, receive: 'down' } }, RULES).words).toMatch(/^Not receiving/);
 });
 
-test('when recovery is off, it says what is not fetched, and what switches it on', () => {
+test('when recovery is off, the sentence says that missed events are not fetched, and what switches it on', () => {
   const reconcile = { ...well.reconcile, state: 'off' } as const;
   expect(health({ ...well, reconcile }, RULES).words).toMatch(/not fetched: set API_BASE_URL and API_KEY/);
   expect(health({ ...well, reconcile }, RULES).words).not.toContain('nothing is missing');

@@ -1,4 +1,4 @@
-// The sentence that a person reads first must be true, whatever has failed.
+// The overview begins with a sentence about the health of the kit. It must be true, whatever has failed.
 import { expect, onTestFinished, test } from 'vitest';
 import { RULES } from '../../../src/alarms/rules/index.ts';
 import { createOps, NOTHING_SET, type Ops } from '../harness.ts';
@@ -15,7 +15,7 @@ async function sentence({ get }: Ops): Promise<string> {
 }
 
 test.each(['store_unwritable', 'store_replaced'])(
-  'E40: while %s is up, the store is to blame, and nobody is told to start anything',
+  'E40: while the alarm %s is up, the sentence names the store, and nothing asks people to start a process',
   async (alarm) => {
     const ops = await opened('receive', 'run', 'keep');
     await ops.store.raise(alarm, 'nothing can be written: df -h', ops.clock.time);
@@ -27,13 +27,13 @@ test.each(['store_unwritable', 'store_replaced'])(
   },
 );
 
-test('a process that is down is called so, not merely coloured', async () => {
+test('a process that is down is marked in words, not only by colour', async () => {
   const { text } = await (await opened('receive', 'keep')).get('/');
   expect(text).toMatch(/>run is down</);
   expect(text).toMatch(/>receive</);
 });
 
-test('a receiver that is gone is to be started', async () => {
+test('if the receiver is down, the sentence says how to start it', async () => {
   expect(await sentence(await opened('run', 'keep'))).toContain('Start it');
 });
 
@@ -50,7 +50,7 @@ test.each([
   expect(await sentence(ops)).toBe(words);
 });
 
-test('refused signatures show before any alarm', async () => {
+test('refused signatures are shown before an alarm is raised', async () => {
   const ops = await opened('receive', 'run', 'keep');
   const failures = { causes: {}, badSignatures: 3, badSince: null, lastBadAt: null, lastGoodAt: null };
   await ops.store.note({}, { failures: JSON.stringify(failures) });

@@ -1,5 +1,5 @@
-// Takes the README's picture of the page: a simulated day of messages, in a real browser. Needs a chromium.
-// node src/base/node/launch.js test/ops/pages/screenshot.ts
+// Takes the README's screenshot of the overview, after a simulated day of messages. Needs /usr/bin/chromium.
+// Run: node src/base/node/launch.js test/ops/pages/screenshot.ts
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 import { countsOf } from '../../../src/base/latency-buckets.ts';
@@ -57,7 +57,7 @@ async function liveADay(): Promise<void> {
   }
 }
 
-/** Now and then the service repeats a delivery. */
+/** Receives a delivery. Now and then the service sends it twice. */
 async function receive({ id, cursor, type, sessionId, data }: SimulatedEvent): Promise<void> {
   const luck = random.next();
   const delivery = { id, cursor, type, data, session: sessionId ?? '' };
@@ -79,7 +79,7 @@ async function handleAll(): Promise<void> {
     for (let left = tasks.length / handlers.length; left > 0; left--) await end(ops, handler, 'done');
 }
 
-/** The lane waits for its first task, which has failed once. */
+/** Fills a lane whose tasks wait for the first one, which has failed once. */
 async function waitInALane(): Promise<void> {
   for (let n = 0; n < 3; n++) await receive(history.next());
   const [handler = 0] = await fanOut(ops, ['forward'], { lane: `${history.numbers[0]}/15550104` });

@@ -1,5 +1,5 @@
-// Answers with pages, refusals and messages. A cookie carries the message of a change to the next page, so that no
-// JavaScript is needed.
+// Answers with pages, refusals and messages. A change redirects to a page, and a cookie carries the change's message
+// to that page, so that no JavaScript is needed.
 import type { Context } from 'koa';
 import { loggable } from '../../../base/errors.ts';
 import { StoreError } from '../../../store/store.ts';
@@ -54,7 +54,7 @@ export function createAnswers({ access, clock, log }: Pick<OpsContext, 'access' 
   return {
     page,
     askToken,
-    /** Renders any decision other than `allowed`. */
+    /** Answers a request that was not allowed. */
     refuse(ctx: Context, decision: Decision, what: What): void {
       const isForm = ctx.method === 'POST';
       if (decision === 'unknown')
@@ -83,13 +83,13 @@ const ELSEWHERE = 'Host or Origin is not this machine. Behind a proxy, set OPS_O
 const REVEAL = 'Bodies are shown with OPS_TOKEN alone: set it, and log in with it.';
 const CHANGE = 'OPS_READ_TOKEN may look; changes need OPS_TOKEN.';
 
-/** The page that contains the form, because the form's target has no page of its own. */
+/** The path of the page that contains the form, because the address that the form is sent to shows no page. */
 function cameFrom(ctx: Context): string {
   const from = URL.parse(ctx.get('referer'));
   return from === null ? '/' : `${from.pathname}${from.search}`;
 }
 
-/** 303, so that a reload does not repeat the change. */
+/** Redirects with 303, so that a reload of the next page does not repeat the change. */
 export function goOn(ctx: Context, to: string, words?: string): void {
   if (words !== undefined) {
     const value = encodeURIComponent(words.slice(0, 500).toWellFormed());

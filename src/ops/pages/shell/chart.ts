@@ -7,7 +7,7 @@ export interface Series {
   name: string;
   /** One value for each time. Null: not known. */
   values: (number | null)[];
-  /** Shown beside the name. */
+  /** Shown beside the name of the series. */
   sum: string;
 }
 export interface ChartOptions {
@@ -42,7 +42,7 @@ export function chart({ title, times, series, show, logUpTo }: ChartOptions): Ht
   const marks = logUpTo === undefined ? [0, top / 2, top] : [1, 10, 100, 1_000, 10_000].filter((mark) => mark <= top);
   const line = (i: number, stretch: number[], values: (number | null)[]): Html => {
     const points = stretch.map((at) => [x(times[at] ?? 0), y(values[at] ?? 0)] as const);
-    // A line with a single point would be invisible.
+    // A line with a single point would be invisible, so it gets a second one.
     const [alone] = points.length === 1 ? points : [];
     if (alone) points.push([alone[0] - 3, alone[1]]);
     return html`<polyline class="s${i + 1}" points="${points.join(' ')}" />`;
@@ -79,7 +79,7 @@ export function chart({ title, times, series, show, logUpTo }: ChartOptions): Ht
   </figure>`;
 }
 
-/** At most ROWS rows, so that a screen reader reaches the end. */
+/** The chart as a table of at most ROWS rows, so that it is short enough for a screen reader. */
 function figuresOf(title: string, times: number[], series: Series[], show: (value: number) => string): Html {
   const each = Math.ceil(times.length / ROWS);
   const rows = times.flatMap((at, i) => {
@@ -90,7 +90,7 @@ function figuresOf(title: string, times: number[], series: Series[], show: (valu
   return table(title, ['at, UTC', ...series.map(({ name }) => `#${name}`)], rows, 'no figures');
 }
 
-/** Indexes of neighbouring times that have a value. */
+/** Splits a series where its values are unknown. Each result holds the indexes of one unbroken line. */
 function stretches(values: (number | null)[]): number[][] {
   const found: number[][] = [];
   for (const [at, value] of values.entries()) {

@@ -14,24 +14,23 @@ import type { Html } from './html.ts';
 
 const FORM_BYTES = 1024 * 1024;
 
-/** The parts of a request that a screen uses. */
 export interface Visit {
   ctx: Context;
   now: number;
   status: Status;
-  /** Redacted for a reader: see admin/redact.ts. */
+  /** If the visitor may not change anything, errors and lane names are redacted: see admin/redact.ts. */
   reads: PersonalReads;
   mayChange: boolean;
   mayReveal: boolean;
 }
 
-/** Undefined: not found. */
+/** Makes the content of a screen. Undefined: the record that the address names does not exist. */
 type Show = (visit: Visit) => Promise<Html | undefined>;
 
 export interface Frame {
   screen: (path: string, title: string, show: Show) => void;
   /**
-   * A form. `work` resolves to a message. The answer redirects to the form's field `to`, or else to the argument `to`.
+   * Adds a form. `work` resolves to a message. The answer redirects to the form's field `to`; if absent, to this `to`.
    */
   change: (path: string, to: string, work: (form: URLSearchParams) => Promise<string>) => void;
   reveal: (path: string, title: string, show: Show) => void;
@@ -91,7 +90,7 @@ export function createFrame(context: OpsContext): Frame {
   };
 }
 
-/** The message of the work, or of its AdminError. */
+/** Resolves to the message of the work. If the work throws AdminError, the error's message is taken. */
 async function wordsOf(work: Promise<string>): Promise<string> {
   try {
     return await work;
@@ -126,7 +125,7 @@ function addLogin({ router, access, log }: OpsContext, answers: Answers): void {
   });
 }
 
-/** Browsers keep the file and ask by its ETag whether it has changed. */
+/** Adds the route of a file. Browsers keep the file and ask by its ETag whether it has changed. */
 function addAsset(router: Router, name: string, type: string): void {
   const text = readFileSync(new URL(name, import.meta.url));
   const etag = `"${createHash('sha256').update(text).digest('hex').slice(0, 16)}"`;

@@ -1,5 +1,5 @@
-// A template tag for HTML that escapes every value except other markup. Characters that hide or reverse text become
-// U+FFFD.
+// A template tag for HTML. It escapes every value that it has not made itself. Characters that hide or reverse text
+// become U+FFFD.
 import { UNSEEN } from '../../../base/unseen.ts';
 
 class Markup {
@@ -11,7 +11,7 @@ class Markup {
 export type Html = Markup;
 type Value = Html | string | number | bigint | boolean | null | undefined | readonly Value[];
 
-/** Values are escaped for text and for quoted attributes. Lists are joined. Null, undefined and false give nothing. */
+/** Values are escaped for text and for quoted attributes. Lists are joined. Null, undefined and false print nothing. */
 export function html(strings: TemplateStringsArray, ...values: Value[]): Html {
   return new Markup(strings.reduce((text, part, i) => text + render(values[i - 1]) + part));
 }

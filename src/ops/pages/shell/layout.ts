@@ -14,7 +14,7 @@ const SCREENS: [path: string, name: string][] = [
 
 export interface Shell {
   title: string;
-  /** Undefined: the visitor has no access, so there is no navigation. */
+  /** The path of the page. Undefined: the visitor has no access, so the page has no navigation. */
   path: string | undefined;
   /** Unix milliseconds. */
   now: number;

@@ -6,7 +6,7 @@ const KEY = 'refresh';
 let timer;
 let fetching = false;
 
-/** A name that is the same in the old and the new content. */
+/** A name that finds the same element in the old and in the new content. */
 function nameOf(element, index) {
   const { id, name, value, type } = element;
   if (element.localName === 'summary') return `summary ${nameOf(element.parentElement, index)}`;
@@ -41,7 +41,7 @@ function replaceMain(fresh) {
 }
 
 async function refresh() {
-  // A refresh would drop the selected text, or the revealed body that `data-still` marks.
+  // Nothing is replaced while text is selected or a revealed body (`data-still`) is shown: both would be lost.
   if (fetching || document.hidden || document.querySelector('[data-still]') || !getSelection()?.isCollapsed)
     return plan();
   fetching = true;
@@ -76,7 +76,7 @@ function plan() {
   if (seconds > 0 && !document.hidden) timer = setTimeout(refresh, seconds * 1000);
 }
 
-/** Without a clipboard (plain HTTP from another machine), the text is selected so that people can copy it by hand. */
+/** Copies the text. Without a clipboard (plain HTTP from another machine), selects it, so that people can copy it. */
 async function copy(button) {
   const text = button.parentElement.nextElementSibling;
   let said = 'Copied';

@@ -74,12 +74,12 @@ export function span(seconds: number): string {
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3_600)} h`;
 }
 
-/** A long name in one piece. It may break anywhere, and one click selects it. */
+/** An id, a key or another long name, in the font of code. It may break at any character. */
 export function code(text: string | null): Html {
   return text === null ? NOTHING : html`<code>${text}</code>`;
 }
 
-/** A form for one change. Its fields travel in the body, never in the address. The answer redirects with a message. */
+/** A form with one button. Its fields travel in the body of the request, never in the address. */
 export function action(to: string, button: string, fields: Html | null, tone = ''): Html {
   return html`<form method="post" action="${to}">${fields} <button class="${tone}">${button}</button></form>`;
 }
@@ -88,7 +88,7 @@ export function hidden(name: string, value: string | number): Html {
   return html`<input type="hidden" name="${name}" value="${value}" />`;
 }
 
-/** The reason for a change: required, stored and logged. */
+/** A required input for the reason of a change. The reason is stored and logged. */
 export function reason(id: string, label = 'Reason'): Html {
   return html`<label for="${id}">${label}</label>
     <input id="${id}" name="reason" required minlength="3" maxlength="500" autocomplete="off" />`;

@@ -1,8 +1,8 @@
-// Text of strangers is shown, and never interpreted as markup.
+// Text from outside is shown as text, and never interpreted as markup.
 import { expect, test } from 'vitest';
 import { html } from '../../../../src/ops/pages/shell/html.ts';
 
-test('whatever is put in is escaped, in text and in attributes', () => {
+test('every value is escaped, in text and in attributes', () => {
   const hostile = `<script>alert('1')</script>" onload="x&amp;`;
   expect(html`<a title="${hostile}">${hostile}</a>`.text).toBe(
     '<a title="&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&quot; onload=&quot;x&amp;amp;">' +
@@ -10,13 +10,13 @@ test('whatever is put in is escaped, in text and in attributes', () => {
   );
 });
 
-test('what the template made passes as it is, alone and in lists; nothing is nothing', () => {
+test('markup from the template tag is not escaped, alone or in lists; null, undefined and false print nothing', () => {
   const items = ['<', '>'].map((sign) => html`<li>${sign}</li>`);
   expect(html`${items}${null}${undefined}${false}`.text).toBe('<li>&lt;</li><li>&gt;</li>');
   expect(html`${0} ${12n} ${true}`.text).toBe('0 12 true');
 });
 
-test('an object that only looks like markup does not pass', () => {
+test('an object that only looks like markup is refused', () => {
   const forged = JSON.parse('{"text":"<script>"}') as string;
   expect(() => html`${forged}`.text).toThrow(TypeError);
 });
@@ -32,7 +32,7 @@ test.each([
   ['a byte-order mark', '\ufeff'],
   ['a space without width', '\u200b'],
   ['half a surrogate pair', '\ud800'],
-])('%s is shown as a mark', (_, sign) => {
+])('%s is shown as U+FFFD', (_, sign) => {
   expect(html`a${sign}b`.text).toBe('a\u{fffd}b');
 });
 
