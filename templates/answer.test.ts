@@ -17,7 +17,7 @@ afterEach(() => {
 
 const event = fixture('MessageReceived', { data: { from: '15550100' } });
 
-/** A service that carries out every call, unless `answers` replaces it. `sent` holds the messages that were sent. */
+/** A service that carries out every call, except those that `answers` replaces. `sent` holds the sent messages. */
 function scripted(answers: (sent: object[]) => Answers = () => ({})) {
   const sent: object[] = [];
   let quotes = 0;
@@ -51,7 +51,7 @@ test.each([
   ['503 OUTCOME_UNCERTAIN', serviceError('UNAVAILABLE', 'OUTCOME_UNCERTAIN')],
   ['a connection that broke', serviceError('unreachable')],
   ['a crash', crash],
-])('%s after the send was carried out: sent once, and settled by the history', async (_, answer) => {
+])('%s after the send was carried out: the message is sent once, and found in the history', async (_, answer) => {
   const { service, sent } = scripted((done) => ({
     send(request) {
       done.push(request);
@@ -64,7 +64,7 @@ test.each([
   expect(calls.map(({ name }) => name)).toEqual(['quote', 'send', 'ListConversations', 'ListMessages']);
 });
 
-test('a crash after the send, before the verdict: sent once', async () => {
+test('a crash after the send, before the outcome is stored: the message is sent once', async () => {
   const { service, sent } = scripted();
   const { tasks } = await deliver(handler, event, { service, crashAfter: 1 });
   expect(tasks).toMatchObject([{ state: 'done' }]);
@@ -79,7 +79,7 @@ test('a crash while the quote is made: no send was begun, so the answer is sent 
   expect(sent).toHaveLength(1);
 });
 
-test('a doubtful send that the history never shows is a dead letter, and never sent again', async () => {
+test('a doubtful send that never shows in the history becomes a dead letter, and is not sent again', async () => {
   let sends = 0;
   const { service } = scripted(() => ({
     send() {
@@ -92,7 +92,7 @@ test('a doubtful send that the history never shows is a dead letter, and never s
   expect(sends).toBe(1);
 });
 
-test('a refusal is certain: the next attempt sends with a new quote', async () => {
+test('after a certain refusal, the next attempt sends with a new quote', async () => {
   let sends = 0;
   const { service, sent } = scripted((done) => ({
     send: (request) => (++sends === 1 ? serviceError('CONFLICT', 'BILLING_QUOTE_EXPIRED') : { n: done.push(request) }),

@@ -1,19 +1,19 @@
 // Answers a message with a paid send: once, or not at all. Use it for a first reply, or to say that you are away.
-// It needs PAID_OPERATIONS=allow and a folder that survives restarts (ANSWER_DIR, default data/answers). Before it
-// sends, it writes an empty file there, the mark, and syncs it to disk. If the mark exists, the handler never sends
-// again. It looks for the answer in the history instead (contract 7.3). This covers OUTCOME_UNCERTAIN,
-// RPC_DEADLINE_EXCEEDED, a lost connection, a timeout, a crash, and a re-run by hand.
+// It needs PAID_OPERATIONS=allow and a folder that survives restarts (ANSWER_DIR, default data/answers). Before the
+// handler sends, it writes an empty file into the folder, the mark, and syncs the mark to disk. If the mark exists, the
+// handler does not send. It looks for the answer in the history instead (contract 7.3). So nothing is sent twice after
+// OUTCOME_UNCERTAIN, RPC_DEADLINE_EXCEEDED, a lost connection, a timeout, a crash, or a rerun.
 // The mark is a file, because only `ctx.complete` writes to the store, and it also completes the task. `ctx.attempt`
-// cannot replace the mark, because an attempt that crashed is not counted.
-// After a crash between mark and send, nothing is sent, and the task ends as a dead letter. So does an answer that
-// never shows in the history. Check by hand whether it was sent. To send it after all, remove the mark and retry the
-// task with `npx kit retry`.
+// cannot replace the mark, because a crashed attempt may not be counted.
+// After a crash between mark and send, nothing is sent, and the task becomes a dead letter. So does the task of an
+// answer that never shows in the history. Check by hand whether the answer was sent. If it was not, remove the mark and
+// retry the task with `npx kit retry`.
 // Backups of the store do not include the marks. A mark can be removed once its event is pruned.
 // The contract does not show the fields of a send, nor the operation's name in a quote. Assumed: the fields in
 // `answerTo`, `idempotency_key` in the messages of the history (2.8), and `conversation_id` in ListMessages. Adapt them
 // below.
-// Lane: the conversation. Freshness: ten minutes. The handler checks it itself instead of by maxAgeMs, because a send
-// that was begun must be settled at any age.
+// Lane: the conversation. Freshness: ten minutes. The handler checks the age itself and does not set `maxAgeMs`,
+// because a send that was begun must be looked up at any age.
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -26,7 +26,7 @@ type Received = KitEvent<'MessageReceived'>;
 export default defineHandler({
   on: 'MessageReceived',
   lane: 'conversation',
-  // The first look into the history is 15 s or more after a doubtful send, the last one after about an hour.
+  // The first look into the history comes 15 s or more after a doubtful send, the last after about an hour at most.
   retry: { attempts: 8, firstMs: 30_000, maxMs: 1_800_000 },
   timeoutMs: 60_000,
   async handle(event, ctx) {
@@ -41,12 +41,12 @@ export default defineHandler({
     const message = answerTo(event, ctx);
     const { quoteId } = await ctx.service.quote(OPERATION, message, { signal: ctx.signal });
     mkdirSync(dirname(mark), { recursive: true });
-    // Fails if the mark exists. If two attempts overlap, for example after a timeout, only one of them sends.
+    // `wx` fails if the mark exists. So if two attempts overlap, for example after a timeout, only one of them sends.
     writeFileSync(mark, '', { flag: 'wx', flush: true });
     try {
       await ctx.service.send(message, { quoteId, signal: ctx.signal });
     } catch (error) {
-      // The refusal is certain, so nothing was sent. The next attempt starts again with a new quote.
+      // After a certain refusal, nothing was sent. Without the mark, the next attempt sends with a new quote.
       if (error instanceof ServiceError && !error.uncertain) rmSync(mark);
       throw error;
     }

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { deliver, fixture } from '#kit/testing';
 import handler from './forward.ts';
 
-/** The statuses of the next answers. After them: 204. */
+/** The statuses of the next answers. After the last of them: 204. */
 let statuses: number[] = [];
 let seen: { headers: IncomingHttpHeaders; body: string }[] = [];
 const endpoint = createServer((request, response) => {
@@ -31,7 +31,7 @@ afterEach(async () => {
   await once(endpoint.close(), 'close');
 });
 
-test('the event arrives, signed', async () => {
+test('the event arrives with a right signature', async () => {
   const { tasks } = await deliver(handler, fixture('MessageReceived', { data: { body: 'hi' } }));
   expect(tasks).toMatchObject([{ state: 'done' }]);
   const [{ headers, body } = { headers: {}, body: '' }] = seen;
@@ -42,7 +42,7 @@ test('the event arrives, signed', async () => {
   expect(headers['x-signature']).toBe(signed);
 });
 
-test('5xx is retried under the same key, and so is a crash after the answer', async () => {
+test('a 5xx answer and a crash after the answer are retried with the same idempotency key', async () => {
   statuses = [503, 500];
   const { tasks } = await deliver(handler, fixture('MessageReceived'), { crashAfter: 3 });
   expect(tasks).toMatchObject([{ state: 'done' }]);

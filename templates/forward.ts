@@ -1,8 +1,8 @@
-// Forwards each event to your own HTTP endpoint. Use it if other programs do the work, and this one should keep the
+// Forwards each event to your own HTTP endpoint. Use it if another program does the work, and the kit should keep the
 // order, retry and sign. Set FORWARD_URL and FORWARD_SECRET.
-// The endpoint can get an event twice: if the process ends after the answer, the attempt is repeated. Both requests
-// have the same Idempotency-Key. The endpoint must check the signature before it reads the body: X-Signature is the
-// HMAC-SHA256 in hex, with the secret, over `<timestamp>.<body>`.
+// The endpoint can get an event twice: if `run` ends after the endpoint's answer, the attempt is repeated. Both
+// requests have the same Idempotency-Key. The endpoint must check the signature before it reads the body: X-Signature
+// is the HMAC-SHA256 of `<X-Timestamp>.<body>` with the secret, in hex.
 // Lane: the conversation. Freshness: any age, because the endpoint gets every event, with the time when it happened.
 import { createHmac } from 'node:crypto';
 import { Dead, defineHandler } from '#kit';

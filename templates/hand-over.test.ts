@@ -9,7 +9,7 @@ const asking = fixture('MessageReceived', { data: { body: 'A person, please' } }
 
 const mine = { id: 'c1', session_id: asking.sessionId, chat_jid: '15550100', assignment_version: '7' };
 
-/** One conversation, on the second page of the list. */
+/** A service whose list of conversations has the given one on its second page. */
 function scripted(conversation: Record<string, unknown>, answers: Answers = {}) {
   return recorder({
     ListConversations: ({ cursor }) =>
@@ -21,7 +21,7 @@ function scripted(conversation: Record<string, unknown>, answers: Answers = {}) 
   });
 }
 
-test('a conversation whose writer asks for a person is assigned with its version', async () => {
+test('if a writer asks for a person, the conversation is assigned, with its version in the request', async () => {
   const { tasks, calls } = await deliver(handler, asking, { service: scripted({}) });
   expect(tasks).toMatchObject([{ state: 'done' }]);
   expect(calls.at(-1)).toMatchObject({
@@ -30,7 +30,7 @@ test('a conversation whose writer asks for a person is assigned with its version
   });
 });
 
-test('a stale version is read again; whoever has the conversation by then keeps it', async () => {
+test('after a stale version the conversation is read again, and keeps the assignee that it has by then', async () => {
   const conversation: Record<string, unknown> = {};
   const service = scripted(conversation, {
     AssignConversation() {
@@ -44,7 +44,7 @@ test('a stale version is read again; whoever has the conversation by then keeps 
   expect(calls.at(-1)?.name).toBe('ListConversations');
 });
 
-test('other messages cause no call', async () => {
+test('a message that does not ask for a person causes no call', async () => {
   const { tasks, calls } = await deliver(handler, fixture('MessageReceived', { data: { body: 'hello' } }));
   expect(tasks).toMatchObject([{ state: 'done' }]);
   expect(calls).toEqual([]);

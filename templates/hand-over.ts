@@ -1,8 +1,8 @@
-// Hands a conversation to a person when its writer asks for one. Use it beside a bot. Set HAND_OVER_TO to the user's
-// id.
-// It sends the assignment's version with the request, so that it never takes a conversation away from somebody. If the
-// version is stale (ASSIGNMENT_CONFLICT), it reads the conversation again. If somebody has it by then, nothing is left
-// to do.
+// Hands a conversation to a person when its writer asks for one. Use it beside a bot. Set HAND_OVER_TO to the id of the
+// user who takes over.
+// The request carries the assignment's version, so that it never takes a conversation away from its assignee. If the
+// version is stale (ASSIGNMENT_CONFLICT), the handler reads the conversation again. If the conversation has an assignee
+// by then, nothing is left to do.
 // The contract does not show the fields of the request. Assumed: `conversation_id`, `assignee_user_id` and
 // `assignment_version`; and that the writer's `from` is the conversation's `chat_jid` or `peer_phone` (2.9).
 // Lane: the conversation. Freshness: an hour, because after that the writer was helped or has gone.

@@ -17,7 +17,7 @@ test.each(['given', 'reversed', 'shuffled'] as const)('the list is right in any 
   }
 });
 
-test.each([1, 2, 3, 4])('a crash at run %i counts nothing twice', async (crashAfter) => {
+test.each([1, 2, 3, 4])('no message is counted twice after a crash at run %i of the handler', async (crashAfter) => {
   const { query, tasks } = await deliver(handler, [...messages, other], { crashAfter });
   expect(tasks.every(({ state }) => state === 'done')).toBe(true);
   expect(await query(LIST)).toEqual(RIGHT);

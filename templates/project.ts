@@ -1,10 +1,10 @@
 // Keeps a list of conversations: the last message of each, and how many are unread. Use it as your own read model in
 // the kit's SQLite file. Its rows are committed together with the task's completion, so the two never disagree.
-// A re-run changes nothing, because project_seen holds the handled events. A late message counts as unread, but does
-// not become the last message. The program that shows the list sets `unread = 0`.
-// Assumed: a conversation is its session and `from`, as in src/events.ts. Adapt it if your groups differ.
-// If you use this template twice, rename these tables in the second handler. Otherwise it skips what the first has
-// seen.
+// A rerun changes nothing, because the table `project_seen` holds the handled events. A late message counts as unread,
+// but does not become the last message. The program that shows the list must set `unread = 0`.
+// Assumed: a session and `from` identify a conversation, as in src/events.ts. Adapt this if your groups differ.
+// If you use this template twice, rename its tables in the second handler. Otherwise the second handler skips the
+// events that the first has seen.
 // Lane: the conversation. Freshness: any age, and history too, because the list must have no holes.
 import { defineHandler } from '#kit';
 

@@ -1,10 +1,10 @@
 // Fetches the current state after a gap: a range of events that the service can no longer replay. Use it if you keep a
-// copy of the service's state. This one copies conversations. A gap names cursors but no times, so the handler reads
-// the whole list, page by page. Rows and completion are one commit, which closes the gap. For messages, read
-// ListMessages of each conversation in the same way.
+// copy of the service's state. This template copies conversations. A gap names cursors but no times, so the handler
+// reads the whole list, page by page. The rows and the task's completion are one commit, which closes the gap. For
+// messages, read ListMessages of each conversation in the same way.
 // Assumed: the fields of a conversation (2.9). Each field is checked before it is stored.
-// Lane: none, because a gap belongs to no conversation. Freshness: any age, because the copy is wrong until this has
-// run.
+// Lane: none, because a gap belongs to no conversation. Freshness: any age, because the copy is wrong until the handler
+// has run.
 import { defineHandler } from '#kit';
 
 export default defineHandler({

@@ -1,8 +1,8 @@
 // Keeps the status of each message, which never goes backwards. Use it to show whether your messages were sent,
 // delivered and read.
 // The contract shows neither the fields of MessageStatusUpdated nor the values of `status`. Assumed: `message_id`, and
-// a `status` of STEPS in upper or lower case. Any other event becomes a dead letter that names the problem. Then adapt
-// this file, or declare the fields in src/events.ts, and run `npx kit retry --state dead --handler <name>`.
+// a `status` from STEPS, in upper or lower case. Any other event becomes a dead letter that names the problem. Then
+// adapt this file, or declare the fields in src/events.ts, and run `npx kit retry --state dead --handler <name>`.
 // Lane: the session, because an update may name no conversation. Freshness: any age, because only the furthest step
 // counts.
 import { Dead, defineHandler } from '#kit';

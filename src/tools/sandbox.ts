@@ -1,5 +1,5 @@
-// A kit in a sandbox: the main process as `npm start` runs it, on a store in the system's temp folder. The store is
-// removed at the end. The demo and dev use it, so they never touch the real store.
+// Runs the kit's main process on a store in the system's temp folder, and removes the store at the end. The demo and
+// `npm run dev` use this sandbox, so they never touch the real store.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -17,13 +17,13 @@ export interface Sandbox {
   url: string;
   opsUrl: string;
   storePath: string;
-  /** Starts the kit. If it has ended, this starts it again on the same store and ports. */
+  /** Starts the kit, or starts an ended kit again on the same store and ports. */
   start(): MainProcess;
   /** Sends SIGTERM, then SIGKILL after the limit. Resolves when all processes of the kit have ended. */
   stop(limitMs: number): Promise<void>;
 }
 
-/** Variables that `env` does not set have their defaults, except PORT and OPS_PORT, which get free ports. */
+/** `env` replaces the environment of this process. A missing PORT or OPS_PORT becomes a free port. */
 export async function createSandbox(
   name: string,
   env: Record<string, string | undefined>,
@@ -47,8 +47,8 @@ export async function createSandbox(
     storePath,
     start() {
       main = spawn(process.execPath, [fileURLToPath(new URL('../main.ts', import.meta.url)), '--sandbox', ...args], {
-        // Not the clone's folder, because its .env belongs to the real kit. Not this terminal's process group, so that
-        // Ctrl-C reaches only this process.
+        // `cwd` is not the clone, because the .env there belongs to the real kit. `detached` keeps the kit out of this
+        // terminal's process group, so that Ctrl-C reaches only this process.
         cwd: folder,
         detached: true,
         // If this process is killed, the IPC channel closes and the kit stops.
@@ -62,7 +62,7 @@ export async function createSandbox(
           DATABASE_URL: `sqlite:${storePath}`,
         },
       }) as MainProcess;
-      // The kit's child processes share these pipes, so they close when the last process has ended.
+      // The kit's child processes share these pipes, so the pipes close when the last process has ended.
       closed = once(main, 'close');
       return main;
     },

@@ -1,4 +1,4 @@
-// Shared by the commands bench, pressure and prove: checks of arguments, and an orderly exit on a signal.
+// Shared by the commands `bench`, `pressure` and `prove`: checks of arguments, and an orderly exit on a signal.
 
 /** A count from the command line. Throws Error with a message for the person who typed it. */
 export function whole(name: string, given: string, least: number): number {

@@ -1,5 +1,5 @@
-// Fills a store with a past. All events are handled, except those in lanes whose head has failed. It writes the tables
-// directly, because ten million events through the receiver would take an hour.
+// Fills a store with past events, by default all handled. `waiting` events wait in lanes whose head has failed. The
+// tables are written directly, because ten million events through the receiver would take an hour.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
@@ -10,14 +10,14 @@ import { createSession } from '../../src/store/sqlite/session.ts';
 const CHUNK = 32_768;
 /** The number of ids that the kit sorts at once. */
 const SORTED = 2_048;
-/** A task's id is its event times this number, plus its handler. */
+/** A task's id is its event's `seq` times this number, plus its handler's id. */
 const HANDLERS = 4_096;
 const DAY_MS = 86_400_000;
 
 export interface Past {
   events: number;
   waiting?: number;
-  /** The number of lanes that the waiting tasks are spread over. */
+  /** The tasks are spread over this many lanes. */
   lanes?: number;
 }
 

@@ -1,6 +1,6 @@
 // Sends signed deliveries over kept connections, one at a time on each, at full speed or at a given rate. All requests
-// are signed in advance, so that sending costs little. It prints a line when it is prepared, another after the
-// warm-up, and the measurements as the last.
+// are signed in advance, so that sending costs little. The program prints a line when it is prepared, one after the
+// warm-up, and the measurements at the end.
 import { createHmac } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { once } from 'node:events';
@@ -24,7 +24,7 @@ export interface Load {
 
 export interface Seen {
   ms: number;
-  /** Milliseconds from the moment a request was due to its answer. */
+  /** Milliseconds from the moment a request was due to its answer: median and 99th percentile. */
   p50: number;
   p99: number;
 }
@@ -49,7 +49,7 @@ function send(from: number, upTo: number, rate: number | null): Promise<Seen> {
   const { promise, resolve, reject } = Promise.withResolvers<Seen>();
   if (from === upTo) resolve({ ms: 0, p50: 0, p99: 0 });
 
-  /** The moment a request is due, even if no connection is free then. */
+  /** When request `n` is due by performance.now(), even if no connection is free at that moment. */
   function dueAt(n: number): number {
     return rate === null ? performance.now() : started + ((n - from) * 1000) / rate;
   }

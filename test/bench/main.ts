@@ -1,4 +1,4 @@
-// Measures speed, as ratios within one run. With --readme its tables replace those in the README.md beside this file.
+// `npm run bench`: compares the speed of the kit and other servers. `--readme` writes the tables into README.md.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// Reads every page of the ops port over HTTP, from a kit on a prepared store. Then measures acknowledgements with and
-// without a client that reads pages without a pause. Times are measured at the client, so they are above the server's.
+// Reads every page of the ops port over HTTP, from a kit on a prepared store. Then measures acknowledgements of
+// deliveries, alone and while a client reads page after page. All times include the client's own.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { drive, type Measured } from './drive.ts';
 import { OPS_PORT, startKit, type Server } from './servers.ts';
@@ -26,7 +26,7 @@ export async function pagesOf({ folder, events, group, limitMs }: Pressed): Prom
   const kit = await startKit({ folder, env: { RETENTION_DAYS: '36500', PAYLOAD_RETENTION_DAYS: '36500' } });
   try {
     const paths = pathsOf(events, group);
-    // Deliveries are accepted before the ops port is open.
+    // The ops port opens after the port for deliveries.
     while ((await kit.handled()) === 0) await sleep(20);
     const slow: string[] = [];
     process.stdout.write(`\nPages over HTTP: the best of ${TRIES} (median, worst)\n`);
@@ -38,7 +38,7 @@ export async function pagesOf({ folder, events, group, limitMs }: Pressed): Prom
         bytes = await read(path);
         times.push(performance.now() - begun);
       }
-      // The minimum, because other programs on the machine can only slow the server down.
+      // The fastest try counts, because other programs on the machine can only slow the server down.
       const best = Math.min(...times);
       if (best > limitMs) slow.push(path);
       process.stdout.write(
@@ -95,7 +95,7 @@ async function read(path: string, onBytes: (bytes: number) => void = () => {}, s
   return bytes;
 }
 
-/** Reads the overview during exports, of all events and of filters that match nothing. Returns the slowest median. */
+/** Reads the overview during exports of all events, and of filters without a match. Returns the slowest median. */
 async function besideExport(): Promise<number> {
   let slowest = 0;
   for (const query of ['', '?type=None', '?state=dead&handler=project', '?q=not-there']) {
@@ -122,7 +122,7 @@ async function besideExport(): Promise<number> {
   return slowest;
 }
 
-/** The two measurements alternate, because other programs on the machine cost different time in each round. */
+/** Measures without and with the reader in turn, because the machine's other load changes from round to round. */
 async function accepting(kit: Server, paths: string[]): Promise<void> {
   for (let round = 1; round <= ROUNDS; round++) {
     const without = await send(kit);

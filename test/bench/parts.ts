@@ -27,12 +27,12 @@ export interface PartOptions {
 const WARM = 4_000;
 /** Connections of the sender. They bound the number of deliveries that can share a commit. */
 const CONNECTIONS = [64, 256];
-/** The time after a start in which `run` reads the lanes and garbage is collected. */
+/** A started kit rests this long before its memory is measured: `run` reads the lanes, and garbage is collected. */
 const REST_MS = 3_000;
 
 /**
- * Rates and processor time of all servers. Rounds alternate between servers, because other programs on the machine
- * cost different time in each round.
+ * Rates and processor time of all servers. Each round measures every server, because the machine's other load changes
+ * from round to round.
  */
 export async function rates({ folder, rounds, events, progress }: PartOptions): Promise<Part> {
   const servers = [
@@ -78,8 +78,8 @@ export async function rates({ folder, rounds, events, progress }: PartOptions): 
 }
 
 /**
- * How long an answer takes, and how long a handler starts after its task's release, beside the duration of a sync on
- * this disk.
+ * Measures the time until an answer, and from a task's release to the start of its handler. The rows differ in the rate
+ * of deliveries, and in how long a sync of the disk takes.
  */
 export async function latency({ folder, events, progress }: PartOptions): Promise<Part> {
   const rows: Row[] = [];
@@ -114,8 +114,8 @@ export async function latency({ folder, events, progress }: PartOptions): Promis
 }
 
 /**
- * The same load on stores with a past. Each alternates with an empty store, because other programs on the machine cost
- * different time in each round.
+ * Measures the same load on stores that already hold events. Each run has a partner on an empty store, because the
+ * machine's other load changes from round to round.
  */
 export async function growth({ folder, rounds, events, stored, progress }: PartOptions): Promise<Part> {
   const pasts: { name: string; past: Past; lanes?: number }[] = [
@@ -131,7 +131,7 @@ export async function growth({ folder, rounds, events, stored, progress }: PartO
     for (let round = 0; round < rounds; round++) {
       const first = past.events + round * 2 * (events + WARM);
       const withPast = (): Promise<Loaded> => loaded(place, { count: events, lanes, first });
-      // The second run finds a disk that is still busy with the first, so the order alternates.
+      // The second run finds the disk still busy with the first, so the order of the two alternates.
       const early = round % 2 === 0 ? undefined : await withPast();
       const { rate } = await loaded(`${place}-empty-${round}`, { count: events });
       const one = early ?? (await withPast());
@@ -175,7 +175,7 @@ async function loaded(folder: string, wanted: Wanted): Promise<Loaded> {
   return { rate, p99, lag: lagsOf(folder, WARM).p99, startMs, restMb, loadMb };
 }
 
-/** The first start reads a file that is not in the page cache. The second shows the time of a restart. */
+/** Starts the kit twice: the first start brings the store's file into the page cache, and the second is measured. */
 async function startTwice(folder: string): Promise<{ server: Server; startMs: number }> {
   await (await startKit({ folder })).stop();
   const server = await startKit({ folder });

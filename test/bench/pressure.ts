@@ -1,6 +1,6 @@
-// Queries on a store with many events and dead letters: the time of each query, of each page of the ops port, and the
-// effect of pages on acknowledgements. Exits with 1 if a query scans a table that grows, or if a query or a page takes
-// over 100 ms.
+// `npm run pressure`: measures queries and ops pages on a store with many events and dead letters, and how much reading
+// pages delays acknowledgements. Exits with 1 if a query scans a table that grows, or if a query or a page takes over
+// 100 ms.
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ if (kept === undefined) process.on('exit', () => rmSync(folder, { recursive: tru
 const path = join(folder, 'events.db');
 const CAUSES = ['connection refused', 'no such conversation "a b"', 'ServiceError: 503', 'template missing'];
 const LIMIT_MS = 100;
-/** The minimum counts, because other programs on the machine can only slow the store down. */
+/** Each query is tried this often. The fastest try counts, because other programs can only slow the store down. */
 const TRIES = 5;
 const START = Date.UTC(2026, 0, 1);
 const now = START + events * 10 + 60_000;

@@ -1,5 +1,5 @@
-// Starts the servers that are measured, each in processes of its own. Reads their processor time and memory from the
-// kernel, with all child processes.
+// Starts the servers that are measured, each in processes of its own. Reads the processor time and memory of a server
+// and its child processes from the kernel.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 export const SECRET = `whsec_${Buffer.from('the secret of the benchmark').toString('base64')}`;
 const PORT = 4101;
 export const OPS_PORT = 4102;
-/** The kernel counts in hundredths of a second. */
+/** The kernel counts processor time in hundredths of a second. */
 const TICK_MS = 10;
 
 export interface Server {
@@ -42,13 +42,13 @@ export interface KitOptions {
   env?: Record<string, string>;
 }
 
-/** Starts the kit with a handler that records how long after its release each task began. See lagsOf. */
+/** Starts the kit with a handler that records how long after its release each task began; see `lagsOf`. */
 export async function startKit({ folder, order = 'window', prefix = [], env = {} }: KitOptions): Promise<Server> {
   const handlers = join(folder, 'handlers');
   mkdirSync(handlers, { recursive: true });
   writeFileSync(join(handlers, 'noting.js'), handlerOf(order, join(folder, 'lags.json')));
   const server = launch(
-    // As npm start does.
+    // The option that `npm start` sets.
     ['--max-semi-space-size=16', 'src/main.ts'],
     {
       OPS_PORT: String(OPS_PORT),

@@ -1,4 +1,4 @@
-// Compares the commands prove and bench with their documents: campaigns, options, exit codes, parts and columns.
+// Compares the commands `prove` and `bench` with their documents: campaigns, options, exit codes, parts and columns.
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { EXIT } from '../../src/base/errors.ts';
@@ -11,7 +11,7 @@ function allOf(pattern: RegExp, text = ''): string[] {
   return [...text.matchAll(pattern)].map(([, found = '']) => found);
 }
 
-test('the campaigns, their options and their exit codes are those of the command', () => {
+test('the README of prove lists the campaigns, options and exit codes of the command', () => {
   const source = textOf('test/prove/main.ts');
   const campaigns = allOf(/'(\w+)'/g, /const CAMPAIGNS = \[([^\]]+)\]/.exec(source)?.[1]);
   expect(campaigns.length).toBeGreaterThan(2);
@@ -23,7 +23,7 @@ test('the campaigns, their options and their exit codes are those of the command
   expect(allOf(/^\| (\d+) \|/gm, prove).map(Number)).toEqual(codes.toSorted((a, b) => a - b));
 });
 
-test('the tables of the benchmark stand where it writes them, each with its command', () => {
+test('the README of bench has the tables at the place where the command writes them, each below its command', () => {
   const place = /<!-- npm run bench -- --readme -->\n([^]*)<!-- bench -->/.exec(bench ?? '')?.[1];
   expect(textOf('test/bench/main.ts')).toContain('<!-- npm run bench -- --readme -->');
   const parts = allOf(/export async function (\w+)\(/g, textOf('test/bench/parts.ts'));

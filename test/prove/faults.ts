@@ -1,5 +1,5 @@
 // `npm run prove -- faults`: produces the faults F1 to F50 one after another and checks the kit after each. If a fault
-// cannot be produced on this machine, or runs only in the long form, its row says so.
+// is not produced, its row gives the reason.
 import { clock } from './faults/clock.ts';
 import { crowd } from './faults/crowd.ts';
 import { disk } from './faults/disk.ts';

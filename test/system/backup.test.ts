@@ -51,7 +51,7 @@ test('a backup under load is consistent, and the kit goes on from it after a res
   await until(() => kit.query<{ n: number }>('select count(*) as n from seen')[0]?.n === events + 1);
 });
 
-test('restore puts a damaged store aside, and refuses a store that another process has open', async () => {
+test('restore moves a damaged store aside, and refuses a store that another process has open', async () => {
   kit = await createKit({});
   await kit.start();
   await deliver(kit, makeEvent(1));
@@ -77,7 +77,7 @@ test('restore puts a damaged store aside, and refuses a store that another proce
   expect(aside.filter((name) => !/-(wal|shm)/.test(name))).toHaveLength(1);
 });
 
-/** Gives the store a log with content. */
+/** Writes a row, which stays in the WAL while another connection reads the store. */
 function writeSomething(path: string): void {
   const db = new Database(path);
   db.exec(`insert into state values ('something', 1)`);

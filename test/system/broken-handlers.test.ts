@@ -1,5 +1,5 @@
-// Handler files that cannot be used. At the first start, every faulty file is named and nothing starts. At a reload,
-// the old handlers stay. At a restart, the handler waits for its file and misses nothing.
+// Handler files that cannot be used. At the first start, the kit names every such file and starts nothing. At a reload,
+// the old handlers stay. When `run` restarts, the handler of such a file waits for a fix and misses no event.
 import { renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -86,7 +86,7 @@ interface Alarm {
   detail: string;
 }
 
-/** `atEnd` removes the kit. Many tests run concurrently, because they spend most of their time waiting. */
+/** Creates a kit, which `atEnd` removes. The tests run concurrently, because they mostly wait. */
 async function stage(sources: Record<string, string>, atEnd: (work: () => Promise<void>) => void) {
   const kit: Kit = await createKit(sources);
   atEnd(() => kit.remove());
@@ -109,8 +109,8 @@ test.concurrent('E60: the first start names all faulty files with their line, an
 }) => {
   const names = Object.keys(DEEDS);
   const sources = Object.fromEntries(names.map((deed, n) => [`deed${n}`, DEEDS[deed]?.source ?? '']));
-  // Set-ups run only if every file has loaded. Faults of loading are therefore named together first, and those of
-  // set-ups in a second start.
+  // `setup` functions run only if every file has loaded. So one kit names all files that fail to load, and another kit
+  // those that fail in `setup`.
   const stages = [names.filter((deed) => !deed.includes('setup')), names.filter((deed) => deed.includes('setup'))];
   for (const part of stages) {
     const it = await stage({ good: handler('good') }, onTestFinished);
@@ -130,12 +130,12 @@ test.concurrent('E60: the first start names all faulty files with their line, an
   }
 });
 
-/** The ways in which a file can fail at a reload. The first start tests all of DEEDS. */
+/** The failures that the test of reloads takes from DEEDS. The test of the first start takes all of them. */
 const WAYS = ['slip', 'unawaited', 'ends the process', 'blocks', 'never ends', 'setup that throws'];
 const chosen = Object.entries(DEEDS).filter(([deed]) => WAYS.some((way) => deed.includes(way)));
 
 test.concurrent.for(chosen)(
-  'E60: a file that %s replaces nothing at a reload, and its handler waits at a restart',
+  'E60: a file that %s does not replace its handler at a reload, and the handler waits when run restarts',
   async ([, { source, line, words }], { onTestFinished }) => {
     const it = await stage({ good: handler('good'), bad: handler('bad') }, onTestFinished);
     await it.kit.start();
@@ -176,7 +176,7 @@ test.concurrent.for(chosen)(
   },
 );
 
-test.concurrent('E60: a waiting handler waits across a restart, and keeps the task that a crash interrupted', async ({
+test.concurrent('E60: a waiting handler misses no event over a restart of the kit, and keeps the task that a crash interrupted', async ({
   onTestFinished,
 }) => {
   const it = await stage({ good: handler('good'), bad: handler('bad') }, onTestFinished);
@@ -268,7 +268,7 @@ const MISDEEDS: [string, string, RegExp][] = [
 ];
 
 test.concurrent.for(MISDEEDS)(
-  'E42, E62: a handler that %s is named by the log and the task, which is a dead letter after three deaths of the process',
+  'E42, E62: a handler that %s is named by the log and the task, which becomes a dead letter when its process has died three times',
   async ([, deed, words], { onTestFinished }) => {
     const source = `\n\n\nexport default { on: 'MessageReceived', order: 'arrival', lane: 'none', retry: { attempts: 20, firstMs: 10, maxMs: 20 },
     async handle(event, ctx) { if (event.data.body === 'poison') ${deed}; } };`;

@@ -1,5 +1,5 @@
-// The bad inputs of the catalogue that arrive over HTTP, I1 to I78. Each has marks wherever a sender without the
-// secret can put text. The tests of receive check the answers.
+// The bad inputs of the catalogue that arrive over HTTP, I1 to I78. Wherever a sender can put text, there is a mark
+// that a test can search for. The tests in test/receive check the answers.
 import { createHmac } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 
@@ -17,7 +17,7 @@ export const MARKS = {
 };
 export const SECRET = `whsec_${MARKS.secret}`;
 const SESSION = '00000000-0000-4000-8000-000000000001';
-/** Several lines that look like stack frames, and quotes, which JSON escapes. */
+/** A line that looks like a stack frame, and quotes, which JSON escapes. */
 const TEXT = `${MARKS.text} "é" ${MARKS.phone}\n    at ${MARKS.text} (/${MARKS.text}/${MARKS.phone}.ts:1:1)\n<script>\u001b]0;${MARKS.text}\u0007`;
 
 export const fieldsOf = (more: object = {}): object => ({
@@ -82,7 +82,7 @@ export function post(
   return Buffer.concat([Buffer.from(head), Buffer.from(body)]);
 }
 
-/** With a signature and a timestamp that the caller chooses. `good` is the right hex. */
+/** A request with a chosen signature and timestamp. `good` is the right signature in hex. */
 function headed(signature: (good: string) => string, time: string = String(now()), body = envelope()): Buffer {
   return post(body, [
     ['X-Svc-Timestamp', time],

@@ -18,7 +18,7 @@ function outOfOrder(): unknown[] {
   );
 }
 
-test('F48: a thousand concurrent copies of one event are one row, one run, and all 204', async () => {
+test('F48: a thousand concurrent copies of one event make one row and one run of the handler, and all get 204', async () => {
   await kit.start();
   const statuses = await Promise.all(Array.from({ length: 1_000 }, () => deliver(kit, makeEvent(1))));
   expect(new Set(statuses)).toEqual(new Set([204]));
@@ -37,7 +37,7 @@ test('shuffled events are handled once each, in cursor order within their lane, 
   expect(outOfOrder()).toEqual([]);
 });
 
-test('the tasks of a killed run are given back, and the next run handles them', async () => {
+test('the tasks of a killed run process are given back, and the next run process handles them', async () => {
   await kit.start();
   const running = load(kit, 200);
   await until(() => running.acknowledged.size > 50);
@@ -50,7 +50,7 @@ test('the tasks of a killed run are given back, and the next run handles them', 
   await until(() => kit.pid('run') !== first);
 });
 
-test('the log is deleted while the kit runs: deliveries are refused, and a stop writes all acknowledged events back', async () => {
+test('if the write-ahead log is deleted while the kit runs, deliveries are refused, and a stop writes back all acknowledged events', async () => {
   await kit.start();
   const acknowledged: string[] = [];
   for (let n = 0; n < 30; n++) if ((await deliver(kit, makeEvent(n))) === 204) acknowledged.push(`evt_${n}`);

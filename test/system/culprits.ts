@@ -14,7 +14,7 @@ export default {
 
 export interface Deed {
   deed: string;
-  /** The final state of its task. Default: dead. */
+  /** The final state of the poisoned event's task. Default: dead. */
   state?: 'done' | 'done or dead';
   short?: true;
 }

@@ -1,5 +1,5 @@
-// The delete test: a team can throw away each module. The project is copied without it, as the table in src/README.md
-// says; the copy type-checks, starts, accepts and handles. Without any module, the tests of the core pass.
+// A team can throw away each module. The project is copied without it, as the table in src/README.md says. The copy
+// must type-check, start, accept and handle. Without any module, the tests of the core must pass.
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,12 +11,12 @@ import { createKit, deliver, makeEvent, until } from './kit.ts';
 const CORE_TESTS = ['wire', 'store', 'processes', 'receive', 'run', 'keep'].map((room) => `test/${room}`);
 const COPIED = ['package.json', 'tsconfig.json', 'vitest.config.ts', 'compose.yaml', 'src', 'templates', 'test'];
 
-/** Of vitest's report in JSON. */
+/** The part of Vitest's JSON report that this test reads. */
 interface Report {
   testResults: { assertionResults: { fullName: string; status: string; failureMessages: string[] }[] }[];
 }
 
-/** Rows of the table: the module, the paths to delete, and the files with a line that names it. */
+/** Rows of the table: the module, the paths to delete, and the files with lines to delete. */
 const MODULES = [...readFileSync('src/README.md', 'utf8').matchAll(/^\| `(\w+)` \|([^|]*)\|([^|]*)\|[^|]*\|$/gm)].map(
   ([, name = '', paths = '', lines = '']) => ({ name, paths: namesIn(paths), lines: namesIn(lines) }),
 );
@@ -38,7 +38,7 @@ async function copyWithout(modules: typeof MODULES): Promise<string> {
   return copy;
 }
 
-/** Removes each line that imports a file that is gone. */
+/** Removes each line that imports a deleted file. */
 function removeLines(file: string): void {
   const lines = readFileSync(file, 'utf8').split('\n');
   const kept = lines.filter((line) => importsOf(line).every((path) => existsSync(join(dirname(file), path))));
@@ -46,9 +46,9 @@ function removeLines(file: string): void {
   writeFileSync(file, kept.join('\n'));
 }
 
-/** Removes the templates and tests that the compiler names, until it names none. Fails if it names a file of src. */
+/** Removes the templates and tests that do not compile. Fails if a file of src does not compile. */
 async function removeDependents(copy: string): Promise<void> {
-  // The compiler would name these too, in three rounds of many seconds.
+  // Files that import a deleted file are removed first, because each round of the compiler takes many seconds.
   const dependents = [...globSync('{test,templates}/**/*.ts', { cwd: copy })].map((file) => join(copy, file));
   const lacksImport = (file: string): boolean =>
     importsOf(readFileSync(file, 'utf8')).some((path) => !existsSync(join(dirname(file), path)));
@@ -84,7 +84,7 @@ async function run(copy: string, ...args: string[]): Promise<string> {
   return stdout;
 }
 
-test('the table of modules is read', () => {
+test('the table in src/README.md lists every module', () => {
   expect(MODULES.map(({ name }) => name)).toEqual(['cli', 'ops', 'admin', 'alarms', 'reconcile', 'service', 'tools']);
 });
 

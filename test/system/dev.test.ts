@@ -64,7 +64,7 @@ test('a saved handler is loaded; a broken one is named, the others go on, and a 
 });
 
 test(
-  'the npx kit commands that it prints run in another terminal and read its store',
+  'the npx kit commands that npm run dev prints work in another terminal and read its store',
   { timeout: 60_000 },
   async () => {
     const failing =

@@ -1,4 +1,4 @@
-// Every example of the documents, in a copy of the project: its types fit, and its handlers run.
+// Compiles every code example of the documents in a copy of the project, and runs the handlers among them.
 import { execFile } from 'node:child_process';
 import { cpSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,7 +6,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
 const DOCUMENTS = globSync('**/*.md', { exclude: ['node_modules/**'] });
-/** An example begins with the path of its file. An example for the list of event types says so. */
+/** The first line of an example names its file. With `in eventTypes`, the example is added to that list in the file. */
 const blocks = DOCUMENTS.flatMap((document) =>
   [...readFileSync(document, 'utf8').matchAll(/^```ts\n(?:\/\/ (\S+?\.ts)(, in eventTypes)?\n)?(.*?)^```/gms)].map(
     ([, file, within, source = '']) => ({ document, file, within, source }),
@@ -46,11 +46,11 @@ test('every example names its file', () => {
   expect(new Set(handlers.map(({ document }) => document))).toEqual(new Set(['README.md', 'src/handlers/README.md']));
 });
 
-test('the types of the examples fit', async () => {
+test('the examples type-check', async () => {
   expect(await run('typescript/bin/tsc')).toEqual({ code: 0, output: '' });
 });
 
-test('the examples run: by their own test, or on an event of each type', async () => {
+test('each example handler runs in its own test, or with an event of each type', async () => {
   const rest = handlers.map(({ file = '' }) => basename(file, '.ts')).filter((name) => !tested.includes(name));
   expect(rest.length).toBeGreaterThan(0);
   const source = `import { expect, test } from 'vitest';

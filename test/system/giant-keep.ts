@@ -1,4 +1,4 @@
-// A process that reconciles until it is stopped. It shows what a page can do to the heap of `keep`.
+// A process that reconciles until it is stopped. giant.test.ts gives it a small heap and huge pages of replay.
 import { pino } from 'pino';
 import { systemClock as clock } from '../../src/base/clock.ts';
 import { createReconciler } from '../../src/reconcile/reconciler.ts';

@@ -1,4 +1,4 @@
-// Huge pages and pages full of junk. `keep` must survive with a small heap and store the valid items.
+// Replay answers with huge pages, or with junk. `keep` must survive with a small heap and store the valid items.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -8,7 +8,7 @@ import { createStoreFile } from '../reconcile/harness.ts';
 const HEAP_MB = 48;
 const MIB = 1024 * 1024;
 
-/** Starts a process with a small heap, which reads from cursor 5 on. */
+/** Starts a process with a small heap that reads replay from cursor 5 on. */
 async function start(lie: Lie, heapMb = HEAP_MB) {
   const file = createStoreFile();
   const server = await startReplayServer(() => Date.now());
@@ -40,7 +40,6 @@ async function start(lie: Lie, heapMb = HEAP_MB) {
   return { ...file, server, until, count, reason: async () => (await file.store.status(0)).reconcile.reason ?? '' };
 }
 
-/** The text of a page with `count` rows. */
 function pageOf(rows: (i: number) => string, count: number): Answer {
   const text = Array.from({ length: count }, (_, i) => rows(i)).join(',');
   return { body: Buffer.from(`{"events":[${text}],"next_cursor":"","has_more":false,"reset_required":false}`) };

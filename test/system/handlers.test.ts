@@ -14,7 +14,7 @@ const CASES = [
 ];
 
 test.each(CASES)(
-  '%s: its task ends as a dead letter, no delivery is refused, its neighbours lose no attempt',
+  '%s: the task ends as a dead letter, no delivery is refused, and other tasks lose no attempt',
   async (name) => {
     kit = await createKit({ culprit: culprit(DEEDS[name]?.deed ?? ''), record: RECORD });
     await kit.start();

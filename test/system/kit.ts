@@ -29,7 +29,7 @@ export interface Kit extends Target {
   /** The exit code. Null if a signal ended the process. */
   exited: () => Promise<number | null>;
   signal(signal: NodeJS.Signals): void;
-  /** SIGKILL for all its processes. */
+  /** Sends SIGKILL to all processes of the kit. */
   killAll(): Promise<void>;
   stop(): Promise<number | null>;
   remove(): Promise<void>;
@@ -105,7 +105,7 @@ export async function createKit(
       rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     },
     query<Row>(sql: string, ...values: unknown[]) {
-      // Read-only: opening the store for writing, with no other process using it, would recover what a crash left.
+      // Read-only, because a writer that opens the store alone would repair what a crash has left.
       const db = new Database(database, { readonly: true, timeout: 5_000 });
       try {
         return db.prepare<unknown[], Row>(sql).all(...values);
@@ -222,7 +222,7 @@ export function load(
   };
 }
 
-/** Polls. After the limit it throws with the source of the condition. */
+/** Polls. After the limit it throws an error that quotes the code of the condition. */
 export async function until(holds: () => boolean, limitMs = 30_000): Promise<void> {
   const end = Date.now() + limitMs;
   while (!holds()) {
@@ -231,10 +231,7 @@ export async function until(holds: () => boolean, limitMs = 30_000): Promise<voi
   }
 }
 
-/**
- * Below the range of ephemeral ports, because a client could get one of those while the kit is down between two
- * starts.
- */
+/** A free port below the ephemeral range, because a client could get an ephemeral port while the kit is down. */
 export function freePort(): Promise<number> {
   const port = randomInt(10_000, 32_768);
   return new Promise((done) => {
@@ -252,7 +249,7 @@ export function killQuietly(pid: number): void {
   }
 }
 
-/** Writes each handled event into a table of its own, in the same transaction as the task's completion. */
+/** A handler that writes each event into the table `seen`, in the same transaction as the task's completion. */
 export const RECORD = `
 import { defineHandler } from '#kit';
 export default defineHandler({

@@ -1,6 +1,6 @@
 // No personal data, phone number, secret, key or token may leave the kit through its log, metrics, alarms or errors.
-// The kit gets the whole catalogue of bad inputs, handlers that quote their input, a service that quotes requests, and
-// wrong configuration, all marked. Then all its output is searched for the marks.
+// The kit gets the whole catalogue of bad inputs, handlers and a service that quote their input, and wrong
+// configuration. All of these contain marks. Then all output of the kit is searched for the marks.
 import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -26,7 +26,7 @@ const DEEDS = [
   'await ctx.complete((tx) => tx.run(text))',
   'void Promise.reject(new Error(text)); await new Promise((done) => setTimeout(done, 50))',
   'setTimeout(() => void Promise.reject(new Error(text)), 50)',
-  // Outside the handler's promise: these end the process, and then the process for isolated tasks.
+  // Throws outside the handler's promise, which ends the process of `run`, and then the process for isolated tasks.
   'outside.push(text); await new Promise(() => {})',
 ];
 const HANDLER = `
@@ -47,9 +47,9 @@ export default {
 };
 `;
 
-/** Output in which no mark may appear, by its source. */
+/** Output that must contain no mark, with its origin. */
 const said: [where: string, text: string][] = [];
-/** Pages and answers that may show text of senders (in errors, lanes and headers), but only to people with a token. */
+/** Pages and answers for people with a token. They may show text of senders, but no secrets of the kit. */
 const shown: [where: string, text: string][] = [];
 const STRANGERS = new Set(['phone', 'text', 'name', 'header']);
 const posts: string[] = [];
@@ -72,13 +72,13 @@ beforeAll(async () => {
   const secretFile = join((kit = await createKit({ quotes: HANDLER }, settings())).folder, 'secret');
   writeFileSync(secretFile, SECRET);
   await kit.start();
-  // Alarms count only what is new since keep started.
+  // Waits for `keep`, because alarms count only what happens after its start.
   await until(() => kit.pid('keep') !== undefined);
   for (const [name, bytes] of catalogue()) said.push([name, await exchange(kit.port, bytes, name.includes('cut off'))]);
   for (const index of DEEDS.keys()) await exchange(kit.port, post(envelope({ cursor: String(2_000 + index) })));
   await lies();
   const open = `select 1 from tasks where state = 'ready' limit 1`;
-  // This handler file ended the process soon after the start, so it waits for a reload.
+  // The handler's file ended the process soon after the start, so the handler waits for a reload.
   await until(() => kit.output().includes('wait until they can be loaded'), 60_000);
   kit.signal('SIGHUP');
   await until(() => kit.query(open).length === 0 && kit.output().includes('"role":"run-solo"'), 120_000);
@@ -130,13 +130,13 @@ function exchange(port: number, bytes: Buffer, cut = false): Promise<string> {
     socket.on('data', (chunk) => void (text += chunk.toString()));
     socket.on('error', () => {});
     socket.on('close', () => done(text));
-    // An incomplete request gets its answer only after the connection's end.
+    // An incomplete request gets its answer only after the sending side is closed.
     if (/^\w+ \S+ HTTP[^]*\r\n\r\n/.test(bytes.toString('latin1')) && !cut) socket.write(bytes);
     else socket.end(bytes);
   });
 }
 
-/** A service that quotes the request in its errors, and items that cannot be read. */
+/** Makes the service quote the request in its errors, and send items that cannot be read. */
 async function lies(): Promise<void> {
   const quoting = {
     code: API_KEY,
@@ -181,7 +181,7 @@ async function askOps(): Promise<void> {
     await ask(path, MARKS.header);
   }
   for (const path of telling) {
-    // The page /refused shows headers of unsigned requests to everybody with a token.
+    // The page /refused shows headers of unsigned requests even to people with the read token.
     await ask(path, MARKS.readToken, {}, path === '/refused' ? shown : said);
     await ask(path, MARKS.token, {}, shown);
     await ask(path, MARKS.header);
@@ -271,7 +271,7 @@ function execute(where: string, args: string[], env: Record<string, string>): Pr
 function spellings(mark: string): string[] {
   const base64 = [0, 1, 2].map((offset) => {
     const text = Buffer.from(`${'x'.repeat(offset)}${mark}`).toString('base64');
-    // Without the characters that also encode neighbouring bytes.
+    // Cuts off the characters that also encode neighbouring bytes.
     return text.slice(offset === 0 ? 0 : 4, -4);
   });
   return [mark, Buffer.from(mark).toString('hex'), ...base64];
@@ -301,7 +301,7 @@ test('the search finds a mark in each encoding', () => {
     }
 });
 
-test('the marks did reach the store, errors of tasks and quarantine', () => {
+test('the marks reached the store, the errors of tasks, and the quarantine', () => {
   const holds = (sql: string): number => kit.query<{ n: number }>(sql)[0]?.n ?? 0;
   expect(holds(`select count(*) as n from events where instr(body, '${MARKS.text}')`)).toBeGreaterThan(20);
   expect(holds(`select count(*) as n from tasks where instr(error, '${MARKS.text}')`)).toBeGreaterThan(5);

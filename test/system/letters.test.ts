@@ -1,5 +1,5 @@
-// Dead letters in a browser: retrying a group of ten thousand shows its progress and can be cancelled, and lanes keep
-// their order.
+// Retrying a group of ten thousand dead letters in a browser shows its progress and can be cancelled. The body of an
+// event stays masked until it is revealed.
 import { chromium, type Browser, type Page } from 'playwright-core';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readDelivery } from '../../src/wire/event.ts';
@@ -57,7 +57,7 @@ async function open(path: string): Promise<void> {
   await page.click('main button');
 }
 
-test('ten thousand are one group, whose retry shows its progress and can be cancelled', async () => {
+test('ten thousand dead letters are one group, whose retry shows its progress and can be cancelled', async () => {
   await kill();
   await open('/dead-letters');
   await page.getByRole('link', { name: 'Error: no answer to #' }).click();
@@ -88,7 +88,7 @@ test('ten thousand are one group, whose retry shows its progress and can be canc
   expect((await ops.store.status(ops.clock.time)).tasks).toMatchObject({ dead: 0, ready: MANY });
 });
 
-test('from the list to an event, its body masked, revealed, and masked again', async () => {
+test('a search leads to an event, whose body is masked, then revealed, and masked again', async () => {
   await deliver(ops, { cursor: '7', type: 'Odd<script>', data: { note: '<img src=x onerror=alert(1)>' } });
   const odd: string[] = [];
   page.on('pageerror', (error) => odd.push(String(error)));

@@ -1,5 +1,5 @@
-// `npm run check` reports a forgotten await in handlers and templates. The test lints files with such a slip, by the
-// configuration of the check.
+// `npm run check` reports a forgotten await in handlers and templates. The test lints a handler with such a mistake,
+// with the same configuration.
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -32,7 +32,7 @@ test.each(['ctx.complete(() => {});', `ctx.service.call('GetSession', { id: even
   },
 );
 
-test('the check covers handlers and templates, with types', () => {
+test('npm run check lints handlers and templates with types', () => {
   const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
   expect(scripts['check']).toContain('oxlint --type-aware --deny-warnings');
   expect(readFileSync('.oxlintrc.json', 'utf8')).not.toContain('ignorePatterns');

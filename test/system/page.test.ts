@@ -1,5 +1,5 @@
-// The page in a real browser, with an empty store, a healthy kit, and a kit in trouble. Hostile text and foreign sites
-// must do no harm. It needs a chromium. Set PAGE_SHOTS to a folder to keep screenshots.
+// The ops pages in a real browser, with an empty store, a healthy kit, and a kit in trouble. Hostile text and foreign
+// sites must do no harm. The test needs Chromium. Set PAGE_SHOTS to a folder to keep screenshots.
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -33,7 +33,7 @@ const HOSTILE = `<script>window.owned=1</script><img src=x onerror="window.owned
 
 if (!CHROMIUM) process.stderr.write('no chromium: the page is not tested in a browser (apt-get install chromium)\n');
 
-describe.skipIf(!CHROMIUM)('the page in a browser', () => {
+describe.skipIf(!CHROMIUM)('the ops pages in a browser', () => {
   let browser: Browser;
   let ops: Ops;
   beforeAll(async () => {
@@ -79,7 +79,7 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
 
   for (const [state, make] of Object.entries({ empty, healthy, trouble })) {
     test.each(Object.entries(SCREENS))(
-      `%s shows ${state} things: wide and light, narrow and dark`,
+      `%s with the data set "${state}" fits a wide light window and a narrow dark one`,
       async (screen, path) => {
         ops = await createOps();
         await make(ops);
@@ -162,7 +162,7 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
     elsewhere.close();
   });
 
-  test('a token is asked for, in a form and never in an address; the session is not the token', async () => {
+  test('the token is entered in a form and never shows in an address, and the session cookie does not contain it', async () => {
     ops = await createOps({ ...NOTHING_SET, OPS_TOKEN: TOKEN });
     const page = await open('/refused');
     await shoot(page, 'login');
@@ -181,7 +181,7 @@ describe.skipIf(!CHROMIUM)('the page in a browser', () => {
     expect(await page.textContent('h1')).toBe('Log in');
   });
 
-  test('by keyboard alone: past the navigation, through the screens', async () => {
+  test('the keyboard alone leads past the navigation to the content', async () => {
     ops = await createOps();
     const page = await open('/');
     await page.keyboard.press('Tab');
@@ -216,7 +216,7 @@ async function healthy(ops: Ops): Promise<void> {
   await up(ops, 'idle', '9007199254740949');
 }
 
-/** Every alarm, dead letters, and hostile text wherever senders can put it. */
+/** Fills the store with every alarm, dead letters, and hostile text wherever senders can put text. */
 async function trouble(ops: Ops): Promise<void> {
   await healthy(ops);
   const session = HOSTILE.replaceAll(/[^!-~]/g, '').slice(0, 200);

@@ -1,4 +1,4 @@
-// The proxy of compose.yaml before a real kit. Its configuration comes from that file. Only the addresses differ.
+// The proxy of compose.yaml in front of a real kit, with the configuration from that file. Only the addresses differ.
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createKit, dataOf, freePort, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
 
-/** The version in Debian stable. */
+/** The oldest version of Caddy that must work: the one in Debian stable. */
 const OLDEST = [2, 6, 2];
 const lacking = !hasCaddy();
 if (lacking) console.warn(`skipped: needs caddy ${OLDEST.join('.')} or newer: apt-get install caddy`);
@@ -32,7 +32,7 @@ afterEach(async () => {
   await kit?.remove();
 });
 
-/** F19 needs 30 restarts: PROXY_RESTARTS=30 before a release. */
+/** F19 needs 30 restarts: set PROXY_RESTARTS=30 before a release. */
 const RESTARTS = Number(process.env['PROXY_RESTARTS'] ?? 8);
 
 test(`${RESTARTS} times the receiver is stopped and started under 50 deliveries a second: each gets its 204, and is one event`, async () => {
@@ -126,8 +126,8 @@ async function startCaddy(): Promise<void> {
 }
 
 /**
- * The configuration as compose fills it in, changed for loopback: a plain port beside the TLS port, and a self-signed
- * certificate.
+ * The proxy's configuration in compose.yaml, changed for loopback: variables filled in, a plain port beside the TLS
+ * port, and a self-signed certificate.
  */
 function caddyfile(): string {
   const compose = readFileSync('compose.yaml', 'utf8');

@@ -1,4 +1,4 @@
-// The commands that lower the watermark or give it up, on a running kit beside the simulator.
+// `reconcile --from` lowers the watermark, and `reconcile --forget` drops it. The test runs a kit beside the simulator.
 import { execFile } from 'node:child_process';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
@@ -19,7 +19,7 @@ function kitCommand(kit: Kit, env: Record<string, string>, ...args: string[]): P
 }
 
 test(
-  'reconcile --from reads again from there; --forget, possible without a key only, leaves a gap',
+  'reconcile --from reads again from a cursor; --forget works only without a key, and leaves a gap',
   { timeout: 120_000 },
   async () => {
     const service = createSimulatedService({ seed: 7, addresses: { loopback: true } });
@@ -116,7 +116,7 @@ test(
   },
 );
 
-test('without a key, reconcile and verify say from the start that reconciliation is off', async () => {
+test('without a key, reconcile and verify refuse at once, because reconciliation is off', async () => {
   const kit = await createKit();
   onTestFinished(() => kit.remove());
   await kit.start();

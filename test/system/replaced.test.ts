@@ -1,5 +1,5 @@
 // E12: the store's file is replaced or deleted while the kit runs. The kit must not take over the new file or restart
-// its processes. `kit restore` brings back all acknowledged events.
+// its processes. `npx kit restore` brings back all acknowledged events.
 import { execFile } from 'node:child_process';
 import { copyFileSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -62,7 +62,7 @@ test.each(['at work', 'stopped by SIGSTOP'])(
     expect(await deliver(kit, makeEvent(1_000_000))).toBe(503);
     await running.stop();
     expect(await ready()).toEqual({ status: 503, text: expect.stringContaining('npx kit restore') });
-    // SIGHUP does not restart them either.
+    // SIGHUP does not restart `run` and `keep` either.
     kit.signal('SIGHUP');
     await until(() => kit.output().includes('SIGHUP'));
     expect(childrenOf(kit.main() ?? 0).filter(lives)).toEqual([]);
@@ -86,7 +86,7 @@ test.each(['at work', 'stopped by SIGSTOP'])(
   },
 );
 
-test('E12: a deleted file is detected without a delivery, and the copy survives a kill', async () => {
+test('E12: a deleted store is detected without a delivery, and its copy survives a kill of the kit', async () => {
   kit = await createKit({});
   await kit.start();
   expect(await deliver(kit, makeEvent(1))).toBe(204);

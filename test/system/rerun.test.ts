@@ -42,7 +42,7 @@ const total = (): number => kit.query<{ n: number }>('select count(*) as n from 
 const ofHistory = (): number =>
   kit.query<{ n: number }>('select count(*) as n from runs where cursor < ?', 1_000 + EVENTS)[0]?.n ?? 0;
 
-/** Milliseconds from receipt to start, of live events numbered from `from` up to `to`. */
+/** Milliseconds from the receipt to the handler's start, of the events with numbers from `from` up to below `to`. */
 function delays(from: number, to: number): { events: number; median: number; p99: number; most: number } {
   const all = kit
     .query<{ ms: number }>('select ms from runs where cursor >= ? and cursor < ? order by ms', 1_000 + from, 1_000 + to)
@@ -52,7 +52,7 @@ function delays(from: number, to: number): { events: number; median: number; p99
 }
 
 test(
-  `a rerun of ${EVENTS} events that is killed and resumed while live events flow runs each once more, in the order of its lanes`,
+  `a rerun of ${EVENTS} events that is killed and resumed beside live events handles each event once more, in the order of its lane`,
   { timeout: 4 * LIMIT_MS },
   async () => {
     kit = await createKit({ record: HANDLER });
@@ -112,7 +112,7 @@ test(
   },
 );
 
-test('the command shows the number of events, needs --yes without a terminal, names the loaded handlers, and does not cancel an ended rerun', async () => {
+test('npx kit rerun shows the number of events, needs --yes without a terminal, names the loaded handlers, and cannot cancel an ended rerun', async () => {
   kit = await createKit({ record: HANDLER });
   await kit.start();
   for (let n = 0; n < 5; n++) await deliver(kit, makeEvent(n));

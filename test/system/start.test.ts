@@ -17,7 +17,7 @@ async function newKit(...options: Parameters<typeof createKit>): Promise<Kit> {
   return kit;
 }
 
-/** Handles until a file named `release` exists. Makes a file named `stopping` when the kit asks it to stop. */
+/** A handler that ends once the file `release` exists. When the kit asks it to stop, it makes the file `stopping`. */
 const WAITING = `
   import { existsSync, writeFileSync } from 'node:fs';
   import { setTimeout as sleep } from 'node:timers/promises';
@@ -76,7 +76,7 @@ test('F18: SIGTERM under load answers the deliveries in flight, and exits with 0
   kit.signal('SIGTERM');
   expect(await kit.exited()).toBe(0);
   await running.stop();
-  // 0 is a connection that was refused after the port was closed.
+  // Status 0: the connection was refused, because the port was already closed.
   expect([...running.statuses.keys()].filter((status) => status !== 0)).toEqual([204]);
   const stored = new Set(kit.query<{ id: string }>('select id from events').map(({ id }) => id));
   expect([...running.acknowledged].filter((id) => !stored.has(id))).toEqual([]);
@@ -110,7 +110,7 @@ test('repeated SIGHUP under load refuses no delivery, and loads changed handlers
   expect(kit.query('select key from seen group by key having count(*) > 1')).toEqual([]);
 });
 
-test('E12: a store that is replaced while SIGHUP hands over leaves no process that runs handlers', async () => {
+test('E12: if the store is replaced while SIGHUP replaces run, no process that runs handlers is left', async () => {
   const kit = await newKit({ waiting: WAITING });
   await kit.start();
   const path = join(kit.folder, 'events.db');

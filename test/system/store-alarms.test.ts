@@ -1,5 +1,5 @@
-// Alarms about the store, from a kit of real processes. They are raised from memory while nothing can be written,
-// shown in every place, and cleared afterwards.
+// Alarms about the store, with a kit of real processes. While nothing can be written, the alarms are raised from
+// memory. They are shown in every place, and cleared afterwards.
 import { execFile } from 'node:child_process';
 import { rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -84,7 +84,7 @@ test('E40: an idle kit raises an alarm while its store is locked, shows it every
   await until(() => told('store_unwritable').length > 0);
   expect(told('store_unwritable')[0]).toMatch(new RegExp(`locked.*process ${process.pid}`));
   await eventually(async () => names(await status()).includes('store_unwritable'));
-  // Longer than the time for which heartbeats in the store are considered recent.
+  // Waits until the heartbeats in the store are too old to show that a process is alive.
   await eventually(
     async () =>
       (kit.query<{ old: number }>(`select ${Date.now()} - max(beat_at) as old from processes`)[0]?.old ?? 0) > 6_000,
@@ -122,7 +122,7 @@ test('E40: a full disk raises store_unwritable with its remedy, and keep still r
   const ballast = join(disk.folder, 'ballast');
   const { bavail, bsize } = statfsSync(disk.folder);
   writeFileSync(ballast, Buffer.alloc(bavail * bsize));
-  // The log still has room for small events.
+  // SQLite's WAL still has room for small events, so this event is large.
   const large = deliver(kit, { ...makeEvent(1), body: 'x'.repeat(2_000_000) });
   await until(() => told('store_unwritable').length > 0);
   expect(told('store_unwritable')[0]).toMatch(/SQLITE_FULL.*df -h/);

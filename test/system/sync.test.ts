@@ -1,4 +1,4 @@
-// A sync that fails once (F3). SQLite considers the commit done by then, so only the kit can repair it.
+// One sync of the WAL fails (F3). SQLite considers the commit done by then, so only the kit can repair the loss.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,5 +1,5 @@
-// Accepts three events, retries each once if it fails, and prints the results. A reader is open during the second try.
-// Also writes a copy of the store as a power loss would leave it.
+// Accepts three events, retries until each is accepted, and prints the result of every try. If the first try fails, a
+// read transaction is open during the second. Also writes a copy of the store as a power loss would leave it.
 import { closeSync, copyFileSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
@@ -29,7 +29,7 @@ for (const cursor of ['1', '2', '3']) {
     else if (!done) reader.exec('begin; select * from events');
   }
 }
-// The bytes of the failed sync never reached the disk. The copy has zeros there, unless later writes replaced them.
+// The failed sync's bytes never reached the disk, so the copy has zeros there, unless later writes replaced them.
 const left = log();
 copyFileSync(path, `${path}.left`);
 writeFileSync(`${path}.left-wal`, left);

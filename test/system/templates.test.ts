@@ -1,4 +1,4 @@
-// Every template with the real processes and the simulator.
+// Runs every template in a real kit beside the simulator.
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
@@ -53,8 +53,8 @@ test('every template handles its events', async () => {
 
   const tasks = () =>
     kit?.query<{ state: string; n: number }>('select state, count(*) as n from tasks group by state') ?? [];
-  // Each of 4 messages gives five tasks: answer, forward, hand-over, log, project. Sent messages and statuses each give
-  // a task for forward, statuses another one for status.
+  // Each of 4 messages gives 5 tasks: answer, forward, hand-over, log, project. Each of 4 sent messages gives a task
+  // for forward. Each of 2 statuses gives a task for forward and one for status.
   await until(() => tasks().every(({ state }) => state === 'done') && (tasks()[0]?.n ?? 0) >= 20 + 4 + 2 + 2);
   expect(kit.query('select sum(unread) as n from project_conversations')).toEqual([{ n: 4 }]);
   expect(kit.query('select status from status_messages')).toEqual([{ status: 'read' }]);

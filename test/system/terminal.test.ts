@@ -7,7 +7,7 @@ import { createKit, SECRET, until, type Kit } from './kit.ts';
 
 const HANDLER = `export default { on: 'Never', handle() {} };`;
 
-test('E64: npx kit reload works where SIGHUP ends the kit', async () => {
+test('E64: npx kit reload works on a terminal, where SIGHUP ends the kit', async () => {
   const kit = await createKit({ one: HANDLER });
   const terminal = await onTerminal(kit);
   try {

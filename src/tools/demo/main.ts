@@ -1,5 +1,5 @@
-// The demo. The simulator sends real signed deliveries over HTTP to a real receiver. It loses, duplicates, shuffles
-// and forges some of them. The demo kills `run`, lets replay fetch the lost events, and then counts.
+// The demo. The simulator sends real signed deliveries over HTTP to a real receiver. It loses, duplicates, shuffles and
+// forges some of them. The demo kills `run`, lets replay fetch the lost events, and then checks the sums.
 import '../../base/node/checked.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { styleText } from 'node:util';
@@ -103,7 +103,7 @@ function atOnce(events: SimulatedEvent[], forged = false): Promise<Delivered[]> 
   return Promise.all(events.map((event) => webhook.deliver(event, { forged })));
 }
 
-/** Sorts by the digits of the cursor, read backwards: the order looks random, but is the same in every demo. */
+/** Sorts by the reversed digits of the cursor, so that the order looks random, but is the same in every demo. */
 function shuffle(events: SimulatedEvent[]): SimulatedEvent[] {
   const mixed = ({ cursor }: SimulatedEvent): string => (cursor ?? '').split('').toReversed().join('');
   return events.toSorted((a, b) => (mixed(a) < mixed(b) ? -1 : 1));
@@ -147,7 +147,7 @@ function print(text: string): void {
 }
 
 async function end(code: number): Promise<void> {
-  // Gives a receiver that is about to end by itself the time to log why.
+  // Waits at most a minute, so that a receiver that is already failing can still log the reason.
   await Promise.race([kit.stop(), sleep(PATIENCE_MS, undefined, { ref: false })]);
   process.exit(code);
 }

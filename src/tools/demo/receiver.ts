@@ -1,4 +1,4 @@
-// The demo's receiver: a real kit, the records of its handler, and functions that wait for it.
+// The demo's receiver: starts a real kit, waits for its progress, and reads what its handler recorded.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import Database from 'better-sqlite3';
@@ -13,12 +13,12 @@ export interface Receiver {
   opsUrl: string;
   secret: string;
   store: Store;
-  /** The kit's log so far. */
+  /** Everything that the kit has printed so far. */
   output(): string;
   pidOfRun(): Promise<number>;
   /** Counts of the records that the demo's handler made. */
   handled(): { completions: number; once: number; late: number; inOrder: number };
-  /** Polls until `holds` is true. Throws after a minute, with what it waited for. */
+  /** Polls until `holds` is true. After a minute it throws an error that names `what`. */
   until(what: string, holds: () => Promise<boolean>): Promise<void>;
   stop(): Promise<void>;
 }

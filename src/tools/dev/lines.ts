@@ -1,9 +1,9 @@
-// Turns the kit's log into lines for people: one line for each attempt, its error on a second line, and the outcome of
-// each save.
+// Turns the kit's log into lines for people: a line for each attempt, a second line for its error, and the result of
+// each reload after a handler was saved.
 import { stripVTControlCharacters, styleText } from 'node:util';
 
 export interface LineOptions {
-  /** The events are real: error messages are left out, because they may quote what other people wrote. */
+  /** True: the events are real, so error messages are left out, because they may quote what other people wrote. */
   live: boolean;
   colour: boolean;
   /** Paths are shown relative to this folder. */
@@ -30,7 +30,7 @@ export function readable(line: string, { live, colour, folder }: LineOptions): s
   const paint = (how: Colour, words: string): string =>
     colour ? styleText(how, words, { validateStream: false }) : words;
   const told = parse(line);
-  // The handler itself printed this line.
+  // A line that is not the kit's JSON was printed by a handler.
   if (!told) return [line];
   const { msg, level, verdict, faults, problems } = told;
   if (typeof verdict === 'string') return attempt(verdict);

@@ -1,5 +1,5 @@
 // Real events for `npm run dev -- --live`. Each event of the service's stream becomes a signed delivery to the kit on
-// this machine, as if the service could reach it. This file only reads from the service.
+// this machine, as if the service could reach this machine. This file only reads from the service.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../../base/clock.ts';
@@ -40,8 +40,8 @@ export function createLive(
   }
 
   return {
-    // `ctx.service` needs the key, so reconciliation runs as well. It only reads, brings what the stream could not,
-    // and leaves most calls to the real kit.
+    // Handlers need the key for `ctx.service`, and the key also turns reconciliation on. Reconciliation only reads, and
+    // fetches what the stream missed. 4 calls a minute leave most of the account's limit to the real kit.
     env: { API_BASE_URL: baseUrl, API_KEY: apiKey, RECONCILE_CALLS_PER_MINUTE: '4' },
     start: ({ url, secret }) => follow(url, secret),
   };
@@ -55,7 +55,7 @@ async function deliver(
 ): Promise<void> {
   const id = `live_${cursor}`;
   const envelope = { id, type, created_at: null, cursor, session_id: sessionId, webhook_id: 'live' };
-  // The payload is copied as text. If it were parsed and written again, large numbers would change.
+  // The payload is copied as text, because parsing and writing it again would change large numbers.
   const body = Buffer.from(`${JSON.stringify(envelope).slice(0, -1)},"data":${payload}}`);
   for (let attempt = 1; !signal.aborted; attempt++) {
     const timestampSeconds = Math.floor(clock.now() / 1000);

@@ -1,5 +1,5 @@
-// `npm run dev`: a real receiver on a store of its own, a source of events, and a readable line for each attempt. A
-// saved handler runs within a second. A broken one is named, and the others go on.
+// `npm run dev`: a real kit on a temporary store, a source of events, and a readable line for each attempt. A saved
+// handler is loaded within a second. A file that cannot be loaded is named, and the other handlers go on.
 import '../../base/node/checked.js';
 import { readdirSync, watch } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -16,7 +16,7 @@ import { createLive } from './live.ts';
 
 const SECRET = 'whsec_of_npm_run_dev_and_nothing_else';
 const INSPECT_PORT = '9229';
-/** Editors save a file in several steps. */
+/** A reload waits until no file was saved for this many milliseconds, because editors save a file in several steps. */
 const SETTLE_MS = 50;
 const END_MS = 1_000;
 
@@ -85,15 +85,15 @@ function saved(): void {
   clearTimeout(settling);
   settling = setTimeout(() => {
     if (up) main?.kill('SIGHUP');
-    // A kit that is starting accepts no SIGHUP yet, and may have read the file before it was saved.
+    // A starting kit accepts no SIGHUP yet, and may have read the old file. So it gets the SIGHUP later.
     else if (main) saved();
     else startKit();
   }, SETTLE_MS);
 }
 
 /**
- * The handlers' own variables, as `npm start` would read them. The kit's variables are left out, so that nothing real
- * is touched.
+ * The environment of the kit. Handlers keep their own variables, as `npm start` would read them. The kit's variables
+ * are replaced, so that the real store stays untouched.
  */
 function kitEnv(): Record<string, string | undefined> {
   const handlersOwn = Object.entries(readEnv()).filter(([name]) => !VARIABLES.includes(name));
@@ -136,7 +136,7 @@ function readArgs(): { inspect: string | undefined; live: boolean } {
   return refuse('usage: npm run dev -- [--inspect[=port]] [--live]', EXIT.usage);
 }
 
-/** Adds the store and the port to each `npx kit`: a copied command must find this kit, not the real one. */
+/** Adds the store and the port to each printed `npx kit`, so that a copied command finds this kit, not the real one. */
 function print(text: string): void {
   const here = () => `DATABASE_URL=sqlite:${kit.storePath} PORT=${new URL(kit.url).port} npx kit`;
   process.stdout.write(`${text.replaceAll(/\bnpx kit\b/g, here)}\n`);

@@ -3,11 +3,10 @@
 import { startLoop } from '../../base/loop.ts';
 import { createSimulatedService } from '../simulator/service.ts';
 
-/** A source of events for `npm run dev`. */
 export interface Source {
   /** Variables that connect the kit to this source. */
   env: Record<string, string>;
-  /** Starts to deliver to `url`, signed with `secret`. It may pause while the kit is not `up`. */
+  /** Delivers events to `url`, signed with `secret`. Deliveries may pause while `up` returns false. */
   start(to: { url: string; secret: string; up: () => boolean }): Promise<void>;
 }
 

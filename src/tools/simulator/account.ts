@@ -1,6 +1,6 @@
-// The account's data for the client's operations: quotes, sent messages, quick replies, a file and numbers that
-// reconnect. If the contract does not show a shape (4.3), the simulator uses the simplest shape that the contract
-// allows.
+// Answers of the simulated account: quotes, sent messages, quick replies, a media file, and the reconnection of
+// numbers. If the contract does not show the shape of an answer (4.3), the simulator uses the simplest shape that the
+// contract allows.
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { Answer } from './faults.ts';
@@ -9,7 +9,7 @@ import type { Random } from '../../base/random.ts';
 import { Refusal } from './refusal.ts';
 
 export interface Account {
-  /** Contract 4.2: ListMessages (by cursor) and ListQuickReplies (by page). */
+  /** ListMessages, paged by cursor, and ListQuickReplies, paged by page number (contract 4.2). */
   operations: [string, Operation][];
   /** POST /billing/quotes (4.1, 4.3). */
   quote(call: Record<string, unknown>): object;

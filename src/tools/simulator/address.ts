@@ -1,5 +1,5 @@
-// The addresses that the service delivers to (contract 6.3). An address is checked at registration and before each
-// attempt, and the attempt connects to the address that was checked. A refusal names the exact reason.
+// The addresses that the service delivers to (contract 6.3). A URL is checked at registration and before each attempt,
+// and the attempt connects to the checked IP address. A refusal names the exact reason.
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { kindOf } from '../../base/ip-address.ts';

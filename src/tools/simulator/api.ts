@@ -1,5 +1,5 @@
-// The part of the service's API that a receiver calls, over HTTP (contract 4, 5.1, 7, 8): routes, limits, bodies,
-// errors.
+// The HTTP API of the simulated service, as far as a receiver calls it (contract 4, 5.1, 7, 8): routes, limits, bodies
+// and errors.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -99,7 +99,7 @@ export interface ApiOptions {
   speed: number;
 }
 
-/** The answer to each request. Throws Refusal. */
+/** Returns the function that answers requests. The function throws Refusal. */
 function createRoutes({ keys, operations, account, streams, limits, chaos }: ApiOptions) {
   /** Resolves to undefined if the request opened a stream. */
   async function answer(request: IncomingMessage, response: ServerResponse, id: string): Promise<Answer | undefined> {
@@ -140,7 +140,7 @@ function createRoutes({ keys, operations, account, streams, limits, chaos }: Api
     return bent(one.answer(account, call, route));
   }
 
-  /** A fault changes only the answer: the operation has been carried out. */
+  /** Applies the next fault to the answer. The operation itself has already been carried out. */
   function bent(truth: Answer, after: string | null = null): Answer {
     const told = chaos.fault()?.(truth, after) ?? truth;
     if (told instanceof Refusal) throw told;

@@ -54,7 +54,7 @@ export function createChaos({
   on?: boolean;
 }): Chaos {
   const all = { ...CALM, ...shares };
-  // Two generators, so that the number of calls does not change the deliveries.
+  // Deliveries and calls have a generator each, so that the number of calls does not change the deliveries.
   const ofDeliveries = createRandom(seed);
   const ofCalls = createRandom(seed + 1);
   const drawable = (Object.keys(FAULTS) as FaultName[]).filter((name) => !BY_NAME_ONLY.has(name));
@@ -64,7 +64,7 @@ export function createChaos({
   return {
     ways() {
       if (!on) return [{}];
-      // Every share is drawn for every event, so that changing one share leaves the other draws as they are.
+      // Draws every share for every event, so that changing one share does not shift the draws of the others.
       const draw = (share: number): boolean => ofDeliveries.next() < share;
       const [dropped, doubled, forged] = [draw(all.dropped), draw(all.doubled), draw(all.forged)];
       const [shuffled, delayed, late] = [draw(all.shuffled), draw(all.delayed), ofDeliveries.next()];

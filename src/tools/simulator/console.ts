@@ -45,7 +45,7 @@ const COMMANDS: Record<string, Command> = {
   help: { usage: 'help', does: 'shows this list', run: help },
 };
 
-/** Returns a function that answers one line. No input of a person makes it throw. */
+/** Returns a function that answers one typed line. Wrong input is answered with a message, and does not throw. */
 export function createConsole(service: SimulatedService, key: Key): (line: string) => Promise<string> {
   return async (line) => {
     const [name = '', ...words] = line.trim().split(/\s+/);

@@ -1,5 +1,5 @@
-// Faults of the API by name: refusals, broken transport, and false pages of ReplayEvents. A receiver must survive all
-// of them (F34 to F41). Each fault changes the true answer; a false page changes only answers of ReplayEvents.
+// Named faults of the API: refusals, broken transport, and false pages of ReplayEvents. A receiver must survive all of
+// them (F32 to F41). A fault changes the true answer. A false page changes only answers of ReplayEvents.
 import { Refusal } from './refusal.ts';
 
 export interface Answer {
@@ -8,8 +8,8 @@ export interface Answer {
   /** An object is sent as JSON. */
   body: object | string;
   /**
-   * `cut` sends half of the body and closes the connection. `drip` sends byte by byte. `flood` and `gzip` send 300 MB
-   * of blanks instead, plain or compressed.
+   * How the body is sent. `cut`: half of it, then the connection is reset. `drip`: byte by byte. `flood`, `gzip`: 300
+   * MB of blanks instead, plain or compressed. Undefined: whole.
    */
   manner?: 'cut' | 'drip' | 'flood' | 'gzip';
 }

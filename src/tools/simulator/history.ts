@@ -5,28 +5,28 @@ import { createRandom } from '../../base/random.ts';
 
 export interface SimulatedEvent {
   id: string;
-  /** Null for the test event only. */
+  /** Null only for the test event, `webhook.ping`. */
   cursor: string | null;
   type: string;
   /** ISO 8601, UTC. */
   createdAt: string;
   sessionId: string | null;
-  /** The fields of the type, without the object of that name around them. */
+  /** The fields of the event. A delivery wraps them in an object that has the event's type as its only key. */
   data: Record<string, unknown>;
 }
 
 export interface HistoryOptions {
   seed: number;
   firstCursor?: bigint;
-  /** The number of the account's numbers, and the number of people who write to each. */
+  /** How many phone numbers the account has, and how many people write to each number. */
   sessions?: number;
   conversations?: number;
   clock?: Clock;
 }
 
 /**
- * Whether an event belongs to a number or to the whole account (contract 6.3). 6.4 names the first three types. The
- * contract does not name the types of campaigns and warm-up, so these two names are made up.
+ * Whether events of a type belong to one phone number or to the whole account (contract 6.3). Section 6.4 names the
+ * first three types. The last two names are made up, because the contract has none for campaigns and warm-up.
  */
 export const EVENT_TYPES: Record<string, 'number' | 'account'> = {
   MessageReceived: 'number',
@@ -45,15 +45,15 @@ export interface History {
   /** Makes an event. A webhook.ping has no cursor and is not part of the history (contract 6.3). */
   next(type?: string, overrides?: Overrides): SimulatedEvent;
   /**
-   * The events after a cursor that `seen` accepts (default: all). Null: from the oldest event that has not expired.
-   * The cursor must belong to an earlier event (contract 6.1).
+   * The first `limit` events after the cursor, without those that `seen` rejects. A null cursor: from the oldest event
+   * that has not expired. `unknown`: no earlier event has this cursor (contract 6.1).
    */
   after(
     cursor: string | null,
     limit: number,
     seen?: (event: SimulatedEvent) => boolean,
   ): { events: SimulatedEvent[]; hasMore: boolean } | 'unknown' | 'expired';
-  /** On: data of types other than MessageReceived names neither session nor time (contract 6.4). */
+  /** True: the data of types other than MessageReceived has no session and no time (contract 6.4). */
   bare(on: boolean): void;
   /** All events, expired or not. */
   all(): SimulatedEvent[];
@@ -62,10 +62,10 @@ export interface History {
 }
 
 /**
- * Above Number.MAX_SAFE_INTEGER and shortly before another digit, so that rounding or comparing as text causes errors.
+ * Just below a power of ten, and above Number.MAX_SAFE_INTEGER. Code that compares cursors as text or as numbers fails.
  */
 const FIRST_CURSOR = 9_999_999_999_999_900n;
-/** The cursors of an account are not consecutive. */
+/** The widest distance between two cursors. The cursors of an account are not consecutive. */
 const WIDEST_STEP = 5;
 
 // oxlint-disable-next-line max-lines-per-function -- making, reading and expiring share the list of events
@@ -102,9 +102,7 @@ export function createHistory(options: HistoryOptions): History {
     return event;
   }
 
-  /**
-   * Contract 6.4. It does not show the fields of the other types, so those get only the fields that all types share.
-   */
+  /** The fields of an event's data. Contract 6.4 shows those of MessageReceived, and a few that all types share. */
   function fieldsOf(type: string, sessionId: string | null, now: number): Record<string, unknown> {
     if (isBare && type !== 'MessageReceived') return { message_id: random.uuid() };
     if (EVENT_TYPES[type] === 'account') return { name: 'a campaign', timestamp_unix_ms: now };

@@ -1,5 +1,5 @@
-// Conversations and their assignees (contract 2.9, 4.2). There is a conversation for each person who wrote to a
-// number. The contract does not show the fields of the requests, so they are named like the fields of a conversation.
+// Conversations and their assignees (contract 2.9, 4.2). There is a conversation for each person who wrote to a number.
+// The contract does not show the requests' fields, so they have the names of a conversation's fields.
 import { z } from 'zod';
 import type { History } from './history.ts';
 import { valid, type Operation } from './operations.ts';
@@ -37,7 +37,7 @@ export function createInbox(history: History): [string, Operation][] {
     const found = conversations().find((one) => one.id === id);
     if (!found) throw new Refusal(404);
     const { assignment_version: now } = found;
-    // The contract shows no status for this reason (7.4). A stale version is a conflict (7.2).
+    // The contract gives no status for ASSIGNMENT_CONFLICT (7.4). 409 is its status for conflicts (7.2).
     if (read.assignment_version !== undefined && read.assignment_version !== now)
       throw new Refusal(409, 'ASSIGNMENT_CONFLICT');
     assigned.set(id, { user, version: Number(now) + 1 });

@@ -43,7 +43,7 @@ export interface Keys {
   authorize(authorization: string | undefined, ip: string): Key;
   /** Throws Refusal 401 if the key has expired or was revoked, 403 if it has none of these scopes. */
   require(key: Key, scopes: string[], reason?: string): void;
-  /** Whether the key could read the event on /events (contract 5.4, 6.3). */
+  /** Whether the key's restriction to numbers allows the event (contract 5.4, 6.3). */
   reads(key: Key, event: Pick<SimulatedEvent, 'sessionId'>): boolean;
   note(key: Key, what: string): void;
   /** Called after every change to a key except its expiry. */
@@ -70,7 +70,7 @@ const SCOPES = new Set(
 export function createKeys(options: { numbers: string[]; clock: Clock; limits: Limits; random: Random }): Keys {
   const { numbers, clock, limits, random } = options;
   const keys = new Map<string, Kept>();
-  /** Keys of the map are hashes of secrets. `until` is the end of the secret's validity. */
+  /** Map keys are hashes of secrets. A secret is valid until `until`. */
   const secrets = new Map<string, { key: Kept; until: number }>();
   const listeners: (() => void)[] = [];
 
@@ -158,7 +158,7 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
   };
 }
 
-/** `numbers` are those of the account. Throws Refusal (API_KEY_*). */
+/** `numbers`: all numbers of the account. Throws Refusal (API_KEY_*) if an attribute is invalid. */
 function checked(attributes: KeyAttributes, numbers: string[]): Pick<Kept, 'attributes' | 'ips'> {
   const { name, scopes, validDays, numbers: only, ips, perMinute } = attributes;
   const refuse = (what: string): never => {

@@ -19,9 +19,9 @@ const replayRequest = z.strictObject({
   limit: z.int().min(1).max(EVENTS_PER_CALL).optional(),
 });
 
-/** How ReplayEvents filters for a key that is restricted to some numbers. The contract does not say. */
+/** The contract does not say how ReplayEvents filters for a key that is restricted to some numbers. */
 export interface ReplayRules {
-  /** True: a page is cut first and then filtered, so it can be short or empty. */
+  /** True: `limit` is applied before the filter, so a page can be short or empty although more events follow. */
   filterAfterLimit: boolean;
 }
 

@@ -1,6 +1,6 @@
 // A call that the service refuses, with the status, reason and error envelope of the contract (7).
 
-/** Contract 7.2. */
+/** Error codes by HTTP status (contract 7.2). */
 const CODES: Record<number, string> = {
   400: 'VALIDATION_FAILED',
   401: 'UNAUTHENTICATED',
@@ -29,7 +29,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Contract 7.1. */
+/** The error envelope (contract 7.1). */
 export function envelopeOf({ code, reason }: Refusal, requestId: string): object {
   return { error: { code, message: 'A chamada foi recusada.', requestId, ...(reason && { reason }) } };
 }

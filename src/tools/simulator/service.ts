@@ -20,8 +20,8 @@ import { createWebhooks, type Webhooks } from './webhooks.ts';
 
 export interface ServiceOptions extends HistoryOptions {
   /**
-   * Divides the waits between attempts, before delayed deliveries and between pings of a stream. It must be finite if
-   * streams are used.
+   * Divides the simulator's waits: before a retry, before a delayed delivery, and between the pings of a stream. It
+   * must be finite if streams are used.
    */
   speed?: number;
   prefix?: string;

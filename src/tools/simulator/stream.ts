@@ -16,7 +16,7 @@ export type RefreshReason =
   | 'replay_unavailable';
 
 export interface Streams {
-  /** Answers with a stream that stays open. Throws Refusal before anything is sent. */
+  /** Answers with a stream that stays open, or throws Refusal before anything is sent. */
   open(key: Key, request: IncomingMessage, response: ServerResponse, requestId: string): void;
   publish(event: SimulatedEvent): void;
   /** Sends a refresh on every open stream. */
@@ -25,7 +25,6 @@ export interface Streams {
   refuseNext(reason: RefreshReason): void;
   /** Ends every stream with an `end` message, as the service does. */
   end(): void;
-  /** The number of open streams. */
   count(): number;
 }
 
@@ -36,10 +35,10 @@ const PING_MS = 25_000;
 const LIFETIME_MS = 3_600_000;
 const RESENT_AT_MOST = 20_000;
 const SESSIONS_AT_MOST = 1_000;
-/** The bytes that may be buffered for a slow reader. The contract names no figure. */
+/** At most this many bytes are buffered for a slow reader. The contract names no figure. */
 const BUFFERED_AT_MOST = 8 * 1024 * 1024;
 
-// oxlint-disable-next-line max-lines-per-function -- what one stream is sent depends on the history, its key and the query
+// oxlint-disable-next-line max-lines-per-function -- a stream's events depend on the history, its key and its query
 export function createStreams(options: { history: History; keys: Keys; clock: Clock; speed: number }): Streams {
   const { history, keys, clock, speed } = options;
   const open = new Set<Stream>();

@@ -21,7 +21,6 @@ export interface Delivering {
   speed: number;
   /** The prefix of the header names. */
   prefix: string;
-  /** Called after every attempt. */
   onAttempt?: ((attempt: AttemptRecord) => void) | undefined;
 }
 
@@ -36,9 +35,9 @@ export interface AttemptRecord {
 export interface DeliverOptions {
   /** The number of simultaneous deliveries of the same event. */
   copies?: number;
-  /** Signed with a wrong secret: one attempt, which does not count as a failure of the webhook. */
+  /** Signed with a wrong secret, and sent only once. A failed attempt does not count as a failure of the webhook. */
   forged?: boolean;
-  /** How many seconds the clock that signs is behind. Negative: ahead. */
+  /** How many seconds the signing clock is behind. Negative: ahead. */
   ageSeconds?: number;
   /** Milliseconds until the first attempt, divided by `speed`. */
   afterMs?: number;
@@ -47,8 +46,8 @@ export interface DeliverOptions {
 export interface Delivered {
   event: SimulatedEvent;
   /**
-   * `refused`: a forged delivery. `stopped`: the webhook was disabled, or its key may no longer read. The worst
-   * outcome of all copies.
+   * The worst outcome of all copies. `refused`: a forged delivery was not answered with 2xx. `abandoned`: every attempt
+   * failed. `stopped`: the webhook was disabled, or its key may no longer read.
    */
   outcome: 'delivered' | 'dropped' | 'refused' | 'abandoned' | 'stopped';
   attempts: number;
@@ -94,7 +93,7 @@ export interface WebhookOptions extends Delivering {
 
 /** The wait before each attempt (contract 3.3). */
 export const WAITS_MS = [0, 30_000, 120_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000];
-/** Contract 3.2. Attempts are counted, not deliveries: the stricter reading of "consecutive delivery failures". */
+/** Contract 3.2: "consecutive delivery failures". Failed attempts are counted, which is the stricter reading. */
 const FAILURES_ALLOWED = 15;
 const GRACE_MS = 24 * 3_600_000;
 const LOGGED = 100;
@@ -222,7 +221,7 @@ export function newSecret(random: Random): string {
   return `whsec_${random.uuid().replaceAll('-', '')}`;
 }
 
-/** Contract 6.3. A ping's fields have no object with the type's name around them. */
+/** The body of a delivery (contract 6.3). Only a ping's fields are not wrapped in an object named after the type. */
 function bodyOf({ id, type, createdAt, cursor, sessionId, data }: SimulatedEvent, webhookId: string): Buffer {
   const named = type === 'webhook.ping' ? data : { [type]: data };
   const envelope = {

@@ -1,5 +1,5 @@
-// The account's webhooks (contract 2.16, 6.3). Registration checks the rules. Each event goes to the webhooks that
-// chose its type and whose key may read it.
+// The account's webhooks (contract 2.16, 6.3). Registration checks the rules of the contract. Each event goes to the
+// webhooks that chose its type and whose key may read it.
 import { EVENT_TYPES, type History, type SimulatedEvent } from './history.ts';
 import type { Chaos } from './chaos.ts';
 import type { Key, Keys } from './keys.ts';

@@ -1,7 +1,7 @@
 // A clock that stands still until a test sets it.
 import type { Clock } from '../../base/clock.ts';
 
-/** The fixtures' first second: each fixture happens a second after the one before, unless it sets its own time. */
+/** The base of the fixtures' times. Each fixture happens a second after the one before, unless it sets `createdAt`. */
 export const T0 = Date.UTC(2026, 0, 1);
 
 export interface TestClock extends Clock {

@@ -1,5 +1,5 @@
-// Runs a handler as in production, but in one process: a real store in memory, the real group commit, the real runner.
-// The clock jumps to the next time that a task waits for.
+// Runs a handler as in production, but in one process, with a real store in memory, the real group commit and the real
+// runner. While all tasks wait, the clock jumps to the time of the next.
 import { createGroupCommit } from '../../receive/group-commit.ts';
 import type { Handler } from '../../kit.ts';
 import { checkHandler } from '../../run/load-handlers.ts';
@@ -23,13 +23,13 @@ export interface DeliverOptions {
    */
   order?: 'given' | 'reversed' | 'shuffled' | number[];
   /**
-   * Milliseconds between two deliveries. Due work is done in between. Default: 0, so all arrive within the order
-   * window.
+   * Milliseconds between two deliveries. Tasks that are due in between run. Default: 0, so that all events arrive
+   * within the order window.
    */
   apartMs?: number;
   /**
-   * The process crashes when the handler's run with this number ends, before its outcome is stored. Then it starts
-   * again.
+   * The process crashes when the handler has run this many times, before the outcome of the last run is stored. Then
+   * the process starts again.
    */
   crashAfter?: number;
   /** Default: a recorder without answers. */
@@ -59,7 +59,7 @@ export interface Outcome {
   log: Record<string, unknown>[];
 }
 
-/** Delivers the events. Resolves when no task waits. If a task waits for a time, the clock is set to it. */
+/** Delivers the events, and resolves when no task waits. If all tasks wait for a time, the clock is set to it. */
 export async function deliver<Type extends string>(
   handler: Handler<Type>,
   events: Fixture | Fixture[],
@@ -116,13 +116,13 @@ function arrange(events: Fixture[], { times = 1, order = 'given' }: DeliverOptio
     .map(({ event }) => event);
 }
 
-/** The kit raises gaps itself, so no delivery brings one. */
+/** Raises a gap in the store, because the kit itself raises gaps and no delivery brings one. */
 async function raiseGap(store: Store, { data }: Fixture, clock: TestClock): Promise<void> {
   const { after, upTo, reason } = data as { after: Cursor; upTo: Cursor | null; reason: string };
   await store.accept({ readings: [], now: clock.now(), gap: { after, upTo, reason } });
 }
 
-/** Raises the watermark like replay, because strict order waits for it. */
+/** Raises the watermark as replay would, because strict tasks wait for it. */
 async function raiseWatermark(store: Store, events: Fixture[], clock: TestClock): Promise<void> {
   const cursors = events.flatMap(({ cursor }) => cursor ?? []) as Cursor[];
   const [watermark] = cursors.toSorted(compareCursors).slice(-1);

@@ -1,5 +1,5 @@
-// Events as the service would bring them, and the signed request that carries one. Their types come from EventMap, and
-// their data from the examples in src/events.ts. Each has an id, a cursor and a second of its own.
+// Events for tests, and the signed request that delivers one. Their types come from EventMap, their data from the
+// examples in src/events.ts. Each event has its own id and cursor, and happens a second after the one before.
 import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../base/clock.ts';
 import type { EventType } from '../../base/define-event.ts';

@@ -3,7 +3,6 @@
 import type { Fetch } from '../../service/exchange.ts';
 import { REQUEST_ID } from '../../wire/headers.ts';
 
-/** One call that a handler made. */
 export interface Call {
   /** The operation. For other routes: `send`, `quote`, or the method and path. */
   name: string;
@@ -17,7 +16,7 @@ export interface Failure {
 }
 
 export type Answer = Record<string, unknown> | Failure;
-/** Answers by the name of the call. A function may count calls, or act like the service before it fails. */
+/** Answers by the call's name. A function may choose the answer, or carry the call out and then return an error. */
 export type Answers = Record<string, Answer | ((request: Call['request'], call: Call) => Answer | Promise<Answer>)>;
 
 export interface Recorder {
@@ -78,7 +77,7 @@ export function recorder(answers: Answers = {}): Recorder {
   };
 }
 
-/** Asks `deliver` to crash the process. */
+/** Thrown so that `deliver` crashes its process. */
 export class Crashed extends Error {}
 
 function responseOf(answer: Record<string, unknown> | Failure): Response {

@@ -1,6 +1,5 @@
-// A `run` process inside the test's own process: a real runner on a real store, which can crash and start again. A
-// crash cannot stop code of the handler that is running. But none of its calls reach the store or the service after
-// that.
+// A `run` process inside the test's own process: a real runner on a real store, which can crash and start again. The
+// code of a running handler goes on after a crash, but its calls no longer reach the store or the service.
 import { setImmediate as nextTick, setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { runIsolated } from '../../run/isolation.ts';
@@ -20,7 +19,7 @@ export interface RunProcessOptions {
   clock: TestClock;
   service: Recorder;
   handler: Loaded;
-  /** The process crashes when the handler's run with this number ends. */
+  /** The process crashes when the handler has run this many times. */
   crashAfter: number | undefined;
   log: Record<string, unknown>[];
 }
@@ -100,7 +99,7 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
     await Promise.race([runIsolated(options, new AbortController().signal), life.crashed]);
   }
 
-  /** The next time when a task is released, retried or due. Infinity: never. */
+  /** The next time at which a waiting task is released or due. Infinity: no task waits for a time. */
   async function nextTime(): Promise<number> {
     const { tasks } = await store.tasks({ state: 'ready', limit: 1_000 }, clock.now());
     const times = [last.turn?.nextAt ?? Infinity, ...tasks.map(({ dueAt }) => Date.parse(dueAt))];
@@ -111,7 +110,7 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
     start,
     work,
     wake: () => runner?.wake(),
-    /** Works until no task waits. Whenever all tasks wait for a time, the clock jumps to it. */
+    /** Works until no task waits. Whenever all tasks wait for a time, the clock jumps to the earliest time. */
     async finish(): Promise<void> {
       for (await work(); ; await work()) {
         const at = await nextTime();
@@ -128,7 +127,7 @@ interface Life {
   crashed: Promise<void>;
   /** Crashes the process. The promise never resolves. */
   crash: () => Promise<never>;
-  /** Wraps a call of this process. After a crash, new calls are not made, and open calls never resolve. */
+  /** Makes a call of this process to the outside. After a crash, no new call starts, and open calls never resolve. */
   within: <Result>(work: () => Promise<Result>) => Promise<Result>;
 }
 

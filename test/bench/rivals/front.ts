@@ -1,5 +1,4 @@
-// The ceiling for the kit's own front: Koa and its router read, verify and parse with the kit's code, and store
-// nothing.
+// An upper bound for the kit's speed: Koa and its router read, verify and parse with the kit's code, but store nothing.
 import { Router } from '@koa/router';
 import Koa from 'koa';
 import { createBodyReader } from '../../../src/receive/body.ts';

@@ -1,4 +1,4 @@
-// The ceiling for any Koa server: it reads, verifies and parses with as little code as possible, and stores nothing.
+// An upper bound for any Koa server: it reads, verifies and parses with little code, and stores nothing.
 import { Router } from '@koa/router';
 import Koa from 'koa';
 import { isSigned, read } from './read.ts';

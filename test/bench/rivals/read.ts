@@ -1,4 +1,4 @@
-// Shared by the rivals without a library for it: reads the bytes of a request, and checks that our secret signed them.
+// Shared by the servers `koa` and `rows`: reads the body of a request, and checks its signature.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 

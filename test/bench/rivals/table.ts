@@ -1,4 +1,4 @@
-// One table with a row for each delivery, unique by id. WAL, and every commit is synced, as in the kit.
+// A table with one row for each event id. It uses a WAL, and every commit is synced, as in the kit.
 import Database from 'better-sqlite3';
 
 export interface Rows {

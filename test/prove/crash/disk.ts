@@ -1,6 +1,6 @@
-// A disk that may lose power at any step of a recording. Synced data is on it. Any part of the data written since may
-// be on it too. File names always survive, because syncing a file also keeps its name. The -shm file is left out,
-// because SQLite rebuilds it.
+// A model of a disk that may lose power at any step of a recording. Synced data survives. Of the data written since,
+// any part may survive. File names always survive, because a sync also keeps the file's name. The -shm file is left
+// out, because SQLite rebuilds it.
 import type { Random } from '../../../src/base/random.ts';
 import type { Step } from './recording.ts';
 
@@ -16,9 +16,9 @@ interface Change {
   at: number;
   /** Undefined: the file is truncated at `at`. */
   bytes: Buffer | undefined;
-  /** The call has returned, so a sync that begins now covers the change. */
+  /** True: the call has returned, so a sync that begins later covers the change. */
   ended: boolean;
-  /** The current syncs that cover the change. */
+  /** The unfinished syncs that cover the change, by their call numbers. */
   syncs: number[];
 }
 

@@ -33,8 +33,8 @@ export async function fatal(): Promise<Row> {
     await kit.start();
     const running = load(kit, 20);
     await deliver(kit, { ...makeEvent(EVENT), body: 'fatal' });
-    // One attempt more than the limit. The first is given back, because other tasks were running when the process
-    // died.
+    // The handler may begin once more than the limit allows. Its first attempt is given back, because other tasks were
+    // running when the process died.
     await until(() => kit.query(letter).length > 0 || begun() > ATTEMPTS + 1).catch(() => {});
     await running.stop();
     if (kit.query(letter).length === 0) violations.push(`begun ${begun()} times, and no dead letter`);

@@ -1,5 +1,5 @@
-// SIGKILL of each process at every system call that changes something outside it. Each point takes one round of the
-// story.
+// SIGKILL of each process at every system call that changes something outside the process. Each call is tried in a
+// round of its own.
 import { createRandom } from '../../../src/base/random.ts';
 import { until } from '../../system/kit.ts';
 import type { Options, Row } from '../report.ts';
@@ -9,10 +9,10 @@ import { attach, childOf, type Point, type Tracer } from './strace.ts';
 
 type Role = 'receive' | 'run' | 'keep';
 const ROLES: Role[] = ['receive', 'run', 'keep'];
-/** In the short form: kills of each process, and points tried to reach them. */
+/** In the short form, each process is killed SAMPLE times, with at most TRIES tries. */
 const SAMPLE = 2;
 const TRIES = 12;
-/** Rounds of one story. The next has a fresh store, and a fresh account because calls per minute are limited. */
+/** Rounds with one store and one account. Both are then replaced, because an account's calls per minute are limited. */
 const ROUNDS = 25;
 /** Stops after this many violations, because each can take half a minute. */
 const ENOUGH = 20;
@@ -71,15 +71,15 @@ export async function kills({ seed, short, progress }: Options): Promise<Row[]> 
   }
 }
 
-/** The first half of the calls of each kind. Every round makes enough calls to reach them. */
+/** The first half of each kind's calls, because every round makes enough calls to reach those. */
 function early(points: Point[]): Point[] {
   const most = new Map(points.map(({ call, nth }) => [call, nth]));
   return points.filter(({ call, nth }) => nth <= (most.get(call) ?? 0) / 2);
 }
 
 /**
- * One round: a start and a kill. If the main process survives, all events must be handled in the end. Otherwise the
- * next round handles the rest.
+ * Plays one round: a start, deliveries, and a kill at the point. If the main process survives, all events must be
+ * handled in this round. Otherwise the next round handles the rest.
  */
 async function play(
   story: Story,
@@ -103,7 +103,7 @@ async function play(
   } else await until(dead);
   const killed = tracers.some((tracer) => tracer.killed());
   if (typeof ready === 'string' && !killed) throw new Error(ready);
-  // The main process restarts the other two.
+  // If the main process lives, it restarts the child that was killed, and all events must be handled.
   if (!over) await story.settled(() => over);
   if (!over) await kit.killAll();
   await kit.exited();

@@ -1,18 +1,18 @@
-// Checks that must hold for a store's file at any moment, even after its writers were killed. They read only, so that
-// the kit still finds what a crash left.
+// Checks that must hold for a store's file at any moment, even after its writers were killed. The checks only read, so
+// that the kit's next start still finds what the crash has left.
 import Database from 'better-sqlite3';
 import type { SimulatedEvent } from '../../../src/tools/simulator/history.ts';
 
 export interface Known {
   /** Ids whose delivery was answered with a 2xx. */
   acknowledged: Iterable<string>;
-  /** Keys whose `ctx.complete` had returned. */
+  /** Keys of events whose `ctx.complete` had returned. */
   completed?: Iterable<string>;
-  /** In cursor order, from the first event that a webhook delivered. */
+  /** The service's events in cursor order, from the first event that a webhook delivered. */
   happened?: SimulatedEvent[];
 }
 
-/** Every violation, as a sentence. It expects the handler of story.ts. */
+/** Every violation, as a sentence. The store must have been written with the handler of story.ts. */
 export function violationsIn(path: string, { acknowledged, completed = [], happened = [] }: Known): string[] {
   const db = new Database(path, { readonly: true, timeout: 5_000 });
   try {
@@ -29,7 +29,7 @@ export function violationsIn(path: string, { acknowledged, completed = [], happe
       'acknowledged but not stored',
       [...acknowledged].filter((id) => !ids.has(id)),
     );
-    // SQLite's integrity check does not cover the index of ids.
+    // The index of ids is checked here, because SQLite's integrity check does not cover it.
     report('two events of one id', list('select id from events where id is not null group by id having count(*) > 1'));
     report(
       'an event that is not found by its id',
@@ -70,7 +70,7 @@ export function violationsIn(path: string, { acknowledged, completed = [], happe
   }
 }
 
-/** The number of effects, and the number of stored events. */
+/** The number of rows that the handler has written (effects), and the number of stored events. */
 export function countsIn(path: string): { effects: number; events: number } {
   const db = new Database(path, { readonly: true, timeout: 5_000 });
   try {

@@ -1,5 +1,5 @@
-// Power loss. A run is recorded with every byte that it writes. From the record, the disk is rebuilt as it may have
-// been at many moments. The kit's own store opens each of these images.
+// Power loss. strace records every byte that a run writes. From the recording, the disk is rebuilt as a power loss at
+// many moments may leave it. The kit's own store must open each of these images.
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ import { recorder } from './strace.ts';
 const MEMORY = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 /** The number of rounds in the recorded run. */
 const ROUNDS = { short: 1, long: 6 };
-/** The short form tries every step after which something is certain, and this many others. */
+/** The short form tries every step of these kinds, after which some data is certain, and about OTHERS other steps. */
 const CERTAIN = new Set<Step['kind']>(['sync ends', 'acknowledged', 'completed']);
 const OTHERS = 20;
 const LUCKS: Luck[] = ['none', 'some', 'some', 'all'];
@@ -41,7 +41,7 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
       disk.take(step);
       if (step.kind === 'acknowledged') acknowledged.add(step.id);
       if (step.kind === 'completed') completed.add(step.key);
-      // The page after the head of a commit's last frame makes the commit complete.
+      // The write after the header of a commit's last frame is its page, which completes the commit.
       const committed = commits && step.kind === 'write';
       if (step.kind === 'write') commits = isLastHead(step);
       const chosen = !short || committed || CERTAIN.has(step.kind) || random.below(steps.length) < OTHERS;
@@ -71,8 +71,8 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
 }
 
 /**
- * SQLite's WAL format: a head of 24 bytes before each page. In the last frame of a commit it names the size of the
- * file.
+ * SQLite's WAL has a header of 24 bytes before each page. In the last frame of a commit, the header holds the size of
+ * the database file, otherwise 0.
  */
 function isLastHead({ file, bytes }: Extract<Step, { kind: 'write' }>): boolean {
   return file === '-wal' && bytes.length === 24 && bytes.readUInt32BE(4) > 0;

@@ -1,5 +1,5 @@
-// Reads strace's record of a whole run as steps: writes and syncs of the store's files, and the two promises. A
-// promise begins when an acknowledgement is sent, or when a handler learns that its completion is stored.
+// Turns strace's record of a whole run into steps: writes and syncs of the store's files, acknowledgements, and
+// completions that a handler has learned of. The data of the last two must survive a power loss.
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 
@@ -7,7 +7,7 @@ export type Step =
   | { kind: 'write'; file: string; call: number; at: number; bytes: Buffer }
   | { kind: 'truncate'; file: string; call: number; at: number }
   | { kind: 'unlink'; file: string }
-  /** Data written before the sync begins is on disk when it ends. */
+  /** Data written before the sync begins is on disk when the sync ends. */
   | { kind: 'sync begins' | 'sync ends'; file: string; call: number }
   | { kind: 'ends'; call: number }
   | { kind: 'acknowledged'; id: string }
@@ -69,7 +69,7 @@ export async function readRecording(lines: string, store: string): Promise<Step[
     return name === '' || name === '-wal' || name === '-journal' ? name : undefined;
   }
 
-  /** Records what a process sends or prints. */
+  /** Adds a step if the text that a process sends or prints is a 204 or a completion. */
   function said(name: string, args: string): void {
     if (!/^(write|send)/.test(name)) return;
     const text = unhex(/"([^"]*)/.exec(args)?.[1] ?? '').toString('latin1');

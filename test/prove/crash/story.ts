@@ -1,6 +1,6 @@
-// The run that is killed. A simulator with a seed delivers some events once and some twice, and leaves some to replay.
-// The kit runs as processes, with a handler that completes with its effect. A story continues over any number of
-// starts.
+// The run that is killed. A simulator with a seed delivers some events once, some twice, and leaves some to replay. The
+// kit runs as processes, and its handler writes a row (the effect) together with the task's completion. A story
+// continues over any number of starts.
 import { join } from 'node:path';
 import { createRandom } from '../../../src/base/random.ts';
 import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
@@ -8,8 +8,8 @@ import { createKit, SECRET, until, type Kit } from '../../system/kit.ts';
 import { countsIn, violationsIn } from './look.ts';
 
 /**
- * `seen` has no unique constraint, so that a second effect is found. The limit of attempts is high, because the
- * processes fail, not the handler.
+ * The table `seen` has no unique constraint, so that a second row of an event is found. The limit of attempts is high,
+ * because the processes fail, not the handler.
  */
 export const COUNT = `
 import { defineHandler } from '#kit';
@@ -34,13 +34,11 @@ export interface Story {
   path: string;
   /** Makes events without deliveries. The next start finds them by replay. */
   miss(): void;
-  /**
-   * Delivers new events, some of them twice. Resolves when each delivery has its answer, or its attempts have failed.
-   */
+  /** Delivers new events, some twice. Resolves when each delivery was accepted or all its attempts have failed. */
   deliver(events?: number): Promise<void>;
-  /** Every event has its effect. */
+  /** Whether the handler has written a row for every event. */
   isSettled(): boolean;
-  /** Resolves when every event has its effect, or when the kit has died. */
+  /** Resolves when `isSettled` is true or `died` returns true. Rejects after 30 s. */
   settled(died?: () => boolean): Promise<void>;
   violations(): string[];
   happened(): ReturnType<ReturnType<typeof createSimulatedService>['history']['all']>;
@@ -48,7 +46,7 @@ export interface Story {
 }
 
 /**
- * Starts a story and stops its kit. One event was delivered and handled, because replay begins at the first delivery.
+ * Starts a story, handles one event, and stops the kit. The event is delivered, because replay begins at a delivery.
  */
 export async function beginStory(seed: number): Promise<Story> {
   const story = await createStory(seed);
@@ -61,7 +59,7 @@ export async function beginStory(seed: number): Promise<Story> {
 
 export async function createStory(seed: number, under: string[] = []): Promise<Story> {
   const random = createRandom(seed);
-  // Without waits between attempts: a delivery to a dead kit fails eight times at once.
+  // There are no waits between attempts, so all eight attempts of a delivery to a dead kit fail at once.
   const service = createSimulatedService({ seed, speed: Infinity, addresses: { loopback: true } });
   const { key, secret: apiKey } = service.keys.create({ name: 'crash', scopes: ['events:read'], validDays: null });
   const env = {

@@ -14,24 +14,24 @@ const CALLS = 'write,writev,pwrite64,pwritev,fsync,fdatasync,ftruncate,unlink,re
 /** SQLite's largest write is one page. */
 const LONGEST = 4_096;
 
-/** The n-th call of a kind. strace counts each kind separately. */
+/** The n-th system call with this name. strace counts each name separately. */
 export interface Point {
   call: string;
   nth: number;
 }
 
 export interface Tracer {
-  /** The traced process has ended, or did not exist. */
+  /** Whether the traced process has ended, or did not exist. */
   ended: () => boolean;
-  /** The process ended by SIGKILL. */
+  /** Whether the process ended by SIGKILL. */
   killed: () => boolean;
   /** The calls of the process in order. Complete when it has ended. */
   calls: () => Point[];
 }
 
 /**
- * Traces the main thread of a running process and kills it as it enters the call at that point. Syncs in other threads
- * are tested in power.ts, because a kill loses no data that was written.
+ * Traces the main thread of a running process, and kills the process when it enters the call at `point`. Syncs run in
+ * other threads. power.ts tests them, because a kill loses no written data.
  */
 export async function attach(pid: number, point?: Point): Promise<Tracer> {
   const lines = join(tmpdir(), `kit-strace-${process.pid}-${pid}.txt`);
@@ -62,7 +62,7 @@ export async function attach(pid: number, point?: Point): Promise<Tracer> {
   };
 }
 
-/** The words before a command that make strace record all its writes to files and sockets. */
+/** The command prefix with which strace records all writes to files and sockets. */
 export function recorder(lines: string): string[] {
   return ['strace', '-qq', '-f', '-y', '-xx', '-s', String(LONGEST), '-o', lines, '-e', `trace=${CALLS},read`];
 }

@@ -1,5 +1,5 @@
-// A kit beside the simulator, which delivers events and shows them by replay. Whatever the fault loses, every event
-// must be stored once and completed once in the end.
+// A kit beside the simulator, which delivers events and also shows them by replay. Whatever a fault loses, in the end
+// every event must be stored once and completed once.
 import { createSimulatedService, type SimulatedService } from '../../../src/tools/simulator/service.ts';
 import type { Webhook } from '../../../src/tools/simulator/webhook.ts';
 import { RECORD, SECRET } from '../../system/kit.ts';
@@ -56,7 +56,7 @@ export async function withAccount(
   }
 }
 
-/** Waits until replay has set the watermark, which needs a first delivery. */
+/** Waits until replay has set the watermark, and resolves to it. Replay needs a first delivery to begin at. */
 export async function watermarkOf({ kit }: Scene): Promise<string | null> {
   const sql = `select cast(value as text) as value from state where name = 'watermark'`;
   await eventually(() => kit.query<{ value: string | null }>(sql)[0]?.value != null);

@@ -15,7 +15,7 @@ const skewed = (number: number, minutes: number): Fault => ({
       const { kit } = scene;
       await scene.send();
       await scene.setClock(minutes * MINUTE_MS);
-      // Alarms count only what happens after keep's first look by this clock.
+      // Alarms count only what follows keep's first snapshot of the counters, so the test waits for that snapshot.
       const looked = Date.now() + minutes * MINUTE_MS - 1_000;
       const sql = `select json_extract(value, '$[0].at') as at from state where name = 'snapshots'`;
       const at = (): number => scene.kit.query<{ at: number }>(sql)[0]?.at ?? 0;
@@ -37,7 +37,7 @@ function namesOf({ alarms }: { alarms: { name: string }[] }): string[] {
   return alarms.map(({ name }) => name);
 }
 
-/** Fails once, so that its task waits for a time. */
+/** The handler's first attempt fails, so that its task waits for the second. */
 const SECOND_TRY = RECORD.replace(
   '{ attempts: 5, firstMs: 10, maxMs: 50 }',
   '{ attempts: 5, firstMs: 2_000, maxMs: 2_000 }',
@@ -93,7 +93,7 @@ const atTime = (what: string, time: number, zone: string): Fault => ({
     }),
 });
 
-/** Runs in this process, so that a cell takes about a second. */
+/** All combinations (cells) of clock steps and service clocks. They run in this process, about a second each. */
 const matrix = (services: number[]): Fault => ({
   numbers: [16],
   what: `the clock matrix beside ${services.length} clocks of the service: steps of an hour, a day and sixty, both ways`,
@@ -105,7 +105,7 @@ const matrix = (services: number[]): Fault => ({
       for (const key of [true, false])
         for (const service of services)
           for (const step of STEPS) {
-            // Without a key, an event whose deliveries are always outside the window never arrives.
+            // Left out: without a key, an event whose deliveries are always outside the signature window never arrives.
             if (!key && Math.abs(service) > 300_000) continue;
             const found = await liveThrough({ step, up, service, key, seed: seed + cells++ }).catch(String);
             const where = `step ${step}, ${up ? 'up' : 'between starts'}, service ${service}, ${key ? 'key' : 'no key'}`;

@@ -1,5 +1,5 @@
-// F48, F49 and two network faults without a number: thousands of slow clients, and a proxy that delays, cuts, drips
-// and swallows.
+// F48, F49 and two network faults without a number: thousands of slow clients, and a proxy that delays, cuts, drips and
+// swallows data.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';

@@ -1,4 +1,4 @@
-// F9 to F13: the store's file is damaged, missing, replaced, or restored from an older backup.
+// F9 to F12: the store's file is damaged, missing, replaced, or restored from an older backup.
 import { execFileSync } from 'node:child_process';
 import {
   closeSync,
@@ -31,17 +31,17 @@ function cli(scene: Scene, ...args: string[]): void {
   execFileSync(process.execPath, ['src/cli/kit.js', ...args], { env, stdio: 'ignore' });
 }
 
-/** Stores events of which the first half is in the file and the rest only in its log. Then kills all processes. */
+/** Stores events, the first half in the store's file, the rest only in the WAL. Then kills all processes. */
 async function killedWithLog(scene: Scene, { happen, whole }: Account): Promise<void> {
   happen(1);
   await watermarkOf(scene);
   happen(100);
   await whole();
   const reader = new Database(pathOf(scene), { readonly: true });
-  // The open read transaction stops checkpoints at this point.
+  // The open read transaction keeps checkpoints from copying later events into the file.
   reader.exec('begin');
   reader.prepare('select count(*) from events').get();
-  // A checkpoint that the kill interrupts would need the log that the test damages.
+  // Completes a checkpoint. If the kill interrupted one, the file would need the WAL, which the test damages.
   await eventually(() => isCopied(pathOf(scene)));
   happen(100);
   await whole();
@@ -49,7 +49,7 @@ async function killedWithLog(scene: Scene, { happen, whole }: Account): Promise<
   reader.close();
 }
 
-/** True when the file holds everything that the reader allows. */
+/** True: a checkpoint has copied everything up to the open read transaction into the file. */
 function isCopied(path: string): boolean {
   const db = new Database(path);
   try {
@@ -101,7 +101,7 @@ const damaged = (what: string, damage: (path: string) => void): Fault => ({
     }),
 });
 
-/** The damage is found only later. No delivery may be acknowledged. */
+/** Checks a kit whose start did not find the damage: it must not acknowledge a delivery. */
 async function notTaken(scene: Scene): Promise<string> {
   const status = await scene.send();
   const ready = await scene.probe();
@@ -140,7 +140,7 @@ export const file: Fault[] = [
         const ready = await scene.probe();
         for (const pid of pids) killQuietly(pid);
         await kit.exited();
-        // The acknowledged deliveries are checked in a copy of the file, because the damaged file cannot be queried.
+        // A copy from before the damage takes the file's place, because the checks cannot query the damaged file.
         copyFileSync(join(kit.folder, 'copy.db'), pathOf(scene));
         await kit.start();
         return `3 deliveries got ${[...acknowledged].join(', ')}, readiness ${ready}`;

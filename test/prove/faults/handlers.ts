@@ -10,8 +10,8 @@ const POISONED = `select t.state, t.attempts from tasks t join events e on e.seq
   where cast(e.body as text) like '%poison%' and h.name = 'culprit'`;
 
 /**
- * Sends one poisoned event among 100 per second. Its task must end in the expected state, and its neighbours must lose
- * no attempt.
+ * Sends one poisoned event into a load of 100 events a second. The poisoned task must end in the expected state, and no
+ * other task may lose an attempt.
  */
 async function poison(scene: Scene, state: string): Promise<string> {
   const { kit } = scene;
@@ -43,7 +43,7 @@ const faulty = Object.entries(DEEDS).map(([name, { deed, state = 'dead', short }
   produce: () => stage({ handlers: { culprit: culprit(deed), record: RECORD } }, (scene) => poison(scene, state)),
 }));
 
-/** Fails until the file `fixed` exists. */
+/** A handler that fails until the file `fixed` exists. */
 const FAILING = `
   import { existsSync } from 'node:fs';
   import record from './_record.ts';

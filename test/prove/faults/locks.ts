@@ -1,5 +1,5 @@
-// F6 to F8: another program uses the store's file. It holds the write lock, reads for a long time, or begins to write
-// too late.
+// F6 to F8: another program uses the store's file. It holds the write lock, reads for a long time, or writes after a
+// read in the same transaction.
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -27,7 +27,7 @@ const locked = (seconds: number, rate: number, allowed: number[]): Fault => ({
       const stood = scene.stood();
       await scene.acknowledge(20);
       await scene.rest();
-      // A store that has failed for a second is reported as not ready.
+      // The kit is not ready once its store has failed for a second. During a short lock, readiness may stay up.
       scene.holds(seconds < 3 || ready === 503, `readiness was ${ready} half-way`);
       scene.holds((await scene.probe()) === 200, 'readiness did not come back');
       scene.holds(seconds < 20 || scene.statuses.has(503), 'nobody was answered in time with 503');

@@ -9,7 +9,7 @@ import { createKit, load, makeEvent, deliver, RECORD, until, type Kit, type Targ
 const INSIDE = new URL('inside.ts', import.meta.url).href;
 /** The limit for completing all events after a fault. */
 const DONE_MS = 60_000;
-/** A lane of its own for single deliveries beside the load. */
+/** The lane of single deliveries, apart from the lanes of the load. */
 const ALONE = { session: '00000000-0000-4000-8000-00000000ffff', from: 'alone' };
 /** The longest time that a lock may block the event loop of receive. */
 const STAND_MS = 100;
@@ -43,13 +43,13 @@ export interface Scene {
   send(target?: Target, body?: string, secrets?: string[]): Promise<number>;
   /** Resolves when this many more deliveries are acknowledged. */
   acknowledge(more: number): Promise<void>;
-  /** Sets the wall clock of all processes of the kit, in milliseconds ahead of the real time. */
+  /** Sets the wall clock of all processes of the kit to this many milliseconds ahead of the real time. */
   setClock(aheadMs: number): Promise<void>;
   /** The status of a probe. 0: no answer. */
   probe(path?: string): Promise<number>;
   /**
-   * Describes the longest block of receive's event loop since the last call. Time spent waiting for a core is
-   * subtracted before the check.
+   * Describes how long receive's event loop was blocked since the last call. Adds a violation if it was blocked often.
+   * Time spent waiting for a core does not count for the violation.
    */
   stood(): string;
   status(): Promise<{ alarms: { name: string }[]; failureRun: number; [name: string]: unknown }>;
@@ -111,7 +111,7 @@ export async function stage(options: SceneOptions, play: (scene: Scene) => Promi
     },
     async setClock(aheadMs) {
       writeFileSync(clockFile, String(aheadMs));
-      // Each process reads the file every 20 ms.
+      // Each process of the kit reads the file every 20 ms, so all of them have the new time by then.
       await sleep(500);
     },
     probe: (path = '/readyz') => ask(kit.port, path).then(({ status }) => status),
@@ -121,8 +121,8 @@ export async function stage(options: SceneOptions, play: (scene: Scene) => Promi
       looked = lines.length;
       const longest = Math.max(0, ...fresh.map(([ms]) => ms));
       const own = fresh.filter(([ms, waited]) => ms - waited > STAND_MS).length;
-      // A slow disk or the garbage collector can block the loop once. A lock that the loop waits for would block it
-      // again and again.
+      // A slow disk or the garbage collector may block the loop once. Waiting for a lock would block it again and
+      // again.
       scene.holds(
         own < 2 || own < fresh.length / 10,
         `the loop of receive stood still in ${own} of ${fresh.length} looks`,
@@ -158,7 +158,7 @@ function answers(statuses: Map<number, number>): string {
   return words.length > 0 ? words.join(', ') : 'nothing sent';
 }
 
-/** The checks that follow every fault. */
+/** The checks that follow every fault. Returns the violations. */
 export async function judge(kit: Kit, acknowledged: Set<string>, completes = true): Promise<string[]> {
   const violations: string[] = [];
   const one = (sql: string): number => kit.query<{ n: number }>(sql)[0]?.n ?? 0;

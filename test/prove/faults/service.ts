@@ -1,5 +1,5 @@
-// F31 to F47: a service that refuses, answers falsely, expires cursors or sends no webhooks. The simulator produces
-// the answers. Faults that last ten minutes run with a simulated clock, the others beside a whole kit.
+// F31 to F47: a service that refuses, answers falsely, expires cursors or sends no webhooks. Faults of ReplayEvents run
+// against the simulator with a simulated clock. The others run beside a whole kit.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -92,7 +92,7 @@ export const service: Fault[] = [
           await whole();
           const known = () =>
             scene.kit.query<{ rows: number; ids: number }>('select count(*) as rows, count(id) as ids from events')[0];
-          // Replay may have fetched the latest events before their webhooks.
+          // Waits for the webhooks of the latest events, because replay may have fetched those events first.
           await eventually(() => known()?.ids === 101);
           const row = known();
           scene.holds(row?.rows === 101 && row.ids === 101, `${row?.rows} rows, ${row?.ids} with an id`);
@@ -113,7 +113,7 @@ export const service: Fault[] = [
       withAccount(seed, {}, async (scene, { webhook, happen, whole }) => {
         happen(20);
         await watermarkOf(scene);
-        // A delivery still on its way would count as a webhook after the webhook is disabled, and delay the alarm.
+        // Waits for all deliveries, because one that arrived after the webhook is disabled would delay the alarm.
         const brought = 'select count(id) as ids from events';
         await eventually(() => scene.kit.query<{ ids: number }>(brought)[0]?.ids === 20);
         webhook.disable();
@@ -121,8 +121,8 @@ export const service: Fault[] = [
         scene.holds(await whole(), 'replay does not bring them');
         const silent = async (): Promise<boolean> =>
           (await scene.status()).alarms.some(({ name }) => name === 'webhook_silent');
-        // Above the three minutes in which the service makes its first retries. Setting the clock does not shorten
-        // this wait.
+        // The alarm waits three minutes for the service's first retries. Setting the clock does not shorten that time,
+        // so the limit here is longer.
         const raised = await eventually(silent, 240_000);
         scene.holds(raised, 'the alarm webhook_silent is not raised');
         webhook.enable();

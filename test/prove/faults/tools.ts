@@ -1,5 +1,5 @@
-// Tools that produce faults outside the kit: strace, which makes system calls fail, a small disk, limits of a process,
-// and a lock on the store. Each throws Lacking if the machine does not have what it needs.
+// Tools that produce faults from outside the kit: failing system calls (strace), a small disk, a limit of open files,
+// and a lock on the store. A tool throws Lacking if the machine does not have what it needs.
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -10,8 +10,8 @@ import { until } from '../../system/kit.ts';
 import { Lacking } from './scene.ts';
 
 /**
- * Makes system calls of a running process fail by rules such as `pwrite64:error=EIO`. The function that it returns
- * ends this.
+ * Makes system calls of a running process fail, by strace rules such as `pwrite64:error=EIO`. Resolves to a function
+ * that ends the failures.
  */
 export async function failing(pid: number | undefined, ...rules: string[]): Promise<() => Promise<void>> {
   if (spawnSync('strace', ['-qq', '-o', '/dev/null', 'true']).status !== 0)
@@ -48,7 +48,7 @@ export function smallDisk(megabytes: number): Disk {
     throw new Lacking('the right to mount a tmpfs (root)');
   }
   const unmount = (): void => void execFileSync('umount', ['-l', folder], { stdio: 'ignore' });
-  // Unmounts before other exit listeners remove the folder around it.
+  // Unmounts first, because other exit listeners remove the folder around the mount.
   process.prependOnceListener('exit', unmount);
   return {
     folder,
@@ -61,7 +61,7 @@ export function smallDisk(megabytes: number): Disk {
   };
 }
 
-/** Takes the write lock of a store. The function that it returns releases it. */
+/** Takes the write lock of a store. Returns a function that releases the lock. */
 export function lockOf(path: string): () => void {
   const db = new Database(path, { timeout: 5_000 });
   db.exec('begin immediate');
@@ -71,14 +71,14 @@ export function lockOf(path: string): () => void {
   };
 }
 
-/** Sets the maximum of open files of a running process. */
+/** Sets how many files a running process may have open. */
 export function limitFiles(pid: number | undefined, most: number): void {
   const { status, error, stderr } = spawnSync('prlimit', ['--pid', String(pid), `--nofile=${most}:`]);
   if (error) throw new Lacking('prlimit (Debian: util-linux)');
   if (status !== 0) throw new Error(`prlimit: ${stderr.toString()}`);
 }
 
-/** Runs tests that produce a fault themselves, and returns their counts. */
+/** Runs existing tests that produce a fault. Returns how many passed, failed and were skipped. */
 export function tested(file: string, project: 'unit' | 'system', name = '', env: Record<string, string> = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'kit-tested-'));
   const told = join(folder, 'told.json');

@@ -6,7 +6,7 @@ import { check, hold, type Asked } from './check.ts';
 import { bodyIn, request, splice, withReceiver, type Kept } from './receiver.ts';
 
 const visible = fc.integer({ min: 0x21, max: 0x7e }).map((code) => String.fromCharCode(code));
-/** Includes unpaired surrogates. */
+/** Any code point, including unpaired surrogates. */
 const character = fc.integer({ min: 0, max: 0x10ffff }).map((code) => String.fromCodePoint(code));
 
 /** A valid event with random text and extra fields. */

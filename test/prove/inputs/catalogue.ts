@@ -1,5 +1,5 @@
-// The catalogue of bad inputs, I1 to I80. Each number is in the title of at least one test. This runs these tests and
-// reports each number. A number without a test is a violation too.
+// Runs the tests of the catalogue of bad inputs. Each number, I1 to I80, is in the title of at least one unit test, and
+// gets a row of the report. A number without a test is a violation too.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -55,7 +55,7 @@ async function runTests(): Promise<Result[]> {
   const folder = mkdtempSync(join(tmpdir(), 'kit-inputs-'));
   try {
     const file = join(folder, 'results.json');
-    // The default loader writes a file beside the configuration, which fails if this user may not write to the clone.
+    // `runner` is set because the default loader writes into the clone, where this user may not be allowed to write.
     const args = [
       'run',
       '--configLoader',
@@ -84,7 +84,7 @@ async function runTests(): Promise<Result[]> {
   }
 }
 
-/** The unit test files that contain a number. */
+/** The unit test files that contain a number of the catalogue. */
 function testFiles(): string[] {
   return readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.test.ts') && !/^(system|flow)\b/.test(path))

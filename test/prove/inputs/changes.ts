@@ -1,5 +1,5 @@
-// Deliveries with a single change on their way: a byte of the body, the timestamp, the signature or the length,
-// another time, or an encoding. Each must be refused without a trace in the store.
+// Deliveries with a single change: an edited byte of the body, the timestamp, the signature or the length, another
+// timestamp, or a content encoding. Each must be refused without a trace in the store.
 import * as fc from 'fast-check';
 import { hmac, SECONDS } from '../../receive/harness.ts';
 import { headerText, readable } from './bodies.ts';
@@ -35,7 +35,7 @@ export function anyChange(asked: Asked): Promise<Row> {
         onCase();
         wipe();
         const { bytes, allowed } = changed(body, one);
-        // A body that is shorter than its length says is noticed only when the connection ends.
+        // If the body is shorter than its length says, the receiver notices only when the connection ends.
         const status = await wire.ask(bytes, one.of === 'length' && !allowed.includes(204));
         hold(allowed.includes(status), `answered with ${status}, allowed: ${allowed.join(', ')}`);
         if (status === 204) hold(kept().length === 1, 'not kept, after a 204');
@@ -76,12 +76,12 @@ function changed(body: Buffer, one: Change): { bytes: Buffer; allowed: number[] 
   return { bytes, allowed: [same ? 204 : 401] };
 }
 
-/** The format of the contract (6.3). Hex may be in either case. */
+/** Whether a signature has the format of the contract (6.3) and this hex, in upper or lower case. */
 function isRight(value: string, hex: string): boolean {
   return value.startsWith('v1=') && value.slice(3).toLowerCase() === hex;
 }
 
-/** Without the blanks that HTTP strips around a value. */
+/** The value without the blanks around it, which HTTP strips. */
 function bare(value: string): string {
   return value.replaceAll(/^[ \t]+|[ \t]+$/g, '');
 }

@@ -1,4 +1,4 @@
-// Checks one property over many cases. The row shows the smallest example that breaks it.
+// Checks one property with many random cases. The returned row shows the smallest case that breaks the property.
 import * as fc from 'fast-check';
 import type { Row } from '../report.ts';
 
@@ -40,7 +40,7 @@ export async function check<Case>(
   };
 }
 
-/** Makes an example show the value in these words. */
+/** Makes reports print the value as these words. */
 export function told<Value extends object>(words: string, value: Value): Value {
   return Object.assign(value, { [fc.toStringMethod]: () => words });
 }

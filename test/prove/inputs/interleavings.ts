@@ -1,6 +1,6 @@
-// The same few events by webhook, replay and stream, in any order and number of copies. Some arrive with another
-// event's id, cursor or data. Meanwhile `run` works, fails, dies, and settles after its death. Each event must have
-// one row, each handler one completion, and lanes must keep their order.
+// The same few events arrive by webhook, replay and stream, in any order and number of copies, some with another
+// event's id, cursor or data. Meanwhile `run` handles events, fails and dies, and a dead `run` tries to settle. Each
+// event must have one row, each task one completion, and lanes must keep their order.
 import * as fc from 'fast-check';
 import type { Row } from '../report.ts';
 import { check, told, type Asked } from './check.ts';
@@ -37,7 +37,7 @@ const sent: fc.Arbitrary<Sent> = fc
     return { origin, id: `id-${id}`, cursor: cursor === null ? null : (CURSORS[cursor] ?? null), data, session };
   });
 
-/** A watermark in one commit of four, because tasks below the watermark wait for nothing. */
+/** Only one commit of four raises the watermark, because tasks at or below the watermark no longer wait. */
 const proof = fc.oneof({ weight: 3, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: index });
 
 interface Step {

@@ -1,5 +1,5 @@
-// The parts of the kit that the interleavings test, on a store in memory and without processes. They take turns, as
-// the real processes do by locking the store.
+// The parts of the kit that interleavings.ts tests, on a store in memory and without processes. The parts are called
+// one after another, as the store's lock makes the real processes take turns.
 import Database from 'better-sqlite3';
 import type { Loaded } from '../../../src/run/load-handlers.ts';
 import { connect, migrate } from '../../../src/store/sqlite/connection.ts';
@@ -21,11 +21,11 @@ export interface Sent extends Arrival {
   session: string;
 }
 
-/** An empty store, migrated once. */
+/** An empty store, migrated once. Each case opens a copy. */
 const empty = (() => {
   const db = connect(':memory:', { create: true });
   migrate(db, ':memory:');
-  // All events happen after the store was created, so none is history.
+  // The store's birth is set to 0, so that no event counts as history.
   db.exec("update state set value = 0 where name = 'born'");
   return db.serialize();
 })();

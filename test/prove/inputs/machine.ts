@@ -8,7 +8,7 @@ import { openKit, readingOf, T0, type Process, type Sent } from './kit.ts';
 import { createIdentity, type Row } from './model.ts';
 import { createOrder, HOLD_MS, WINDOW_MS, type Order, type Task } from './order.ts';
 
-/** More room than there can be tasks. */
+/** Room for more tasks than a case can have. */
 export const PLENTY = 64;
 
 export type How = 'done' | 'completed' | 'failed';

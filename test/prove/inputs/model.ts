@@ -1,7 +1,7 @@
 // A model of identity: which arrivals are the same event. It is written from the identity table of the design alone,
 // over plain lists. The store is compared with it.
 
-/** An event as one arrival shows it. `data` is equal if the event's data is equal. */
+/** An event as one arrival shows it. Equal `data` strings stand for equal data of the event. */
 export interface Arrival {
   id: string | null;
   cursor: string | null;
@@ -18,7 +18,7 @@ export interface Row {
 export interface Said {
   /** The new row. Null: the arrival is a duplicate. */
   row: Row | null;
-  /** Whether a conflict must be recorded. Null: the table does not say. */
+  /** Whether a conflict must be recorded. Null: the identity table does not say. */
   conflict: boolean | null;
 }
 

@@ -9,7 +9,7 @@ export const HOLD_MS = 120_000;
 export type Order = 'arrival' | 'window' | 'strict';
 
 export interface Task {
-  /** The keys of its event and its handler. */
+  /** The event's key and the handler's name. */
   name: string;
   handler: number;
   order: Order;
@@ -22,9 +22,9 @@ export interface Task {
   boot: number;
   alone: boolean;
   dueAt: number;
-  /** A failing task holds its lane until then. */
+  /** A failing task holds its lane until this time. */
   holdUntil: number | null;
-  /** Its process died while it was running, so it runs next in a process of its own. */
+  /** The task's process died during an attempt, so the next attempt runs in a process of its own. */
   isolated: boolean;
 }
 
@@ -95,9 +95,7 @@ export function createOrder() {
     failed,
     isDue,
     done: (task: Task): void => void Object.assign(task, { state: 'done', isolated: false }),
-    /**
-     * Gives back the tasks that the dead process was running. A task that was running alone has used up its attempt.
-     */
+    /** Gives back the tasks that the dead process was running. If only one task was running, its attempt is used up. */
     died(boot: number, now: number, attemptOf: (task: Task) => number): void {
       const its = tasks.filter((task) => task.state === 'running' && task.boot === boot);
       for (const task of its) {

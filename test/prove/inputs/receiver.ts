@@ -1,4 +1,4 @@
-// Shared by the properties of deliveries: a real receiver on a real file, raw requests over one kept connection, and
+// Shared by bodies.ts and changes.ts: a real receiver on a real file, raw requests over one kept connection, and
 // queries of what the receiver has written.
 import Database from 'better-sqlite3';
 import { hmac, openReceiver, PATH, SECONDS } from '../../receive/harness.ts';
@@ -8,7 +8,7 @@ import { createWire, type Wire } from './wire.ts';
 
 export type Header = [name: string, value: string];
 
-/** A body. An example shows it as text with one character per byte. */
+/** A random body. Reports print it as text with one character per byte. */
 export interface Written {
   body: Buffer;
   /** True: the bytes are a readable event. */

@@ -1,5 +1,5 @@
-// A kept connection that sends raw bytes, one request after another, and reads the statuses. It can send requests that
-// no HTTP client would send.
+// Sends raw bytes over a kept connection, one request after another, and reads the statuses. So tests can send requests
+// that no HTTP client would send.
 import { connect, type Socket } from 'node:net';
 
 export interface Wire {

@@ -34,7 +34,7 @@ test('an attempt is one line, aligned below the head', () => {
   }
 });
 
-test('what came late or by replay is marked', () => {
+test('a late event and an event from replay are marked', () => {
   expect(read({ ...handled, late: true, origin: 'replay' })[0]).toMatch(/late recovered$/);
 });
 
@@ -50,13 +50,13 @@ test('a failed attempt shows its error and its line; with real events only the n
   expect(read(failed, { ...plain, live: true })[1]?.trim()).toBe('TypeError  src/handlers/greet.ts:7');
 });
 
-test('a message cannot steer the terminal', () => {
+test('an error message cannot control the terminal', () => {
   expect(
     read({ ...handled, verdict: 'dead', error: 'Error', why: '\u001b[2Jgone\r\n\u202eaway\u009b1m' })[1]?.trim(),
   ).toBe('gone away');
 });
 
-test('a broken file is named with its line, and what becomes of the others', () => {
+test('a broken file is named with its line, and the output says which handlers keep running', () => {
   const faults = ['/clone/src/handlers/greet.ts:3: SyntaxError: Unexpected token'];
   expect(
     read({
@@ -68,7 +68,7 @@ test('a broken file is named with its line, and what becomes of the others', () 
   ).toEqual(['broken     src/handlers/greet.ts:3: SyntaxError: Unexpected token (the old handlers keep running)']);
 });
 
-test('a reload names the handlers that are at work', () => {
+test('a reload names the loaded handlers', () => {
   expect(read({ process: 'receive', level: 30, handlers: ['a', 'b'], ms: 400, msg: 'SIGHUP: …' })).toEqual([
     'reloaded   a, b in 400 ms',
   ]);
@@ -85,7 +85,7 @@ test("a handler's own lines are shown; the kit's routine lines are not", () => {
   ]);
 });
 
-test('colours are for terminals', () => {
+test('colours appear only if they are asked for', () => {
   expect(read(handled, { ...plain, colour: true })[0]).toContain('\u001b[32mdone');
   expect(read(handled)[0]).not.toContain('\u001b');
 });

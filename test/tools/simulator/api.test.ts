@@ -83,7 +83,7 @@ test.each(['0', '12abc', '', '99999999999999999999'])(
   },
 );
 
-test('4.2: an expired cursor asks for a reset', async () => {
+test('4.2: the answer to an expired cursor asks for a reset', async () => {
   const { history, replay } = await setUp();
   const [a, b] = [history.next(), history.next()];
   history.expireUpTo(a.cursor ?? '');
@@ -148,7 +148,7 @@ test('4.1: a deadline within its bounds is accepted', async () => {
   expect((await replay({}, { deadlineMs: 30_000 })).status).toBe(200);
 });
 
-test('8: an account has 120 calls a minute, and no answer names the time of the next', async () => {
+test('8: an account has 120 calls a minute, and a refusal does not say when the next is allowed', async () => {
   const { clock, api, replay } = await setUp();
   const statuses = await Promise.all(Array.from({ length: 120 }, async () => (await replay({})).status));
   expect(new Set(statuses)).toEqual(new Set([200]));
@@ -161,7 +161,7 @@ test('8: an account has 120 calls a minute, and no answer names the time of the 
   expect(api.calls()).toBe(122);
 });
 
-test('a test can have the next calls fail, in order', async () => {
+test('a test can make the next calls fail, in order', async () => {
   const { chaos, replay } = await setUp();
   chaos.failNext(503);
   chaos.failNext(401, 'API_AUTH_REVOKED');
@@ -219,7 +219,7 @@ test('3.1: after a rotation both secrets work during the grace, then the new one
 test.each([
   [['127.0.0.0/8'], 200],
   [['10.0.0.1', '::1'], 403],
-])('5.5: with the IP list %j a call from here gets %i', async (ips, status) => {
+])('5.5: with the IP list %j a call from 127.0.0.1 gets %i', async (ips, status) => {
   const { replay } = await setUp({ ips });
   const response = await replay({});
   expect(response.status).toBe(status);
@@ -269,7 +269,7 @@ test('7.1: a request that is not valid HTTP also gets the error envelope and an 
   expect(JSON.parse(answer.split('\r\n\r\n')[1] ?? '')).toMatchObject({ error: { requestId: id } });
 });
 
-test('4.1: billing is ignored if nothing is paid', async () => {
+test('4.1: billing is ignored if the operation is not paid', async () => {
   const { replay } = await setUp();
   expect(await replay({}, { billing: 'nothing of the kind' })).toMatchObject({ status: 200 });
 });

@@ -10,7 +10,7 @@ const draw = (seed: number) => {
   return Array.from({ length: COUNT }, () => chaos.ways());
 };
 
-test('the seed alone decides what happens to deliveries, however many calls are made', () => {
+test('the seed alone decides what happens to deliveries; the number of calls does not matter', () => {
   const one = draw(1);
   const chaos = createChaos({ seed: 1, on: true });
   const same = Array.from({ length: COUNT }, () => {
@@ -21,7 +21,7 @@ test('the seed alone decides what happens to deliveries, however many calls are 
   expect(draw(2)).not.toEqual(one);
 });
 
-test('deliveries are dropped, duplicated, shuffled, delayed and forged by their shares', () => {
+test('deliveries are dropped, duplicated, shuffled, delayed and forged in their shares', () => {
   const ways = draw(1);
   const share = (holds: (way: (typeof ways)[number]) => boolean) => ways.filter(holds).length / COUNT;
   const own = (way: (typeof ways)[number]) => way.filter(({ forged }) => !forged);
@@ -88,7 +88,7 @@ test.each<[FaultName, number, (text: string) => boolean]>([
   ['F35 half', 200, (text) => text.startsWith('{"events"') && !text.endsWith('}')],
   ['F35 types', 200, (text) => text.includes('"has_more":"no"')],
   ['F36 drip', 200, (text) => text.endsWith('}')],
-])('the fault %s is sent as it is called', async (name, status, fits) => {
+])('the answer with the fault %s is what the name says', async (name, status, fits) => {
   const { replay } = await setUp();
   const response = await replay(name);
   expect(response.status).toBe(status);
@@ -128,13 +128,13 @@ test.each<[FaultName, (page: Page, truth: string[], after: string) => unknown]>(
   ['F41 not JSON', ({ events }) => events[0]?.json_payload === 'not JSON'],
   ['F41 no key', ({ events }) => events[0]?.json_payload === '{}'],
   ['F41 two keys', ({ events }) => Object.keys(JSON.parse(events[0]?.json_payload ?? '') as object).length === 2],
-])('a page can lie: %s', async (name, lies) => {
+])('the fault %s changes the page, but not the history', async (name, lies) => {
   const { service, replay, first, page } = await setUp();
   expect(lies((await (await replay(name)).json()) as Page, page, first)).toBe(true);
   expect(service.history.all()).toHaveLength(4);
 });
 
-test('every call has the same fault until the test ends it', async () => {
+test('every call gets the same fault until the test ends the fault', async () => {
   const { service, replay } = await setUp();
   service.chaos.always('503');
   expect((await replay('429')).status).toBe(429);

@@ -15,7 +15,7 @@ function start(...args: string[]) {
     child.kill('SIGKILL');
     await ended;
   });
-  /** Resolves to the text printed from now on, when it matches. */
+  /** Types the line. Resolves to the text printed since then, once it matches. */
   async function say(line: string, fits: RegExp): Promise<string> {
     const from = output.length;
     child.stdin.write(`${line}\n`);

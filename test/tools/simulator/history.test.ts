@@ -7,7 +7,7 @@ const clock = { now: () => T0, monotonic: () => T0 };
 const make = (history: ReturnType<typeof createHistory>, count: number) =>
   Array.from({ length: count }, () => history.next());
 
-test('the seed decides the history', () => {
+test('equal seeds make equal histories', () => {
   const [one, same, other] = [1, 1, 2].map((seed) => make(createHistory({ seed, clock }), 20));
   expect(same).toEqual(one);
   expect(other).not.toEqual(one);

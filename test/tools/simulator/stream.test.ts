@@ -37,7 +37,7 @@ async function setUp(attributes: Partial<KeyAttributes> = {}, speed = 1) {
       if (!response.ok) blocks.push({ event: 'refusal', ...(JSON.parse(rest) as { data: Block['data'] }) });
     }
     const ended = read();
-    // A test that fails early must close the service, because this also closes the stream.
+    // If a test fails early, the service closes and breaks this stream, which must not hide the test's error.
     ended.catch(() => {});
     return { response, blocks, ended };
   }
@@ -69,7 +69,7 @@ test('6.1: a domain event carries its cursor and the data of the webhook', async
   );
 });
 
-test.each(['header', 'query'])('4.4, 6.1: missed events are resent by the cursor in the %s, then live', async (way) => {
+test.each(['header', 'query'])('4.4, 6.1: events after the cursor in the %s come first, then new ones', async (way) => {
   const { service, open } = await setUp();
   const [first, ...missed] = service.happen(5);
   const cursor = first?.cursor ?? '';
@@ -79,7 +79,7 @@ test.each(['header', 'query'])('4.4, 6.1: missed events are resent by the cursor
   await until(() => expect(cursorsOf(blocks)).toEqual(expected));
 });
 
-test('6.1: an expired cursor and more than 20 thousand missed events are answered with a refresh, then live', async () => {
+test('6.1: an expired cursor and more than 20 thousand missed events are answered with a refresh, then new events follow', async () => {
   const { service, open } = await setUp();
   const [first, second] = service.happen(20_002);
   const long = await open('', { 'last-event-id': first?.cursor ?? '' });
@@ -113,7 +113,7 @@ test.each(['0', 'abc', '99999999999999999999'])('6.1, 7.4: the cursor %s is refu
   expect(await refusal('', { 'last-event-id': cursor })).toEqual([400, 'EVENT_CURSOR_INVALID']);
 });
 
-test('4.4: session_id filters, must be a UUID, at most 1000 times, and one of the key', async () => {
+test('4.4: session_id filters events; it is a UUID, one of the key, and given at most 1000 times', async () => {
   const { service, open, refusal } = await setUp();
   const [one = '', other] = service.history.numbers;
   expect(await refusal('?session_id=1')).toEqual([400, 'EVENT_SESSION_INVALID']);
@@ -175,7 +175,7 @@ test('6.1: a stream has a ping every 25 seconds, and the server ends it after an
   expect(blocks.filter(({ event }) => event === 'ping').length).toBeLessThanOrEqual(144);
 });
 
-test('6.1: the server can end a stream, and drops a stream whose client has left', async () => {
+test('6.1: the server can end a stream, and drops a stream whose client has disconnected', async () => {
   const { service, open } = await setUp();
   const { blocks, ended } = await open();
   service.streams.end();
@@ -195,7 +195,7 @@ test('5.4: restricting a key also applies to its open streams', async () => {
   await until(() => expect(cursorsOf(blocks)).toEqual([mine?.cursor]));
 });
 
-test('6.1: a slow reader loses events, gets a refresh, and goes on live', async () => {
+test('6.1: a slow reader loses events, gets a refresh, and then gets new events', async () => {
   const { service, open } = await setUp();
   const { blocks } = await open();
   service.happen(30, 'MessageReceived', { data: { body: 'x'.repeat(1024 * 1024) } });

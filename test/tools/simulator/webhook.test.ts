@@ -85,7 +85,7 @@ test('3.3: a delivery has 8 attempts, then it is abandoned; each attempt is sign
   expect(attempts.map(({ attempt, answer }) => [attempt, answer])).toEqual(got.map((_, i) => [i + 1, 500]));
 });
 
-test('3.3: the waits are none, 30 s, 2, 10 and 30 min, 1, 2 and 4 h', () => {
+test('3.3: the waits before the attempts are 0, 30 s, 2, 10 and 30 min, 1, 2 and 4 h', () => {
   expect(WAITS_MS.map((ms) => ms / 60_000)).toEqual([0, 0.5, 2, 10, 30, 60, 120, 240]);
 });
 
@@ -176,7 +176,7 @@ test('a forged delivery is signed with another secret, refused once, and not cou
   expect(new Set(got.slice(0, 20).map(({ headers }) => headers['x-svc-signature'])).size).toBe(20);
 });
 
-test('6.3: the same event can come several times, each under a delivery id of its own', async () => {
+test('6.3: the same event can come several times, each time with another delivery id', async () => {
   const { got, sender, history } = await setUp();
   const event = history.next();
   expect(await sender.deliver(event, { copies: 3 })).toMatchObject({ outcome: 'delivered', statuses: [204, 204, 204] });
@@ -194,7 +194,7 @@ test('6.3: a delivery can be signed by a wrong clock', async () => {
 test.each([
   ['X-Acme-', 'x-acme-signature'],
   ['X-Svc-', 'x-svc-signature'],
-])('the prefix %s is the one of the headers', async (prefix, header) => {
+])('header names begin with the configured prefix %s', async (prefix, header) => {
   const { got, sender, history } = await setUp(inTurn(204), { prefix });
   await sender.deliver(history.next());
   expect(Object.keys(got[0]?.headers ?? {}).filter((name) => name.endsWith('-signature'))).toEqual([header]);
@@ -211,7 +211,7 @@ test('3.2: a webhook that is enabled again delivers only new events', async () =
   expect(got.map(idOf)).toEqual([event?.id]);
 });
 
-test('3.2: disabling ends a delivery that waits for its next attempt, and enabling does not revive it', async () => {
+test('3.2: disabling ends a delivery that waits for its next attempt, and enabling does not resume it', async () => {
   const { got, sender, history } = await setUp(inTurn(500, 204), { speed: 1 });
   const waiting = sender.deliver(history.next());
   await until(() => expect(sender.log()[0]).toMatchObject({ attempts: 1, answer: 500 }));

@@ -10,7 +10,7 @@ test('a message is handled', async () => {
   expect(tasks).toMatchObject([{ state: 'done', attempts: 1, late: false }]);
 });
 
-test('copies run once, and within the window the order of arrival does not matter', async () => {
+test('an event that is delivered twice runs once, and within the window the order of arrival does not matter', async () => {
   const events = [1, 2, 3, 4, 5, 6].map((n) => fixture('MessageReceived', { data: { body: `${n}` } }));
   for (const order of ['given', 'reversed', 'shuffled', [3, 1, 0, 2, 5, 4]] as const) {
     const handled: string[] = [];
@@ -28,14 +28,14 @@ test('an event out of order, further apart than the window, is late', async () =
   expect(tasks.map(({ late }) => late)).toEqual([false, true]);
 });
 
-test('a strict handler runs in order, proved', async () => {
+test('a strict handler runs in order, and no task is unproven', async () => {
   const unproven: boolean[] = [];
   const handler = defineHandler({ on: '*', order: 'strict', handle: (_, ctx) => void unproven.push(ctx.unproven) });
   await deliver(handler, [fixture('MessageReceived'), fixture('Unheard')], { order: 'reversed' });
   expect(unproven).toEqual([false, false]);
 });
 
-test('twenty attempts over eight hours take no time', async () => {
+test('twenty attempts over eight hours take no real time', async () => {
   const clock = createClock();
   const handler = defineHandler({
     on: 'MessageReceived',
@@ -50,7 +50,7 @@ test('twenty attempts over eight hours take no time', async () => {
   ]);
 });
 
-test('a task that is put off is waited for by the clock', async () => {
+test('the clock jumps to the time of a task that is put off', async () => {
   const clock = createClock();
   const handler = defineHandler({
     on: 'MessageReceived',
@@ -63,7 +63,7 @@ test('a task that is put off is waited for by the clock', async () => {
   expect(tasks).toMatchObject([{ state: 'skipped', attempts: 1, error: 'too late' }]);
 });
 
-test('a crash after a run, before its verdict: it runs again, with the same key, and what ctx.complete committed stays', async () => {
+test('after a crash before the outcome is stored, the handler runs again with the same key, and a commit by ctx.complete stays', async () => {
   const keys: string[] = [];
   const handler = defineHandler({ on: 'MessageReceived', handle: (_, ctx) => void keys.push(ctx.idempotencyKey) });
   const { tasks } = await deliver(handler, fixture('MessageReceived'), { crashAfter: 1 });
@@ -79,7 +79,7 @@ test('a crash after a run, before its verdict: it runs again, with the same key,
   expect(await query('select count(*) as n from seen')).toEqual([{ n: 1 }]);
 });
 
-test('a crash amid others: all of them run again, and each ends once', async () => {
+test('after a crash while other tasks run, all of them run again, and each ends once', async () => {
   const events = Array.from({ length: 5 }, () => fixture('MessageReceived'));
   let runs = 0;
   const handler = defineHandler({ on: 'MessageReceived', lane: 'none', handle: () => void runs++ });
@@ -113,7 +113,7 @@ test('the service answers as scripted, by objects, functions and errors, and eve
   expect(calls.map(({ name }) => name)).toEqual(['ListMessages', 'GetSession', 'AssignConversation']);
 });
 
-test('a call that is not scripted fails as one that the service does not know', async () => {
+test('a call that is not scripted fails with NO_ANSWER_IN_RECORDER', async () => {
   const handler = defineHandler({
     on: 'MessageReceived',
     retry: { attempts: 1 },
@@ -123,7 +123,7 @@ test('a call that is not scripted fails as one that the service does not know', 
   expect(tasks[0]?.error).toContain('NO_ANSWER_IN_RECORDER');
 });
 
-test('a crash during a call: the service has it, and the handler runs again', async () => {
+test('after a crash during a call, the service has the call, and the handler runs again', async () => {
   let calls = 0;
   const service = recorder({ GetSession: () => (++calls === 1 ? crash : {}) });
   const handler = defineHandler({

@@ -9,7 +9,7 @@ test.each(Object.entries(eventTypes))('the example of %s fits its type', (type, 
   expect(data.safeParse(fixture(type).data).error).toBeUndefined();
 });
 
-test('each fixture is another event, later than the one before', () => {
+test('each fixture is a new event, later than the one before', () => {
   const [first, second] = [fixture('MessageReceived'), fixture('MessageReceived')];
   expect(second.id).not.toBe(first.id);
   expect(BigInt(second.cursor ?? 0)).toBeGreaterThan(BigInt(first.cursor ?? 0));

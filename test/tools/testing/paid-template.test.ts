@@ -1,4 +1,4 @@
-// The paid template against the simulator over HTTP. The worst answer is a 504 to a call that was carried out.
+// The template `answer` against the simulator over HTTP. Worst case: a send is carried out, but answered with 504.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ test.each([
   ['done, and answered with 504', { fault: '504' }],
   ['done, and then a crash', { crashAfter: 1 }],
   ['done, and answered with 504, and then a crash', { fault: '504', crashAfter: 1 }],
-  ['done in peace', {}],
+  ['done without a fault', {}],
 ] as const)(
   'a paid send that is %s is sent once',
   async (_, { fault, crashAfter }: { fault?: '504'; crashAfter?: number }) => {

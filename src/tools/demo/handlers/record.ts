@@ -1,5 +1,5 @@
-// The demo's handler. It records each event in the same transaction as the task's completion, so that the demo can
-// count.
+// The demo's handler. It records each event in the transaction that completes the task, so that the demo can count how
+// often each event was handled.
 import { defineHandler } from '#kit';
 
 export default defineHandler({
