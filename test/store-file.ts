@@ -1,4 +1,4 @@
-// A real store file, a clock that tests set, and a log that they read.
+// For tests: a real store file, a clock that the test sets, and a log whose lines the test reads.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -3,7 +3,7 @@ import type { Accepted } from './ingest.ts';
 import type { Range, Rerun, TaskFilter } from './read.ts';
 
 export interface AdminStore {
-  /** Ids of dead, skipped and waiting tasks that match, by cursor, so that changes in steps keep the order of lanes. */
+  /** Ids of matching dead, skipped and waiting tasks, by cursor, so that changes in steps keep the lane order. */
   matching(filter: TaskFilter, now: number): Promise<number[]>;
   /**
    * Dead, skipped or waiting tasks run again with a new budget of attempts, in their lane's order. Returns how many.
@@ -26,13 +26,13 @@ export interface AdminStore {
    */
   giveTo(ids: number[], handler: string, now: number): Promise<number>;
   /**
-   * Copies how far a handler's lanes have finished to another handler, in steps from `after`. Returns where to
-   * continue, or null.
+   * Copies the progress of a handler's lanes (how far each has finished) to another handler. One call copies `limit`
+   * lanes with ids above `after` and returns the next `after`, or null at the end.
    */
   giveLanes(from: string, to: string, after: number, limit: number, now: number): Promise<number | null>;
   /**
-   * Reads quarantined bytes again, for example with a newer kit. Bytes that are an event now are accepted and leave
-   * the quarantine. Undefined: no such row.
+   * Reads quarantined bytes again, for example with a newer kit. If they are an event now, it is accepted and the row
+   * leaves the quarantine. Undefined: no such row.
    */
   retryQuarantined(id: number, now: number): Promise<Accepted | undefined>;
 }
@@ -40,7 +40,7 @@ export interface AdminStore {
 /** Rows from which a person's data was removed. */
 export interface Erased {
   events: number;
-  /** Waiting tasks without a body to work on. */
+  /** Waiting tasks that became skipped, because the body of their event is gone. */
   skipped: number;
   /** Errors of tasks, which may quote the body. */
   errors: number;
@@ -48,13 +48,13 @@ export interface Erased {
   conflicts: number;
 }
 
-/** Whether a body, as received, belongs to the person who is to be forgotten. */
+/** Whether a body, as received, belongs to the person whose data is to be erased. */
 export type IsTheirs = (body: Uint8Array) => boolean;
 
 export interface EraseStore {
   /**
-   * Removes the bodies of the person's events from `after` on, in steps like `prune`. Identity stays. `dry` only
-   * counts.
+   * Removes the bodies of the person's events. One call looks at `limit` events numbered above `after`; `next` is where
+   * to continue. The events keep their identity. With `dry` nothing is removed, only counted.
    */
   eraseEvents(
     isTheirs: IsTheirs,
@@ -63,6 +63,6 @@ export interface EraseStore {
     now: number,
     dry: boolean,
   ): Promise<{ erased: Erased; next: number | null }>;
-  /** Removes the person's rows in quarantine and conflicts. */
+  /** Removes the person's rows from quarantine and conflicts. With `dry` it only counts them. */
   eraseAsides(isTheirs: IsTheirs, dry: boolean): Promise<Erased>;
 }

@@ -1,23 +1,22 @@
-// The alarm role of the store: raised alarms, and what people were told of them, outlast the process.
+// The alarm role of the store: keeps raised alarms, and what people were notified of, over restarts.
 export interface RaisedAlarm {
   name: string;
   detail: string;
   /** Unix milliseconds. */
   since: number;
-  /** When the last notification was sent, Unix milliseconds; null: none. `level` and `news` are what it said. */
+  /** When the last notification was sent, Unix milliseconds; null: none. It reported this `level` and `news`. */
   toldAt: number | null;
   level: number;
   news: number;
-  /** The alarm no longer holds; its all-clear is still to be sent. */
+  /** The condition of the alarm no longer holds; the all-clear message is still to be sent. */
   cleared: boolean;
 }
 
-/** Keeps alarms over restarts. */
 export interface AlarmStore {
   raise(name: string, detail: string, now: number): Promise<void>;
-  /** The alarm no longer holds. It stays in `raised` until it is forgotten. */
+  /** The condition of the alarm no longer holds. `raised` still returns the alarm until it is forgotten. */
   clear(name: string): Promise<void>;
-  /** People were notified of the alarm, at this level, with news up to this number. */
+  /** A notification of the alarm was sent, with this level and the news up to this number. */
   told(name: string, level: number, news: number, now: number): Promise<void>;
   forget(name: string): Promise<void>;
 }

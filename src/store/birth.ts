@@ -1,18 +1,18 @@
-// History is what existed before this store; only handlers that ask for history get it. An event's own time decides.
-// An event without a time is decided by its neighbours, which may arrive later.
+// History is the events that happened before this store was created. Only handlers that ask for history get them. An
+// event's own time decides; an event without one is placed by its neighbours in cursor order, which may arrive later.
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
 import type { Origin } from '../wire/event.ts';
 
 export interface Birth {
   /** When this store was created, Unix milliseconds. */
   at: number;
-  /** `open`: REPLAY_FROM asks for history, and reading it, or the overlap after it, has not ended. */
+  /** `open`: REPLAY_FROM asks for history, and it is being read. `over`: one overlap has passed since the end. */
   reading: 'none' | 'open' | 'over';
-  /** Events behind this cursor are newer than the store. Null: not known yet, or nobody asked for history. */
+  /** Events above this cursor are newer than the store. Null: not known yet, or nobody asked for history. */
   end: Cursor | null;
-  /** The highest cursor with a time before the birth that replay has shown. */
+  /** The highest cursor that replay has shown with a time before `at`. */
   older: Cursor | null;
-  /** The lowest cursor with a time after the birth. */
+  /** The lowest cursor that has arrived with a time at or after `at`. */
   younger: Cursor | null;
 }
 

@@ -1,8 +1,8 @@
 // The pattern that the errors of one group of dead letters share.
 
 /**
- * Replaces what differs between events, or may be personal data, in an error: quoted text, addresses, and words with a
- * digit. At most 160 characters.
+ * Replaces those parts of an error that differ between events or may be personal data: quoted text, addresses, and
+ * words with a digit. At most 160 characters.
  */
 export function patternOf(error: string): string {
   return error

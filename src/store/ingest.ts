@@ -3,10 +3,10 @@ import type { Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
 import type { TaskState } from './work.ts';
 
-/** `unkept`: the reading fails by itself and cannot be quarantined either; its sender has to try again. */
+/** `unkept`: the reading could be neither stored nor quarantined, so its sender has to try again. */
 export type Verdict = 'new' | 'duplicate' | 'quarantined' | 'unkept';
 
-/** The arrival contradicts the stored event of this key. The contradiction is recorded. */
+/** The arrival contradicts the stored event with the key `with`. The contradiction is recorded. */
 export interface Conflict {
   with: string;
   reason: string;
@@ -14,14 +14,14 @@ export interface Conflict {
 
 export interface Accepted {
   verdict: Verdict;
-  /** The event is a duplicate by the floor alone: it is older than what the store remembers. */
+  /** The event counts as a duplicate only because its cursor is at or below the floor. Pruning may have removed it. */
   pruned?: true;
   conflict?: Conflict;
 }
 
 /**
- * Counters grow over the life of the store. Only `events`, `quarantined` and `tasks.*` count rows, so they also fall.
- * `duplicates` counts deliveries; `reread` counts known items of replay or stream, which are most of them.
+ * Counters only grow, except `events`, `quarantined`, `undecided` and `tasks.*`, which count rows. `duplicates` counts
+ * deliveries; `reread` counts items of replay or stream that were known already.
  */
 export type Counter =
   | 'events'
@@ -37,17 +37,17 @@ export type Counter =
   | 'regressions'
   | 'other_types'
   | 'replay_calls'
-  /** How often evidence has lowered the watermark. */
+  /** How often the watermark was lowered because deliveries proved that it was too high. */
   | 'watermark_ahead'
   | 'fenced'
   | 'run_crashes'
-  /** Events that may be history: it is not known yet. */
+  /** Events that may still turn out to be history (see birth.ts). */
   | 'undecided'
-  /** Lanes whose row was gone while tasks waited in them. */
+  /** Lanes whose row was missing while tasks waited in them, and was restored. */
   | 'lanes_restored'
   | `lane_faults.${string}`
   | 'failure_runs'
-  /** New events whose delivery says that earlier attempts failed. The header is unsigned, so this is only a hint. */
+  /** New events whose delivery reports earlier failed attempts. The header is unsigned, so it is only a hint. */
   | 'unseen_failures'
   | `tasks.${TaskState}`
   /** Done tasks that pruning has removed. */
@@ -68,9 +68,9 @@ export interface Batch {
    * watermark.
    */
   watermark?: Cursor;
-  /** The cursor that the page was read from. The page proves nothing if the watermark has fallen below it meanwhile. */
+  /** The cursor that the page was read from. A watermark that has fallen below it is not raised. */
   after?: Cursor;
-  /** Where the proof begins: at the first page, and behind a gap. */
+  /** Replay has shown everything above this cursor. Set with the first page, and with the first page after a gap. */
   from?: Cursor;
   /** The events happened while deliveries could be accepted, so a webhook should have brought them. */
   fresh?: boolean;
@@ -82,8 +82,8 @@ export interface Batch {
 
 export interface IngestStore {
   /**
-   * Commits and syncs the whole batch before it resolves: one row an event, by the identity rules. A reading that
-   * fails by itself costs no other. Throws Unsynced if the commit succeeded and only the sync failed.
+   * Commits and syncs the whole batch before it resolves. Each event becomes one row, by the identity rules. A reading
+   * that cannot be written does not stop the others. Throws Unsynced if only the sync failed after the commit.
    */
   accept(batch: Batch): Promise<Accepted[]>;
   /** Resolves when everything committed so far is on disk. */
@@ -113,25 +113,21 @@ export type StateKey =
   | 'replay'
   /** The last reconciliation runs: JSON. */
   | 'replay_runs'
-  /** The number of an event: two complete reads of replay have looked for everything that webhooks brought up to it. */
+  /** The number of an event: two complete reads of replay have looked for every event up to it. */
   | 'searched'
   /** The number of the newest event when the watermark last moved. */
   | 'moved'
-  /**
-   * A height at which the watermark was too high. Nothing raises it there again, unless a delivery has such a cursor.
-   */
+  /** A cursor at which the watermark was found too high. It stays lower until a delivery has this cursor or more. */
   | 'refused'
-  /** The last time that evidence lowered the watermark: JSON. */
+  /** JSON: the watermark before and after deliveries last proved it too high. */
   | 'lowered'
-  /**
-   * Unix milliseconds: when the first delivery set the place to begin at. A lower cursor still counts for one overlap.
-   */
+  /** Unix milliseconds: when the first delivery set `begins_at`. For one overlap, a lower cursor still lowers it. */
   | 'anchored_at'
-  /** The cursor behind which replay has shown everything that it can show. */
+  /** Replay has shown everything that it can show above this cursor, up to the watermark. */
   | 'proved_from'
   /** The number of the last event that was compared with what replay has shown. */
   | 'compared'
-  /** The types that replay does not show: JSON. */
+  /** JSON: types that webhooks bring and replay does not show. */
   | 'blind'
   | 'snapshots'
   | 'begins_at'
@@ -148,12 +144,12 @@ export type StateKey =
   /** The last refusals by cause: JSON. */
   | 'refusals'
   | 'reconcile_asked'
-  /** How often `npx kit reload` has asked, and the outcome of the last reload: JSON. */
+  /** The number of reloads that were asked for, and the outcome of the last one as JSON. */
   | 'reload_asked'
   | 'reloaded'
   | 'failure_run'
   | 'held'
-  /** The last time that `run` has noted, Unix milliseconds. */
+  /** The wall clock when `run` was last alive, Unix milliseconds. */
   | 'run_seen'
   /** Handler files that could not be loaded: JSON. */
   | 'handler_faults'

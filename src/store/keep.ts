@@ -4,11 +4,11 @@ import type { Cursor } from '../wire/cursor.ts';
 import type { IngestStore } from './ingest.ts';
 
 export interface Failures {
-  /** Of the present failure run. */
+  /** Failed deliveries of the present failure run, by cause. */
   causes: Record<string, number>;
   /** Deliveries with well-formed headers that none of our secrets signed, since the last good delivery. */
   badSignatures: number;
-  /** The first and the last of them, ISO 8601. The last one stays after a good delivery. */
+  /** When the first and the last of these deliveries came, ISO 8601. A good delivery resets only `badSince`. */
   badSince: string | null;
   lastBadAt: string | null;
   /** The last delivery of the service that was answered with a 2xx. */
@@ -18,9 +18,9 @@ export interface Failures {
 /** A refused delivery, described by its headers alone. Never its body. */
 export interface Refusal {
   at: string;
-  /** How many of the five headers of a delivery were present (contract 6.3), besides its signature. */
+  /** How many of the five headers of a delivery (contract 6.3) were present. The signature is not among them. */
   headers: number;
-  /** The distance of its timestamp from our clock; null: it had none. */
+  /** Its timestamp minus our clock; null: it had no timestamp, or waited for the store. */
   skewSeconds: number | null;
   agent: string | null;
   bytes: number | null;
@@ -34,27 +34,27 @@ export interface Signer {
   hits: number;
   firstAt: number | null;
   lastAt: number | null;
-  /** The last time that no other secret of ours signed the same delivery. */
+  /** When this secret last signed a delivery that none of our other secrets signed. */
   aloneAt: number | null;
   mayGo: boolean;
   /** When the secret was removed from the configuration. */
   goneAt: number | null;
 }
 
-/** The last crashes of processes that run handlers, with their tasks and counts. */
+/** Crashes of processes that run handlers, counted by the task that was running. */
 export interface Crash {
   /** Null: no task was running. */
   task: { handler: string; key: string } | null;
   /** The task was the only one in its process. */
   alone: boolean;
-  /** `exit code 7`, `SIGSEGV`. */
+  /** For example `exit code 7` or `SIGSEGV`. */
   exit: string;
   count: number;
   /** The last time, ISO 8601. */
   at: string;
 }
 
-/** Delivery health that the main process keeps over restarts: the state keys failure_run, failures and signers. */
+/** Delivery health that the main process keeps over restarts: the state `failure_run`, `failures` and `signers`. */
 export interface KeptHealth {
   failureRun: number;
   failures: Failures;
@@ -67,11 +67,11 @@ export interface ReplayState {
   since: string | null;
   lastAt: string | null;
   reason: string | null;
-  /** Of a catch-up that takes more than one page. */
+  /** The progress of a catch-up that takes more than one page; otherwise null. */
   progress: Progress | null;
 }
 
-/** Consecutive reconciliation runs with the same end, or one run that recovered events. */
+/** One reconciliation run. Consecutive runs that recovered nothing and ended alike are one row. */
 export interface ReplayRun {
   from: string;
   to: string;
@@ -89,11 +89,11 @@ export interface Progress {
   perMinute: number;
   /** An estimate; null: unknown. */
   endsAt: string | null;
-  /** The catch-up is not getting closer to now. */
+  /** Events arrive at least as fast as the catch-up reads. */
   behind: boolean;
 }
 
-/** `stopped`: the service refuses the stream. */
+/** The state of the live stream. `stopped`: the service refuses it. */
 export interface StreamState {
   state: 'off' | 'open' | 'lost' | 'stopped';
   since: string | null;
@@ -104,16 +104,16 @@ export interface StreamState {
 export interface VerifyAccount {
   state: 'running' | 'done' | 'failed';
   reason: string | null;
-  /** Unix milliseconds. Events received later are not compared. */
+  /** When it was requested, Unix milliseconds. Events received later are not compared. */
   asked: number;
   from: Cursor;
-  /** The cursor that it has read up to. */
+  /** The cursor that verify has read up to. */
   at: Cursor;
   pages: number;
   events: number;
   /**
-   * `missing`: recovered by verify. `older`: at or below the floor, so pruning may have removed it; not fetched.
-   * `onlyHere`: the service did not show it.
+   * `missing`: verify recovered it. `older`: at or below the floor, so pruning may have removed it; it is not fetched.
+   * `onlyHere`: stored here, but the service did not show it.
    */
   types: {
     type: string;
@@ -134,46 +134,46 @@ export interface Stretch {
 
 export interface KeepStore extends IngestStore, AlarmStore {
   watermark(): Promise<Cursor | null>;
-  /** Where a store without a watermark begins to read, if that is known. */
+  /** The cursor at which replay begins if there is no watermark. Null: not known. */
   beginsAt(): Promise<Cursor | null>;
-  /** When its first delivery set that place, Unix milliseconds. Null: something else did. */
+  /** When the first delivery set `beginsAt`, Unix milliseconds. Null: something else set it. */
   anchoredAt(): Promise<number | null>;
   /** The lowest cursor that a delivery has brought. */
   lowestDelivered(): Promise<Cursor | null>;
   /**
-   * Lowers the watermark in one transaction, never below the floor. Everything above the new watermark must be proved
+   * Lowers the watermark in one transaction, never below the floor. Replay must show everything above the new watermark
    * again.
    */
   lowerWatermark(lowering: Lowering): Promise<Lowered>;
-  /** Evidence that the watermark is too high, among events up to `upTo`, and where it belongs. */
+  /** Looks for proof that the watermark is too high, in events numbered up to `upTo`. Null: no proof. */
   watermarkAhead(types: string[], upTo: number, now: number): Promise<Ahead | null>;
-  /** Items at or above this cursor do not raise the watermark. */
+  /** Replay does not raise the watermark to this cursor or above it. Null: no limit. */
   ceiling(): Promise<Cursor | null>;
-  /** The last time that evidence lowered the watermark. */
+  /** The watermark before and after it was last lowered because deliveries proved it too high. */
   lowered(): Promise<Ahead | null>;
   /**
-   * Removes the watermark. What comes after it is a gap, and the next API key starts like a key that is added later.
+   * Removes the watermark and returns it. Events above it become a gap. The next API key starts without a watermark.
    */
   giveUpWatermark(now: number): Promise<Cursor | null>;
-  /** The times of the last calls, Unix milliseconds. */
+  /** The times of the last calls of ReplayEvents, Unix milliseconds. */
   calls(): Promise<number[] | null>;
-  /** The last state that was noted. Null: none. */
+  /** The state of reconciliation that was noted last. Null: none. */
   replayState(): Promise<ReplayState | null>;
-  /** The last runs, newest first. */
+  /** The last reconciliation runs, newest first. */
   replayRuns(): Promise<ReplayRun[]>;
   newestCursor(): Promise<Cursor | null>;
-  /** The next known cursor above the bound, and below it. A null bound has no effect. */
+  /** The nearest known cursor above the bound, or below it. If it is null: the lowest, or the highest. */
   cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
   cursorBelow(bound: Cursor | null): Promise<Cursor | null>;
   /** The highest known cursor up to this one. */
   cursorUpTo(bound: Cursor): Promise<Cursor | null>;
   /**
-   * The lowest known cursor; the median of the last hundred received before `before`, so that a single odd cursor
-   * decides nothing; and whether any event is newer.
+   * `lowest`: the lowest known cursor. `older`: the median of the last hundred received before `before`, so that one
+   * odd cursor decides nothing. `young`: an event was received later. Cursors before the last gap do not count.
    */
   anchors(before: number): Promise<{ lowest: Cursor | null; older: Cursor | null; young: boolean }>;
   /**
-   * Events behind `proved_from` that webhooks brought and neither replay nor stream has shown, by type. Looks at up to
+   * Events above `proved_from` that webhooks brought and neither replay nor stream has shown, by type. Looks at up to
    * `limit` events numbered above `after`, up to `upTo`. `next` is where to continue; at the end it equals `after`.
    */
   unseen(
@@ -181,7 +181,7 @@ export interface KeepStore extends IngestStore, AlarmStore {
     upTo: number,
     limit: number,
   ): Promise<{ types: { type: string; events: number }[]; next: number }>;
-  /** The number of the last event that was compared, and the types that the last comparison found. */
+  /** The number of the last event that was compared with replay, and the types that replay did not show. */
   compared(): Promise<number>;
   blind(): Promise<string[] | null>;
   /** Counters of the last minutes, as `keep` has noted them. */
@@ -195,41 +195,41 @@ export interface KeepStore extends IngestStore, AlarmStore {
   /** The result of `npx kit verify`, if it ever ran. */
   verifying(): Promise<VerifyAccount | null>;
   /**
-   * Stored events behind `after` up to `upTo`, and later ones received before `before`: by type, with their outcome.
+   * Stored events by type and outcome: cursors above `after` up to `upTo`, and higher ones received before `before`.
    */
   stretch(after: Cursor, upTo: Cursor, before: number, limit: number): Promise<Stretch>;
   /** The types that webhooks bring, and how many events of each they missed since the last delivery of that type. */
   types(): Promise<DeliveredType[]>;
-  /** Replay begins to read history from before this store. */
+  /** Notes that replay begins to read history from before this store. */
   openHistory(): Promise<void>;
-  /** Replay has caught up for the first time: events behind this cursor are newer than the store. Set once. */
+  /** Notes where the first catch-up of replay ended: events above this cursor are newer than the store. Set once. */
   endHistory(upTo: Cursor): Promise<void>;
-  /** One overlap later, undecided events become history. */
+  /** Call it one overlap after `endHistory`. Events that are still undecided become history. */
   closeHistory(): Promise<void>;
   /** The last time that somebody asked for a reconciliation, Unix milliseconds; 0: never. */
   reconcileAsked(): Promise<number>;
   /** The number of the newest event; 0: no event. */
   newestEvent(): Promise<number>;
-  /** What the pruner has noted last. */
+  /** The marks that the pruner has noted last. */
   receipts(): Promise<Receipts | null>;
   /**
-   * Removes finished events that cannot arrive again, and the bodies of finished events that can: above the watermark,
-   * or, without a watermark, while the service still repeats them. Returns where to continue, or null.
+   * Removes finished events that cannot arrive again. Of other finished events it removes only the body: those not
+   * below the watermark, or, without one, those that the service still repeats. Returns where to continue, or null.
    */
   prune(step: PruneStep): Promise<Receipt | null>;
   /** Removes the bodies of finished events received before `before`, in steps like `prune`. A digest stays. */
   purge(before: number, after: Receipt | null, limit: number): Promise<Receipt | null>;
   /** Handler files that could not be loaded or set up, and the handlers that wait for each. */
   brokenHandlers(): Promise<{ fault: string; waiting: string[] }[]>;
-  /** Removes quarantine, conflicts and idle lanes older than `before`, which is at least hours ago. */
+  /** Removes quarantine, conflicts, ids, arrivals and idle lanes older than `before`, which is at least hours ago. */
   sweep(before: number): Promise<void>;
-  /** Copies the log into the file; with `restart`, the log also begins anew. Returns the size of the log in bytes. */
+  /** Copies the WAL into the file; with `restart`, the WAL also begins anew. Returns the size of the WAL in bytes. */
   checkpoint(restart: boolean): Promise<number>;
   /** Alarms that are raised, and cleared alarms whose all-clear was not sent yet. */
   raised(): Promise<RaisedAlarm[]>;
 }
 
-/** The old watermark and the one that evidence supports. */
+/** `from`: the watermark that is too high. `to`: where it belongs. */
 export interface Ahead {
   from: Cursor;
   to: Cursor;
@@ -238,8 +238,8 @@ export interface Ahead {
 export interface Lowering {
   to: Cursor;
   /**
-   * `evidence` remembers the old height, so that nothing raises the watermark there again. `asked` does so if there is
-   * evidence too.
+   * `evidence`: deliveries prove the watermark too high; the old height is remembered and not reached again. `anchor`:
+   * replay begins lower. `asked`: a person asked; the old height is remembered only if deliveries prove it too high.
    */
   why: 'evidence' | 'anchor' | 'asked';
   /** Unix milliseconds. */
@@ -261,7 +261,7 @@ export interface Receipt {
 export interface PruneStep {
   /** Unix milliseconds. */
   now: number;
-  /** Received before this time, Unix milliseconds. */
+  /** Only events received before this time are removed, Unix milliseconds. */
   before: number;
   /** The service no longer repeats events up to this number. */
   settled: number;
@@ -271,8 +271,8 @@ export interface PruneStep {
 }
 
 /**
- * Marks which event was the newest after how much running time of `keep`. A step of the clock does not make an event
- * look older.
+ * Measures the age of events in running time of `keep`: each mark says which event was the newest after `ranMs`. So a
+ * step of the clock changes no age.
  */
 export interface Receipts {
   /** When it was written, Unix milliseconds. */
@@ -286,7 +286,7 @@ export interface DeliveredType {
   type: string;
   /** The last delivery, Unix milliseconds. Null: never. */
   deliveredAt: number | null;
-  /** Events since then that only replay or stream brought although deliveries could be accepted, and since when. */
+  /** Events since then that came only by replay or stream while deliveries could be accepted; and since when. */
   missed: number;
   missedSince: number | null;
 }

@@ -1,4 +1,4 @@
-// The role of the store for the owner, the main process: which processes are alive, and what dead ones left.
+// The process role of the store, for the main process: which processes are alive, and what dead ones left behind.
 import type { KeptHealth } from './keep.ts';
 
 export type Role = 'receive' | 'run' | 'keep';
@@ -12,13 +12,13 @@ export interface Process {
 
 /** The outcome of a reload. */
 export interface Reloaded {
-  /** The reload answers requests up to this number. */
+  /** The reload answers all requests up to this number. */
   asked: number;
-  /** Names of handlers. */
+  /** Names of the handlers that are loaded now. */
   handlers: string[];
   ms: number;
   faults: string[];
-  /** What stays in force because of the faults; null: nothing. */
+  /** What was not replaced by the reload, because of the faults; null: nothing. */
   old: 'handlers go on' | 'configuration stays in force' | null;
   /** Changed variables that need a restart. */
   restart: string[];
@@ -26,17 +26,16 @@ export interface Reloaded {
 
 export interface ProcessStore {
   /**
-   * Copies the log into the file, synced, before the store is used: an earlier process may have died after a failed
-   * sync. Throws StoreError `busy` while others read the log.
+   * Copies the WAL into the file and syncs it. Call it before the store is used, because an earlier process may have
+   * died after a failed sync. Throws StoreError `busy` while others read the WAL.
    */
   settle(): Promise<void>;
-  /** The id of the store. */
   identity(): Promise<string>;
-  /** Sets another id; `settle` copies it into the file. */
+  /** Gives the store another id. `settle` copies it from the WAL into the file. */
   identify(id: string): Promise<void>;
   /** A number that no process had before. */
   nextBoot(): Promise<number>;
-  /** Notes a sign of life of a process. */
+  /** Notes that the process is alive now. */
   beat(process: Process, now: number): Promise<void>;
   gone(role: string): Promise<void>;
   processes(): Promise<Process[]>;
@@ -49,15 +48,15 @@ export interface ProcessStore {
   /** Delivery health as an earlier boot left it. */
   books(): Promise<KeptHealth>;
   /**
-   * Gives back the tasks that dead processes had claimed, and marks them isolated. A task that was alone in its
-   * process has spent its attempt. `alive` are the boots that still run.
+   * Gives back the tasks that dead processes had claimed, and marks them isolated. If a task was the only one in its
+   * process, its attempt counts. `alive` are the boots of the processes that still run.
    */
   giveBack(alive: number[], now: number, crash?: CrashPolicy): Promise<GivenBack[]>;
-  /** Whether an isolated task of one of these handlers waits for a process of its own. */
+  /** Whether an isolated task of one of these handlers is due. It then needs a process of its own. */
   isolatedDue(now: number, handlers: string[]): Promise<boolean>;
 }
 
-/** How a process died, and the consequence for a task that was alone in it. Absent: nothing saw the process die. */
+/** How a process died, and what follows for a task that was alone in it. Absent: the main process died too. */
 export interface CrashPolicy {
   /** In words: exit code or signal, and the place if it is known. */
   how: string;

@@ -14,7 +14,7 @@ export interface Alarm {
 export interface Status {
   events: number;
   unassigned: number;
-  /** Events that may be history: it is not known yet. They wait, in no lane. */
+  /** Events that may still turn out to be history. Until then, handlers without `history` get no task of them. */
   undecided: number;
   duplicates: number;
   quarantined: number;
@@ -39,7 +39,7 @@ export interface Status {
 export interface EventFilter {
   type?: string | undefined;
   session?: string | undefined;
-  /** Of any of its tasks. */
+  /** The state of at least one task of the event. */
   state?: ShownState | undefined;
   /** Another arrival contradicts the event. */
   contradicted?: boolean | undefined;
@@ -49,7 +49,7 @@ export interface EventFilter {
   /** The time of receipt: from `since` on, and before `until`. Unix milliseconds. */
   since?: number | undefined;
   until?: number | undefined;
-  /** An id, key or cursor. Otherwise the `message_id` in the data, searched in some thousand events a page. */
+  /** An id, key or cursor; otherwise a `message_id` in the data. Each page searches a few thousand events. */
   q?: string | undefined;
   before?: number | undefined;
   limit: number;
@@ -87,7 +87,7 @@ export interface ShownTask {
   error: string | null;
 }
 
-/** The last ten attempts of tasks that did not end at their first. `error` is cut short. */
+/** One attempt. The last ten are kept of each task that did not end at its first. `error` is cut short. */
 export interface ShownAttempt {
   task: number;
   /** 0: a person retried the task. */
@@ -100,8 +100,8 @@ export interface ShownAttempt {
 }
 
 /**
- * A first delivery or a duplicate. The secret is its position in WEBHOOK_SECRET at that time; the skew is seconds from
- * signing to receipt.
+ * A first delivery, or a duplicate. `secret`: the position of the signing secret in WEBHOOK_SECRET at that time.
+ * `skewSeconds`: from signing to receipt.
  */
 export interface ShownDelivery {
   at: string;
@@ -114,10 +114,10 @@ export interface DeadGroup {
   id: number;
   handler: string;
   dead: number;
-  /** Since the group was last empty. */
+  /** When the first of its tasks died since the group was last empty. */
   firstAt: string;
   lastAt: string;
-  /** A sample (its task, its event's key and its error), and the pattern that all share. */
+  /** One sample: its task, the key of its event, and its error. `pattern` is common to all errors of the group. */
   task: number;
   key: string;
   error: string | null;
@@ -142,7 +142,7 @@ export interface Arrivals {
   type: string;
   origin: Origin;
   events: number;
-  /** From happening to receipt, if known: mean and maximum, milliseconds. */
+  /** The time from the event to its receipt, if known: mean and maximum, milliseconds. */
   lateMs: number | null;
   latestMs: number | null;
 }
@@ -151,7 +151,7 @@ export interface Arrivals {
 export interface Range {
   fromCursor: bigint;
   toCursor: bigint;
-  /** By number. */
+  /** Numbers of events. */
   fromEvent: number;
   toEvent: number;
 }
@@ -169,19 +169,19 @@ export interface Rerun {
   id: number;
   handler: string;
   type: string | null;
-  /** As the person typed them. */
+  /** The bounds, as the person typed them. */
   from: string;
   to: string | null;
   state: 'running' | 'ended' | 'cancelled';
   askedAt: string;
-  /** How many events there were when the rerun was asked for, and how many of them it has passed. */
+  /** How many events there were when the rerun was requested, and how many of them it has passed. */
   events: number;
   seen: number;
-  /** Of these events: tasks made; left alone because a task already waited; left out because the body was purged. */
+  /** Of the events that it has passed: tasks made; left alone, because a task waited or ran; purged. */
   made: number;
   kept: number;
   purged: number;
-  /** Of its tasks: not tried yet; failed and to be retried. */
+  /** Of the tasks that it made: not tried yet; failed and to be retried. */
   untried: number;
   retrying: number;
 }
@@ -194,12 +194,12 @@ export interface Sample {
   refused: number;
   quarantined: number;
   handled: number;
-  /** In the order of ACK_LE_MS. */
+  /** Answers in each latency bucket, in the order of `ACK_LE_MS`. */
   acks: number[];
 }
 
 export interface SampleStore {
-  /** Stores the present counters, for the page's figures over time. */
+  /** Stores the present counters, for the charts over time. */
   sample(now: number): Promise<void>;
   /** From oldest to newest, the last sample of each step. */
   samples(from: number, to: number, stepMs: number): Promise<Sample[]>;
@@ -208,7 +208,7 @@ export interface SampleStore {
 /** The maximum of contradictions shown for one event. */
 export const CONFLICTS = 100;
 
-/** An arrival that contradicted an event: its own name, and the difference. */
+/** An arrival that contradicted an event: its own id and cursor, and the difference. */
 export interface ShownConflict {
   at: string;
   origin: Origin;
@@ -234,7 +234,7 @@ export interface ReadStore {
   status(now: number): Promise<Status>;
   /** Newest first. `next` is the `before` of the next page; null at the end. */
   events(filter: EventFilter, now: number): Promise<{ events: ShownEvent[]; next: number | null }>;
-  /** By key, id or cursor. */
+  /** Finds one event by key, id or cursor. */
   event(
     name: string,
     now: number,
@@ -254,8 +254,8 @@ export interface ReadStore {
     | undefined
   >;
   /**
-   * Up to three tasks before and behind this one in its lane, by cursor, among the thousand nearest events on each
-   * side.
+   * Up to three tasks before and after this one in its lane, by cursor. Only the thousand nearest events on each side
+   * are searched.
    */
   neighbours(task: number, now: number): Promise<{ earlier: ShownTask[]; later: ShownTask[] }>;
   /** Groups of dead letters, largest first. `dead`: how many match in total. */
@@ -281,11 +281,9 @@ export interface ReadStore {
   arrivals(): Promise<Arrivals[]>;
   counters(): Promise<Record<string, number>>;
   handlers(): Promise<{ name: string; loaded: boolean }[]>;
-  /**
-   * The stored events whose tasks were made: from a cursor or a time of receipt, up to a cursor or to before a time.
-   */
+  /** Stored events whose tasks were made. A bound is a cursor or a time of receipt. A cursor `to` is included. */
   range(from: Point, to: Point | null): Promise<Range>;
-  /** What a rerun would process, page by page. */
+  /** Counts the events that a rerun would process, one page at a time. */
   survey(range: Range, type: string | null, at: RerunAt | null, limit: number): Promise<Survey>;
   /** Newest first. */
   reruns(limit: number): Promise<Rerun[]>;

@@ -1,4 +1,4 @@
-// Retries bookkeeping that must happen also while another process holds the lock.
+// Retries writes that must succeed although another process holds the lock of the store for a while.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreError } from './store.ts';
 

@@ -8,8 +8,8 @@ import type { WorkStore } from './work.ts';
 import type { SampleStore, ReadStore } from './read.ts';
 
 /**
- * `busy`: locked elsewhere, retry. `unwritable`: retry on a new connection. `replaced`: another file, or none, is at
- * the store's path. All but the first two need a person.
+ * `busy`: another process holds the lock, retry. `unwritable`: retry on a new connection. `replaced`: another file, or
+ * none, is at the store's path. All codes but `busy` and `unwritable` need a person.
  */
 export class StoreError extends Error {
   readonly code: 'busy' | 'unwritable' | 'missing' | 'newer' | 'owned' | 'replaced';

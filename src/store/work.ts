@@ -26,17 +26,17 @@ export interface StoredEvent {
 export interface NewTask {
   event: number;
   handler: number;
-  /** The lane's name. Null: the task runs as soon as there is room. */
+  /** The name of the lane. Null: the task waits for no other task. */
   lane: string | null;
   cursor: Cursor | null;
   /** The task is held until then, Unix milliseconds. A strict task ignores it. */
   releaseAt: number;
   /**
-   * The task is held until the watermark has passed its cursor, or until two reads of replay have looked for it in
-   * vain.
+   * The task is held until the watermark has passed its cursor, or until two complete reads of replay have not shown
+   * its event.
    */
   strict?: boolean;
-  /** The rerun that asked for the task; it has a lane of its own. */
+  /** The id of the rerun that asked for the task. Reruns have lanes of their own. */
   rerun?: number;
 }
 
@@ -45,9 +45,9 @@ export interface Claim {
   handler: number;
   event: StoredEvent;
   lane: number | null;
-  /** The task waits for no other: it has no lane, or it has stepped aside. */
+  /** The task waits for no other task: it has no lane, or it kept failing and has stepped aside from its lane. */
   alone: boolean;
-  /** 0: the task was made when its event arrived. */
+  /** The id of the rerun; 0: the task was made when its event arrived. */
   rerun: number;
   /** From 1; counted when the task is claimed. */
   attempt: number;
@@ -63,12 +63,12 @@ export interface Claim {
 
 /** The files that handlers come from. A broken file could not be loaded or set up. */
 export interface HandlerFiles {
-  /** By the handler's name. */
+  /** The file of each handler, by the name of the handler. */
   of: Map<string, string>;
   broken: string[];
 }
 
-/** `spent: false` gives the attempt back. */
+/** How the attempt of a claim ended. With `spent: false` the attempt is given back and does not count. */
 export type Settlement = { claim: Claim; error: string | null; spent?: boolean } & (
   | { state: 'done' | 'skipped' | 'dead' }
   | {
@@ -84,21 +84,21 @@ export interface Turn {
   now: number;
   boot: number;
   settle: Settlement[];
-  /** New tasks of the events up to `upTo`. Refused as a whole if another process has gone on from `from`. */
+  /** Tasks of the new events up to `upTo`. None is written if another process has already gone on from `from`. */
   fanOut: FanOutPage | null;
   /**
-   * New tasks for a handler that was missing. With `joins` the handler has caught up, and `fanOut` holds its tasks
-   * too. `owed`: events among them that `WorkStore.owed` returned.
+   * Tasks of events that a handler missed while its file was broken. With `joins` the handler has caught up, and
+   * `fanOut` holds its tasks too. `owed`: events among them that `WorkStore.owed` returned.
    */
   missed?: { handler: number; from: number; upTo: number; joins: boolean; tasks: NewTask[]; owed?: number[] } | null;
-  /** New tasks of one page of a rerun. Refused as a whole if the rerun was cancelled or another process has gone on. */
+  /** Tasks of one page of a rerun. None is written if it was cancelled or another process has passed the page. */
   rerun?: { page: RerunPage; tasks: NewTask[] } | null;
-  /** How many tasks to claim for these handlers. Tasks of reruns come last. */
+  /** The maximum number of tasks to claim, of the handlers below. Tasks of reruns come last. */
   room: number;
   handlers: number[];
-  /** The maximum for a handler that is named here. `nextAt` leaves out handlers that have used theirs up. */
+  /** Maximum number of claims, by handler id. `nextAt` ignores a handler that has used up its maximum. */
   limits?: Map<number, number>;
-  /** The maximum for reruns; default: as many as there is room for. `nextAt` leaves reruns out if it is used up. */
+  /** Maximum number of claims for reruns; default: `room`. `nextAt` ignores reruns if it is used up. */
   reruns?: number;
 }
 
@@ -106,9 +106,9 @@ export interface FanOutPage {
   from: number;
   upTo: number;
   tasks: NewTask[];
-  /** Events of this page that may be history: it is not known yet. */
+  /** Events of this page that may still turn out to be history (see birth.ts). */
   undecided?: { event: number; cursor: Cursor }[];
-  /** Earlier undecided events that are not history. Their tasks are among `tasks`. */
+  /** Numbers of earlier undecided events that turned out not to be history. Their tasks are among `tasks`. */
   decided?: number[];
 }
 
@@ -120,21 +120,21 @@ export interface TurnResult {
   nextAt: number | null;
   /** Strict tasks that wait for the watermark. */
   unproven: number;
-  /** The handler of `missed` has its tasks up to this event. Null: it has caught up. */
+  /** The number of the last event that the handler of `missed` has its task of. Null: it has caught up. */
   behind: number | null;
 }
 
 export interface PendingEvents {
-  /** The last event whose tasks were made. */
+  /** The number of the last event whose tasks were made. */
   from: number;
   watermark: Cursor | null;
   birth: Birth;
   events: StoredEvent[];
-  /** Events that were undecided and are not history, in cursor order. */
+  /** Events that were undecided and turned out not to be history, in cursor order. */
   decided: StoredEvent[];
 }
 
-/** The position of a rerun: one among the cursors, one among events without a place in cursor order. */
+/** How far a rerun has come: by cursor, and by number for events without a place in cursor order. */
 export interface RerunAt {
   cursor: bigint;
   event: number;
@@ -147,13 +147,13 @@ export interface RerunPage {
   upTo: RerunAt;
   /** The rerun ends with this page. */
   last: boolean;
-  /** In cursor order, then events without a place in it. */
+  /** Events in cursor order, then events without a place in that order. */
   events: StoredEvent[];
   /** Events left out because their bodies were purged. */
   purged: number;
 }
 
-/** Synchronous access to the same file, for `ctx.complete` and `setup`. */
+/** Synchronous access to the store's own database file, for `ctx.complete` and `setup`. */
 export interface Tx {
   run(sql: string, ...values: SqlValue[]): { changes: number };
   get(sql: string, ...values: SqlValue[]): SqlRow | undefined;
@@ -167,20 +167,20 @@ export type SqlValue = null | number | bigint | string | Uint8Array;
 export interface WorkStore {
   /**
    * Makes these handlers the loaded ones and returns their ids by name. A new handler starts at the current event. A
-   * handler with a broken file keeps its place and gets its tasks when it is back.
+   * handler with a broken file keeps its position and gets the tasks that it missed when it is back.
    */
   register(names: string[], files?: HandlerFiles): Promise<Map<string, number>>;
   /** Ids of known handlers, by name. */
   idsOf(names: string[]): Promise<Map<string, number>>;
-  /** Handlers that wait or catch up, each with the last event that it has its task of. */
+  /** Loaded handlers that catch up on missed events, each with the last event that it has its task of. */
   behind(): Promise<Map<number, number>>;
-  /** Events that a handler has missed: behind `after`, up to `upTo`. */
+  /** Events that a handler has missed: numbered above `after`, up to `upTo`. */
   missed(after: number, upTo: number, limit: number): Promise<StoredEvent[]>;
-  /** Events below those: they turned out to be new, and not history, while the handler's file was broken. */
+  /** Missed events that were undecided when they arrived, and turned out to be new while the file was broken. */
   owed(handler: number, limit: number): Promise<StoredEvent[]>;
-  /** Runs each handler's set-up in one transaction. */
+  /** Runs the set-up of a handler in one transaction. */
   setup(work: (tx: Tx) => void): Promise<void>;
-  /** Events without tasks, in order of arrival. */
+  /** The next events whose tasks are still to be made, in order of arrival. */
   pending(limit: number): Promise<PendingEvents>;
   /**
    * The next page of a rerun for one of these handlers. Null: no rerun is open, or `limit` of its tasks are still
@@ -188,15 +188,15 @@ export interface WorkStore {
    */
   rerun(handlers: number[], limit: number): Promise<RerunPage | null>;
   /**
-   * One transaction: settle what ended, make tasks of what arrived, claim what is due. Each lane runs one task at a
-   * time, in cursor order.
+   * One transaction: settles the attempts that ended, makes tasks of new events, and claims due tasks. Each lane runs
+   * one task at a time, in cursor order.
    */
   turn(turn: Turn): Promise<TurnResult>;
   /** The wall clock was set by `ms` milliseconds. Every task waits as long as it would have without the step. */
   clockStepped(ms: number, now: number): Promise<void>;
-  /** The last time that `run` has noted, Unix milliseconds. Null: never. */
+  /** The wall clock when `run` was last alive, Unix milliseconds. Null: never. */
   seenAt(): Promise<number | null>;
-  /** The next isolated task: its process died, so it runs alone in a process of its own. */
+  /** Claims the next isolated task. It runs alone in a new process, because its last process died. */
   claimIsolated(now: number, boot: number, handlers: number[]): Promise<Claim | undefined>;
   /** Commits the user's writes and the task's completion together, synced, or neither. False: the claim is gone. */
   complete(claim: Claim, now: number, work: (tx: Tx) => void): Promise<boolean>;

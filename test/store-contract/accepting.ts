@@ -1,5 +1,5 @@
 // Accepting: an event is one row however often it comes, and each reading gets its result. A batch is written whole or
-// not at all, with the state of failures and secrets.
+// not at all, together with its counters and state.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { StoredEvent } from '../../src/store/work.ts';
@@ -19,14 +19,14 @@ export function accepting(suite: Suite): void {
       expect(await store.status(T0)).toMatchObject({ events: 2, quarantined: 1, newestCursor: '2', unassigned: 2 });
     });
 
-    test('an event is one row, however often it comes and through whichever process', async () => {
+    test('an event is one row, however often it arrives, through any process', async () => {
       const other = another();
       for (const one of [store, other, store]) await one.accept({ readings: [event('7')], now: T0 });
       expect(await store.status(T0)).toMatchObject({ events: 1, duplicates: 2 });
       expect((await other.event('7', T0))?.event).toMatchObject({ key: 'c:7', copies: 2 });
     });
 
-    test('the bytes of an event are those that came, under each of its names', async () => {
+    test('the body of an event is returned as received, by cursor and by key', async () => {
       const reading = event('7');
       await store.accept({ readings: [reading], now: T0 });
       const bytes = 'event' in reading ? Buffer.from(reading.event.body) : undefined;
@@ -51,7 +51,7 @@ export function accepting(suite: Suite): void {
       expect(await store.status(T0)).toMatchObject({ events: 0, quarantined: 0, gaps: 0 });
     });
 
-    test('cursors are exact up to 2^63 - 1, and those that a float would merge are two events', async () => {
+    test('cursors are exact up to 2^63 - 1: two cursors that a float would merge are two events', async () => {
       const cursors = ['9007199254740992', '9007199254740993', '9223372036854775807'];
       const accepted = await store.accept({
         readings: cursors.map((c) => event(c)),
@@ -64,7 +64,7 @@ export function accepting(suite: Suite): void {
       expect((await store.pending(10)).events.map(({ cursor }) => cursor)).toEqual(cursors);
     });
 
-    test('a gap is one row and one kit.gap event, which handlers are given like any other', async () => {
+    test('a gap is one row and one kit.gap event, which handlers get like any other event', async () => {
       await store.accept({
         readings: [],
         now: T0,
@@ -77,7 +77,7 @@ export function accepting(suite: Suite): void {
       expect((await store.status(T0)).gaps).toBe(1);
     });
 
-    test('a gap that learns where it ends stays one gap and one event, and contradicts nothing', async () => {
+    test('a gap whose end becomes known later stays one gap and one event, without a conflict', async () => {
       const gap = { after: '10' as Cursor, reason: 'expired' };
       await store.accept({ readings: [], now: T0, gap: { ...gap, upTo: null } });
       await store.accept({ readings: [], now: T0 + 1, gap: { ...gap, upTo: '20' as Cursor } });
@@ -85,7 +85,7 @@ export function accepting(suite: Suite): void {
       expect(await store.status(T0)).toMatchObject({ events: 1, gaps: 1, conflicts: 0 });
     });
 
-    test('what readings count rides along, and state are kept', async () => {
+    test('counts are written together with readings, and counters and state are stored', async () => {
       await store.accept({ readings: [event('1')], now: T0, counts: { 'refused.stale': 2 } });
       await store.note({ 'refused.stale': 1 }, { failure_run: 4, reconcile_asked: T0 });
       expect(await store.counters()).toMatchObject({ events: 1, accepted: 1, 'refused.stale': 3 });
@@ -94,14 +94,14 @@ export function accepting(suite: Suite): void {
     });
   });
 
-  describe('the books of failures and secrets', () => {
-    test('are empty at first, and nobody was seen', async () => {
+  describe('delivery health', () => {
+    test('is empty at first', async () => {
       const none = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null };
       expect(await store.books()).toEqual({ failureRun: 0, failures: { ...none, lastGoodAt: null }, signers: [] });
       expect(await store.status(T0)).toMatchObject({ failures: none, lastDeliveryAt: null, secrets: [] });
     });
 
-    test('are written with the events of a batch, and shown in the order of the configuration', async () => {
+    test('is written with the events of a batch; its secrets are shown in the order of the configuration', async () => {
       const at = new Date(T0).toISOString();
       const failures = { causes: { store: 2 }, badSignatures: 1, badSince: at, lastBadAt: at, lastGoodAt: at };
       const times = { firstAt: T0, lastAt: T0, aloneAt: null, goneAt: null };

@@ -1,4 +1,4 @@
-// What people do with tasks: retry, discard, or move to another handler. Tasks keep their lanes, and running tasks are
+// Changes of tasks by people: retry, discard, or move to another handler. Tasks keep their lanes, and running tasks are
 // not changed.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { changeInSteps } from '../../src/admin/in-steps.ts';
@@ -22,7 +22,7 @@ export function fixing(suite: Suite): void {
       expect((await desk.claim()).map(cursorOf)).toEqual(['20']);
     });
 
-    test('brings a waiting task forward, back into the lane that it had left', async () => {
+    test('makes a waiting task due at once, back in the lane that it had stepped aside from', async () => {
       await desk.arrive('a', [10, 20]);
       await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 3_600_000, holdMs: 0 })));
       const running = await desk.claim();
@@ -33,7 +33,7 @@ export function fixing(suite: Suite): void {
       expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, alone: false, late: true }]);
     });
 
-    test('takes the tasks that are named, of the handler that is named, and none that is at work', async () => {
+    test('changes only the tasks with these ids, or of this handler, and no running task', async () => {
       await desk.arrive(null, [1, 2, 3]);
       await desk.settle((await desk.claim()).slice(0, 2).map((claim) => ended(claim, 'dead')));
       const { tasks } = await store.tasks({ state: 'dead' }, T0);
@@ -44,7 +44,7 @@ export function fixing(suite: Suite): void {
       expect(await retry(store, {})).toBe(2);
     });
 
-    test('moves any number of tasks, each once', async () => {
+    test('retries any number of tasks, each once', async () => {
       await desk.arrive(null, range(1, 2_500));
       await desk.settle((await desk.claim(10_000)).map((claim) => ended(claim, 'dead')));
       await desk.settle((await desk.claim(10_000)).map((claim) => ended(claim, 'dead')));
@@ -54,7 +54,7 @@ export function fixing(suite: Suite): void {
       expect((await store.status(T0)).tasks.dead).toBe(0);
     });
 
-    test('of a dead task whose lane was swept away puts it into no other lane', async () => {
+    test('puts a dead task whose lane was swept away into no other lane', async () => {
       await desk.arrive('a', [1]);
       await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
       await store.sweep(T0 + 1);
@@ -80,7 +80,7 @@ export function fixing(suite: Suite): void {
       expect(skipped.map(({ error }) => error)).toEqual(['discarded: not wanted', 'discarded: given up']);
     });
 
-    test('of the head that held its lane lets the lane go on at once', async () => {
+    test('of a failed task that holds its lane lets the lane go on at once', async () => {
       await desk.arrive('a', [10, 20]);
       await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 60_000, holdMs: 60_000 })));
       const [, head] = (await store.tasks({}, T0)).tasks;
@@ -88,7 +88,7 @@ export function fixing(suite: Suite): void {
       expect((await desk.claim()).map(cursorOf)).toEqual(['20']);
     });
 
-    test('of a later task makes the earlier ones neither late nor released', async () => {
+    test('of a later task makes the earlier tasks of its lane neither late nor released', async () => {
       await desk.arrive('a', [10, 30], T0 + 250);
       const [later] = (await store.tasks({}, T0)).tasks;
       expect(later?.key).toBe('c:30');
@@ -98,7 +98,7 @@ export function fixing(suite: Suite): void {
       expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, late: false }]);
     });
 
-    test('of held tasks leaves those that are released', async () => {
+    test('of held tasks leaves released tasks unchanged', async () => {
       await desk.arrive('a', [1]);
       await desk.arrive('b', [2], T0 + 60_000);
       expect((await store.tasks({ state: 'held' }, T0)).tasks.map(({ key }) => key)).toEqual(['c:2']);
@@ -106,7 +106,7 @@ export function fixing(suite: Suite): void {
       expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
     });
 
-    test('does not touch what is at work', async () => {
+    test('does not change running tasks', async () => {
       await desk.arrive('a', [1]);
       const claims = await desk.claim();
       expect(await discard(store, {}, 'no')).toBe(0);
@@ -115,7 +115,7 @@ export function fixing(suite: Suite): void {
   });
 
   describe('tasks of a handler that was renamed', () => {
-    test('go to its new name in their lanes, which have finished as far; what is done stays, what is at work too', async () => {
+    test('move to its new name, into lanes with the same progress; done and running tasks stay', async () => {
       await desk.arrive('a', [1, 5]);
       await desk.settle((await desk.claim()).map(done));
       await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
@@ -149,7 +149,7 @@ export function fixing(suite: Suite): void {
       expect(rest.claims.map(cursorOf)).toEqual(['7']);
     });
 
-    test('stay behind where the new one has a task of the event, and say so', async () => {
+    test('are skipped, with the reason, if the new name already has a task of the event', async () => {
       const second = present((await store.register(['first', 'second'])).get('second'));
       await desk.accept('a', [1]);
       const { from, events } = await store.pending(10);
@@ -163,7 +163,7 @@ export function fixing(suite: Suite): void {
       expect((await store.tasks({ handler: 'second' }, T0)).tasks).toMatchObject([{ state: 'ready' }]);
     });
 
-    test('handlers are known by name, and whether they are loaded', async () => {
+    test('and all other handlers are listed by name, each with whether it is loaded', async () => {
       await store.register(['second']);
       expect(await store.handlers()).toEqual([
         { name: 'first', loaded: false },

@@ -1,5 +1,5 @@
-// The end of an attempt. A failure holds its lane for a limited time. Only the holder of the claim can end the task,
-// together with its handler's writes.
+// The end of an attempt. A failed task holds its lane for a limited time. Only the holder of the claim can end the
+// task, in one commit with the writes of its handler.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import { cursorOf, done, ended, failed, present, query, ROOM, T0, type Desk, type Suite } from './harness.ts';
@@ -22,7 +22,7 @@ export function attempts(suite: Suite): void {
       expect((await desk.claim()).map(cursorOf)).toEqual(['20']);
     });
 
-    test('steps aside when its lane was held for long enough since its first failure, and goes on alone', async () => {
+    test('steps aside when it has held its lane up to the limit since its first failure, and is retried alone', async () => {
       await desk.arrive('a', [10, 20, 30]);
       await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 4_000, holdMs: 5_000 })));
       desk.now = T0 + 4_000;
@@ -38,7 +38,7 @@ export function attempts(suite: Suite): void {
     });
 
     test.each([3_600_000, 60 * 86_400_000, -3_600_000, -60 * 86_400_000])(
-      'F16: waits as long as before where the clock is set by %i ms, in its lane and aside',
+      'F16: waits as long as before if the clock is set by %i ms, in a lane or in none',
       async (ms) => {
         for (const [lane, cursor] of [
           ['a', 10],
@@ -64,7 +64,7 @@ export function attempts(suite: Suite): void {
       },
     );
 
-    test('in no lane keeps nobody waiting', async () => {
+    test('in no lane delays no other task', async () => {
       await desk.arrive(null, [1, 2]);
       const [one, two] = await desk.claim();
       await desk.settle([failed(one, { dueAt: T0 + 1_000, holdMs: 5_000 }), done(two)]);
@@ -82,7 +82,7 @@ export function attempts(suite: Suite): void {
       ]);
     });
 
-    test('or was put off without spending its attempt has the same attempt again', async () => {
+    test('or was deferred without spending its attempt gets the same attempt number again', async () => {
       await desk.arrive('a', [10]);
       const later = {
         state: 'ready',
@@ -117,7 +117,7 @@ export function attempts(suite: Suite): void {
       expect((await store.status(T0)).tasks).toMatchObject({ done: 0, dead: 1 });
     });
 
-    test('an attempt that came back after the next was begun is fenced off, also from completing', async () => {
+    test('an attempt that ends after the next one began is fenced, also if it completes', async () => {
       await desk.arrive('a', [1]);
       const [first] = await desk.claim();
       await desk.settle([failed(first, { dueAt: T0, holdMs: 0 })]);
@@ -148,7 +148,7 @@ export function attempts(suite: Suite): void {
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
     });
 
-    test('writes neither where the work throws, and the task is still at work', async () => {
+    test('writes neither if the work throws, and the task is still running', async () => {
       await desk.arrive('a', [1]);
       const claims = await desk.claim();
       const failing = store.complete(present(claims[0]), T0, (tx) => {

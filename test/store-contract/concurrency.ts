@@ -9,7 +9,7 @@ export function storms(suite: Suite): void {
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
 
-  test('more lanes than are kept in memory lose no task, nor their order, nor that one of them is at work', async () => {
+  test('with more lanes than memory keeps, no task is lost, each lane keeps its order, and a running task still holds its lane', async () => {
     const lanes = 20_500;
     await desk.arrive('busy', [lanes + 1]);
     expect(await desk.claim()).toHaveLength(1);
@@ -24,7 +24,7 @@ export function storms(suite: Suite): void {
     expect(await desk.claim()).toEqual([]);
   });
 
-  test('twenty thousand tasks in two thousand lanes are worked off by full turns of 256, each lane in order', async () => {
+  test('twenty thousand tasks in two thousand lanes are done in full turns of 256, each lane in order', async () => {
     const random = seeded(1);
     const cursors = shuffle(range(1, 20_000), random);
     for (let i = 0; i < cursors.length; i += 1_000) {
@@ -56,7 +56,7 @@ export function storms(suite: Suite): void {
   });
 
   test.each(range(1, 12))(
-    'whatever the arrivals, failures and crashes (seed %i), every task ends once and each lane in order, but for late ones',
+    'with random arrivals, failures and crashes (seed %i), every task ends once, and each lane runs in order except for late tasks',
     async (seed) => {
       await storm(desk, seeded(seed));
     },

@@ -10,7 +10,7 @@ export function deaths(suite: Suite): void {
   beforeEach(() => void ({ store, desk } = suite));
 
   describe('when a process has died', () => {
-    test('the tasks it was at get their attempt back and run alone, one at a time', async () => {
+    test('its running tasks get their attempt back and run isolated', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.arrive('b', [3]);
       await desk.claim();
@@ -33,7 +33,7 @@ export function deaths(suite: Suite): void {
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
     });
 
-    test('a task in no lane is isolated too, and nothing to wake up for', async () => {
+    test('a task in no lane is isolated too, and the turn returns no time for it', async () => {
       await desk.arrive(null, [1, 2]);
       await desk.claim();
       await store.giveBack([], T0);
@@ -41,7 +41,7 @@ export function deaths(suite: Suite): void {
       expect(await store.claimIsolated(T0, 2, [desk.handler])).toMatchObject({ attempt: 1, alone: true });
     });
 
-    test('a task that was alone in it has spent its attempt, waits, and holds its lane', async () => {
+    test('a task that was alone in the process has spent its attempt, waits for its retry, and holds its lane', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.claim();
       await store.giveBack([], T0);
@@ -54,12 +54,12 @@ export function deaths(suite: Suite): void {
       expect(again?.error).toContain('died');
     });
 
-    describe('E42: under a task that was alone in it', () => {
+    describe('E42: with one task alone in it', () => {
       const after = (handler: string, attempt: number, crashes: number) =>
         crashes >= 3 ? ('dead' as const) : { delayMs: 10 * attempt, holdMs: 60_000 };
       const crash = { how: 'exit code 7 at bad.ts:3', after };
 
-      test("the pause is the policy's, and at the last it is a dead letter that says how often and how", async () => {
+      test('the policy decides the pause; at the last crash the task becomes a dead letter that says how often and how its process died', async () => {
         await desk.arrive('a', [1, 2]);
         await desk.claim();
         expect(await store.giveBack([], desk.now, crash)).toEqual([
@@ -85,7 +85,7 @@ export function deaths(suite: Suite): void {
         expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
       });
 
-      test('one of several has spent nothing, and is no nearer to its end', async () => {
+      test('a task that was not alone has spent no attempt, however often this happens', async () => {
         await desk.arrive('a', [1]);
         await desk.arrive('b', [2]);
         for (let boot = 1; boot < 6; boot++) {
@@ -100,7 +100,7 @@ export function deaths(suite: Suite): void {
         }
       });
 
-      test('a retry by hand begins anew', async () => {
+      test('a retry by a person starts with the first attempt and no crashes', async () => {
         await desk.arrive(null, [1]);
         await desk.claim();
         for (let boot = 2; boot < 5; boot++) {
@@ -117,7 +117,7 @@ export function deaths(suite: Suite): void {
         expect(await store.giveBack([], desk.now, crash)).toMatchObject([{ attempt: 1, dead: false }]);
       });
 
-      test('nothing counts where the kit died as a whole: that was not the task', async () => {
+      test('no crash is counted if the whole kit died, because the task did not cause it', async () => {
         await desk.arrive('a', [1]);
         await desk.claim();
         for (let boot = 2; boot < 8; boot++) {
@@ -129,7 +129,7 @@ export function deaths(suite: Suite): void {
       });
     });
 
-    test('a lane does not wait for ever for an isolated task that keeps killing its process', async () => {
+    test('a lane does not wait for ever for an isolated task that keeps crashing its process', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.claim();
       await store.giveBack([], T0);
@@ -141,7 +141,7 @@ export function deaths(suite: Suite): void {
       });
     });
 
-    test('nothing of its lane runs beside an isolated task at work, however low its cursor', async () => {
+    test('while an isolated task runs, no other task of its lane runs, however low its cursor', async () => {
       await desk.arrive('a', [5]);
       await desk.arrive('b', [6]);
       await desk.claim();
@@ -157,7 +157,7 @@ export function deaths(suite: Suite): void {
       expect((await desk.claim()).map(cursorOf)).toEqual(['3']);
     });
 
-    test('nor when the time to hold its lane passes while it is at work', async () => {
+    test('while an isolated task runs, its lane waits, even after the time for holding the lane is over', async () => {
       await desk.arrive('a', [5, 6]);
       await desk.claim();
       await store.giveBack([], desk.now);
@@ -170,7 +170,7 @@ export function deaths(suite: Suite): void {
       expect(await desk.claim()).toEqual([]);
     });
 
-    test('what an isolated task has finished makes lower ones late, also after it had stepped aside', async () => {
+    test('after an isolated task has ended, lower tasks of its lane are late, even if it had stepped aside', async () => {
       await desk.arrive('a', [9]);
       await desk.claim();
       await store.giveBack([], desk.now);
@@ -186,7 +186,7 @@ export function deaths(suite: Suite): void {
       expect((await desk.claim()).map(({ late }) => late)).toEqual([true]);
     });
 
-    test('processes that still live keep their tasks, and other lanes go on', async () => {
+    test('processes that still run keep their tasks, and other lanes go on', async () => {
       await desk.arrive('a', [1]);
       await desk.claim();
       desk.boot = 2;
@@ -198,7 +198,7 @@ export function deaths(suite: Suite): void {
       expect((await desk.settle(mine.map(done))).fenced).toBe(0);
     });
 
-    test('isolatedTasks of handlers that are not asked for stay', async () => {
+    test('isolated tasks of handlers that were not named are not claimed', async () => {
       await desk.arrive('a', [1]);
       await desk.arrive('b', [2]);
       await desk.claim();
@@ -211,7 +211,7 @@ export function deaths(suite: Suite): void {
       expect(new Set(boots).size).toBe(3);
     });
 
-    test('processes are known until they are gone, and down once silent', async () => {
+    test('a process is listed until it is gone, and shown as down after a time without a sign of life', async () => {
       await store.beat({ role: 'run', pid: 7, started: '99', boot: 1 }, T0);
       expect(await another().processes()).toEqual([{ role: 'run', pid: 7, started: '99', boot: 1 }]);
       expect((await store.status(T0)).processes).toEqual({ receive: 'down', run: 'up', keep: 'down' });

@@ -1,4 +1,4 @@
-// What all parts of the suite use: a desk that takes turns with the store, events and settlements. It tests nothing
+// Helpers for all parts of the suite: events, settlements, and a desk that takes turns with the store. It tests nothing
 // itself.
 import type { Store } from '../../src/store/store.ts';
 import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/work.ts';
@@ -12,11 +12,11 @@ export const ROOM = 1_000;
 export interface Suite {
   readonly store: Store;
   readonly desk: Desk;
-  /** Another process on the same store. */
+  /** Opens the same store once more, as another process would. */
   another: () => Store;
 }
 
-/** A process that takes turns with the store as `run` does. Its clock stands still. An event's session is its lane. */
+/** A test process: takes turns with the store as `run` does. Its clock stands still. Each session is a lane. */
 export interface Desk {
   store: Store;
   handler: number;

@@ -1,5 +1,5 @@
-// Order. Every event becomes its tasks once. A lane runs them one at a time, and of the released ones the lowest
-// cursor first. No task is claimed twice, and no lane or handler delays another.
+// Order. The tasks of an event are made once. A lane runs its tasks one at a time, the lowest released cursor first. No
+// task is claimed twice, and no lane or handler delays another.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -11,7 +11,7 @@ export function lanes(suite: Suite): void {
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
 
-  describe('assigning', () => {
+  describe('making tasks', () => {
     test('the tasks of an event are made once, and the position moves with them', async () => {
       await desk.accept('a', [1, 2]);
       const found = await store.pending(1);
@@ -22,7 +22,7 @@ export function lanes(suite: Suite): void {
       expect(await store.status(T0)).toMatchObject({ unassigned: 0, tasks: { ready: 2 } });
     });
 
-    test('of two processes that read the same events, one assigns and the other is refused whole', async () => {
+    test('if two processes read the same events, one makes the tasks, and the other makes none', async () => {
       await desk.accept('a', [1, 2]);
       const other = await createDesk(another());
       const [mine, theirs] = [await store.pending(10), await other.store.pending(10)];
@@ -36,7 +36,7 @@ export function lanes(suite: Suite): void {
       expect((await store.pending(10)).from).toBe(2);
     });
 
-    test('tasks that cannot be written leave the position where it was', async () => {
+    test('if tasks cannot be written, the position stays where it was', async () => {
       await desk.accept('a', [1]);
       const { from, events } = await store.pending(10);
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
@@ -44,7 +44,7 @@ export function lanes(suite: Suite): void {
       expect(await store.pending(10)).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
     });
 
-    test('E51: what a transaction that was rolled back had made of lanes is forgotten', async () => {
+    test('E51: lanes that were created in a transaction are forgotten if it is rolled back', async () => {
       await desk.accept('a', [1]);
       const { from, events } = await store.pending(10);
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
@@ -57,7 +57,7 @@ export function lanes(suite: Suite): void {
     describe('E60: a handler whose file is broken', () => {
       const files = { of: new Map([['first', '/h/first.ts']]), broken: [] as string[] };
       const broken = (...paths: string[]) => ({ of: new Map<string, string>(), broken: paths });
-      /** The pages of a handler that is behind, each with the tasks that other handlers get in the same turn. */
+      /** Lets a handler catch up page by page, after `more` each time. Returns the keys of its tasks' events. */
       async function catchUp(more: () => Promise<void>): Promise<string[]> {
         const made: string[] = [];
         for (;;) {
@@ -78,7 +78,7 @@ export function lanes(suite: Suite): void {
         }
       }
 
-      test('waits, and has its tasks of all that came meanwhile, once, when it is back', async () => {
+      test('waits, and gets one task of each event that arrived meanwhile when it is back', async () => {
         await store.register(['first'], files);
         await desk.arrive('a', [1]);
         await store.register([], broken('/h/first.ts'));
@@ -94,7 +94,7 @@ export function lanes(suite: Suite): void {
         expect((await desk.workOff()).flat()).toEqual(range(1, next - 1).map(String));
       });
 
-      test('is gone where its file is deleted, and begins anew where it comes back', async () => {
+      test('is gone if its file is deleted, and begins anew if the file comes back', async () => {
         await store.register(['first'], files);
         await store.register([], broken('/h/other.ts'));
         await store.register([], broken());
@@ -102,7 +102,7 @@ export function lanes(suite: Suite): void {
         expect(await store.behind()).toEqual(new Map());
       });
 
-      test('may be the one whose file is gone, where nobody knows the broken one; and is gone where others know it', async () => {
+      test('waits if its file is gone and a broken file has a new name; it does not wait for the broken file of another handler', async () => {
         const both = { of: new Map([...files.of, ['second', '/h/second.ts']]), broken: [] };
         await store.register(['first', 'second'], both);
         await store.register(['second'], { of: new Map([['second', '/h/second.ts']]), broken: ['/h/renamed.ts'] });
@@ -114,7 +114,7 @@ export function lanes(suite: Suite): void {
         expect([...(await store.behind()).keys()]).not.toContain(desk.handler);
       });
 
-      test('loses nothing to pruning', async () => {
+      test('loses no missed event to pruning', async () => {
         await store.register(['first'], files);
         await store.register([], broken('/h/first.ts'));
         await desk.accept('a', [1, 2, 3]);
@@ -133,12 +133,12 @@ export function lanes(suite: Suite): void {
   });
 
   describe('lanes', () => {
-    test('run one task at a time, the lowest cursor of the released first', async () => {
+    test('run one task at a time, the lowest released cursor first', async () => {
       await desk.arrive('a', [30, 9, 10]);
       expect(await desk.workOff()).toEqual([['9'], ['10'], ['30']]);
     });
 
-    test('go on in parallel where they are independent', async () => {
+    test('run in parallel', async () => {
       await desk.arrive('a', [1, 3]);
       await desk.arrive('b', [2, 4]);
       expect(await desk.workOff()).toEqual([
@@ -147,7 +147,7 @@ export function lanes(suite: Suite): void {
       ]);
     });
 
-    test('are of one handler: two handlers on the same event do not wait for each other', async () => {
+    test('belong to one handler: two handlers of the same event do not wait for each other', async () => {
       const second = (await store.register(['second'])).get('second') ?? 0;
       await desk.accept('a', [1]);
       const { from, events } = await store.pending(10);
@@ -160,7 +160,7 @@ export function lanes(suite: Suite): void {
       expect(claims.map(({ handler }) => handler).toSorted((a, b) => a - b)).toEqual([desk.handler, second]);
     });
 
-    test('a held task is not claimed before its time, and the turn says when that is', async () => {
+    test('a held task is not claimed before its release time, which the turn returns', async () => {
       await desk.arrive('a', [1], T0 + 250);
       expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 250 });
       desk.now = T0 + 249;
@@ -169,7 +169,7 @@ export function lanes(suite: Suite): void {
       expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
     });
 
-    test('a held task goes as soon as the watermark has passed it, and those below it with it', async () => {
+    test('a held task is released as soon as the watermark has passed it, together with lower tasks of its lane', async () => {
       await desk.arrive('a', [1, 2, 4], T0 + 60_000);
       await desk.arrive('b', [3], T0 + 60_000);
       expect(await desk.claim()).toEqual([]);
@@ -180,14 +180,14 @@ export function lanes(suite: Suite): void {
       expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 60_000 });
     });
 
-    test('a held task in no lane waits as well', async () => {
+    test('a task in no lane is held as well', async () => {
       await desk.arrive(null, [1], T0 + 250);
       expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 250 });
       desk.now = T0 + 250;
       expect(await desk.claim()).toHaveLength(1);
     });
 
-    test('a released task releases every lower one of its lane', async () => {
+    test('a released task releases every lower task of its lane', async () => {
       await desk.arrive('a', [20], T0 + 100);
       await desk.arrive('a', [10], T0 + 250);
       await desk.arrive('a', [30], T0 + 300);
@@ -195,7 +195,7 @@ export function lanes(suite: Suite): void {
       expect(await desk.workOff()).toEqual([['10'], ['20']]);
     });
 
-    test('an event below one that waits released takes its place in the order at once', async () => {
+    test('a task that arrives below a released, waiting task is released at once and runs before it', async () => {
       await desk.arrive('a', [10, 30]);
       const first = await desk.claim();
       await desk.arrive('a', [20], T0 + 60_000);
@@ -203,7 +203,7 @@ export function lanes(suite: Suite): void {
       expect(await desk.workOff()).toEqual([['20'], ['30']]);
     });
 
-    test('an event below a finished one is released at once, and is late', async () => {
+    test('a task that arrives below a finished one is released at once, and is late', async () => {
       await desk.arrive('a', [20]);
       await desk.workOff();
       await desk.arrive('a', [10], T0 + 60_000);
@@ -216,7 +216,7 @@ export function lanes(suite: Suite): void {
       ]);
     });
 
-    test('an event below the one at work waits for it, and is late', async () => {
+    test('a task that arrives below the running one waits for it, and is late', async () => {
       await desk.arrive('a', [20]);
       const first = await desk.claim();
       await desk.arrive('a', [10], T0 + 60_000);
@@ -238,7 +238,7 @@ export function lanes(suite: Suite): void {
       expect(claims).toHaveLength(3);
     });
 
-    test('two processes never claim the same task, nor two of one lane', async () => {
+    test('two processes never claim the same task, nor two tasks of one lane', async () => {
       const other = await createDesk(another());
       other.boot = 2;
       await desk.arrive('a', [1, 2]);
@@ -247,7 +247,7 @@ export function lanes(suite: Suite): void {
       expect(await other.claim()).toEqual([]);
     });
 
-    test('a turn claims as many as there is room for, in lanes or in none', async () => {
+    test('a turn claims as many tasks as there is room for, in lanes or in none', async () => {
       await desk.arrive(null, [1, 2, 3, 4]);
       expect(await desk.claim(2)).toHaveLength(2);
       await desk.arrive('a', [5]);
@@ -255,7 +255,7 @@ export function lanes(suite: Suite): void {
       expect(await desk.claim(4)).toHaveLength(4);
     });
 
-    test('a lane that was swept away and comes back is not taken for another', async () => {
+    test('a lane that was swept away and is created again is not confused with another', async () => {
       await desk.arrive('a', [1]);
       await desk.workOff();
       desk.now += 86_400_000;
@@ -266,7 +266,7 @@ export function lanes(suite: Suite): void {
       expect((await store.event('3', T0))?.tasks[0]?.lane).toBe('a');
     });
 
-    test('a lane that was entered in a turn that failed is not taken for another', async () => {
+    test('a lane that was created in a failed turn is not confused with another', async () => {
       await desk.accept('a', [1]);
       const { from, events } = await store.pending(10);
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
@@ -280,7 +280,7 @@ export function lanes(suite: Suite): void {
     });
 
     test.each([0, 1, 2])(
-      'one place at a time, with %i turns without a place between: each handler and each kind of task has its share',
+      'if places come free one at a time, with %i turns without a place between, each handler and each kind of task gets its share',
       async (between) => {
         const second = (await store.register(['second'])).get('second') ?? 0;
         const handlers = [desk.handler, second];
@@ -304,7 +304,7 @@ export function lanes(suite: Suite): void {
       },
     );
 
-    test('tasks in no lane do not keep the lanes waiting, though places come free one at a time', async () => {
+    test('tasks in no lane do not delay the lanes, even if places come free one at a time', async () => {
       await desk.arrive(null, [1, 2, 3, 4]);
       await desk.arrive('a', [5]);
       const claimed: (number | null)[] = [];
@@ -313,8 +313,8 @@ export function lanes(suite: Suite): void {
     });
   });
 
-  describe('a limit of its own', () => {
-    test('keeps a handler from more, others not, and the turn does not ask to be called for it', async () => {
+  describe('the limit of a handler', () => {
+    test('limits its claims, not those of others, and the turn returns no time for it', async () => {
       const second = present((await store.register(['first', 'second'])).get('second'));
       await desk.accept('a', [1]);
       await desk.accept('b', [2]);

@@ -12,10 +12,7 @@ export function pruning(suite: Suite): void {
   beforeEach(() => void ({ store, desk } = suite));
 
   describe('pruning', () => {
-    /**
-     * Prunes in steps of two. Without a watermark, no delivery is repeated by the service any more. Returns the number
-     * of steps.
-     */
+    /** Prunes in steps of two, as if the service repeated no delivery any more. Returns the number of steps. */
     async function prune(before = T0 + 1, watermark?: string): Promise<number> {
       if (watermark) await store.accept({ readings: [], now: T0, watermark: watermark as Cursor });
       let steps = 0;
@@ -37,7 +34,7 @@ export function pruning(suite: Suite): void {
       expect((await store.events({ limit: 10 }, T0)).events.map(({ seq }) => seq)).toEqual([6, 5]);
     });
 
-    test('never removes what is unassigned, waits, is at work, or is dead', async () => {
+    test('never removes an event whose tasks are not made, or wait, run or are dead', async () => {
       await desk.arrive('a', [1]);
       await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
       await desk.arrive('b', [2]);
@@ -48,7 +45,7 @@ export function pruning(suite: Suite): void {
       expect(await store.status(T0)).toMatchObject({ events: 5, floor: null });
     });
 
-    test('removes only what was received before the time', async () => {
+    test('removes only events that were received before the given time', async () => {
       await desk.arrive('a', [1]);
       desk.now = T0 + 10;
       await desk.arrive('a', [2]);
@@ -59,7 +56,7 @@ export function pruning(suite: Suite): void {
       expect((await store.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:3', 'c:2']);
     });
 
-    test('what was pruned is a duplicate when it comes again, to the last digit of its cursor', async () => {
+    test('a pruned event is a duplicate when it arrives again, by the last digit of its cursor', async () => {
       await desk.arrive('a', ['9007199254740993', '1']);
       await desk.workOff();
       await desk.arrive('a', [2]);
@@ -88,7 +85,7 @@ export function pruning(suite: Suite): void {
       expect(await store.status(T0)).toMatchObject({ events: 3, conflicts: 0 });
     });
 
-    test('sweeping removes old quarantine and idle lanes, and no lane in which something waits', async () => {
+    test('sweeping removes old quarantine and idle lanes, but no lane in which a task waits', async () => {
       await store.accept({ readings: [unreadable('{'), unreadable('[')], now: T0 });
       await desk.arrive('a', [1]);
       await desk.workOff();

@@ -1,4 +1,4 @@
-// People see what is stored: samples, lanes, pages and filters, alarms, and the quarantine.
+// Queries for people: samples, lanes, pages and filters, alarms, and the quarantine.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -9,10 +9,10 @@ export function looking(suite: Suite): void {
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
 
-  describe('what people look at', () => {
+  describe('figures and quarantine', () => {
     const sampled = async (step: number) => (await store.samples(T0, T0 + 86_400_000, step)).map(({ at }) => at - T0);
 
-    test('samples are the counters as they stood, the last of each step', async () => {
+    test('samples are the counters at their time; each step returns its last sample', async () => {
       await store.note({ accepted: 5, 'refused.path': 2, 'refused.method': 1, 'ack.5': 3, 'ack.Infinity': 1 });
       await store.sample(T0 + 10_300);
       await store.note({ accepted: 1 });
@@ -28,7 +28,7 @@ export function looking(suite: Suite): void {
       await store.note({ accepted: -6 });
     });
 
-    test('samples become fewer: one a minute after a day, none after eight', async () => {
+    test('after a day one sample a minute is kept, after eight days none', async () => {
       for (const at of [0, 10_000, 60_000]) await store.sample(T0 + at);
       await store.sample(T0 + 86_400_000 + 120_000);
       expect(await sampled(10_000)).toEqual([0, 60_000]);
@@ -36,7 +36,7 @@ export function looking(suite: Suite): void {
       expect(await sampled(10_000)).toEqual([]);
     });
 
-    test('the lanes in which most tasks wait come first, with what they wait for', async () => {
+    test('the lanes with the most waiting tasks come first, each with the task that the others wait for', async () => {
       expect(await store.waitingLanes(5)).toEqual([]);
       await desk.arrive('long', [3, 1, 2]);
       await desk.arrive('short', [4, 5]);
@@ -47,7 +47,7 @@ export function looking(suite: Suite): void {
       ]);
     });
 
-    test('quarantined bytes are shown as they came, read again, and leave the quarantine once they are an event', async () => {
+    test('quarantined bytes are shown as received, can be read again, and leave the quarantine once they are an event', async () => {
       const text = JSON.stringify({ id: 'e1', type: 'X', cursor: '9', data: { X: {} } });
       await store.accept({ readings: [unreadable('{'), unreadable(text)], now: T0 });
       const [second, first] = await store.quarantine(10);
@@ -62,7 +62,7 @@ export function looking(suite: Suite): void {
     });
   });
 
-  describe('looking', () => {
+  describe('lists and single values', () => {
     test('pages of events follow each other without a hole, newest first', async () => {
       await desk.accept('a', range(1, 7));
       const keys: string[] = [];
@@ -99,7 +99,7 @@ export function looking(suite: Suite): void {
       expect(second.next).toBeNull();
     });
 
-    test('what matches rarely is found page after page, each of which looks at a stretch alone', async () => {
+    test('a rare match is found after empty pages, because each page looks at a limited number of tasks', async () => {
       await desk.accept(null, [1]);
       const { from, events } = await store.pending(10);
       const rare = (await store.register(['first', 'rare'])).get('rare') ?? 0;
@@ -125,7 +125,7 @@ export function looking(suite: Suite): void {
       expect((await store.status(T0 + 9_000)).oldestReadySeconds).toBe(4);
     });
 
-    test('anchors are the lowest and newest cursor, and the newest received before a time', async () => {
+    test('the lowest cursor, the newest, the median before a time, and the neighbours of a cursor are found', async () => {
       expect(await store.anchors(T0)).toEqual({ lowest: null, older: null, young: false });
       expect(await store.newestCursor()).toBeNull();
       await desk.accept('a', [20, 10]);
@@ -141,13 +141,13 @@ export function looking(suite: Suite): void {
       expect(await store.cursorBelow('10' as Cursor)).toBeNull();
     });
 
-    test('where history ends is said once', async () => {
+    test('the end of history is set once', async () => {
       await store.endHistory('10' as Cursor);
       await store.endHistory('20' as Cursor);
       expect((await store.pending(1)).birth.end).toBe('10');
     });
 
-    test('an alarm keeps the time since when it is raised, until it is cleared', async () => {
+    test('an alarm keeps the time at which it was raised, until it is cleared', async () => {
       await store.raise('dead_letters', 'one', T0);
       await store.raise('dead_letters', 'two', T0 + 1_000);
       const since = new Date(T0).toISOString();

@@ -50,7 +50,7 @@ export function reruns(suite: Suite): void {
       return given;
     }
 
-    test('gives every event once more, in the order of cursors, however they arrived and whatever became of them', async () => {
+    test('gives every event once more, in cursor order, whatever its order of arrival and its outcome', async () => {
       await desk.arrive('a', [30, 9, 10, 20]);
       const claims = await desk.claim();
       await desk.settle(claims.map((claim) => ended(claim, 'dead')));
@@ -61,7 +61,7 @@ export function reruns(suite: Suite): void {
       expect((await store.status(T0)).tasks).toMatchObject({ done: 4, dead: 0 });
     });
 
-    test('is resumed where it was left, by whichever process, and no page becomes tasks twice', async () => {
+    test('continues where it was left, in any process, and no page becomes tasks twice', async () => {
       await desk.arrive('a', range(1, 10));
       await desk.workOff();
       await ask();
@@ -76,7 +76,7 @@ export function reruns(suite: Suite): void {
       expect(await finish(4)).toEqual(['5', '6', '7', '8', '9', '10']);
     });
 
-    test('leaves alone what waits or is at work, and says so', async () => {
+    test('leaves waiting and running tasks alone, and counts them', async () => {
       await desk.arrive('a', [1]);
       await desk.workOff();
       await desk.arrive('b', [2]);
@@ -90,7 +90,7 @@ export function reruns(suite: Suite): void {
       await desk.workOff();
     });
 
-    test('is behind what comes meanwhile, and keeps no lane of it waiting', async () => {
+    test('runs after events that arrive meanwhile, and delays none of their lanes', async () => {
       await desk.arrive('a', range(1, 50));
       await desk.workOff();
       await ask();
@@ -104,7 +104,7 @@ export function reruns(suite: Suite): void {
       await desk.workOff();
     });
 
-    test('gets no more places than it is given, and the turn does not ask to be called for it', async () => {
+    test('gets no more places than its limit, and the turn returns no time for it', async () => {
       for (const cursor of range(1, 5)) await desk.arrive(`lane-${cursor}`, [cursor]);
       await desk.workOff();
       await ask();
@@ -129,7 +129,7 @@ export function reruns(suite: Suite): void {
       expect((await desk.workOff()).flat()).toHaveLength(3);
     });
 
-    test('ends at its bounds, cursors by number and times by receipt, and at what came after it was asked', async () => {
+    test('ends at its bounds (cursors as numbers, times by receipt), and leaves out events that arrived after the request', async () => {
       await desk.arrive('a', [9, 10, 11]);
       desk.now += 1_000;
       await desk.arrive('a', [100]);
@@ -144,7 +144,7 @@ export function reruns(suite: Suite): void {
       expect(await finish()).toEqual(['9', '10', '11']);
     });
 
-    test('holds events without a cursor where no cursor bounds it, in no lane', async () => {
+    test('includes events without a cursor if no cursor bounds it', async () => {
       await desk.arrive('a', [1, null]);
       await desk.workOff();
       await ask('1' as Cursor);
@@ -153,7 +153,7 @@ export function reruns(suite: Suite): void {
       expect((await finish()).toSorted()).toEqual(['1', 'null']);
     });
 
-    test('leaves out what has no body any more', async () => {
+    test('leaves out events whose body was purged', async () => {
       await desk.arrive('a', [1, 2, 3]);
       await desk.workOff();
       await store.purge(T0 + 1, null, 1);
@@ -166,7 +166,7 @@ export function reruns(suite: Suite): void {
       expect(await store.reruns(1)).toMatchObject([{ seen: 3, made: 2, purged: 1 }]);
     });
 
-    test('that is cancelled makes no more tasks, and names those that wait', async () => {
+    test('that is cancelled makes no more tasks, and its waiting tasks are returned', async () => {
       await desk.arrive('a', range(1, 10));
       await desk.workOff();
       const id = await ask();
@@ -182,7 +182,7 @@ export function reruns(suite: Suite): void {
       expect(await store.cancelRerun(id + 1, T0)).toBeNull();
     });
 
-    test('strict: what the watermark has passed is proved, what lies above waits', async () => {
+    test('of a strict handler runs events that the watermark has passed, and the events above it wait', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.workOff();
       await store.accept({ readings: [], now: T0, watermark: '1' as Cursor });

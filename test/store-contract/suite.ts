@@ -1,5 +1,5 @@
-// What every store must do. A second store is complete when this suite passes. Each promise of the store belongs here,
-// not into the test of one store. test/store/identity.test.ts tests which arrivals are the same event.
+// The contract of every store. Another kind of store is complete when this suite passes. Each promise of the store
+// belongs here, not into the test of one store. test/store/identity.test.ts tests which arrivals are the same event.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -65,7 +65,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
   });
 }
 
-/** The status uses counters. They must always equal the counted rows. */
+/** The status reads counters. Each must always equal the number of its rows. */
 async function expectCountersToEqualRows(store: Store): Promise<void> {
   const rows = await query(store, (tx) => ({
     tasks: tx.all(`

@@ -23,30 +23,40 @@ describe('E4: the rule', () => {
       open,
       'new',
     ],
-    ["the kit's own is none", { origin: 'kit', cursor: null, createdAt: BORN - 1 }, open, 'new'],
+    ['an event of the kit is never history', { origin: 'kit', cursor: null, createdAt: BORN - 1 }, open, 'new'],
     ['older by its own time', { origin: 'stream', cursor: cursor(30), createdAt: BORN - 1 }, open, 'history'],
     ['as old as the store', { origin: 'replay', cursor: cursor(1), createdAt: BORN }, open, 'new'],
-    ['without a time, among what is older', { ...bare, cursor: cursor(10) }, open, 'history'],
-    ['without a time, among what is younger', { ...bare, cursor: cursor(20) }, open, 'new'],
-    ['without a time, between', { ...bare, cursor: cursor(15) }, open, 'undecided'],
-    ['without a time, between, and over', { ...bare, cursor: cursor(15) }, { ...open, reading: 'over' }, 'history'],
-    ['younger, and over', { ...bare, cursor: cursor(25) }, { ...open, reading: 'over' }, 'new'],
-    ['behind the first catch-up', { ...bare, cursor: cursor(16) }, { ...open, end: cursor(15) }, 'new'],
+    ['without a time, at or below an older event', { ...bare, cursor: cursor(10) }, open, 'history'],
+    ['without a time, at or above a younger event', { ...bare, cursor: cursor(20) }, open, 'new'],
+    ['without a time, between an older and a younger event', { ...bare, cursor: cursor(15) }, open, 'undecided'],
     [
-      'old, and behind the first catch-up',
+      'without a time, between both, after history was read',
+      { ...bare, cursor: cursor(15) },
+      { ...open, reading: 'over' },
+      'history',
+    ],
+    [
+      'above a younger event, after history was read',
+      { ...bare, cursor: cursor(25) },
+      { ...open, reading: 'over' },
+      'new',
+    ],
+    ['above the end of the first catch-up', { ...bare, cursor: cursor(16) }, { ...open, end: cursor(15) }, 'new'],
+    [
+      'old, but above the end of the first catch-up',
       { origin: 'replay', cursor: cursor(16), createdAt: BORN - 1 },
       { ...open, end: cursor(15) },
       'new',
     ],
     ['nobody asked for history', { ...bare, cursor: cursor(5) }, { ...open, reading: 'none', younger: null }, 'new'],
     [
-      'before the first webhook, read on purpose',
+      'below the first webhook, read at the request of a person',
       { ...bare, cursor: cursor(5) },
       { ...open, reading: 'none', younger: null, end: cursor(9) },
       'history',
     ],
     [
-      'a younger one below an older one: it is handled rather than lost',
+      'a younger event below an older one: handled rather than lost',
       { ...bare, cursor: cursor(9) },
       { ...open, younger: cursor(8) },
       'new',
@@ -56,7 +66,7 @@ describe('E4: the rule', () => {
   });
 });
 
-describe('E4: as it becomes known', () => {
+describe('E4: events of replay', () => {
   let file: StoreFile;
   let clock: TestClock;
   let runner: Runner;
@@ -137,7 +147,7 @@ describe('E4: as it becomes known', () => {
   const undecided = async (): Promise<number> => (await file.store.status(clock.time)).undecided;
   const become = (expected: number): Promise<void> => until(async () => (await undecided()) === expected, 'decisions');
 
-  test('what happened during the first catch-up, and names no time, waits until a younger neighbour is known', async () => {
+  test('wait during the first catch-up, if they have no time, until a younger neighbour is known', async () => {
     await accept(item(1, clock.time - HOUR), item(2), item(3), item(4, clock.time - HOUR), item(5), item(6), item(7));
     expect(handled).toEqual([]);
     expect(await undecided()).toBe(3);
@@ -152,7 +162,7 @@ describe('E4: as it becomes known', () => {
     expect(handled.toSorted(), 'undecided to the end is history').toEqual(['6', '7']);
   });
 
-  test('a webhook that brings a time after the birth makes its tasks whenever it comes', async () => {
+  test('get their tasks when a webhook brings a time after the creation of the store, however late it arrives', async () => {
     await accept(item(1), item(2), item(3));
     await file.store.endHistory(cursor(3));
     await file.store.closeHistory();
@@ -165,7 +175,7 @@ describe('E4: as it becomes known', () => {
     expect(handled, 'once, and not what is older').toEqual(['2']);
   });
 
-  test('a webhook that comes while a turn is being planned is not passed over by it', async () => {
+  test('get their tasks also if that webhook arrives while a turn is being planned', async () => {
     await runner.drain(0);
     const { store } = file;
     await store.accept({ readings: [item(1)], now: clock.time });
@@ -176,7 +186,7 @@ describe('E4: as it becomes known', () => {
     expect((await store.pending(10)).decided).toMatchObject([{ key: 'c:1' }]);
   });
 
-  test('by its envelope too, though its data name an older time', async () => {
+  test('get their tasks if the envelope of the webhook has such a time, even if the data has an older one', async () => {
     const old = { timestamp_unix_ms: clock.time - HOUR };
     await accept(item(5, clock.time - HOUR));
     expect(handled).toEqual([]);
@@ -185,7 +195,7 @@ describe('E4: as it becomes known', () => {
     expect(handled).toEqual(['5']);
   });
 
-  test('what comes behind the end of the first catch-up is handled, with no time and no webhook', async () => {
+  test('are handled without a time and a webhook if they are above the end of the first catch-up', async () => {
     await accept(item(1), item(2));
     await file.store.endHistory(cursor(2));
     await accept(item(3));
@@ -246,7 +256,7 @@ describe('E4: as it becomes known', () => {
     });
   });
 
-  test('what is undecided is not pruned, however long the catch-up takes', async () => {
+  test('are not pruned while they are undecided, however long the catch-up takes', async () => {
     await accept(item(1), item(2), item(3));
     await file.store.accept({ readings: [], now: clock.time, watermark: cursor(3) });
     await file.store.prune({ now: clock.time, before: clock.time + HOUR, settled: Infinity, after: null, limit: 10 });
@@ -256,7 +266,7 @@ describe('E4: as it becomes known', () => {
     expect(handled.toSorted()).toEqual(['1', '2', '3']);
   });
 
-  test('many at once: no turn takes more than its share, and none is passed over', async () => {
+  test('are all handled once when many are decided at the same time', async () => {
     await accept(...Array.from({ length: 700 }, (_, n) => item(n + 1)));
     expect(await undecided()).toBe(700);
     await accept(webhook(1, clock.time + 1));

@@ -75,21 +75,21 @@ describe('erasing a person', () => {
     await store.turn({ now: NOW, boot: 1, settle, fanOut: null, room: 0, handlers: [handler] });
   });
 
-  test('removes their messages from bodies, dead letters, quarantine, contradictions and the log, and reports it', async () => {
+  test('removes their messages from bodies, dead letters, quarantine, conflicts and the WAL, and counts the rows', async () => {
     expect(everyByte()).toContain(SECRET_WORDS);
     expect(await eraseAll('+1 555-0100')).toEqual({ events: 2, skipped: 1, errors: 2, quarantined: 1, conflicts: 1 });
     expect(everyByte()).not.toContain(SECRET_WORDS);
     expect(everyByte()).not.toContain('15550100');
   });
 
-  test('removes their address from lanes too that a move of the task has left', async () => {
+  test('removes their address also from lanes whose tasks were moved to another handler', async () => {
     await store.register(['one', 'two']);
     expect(await store.giveTo(await store.matching({ state: 'dead' }, NOW), 'two', NOW)).toBeGreaterThan(0);
     await eraseAll('15550100');
     expect(everyByte()).not.toContain('15550100');
   });
 
-  test('keeps identity, and what is of others', async () => {
+  test('keeps the identity of events, and the data of other people', async () => {
     await eraseAll('15550100');
     await store.accept({ readings: [readDelivery(delivery(3, '15550100', SECRET_WORDS))], now: NOW });
     const { events, duplicates, quarantined, tasks } = await store.status(NOW);
@@ -99,7 +99,7 @@ describe('erasing a person', () => {
     expect((await store.event('evt_2', NOW))?.tasks[0]?.lane).toBe('session/15550199');
   });
 
-  test('leaves nothing in memory that a task could be given again, nor an error that quotes it', async () => {
+  test('leaves no body in memory for a later attempt, and no error that quotes it', async () => {
     const before = await store.accept({ readings: [readDelivery(delivery(9, '15550100', SECRET_WORDS))], now: NOW });
     expect(before).toEqual([{ verdict: 'new' }]);
     const handler = (await store.register(['one'])).get('one') ?? 0;
@@ -119,7 +119,7 @@ describe('erasing a person', () => {
     expect(again?.event.text).toBeNull();
   });
 
-  test('makes no task of what was planned before: neither work without a body, nor a lane with their address', async () => {
+  test('drops tasks that were planned before, so that no task lacks its body and no lane has their address', async () => {
     await store.accept({ readings: [readDelivery(delivery(9, '15550100', SECRET_WORDS))], now: NOW });
     const handler = (await store.register(['one'])).get('one') ?? 0;
     const { from, events } = await store.pending(10);
@@ -140,7 +140,7 @@ describe('erasing a person', () => {
     expect((await store.status(NOW)).tasks.skipped).toBe(0);
   });
 
-  test('takes an address for what it is: no part of another', async () => {
+  test('does not match a part of another address', async () => {
     expect(await eraseAll('555010')).toMatchObject({ events: 0 });
   });
 });
@@ -151,6 +151,6 @@ test.each([
   ['15550100', '15550100@s.network', true],
   ['15550100', '155501001', false],
   ['ana@example.com', 'Ana@example.com', true],
-])('%s is, or is not, %s', (address, found, same) => {
+])('the address %s matches %s: %s', (address, found, same) => {
   expect(isOf(address)(Buffer.from(JSON.stringify({ a: [{ from: found }] })))).toBe(same);
 });

@@ -1,5 +1,5 @@
-// Which arrivals are the same event: at least one test for each row of the identity table. The counters must always
-// agree with the rows.
+// Which arrivals are the same event: at least one test for each combination of known and unknown ids and cursors. The
+// counters must always agree with the rows.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Accepted } from '../../src/store/ingest.ts';
 import type { Status } from '../../src/store/read.ts';
@@ -84,7 +84,7 @@ async function counts(): Promise<
 
 const PRUNED_AT = NOW - RETENTION - DAY;
 
-/** An event with this cursor was pruned two retentions ago, and the watermark is past it. */
+/** Stores an event with this cursor, received before the retention began, lets the watermark pass it, and prunes it. */
 async function pruneTo(floor: string): Promise<void> {
   const gone = webhook({ id: 'pruned', cursor: floor, at: PRUNED_AT });
   const watermark = String(BigInt(floor) + 1n) as Cursor;
@@ -98,7 +98,7 @@ async function pruneTo(floor: string): Promise<void> {
 }
 
 describe('a new event', () => {
-  test('is one row, whichever way it came', async () => {
+  test('is one row, whichever origin brought it', async () => {
     expect(
       await verdicts(webhook({ id: 'a', cursor: '1' }), replay({ cursor: '2' }), replay({ cursor: '3' }, 'stream')),
     ).toEqual(['new', 'new', 'new']);
@@ -114,7 +114,7 @@ describe('a new event', () => {
     expect(await keys()).toEqual(['i:a', 'i:b']);
   });
 
-  test('and its copies in one batch are told apart as if they came alone', async () => {
+  test('and its duplicates in one batch are recognized as in batches of their own', async () => {
     const readings = [
       webhook(),
       replay(),
@@ -129,7 +129,7 @@ describe('a new event', () => {
 });
 
 describe('a known cursor', () => {
-  test('F44: whose row has no id yet is the same event: the id is added, nothing runs', async () => {
+  test('F44: whose row has no id yet is the same event, and the id is added', async () => {
     expect(await verdicts(replay(), webhook())).toEqual(['new', 'duplicate']);
     expect(await keys()).toEqual(['c:10']);
     expect(await keyOf('a')).toBe('c:10');
@@ -137,13 +137,13 @@ describe('a known cursor', () => {
     expect((await file.store.event('10', NOW))?.event).toMatchObject({ id: 'a', origin: 'replay', copies: 1 });
   });
 
-  test('F44: that a webhook brought and replay shows again is a duplicate, which is no delivery', async () => {
+  test('F44: that a webhook brought and replay shows again is a duplicate, not counted as a delivery', async () => {
     expect(await verdicts(webhook(), replay(), replay({}, 'stream'))).toEqual(['new', 'duplicate', 'duplicate']);
     expect(await counts()).toEqual({ events: 1, duplicates: 0, conflicts: 0, reread: 2, recovered: 0 });
     expect((await file.store.event('10', NOW))?.event).toMatchObject({ id: 'a', origin: 'webhook', copies: 0 });
   });
 
-  test('and a late webhook fill in session and time that replay could not know, and overwrite none', async () => {
+  test('that replay showed first gets session and time from a later webhook, which overwrites neither', async () => {
     const bare = { session: null, at: null };
     await accept(replay({ ...bare, cursor: '1' }), webhook({ id: 'a', cursor: '1' }));
     await accept(replay({ cursor: '2' }), webhook({ id: 'b', cursor: '2', session: 'other', at: NOW }));
@@ -154,16 +154,16 @@ describe('a known cursor', () => {
     ]);
   });
 
-  test('and known id are a duplicate, counted with the event', async () => {
+  test('with its known id is a duplicate, counted with the event', async () => {
     expect(await verdicts(webhook(), webhook(), webhook())).toEqual(['new', 'duplicate', 'duplicate']);
     expect((await file.store.event('a', NOW))?.event.copies).toBe(2);
     expect(await counts()).toEqual({ events: 1, duplicates: 2, conflicts: 0, reread: 0, recovered: 0 });
   });
 
-  test('I49: with another id and equal data (two webhooks) is a duplicate, and both ids name it', async () => {
+  test('I49: with another id and equal data (two webhooks) is a duplicate, and both ids name the event', async () => {
     expect(await verdicts(webhook({ id: 'a' }), webhook({ id: 'b' }))).toEqual(['new', 'duplicate']);
     expect([await keyOf('a'), await keyOf('b')]).toEqual(['c:10', 'c:10']);
-    // The event keeps its second id.
+    // The second id still names the event.
     expect(await verdicts(webhook({ id: 'b' }), webhook({ id: 'b', cursor: null }))).toEqual([
       'duplicate',
       'duplicate',
@@ -189,7 +189,7 @@ describe('a known cursor', () => {
     ]);
   });
 
-  test('I50: conflicting by two events, brings each again as its own duplicate', async () => {
+  test('I50: of two conflicting events recognizes each of them when it arrives again', async () => {
     await accept(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }));
     expect(await verdicts(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }))).toEqual([
       'duplicate',
@@ -200,7 +200,7 @@ describe('a known cursor', () => {
     expect(await counts()).toEqual({ events: 2, duplicates: 2, conflicts: 1, reread: 0, recovered: 0 });
   });
 
-  test('I49, I50: conflicting by two events, each of which two webhooks bring, is still two events', async () => {
+  test('I49, I50: of two conflicting events still names two events if two webhooks bring each', async () => {
     await accept(webhook({ id: 'a1', text: 'one' }), webhook({ id: 'b1', text: 'two' }));
     expect(await verdicts(webhook({ id: 'a2', text: 'one' }), webhook({ id: 'b2', text: 'two' }))).toEqual([
       'duplicate',
@@ -209,7 +209,7 @@ describe('a known cursor', () => {
     expect(await keys()).toEqual(['c:10', 'i:b1']);
   });
 
-  test('I50: conflicting by two events, contradicts neither where replay shows one of them', async () => {
+  test('I50: of two conflicting events contradicts neither if replay shows one of them', async () => {
     await accept(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }));
     expect(await verdicts(replay({ text: 'one' }), replay({ text: 'two' }))).toEqual(['duplicate', 'duplicate']);
     expect(await counts()).toEqual({ events: 2, duplicates: 0, conflicts: 1, reread: 2, recovered: 0 });
@@ -241,7 +241,7 @@ describe('a known id', () => {
     expect(await counts()).toEqual({ events: 1, duplicates: 3, conflicts: 0, reread: 2, recovered: 0 });
   });
 
-  test('without a cursor takes the cursor that comes later as a name', async () => {
+  test('of an event without a cursor: a cursor that comes later becomes another name of the event', async () => {
     expect(await verdicts(webhook({ cursor: null }), webhook({ cursor: '10' }), replay({ cursor: '10' }))).toEqual([
       'new',
       'duplicate',
@@ -251,7 +251,7 @@ describe('a known id', () => {
     expect(await counts()).toMatchObject({ events: 1, conflicts: 0 });
   });
 
-  test('and without a cursor this time is a duplicate', async () => {
+  test('that arrives again without its cursor is a duplicate', async () => {
     expect(await verdicts(webhook(), webhook({ cursor: null }))).toEqual(['new', 'duplicate']);
   });
 
@@ -272,7 +272,7 @@ describe('a known id', () => {
     expect(await keyOf('11')).toBe('c:10');
   });
 
-  test('whose cursor names another event is a duplicate of its id, and a conflict; no name moves', async () => {
+  test('with the cursor of another event is a duplicate of its own event, and a conflict; no name changes', async () => {
     await accept(webhook({ id: 'a', cursor: '10' }), webhook({ id: 'b', cursor: '11' }));
     expect(await verdicts(webhook({ id: 'a', cursor: '11' }))).toEqual(['duplicate, conflict']);
     expect([await keyOf('a'), await keyOf('b'), await keyOf('10'), await keyOf('11')]).toEqual([
@@ -350,7 +350,7 @@ describe('data are compared', () => {
   });
 });
 
-test('E10: a webhook that contradicts what replay had shown of its cursor is the same event, and recorded', async () => {
+test('E10: a webhook with other data than replay has shown at its cursor is the same event, and a conflict', async () => {
   expect(await verdicts(replay({ text: 'one' }), webhook({ text: 'two' }), webhook({ text: 'two' }))).toEqual([
     'new',
     'duplicate, conflict',
@@ -375,12 +375,12 @@ describe('a cursor at or below the floor', () => {
     expect(await file.store.counters()).not.toHaveProperty('regressions');
   });
 
-  test('is a duplicate where nobody knows when it happened', async () => {
+  test('is a duplicate if the time of the event is unknown', async () => {
     await pruneTo('100');
     expect(await verdicts(replay({ cursor: '50', at: null }))).toEqual(['duplicate']);
   });
 
-  test('is stored, and counted as a regression, if it is younger than anything that can have been pruned', async () => {
+  test('is stored, and counted as a regression, if the event is younger than all pruned events', async () => {
     await pruneTo('100');
     expect(await verdicts(webhook({ id: 'x', cursor: '7', at: NOW - DAY }))).toEqual(['new']);
     expect(await verdicts(replay({ cursor: '8', at: NOW - RETENTION }))).toEqual(['new']);
@@ -388,14 +388,14 @@ describe('a cursor at or below the floor', () => {
     expect((await file.store.counters())['regressions']).toBe(2);
   });
 
-  test('is a regression once, and its copies are duplicates of it', async () => {
+  test('is counted as a regression once, and is a duplicate when it arrives again', async () => {
     await pruneTo('100');
     const event = { id: 'x', cursor: '7', at: NOW - DAY };
     expect(await verdicts(webhook(event), webhook(event), replay(event))).toEqual(['new', 'duplicate', 'duplicate']);
     expect((await file.store.counters())['regressions']).toBe(1);
   });
 
-  test('above it, and without a cursor, events are new', async () => {
+  test('does not concern events above the floor or without a cursor: they are new', async () => {
     await pruneTo('100');
     expect(
       await verdicts(webhook({ id: 'x', cursor: '101', at: old }), webhook({ id: 'y', cursor: null, at: old })),
@@ -413,8 +413,8 @@ describe('a cursor at or below the floor', () => {
   });
 });
 
-describe('what can be read as no event', () => {
-  test('is kept once for the same bytes at the same place, and its copies are counted by origin', async () => {
+describe('an unreadable delivery or item', () => {
+  test('is kept once for the same bytes and cursor, and its copies are counted by origin', async () => {
     const odd = readDelivery(Buffer.from('{'));
     const at = (origin: 'replay' | 'stream', cursor: string) => readItem(origin, cursor as Cursor, '{');
     expect(await verdicts(odd, odd, odd, at('replay', '5'), at('stream', '5'), at('replay', '6'))).toEqual(
@@ -428,7 +428,7 @@ describe('what can be read as no event', () => {
     expect(await counts()).toEqual({ events: 0, duplicates: 2, conflicts: 0, reread: 1, recovered: 0 });
   });
 
-  test('takes no name: the event that comes later under its cursor is new', async () => {
+  test('does not occupy its cursor: a later event with this cursor is new', async () => {
     const odd = readDelivery(Buffer.from('{"cursor":"10","id":5}'));
     expect(await verdicts(odd, webhook())).toEqual(['quarantined', 'new']);
     expect(file.query('select cast(cursor as text) as cursor from quarantine')).toEqual([{ cursor: '10' }]);
@@ -440,25 +440,25 @@ describe('within one batch', () => {
     return (await file.store.accept({ readings, now: NOW })).map(({ verdict }) => verdict);
   }
 
-  test('an id is known to what comes behind it under another cursor, and so is that cursor', async () => {
+  test('an id is known to later readings with another cursor, and so is that cursor', async () => {
     const readings = [webhook({ cursor: '1' }), webhook({ cursor: '2' }), replay({ cursor: '2' })];
     expect(await together(...readings)).toEqual(['new', 'duplicate', 'duplicate']);
   });
 
-  test('an id that a webhook adds to what replay had shown is known at once', async () => {
+  test('an id that a webhook adds to an event of replay is known at once', async () => {
     await accept(replay({ cursor: '1' }));
     expect(await together(webhook({ cursor: '1' }), webhook({ cursor: '2' }))).toEqual(['duplicate', 'duplicate']);
   });
 });
 
-test('a contradiction is recorded once, however often it comes, and another one as well', async () => {
+test('a contradiction is recorded once, however often it arrives, and a different one is recorded too', async () => {
   await accept(webhook(), ...Array.from({ length: 3 }, () => webhook({ text: 'other' })));
   expect((await file.store.status(NOW)).conflicts).toBe(1);
   await accept(webhook({ text: 'a third' }));
   expect((await file.store.status(NOW)).conflicts).toBe(2);
 });
 
-test('a second id with the data of the second event of a cursor names that one', async () => {
+test('a new id with the data of the second event of a cursor names that event', async () => {
   await accept(webhook({ id: 'a' }), webhook({ id: 'b', text: 'other' }), webhook({ id: 'c', text: 'other' }));
   expect(await keyOf('c')).toBe('i:b');
 });

@@ -64,14 +64,14 @@ async function arrive(upTo: number, by = store): Promise<void> {
   for (let from = 0; from < upTo; from += 5) expect(await verdicts(webhooks(from, 5), by)).toEqual({ new: 5 });
 }
 
-test('it is the same event under another cursor, however many came in between', async () => {
+test('a known id with another cursor is the same event, however many events came in between', async () => {
   await arrive(600);
   expect(count('select count(*) from id_segments')).toBeGreaterThan(2 * 8);
   expect(await verdicts(webhooks(0, 600, 10_000))).toEqual({ duplicate: 600 });
   expect((await store.status(NOW)).events).toBe(600);
 });
 
-test('each connection knows what any other has written, sorted or not', async () => {
+test('each connection knows the ids that any other has written, sorted into a segment or not', async () => {
   const early = another();
   expect(await verdicts(webhooks(0, 1), early)).toEqual({ new: 1 });
   for (let from = 1; from < 200; from++)
@@ -80,7 +80,7 @@ test('each connection knows what any other has written, sorted or not', async ()
     expect(await verdicts(webhooks(0, 200, 10_000), one)).toEqual({ duplicate: 200 });
 });
 
-test('one that a webhook adds to what replay had shown is known as well', async () => {
+test('an id that a webhook adds to an event of replay is known as well', async () => {
   const items = webhooks(0, 40).map((_, n) => readItem('replay', String(n) as Cursor, '{"Thing":{}}'));
   expect(await verdicts(items)).toEqual({ new: 40 });
   expect(count('select count(*) from latest_ids')).toBe(0);
@@ -90,7 +90,7 @@ test('one that a webhook adds to what replay had shown is known as well', async 
   expect(await verdicts(webhooks(0, 40, 10_000))).toEqual({ duplicate: 40 });
 });
 
-test('a batch that was rolled back leaves none behind, and the next is taken', async () => {
+test('a batch that was rolled back leaves no ids behind, and the next batch is accepted', async () => {
   await arrive(10);
   db.exec(`create trigger refuse before insert on events when new.id >= 'id-10' begin select raise(abort, 'no'); end`);
   await expect(store.accept({ readings: webhooks(10, 20), now: NOW })).rejects.toMatchObject({ code: 'unwritable' });
@@ -99,7 +99,7 @@ test('a batch that was rolled back leaves none behind, and the next is taken', a
   expect(await verdicts(webhooks(0, 30, 10_000))).toEqual({ duplicate: 30 });
 });
 
-test('one that was taken out of quarantine is known', async () => {
+test('the id of an event that was accepted from quarantine is known', async () => {
   await arrive(5);
   const [first] = webhooks(900, 1);
   db.prepare(
@@ -112,7 +112,7 @@ test('one that was taken out of quarantine is known', async () => {
   expect(await verdicts(webhooks(900, 1, 20_000))).toEqual({ duplicate: 1 });
 });
 
-test('one that cannot be sorted, for the lock is held, is sorted later', async () => {
+test('ids that cannot be sorted while the lock is held are sorted later', async () => {
   await arrive(15);
   db.exec('begin immediate');
   await expect(store.accept({ readings: webhooks(15, 5), now: NOW })).rejects.toMatchObject({ code: 'busy' });
@@ -122,7 +122,7 @@ test('one that cannot be sorted, for the lock is held, is sorted later', async (
   expect(await verdicts(webhooks(0, 40, 10_000))).toEqual({ duplicate: 40 });
 });
 
-test('what was pruned is known no more, and what still waits is', async () => {
+test('ids of pruned events are no longer known, and those of waiting events are', async () => {
   const [noting] = (await store.register(['noting'])).values();
   await arrive(60);
   // Of the first sixty events, only the twentieth has a task that is not finished.
@@ -145,7 +145,7 @@ test('what was pruned is known no more, and what still waits is', async () => {
   expect(await verdicts(webhooks(30, 20, 40_000))).toEqual({ new: 20 });
 });
 
-test('what was pruned is known no more, though its id is still in memory', async () => {
+test('the id of a pruned event is no longer known, even if it is still in memory', async () => {
   const one = another(1_000);
   await arrive(5, one);
   db.exec(`update state set value = 5 where name = 'fanned_out'`);
@@ -155,7 +155,7 @@ test('what was pruned is known no more, though its id is still in memory', async
   expect(await verdicts(webhooks(0, 5, 1_000), one)).toEqual({ new: 5 });
 });
 
-test('the last of the segments that share a filter is known when the others have gone', async () => {
+test('ids of the last segment that shares a filter are known when the other segments are removed', async () => {
   for (let n = 0; n < 400; n++) await verdicts(webhooks(n, 1), store, NOW + n);
   const last = 7;
   const theirs = db.prepare<[number], string>('select id from ids where segment = ?').pluck().all(last);
@@ -169,7 +169,7 @@ test('the last of the segments that share a filter is known when the others have
   expect(await verdicts(again)).toEqual({ duplicate: theirs.length });
 });
 
-test('what still waits is carried over a little at a time, however much it is', async () => {
+test('ids of waiting events are carried over in small steps, however many there are', async () => {
   for (let n = 0; n < 500; n++) await verdicts(webhooks(n, 1));
   const waiting = () => count('select count(*) from latest_ids');
   const largest = () => count('select max(ids) from id_segments');
@@ -182,13 +182,13 @@ test('what still waits is carried over a little at a time, however much it is', 
   expect(await verdicts(webhooks(0, 500, 10_000))).toEqual({ duplicate: 500 });
 });
 
-test('people find an event by its id, wherever that is kept', async () => {
+test('people find an event by its id, in memory, in the table or in a segment', async () => {
   await arrive(50);
   for (const id of ['id-0', 'id-20', 'id-49']) expect((await store.event(id, NOW))?.event.id).toBe(id);
   expect(await store.event('id-50', NOW)).toBeUndefined();
 });
 
-test('a new one is hardly ever looked for in a segment, which would cost a page of a cold disk', () => {
+test('a new id is hardly ever searched in a segment, which would cost a read of a cold disk', () => {
   const asked: string[] = [];
   const path = join(folder, 'events.db');
   const seen = new Database(path, { verbose: (sql) => asked.push(String(sql)) });

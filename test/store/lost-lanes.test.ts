@@ -38,7 +38,7 @@ afterEach(() => {
 });
 
 test.each([0, DAY_MS, -DAY_MS, 60 * DAY_MS, -60 * DAY_MS])(
-  'E8: a lane that was swept while its number was in memory is entered anew, with the clock %i ms on',
+  'E8: a lane that was swept away while its id was in memory is created again, with the clock set by %i ms',
   async (step) => {
     await desk.arrive('a', [1]);
     await desk.workOff();
@@ -52,7 +52,7 @@ test.each([0, DAY_MS, -DAY_MS, 60 * DAY_MS, -60 * DAY_MS])(
   },
 );
 
-test('E8: the schema takes no waiting task without its lane, and no lane from under one', async () => {
+test('E8: the schema refuses a waiting task without its lane, and the deletion of a lane with a waiting task', async () => {
   await desk.arrive('a', [1]);
   const db = raw();
   expect(() => db.exec('delete from lanes')).toThrow('tasks wait in this lane');
@@ -63,7 +63,7 @@ test('E8: the schema takes no waiting task without its lane, and no lane from un
   );
 });
 
-test('E8: a start finds tasks whose lane is gone, and runs them in order', async () => {
+test('E8: a start finds tasks whose lane has no row, and runs them in order', async () => {
   await desk.arrive('a', [2, 1]);
   const db = raw();
   db.exec('drop trigger lanes_with_tasks; delete from lanes');

@@ -14,7 +14,7 @@ import { bodyOf, T0 } from '../receive/harness.ts';
 
 type Fault = (sql: string, args: unknown[]) => Error | undefined;
 
-/** The fault that each statement throws when it runs, if any, and the statements that have run. */
+/** The fault, if any, that a statement throws when it runs; and all statements that have run. */
 let fault: Fault = () => undefined;
 let ran: Set<string>;
 let folder: string;
@@ -77,7 +77,7 @@ function rows<Row>(sql: string): Row[] {
 const idsStored = (): string[] =>
   rows<{ name: string }>(`select coalesce(id, 'c' || cursor) as name from events order by seq`).map(({ name }) => name);
 
-/** One reading for each case of the identity table, so that every statement of ingest runs. */
+/** One reading for each combination of known and unknown ids and cursors, so that every statement of ingest runs. */
 const KINDS: Record<string, { before?: Reading[]; reading: Reading }> = {
   'a new event': { reading: webhook(50) },
   'a new event that is late': { reading: webhook(50, { created_at: '2025-12-31T00:00:00.000Z' }) },
@@ -132,7 +132,7 @@ async function startAnew(): Promise<void> {
 describe.each(sampled(Object.keys(KINDS)))('E5: %s', (name) => {
   const { reading } = KINDS[name] as (typeof KINDS)[string];
 
-  test('that fails by itself at any statement is kept aside alone, and its neighbours are stored and counted exactly', async () => {
+  test('that fails by itself at any statement is quarantined alone, and its neighbours are stored and counted exactly', async () => {
     const { statements } = await rehearse(name);
     expect(statements.length).toBeGreaterThan(3);
     let taken = 0;
@@ -141,7 +141,7 @@ describe.each(sampled(Object.keys(KINDS)))('E5: %s', (name) => {
       await prepareFor(name);
       const before = await store.counters();
       const neighbours = [webhook(90), webhook(91)];
-      // The reading fails in the group, alone, and alone once more. Then it counts as the cause. Its neighbours run
+      // The reading fails in the batch, alone, and alone once more. Then it counts as the cause. Its neighbours run
       // before it.
       let left = 0;
       let mine = false;
@@ -171,7 +171,7 @@ describe.each(sampled(Object.keys(KINDS)))('E5: %s', (name) => {
     expect(taken).toBeGreaterThan(2);
   });
 
-  test('that meets a failing store at any statement is not kept aside, and is stored once the store is well', async () => {
+  test('is not quarantined if the store fails at any statement, and is stored once the store works again', async () => {
     const { statements, counters } = await rehearse(name);
     const codes = [
       'SQLITE_FULL',
@@ -208,8 +208,8 @@ const names = (reading: Reading, args: unknown[]): boolean => flat(args).some((o
 const namesNeighbour = (args: unknown[]): boolean =>
   flat(args).some((one) => /^(i:evt_|evt_|c:)?9[01]$/.test(String(one)));
 
-describe('E5: what the store causes', () => {
-  test('is told from what readings cause by the third reading that fails in a row, whether they come in one group or in three', async () => {
+describe('E5: a failure of the store', () => {
+  test('is assumed when the third reading in a row fails, in one batch or in three', async () => {
     fault = (sql) => (/insert into events/.test(sql) ? own() : undefined);
     const three = [webhook(1), webhook(2), webhook(3)];
     await expect(accept(three)).rejects.toMatchObject({ code: 'unwritable' });
@@ -230,14 +230,14 @@ describe('E5: what the store causes', () => {
     expect(verdicts(await accept([webhook(8)]))).toEqual(['quarantined']);
   });
 
-  test('one reading that comes again and again is one reading', async () => {
+  test('is not assumed if the same reading fails again and again', async () => {
     fault = (sql) => (/insert into events/.test(sql) ? own() : undefined);
     for (let n = 0; n < 5; n++) expect(verdicts(await accept([webhook(1)]))).toEqual(['quarantined']);
     expect(rows('select copies from quarantine')).toEqual([{ copies: 4 }]);
     expect(await store.counters()).toEqual({ quarantined: 1, poisoned: 1, duplicates: 4 });
   });
 
-  test('three that fail beside others that do not are refused for now, the others are stored', async () => {
+  test('is assumed for three failing readings in a row, which are refused; the other readings of the batch are stored', async () => {
     const bad = new Set(['evt_1', 'evt_2', 'evt_3']);
     fault = (sql, args) =>
       /insert into events/.test(sql) && args.some((one) => bad.has(String(one))) ? own() : undefined;
@@ -246,7 +246,7 @@ describe('E5: what the store causes', () => {
     expect(rows('select 1 from quarantine')).toEqual([]);
   });
 
-  test('a reading that fails in two ways is not its own fault', async () => {
+  test('is assumed if a reading fails with two different errors', async () => {
     let n = 0;
     fault = (sql) =>
       /insert into events/.test(sql)
@@ -258,7 +258,7 @@ describe('E5: what the store causes', () => {
     expect(rows('select 1 from quarantine')).toEqual([]);
   });
 
-  test('a reading that cannot even be kept aside is refused alone', async () => {
+  test('is not assumed if one reading of a batch cannot be quarantined either: it is refused alone', async () => {
     const bad = (args: unknown[]): boolean =>
       args.some((one) => one instanceof Uint8Array && Buffer.from(one).includes('{"bad'));
     fault = (sql, args) => (/insert into quarantine/.test(sql) && bad(args) ? own() : undefined);
@@ -266,7 +266,7 @@ describe('E5: what the store causes', () => {
     await expect(accept([unreadable('{"bad')])).rejects.toMatchObject({ code: 'unwritable' });
   });
 
-  test('what does not fit a binding is the reading’s own', async () => {
+  test('is not assumed if SQLite cannot bind a value of a reading', async () => {
     fault = (sql, args) =>
       /insert into events/.test(sql) && args.includes('evt_2') ? new RangeError('too large to bind') : undefined;
     expect(verdicts(await accept([webhook(1), webhook(2), webhook(3)]))).toEqual(['new', 'quarantined', 'new']);
@@ -274,11 +274,11 @@ describe('E5: what the store causes', () => {
   });
 });
 
-describe('E5: what rides along', () => {
+describe('E5: what is written along with readings', () => {
   const riders = { counts: { 'refused.method': 1, unseen_failures: 1 }, state: { failures: '{}', failure_run: 2 } };
 
   test.each(['unseen_failures', 'failures'])(
-    '%s alone is dropped and said, the readings and the rest go in',
+    '%s alone is dropped and reported if it fails, and the rest is stored',
     async (name) => {
       fault = (_, args) => (args[0] === name ? own() : undefined);
       expect(verdicts(await accept([webhook(1)], riders))).toEqual(['new']);
@@ -291,7 +291,7 @@ describe('E5: what rides along', () => {
   );
 
   test.each(['watermark', 'proved_from'])(
-    '%s of a page is never dropped: the page fails as the store',
+    '%s of a page is never dropped: if it fails, so does the page',
     async (name) => {
       fault = (_, args) => (args[0] === name && typeof args[1] === 'bigint' ? own() : undefined);
       const page = { watermark: '2' as never, from: '1' as never };
@@ -304,7 +304,7 @@ describe('E5: what rides along', () => {
     },
   );
 
-  test('nor is its gap', async () => {
+  test('the gap of a page is never dropped either', async () => {
     fault = (sql) => (/insert into gaps/.test(sql) ? own() : undefined);
     const gap = { after: '1' as never, upTo: null, reason: 'test' };
     await expect(accept([item(3)], { gap })).rejects.toMatchObject({ code: 'unwritable' });
@@ -313,14 +313,14 @@ describe('E5: what rides along', () => {
     expect(await store.gaps()).toHaveLength(1);
   });
 
-  test('ids that cannot be sorted cost no delivery', async () => {
+  test('ids that cannot be sorted prevent no delivery', async () => {
     fault = (sql) => (/into id_segments/.test(sql) ? own() : undefined);
     for (let n = 1; n <= 6; n++) expect(verdicts(await accept([webhook(n), webhook(n)]))).toEqual(['new', 'duplicate']);
     expect(dropped.length).toBeGreaterThan(0);
   });
 });
 
-test('E5: a poisoned item of a page is kept aside with its cursor, and the watermark passes it', async () => {
+test('E5: an item of a page that fails by itself is quarantined with its cursor, and the watermark passes it', async () => {
   fault = (sql, args) => (/insert into events/.test(sql) && args.includes(2n) ? own() : undefined);
   expect(verdicts(await accept([item(1), item(2), item(3)], { watermark: '3' as never }))).toEqual([
     'new',
@@ -335,7 +335,7 @@ test.each([
   ['a delivery', webhook(2), 'evt_2'],
   ['an item of replay', item(2), 'c2'],
 ])(
-  'E5: %s that was poisoned is read again once the cause is gone, and stays as it is before',
+  'E5: %s that failed by itself stays in quarantine until the cause is gone, and is accepted then',
   async (_, reading, name) => {
     fault = (sql, args) => (/insert into events/.test(sql) && args.includes(2n) ? own() : undefined);
     await accept([webhook(1), reading]);
@@ -351,7 +351,7 @@ test.each([
   },
 );
 
-test('E5: times at the end of time add up to a figure that its column can hold', async () => {
+test('E5: the lateness of events with extreme times adds up to a number that its column can hold', async () => {
   const late = (n: number): Reading =>
     webhook(n, { created_at: null, data: { MessageReceived: { timestamp_unix_ms: -8.64e15 } } });
   for (let n = 0; n < 12; n++)
@@ -366,7 +366,7 @@ test('E5: times at the end of time add up to a figure that its column can hold',
   expect(rows('select 1 from quarantine')).toEqual([]);
 });
 
-test('E5: a counter that can go no further stays there', async () => {
+test('E5: a counter that has reached its maximum stays there', async () => {
   const most = Number.MAX_SAFE_INTEGER;
   await store.note({ duplicates: most });
   await accept([webhook(1)]);

@@ -1,4 +1,4 @@
-// What is kept about dead letters, attempts and duplicates: exact counts, no personal data, and no more than
+// Records of dead letters, attempts and duplicates: counts are exact, no personal data stays, and no more is kept than
 // documented.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { patternOf } from '../../src/store/error-pattern.ts';
@@ -35,7 +35,7 @@ afterEach(() => ops.close());
 const groups = async () => (await ops.store.groups({ limit: 10 })).groups;
 const now = () => ops.clock.time;
 
-test('causes count exactly who is dead of them, through deaths, retries, discards and deaths again', async () => {
+test('groups count their dead letters exactly, also after retries, discards and further dead letters', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' });
   const [handler = 0] = await fanOut(ops, ['answer'], { lane: 'one' });
   const dead = [await end(ops, handler, 'dead', 'E 1'), await end(ops, handler, 'dead', 'E 2')];
@@ -49,7 +49,7 @@ test('causes count exactly who is dead of them, through deaths, retries, discard
   expect((await ops.store.status(now())).tasks.dead).toBe(2);
 });
 
-test('a retry by hand stands in the story, and what came of it', async () => {
+test('the timeline shows a retry by a person, and its outcome', async () => {
   await deliver(ops, { cursor: '1' });
   const [handler = 0] = await fanOut(ops, ['answer']);
   const id = await end(ops, handler, 'dead', 'E');
@@ -66,7 +66,7 @@ test('a retry by hand stands in the story, and what came of it', async () => {
   ]);
 });
 
-test('tasks to fix are named by cursor, so that steps keep the order of lanes', async () => {
+test('matching tasks are sorted by cursor, so that changes in steps keep the order of lanes', async () => {
   await deliver(ops, { cursor: '9' }, { cursor: '3' }, { cursor: '6' });
   const [handler = 0] = await fanOut(ops, ['answer']);
   for (let n = 0; n < 3; n++) await end(ops, handler, 'dead', 'E');
@@ -78,7 +78,7 @@ test('tasks to fix are named by cursor, so that steps keep the order of lanes', 
   }
 });
 
-test('of duplicates the first seven and the last are kept, and all are counted', async () => {
+test('the first seven duplicates and the last one are kept, and all are counted', async () => {
   for (let n = 0; n < 12; n++) await deliver(ops, { cursor: '1', data: { message_id: 'm' } });
   const found = await ops.store.event('1', now());
   expect(found?.event.copies).toBe(11);
@@ -98,7 +98,7 @@ test('neighbours are of the same lane, by cursor', async () => {
   ]);
 });
 
-test('of attempts that fail the last ten are kept, and pruning leaves none', async () => {
+test('the last ten attempts of a failing task are kept, and pruning removes them', async () => {
   await deliver(ops, { cursor: '1' });
   const [handler = 0] = await fanOut(ops, ['answer']);
   const turn = { boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler] };
@@ -121,7 +121,7 @@ test('of attempts that fail the last ten are kept, and pruning leaves none', asy
   expect(left).toBe(0);
 });
 
-test('who is forgotten leaves nothing in what is kept of attempts, and no sample', async () => {
+test('erasing a person removes their data from attempts and from the sample of a group', async () => {
   await deliver(ops, { cursor: '1' });
   const [handler = 0] = await fanOut(ops, ['answer']);
   await end(ops, handler, 'dead', 'Error: Ana is not there');
@@ -130,7 +130,7 @@ test('who is forgotten leaves nothing in what is kept of attempts, and no sample
   expect(JSON.stringify([found, await groups()])).not.toContain('Ana');
 });
 
-test('a cause follows a task that another handler is given, and loses one that runs again', async () => {
+test('a dead task that is moved to another handler changes its group too, and a task that runs again leaves its group', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' });
   const [old = 0] = await fanOut(ops, ['old']);
   await end(ops, old, 'dead', 'E 1');
@@ -159,7 +159,7 @@ test('a cause follows a task that another handler is given, and loses one that r
   expect((await ops.store.status(now())).tasks.dead).toBe(1);
 });
 
-test('a rerun leaves out what was pruned between the look at a page and its tasks', async () => {
+test('a rerun leaves out events that were pruned after their page was read', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' });
   const [handler = 0] = await fanOut(ops, ['a']);
   await end(ops, handler, 'done');

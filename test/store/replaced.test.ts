@@ -1,5 +1,5 @@
 // E12: the store's file is replaced or deleted, under a running kit or between two starts. Then nothing is accepted,
-// and no log is applied to another file. `kit restore` recovers from each of these states.
+// and no WAL is applied to another file. `kit restore` recovers from each of these states.
 import {
   copyFileSync,
   cpSync,
@@ -75,7 +75,7 @@ const codeOf = (work: () => unknown): string => {
   return 'no error';
 };
 
-/** A store as a kill leaves it: the log is not copied back, and the lock is free. */
+/** Leaves a store as a kill does: the WAL is not copied into the file, and the lock is free. */
 async function crashed(...cursors: number[]): Promise<void> {
   const owned = await start();
   await accept(owned, ...cursors);
@@ -84,7 +84,7 @@ async function crashed(...cursors: number[]): Promise<void> {
   const log = readFileSync(wal());
   const bytes = readFileSync(path);
   owned.release();
-  // The files with the same inodes and their earlier content.
+  // The files keep their inodes and get their earlier content again.
   writeFileSync(saved, bytes);
   writeFileSync(`${saved}-wal`, log);
   if (!existsSync(wal())) renameSync(`${saved}-wal`, wal());
@@ -111,7 +111,7 @@ function restore(from: string): ReturnType<typeof putInPlace> {
 }
 
 describe('E12: under a running kit', () => {
-  test('a file that takes the place of the store is not touched, nor is the old log, and what was accepted is in a copy', async () => {
+  test('a file that replaces the store stays unchanged, as does the old WAL, and a copy holds every accepted event', async () => {
     const backup = await backupOf(1);
     const found: Replaced[] = [];
     const owned = await start(path, (replaced) => void found.push(replaced));
@@ -132,7 +132,7 @@ describe('E12: under a running kit', () => {
     expect(readFileSync(wal()).equals(log)).toBe(true);
   });
 
-  test.each(['the file', 'its log'])('%s that is deleted ends it for good, also when it comes back', async (what) => {
+  test.each(['the file', 'its WAL'])('nothing is accepted after %s was deleted, even if it returns', async (what) => {
     const owned = await start();
     await accept(owned, 1);
     const gone = what === 'the file' ? path : wal();
@@ -146,7 +146,7 @@ describe('E12: under a running kit', () => {
     expect(idsIn(path)).toEqual(['evt_1', 'evt_4']);
   });
 
-  test('a log that was deleted is written back by the end of the kit', async () => {
+  test('when the kit stops, a deleted WAL that is still open is copied into the file', async () => {
     const owned = await start();
     await accept(owned, 1);
     rmSync(wal());
@@ -160,7 +160,7 @@ describe('E12: under a running kit', () => {
     ['a backup', async (backup: string) => copyFileSync(backup, path)],
     ['a shorter file', async (backup: string) => writeFileSync(path, readFileSync(backup).subarray(0, 3 * 4_096))],
     ['an empty file', async () => writeFileSync(path, '')],
-  ])('%s that is copied over the store, which keeps its inode, ends it for good', async (_, copy) => {
+  ])('after %s was copied over the store, which keeps its inode, the store accepts nothing more', async (_, copy) => {
     const backup = await backupOf(1);
     const found: Replaced[] = [];
     const owned = await start(path, (replaced) => void found.push(replaced));
@@ -178,7 +178,7 @@ describe('E12: under a running kit', () => {
     expect(idsIn(path)).toEqual(['evt_1', 'evt_4']);
   });
 
-  test('a raw copy of the same run that is copied back is found out, although its id is right', async () => {
+  test('a raw copy of the same run that is copied back is detected, although its id is right', async () => {
     const owned = await start();
     await accept(owned, 1);
     await owned.store.settle();
@@ -193,7 +193,7 @@ describe('E12: under a running kit', () => {
     });
   });
 
-  test('restore refuses', async () => {
+  test('restore refuses to replace the store', async () => {
     const backup = await backupOf(1);
     const owned = await start();
     expect(codeOf(() => restore(backup))).toBe('owned');
@@ -204,7 +204,7 @@ describe('E12: under a running kit', () => {
 });
 
 describe('E12: between two starts', () => {
-  test('a backup beside the log of another is refused by owner and commands, and untouched; restore takes it', async () => {
+  test('a backup beside the WAL of another store is refused by owner and commands, and stays unchanged; restore accepts it', async () => {
     const backup = await backupOf(1);
     await crashed(2, 3);
     renameSync(backup, path);
@@ -232,7 +232,7 @@ describe('E12: between two starts', () => {
     await expect(start()).rejects.toMatchObject({ code: 'replaced' });
   });
 
-  test('a file that is damaged because its log was deleted after a kill is refused, and restore takes a backup', async () => {
+  test('a file that is damaged because its WAL was deleted after a kill is refused, and restore puts a backup in its place', async () => {
     const backup = await backupOf(1);
     const owned = await start();
     await owned.store.beat({ role: 'receive', pid: process.pid, started: '', boot: 1 }, T0);
@@ -242,7 +242,7 @@ describe('E12: between two starts', () => {
     await owned.store.settle();
     const after = readFileSync(path);
     owned.release();
-    // Only every other page of the log was copied into the file.
+    // As if only every other page of the WAL had been copied into the file.
     for (let page = 0; page * 4_096 < before.length; page += 2)
       before.copy(after, page * 4_096, page * 4_096, (page + 1) * 4_096);
     writeFileSync(path, after);
@@ -253,7 +253,7 @@ describe('E12: between two starts', () => {
   });
 
   test.each(['deleted', 'emptied'])(
-    'a log that was %s after a kill is told of, although the file is whole',
+    'a WAL that was %s after a kill is reported, although the file is whole',
     async (how) => {
       const owned = await start();
       expect(owned.logLost).toBe(false);
@@ -265,7 +265,7 @@ describe('E12: between two starts', () => {
     },
   );
 
-  test('an older raw copy of the same store beside a later log is refused', async () => {
+  test('an older raw copy of the same store beside a newer WAL is refused', async () => {
     const owned = await start();
     await accept(owned, 1);
     owned.release();
@@ -282,7 +282,7 @@ describe('E12: between two starts', () => {
     }
   });
 
-  test('a copy of this very boot beside its log is refused: the log may be later', async () => {
+  test('a raw copy from the last run beside its WAL is refused, because the WAL may be newer', async () => {
     const owned = await start();
     await accept(owned, 1);
     copyFileSync(path, join(folder, 'raw.db'));
@@ -293,7 +293,7 @@ describe('E12: between two starts', () => {
     await expect(start()).rejects.toMatchObject({ code: 'replaced' });
   });
 
-  test('without a log, a file with another id is refused all the same', async () => {
+  test('a file with another id is refused even without a WAL', async () => {
     const backup = await backupOf(1);
     (await start()).release();
     expect(existsSync(wal())).toBe(false);
@@ -304,7 +304,7 @@ describe('E12: between two starts', () => {
     expect(idsIn(path)).toEqual(['evt_1', 'evt_2']);
   });
 
-  test('a log whose file is gone is not applied to a new one, nor deleted with it', async () => {
+  test('a WAL whose file is gone is neither applied to a new file nor deleted', async () => {
     const backup = await backupOf(1);
     await crashed(2);
     rmSync(path);
@@ -318,21 +318,21 @@ describe('E12: between two starts', () => {
     expect(idsIn(path)).toEqual(['evt_1']);
   });
 
-  test('neither file nor log: nothing begins silently with an empty store', async () => {
+  test('if both file and WAL are gone, no empty store is created silently', async () => {
     (await start()).release();
     rmSync(path);
     await expect(start()).rejects.toThrow('is gone or empty');
     expect(existsSync(path)).toBe(false);
   });
 
-  test('after a kill the same file starts with its log', async () => {
+  test('after a kill the same file starts with its WAL', async () => {
     await crashed(1, 2);
     await start();
     expect(idsIn(path)).toEqual(['evt_1', 'evt_2']);
   });
 
   test.each(['a start', 'a command'])(
-    'a whole folder that was copied elsewhere, with its log, opens by %s',
+    'a whole folder that was copied elsewhere, with the WAL, is opened by %s',
     async (how) => {
       await crashed(1, 2);
       const moved = mkdtempSync(join(tmpdir(), 'kit-moved-'));
@@ -346,7 +346,7 @@ describe('E12: between two starts', () => {
     },
   );
 
-  test('a file that was moved by hand, without what lay beside it, starts', async () => {
+  test('a backup that was moved by hand to a path without other files starts', async () => {
     const backup = await backupOf(1);
     for (const name of readdirSync(folder)) if (name.startsWith('events.db')) rmSync(join(folder, name));
     renameSync(backup, path);
@@ -354,7 +354,7 @@ describe('E12: between two starts', () => {
     expect(idsIn(path)).toEqual(['evt_1', 'evt_2']);
   });
 
-  test('a start that died between its new id and the mark beside the file starts again', async () => {
+  test('after a start that died with the new id only in the mark beside the file, the next start succeeds', async () => {
     const owned = await start();
     await accept(owned, 1);
     owned.release();
@@ -368,7 +368,7 @@ describe('E12: between two starts', () => {
     expect(idsIn(path)).toEqual(['evt_1']);
   });
 
-  test('a store that is whole is set aside by restore with all that its log held', async () => {
+  test('restore sets a whole store aside together with the content of its WAL', async () => {
     const backup = await backupOf(1);
     await crashed(2);
     const kept = restore(backup);

@@ -1,5 +1,5 @@
-// What the SQLite store must hold itself: commits and types that SQLite would lose silently, inputs that it refuses,
-// and migrations.
+// Tests for SQLite alone: commits and types that SQLite would lose silently, files that the store refuses, and
+// migrations.
 import { execFileSync } from 'node:child_process';
 import {
   closeSync,
@@ -70,13 +70,13 @@ describe('SQLite', () => {
   }
 
   describe('commits are synced', () => {
-    test('by whoever creates the file, and by everyone who opens it later', async () => {
+    test('by the process that creates the file, and by each that opens it later', async () => {
       expect(await pragma(open({ owner: true }), 'synchronous')).toBe(2);
       expect(await pragma(open(), 'synchronous')).toBe(2);
       expect(await pragma(open({ owner: true }), 'synchronous')).toBe(2);
     });
 
-    test('also when an existing WAL file is opened after a restart, where SQLite itself falls back to NORMAL', async () => {
+    test('also when an existing WAL file is opened after a restart, although SQLite then falls back to NORMAL', async () => {
       openSqlite(path, { owner: true }).close();
       expect(raw().pragma('synchronous', { simple: true })).toBe(1);
       const store = open({ owner: true });
@@ -84,12 +84,12 @@ describe('SQLite', () => {
       expect(await pragma(store, 'journal_mode')).toBe('wal');
     });
 
-    test('not for claims and verdicts, where that was asked for', async () => {
+    test('not by SQLite itself if the store was opened with NORMAL', async () => {
       openSqlite(path, { owner: true }).close();
       expect(await pragma(open({ synchronous: 'NORMAL' }), 'synchronous')).toBe(1);
     });
 
-    test('behind their transactions where they hold what handlers write, many by one sync', async () => {
+    test('after their transactions if they are completions, many by one sync', async () => {
       openSqlite(path, { owner: true }).close();
       const store = open({ synchronous: 'NORMAL' });
       const gap = (after: string) => ({ after: after as never, upTo: null, reason: 'test' });
@@ -117,7 +117,7 @@ describe('SQLite', () => {
       syncs.mockRestore();
     });
 
-    test('a level that SQLite does not take is an error, not a silence', () => {
+    test('a sync level that SQLite does not accept is an error', () => {
       const db = raw();
       db.exec('begin');
       expect(codeOf(() => setSynchronous(db, 'NORMAL'))).not.toBe('no error');
@@ -135,7 +135,7 @@ describe('SQLite', () => {
       expect(tables.filter((table) => (table as { strict: number }).strict !== 1)).toEqual([]);
     });
 
-    test('refuses a cursor that would become a float, bytes that are none, and an origin that is none', () => {
+    test('refuses a cursor that would become a float, a number instead of bytes, and an unknown origin', () => {
       open({ owner: true });
       const db = raw();
       const insert = (cursor: string) =>
@@ -167,7 +167,7 @@ describe('SQLite', () => {
       return db;
     }
 
-    test('of this kit are numbered without a hole', () => {
+    test('of this kit set the version of the file', () => {
       open({ owner: true });
       expect(versionOf(raw())).toBeGreaterThan(0);
     });
@@ -187,7 +187,7 @@ describe('SQLite', () => {
       expect(copy.prepare('select * from one').all()).toEqual([{ n: 1 }]);
     });
 
-    test('one that fails leaves the file as it was, and the fixed one goes on from there (K9)', () => {
+    test('a migration that fails leaves the file as it was, and the fixed one continues from there (K9)', () => {
       const db = opened();
       write('001.sql', 'create table one (n integer) strict;');
       migrate(db, path, folderOf());
@@ -201,7 +201,7 @@ describe('SQLite', () => {
     });
 
     test.each([{ owner: true }, { owner: false }])(
-      'a file of a newer kit is refused, with $owner as owner',
+      'a file that a newer kit has written is refused (owner: $owner)',
       ({ owner }) => {
         openSqlite(path, { owner: true }).close();
         const db = raw();
@@ -212,14 +212,14 @@ describe('SQLite', () => {
     );
   });
 
-  describe('what is no store is refused', () => {
-    test('where there is no file, by all but the owner', () => {
+  describe('refused as a store', () => {
+    test('a missing file, by all but the owner', () => {
       expect(codeOf(() => open())).toBe('missing');
       expect(existsSync(path)).toBe(false);
     });
 
     test.each([{ owner: true }, { owner: false }])(
-      'a file that is not SQLite, with $owner as owner, untouched',
+      'a file that is not SQLite, which stays unchanged (owner: $owner)',
       ({ owner }) => {
         const text = 'a diary, and a long one: '.repeat(100);
         writeFileSync(path, text);
@@ -229,7 +229,7 @@ describe('SQLite', () => {
     );
 
     test.each([{ owner: true }, { owner: false }])(
-      "another program's SQLite file, with $owner as owner, untouched",
+      "another program's SQLite file, which stays unchanged (owner: $owner)",
       ({ owner }) => {
         const db = raw();
         db.exec('create table diary (entry text)');
@@ -258,7 +258,7 @@ describe('SQLite', () => {
     });
   });
 
-  test('a lock held elsewhere is a busy store, and the store goes on once it is free', async () => {
+  test('the store is busy while another connection holds the lock, and works again afterwards', async () => {
     const store = open({ owner: true, busyMs: 1 });
     const db = raw();
     db.exec('begin immediate');
@@ -278,8 +278,8 @@ describe('SQLite', () => {
     expect(readFileSync(path, 'utf8')).toBe('');
   });
 
-  describe('E51: what has failed is not trusted', () => {
-    /** A table that only this connection sees. */
+  describe('E51: the store opens a new connection', () => {
+    /** Creates a table that only this connection sees. */
     const mark = (store: Store): Promise<void> => store.setup((tx) => void tx.run('create temp table mark (a)'));
 
     async function isMarked(store: Store): Promise<boolean> {
@@ -291,7 +291,7 @@ describe('SQLite', () => {
     }
 
     test.each(['SQLITE_IOERR_WRITE', 'SQLITE_FULL', 'SQLITE_CORRUPT'])(
-      'a connection after a failed write (%s)',
+      'after a failed write of a statement (%s)',
       async (code) => {
         let failing = false;
         const prepare = Reflect.get(Database.prototype, 'prepare') as (
@@ -321,7 +321,7 @@ describe('SQLite', () => {
       },
     );
 
-    /** Opens a reader, which keeps the log from being copied back. Returns a function that ends it. */
+    /** Opens a reader, so that the WAL cannot be copied into the file completely. Returns a function that ends it. */
     function read(): () => void {
       const reader = raw();
       reader.exec('begin');
@@ -335,7 +335,7 @@ describe('SQLite', () => {
       gap: { after: after as never, upTo: null, reason: 'test' },
     });
 
-    test('a connection after a failed sync, and what it has left is settled before the next accept', async () => {
+    test('after a failed sync, and syncs the earlier commits before the next `accept`', async () => {
       openSqlite(path, { owner: true }).close();
       const store = open({ synchronous: 'NORMAL', busyMs: 1 });
       await mark(store);
@@ -353,7 +353,7 @@ describe('SQLite', () => {
       expect(await store.gaps()).toHaveLength(2);
     });
 
-    test('what a failed sync has left is settled before the next completion', async () => {
+    test('after a failed sync, and syncs the earlier commits before the next completion', async () => {
       openSqlite(path, { owner: true }).close();
       const store = open({ synchronous: 'NORMAL', busyMs: 1 });
       await store.accept(gap('1'));
@@ -376,7 +376,7 @@ describe('SQLite', () => {
       expect(worked).toBe(1);
     });
 
-    test('E11: a completion whose sync fails is committed once, and waits for its sync alone', async () => {
+    test('E11: a completion whose sync fails is committed once, and only its sync is retried', async () => {
       openSqlite(path, { owner: true }).close();
       const store = open({ synchronous: 'NORMAL' });
       await store.accept(gap('1'));
@@ -396,7 +396,7 @@ describe('SQLite', () => {
       expect((await store.counters())['tasks.done']).toBe(1);
     });
 
-    test('E11: a batch whose sync fails is committed once: another sync, on a new connection, makes it good', async () => {
+    test('E11: a batch whose sync fails is committed once, and another sync, on a new connection, succeeds', async () => {
       openSqlite(path, { owner: true }).close();
       const store = open({ synchronous: 'NORMAL' });
       await mark(store);
@@ -411,7 +411,7 @@ describe('SQLite', () => {
     });
   });
 
-  describe('E13: a process that has no file left to open', () => {
+  describe('E13: a process without a free file descriptor', () => {
     const limitFiles = (most: number | string): void => {
       execFileSync('prlimit', ['--pid', String(process.pid), `--nofile=${most}:`]);
     };
@@ -424,7 +424,7 @@ describe('SQLite', () => {
       }
     }
 
-    test('is told by a StoreError whatever it opens, and goes on with the same store once it has', async () => {
+    test('gets a StoreError whichever file it cannot open, and uses the same store again later', async () => {
       const store = open({ owner: true });
       await store.note({ accepted: 1 });
       const db = raw();

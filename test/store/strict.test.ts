@@ -82,13 +82,13 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       return tasks.map(({ key }) => key.slice(2)).toSorted((a, b) => Number(a) - Number(b));
     }
 
-    /** Status, the turn's count and these cursors must agree. */
+    /** The held tasks and the count of the turn must match these cursors. */
     async function expectHeld(...cursors: (number | string)[]): Promise<void> {
       expect(await held()).toEqual(cursors.map(String));
       expect((await turn({ room: 1, handlers: [] })).unproven).toBe(cursors.length);
     }
 
-    test('a task is held until the watermark has passed its cursor, and never by the clock alone', async () => {
+    test('a task is held until the watermark has passed its cursor, however much time passes', async () => {
       expect((await arrive('a', [10])).unproven).toBe(1);
       now += 365 * 86_400_000;
       expect(await turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: null, unproven: 1 });
@@ -133,7 +133,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect((await turn({ room: ROOM })).nextAt).toBeNull();
     });
 
-    test('the watermark counts when what came with it is in its lanes', async () => {
+    test('the watermark counts only when the events that came with it are in their lanes', async () => {
       await arrive('a', [50]);
       await prove(50, [reading(40, 'a')]);
       expect(await claim()).toEqual([]);
@@ -151,7 +151,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await workOff()).toEqual(['40', '50', '60', '70']);
     });
 
-    test('what replay has looked for in vain goes without proof', async () => {
+    test('a task whose event replay has searched in vain is released unproven', async () => {
       await arrive('a', [10]);
       await search(0);
       expect(await claim()).toEqual([]);
@@ -161,7 +161,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await expectHeld();
     });
 
-    test('E7: what arrives after the clock was set back is held, however long ago it seems to have been received', async () => {
+    test('E7: an event that arrives after the clock was set back is held, whatever its time of receipt', async () => {
       await arrive('a', [10]);
       await search(1);
       expect(await workOff()).toEqual(['10']);
@@ -173,7 +173,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await claim()).toMatchObject([{ event: { cursor: '20' }, unproven: true }]);
     });
 
-    test('a task that goes without proof takes the lower ones of its lane along, and no higher one', async () => {
+    test('a task that is released unproven also releases the lower ones of its lane, and no higher one', async () => {
       await arrive('a', [20]);
       now += 10;
       await arrive('a', [10, 30]);
@@ -183,7 +183,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await expectHeld(15, 30);
     });
 
-    test('one below what has finished, or what goes without proof, is released at once', async () => {
+    test('a task below one that has finished or was released unproven is released at once', async () => {
       await arrive('a', [20]);
       await search(1);
       now += 10;
@@ -193,7 +193,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await claim()).toMatchObject([{ event: { cursor: '10' }, late: true, unproven: true }]);
     });
 
-    test('of two lanes of which one is proved, that one runs', async () => {
+    test('a lane whose tasks the watermark has passed runs, while another lane waits', async () => {
       await arrive('a', [10, 30]);
       await arrive('b', [20, 40]);
       await prove(10);
@@ -204,13 +204,13 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await expectHeld(40);
     });
 
-    test('without a cursor there is nothing to prove', async () => {
+    test('an event without a cursor does not wait for the watermark', async () => {
       await arrive('a', [null]);
       expect(await claim()).toMatchObject([{ lane: null, unproven: false }]);
       await expectHeld();
     });
 
-    test('a later process of the same work knows who waits, who was proved, and who goes without proof', async () => {
+    test('a restarted process knows which tasks wait, which the watermark has passed, and which are released unproven', async () => {
       await arrive('a', [10, 30]);
       now += 10;
       await arrive('b', [20, 40]);
@@ -220,7 +220,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect((await turn({ room: 1, handlers: [] })).unproven).toBe(3);
       await start();
       await expectHeld(20, 40, 50);
-      // A task below one that was released before.
+      // This task is below one that was already released.
       now += 10;
       await arrive('a', [25]);
       await expectHeld(20, 40, 50);
@@ -231,7 +231,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await expectHeld(50);
     });
 
-    test('a failed head holds its lane until it is done or dead, however long that takes', async () => {
+    test('a failed task holds its lane until it is done or dead, however long that takes', async () => {
       await arrive('a', [10, 20, 30]);
       await prove(30);
       const [head] = await claim();
@@ -245,7 +245,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await workOff()).toEqual(['20', '30']);
     });
 
-    test('nor does one that ends its process step aside', async () => {
+    test('a task that crashed its process does not step aside either', async () => {
       await arrive('a', [10, 20]);
       await prove(20);
       await claim();
@@ -267,7 +267,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await store.claimIsolated(now, 2, [handler])).toMatchObject({ unproven: true });
     });
 
-    test('a held task that is discarded is counted no more, and holds nothing', async () => {
+    test('a held task that is discarded is no longer counted, and holds back no other task', async () => {
       await arrive('a', [10, 20]);
       await arrive('b', [30]);
       const { tasks } = await store.tasks({ state: 'held' }, now);
@@ -281,7 +281,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await workOff()).toEqual(['20']);
     });
 
-    test('a held task that a person retries runs without proof, and takes the lower ones of its lane along', async () => {
+    test('a held task that a person retries is released unproven, with the lower ones of its lane', async () => {
       await arrive('a', [10, 20, 30]);
       const { tasks } = await store.tasks({ state: 'held' }, now);
       await store.retry(
@@ -292,7 +292,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await claim()).toMatchObject([{ event: { cursor: '10' }, unproven: true }]);
     });
 
-    test('a lane keeps what its handler made before it became strict', async () => {
+    test('a lane keeps the tasks that were made before its handler became strict', async () => {
       await arrive('a', [10], windowTask);
       await arrive('a', [20, 30]);
       await prove(20);
@@ -301,7 +301,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await expectHeld(30);
     });
 
-    test('the window of one task releases no strict one above it, and those below it', async () => {
+    test('a task that is released by its window releases the strict tasks below it, and none above it', async () => {
       await arrive('a', [20], windowTask);
       await arrive('a', [30]);
       now += 250;
@@ -313,7 +313,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await claim()).toMatchObject([{ event: { cursor: '10' }, late: true, unproven: true }]);
     });
 
-    test('what had stepped aside before its handler became strict releases what is below it when it ends', async () => {
+    test('a task that stepped aside before its handler became strict releases the strict tasks below it when it ends', async () => {
       await arrive('a', [20], windowTask);
       now += 250;
       await settle([failed((await claim())[0], now + 1)]);
@@ -329,7 +329,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await workOff()).toEqual(['10']);
     });
 
-    test('what arrived before replay looked, and became a task afterwards, goes without proof', async () => {
+    test('an event that arrived before the reads of replay is released unproven, even if its task is made afterwards', async () => {
       await arrive('a', [30]);
       await store.accept({ readings: [reading(20, 'b')], now });
       await search(2);
@@ -342,7 +342,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
     });
 
     test.each([1, 2, 3, 4, 5, 6, 7, 8])(
-      'whatever happens (seed %i), only what was proved or looked for runs, in order, and the count is exact',
+      'with random steps (seed %i), only tasks run that the watermark has passed or replay has searched, in order, and the count is exact',
       async (seed) => {
         const random = seeded(seed);
         const below = (n: number): number => Math.floor(random() * n);
@@ -441,7 +441,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
 
 strictContract('a SQLite store', (path) => openSqlite(path, { owner: true }));
 
-test('with twenty thousand strict lanes, a turn looks only at what was released', async () => {
+test('with twenty thousand strict lanes, a turn looks only at released lanes', async () => {
   const LANES = 20_000;
   const folder = mkdtempSync(join(tmpdir(), 'kit-strict-'));
   const path = join(folder, 'events.db');
@@ -485,7 +485,7 @@ test('with twenty thousand strict lanes, a turn looks only at what was released'
       turn({ settle: claims.map(done) });
     }
 
-    // No task becomes due: the search moves on one page per turn and names no lane.
+    // No task is released: each turn looks at one more page of the waiting tasks.
     await store.note({}, { searched: 10_000 });
     for (let turns = 0; turns < 12; turns++) {
       statements = 0;

@@ -1,4 +1,4 @@
-// Every acknowledged commit is in the synced log. These tests let the sync, or the opening, of the log fail.
+// Every acknowledged commit is in the synced write-ahead log (WAL). In these tests, syncing or opening the WAL fails.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createLog, type Log } from '../../src/store/sqlite/wal-sync.ts';
 
-describe('the log', () => {
+describe('the write-ahead log', () => {
   let folder: string;
   let path: string;
   let db: Database.Database;
@@ -37,7 +37,7 @@ describe('the log', () => {
     later.close();
   });
 
-  test('is synced anew for whoever asks while a sync is under way, once for all of them, and after it', async () => {
+  test('is synced once more for all calls that came during a sync', async () => {
     const handle = await open(path);
     const of = Object.getPrototypeOf(handle) as FileHandle;
     await handle.close();
@@ -66,13 +66,13 @@ describe('the log', () => {
     }
   });
 
-  test('is closed without a word where it could not be opened', async () => {
+  test('is closed without an error if it could not be opened', async () => {
     const none = createLog(join(folder, 'none.db'));
     await expect(none.sync()).rejects.toMatchObject({ code: 'unwritable' });
     none.close();
   });
 
-  test('proves nothing after a sync that has failed, until that is made good', async () => {
+  test('cannot be synced after a failed sync until `settle` has succeeded', async () => {
     const failed = createLog(join(folder, 'none.db'));
     await expect(failed.sync()).rejects.toMatchObject({ code: 'unwritable' });
     writeFileSync(join(folder, 'none.db-wal'), '');
@@ -82,7 +82,7 @@ describe('the log', () => {
     failed.close();
   });
 
-  test('stays in doubt while another process is at a checkpoint of its own', async () => {
+  test('cannot be settled while another process runs a checkpoint', async () => {
     const failed = createLog(join(folder, 'none.db'));
     await expect(failed.sync()).rejects.toMatchObject({ code: 'unwritable' });
     db.exec('insert into t values (1)');

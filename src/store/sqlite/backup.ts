@@ -24,8 +24,8 @@ import { newId, readMark, requireSame, writeMark } from './file-identity.ts';
 export const partOf = (to: string): string => `${to}.part-${process.pid}`;
 
 /**
- * The copy shows the store at one moment. Meanwhile the log is not truncated, so it grows. Throws StoreError, also if
- * `to` exists.
+ * The copy shows the store at one moment. While it is made, the WAL grows, because it cannot begin anew. Throws
+ * StoreError, also if `to` exists.
  */
 export function backUp(path: string, to: string): void {
   const part = partOf(to);
@@ -69,7 +69,7 @@ function makeOwn(copy: string): void {
   }
 }
 
-/** Saves the content of a file that lost its place but is still open. Resolves to the name of the copy beside it. */
+/** Saves the content of a file that was replaced while open. Resolves to the name of the copy beside it. */
 export async function saveOpen(db: Connection, path: string, now: string): Promise<string> {
   const to = replacedName(path, now);
   const part = partOf(to);
@@ -93,15 +93,15 @@ function errorOf(error: unknown, to: string): unknown {
   return new StoreError('unwritable', `${to} cannot be written (${code}): see its folder, its rights and the disk`);
 }
 
-/** What was set aside: the old file, and a log that was not its own. */
+/** Names of the files that were set aside: the old store, and a WAL that belonged to another file. */
 export interface Kept {
   file: string | null;
   log: string | null;
 }
 
 /**
- * Only the holder of the lock may call it. The old file is kept beside the new one. `from` may be the file at `path`
- * itself.
+ * Restores the store from the file `from`, which may be the one at `path` itself. The old file is kept beside the new
+ * one. Only the holder of the lock may call it.
  */
 export function putInPlace(from: string, path: string, now: string): Kept {
   const copy = partOf(path);
@@ -109,12 +109,12 @@ export function putInPlace(from: string, path: string, now: string): Kept {
   try {
     const kept = guarded(() => {
       const own = isOwn(path);
-      // The log belongs to the copied file only if that file is our own store.
+      // The WAL belongs to the file at `path` only if that file is our own store.
       if (own) requireClosed(path);
       copyFileSync(from, copy);
       const id = requireWhole(copy, from);
       const aside = setAside(path, replacedName(path, now), own);
-      // The mark is written before the file is in place, so that a start in between finds what the mark describes.
+      // The mark names the old id too and is written first, so that a start before the rename accepts the old file.
       writeMark(path, id, readMark(path)?.id ?? null, copy);
       return aside;
     }, path);
@@ -127,7 +127,7 @@ export function putInPlace(from: string, path: string, now: string): Kept {
   }
 }
 
-/** Whether the log beside the file may be applied to it. */
+/** Whether the file is the store that its mark names, so that the WAL beside it may be applied to it. */
 function isOwn(path: string): boolean {
   try {
     requireSame(path);
@@ -138,20 +138,20 @@ function isOwn(path: string): boolean {
   }
 }
 
-/** Gives the file a second name and moves the log away: to the same name if it is the file's own log. */
+/** Gives the file a second name and moves the WAL away: beside that name, if it is the file's own WAL. */
 function setAside(path: string, kept: string, own: boolean): Kept {
   const file = existsSync(path) ? kept : null;
   if (file) linkSync(path, kept);
   const logged = existsSync(`${path}-wal`);
-  // A name that SQLite does not look for.
+  // SQLite does not look for a WAL under this name.
   const log = logged && !own ? `${kept}-log-of-another-file` : null;
   if (logged) renameSync(`${path}-wal`, log ?? `${kept}-wal`);
-  // SQLite makes it again from the log.
+  // SQLite creates the -shm file again from the WAL.
   rmSync(`${path}-shm`, { force: true });
   return { file, log };
 }
 
-/** Copies the log into the file, so that the file alone is complete. A damaged file is kept together with its log. */
+/** Copies the WAL into the file, so that the file alone is complete. A damaged file and its WAL are kept. */
 function requireClosed(path: string): void {
   try {
     const db = connect(path, { busyMs: 5_000 });
@@ -164,7 +164,7 @@ function requireClosed(path: string): void {
   }
 }
 
-/** `name` is what people called the file. Returns its new id. */
+/** Checks the copy and gives it a new id, which is returned. Errors call the file `name`, as people know it. */
 function requireWhole(copy: string, name: string): string {
   const id = newId();
   try {
@@ -184,7 +184,7 @@ function requireWhole(copy: string, name: string): string {
   }
   for (const suffix of ['-wal', '-shm']) rmSync(copy + suffix, { force: true });
   chmodSync(copy, 0o600);
-  // Root may restore a store for the user that runs the kit.
+  // If root restores a store, the user that runs the kit must own the file.
   const { uid, gid } = statSync(dirname(copy));
   if (process.getuid?.() === 0) chownSync(copy, uid, gid);
   sync(copy);

@@ -1,5 +1,5 @@
-// Opens the SQLite file with the settings that the promises need: WAL, synced commits, short waits for locks. The
-// owner migrates it once. Network file systems, foreign files and files of a newer kit are refused.
+// Opens the SQLite file with the settings for durability: WAL, synced commits, short waits for locks. The owner
+// migrates it once. Network file systems, foreign files and files of a newer kit are refused.
 import { closeSync, existsSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
@@ -10,7 +10,7 @@ import { lockStore } from './lock.ts';
 
 export type Connection = Database.Database;
 
-/** Maximum time that a foreign lock may block the event loop; callers retry asynchronously. */
+/** Maximum milliseconds that the lock of another process may block the event loop; callers retry asynchronously. */
 const BUSY_MS = 30;
 
 const MIGRATIONS = new URL('migrations/', import.meta.url);
@@ -35,12 +35,12 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
     const before = inodeOf(path);
     const opened = new Database(path, { timeout: busyMs, fileMustExist: !create });
     try {
-      // The first statement opens the log.
+      // Checked before the first statement, because that opens the WAL by the name of the file.
       if (inodeOf(path) !== before) throw new StoreError('unwritable', `${path} was replaced while it was opened`);
       setUp(opened, path);
       return opened;
     } catch (error) {
-      // Repeated tries would use up the file descriptors of the process.
+      // Otherwise repeated tries would use up the file descriptors of the process.
       opened.close();
       throw error;
     }
@@ -54,11 +54,11 @@ function setUp(db: Connection, path: string): void {
   setSynchronous(db, 'FULL');
   db.pragma('wal_autocheckpoint = 0');
   db.pragma('cache_size = -8000');
-  // Content that moves within a page leaves no copy behind, so erased data is gone.
+  // SQLite clears freed bytes within a database page, so that erased data leaves no copy there.
   db.pragma('secure_delete = fast');
 }
 
-/** Checked before anything is written to the file. */
+/** Call it before anything is written to the file. */
 function refuseForeign(db: Connection, path: string): void {
   const tables = db.prepare<[], number>('select count(*) from sqlite_schema').pluck().get();
   if (!tables || db.pragma('application_id', { simple: true }) === APPLICATION) return;
@@ -91,7 +91,7 @@ export function migrate(db: Connection, path: string, folder = MIGRATIONS): void
   }
 }
 
-/** For every process but the owner, which migrates. */
+/** Throws StoreError if the schema version is not the newest. Only the owner migrates. */
 export function requireVersion(db: Connection, path: string): void {
   const version = versionOf(db);
   const newest = STEPS.length;
@@ -115,7 +115,7 @@ export function versionOf(db: Connection): number {
   return Number(db.pragma('user_version', { simple: true }));
 }
 
-/** The file holds messages, so only its user may read it. */
+/** Creates the file. It holds messages, so only its user may read it. */
 function prepareFile(path: string): void {
   try {
     closeSync(openSync(path, 'a', 0o600));

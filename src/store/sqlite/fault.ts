@@ -1,4 +1,4 @@
-// Tells errors of the store, which may pass, from errors of a statement and its values.
+// Distinguishes errors of the store, which may pass, from errors that a statement or its values cause.
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
 
@@ -17,8 +17,8 @@ export function guarded<T>(work: () => T, path = 'the store'): T {
 }
 
 /**
- * The StoreError for an error that the store causes, whatever is written to it. Undefined: the statement or its values
- * cause it.
+ * The StoreError for an error that the store itself causes, whatever is written. Undefined: the statement or its values
+ * cause the error.
  */
 export function faultOf(error: unknown, path: string): StoreError | undefined {
   if (error instanceof StoreError) return error;

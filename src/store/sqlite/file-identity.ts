@@ -1,6 +1,6 @@
-// Makes sure that a log is applied only to its own store. SQLite matches them by name alone, so a replaced file would
-// get the old log. A store therefore has an id: in the file, and in a small file beside it with the last place of
-// both.
+// Makes sure that a WAL is applied only to its own store. SQLite matches them by name alone, so a replaced file would
+// get the old WAL. A store therefore has an id in the file, and a mark: a small file beside it with the id and the last
+// inodes.
 import { randomUUID } from 'node:crypto';
 import {
   closeSync,
@@ -22,9 +22,9 @@ import { StoreError } from '../store.ts';
 
 export interface Mark {
   id: string;
-  /** The id before; the file has it until the new one is written. */
+  /** The previous id. The file still has it until the new id is written into it. */
   was: string | null;
-  /** Device and inode of the store, and of its owner's lock file. */
+  /** Device and inode of the store's file, and of the owner's lock file. */
   file: string;
   owner: string;
   /** The owner's process id. */
@@ -40,7 +40,7 @@ export function inodeOf(path: string): string | undefined {
 }
 
 /**
- * The inodes of the store and of its log. Without its log a store has lost its latest commits, and SQLite does not
+ * The inodes of the store and of its WAL. A store without its WAL has lost its latest commits, and SQLite does not
  * notice.
  */
 export function inodesOf(path: string): string {
@@ -59,7 +59,7 @@ export function readMark(path: string): Mark | undefined {
   }
 }
 
-/** Only the holder of the lock may call it. `at` is the file that the mark describes, if it is not in place yet. */
+/** Only the holder of the lock may call it. `at` is the file that the mark describes, if it is not at `path` yet. */
 export function writeMark(path: string, id: string, was: string | null, at = path): void {
   const [file = '', owner = ''] = [inodeOf(at), inodeOf(`${path}-owner`)];
   const mark: Mark = { id, was, file, owner, pid: process.pid };
@@ -72,8 +72,8 @@ export function writeMark(path: string, id: string, was: string | null, at = pat
 }
 
 /**
- * Throws StoreError `replaced` if the file at the path is not the known one, so that its log must not be applied. Only
- * the holder of the lock may call it, without an open connection. Notes the file's present place.
+ * Throws StoreError `replaced` if the file at the path is not the store of the mark: its WAL must not be applied.
+ * Otherwise updates the mark. Only the holder of the lock may call it, without an open connection.
  */
 export function requireSame(path: string): void {
   const mark = readMark(path);
@@ -82,18 +82,18 @@ export function requireSame(path: string): void {
   const logged = sizeOf(`${path}-wal`) > 0;
   const id = sizeOf(path) === 0 ? undefined : idWithoutLog(path);
   if (sizeOf(path) === 0 && !logged) throw gone(path);
-  // If there is nothing, or no store, the open that follows reports it. A damaged store in its old place is our own.
+  // A file that is no store is reported when it is opened next. A damaged store with its old inode is still this store.
   if (id === undefined && (!logged || (here === mark.file && sizeOf(path) > 0))) return;
   const known = id !== undefined && (id === mark.id || id === mark.was);
-  // An older raw copy lies beside a newer log. If the lock file has moved as well, the whole folder was copied.
+  // A copy of the file lies beside a newer WAL. If the lock file is a copy too, so is the whole folder.
   const alone = logged && here !== mark.file && inodeOf(`${path}-owner`) === mark.owner;
   if (!known || alone) throw replaced(path, logged);
   if (here !== mark.file) writeMark(path, mark.id, mark.was);
 }
 
 /**
- * Checks the file after a kill, when the log is gone: it may have been half copied into the file. Throws StoreError
- * `replaced` if the file is damaged.
+ * Checks the file if the WAL is gone after a kill: only a part of the WAL may have been copied into the file. Throws
+ * StoreError `replaced` if the file is damaged.
  */
 export function requireUnharmed(path: string): void {
   const db = new Database(path, { readonly: true });
@@ -110,7 +110,7 @@ export function requireUnharmed(path: string): void {
   );
 }
 
-/** For every process but the owner; cheap if the file is in its place. `take` takes the lock if it is free. */
+/** Throws StoreError `replaced` if another file is at the path. If the inode changed, `take` takes the lock. */
 export function requireInPlace(path: string, take: (path: string) => { close(): unknown }): void {
   if (path === ':memory:') return;
   const mark = readMark(path);
@@ -119,7 +119,7 @@ export function requireInPlace(path: string, take: (path: string) => { close(): 
   try {
     lock = take(path);
   } catch (error) {
-    // The owner is alive and has another file.
+    // The owner is alive and has another file open.
     if (error instanceof StoreError && error.code === 'owned') throw replaced(path, true);
     throw error;
   }
@@ -150,19 +150,19 @@ function sizeOf(path: string): number {
 }
 
 /**
- * Tells the file of a running kit from a file that was copied over it and so has the same inode. A backup has another
- * id. A raw copy of the same run has the same id, but is smaller or has a lower change counter, because a store in use
- * only grows.
+ * Detects that another file was copied over the file of a running kit, which keeps the inode. A backup has another id.
+ * A raw copy of the same run has the same id. It is smaller or has a lower change counter, because a store in use only
+ * grows.
  */
 export interface Seal {
-  /** The id has been copied into the file. */
+  /** Call it when the id has been copied into the file. */
   set(id: string): void;
   holds(): boolean;
   /** Call it after closing the connection: closing a file frees all locks that the process has on it. */
   close(): void;
 }
 
-/** The table with the id is made first, so its page is among the first. */
+/** Bytes to search for the id. The table with the id is made first, so its database page is among the first. */
 const SEAL_WITHIN = 1024 * 1024;
 /** The change counter in the header of SQLite's file format: 4 bytes, which go up when the file grows. */
 const CHANGE_COUNTER_AT = 24;
@@ -173,7 +173,7 @@ export function createSeal(path: string): Seal {
   let at = -1;
   let most = { size: 0, counter: 0 };
 
-  /** The counter never goes down. */
+  /** Whether the file has at least the size and the change counter that it had at the last call. */
   function hasGrown(opened: number): boolean {
     const now = { size: fstatSync(opened).size, counter: read(4, CHANGE_COUNTER_AT).readUInt32BE() };
     if (now.size < most.size || now.counter < most.counter) return false;
@@ -201,8 +201,8 @@ export function createSeal(path: string): Seal {
 }
 
 /**
- * The id in the file alone, read under another name that no log belongs to. Undefined: the file is no store of this
- * kit.
+ * The id in the file alone, without the WAL: the file is opened under a second name that has no WAL. Undefined: the
+ * file is no store of this kit.
  */
 function idWithoutLog(path: string): string | undefined {
   const name = `${path}-look`;
@@ -226,7 +226,7 @@ function idWithoutLog(path: string): string | undefined {
   }
 }
 
-/** The second case is a file system without hard links. */
+/** Whether the error means that this is no store, or that the file system has no hard links. */
 function isNoStore(error: unknown): boolean {
   const { code = '' } = error as { code?: string };
   return /^SQLITE_(NOTADB|CORRUPT|ERROR|IOERR_SHORT_READ)|^(EPERM|ENOTSUP|EOPNOTSUPP|ENOSYS)$/.test(code);

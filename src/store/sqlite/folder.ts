@@ -1,4 +1,4 @@
-// The store's folder: created if missing, refused if SQLite cannot keep its promises there.
+// The store's folder: created if missing, refused on a network file system, where locks and syncs are unreliable.
 import { mkdirSync, statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { StoreError } from '../store.ts';
@@ -37,7 +37,6 @@ export function networkOf(folder: string): string | undefined {
   return NETWORK.get(guarded(() => statfsSync(folder).type, folder));
 }
 
-/** Free space on the store's disk. */
 export function freeBytesOf(path: string): number {
   const { bavail, bsize } = statfsSync(dirname(path));
   return bavail * bsize;

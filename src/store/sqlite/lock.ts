@@ -9,7 +9,7 @@ import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
 import { readMark } from './file-identity.ts';
 
-/** No other process owns the store until the lock is closed. Throws StoreError `owned`. */
+/** Takes the lock. No other process can own the store until it is closed. Throws StoreError `owned`. */
 export function lockStore(path: string): Database.Database {
   prepareFolder(path);
   return guarded(() => takeLock(path), path);
@@ -30,13 +30,13 @@ function takeLock(path: string): Database.Database {
   }
 }
 
-/** The store itself stays closed here, because it may have been replaced. */
+/** The pid of the owner, from the file beside the store. The store is not opened, because it may have been replaced. */
 function ownerOf(path: string): string {
   const pid = readMark(path)?.pid;
   return pid !== undefined && startOf(pid) !== '' ? String(pid) : 'unknown, which is just starting';
 }
 
-/** Tells stores apart without showing their paths. */
+/** A hash of the path: distinguishes stores without showing their paths. */
 export function fingerprintOf(path: string): string {
   return createHash('sha256').update(path).digest('hex').slice(0, 16);
 }
@@ -49,7 +49,7 @@ export function writerOf(path: string): number | undefined {
   try {
     const inode = String(statSync(`${path}-shm`).ino);
     const locks = readFileSync('/proc/locks', 'utf8').split('\n');
-    // 7: POSIX  ADVISORY  WRITE 4711 fe:00:131077 120 120
+    // A line of /proc/locks: `7: POSIX  ADVISORY  WRITE 4711 fe:00:131077 120 120`
     const fields = locks.map((line) => line.trim().split(/\s+/));
     const held = fields.find(([, , , kind, , file, from]) => {
       return kind === 'WRITE' && from === WRITE_BYTE && file?.split(':').at(-1) === inode;

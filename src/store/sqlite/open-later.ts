@@ -1,5 +1,5 @@
-// A store that opens with the first call that succeeds, for a process that must start while the store is locked or
-// full.
+// Opens the store at the first call that succeeds, for a process that must start while the store is locked or its disk
+// is full.
 import { StoreError, type Store } from '../store.ts';
 import { guarded } from './fault.ts';
 

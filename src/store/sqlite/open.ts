@@ -1,6 +1,6 @@
-// The SQLite store: all parts on one connection, every method asynchronous and guarded. After a failed write or sync
-// the next call opens a new connection. Deliveries and completions are synced after their commit. If the file or its
-// log loses its place, the store accepts nothing more and never opens the new file.
+// The SQLite store: all parts on one connection, every method asynchronous. After a failed write or sync, the next call
+// opens a new connection. Deliveries and completions are synced after their commit. If the file or its WAL is moved,
+// deleted or replaced, the store accepts nothing more and never opens another file.
 import { iso, systemClock } from '../../base/clock.ts';
 import { retryWhileBusy } from '../retry-while-busy.ts';
 import { StoreError, Unsynced, type Store } from '../store.ts';
@@ -25,18 +25,17 @@ export interface OpenOptions {
   /** The owner creates and migrates the file. Other processes find it ready. */
   owner?: boolean;
   /**
-   * What SQLite syncs within the commit: with FULL everything, with NORMAL nothing. In both modes, `accept` and
-   * `complete` resolve only when their data is on disk. Other writes of `run` may be lost by a power failure and are
-   * then repeated.
+   * With FULL, SQLite syncs every commit; with NORMAL, none. In both modes, `accept` and `complete` resolve only when
+   * their data is on disk. With NORMAL, a power failure may undo other writes of `run`, which are then repeated.
    */
   synchronous?: 'FULL' | 'NORMAL';
-  /** Maximum time that a foreign lock may block, milliseconds. */
+  /** Maximum time to wait for the lock of another process, milliseconds. */
   busyMs?: number;
   /** Ids in a segment; for tests. */
   idsInSegment?: number;
-  /** Called with counters or state that could not be written along with deliveries because of an error of their own. */
+  /** Called for a counter or a state that was dropped, because it alone could not be written along with deliveries. */
   onDropped?: Dropped;
-  /** The owner's file or its log has lost its place. From now on nothing is accepted. */
+  /** The file or its WAL was moved, deleted or replaced. Nothing is accepted any more. Called for the owner only. */
   onReplaced?: (replaced: Replaced) => void;
 }
 
@@ -47,11 +46,11 @@ export interface Replaced {
 }
 
 /**
- * Methods that must not succeed in a file that has lost its place. Completions belong to the file that has their
- * claims.
+ * These methods fail if the file or its WAL was replaced. `complete` may still succeed, because a completion belongs to
+ * the file that has its claim.
  */
 const PLACED = new Set(['accept', 'note']);
-/** Maximum time that a handler's commit may wait for its sync. */
+/** Maximum milliseconds that a completion waits for its sync. */
 const SYNC_MS = 8_000;
 
 type Parts = Sync<Omit<Store, 'close' | 'sync'>> & { resettle(): void; inPlace(): boolean };
@@ -137,7 +136,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     if (!guarded(() => seal.holds(), path)) throw overwrittenError(path);
   }
 
-  /** This is final: a file that comes back to the path may be any file. */
+  /** The store stays unusable, because a file that comes back to the path may be any file. */
   function lose(found: StoreError): void {
     if (lost) return;
     lost = found;
@@ -146,7 +145,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   async function saveLost(): Promise<string | undefined> {
     try {
-      // A file that was overwritten has no complete content left.
+      // If the file was overwritten, no complete content is left to copy.
       if (!seal.holds()) return undefined;
       return await saveOpen(db, path, iso(systemClock.now()) ?? '');
     } catch {
@@ -158,12 +157,12 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const methods = verbs.map((name) => [name, async (...args: unknown[]) => use(name, args)]);
   const store = Object.fromEntries(methods) as Omit<Store, 'close' | 'sync'> & { resettle(): Promise<void> };
 
-  // The log is opened early, because a completion must not come too late for its claim.
+  // The WAL is opened early. Otherwise the first completion could be delayed until it has lost its claim.
   if (synchronous === 'NORMAL') void log.open().catch(() => {});
 
-  /** Everything committed before is on disk. */
+  /** Resolves when everything committed before the call is on disk. */
   async function synced(): Promise<void> {
-    // SQLite has already synced it within the commit.
+    // With FULL, SQLite has already synced within the commit.
     if (synchronous === 'FULL') return;
     try {
       await log.sync();
@@ -173,7 +172,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     }
   }
 
-  /** If the log is gone, the store may be gone too. */
+  /** Opens the WAL. If it is gone, the store may be gone too: `note` then throws StoreError `replaced`. */
   async function openLog(): Promise<void> {
     if (synchronous === 'FULL') return;
     await log.open().catch(async (error: unknown) => {

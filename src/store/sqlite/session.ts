@@ -4,7 +4,7 @@ import type { Cursor } from '../../wire/cursor.ts';
 import type { Counts, StateKey, StateValue } from '../ingest.ts';
 import type { Connection } from './connection.ts';
 
-/** The synchronous form of a part. `openSqlite` makes every method asynchronous and guards it. */
+/** The synchronous form of a part. `openSqlite` makes methods asynchronous and turns faults into StoreError. */
 export type Sync<Part> = {
   [Name in keyof Part]: Part[Name] extends (...args: infer Args) => Promise<infer Result>
     ? (...args: Args) => Result
@@ -18,12 +18,12 @@ export interface Session {
   write<Result>(work: () => Result): Result;
   count(counts: Counts): void;
   state(name: StateKey): StateValue;
-  /** A cursor as an exact decimal. */
+  /** A state that is a cursor, as an exact decimal. */
   cursorState(name: StateKey): Cursor | null;
   setState(name: StateKey, value: StateValue): void;
   /**
-   * Unknown events at or below the floor were pruned. The floor is never above the watermark; without a watermark
-   * there is none.
+   * An unknown event at or below the floor counts as pruned. The floor is never above the watermark; without a
+   * watermark there is none.
    */
   floor(watermark?: Cursor | null): bigint | null;
 }
@@ -59,22 +59,22 @@ export function createSession(db: Connection, path: string): Session {
   };
 }
 
-/** An event's key, for `events e`. If two events share a cursor, the second is named by its id. */
+/** SQL for an event's key, for queries of `events e`. If two events share a cursor, the second is named by id. */
 export const EVENT_KEY = `case when e.cursor is null or e.conflicting then 'i:' || e.id else 'c:' || e.cursor end as key`;
 
-/** The columns of StoredEvent except its text, for `events e`. */
+/** The columns of StoredEvent except `text` and `live`, in queries of `events e`. */
 export const EVENT_COLUMNS = `e.seq, ${EVENT_KEY}, e.id, cast(e.cursor as text) as cursor, e.type, e.session_id as sessionId,
   e.created_at as createdAt, e.received_at as receivedAt, e.origin`;
 
-/** Columns that handlers need in addition. The body is read as text, which is cheaper to pass on than bytes. */
+/** Further columns that handlers need. The body is read as text, which is cheaper to pass on than bytes. */
 export const EVENT_TEXT = 'cast(e.body as text) as text, e.live';
 
-/** For times that are never null. */
+/** ISO 8601 of a time that is never null. */
 export function isoOf(ms: number): string {
   return iso(ms) ?? String(ms);
 }
 
-/** A cursor as SQLite takes it, exact. */
+/** A cursor as an exact integer for SQLite. */
 export function bind(cursor: string | null): bigint | null {
   return cursor === null ? null : BigInt(cursor);
 }

@@ -1,13 +1,13 @@
-// Syncs the write-ahead log outside the transaction: only the events on their way to disk wait for it. SQLite's own
-// sync, within the commit, would also hold the write lock and the event loop.
+// Syncs the write-ahead log (WAL) outside the transaction, so that only the events on their way to disk wait for it.
+// SQLite's own sync, within the commit, would also hold the write lock and the event loop.
 import { open, type FileHandle } from 'node:fs/promises';
 import { StoreError } from '../store.ts';
 import type { Connection } from './connection.ts';
 
 export interface Log {
   /**
-   * Call before the commit: an error of the disk is reported only to processes that had the log open. Throws
-   * StoreError `unwritable`.
+   * Call before the commit, because the kernel reports an error of the disk only to processes that had the WAL open.
+   * Throws StoreError `unwritable`.
    */
   open(): Promise<void>;
   /**
@@ -16,17 +16,17 @@ export interface Log {
    */
   sync(): Promise<void>;
   /**
-   * Call before the next commit. After a failed sync it throws until the log is certainly on disk. `always`: also if
-   * this process knows of no failure.
+   * Call before the next commit. After a failed sync it makes sure that the WAL is on disk, or throws StoreError
+   * `busy`. With `always` it does so even if this process knows of no failed sync.
    */
   settle(db: Connection, always?: boolean): void;
-  /** The next sync opens the log again. */
+  /** Closes the WAL file. The next sync opens it again. */
   close(): void;
 }
 
 export function createLog(path: string): Log {
   let file: Promise<FileHandle> | undefined;
-  /** After a failed sync the kernel treats the lost pages as clean, so another sync would prove nothing. */
+  /** True after a failed sync. The kernel then treats the lost pages as clean, so another sync would prove nothing. */
   let doubted = false;
   /** Syncs run one after another: of two at once, the kernel reports a disk error to only one. */
   let last = Promise.resolve();
@@ -73,8 +73,8 @@ export function createLog(path: string): Log {
     },
     settle(db, always = false) {
       if (!doubted && !always) return;
-      // The log is copied into the file and synced, and begins anew. If a log with a hole is read after a power
-      // failure, everything behind the hole is lost.
+      // Copies the WAL into the file, syncs it and empties the WAL. Otherwise a power failure could lose everything
+      // that is in the WAL behind the part that was not synced.
       const [result] = db.pragma('wal_checkpoint(truncate)') as { busy: number }[];
       if (result?.busy !== 0)
         throw new StoreError('busy', `${path} is being read: a failed sync cannot be made good yet`);

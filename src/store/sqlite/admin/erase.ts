@@ -1,4 +1,4 @@
-// Forgets a person: their data is removed, in steps; the events' identity and outcome stay.
+// Erases a person's data, in steps. The identity and the outcome of the events stay.
 import type { EraseStore, Erased, IsTheirs } from '../../admin.ts';
 import { HANDLERS, createMarkDirty } from '../work/waiting.ts';
 import type { Session, Sync } from '../session.ts';
@@ -10,16 +10,16 @@ export function createErase(session: Session): Sync<EraseStore> {
     'select seq, body from events where seq > ? order by seq limit ?',
   );
   const purge = db.prepare('update events set body = null where seq = ?');
-  // Waiting tasks have nothing left to work on. Running tasks end normally.
+  // Waiting tasks become skipped, because the event has no body left. Running tasks end normally.
   const skip = db.prepare(`
     update tasks set state = 'skipped', error = 'erased', changed_at = @now where id between @from and @to and state = 'ready'
       and not exists (select 1 from claims where task = tasks.id)`);
   // Errors of handlers may quote the event.
   const quiet = db.prepare(`update tasks set error = 'erased' where id between @from and @to and error is not null`);
+  // All attempts of the event, because attempts may exist without their task after a rerun or a move.
   const quietAttempts = db.prepare(
     `update attempts set error = 'erased' where task between @from and @to and error is not null`,
   );
-  // Attempts may exist without their task, after a rerun or a move.
   const lanesOf = db.prepare<unknown[], { id: number; name: string }>(`
     select id, name from lanes where name in (
       select name from lanes where id in (select lane from tasks where id between ? and ?))`);
@@ -41,7 +41,7 @@ export function createErase(session: Session): Sync<EraseStore> {
     quietAttempts.run(range);
     session.count({ 'tasks.ready': -skipped, 'tasks.skipped': skipped });
     for (const { id, name } of lanesOf.all(range.from, range.to)) {
-      // A lane's name is the conversation. The lane itself stays, because it keeps the order.
+      // The name of a lane may hold the person's address. The lane itself stays, because it keeps the order.
       if (isTheirs(Buffer.from(JSON.stringify(name.split('/'))))) nameless.run(id);
       if (skipped > 0) markDirty(id);
     }
@@ -65,7 +65,7 @@ export function createErase(session: Session): Sync<EraseStore> {
         if (!dry && erased.events > 0) session.setState('erased', Number(session.state('erased')) + 1);
         return { erased, next: rows.length === limit ? (rows.at(-1)?.seq ?? null) : null };
       });
-      // The log also holds the data until it is emptied.
+      // The WAL also holds the data until it is emptied.
       if (step.next === null && !dry) db.pragma('wal_checkpoint(TRUNCATE)');
       return step;
     },

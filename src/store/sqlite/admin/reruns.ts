@@ -15,8 +15,8 @@ interface WalkRow extends StoredEvent {
 }
 
 /**
- * Events with a place in cursor order come first. Both queries return how far they have looked, also at events of
- * other types.
+ * Reads one page of a range: events in cursor order, then events without a place in that order. Both queries also
+ * return events that do not match, so that the position moves past them.
  */
 function createWalk({ db }: Session, body: string) {
   const matches = `e.seq between @fromEvent and @toEvent and (@type is null or e.type = @type)`;
@@ -47,11 +47,11 @@ type RerunRow = { [Name in keyof Range | 'id' | 'handler' | 'at_cursor' | 'at_ev
   type: string | null;
 };
 
-/** For the process that makes the tasks. */
+/** The part of reruns that `run` needs, because it makes the tasks. */
 export function createRerunFeed(session: Session) {
   const { db } = session;
   const walk = createWalk(session, `${EVENT_TEXT}, `);
-  // Asked at each turn, and usually there is no rerun.
+  // A cheap query first, because it runs at each turn and usually there is no rerun.
   const any = db.prepare('select 1 from reruns where ended_at is null limit 1').pluck();
   const next = db
     .prepare<unknown[], RerunRow>(`
@@ -79,7 +79,7 @@ export function createRerunFeed(session: Session) {
       const purged = rows.length - events.length;
       return { id: Number(row.id), handler: Number(row.handler), from, upTo, last, events, purged };
     },
-    /** False: the rerun was cancelled, or another process has gone on from there. */
+    /** False: the rerun was cancelled, or another process has already passed this page. */
     moveOn({ id, from, upTo, last, events, purged }: RerunPage, now: number): boolean {
       const seen = { seen: events.length + purged, purged };
       const to = { toCursor: upTo.cursor, toEvent: upTo.event };

@@ -31,7 +31,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
       where t.id in (${ids}) and not exists (select 1 from claims where task = t.id) and ${MATCHING}
       order by t.cursor, t.id`)
       .pluck();
-  // Dead tasks are never claimed, and there can be so many that further conditions would cost time.
+  // Dead tasks need no check for claims, and there can be so many that further conditions would cost time.
   const dead = (which: string) =>
     db
       .prepare<unknown[], number>(`
@@ -52,7 +52,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
   const revive = db.prepare(`
     update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, crashes = 0, deferred = 0,
       dead_group = null, changed_at = ? where id = ?`);
-  // A person's decision replaces the proof.
+  // A strict task that a person retries does not wait for the watermark. Nor do the lower tasks of its lane.
   const waive = db.prepare(`
     update lanes set unproven = max(unproven, t.cursor) from tasks t where t.id = ? and t.strict = 1 and lanes.id = t.lane`);
   const skip = db.prepare(
@@ -93,7 +93,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
     retry: (ids, now) =>
       move(ids, ['dead', 'skipped', 'ready'], 'ready', ({ id, lane, name }) => {
         if (id < Number(session.state('oldest'))) session.setState('oldest', id);
-        // The task goes back into its lane, in cursor order. The lane may have been removed meanwhile.
+        // The task goes back into its lane, in cursor order. If the lane was removed meanwhile, it runs alone.
         const inLane = lane !== null && name !== null;
         revive.run(inLane ? 0 : 1, now, now, now, id);
         attemptLog.retried(id, now);

@@ -42,7 +42,7 @@ export function createArrivals({ db }: Session): (now: number) => ArrivalsOfBatc
     const arrivals = new Map<string, Arrivals>();
     return {
       delivered({ cursor, type }) {
-        // Test events and the kit's own events are no part of the history.
+        // Events without a cursor are no part of the history: test events, and events of the kit.
         if (cursor !== null) delivered.add(type);
       },
       first({ cursor, origin, type, createdAt }, wasMissed) {

@@ -1,25 +1,25 @@
-// The birth of the store, which decides what is history, and the events that wait for that decision.
+// When the store was created, which decides what events are history; and the events that wait for that decision.
 import { compareCursors, type Cursor } from '../../../wire/cursor.ts';
 import type { Incoming } from '../../../wire/event.ts';
 import { placeOf, type Birth } from '../../birth.ts';
 import type { FanOutPage, StoredEvent } from '../../work.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session } from '../session.ts';
 
-/** Rows that one turn deletes: a bound, so that no delivery waits long. */
+/** The maximum number of rows that one turn deletes, so that no delivery waits long. */
 const STEP = 1_000;
 
 export function birthOf(session: Session): Birth {
   return {
     at: Number(session.state('born')),
     reading: (session.state('history_reading') ?? 'none') as Birth['reading'],
-    // If the first webhook is the beginning, everything behind it is new.
+    // If REPLAY_FROM is `first-webhook`, replay begins at `begins_at`, and every event above it is new.
     end: session.cursorState('history') ?? session.cursorState('begins_at'),
     older: session.cursorState('older'),
     younger: session.cursorState('younger'),
   };
 }
 
-/** Learns from each arrival where history ends, while history is being read. */
+/** While history is being read, each arrival with a time narrows the place where history ends. */
 export function createBirthWatch(session: Session): (events: Incoming[]) => void {
   return (events) => {
     if (session.state('history_reading') !== 'open') return;
@@ -35,7 +35,7 @@ export function createBirthWatch(session: Session): (events: Incoming[]) => void
   };
 }
 
-/** A webhook tells when an event happened that replay had brought without a time. */
+/** Call it when a webhook gives the time of an event that replay had brought without one. */
 export function createHeard(
   session: Session,
 ): (event: { seq: number; cursor: Cursor }, origin: Incoming['origin']) => void {
@@ -44,7 +44,7 @@ export function createHeard(
     insert into undecided (event, cursor, ready) values (?, ?, 1) on conflict (event) do update set ready = 1`);
   const known = db.prepare<[number], number>('select 1 from undecided where event = ?').pluck();
   return ({ seq, cursor }, origin) => {
-    // A turn may have read the event before its time and its neighbours were known, and may pass it now.
+    // `younger` is ignored: a turn that is being planned may have read the event before it was known.
     const birth = { ...birthOf(session), younger: null };
     if (placeOf({ origin, cursor, createdAt: null }, birth) === 'new') return;
     if (known.get(seq) === undefined) session.count({ undecided: 1 });
@@ -79,11 +79,11 @@ export function createUndecided(session: Session) {
     decided: (birth: Birth, limit: number): StoredEvent[] =>
       any.get() === undefined ? [] : decided.all({ younger: younger(birth), limit }),
     owed: (handler: number, limit: number): StoredEvent[] => owed.all(handler, limit),
-    /** Call within the turn that makes the handler's tasks of these events. */
+    /** Call it in the transaction that makes the handler's tasks of these events. */
     give(handler: number, events: number[]): void {
       for (const event of events) give.run(event, handler);
     },
-    /** Call within the turn that makes their tasks. */
+    /** Call it in the transaction that makes the tasks of the decided events. */
     fanOut({ undecided = [], decided: ended = [] }: FanOutPage): void {
       let more = 0;
       for (const { event, cursor } of undecided) more += add.run(event, BigInt(cursor)).changes;
@@ -93,7 +93,7 @@ export function createUndecided(session: Session) {
       }
       session.count({ undecided: more });
     },
-    /** Events that turned out to be history wait no longer. */
+    /** Removes undecided events that turned out to be history, so that they wait no longer. */
     giveUp(): void {
       if (any.get() === undefined) return;
       const birth = birthOf(session);

@@ -9,7 +9,7 @@ export interface ByTime {
 
 export function createByTime(db: Connection): ByTime {
   const bounds = db.prepare<[], { first: number | null; last: number | null }>(
-    // As one select, the two would scan the whole table.
+    // Two selects, because one select with min and max would scan the whole table.
     'select (select min(seq) from events) as first, (select max(seq) from events) as last',
   );
   const receivedAt = db.prepare<unknown[], { seq: number; received_at: number }>(

@@ -1,5 +1,5 @@
-// The one door: an event is inserted, or found to be known. Identity is decided here and nowhere else. Contradictions
-// are recorded; no row is merged or dropped.
+// Ingest, the one door: an event is inserted, or found to be known. Identity is decided here and nowhere else.
+// Contradictions are recorded; no row is merged or dropped.
 import { dataOfBody, type Incoming, type Reading, type Unreadable } from '../../../wire/event.ts';
 import { isBehind, type Cursor } from '../../../wire/cursor.ts';
 import { digestOf, sameJson, type JsonObject } from '../../../wire/json.ts';
@@ -124,7 +124,7 @@ export function createIngestStore(
     function apart(): Accepted[] {
       newIds = new Map();
       const accepted = session.write(() => {
-        // Refreshed once, before this transaction adds ids of its own.
+        // The ids are read once, before this transaction adds ids of its own.
         ids.refresh();
         refreshed = true;
         const results = poison.apart(batch.readings, isPage(batch), { take: alone, keep });
@@ -137,7 +137,7 @@ export function createIngestStore(
       return accepted;
     }
 
-    /** Ids of readings that fail are dropped. */
+    /** Ingests one reading. If it fails, its ids are forgotten. */
     function alone(reading: Reading): Accepted {
       const before = newIds;
       newIds = new Map(before);
@@ -166,7 +166,7 @@ export function createIngestStore(
       const add = (name: keyof Counts, by = 1): void => {
         counts[name] = (counts[name] ?? 0) + by;
       };
-      // Aliases are rare: one look for the whole batch saves two for each event.
+      // Aliases are rare: one query for the whole batch saves two queries for each event.
       let aliased = anyAlias.get() !== undefined;
       const floor = session.floor(highest(session.cursorState('watermark'), batch.watermark));
       const born = Number(session.state('born'));
@@ -230,7 +230,7 @@ export function createIngestStore(
         return [nameOfCursor(event), nameOfId(event)].some((name) => name && byAlias.get(null, name));
       }
 
-      /** A pruned event is a duplicate. An event that happened after all pruned ones is not. */
+      /** An unknown event at or below the floor was pruned, unless it happened after all pruned events. */
       function placeOf({ cursor, createdAt }: Incoming): 'above' | 'pruned' | 'regressed' {
         if (floor === null || cursor === null || BigInt(cursor) > floor) return 'above';
         const young = createdAt !== null && createdAt >= prunedBefore && createdAt <= batch.now;
@@ -246,7 +246,7 @@ export function createIngestStore(
         return { verdict: 'quarantined' };
       }
 
-      /** The identity table of the design, for an event that is not simply new. */
+      /** Decides which stored event an arrival is, if its id or its cursor may be known. */
       function resolve(event: Incoming): Accepted {
         const cursor = bind(event.cursor);
         const c = event.cursor ? (byCursor.get(cursor, cursor) ?? byAlias.get(cursor, nameOfCursor(event))) : undefined;
@@ -266,7 +266,7 @@ export function createIngestStore(
           newIds.set(event.id, c.seq);
           const happened = Math.max(event.createdAt ?? -Infinity, event.toldAt ?? -Infinity);
           if (event.cursor && happened >= born) heard({ seq: c.seq, cursor: event.cursor }, c.origin);
-          // Only a webhook brings an id.
+          // The stored event had no id only because no webhook had brought it. So this is the same event.
           return duplicate(c, same ? undefined : 'its cursor was known with other data');
         }
         if (same) {
@@ -356,7 +356,7 @@ function nameOfId({ id }: Incoming): string | null {
   return id && `i:${id}`;
 }
 
-/** Items of a page do not arrive again once the watermark has passed them. */
+/** Whether every reading must be kept: items of a page do not arrive again once the watermark has passed them. */
 function isPage({ readings, watermark, from, gap }: Batch): boolean {
   const origins = readings.map((one) => ('event' in one ? one.event : one.unreadable).origin);
   return (watermark ?? from ?? gap) !== undefined || origins.some((origin) => origin !== 'webhook');

@@ -13,10 +13,10 @@ export function createGaps({ db }: Session): Raise {
   );
   const endGap = db.prepare('update gaps set up_to = ? where id = ?');
 
-  /** One place has one gap. While its end is unknown, the same gap is found again and only gets its end. */
+  /** There is one gap for each `after`. If it is found again while its end is unknown, only its end is written. */
   function raise({ after, upTo, reason }: NonNullable<Batch['gap']>, now: number): { event: Incoming }[] {
     const open = openGap.get(BigInt(after));
-    // A gap that was closed before its end was known has grown since, so it is raised once more.
+    // If a gap was closed before its end was known, it is raised once more when the end is known.
     if (open && (upTo === null || !open.closed)) {
       endGap.run(bind(upTo), open.id);
       return [];

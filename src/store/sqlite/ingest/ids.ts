@@ -1,14 +1,14 @@
-// The index from ids to events. Ids are random, so a normal index would read and write a page for each event. The
-// latest ids are in memory, beside a table in order of arrival. Every few thousand are sorted into a segment. A filter
-// in memory excludes nearly every new id from all segments.
+// The index from ids to events. Ids are random, so a normal index would read and write a database page for each event.
+// The latest ids are in memory, and in a table in order of arrival. Every few thousand of them are sorted into a
+// segment. A filter in memory excludes nearly every new id from all segments.
 import type { StateValue } from '../../ingest.ts';
 import type { Session } from '../session.ts';
 
 /** Ids in a segment, about 1.5 MB. Never change it after a release: full segments have their filters in the file. */
 const SEGMENT = 32_768;
-/** A segment is filled in this many steps: fewer steps would wait longer, more steps would write more pages. */
+/** A segment is filled in this many steps. With fewer, deliveries wait longer for each; with more, more is written. */
 const PARTS = 16;
-/** A filter has 2 ** 11 blocks of 2 ** 9 places: one id in twenty thousand is looked up in a segment in vain. */
+/** A filter has 2 ** 11 blocks of 2 ** 9 places. One new id in 20,000 is searched in a segment needlessly. */
 const BLOCK_BITS = 11;
 const PLACE_BITS = 9;
 /** Segments that share a filter, each with one bit of every place. */
@@ -27,9 +27,9 @@ export interface Ids {
   add(seq: number): void;
   /** Writes the ids of all events from this one on. */
   addFrom(seq: number): void;
-  /** Takes the ids that were committed into memory. */
+  /** Adds ids to the memory. Call it after their commit. */
   learn(added: Map<string, number>): void;
-  /** Reads what other connections have written since. */
+  /** Reads the ids that other connections have written since the last call. */
   refresh(): void;
   /** Sorts the latest ids into a segment, in a transaction of its own, once there are enough. */
   fold(now: number): void;
@@ -64,7 +64,7 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   const keepFilter = db.prepare('insert or replace into id_filters values (@first, @marks)');
 
   const enough = Math.ceil(idsInSegment / PARTS);
-  /** The version in memory; undefined: nothing is in memory. */
+  /** The `id_version` of the segments in memory; undefined: nothing is in memory. */
   let version: StateValue | undefined;
   let count = 0;
   let latest = new Map<string, number>();
@@ -73,11 +73,11 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   function refresh(): void {
     const now = session.state('id_version');
     if (now !== version) {
-      // If a statement below fails, everything is read again.
+      // If a statement below fails, `version` stays undefined, so everything is read again.
       version = undefined;
       [count, latest, filters] = [0, new Map(), allFilters.all()];
       const last = lastSegment.get();
-      // A segment's filter is written when the segment is full.
+      // The file has the filters of full segments only, so the last segment is marked here.
       if (last && last.ids < idsInSegment) mark(last.segment, ofSegment.all(last.segment));
       version = now;
     }
@@ -132,13 +132,13 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
         if (count < enough) return undefined;
         const last = lastSegment.get() ?? { segment: -1, ids: idsInSegment };
         const { segment, ids } = last.ids < idsInSegment ? last : { segment: last.segment + 1, ids: 0 };
-        // Usually all of them. After a sweep there may be many, and a bound keeps the transaction short.
+        // Usually these are all latest ids. After a sweep there may be many; the bound keeps the transaction short.
         const end = (oldest.get() ?? 0) + 2 * enough;
         const taken = upTo.all(end);
         sort.run(segment, end);
         remove.run(end);
         setSegment.run({ segment, ids: ids + taken.length, now });
-        // If this fails, the filter has too many marks, which is harmless; never too few.
+        // If the transaction fails, the filter has too many marks, which is harmless. It never has too few.
         const filter = mark(segment, taken);
         if (ids + taken.length >= idsInSegment) keepFilter.run(filter);
         return { next: nextVersion(session), rest: end < count };
@@ -148,7 +148,7 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   };
 }
 
-/** Removes segments that are old enough to be pruned. Ids whose events still exist are kept. */
+/** Removes segments whose events are old enough to be pruned. Ids whose events still exist are kept. */
 export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before: number) => void {
   const { db } = session;
   const old = db
@@ -165,7 +165,7 @@ export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before
   const waiting = db.prepare<[], number>('select count(*) from latest_ids').pluck();
   return (before) => {
     for (const segment of old.all(before)) {
-      // The rest waits for the next sweep, because these ids are in memory until they are sorted.
+      // The other segments wait for the next sweep, because the kept ids are in memory until they are sorted.
       if ((waiting.get() ?? 0) >= idsInSegment) return;
       session.write(() => {
         rescue.run(segment);

@@ -10,7 +10,7 @@ import type { Session } from '../session.ts';
 
 /** This many different readings in a row mean that the store is at fault. */
 const SUSPICIOUS = 3;
-/** The beginning of the reason of a quarantined reading that was readable. */
+/** The reason in quarantine begins with these words if the reading was readable but could not be stored. */
 export const POISONED = 'poisoned: ';
 
 /** Digests of the readings that failed since the last success. Shared by all connections. */
@@ -24,11 +24,11 @@ export interface Steps {
 }
 
 export interface Poison {
-  /** Call within a transaction. Throws StoreError if the store is at fault, or if no item of a page may be left out. */
+  /** Call within a transaction. Throws StoreError if the store is at fault, or an item of a page cannot be kept. */
   apart(readings: Reading[], isPage: boolean, steps: Steps): Accepted[];
   /**
-   * Runs the work and returns its own error after undoing it. Undefined: it succeeded. Throws StoreError if the store
-   * is at fault.
+   * Runs the work in a savepoint. If the work itself fails, it is undone, and its error is returned. Undefined: it
+   * succeeded. Throws StoreError if the store is at fault.
    */
   failureOf(work: () => void): unknown;
   unwritable(error: unknown): StoreError;
@@ -50,7 +50,7 @@ export function createPoison(session: Session, failing: Failing): Poison {
     }
   }
 
-  /** Tries the reading twice: an error that is not the same the second time is not the reading's. */
+  /** Tries the reading twice and returns its error code. If the two errors differ, the store is at fault. */
   function provenCause(work: () => void): string | undefined {
     const first = failureOf(work);
     if (first === undefined) return undefined;

@@ -1,17 +1,17 @@
-// The watermark. Replay and stream raise it; evidence, an earlier anchor or a person lower it. A refused height is
-// remembered, so that the same item does not raise the watermark again.
+// The watermark. Replay and stream raise it. Deliveries that prove it too high, a lower first delivery, or a person
+// lower it. A cursor that was too high is remembered, so that the same item does not raise the watermark again.
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { Batch } from '../../ingest.ts';
 import type { Ahead, Lowering, Lowered } from '../../keep.ts';
 import type { Session } from '../session.ts';
 
-/** Deliveries below the watermark that together are evidence against it. */
+/** This many deliveries below the watermark that replay has not shown prove it too high. */
 const WITNESSES = 3;
 /** Maximum milliseconds from an event to its signature; a later signature belongs to a retry. */
 const PROMPT_MS = 60_000;
-/** How far the service's clock may be ahead of ours. */
+/** Maximum milliseconds that the service's clock may be ahead of ours. */
 const SKEW_MS = 300_000;
-/** Events to search for the last one that replay has shown. */
+/** Maximum events to search for the last one that replay has shown. */
 const LOOKED = 10_000;
 
 export interface Watermark {
@@ -28,7 +28,7 @@ export function createWatermark(session: Session): Watermark {
   const rejoin = db.prepare(`
     update gaps set closed_at = ?, closed_by = 'the service knows the cursor again: nothing is missing'
     where after = ? and up_to is null and closed_at is null`);
-  // Only a delivery brings an id.
+  // Only a delivery brings an id, so an event with an id was delivered.
   const delivered = db
     .prepare<unknown[], number>(
       'select 1 from events where cursor >= ? and cursor is not null and conflicting = 0 and id is not null limit 1',
@@ -45,7 +45,7 @@ export function createWatermark(session: Session): Watermark {
   const above = db
     .prepare<unknown[], number>(`select 1 from events where ${fresh} and cursor >= @watermark limit 1`)
     .pluck();
-  // An event older than the one at the watermark was delivered late. It is no evidence.
+  // An event that is older than the one at the watermark was delivered late. It proves nothing.
   const witnesses = db
     .prepare<unknown[], string>(`
     select cast(cursor as text) from events where ${fresh} and cursor < @watermark and not ${shown}
@@ -61,7 +61,7 @@ export function createWatermark(session: Session): Watermark {
     where ${shown} limit 1`)
     .pluck();
 
-  /** Null: a delivery has come from that height since, so the height is valid. */
+  /** The cursor that was too high. Null: none, or a delivery has brought this cursor or a higher one since. */
   function ceiling(): Cursor | null {
     const refused = session.cursorState('refused');
     return refused !== null && delivered.get(BigInt(refused)) === undefined ? refused : null;
@@ -86,11 +86,11 @@ export function createWatermark(session: Session): Watermark {
       const before = session.cursorState('watermark');
       const to = BigInt(watermark);
       if (before !== null && to < BigInt(before)) return;
-      // The watermark went down while the page was read, so the range between was not read.
+      // The watermark was lowered while the page was read, so nothing has read the range from there to `after`.
       if (before !== null && after !== undefined && BigInt(after) > BigInt(before)) return;
       const top = ceiling();
       if (top !== null && to >= BigInt(top)) return;
-      // Replay continues from where an open gap began, so nothing is missing.
+      // If a gap begins here, replay goes on from there after all, so nothing is missing and the gap is closed.
       if (before !== null) rejoin.run(now, BigInt(before));
       if (before !== null && to === BigInt(before)) return;
       session.setState('watermark', to);
@@ -119,7 +119,7 @@ export function createWatermark(session: Session): Watermark {
         if (doubtful) session.setState('refused', BigInt(watermark));
         session.setState('watermark', BigInt(to));
         session.setState('moved', newest.get() ?? 0);
-        // Strict tasks now wait for two complete reads from here.
+        // Strict tasks now wait until two complete reads of replay begin after this.
         session.setState('searched', 0);
         const from = session.cursorState('proved_from');
         if (from !== null && BigInt(from) > BigInt(to)) session.setState('proved_from', BigInt(to));

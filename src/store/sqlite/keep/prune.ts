@@ -1,5 +1,5 @@
-// Prunes finished events after their retention, and their bodies. Identity stays as long as the event may arrive
-// again: with recovery, until replay has passed it; without, while the service repeats deliveries.
+// Prunes finished events after their retention, and their bodies. The row stays while the event may arrive again: until
+// the watermark has passed it, or, without a watermark, while the service repeats deliveries.
 import { dataOfBody, type Origin } from '../../../wire/event.ts';
 import { digestOf } from '../../../wire/json.ts';
 import type { Counts } from '../../ingest.ts';
@@ -8,9 +8,9 @@ import type { Session } from '../session.ts';
 import { HANDLERS } from '../work/waiting.ts';
 
 const DAY_MS = 86_400_000;
-/** An event's own time further ahead of its receipt than this is ignored. */
+/** An event's own time is ignored if it is further ahead of the receipt than this. */
 const PLAUSIBLE_MS = 366 * DAY_MS;
-/** The median of this many arrivals stands for now, so that a single odd cursor decides nothing. */
+/** Without a watermark, the median of this many cursors bounds the floor, so that one odd cursor decides nothing. */
 const LATEST = 100;
 
 interface OldRow {
@@ -115,11 +115,11 @@ export function createPruning(session: Session): Pruning {
 
   return {
     prune({ now, before, settled, after, limit }) {
-      // SQLite overwrites deleted content, whole pages too.
+      // SQLite then overwrites deleted content, also whole pages of the file.
       db.pragma('secure_delete = on');
       return session.write(() => {
         const watermark = session.cursorState('watermark');
-        // Without a watermark the floor is only prepared. A single odd cursor must not lift it above events to come.
+        // Without a watermark there is no floor yet. One odd cursor must not raise the later floor above future events.
         const top = watermark === null ? median() : BigInt(watermark);
         let floor = BigInt(session.cursorState('pruned_to') ?? -1);
         let until = Number(session.state('pruned_before') ?? 0);
@@ -154,7 +154,7 @@ export function createPruning(session: Session): Pruning {
   };
 }
 
-/** The later of receipt and own time. If the clock was behind at receipt, it has been set since. */
+/** The later of receipt and own time. `now` is a bound too, because the clock may have been behind at receipt. */
 function lastTimeOf({ seq, at, created_at: createdAt }: OldRow, now: number, settled: number): number {
   if (createdAt === null) return seq > settled ? Math.max(at, now) : at;
   return createdAt <= Math.max(now, at + PLAUSIBLE_MS) ? Math.max(at, createdAt) : at;

@@ -1,4 +1,4 @@
-// The keep role of the store: replay's position, what may be removed, the log.
+// The keep role of the store: replay's position, alarms, pruning, and checkpoints of the WAL.
 import type { RaisedAlarm } from '../../alarms.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { IngestStore } from '../../ingest.ts';
@@ -20,8 +20,8 @@ import { EVENT_KEY, type Session, type Sync } from '../session.ts';
 import { HANDLERS } from '../work/waiting.ts';
 import { createWatermark } from '../ingest/watermark.ts';
 
-/** A page and its header. The log file never shrinks, so only its frames tell its length. */
 const DAY_MS = 86_400_000;
+/** Bytes of a WAL frame: page and header. Frames are counted, because the file stays large when the WAL begins anew. */
 const FRAME_BYTES = 4_096 + 24;
 
 type Upkeep = Omit<KeepStore, 'accept' | 'note' | 'sync' | 'brokenHandlers'>;
@@ -135,7 +135,7 @@ export function createKeepStore(
     cursorUpTo: (bound) => atMost.get(BigInt(bound)) ?? null,
     anchors(before) {
       const last = lastBefore(before);
-      // Replay cannot read from before a gap: the service has forgotten it.
+      // Cursors before the last gap do not count, because the service has forgotten that range.
       const from = BigInt(session.cursorState('proved_from') ?? 0);
       const latest = older.all(last, from);
       return {

@@ -2,8 +2,8 @@ pragma application_id = 1802072179;  -- marks the file as a store of the kit
 
 -- Times are Unix milliseconds. Cursors are 64-bit integers. A released migration is never edited.
 
--- The store's id: new with each start and each copy, so that no file is taken for another. It has a page of its own, so
--- that it can be read without the log.
+-- The store's id is new with each start and each copy, so that no file is taken for another. It has a database page of
+-- its own, so that it can be read without the WAL.
 create table store (
   id text not null
 ) strict;
@@ -20,7 +20,7 @@ create table events (
   received_at integer not null,
   origin      text not null check (origin in ('webhook', 'replay', 'stream', 'kit')),  -- what brought it first; decides the format of `body`
   copies      integer not null default 0,  -- redeliveries
-  secret      integer,              -- signed its first delivery: position in WEBHOOK_SECRET at that time, from 1
+  secret      integer,              -- the secret that signed its first delivery: position in WEBHOOK_SECRET at that time, from 1
   skew_s      integer,              -- age of that signature on receipt, seconds; negative: from the future
   live        integer not null default 0 check (live in (0, 1)),  -- 1: a live stream brought it as it happened
   flags       text not null default '',    -- oddities, comma-separated
@@ -31,7 +31,7 @@ create table events (
 create index events_by_receipt on events (received_at);
 create unique index events_by_cursor on events (cursor) where cursor is not null and conflicting = 0;
 create index events_conflicting on events (cursor) where conflicting = 1;
-create index events_placeless on events (seq) where cursor is null or conflicting = 1;  -- without a place of their own in cursor order
+create index events_placeless on events (seq) where cursor is null or conflicting = 1;  -- events without a place of their own in cursor order
 
 -- The index from ids to events, see ids.ts. It may still name a pruned event.
 create table latest_ids (
@@ -62,7 +62,7 @@ create table aliases (
 ) strict, without rowid;
 create index aliases_by_event on aliases (seq);
 
--- Redeliveries: the first seven of an event, and the last as the eighth.
+-- Redeliveries: the first seven of an event, and the last one as the eighth.
 create table redeliveries (
   event       integer not null,     -- events.seq
   n           integer not null,
@@ -80,12 +80,12 @@ create table seen_by_origin (
   primary key (event, origin)
 ) strict, without rowid;
 
--- Types that webhooks bring, and events of each that they missed lately.
+-- Types that webhooks bring, and how many events of each they have missed since the last delivery of the type.
 create table types (
   type         text primary key,
   delivered_at integer,             -- the last delivery of this type; null: never
   missed       integer not null default 0,  -- events since then that only replay or stream brought
-  missed_since integer              -- receipt of the first of these
+  missed_since integer              -- when the first missed event was received
 ) strict, without rowid;
 
 -- First arrivals by day, type and origin, and their lateness.
@@ -94,13 +94,13 @@ create table arrivals (
   type      text not null,
   origin    text not null,
   events    integer not null,
-  aged      integer not null,       -- those with a known age
-  late_ms   integer not null,       -- from happening to receipt, sum
-  latest_ms integer not null,       -- maximum
+  aged      integer not null,       -- how many of these events have a known age
+  late_ms   integer not null,       -- sum of the times from an event to its receipt
+  latest_ms integer not null,       -- maximum of these times
   primary key (day, type, origin)
 ) strict, without rowid;
 
--- Events that may be history: it is not known yet.
+-- Events that may still turn out to be history (see store/birth.ts).
 create table undecided (
   event  integer primary key,       -- events.seq
   cursor integer not null,
@@ -117,7 +117,7 @@ create table owed (
 
 create table conflicts (
   id          integer primary key,
-  seq         integer not null,     -- the event that was stored before
+  seq         integer not null,     -- events.seq of the event that was stored before
   received_at integer not null,
   origin      text not null,
   cursor      integer,
@@ -142,7 +142,7 @@ create table quarantine (
 create table gaps (
   id         integer primary key,
   after      integer not null,      -- the last cursor before the gap
-  up_to      integer,               -- the first known cursor behind it; null: none
+  up_to      integer,               -- the first known cursor above the gap; null: none
   reason     text not null,
   opened_at  integer not null,
   closed_at  integer,
@@ -152,23 +152,23 @@ create table gaps (
 create table handlers (
   id         integer primary key,
   name       text not null unique,
-  loaded     integer not null check (loaded in (0, 1)),  -- 1: the last run process had it
+  loaded     integer not null check (loaded in (0, 1)),  -- 1: the last `run` process loaded it
   file       text,                  -- the file that it was last loaded from
   waits_from integer                -- events.seq: the handler has its tasks up to here; it waits for its file, or catches up
 ) strict;
 
 create table lanes (
-  id       integer primary key autoincrement,  -- never used twice: tasks keep it after the lane was removed
+  id       integer primary key autoincrement,  -- an id is never used twice, because tasks keep it after the lane was removed
   handler  integer not null,
   name     text not null,
   rerun    integer not null default 0,   -- reruns.id: the lane belongs to this rerun; 0: events as they arrive
-  finished integer not null default -1,  -- highest finished cursor: everything below it is late
-  unproven integer not null default -1,  -- strict tasks up to here are released without proof
+  finished integer not null default -1,  -- the highest finished cursor: a task below it is late
+  unproven integer not null default -1,  -- strict tasks up to here are released although the watermark has not passed them
   used_at  integer not null,
   unique (name, handler, rerun)
 ) strict;
 
--- Lanes that another process has changed. The run process keeps lanes in memory and reads these again.
+-- Lanes that another process has changed. The run process, which keeps lanes in memory, reads these again.
 create table dirty_lanes (
   lane integer primary key
 ) strict;
@@ -183,15 +183,15 @@ create table tasks (
   state       text not null check (state in ('ready', 'done', 'skipped', 'dead')),  -- a ready task with a claim is running
   strict      integer not null check (strict in (0, 1)),  -- 1: held until the watermark has passed its cursor
   release_at  integer not null,     -- held until then, unless a later task of its lane is released earlier; not for strict tasks
-  due_at      integer not null,     -- not before: back-off
-  hold_until  integer,              -- while it fails, it holds its lane until then
+  due_at      integer not null,     -- not claimed before this time: back-off
+  hold_until  integer,              -- a failing task holds its lane until then
   attempts    integer not null default 0,
   crashes     integer not null default 0,  -- attempts that crashed their process
   rerun       integer not null default 0,  -- reruns.id; 0: made when its event arrived
-  isolated    integer not null default 0 check (isolated in (0, 1)),  -- 1: its process died; it runs alone
+  isolated    integer not null default 0 check (isolated in (0, 1)),  -- 1: its process died, so it runs alone in a process of its own
   late        integer not null default 0 check (late in (0, 1)),
   deferred    integer not null default 0,  -- total milliseconds of RetryAfter
-  -- Both are set from the beginning, because a row that grows may split its page.
+  -- Both times are set from the beginning, because a row that grows may split its database page.
   started_at  integer not null,     -- start of the last attempt; before the first: when the task was made
   changed_at  integer not null,     -- last change of state
   error       text,                 -- why the last attempt failed, or why the task was skipped or is dead
@@ -205,7 +205,7 @@ create index tasks_rerun on tasks (rerun, attempts) where state = 'ready' and re
 create index tasks_ended on tasks (state, id) where state in ('dead', 'skipped');
 create index tasks_dead on tasks (dead_group, id) where state = 'dead';
 
--- A waiting task without its lane would wait for ever.
+-- These triggers refuse a waiting task whose lane has no row, because it would wait for ever.
 create trigger lanes_with_tasks before delete on lanes
   when exists (select 1 from tasks where lane = old.id and state = 'ready' and alone = 0)
   begin select raise(abort, 'tasks wait in this lane'); end;
@@ -218,7 +218,7 @@ create trigger tasks_move_to_lane before update of lane, alone on tasks
 
 -- Groups of dead letters: one row for each handler and error pattern, as long as it has a dead task.
 create table dead_groups (
-  id          integer primary key autoincrement,  -- never used twice: people name groups by it
+  id          integer primary key autoincrement,  -- an id is never used twice, because people name groups by it
   handler     integer not null,
   error_pattern text not null,      -- digest of the pattern, see error-pattern.ts
   dead        integer not null,     -- dead tasks
@@ -228,7 +228,7 @@ create table dead_groups (
 ) strict;
 create index dead_groups_by_dead on dead_groups (dead);
 
--- The last ten attempts of tasks that did not end at their first. Attempt 0: a person retried the task.
+-- The last ten attempts of each task that did not end at its first. Attempt 0: a person retried the task.
 create table attempts (
   task       integer not null,
   started_at integer not null,
@@ -239,8 +239,8 @@ create table attempts (
   primary key (task, started_at, attempt)
 ) strict, without rowid;
 
--- Reruns: a person asked that a handler gets these events again, in cursor order, then those without a place in it.
--- Events without a cursor count as -1.
+-- Reruns: a person asked that a handler gets these events again, in cursor order; events without a place in that order
+-- come last. An event without a cursor counts as cursor -1.
 create table reruns (
   id          integer primary key,
   handler     integer not null,
@@ -253,9 +253,9 @@ create table reruns (
   to_event    integer not null,
   at_cursor   integer not null,     -- position: tasks are made up to here
   at_event    integer not null,     -- the same, for events without a place in cursor order
-  events      integer not null,     -- how many there were at the request
+  events      integer not null,     -- how many events there were at the request
   seen        integer not null default 0,
-  made        integer not null default 0,  -- tasks
+  made        integer not null default 0,  -- tasks made
   kept        integer not null default 0,  -- events left alone because a task already waited
   purged      integer not null default 0,  -- events left out because their bodies were purged
   asked_at    integer not null,
@@ -263,8 +263,8 @@ create table reruns (
   cancelled   integer not null default 0 check (cancelled in (0, 1))
 ) strict;
 
--- Running tasks. Written before the handler runs, so that an attempt counts even if its process dies. Rows are small, so
--- that a claim costs little.
+-- Claims: one row for each running task. It is written before the handler runs, so that an attempt counts even if its
+-- process dies. Rows are small, so that a claim costs little.
 create table claims (
   task       integer primary key,
   boot       integer not null,      -- the process that holds it
@@ -276,7 +276,7 @@ create table claims (
 create table processes (
   role       text primary key,
   pid        integer not null,
-  started    text not null,         -- the kernel's start time of the pid, which tells a reused pid
+  started    text not null,         -- when the kernel started this pid, which distinguishes a reused pid
   boot       integer not null,
   beat_at    integer not null
 ) strict;
@@ -285,8 +285,8 @@ create table alarms (
   name      text primary key,
   since     integer not null,
   detail    text not null,
-  told_at   integer,                -- when ALERT_URL last accepted it
-  level     integer not null default 0,  -- its level at that time
+  told_at   integer,                -- when ALERT_URL last accepted a message about it
+  level     integer not null default 0,  -- the level of the alarm at that time
   news      integer not null default 0,  -- number of the newest detail that was sent
   cleared   integer not null default 0 check (cleared in (0, 1))  -- 1: no longer holds; the all-clear is still to be sent
 ) strict;
@@ -296,7 +296,7 @@ create table counters (
   value integer not null
 ) strict, without rowid;
 
--- Samples of the counters for the page: every ten seconds for a day, every minute for eight days.
+-- Samples of the counters for the charts: every ten seconds for a day, every minute for eight days.
 create table samples (
   at      integer primary key,
   figures text not null             -- JSON

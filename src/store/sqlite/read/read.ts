@@ -31,22 +31,22 @@ import { HELD, idsOf, IN_STATE, inState, MATCHING, matchOf, STATE } from './sele
  * set back.
  */
 const BEAT_MS = 5_000;
-/** Events, or tasks, that one page of a filtered list looks at; events whose bodies it searches. */
+/** Maximum events, or tasks, that one page of a filtered list looks at; and maximum bodies that it searches. */
 const STRETCH = 10_000;
 const SEARCHED = 5_000;
-/** A page looks at this many events at once, and stops after this time. On a cold disk that is few. */
+/** A page of a list looks at LOOK events at a time, and stops after LOOK_MS. On a cold disk it looks at few. */
 const LOOK = 250;
 const LOOK_MS = 15;
 /** Events on each side, by cursor, that are searched for neighbours. */
 const NEAR = 1_000;
-/** Below this number, waiting tasks are few. */
+/** If fewer tasks wait than this, the oldest is found by the index of waiting tasks. */
 const FEW = 10_000;
-/** Waiting tasks to search for the oldest that does not wait for the watermark. */
+/** Maximum waiting tasks to search for the oldest that does not wait for the watermark. */
 const WAITING = 50_000;
-/** Lanes to look at for the longest, and the bound up to which each is counted. */
+/** Maximum lanes to search for the longest ones, and the bound up to which the tasks of each are counted. */
 const LANES = 1_000;
 const IN_LANE = 200;
-/** The minimum move of the oldest waiting task that is worth a write. */
+/** The id of the oldest waiting task is stored only if it has moved this far since. */
 const FAR = 10_000 * HANDLERS;
 
 interface TaskRow extends Omit<ShownTask, 'state' | 'late' | 'dueAt' | 'startedAt' | 'finishedAt'> {
@@ -112,7 +112,7 @@ export function createReadStore(session: Session): Sync<Omit<ReadStore, 'handler
   const sightings = db.prepare<unknown[], { origin: Origin; at: number }>(
     'select origin, seen_at as at from seen_by_origin where event = ? order by seen_at',
   );
-  // Day 4 of 1970 was a Monday.
+  // Weeks begin on Monday: day 4 after 1970-01-01 was one.
   const arrivals = db.prepare<[], Omit<Arrivals, 'week'> & { week: number }>(`
     select day - (day + 3) % 7 as week, type, origin, sum(events) as events,
       case when sum(aged) > 0 then sum(late_ms) / sum(aged) end as lateMs,
@@ -158,7 +158,7 @@ export function createReadStore(session: Session): Sync<Omit<ReadStore, 'handler
     group: listOf(idsOf.group),
     any: listOf('select id from tasks'),
   };
-  /** Done tasks have no index by lane, because it would make every event more expensive. */
+  /** Searches the nearest events, because done tasks have no index by lane: it would make every event cost more. */
   const near = (side: '<' | '>', order: 'desc' | 'asc') =>
     db.prepare<unknown[], TaskRow>(`
     ${task} where t.lane = @lane and t.id in (
@@ -191,7 +191,7 @@ export function createReadStore(session: Session): Sync<Omit<ReadStore, 'handler
     `${aside}, body from quarantine where id = ?`,
   );
   const waits = `lane = hop.lane and state = 'ready' and alone = 0`;
-  // The index skips from lane to lane, so a long backlog costs no more than a short one.
+  // The query skips from lane to lane in an index, so a long backlog costs no more than a short one.
   const crowded = db.prepare<unknown[], Omit<WaitingLane, 'head' | 'more'> & WaitingLane['head']>(`
     with recursive hop (lane) as (
       select min(lane) from tasks where state = 'ready' and alone = 0
@@ -211,7 +211,7 @@ export function createReadStore(session: Session): Sync<Omit<ReadStore, 'handler
   const counterMap = (): Record<string, number> =>
     Object.fromEntries(counters.all().map(({ name, value }) => [name, value]));
 
-  /** Every task before the last result has ended. If few tasks wait, their index finds them anywhere. */
+  /** When the event of the oldest waiting task was received. Tasks before the stored id have ended. */
   function oldestReady(ready: number): number | null {
     const from = Number(session.state('oldest'));
     const { any, proved } = ready < FEW ? oldest.few : oldest.many;
@@ -291,7 +291,7 @@ export function createReadStore(session: Session): Sync<Omit<ReadStore, 'handler
       if (row) return { events: [row], next: null };
       const last = until === undefined ? (newest.get()?.seq ?? 0) : receipt.lastBefore(until);
       const upper = Math.min(before ?? Infinity, last + 1);
-      // A contradicted event may be far behind the newest.
+      // Begins at the newest contradicted event, which may be far from the newest event.
       const top = contradicted ? (lastContradicted.get(upper) ?? 0) + 1 : upper;
       const floor = since === undefined ? 0 : receipt.lastBefore(since);
       const from = Math.max(floor, top - 1 - (q === undefined ? STRETCH : SEARCHED));
@@ -403,7 +403,7 @@ function nameOf(text: string): { cursor: bigint | null; id: string | null } {
   return { cursor: cursor === undefined ? null : BigInt(cursor), id };
 }
 
-/** With and without a space: the two usual ways to write this JSON. */
+/** The two usual ways to write this JSON: without a space after the colon, and with one. */
 function messageId(q: string | undefined): { compact: Uint8Array | null; spaced: Uint8Array | null } {
   if (q === undefined) return { compact: null, spaced: null };
   const [compact, spaced] = ['', ' '].map((space) => Buffer.from(`"message_id":${space}${JSON.stringify(q)}`));

@@ -1,4 +1,4 @@
-// Samples of the counters for the page: a row every ten seconds for a day, every minute for eight days. Written by
+// Samples of the counters for the charts: a row every ten seconds for a day, every minute for eight days. Written by
 // `keep` alone.
 import { ACK_NAMES } from '../../../base/latency-buckets.ts';
 import type { Sample, SampleStore } from '../../read.ts';
@@ -15,7 +15,7 @@ export function createSamples(session: Session): Sync<SampleStore> {
   const insert = db.prepare('insert or replace into samples (at, figures) values (?, ?)');
   const thin = db.prepare(`delete from samples where at < ? and at % ${MINUTE_MS} <> 0`);
   const drop = db.prepare('delete from samples where at < ?');
-  // For a bare column beside max(), SQLite takes the row with the maximum.
+  // `figures` comes from the row with max(at): SQLite takes a column without aggregate from that row.
   const list = db.prepare<unknown[], { at: number; figures: string }>(`
     select max(at) as at, figures from samples where at >= ? and at <= ? group by at / cast(? as integer) order by 1`);
 

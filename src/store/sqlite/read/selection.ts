@@ -9,7 +9,7 @@ export const STATE = `case when t.state = 'ready' and exists (select 1 from clai
 const PASSED = `t.cursor <= max(coalesce((select value from state where name = 'watermark'), -1),
   coalesce(l.finished, -1), coalesce(l.unproven, -1))`;
 
-/** The release time is in the future, and no later task of the lane was released. */
+/** A strict task is held unless `PASSED`; any other until its release time, or until a later task is released. */
 export const HELD = `t.state = 'ready' and not exists (select 1 from claims where task = t.id)
   and case when t.strict then t.alone = 0 and not ${PASSED}
     else t.release_at > @now and not (t.alone = 0 and (${PASSED} or exists (
@@ -19,11 +19,11 @@ export const HELD = `t.state = 'ready' and not exists (select 1 from claims wher
 /** `@held` is 1 for held tasks, 0 for ready tasks that are not held, null for both. */
 export const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @held)`;
 
-/** For `tasks t left join lanes l`; the parameters come from `matchOf`. */
+/** A condition for queries of `tasks t left join lanes l`. Its parameters come from `matchOf`. */
 export const MATCHING = `
     (@state is null or (${IN_STATE})) and (@handler is null or t.handler = (select id from handlers where name = @handler))
     and (@group is null or t.dead_group = @group) and (@ids is null or t.id in (select value from json_each(@ids)))`;
-// Each state except done has a partial index. SQLite uses it if the query repeats its condition.
+// Each state except done has a partial index. SQLite uses it if the query repeats the condition of the index.
 export const idsOf = {
   ready: `select id from tasks indexed by tasks_in_lane where state = 'ready' and alone = 0
     union all select id from tasks indexed by tasks_alone where state = 'ready' and alone = 1`,

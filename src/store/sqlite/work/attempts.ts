@@ -4,7 +4,7 @@ import { patternOf } from '../../error-pattern.ts';
 import type { Claim, TaskState } from '../../work.ts';
 import type { Session } from '../session.ts';
 
-/** Attempts kept of a task, and characters of each error: a hundred thousand dead letters must fit on a disk. */
+/** Attempts kept of a task, and characters of each error, so that a hundred thousand dead letters fit on a disk. */
 const KEPT = 10;
 const ERROR_LENGTH = 200;
 

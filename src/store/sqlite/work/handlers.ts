@@ -31,7 +31,7 @@ export function createHandlers(session: Session) {
     return new Map(all.all().flatMap(({ id, name }) => (names.includes(name) ? [[name, id] as const] : [])));
   }
 
-  /** A broken file with a new name may be a renamed file. It then belongs to a handler whose file is gone. */
+  /** Whether the handler's file is broken, or is gone while a broken one has a new name: it may be renamed. */
   function waits({ file }: HandlerRow, known: HandlerRow[], { of, broken }: HandlerFiles): boolean {
     if (broken.length === 0) return false;
     if (file !== null && broken.includes(file)) return true;
@@ -57,7 +57,7 @@ export function createHandlers(session: Session) {
     },
     idsOf,
     behind: (): Map<number, number> => new Map(behind.all().map(({ id, waits_from: from }) => [id, from])),
-    /** False: another process has moved it. */
+    /** False: another process has already moved the position of this handler. */
     moveOn: (id: number, from: number, to: number | null): boolean => moveOn.run(to, id, from).changes === 1,
     waiting: () => waiting.all(),
   };

@@ -1,6 +1,6 @@
 // The lanes: which task is next in each, and when to look again. The run process keeps them in memory, so a task costs
 // few writes however many wait. The file keeps what must survive: the tasks, and how far each lane has finished. Other
-// processes mark the lanes that they change in `dirty_lanes`; they are then read again.
+// processes note the lanes that they change in `dirty_lanes`, and the run process reads those again.
 import { randomUUID } from 'node:crypto';
 import TinyQueue from 'tinyqueue';
 import type { NewTask } from '../../work.ts';
@@ -8,7 +8,7 @@ import { createStrictOrder, LOOKS, type StrictLane } from './strict-order.ts';
 import type { Session } from '../session.ts';
 import { createMarkDirty, toWaiting, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
 
-/** Idle lanes kept in memory for their names. */
+/** Maximum number of idle lanes in memory, kept so that new tasks find their lane by its name. */
 const IDLE = 20_000;
 /** A task that waits longer than this leaves memory and is read again when it is due. */
 const SOON_MS = 60_000;
@@ -18,21 +18,21 @@ interface Lane extends StrictLane {
   handler: number;
   /** 0: the lane of events as they arrive. */
   rerun: number;
-  /** Everything at or below it is released, except strict tasks. */
+  /** Tasks at or below this cursor are released, unless they are strict. */
   released: bigint;
-  /** Everything below it is late. */
+  /** Tasks below this cursor are late. */
   finished: bigint;
   /** The cursor of the running task. */
   working: bigint | null;
-  /** The waiting task with the lowest cursor. If null and `more` is set, only the file knows it. */
+  /** The waiting task with the lowest cursor. If it is null and `more` is true, it must be read from the file. */
   head: Waiting | null;
   /** More tasks may wait in the file. */
   more: boolean;
-  /** When to look again; null while a task runs or nothing waits. */
+  /** When to look at the lane again. Null: a task runs, nothing waits, or the watermark must rise first. */
   at: number | null;
 }
 
-/** A lane to look at. The entry is stale if the lane has another time by now. */
+/** A lane to look at, and when. The entry is stale if `lane.at` is another time by now. */
 interface Entry {
   at: number;
   lane: Lane;
@@ -41,8 +41,8 @@ type Queue = TinyQueue<Entry>;
 
 export interface Lanes {
   /**
-   * Call outside a transaction, because reading all lanes takes a while. Reads them only if another process has worked
-   * with the lanes.
+   * Reads all lanes into memory, if this was not done or another process has worked with the lanes since. Call it
+   * outside a transaction, because it takes a while.
    */
   load(now: number): void;
   /** Reads lanes that other processes have changed. */
@@ -51,11 +51,11 @@ export interface Lanes {
   enter(task: NewTask, name: string, now: number): number;
   /** Adds a task that was inserted into the file. */
   add(task: Waiting): void;
-  /** In the file: the running task has ended at cursor `finished`, or, if null, waits again. */
+  /** Writes to the file that the running task ended at cursor `finished`, or, if null, waits again. */
   saveFinished(lane: number, finished: bigint | null, now: number): void;
-  /** In memory: the same. `aside`: the task had stepped aside, so the lane may be running another. */
+  /** Notes the same in memory. `aside`: the task had stepped aside, so the lane may be running another. */
   markFinished(lane: number, finished: bigint | null, aside: boolean, now: number): void;
-  /** Tasks whose turn it is, of reruns or of arriving events. Their lanes count as running from now on. */
+  /** Takes tasks whose turn it is, of reruns or of arriving events. Their lanes then count as running. */
   take(handler: number, now: number, limit: number, reruns: boolean): Waiting[];
   /**
    * Whether a later task of the lane has ended, or is running because this one stepped aside. `anywhere`: the lane is
@@ -67,9 +67,9 @@ export interface Lanes {
   nextAt(handler: number, reruns: boolean): number | null;
   /** Follows the watermark and returns how many strict tasks still wait for it. */
   advance(now: number): number;
-  /** The watermark as far as every event below it has its tasks. */
+  /** The watermark. It counts here only when every event below it has its tasks. */
   watermark(): bigint;
-  /** Call after a rollback. */
+  /** Drops all lanes from memory. Call it after a rollback. */
   forget(): void;
 }
 
@@ -88,7 +88,7 @@ export function createLanes(session: Session): Lanes {
   const restore = db.prepare(`
     insert into lanes (id, handler, name, used_at)
     select lane, handler, 'restored ' || lane, @now from tasks where lane = @id and ${inLane} limit 1`);
-  // Skips from lane to lane: as many steps as lanes, however many tasks wait in each.
+  // The query skips from lane to lane: it takes as many steps as lanes, however many tasks wait in each.
   const waitingLanes = db
     .prepare<[], number>(`
     with recursive waiting (lane) as (
@@ -105,7 +105,7 @@ export function createLanes(session: Session): Lanes {
   const head = db.prepare<unknown[], WaitingRow>(
     `select ${WAITING} from tasks where lane = +? and ${inLane} order by tasks.cursor limit 1`,
   );
-  // Reads from the top, past the few held tasks, to the first that is released.
+  // Reads from the highest cursor down, past the few held tasks, to the first released one.
   const release = db
     .prepare<unknown[], bigint>(
       `select cursor from tasks where lane = +? and ${inLane} and strict = 0 and release_at <= +? order by cursor desc limit 1`,
@@ -127,7 +127,7 @@ export function createLanes(session: Session): Lanes {
 
   const lanes = new Map<number, Lane>();
   const names = new Map<string, Lane>();
-  /** By handler; reruns under the negative id. */
+  /** By handler id. Under the negative id: the lanes of its reruns. */
   const queues = new Map<number, Queue>();
   /** By handler: the highest cursor finished in any of its lanes, once it has been read. */
   const highest = new Map<number, bigint>();
@@ -154,10 +154,10 @@ export function createLanes(session: Session): Lanes {
     return lane;
   }
 
-  /** Call between turns: within a turn, an idle lane may be about to get a task. */
+  /** Call it when a turn begins: later in the turn, an idle lane may be about to get a task. */
   function dropIdle(): void {
     const sweeps = session.state('lanes_swept');
-    // The id of a removed lane must not be used again.
+    // A sweep may have removed lanes from the file, and their ids must not be used again.
     if (names.size <= idleLimit && sweeps === swept) return;
     swept = sweeps;
     for (const lane of lanes.values()) {
@@ -168,7 +168,7 @@ export function createLanes(session: Session): Lanes {
     idleLimit = Math.max(IDLE, 2 * names.size);
   }
 
-  /** Reads what the file says of lanes that another process has changed. */
+  /** Reads these lanes from the file. */
   function readAll(ids: number[], now: number): void {
     if (ids.length === 0) return;
     const cursors = new Map(working.all().map(({ lane, cursor }) => [lane, BigInt(cursor)]));
@@ -187,7 +187,7 @@ export function createLanes(session: Session): Lanes {
     }
   }
 
-  /** The schema forbids a waiting task without a lane, but a person may have edited the file. */
+  /** Restores the rows of lanes in which tasks wait. A person may have deleted them from the file by hand. */
   function repair(ids: number[], now: number): void {
     const lost = ids.filter((id) => !laneOf.get(id));
     if (lost.length === 0) return;
@@ -217,7 +217,7 @@ export function createLanes(session: Session): Lanes {
   }
 
   function highestOf(handler: number): bigint {
-    // A process without lanes in memory does not see what others finish.
+    // If this process has no lanes in memory, it does not see what others finish, so it reads the file.
     const most = (loaded ? highest.get(handler) : undefined) ?? BigInt(furthest.get(handler) ?? -1);
     highest.set(handler, most);
     return most;
@@ -250,7 +250,7 @@ export function createLanes(session: Session): Lanes {
     }
   }
 
-  /** The task whose turn it is, or when to look again; null: nothing waits. */
+  /** The task whose turn it is, or when to look again. Null: nothing waits, or the watermark must rise first. */
   function look(lane: Lane, now: number): { task: Waiting } | { at: number | null } {
     for (;;) {
       if (lane.head === null && lane.more) {
@@ -272,7 +272,7 @@ export function createLanes(session: Session): Lanes {
       // A strict lane goes on only when this task is done or dead.
       const holdUntil = task.strict ? null : task.holdUntil;
       if (dueAt <= now && !task.isolated) return { task };
-      // Another process claims an isolated task. This lane is looked at again when that process ends.
+      // Another process claims an isolated task, and marks the lane dirty at its end. Until then `holdUntil` counts.
       if (holdUntil === null || holdUntil > now)
         return { at: task.isolated ? holdUntil : Math.min(dueAt, holdUntil ?? Infinity) };
       stepAside.run(task.id);
@@ -280,16 +280,16 @@ export function createLanes(session: Session): Lanes {
     }
   }
 
-  /** Releases every task whose time has come. Returns when the first task will be released. */
+  /** Releases every task of the lane whose time has come, and those below. Returns when the first is released. */
   function releaseOf(lane: Lane, task: Waiting, now: number): number {
     const top = lane.more ? release.get(lane.id, now) : task.releaseAt <= now ? task.cursor : undefined;
-    // All waiting tasks arrived within the window, so they are few.
+    // All tasks that wait here arrived within the window, so they are few.
     if (top == null) return lane.more ? (earliest.get(lane.id) ?? task.releaseAt) : task.releaseAt;
     lane.released = top;
     return now;
   }
 
-  /** Tasks that the watermark has passed need not wait for their time. */
+  /** Tasks that the watermark has passed need not wait for their release time. */
   function releasePassed(now: number): void {
     const hasPassed = (task: Waiting | null): boolean =>
       task?.cursor != null && task.cursor <= strictOrder.watermark() && task.dueAt <= now;
@@ -303,7 +303,7 @@ export function createLanes(session: Session): Lanes {
     load(now) {
       if (loaded && session.state('runner') === me) return;
       forget();
-      // This comes first, so that every later change is marked for us.
+      // Written before the reading, so that this process notices if another one reads the lanes meanwhile.
       session.write(() => session.setState('runner', me));
       const waiting = waitingLanes.all();
       repair(waiting, now);
@@ -339,7 +339,7 @@ export function createLanes(session: Session): Lanes {
       const { cursor, strict } = task;
       if (strict && !isFree(lane, cursor, strict)) {
         strictOrder.add(lane, cursor, task.event);
-        // A later task, made before the handler became strict, was already released.
+        // A later task of the lane, made before the handler became strict, was already released.
         if (cursor <= lane.released) strictOrder.releaseUnproven(lane, cursor);
       }
       const free = isFree(lane, cursor, strict);
@@ -358,7 +358,7 @@ export function createLanes(session: Session): Lanes {
       const lane = lanes.get(id);
       if (!lane) return;
       if (finished !== null) {
-        // Strict tasks that waited below a task that had stepped aside are released.
+        // The end of a task that stepped aside releases the strict tasks below it, so they are counted again.
         if (aside && finished > lane.unproven && finished > strictOrder.watermark()) strictOrder.invalidate();
         raise(lane, finished);
       }

@@ -7,7 +7,7 @@ import { EVENT_KEY, type Session, type Sync } from '../session.ts';
 import { keptHealthOf } from '../read/read.ts';
 import { createMarkDirty, UNCLAIMED } from './waiting.ts';
 
-/** The default policy: the main process died too, so nothing says that the task caused it. */
+/** The policy if the main process died too: nothing shows that the task caused the crash. */
 const WITH_THE_KIT: CrashPolicy = {
   how: 'with the kit',
   after: (_, attempt) => ({ delayMs: 1_000 * 2 ** Math.min(attempt - 1, 12), holdMs: 120_000 }),

@@ -2,9 +2,9 @@
 import type { StoredEvent } from '../../work.ts';
 
 /**
- * An event is about to be claimed when its tasks have been made, so it is not read twice. Large events are left to the
- * file, which bounds the memory. An event leaves when its last task is claimed: long-lived objects cost the garbage
- * collector time.
+ * Tasks are usually claimed soon after they are made, so their event need not be read again. Large events are not kept,
+ * which bounds the memory. An event is dropped when its last task is claimed, because long-lived objects cost the
+ * garbage collector time.
  */
 export function createRecentEvents() {
   const slots: ({ event: StoredEvent; tasks: number } | undefined)[] = Array.from({ length: 4_096 }, () => undefined);
@@ -17,7 +17,7 @@ export function createRecentEvents() {
       if ((event.text?.length ?? 0) > 4_096) return;
       slots[event.seq % slots.length] = { event, tasks: 0 };
     },
-    /** A task of the event was made. */
+    /** Call it for each task that was made of the event. */
     await(seq: number): void {
       const known = find(seq);
       if (known) known.tasks++;

@@ -1,17 +1,17 @@
-// Strict order: which lanes wait for the watermark, which are released, and how many tasks still wait. In memory
-// beside the lanes; the file holds the watermark, and how far each lane was released unproven.
+// Strict order: which lanes wait for the watermark, which are released, and how many tasks still wait. It is kept in
+// memory beside the lanes. The file holds the watermark, and how far each lane was released unproven.
 import TinyQueue from 'tinyqueue';
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { Session } from '../session.ts';
 
-/** Lanes that one turn looks at: a bound, because deliveries wait for the store's lock meanwhile. */
+/** The maximum number of lanes that one turn looks at, because deliveries wait for the lock of the store meanwhile. */
 export const LOOKS = 1_000;
 const LAST = 2n ** 63n - 1n;
 
 /** The fields of a lane that strict order needs. */
 export interface StrictLane {
   id: number;
-  /** Strict tasks at or below it may run, proved or not. */
+  /** Strict tasks at or below this cursor may run, even if the watermark has not passed them. */
   unproven: bigint;
   /** The cursor of the lane's head while it waits for the watermark. */
   awaited: bigint | null;
@@ -21,15 +21,15 @@ export interface StrictOrder<Lane> {
   watermark(): bigint;
   /** The lane waits until the watermark has passed the cursor. */
   waitFor(lane: Lane, cursor: bigint): void;
-  /** Adds a new strict task that waits, already in the file. */
+  /** Counts a new strict task that waits for the watermark. Its row is already written. */
   add(lane: Lane, cursor: bigint, event: number): void;
-  /** Releases everything in the lane up to the cursor without proof. */
+  /** Releases the tasks of the lane up to the cursor, although the watermark has not passed them. */
   releaseUnproven(lane: Lane, cursor: bigint): void;
   /** Other processes have changed tasks, so the waiting tasks must be counted again. */
   invalidate(): void;
   /** Calls `wake` for the lanes to look at. Returns how many tasks wait for the watermark. */
   advance(wake: (lane: Lane) => void): number;
-  /** More lanes are to be looked at than one turn may. */
+  /** Whether lanes are left to look at, because one turn looks at a limited number. */
   unfinished(): boolean;
   forget(): void;
 }
@@ -51,7 +51,7 @@ export function createStrictOrder<Lane extends StrictLane>(
       `select count(*) from tasks t where ${isStrict} and t.lane = +? and t.cursor > +? and t.cursor <= +?`,
     )
     .pluck();
-  // By cursor and lane: several handlers have a task of the same cursor.
+  // By cursor and lane, because several handlers may have a task of the same cursor.
   const page = db.prepare<unknown[], { cursor: string; lane: number; event: number }>(`
     select cast(t.cursor as text) as cursor, t.lane, t.event from tasks t
     where ${isStrict} and (t.cursor, t.lane) > (+?, +?) order by t.cursor, t.lane limit ${LOOKS}`);
@@ -62,11 +62,11 @@ export function createStrictOrder<Lane extends StrictLane>(
   );
   let known: { watermark: Cursor | null; searched: number } = { watermark: null, searched: 0 };
   let watermark = -1n;
-  /** What replay says now, and the newest event at that moment. */
+  /** What replay has noted since, and the newest event at that moment. Null: nothing new. */
   let next: (typeof known & { upTo: number }) | null = null;
   let waiting = 0;
   let stale = true;
-  /** The place reached in the tasks since `searched` moved. Null: their end. */
+  /** How far `releaseSearched` has looked through the tasks since `searched` moved. Null: to the end. */
   let place: { cursor: bigint; lane: number } | null = null;
 
   /** The watermark arrives together with events below it. It counts only when those events have their tasks. */

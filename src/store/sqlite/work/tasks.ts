@@ -1,6 +1,6 @@
-// The work role of the store. A claim costs the same with a million waiting tasks or a long history. SQLite would
-// prepare a statement again, at ten times its cost, if its plan may depend on a bound value. `+?` tells SQLite that it
-// does not.
+// The work role of the store. A claim costs the same with a million waiting tasks or a long history. In SQL, `+?` tells
+// SQLite that the plan does not depend on the bound value. Otherwise SQLite would prepare the statement again, at ten
+// times its cost.
 import type { Counts } from '../../ingest.ts';
 import type { Claim, FanOutPage, NewTask, Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
 import { birthOf, createUndecided } from '../ingest/birth.ts';
@@ -137,7 +137,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     });
   }
 
-  /** A handler's name never changes. */
+  /** Kept in memory, because the name of a handler never changes. */
   function nameOf(handler: number): string {
     const name = handlerNames.get(handler) ?? handlerName.get(handler) ?? '';
     handlerNames.set(handler, name);
@@ -148,11 +148,11 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
   function settleOne(settlement: Settlement, now: number): boolean {
     const { claim, spent = true } = settlement;
     if (giveUp.run(claim.task, claim.attempt, claim.boot).changes === 0) return false;
-    // The event was erased while the task ran. Its error may quote the event.
+    // If the event was erased while the task ran, its error is replaced, because it may quote the event.
     const error = settlement.error !== null && isErased.get(claim.event.seq) ? 'erased' : settlement.error;
     const late = claim.late ? 1 : 0;
     const attempts = spent ? claim.attempt : claim.attempt - 1;
-    // A task that a drain gives back was not attempted.
+    // A task that a drain gives back gets no entry, because it was not attempted.
     if (spent || settlement.state !== 'ready' || settlement.deferredMs)
       attemptLog.ended(claim, settlement.state, error, now);
     if (settlement.state === 'ready') {
@@ -174,7 +174,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     return tasks.filter((task) => make(task, now)).length;
   }
 
-  /** How far the handler has its tasks now; null: it has caught up. */
+  /** The number of the last event that the handler has its task of; null: it has caught up. */
   function makeMissed(
     { handler, from, upTo, joins, tasks, owed = [] }: NonNullable<Turn['missed']>,
     together: boolean,
@@ -244,8 +244,8 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
       }
     }
     share(room, (handler, places) => {
-      // Half the places are for tasks without a lane, half for lanes. Either may use what the other leaves; an odd
-      // place alternates once each handler has been first.
+      // Half the places are for tasks without a lane, half for lanes. Either half may use what the other leaves. An odd
+      // place changes sides when each handler has been first once.
       const half = Math.floor((places + (Math.floor(round / handlers.length) % 2)) / 2);
       const singles = alone.all(handler, now, places);
       const heads = lanes.take(handler, now, places - Math.min(singles.length, half), false);
@@ -257,7 +257,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
       const heads = lanes.take(handler, now, places, true);
       return [...heads, ...aloneOfReruns.all(handler, now, places - heads.length).map(toWaiting)];
     });
-    // Turns without a place do not count: handlers would be first by the parity of turns.
+    // Only turns that claim count. Otherwise empty turns could make the same handler first each time.
     if (claims.length > 0) round++;
     const free = handlers.filter((handler) => left.get(handler) !== 0);
     return { claims, nextAt: whenDue(free, claims.length - before < most) };
@@ -287,8 +287,8 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
   }
 
   /**
-   * The event was recovered without its session, so it is in a lane for such events. A webhook may have named the
-   * session since.
+   * Replay or stream brought the event without its session, so it is in a lane for such events. A webhook may have
+   * named the session since.
    */
   function isUnplaced({ origin }: StoredEvent, lane: number | null): boolean {
     return lane !== null && (origin === 'replay' || origin === 'stream') && lanes.hasNoSession(lane);
@@ -353,7 +353,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
         const isolated = isolatedTasks.get(now, JSON.stringify(handlers));
         if (!isolated) return undefined;
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
-        // Marks the lane, so that no other task of it runs at the same time.
+        // Marks the lane dirty, so that the run process runs no other task of it at the same time.
         if (isolated.lane !== null) markDirty(isolated.lane);
         return claimOne(toWaiting(isolated), now, boot, BigInt(session.cursorState('watermark') ?? -1));
       }),
@@ -365,7 +365,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
         inTransaction(session, work);
         return true;
       });
-      // Done after the commit, because the work may throw.
+      // The lane changes in memory only after the commit, because `work` may throw.
       if (held) freeLane(settlement, now);
       return held;
     },
@@ -378,7 +378,7 @@ function withoutMissed({ tasks, from }: FanOutPage, missed: Turn['missed'], behi
   return tasks.filter(({ handler, event }) => handler !== missed.handler || event <= from);
 }
 
-/** The cursor that has ended; null: the task waits again, or has no cursor. */
+/** The cursor of the task if it has ended; null: the task waits again, or has no cursor. */
 function endOf({ claim, state }: Settlement): bigint | null {
   return state === 'ready' || claim.event.cursor === null ? null : BigInt(claim.event.cursor);
 }

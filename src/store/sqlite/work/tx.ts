@@ -4,7 +4,7 @@ import { TABLES } from '../connection.ts';
 import type { SqlRow, SqlValue, Tx } from '../../work.ts';
 import type { Session } from '../session.ts';
 
-/** A promise would write after the commit. */
+/** Runs the work, which must not be async, because a promise would write after the commit. */
 export function inTransaction(session: Session, work: (tx: Tx) => unknown): void {
   const open = { yes: true };
   try {
@@ -18,7 +18,7 @@ export function inTransaction(session: Session, work: (tx: Tx) => unknown): void
 
 const STEERING =
   /^(\s|--[^\n]*\n|\/\*.*?\*\/)*(begin|commit|end|rollback|savepoint|release|pragma\s[^;]*[=(]|attach|detach|vacuum|reindex)/is;
-/** This prevents mistakes, not malice: a handler can open the file itself. */
+/** Finds writes to the tables of the kit. This prevents mistakes, not malice: a handler can open the file itself. */
 const OWN = new RegExp(
   String.raw`\b(into|update|update\s+or\s+\w+|delete\s+from|(create|drop|alter)\s+(table|index)(\s+if\s+(not\s+)?exists)?)\s+["'\`[]?(main\s*\.\s*)?["'\`[]?(${TABLES.join('|')})\b`,
   'i',

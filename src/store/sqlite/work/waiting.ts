@@ -1,7 +1,6 @@
-// A waiting task as its claim needs it, who may claim it, and how a process marks a lane that it has changed.
+// The fields of a waiting task that a claim needs, the condition for claiming it, and the mark of a changed lane.
 import type { Session } from '../session.ts';
 
-/** The fields of a waiting task that a claim needs. */
 export interface Waiting {
   id: number;
   event: number;
@@ -13,7 +12,7 @@ export interface Waiting {
   releaseAt: number;
   dueAt: number;
   holdUntil: number | null;
-  /** 0: the task was made when its event arrived. */
+  /** The id of the rerun; 0: the task was made when its event arrived. */
   rerun: number;
   isolated: boolean;
   attempts: number;
@@ -38,7 +37,7 @@ export function toWaiting(row: WaitingRow): Waiting {
   };
 }
 
-/** A condition for a query of tasks: no task of the same lane is claimed. */
+/** A condition for queries of tasks: neither the task nor another task of its lane is claimed. */
 export const UNCLAIMED = `not exists (select 1 from claims where task = tasks.id) and (tasks.alone = 1
   or not exists (select 1 from claims c cross join tasks o on o.id = c.task where o.lane = tasks.lane and o.alone = 0))`;
 
