@@ -18,6 +18,8 @@ export const READING_AGAIN = 'reading the last minutes again, for events that be
 // oxlint-disable-next-line max-lines-per-function -- one pass: its beginning, its pages and its end share state
 export function createOverlapPass({ store, clock, log, overlapMs, commit, say }: PassContext): OverlapPass {
   let at: Cursor | null = null;
+  /** The cursor at which this pass began. The next pass begins there too, unless this one comes to its end. */
+  let from: Cursor | null = null;
   /** The watermark when this pass began. Events above it are newer, so they are not late. */
   let below: Cursor | null = null;
   /** The number of late events that this pass has found. */
@@ -42,9 +44,12 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     return !isBehind(below, reading.event.cursor);
   }
 
-  async function end(): Promise<void> {
+  async function end(complete = true): Promise<void> {
     at = null;
-    covered = newest;
+    if (complete) {
+      covered = newest;
+      from = null;
+    }
     const words = found > 0 ? `events found only by reading again, because they became visible late: ${found}` : null;
     found = 0;
     await say('idle', words, { done: true });
@@ -58,14 +63,15 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     forget() {
       stood.length = 0;
       at = null;
+      from = null;
     },
     async begin(watermark) {
       if (stood.at(-1)?.cursor !== watermark) stood.push({ at: clock.monotonic(), cursor: watermark });
       if (at !== null) return true;
       newest = await store.newestEvent();
-      const from = await beforeOverlap();
+      from ??= await beforeOverlap();
       if (from !== null && isBehind(from, watermark)) at = from;
-      else covered = newest;
+      else [covered, from] = [newest, null];
       below = watermark;
       return at !== null;
     },
@@ -76,11 +82,11 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
       if (at === null) await end();
     },
     async stop(why) {
-      stood.length = 0;
+      if (why !== 'stuck') stood.length = 0;
       // Nothing is lost if the service no longer has these events: the forward pass has read up to the watermark.
       if (why === 'unknown')
         log.warn('the service does not know the cursor that an overlap pass began at; skipping the pass');
-      await end();
+      await end(why !== 'stuck');
       return null;
     },
   };

@@ -78,6 +78,30 @@ test('an event below the watermark that the overlap pass shows is not counted', 
   expect(await unseen()).toBe(0);
 });
 
+test('an event below the watermark is not counted while overlap passes do not come to their end', async () => {
+  const { webhook, pass, server, prove } = await begin();
+  server.publish(item(20));
+  await webhook(20);
+  prove();
+  await pass(2_000);
+  // A page after a cursor below the watermark promises more and shows nothing.
+  const stuck = JSON.stringify({ events: [], next_cursor: '', has_more: true, reset_required: false });
+  let refused = 0;
+  server.lieAlways(({ after }, truth) => {
+    if (after === undefined || Number(after) >= 20) return truth;
+    refused++;
+    return { body: Buffer.from(stuck) };
+  });
+  await webhook(15);
+  await pass(8 * INTERVAL_MS);
+  expect(refused).toBeGreaterThan(1);
+  expect(await unseen()).toBe(0);
+  server.lieAlways();
+  server.publish(item(15));
+  await pass(8 * INTERVAL_MS);
+  expect(await unseen()).toBe(0);
+});
+
 test('while replay fails, no event is counted', async () => {
   const { webhook, pass, server } = await begin();
   server.lieAlways(failure(503, 'UNAVAILABLE'));
