@@ -15,7 +15,7 @@ export const HANDLERS: Rules<Observation> = {
     words: ({ status: { tasks }, cause }) =>
       `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}${cause ? `; newest cause: ${redacted(cause)}` : ''}. See why (npx kit tasks --state dead --groups, or the page, Dead letters), fix the handler, npx kit reload, then retry them (npx kit retry --state dead) or discard them there`,
   },
-  // With the default retries, the first dead letter of a broken handler comes only after eight hours. A wait by
+  // With the default retries, the first dead letter of a broken handler comes only after hours. A wait by
   // `RetryAfter` or `rate` is no failed attempt, so it does not raise this alarm.
   handler_failing: {
     gravity: 'warning',
