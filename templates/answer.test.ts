@@ -79,7 +79,7 @@ test('a crash while the quote is made: no send was begun, so the answer is sent 
   expect(sent).toHaveLength(1);
 });
 
-test('a doubtful send that never shows in the history becomes a dead letter, and is not sent again', async () => {
+test('a send of unknown outcome that the history never shows becomes a dead letter, and is not repeated', async () => {
   let sends = 0;
   const { service } = scripted(() => ({
     send() {
@@ -92,7 +92,7 @@ test('a doubtful send that never shows in the history becomes a dead letter, and
   expect(sends).toBe(1);
 });
 
-test('after a certain refusal, the next attempt sends with a new quote', async () => {
+test('after the service has refused a send, the next attempt sends with a new quote', async () => {
   let sends = 0;
   const { service, sent } = scripted((done) => ({
     send: (request) => (++sends === 1 ? serviceError('CONFLICT', 'BILLING_QUOTE_EXPIRED') : { n: done.push(request) }),

@@ -26,7 +26,7 @@ type Received = KitEvent<'MessageReceived'>;
 export default defineHandler({
   on: 'MessageReceived',
   lane: 'conversation',
-  // The first look into the history comes 15 s or more after a doubtful send, the last after about an hour at most.
+  // If the outcome of a send is unknown, the history is read 15 s later or more, and last after an hour at most.
   retry: { attempts: 8, firstMs: 30_000, maxMs: 1_800_000 },
   timeoutMs: 60_000,
   async handle(event, ctx) {
@@ -46,7 +46,7 @@ export default defineHandler({
     try {
       await ctx.service.send(message, { quoteId, signal: ctx.signal });
     } catch (error) {
-      // After a certain refusal, nothing was sent. Without the mark, the next attempt sends with a new quote.
+      // The service has surely refused, so nothing was sent. Without the mark, the next attempt sends with a new quote.
       if (error instanceof ServiceError && !error.uncertain) rmSync(mark);
       throw error;
     }

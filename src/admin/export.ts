@@ -6,7 +6,7 @@ import { iso } from '../base/clock.ts';
 import type { EventFilter, ShownEvent, ReadStore } from '../store/read.ts';
 
 const PAGE = 500;
-/** Characters per chunk of lines, because one write for each line would take longer than making the lines. */
+/** Lines are written in chunks of about this many characters, because a write for each line would be slow. */
 const CHUNK = 65_536;
 const utf8 = new TextDecoder();
 

@@ -11,7 +11,7 @@ import { changeTasks, type Action, type TaskChange } from './tasks.ts';
 export interface Job {
   id: number;
   action: Action;
-  /** `of`: matching tasks. `done`: tasks handled so far. `moved`: tasks changed; others no longer matched. */
+  /** `of`: tasks that matched at the start. `done`: how many of them were tried. `moved`: how many were changed. */
   done: number;
   of: number;
   moved: number;

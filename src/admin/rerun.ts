@@ -6,7 +6,7 @@ import { AdminError } from './error.ts';
 import { changeInSteps } from './in-steps.ts';
 import { unloadedWords } from './move.ts';
 
-/** Events per page of the count. */
+/** Events that are counted with one read of the store. */
 const PAGE = 5_000;
 
 export type RerunAsked = Pick<Rerun, 'handler' | 'type' | 'from' | 'to'>;

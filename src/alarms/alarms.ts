@@ -1,5 +1,5 @@
-// The alarms of `keep`. Each step evaluates the rules, and `notify` posts the alarms that are due. The facts come from
-// the store, so that no alarm depends on the process `run`.
+// The alarms of `keep`. `step` evaluates the rules, and `notify` posts alarms to ALERT_URL. The facts come from the
+// store, so that alarms are also raised while the process `run` is down.
 import { evaluate } from './rules/rule.ts';
 import { KEEP_RULES } from './rules/index.ts';
 import type { Observation } from './rules/observation.ts';
@@ -12,7 +12,7 @@ import { createObserver, type ObserverOptions } from './observer.ts';
 import { createRaised } from './raised.ts';
 import { RECENT_MS } from './recent-counters.ts';
 
-/** Minimum interval between requests to reconcile, while deliveries with bad signatures may come from the service. */
+/** Minimum interval between reconciliations that are started because of bad signatures. */
 const ASK_REPLAY_MS = 20_000;
 
 export interface AlarmsOptions extends ObserverOptions {
@@ -27,7 +27,7 @@ export interface AlarmsOptions extends ObserverOptions {
 export interface Alarms {
   /** Evaluates the rules, also while the store cannot be read or written. */
   step: () => Promise<void>;
-  /** Posts the alarms that are due. Resolves when ALERT_URL has answered. */
+  /** Posts new, risen and ended alarms, and daily reminders. Resolves when all posts have succeeded or failed. */
   notify: () => Promise<void>;
   up: () => Alarm[];
   /** Whether webhooks were silent at the last step. */

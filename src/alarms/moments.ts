@@ -2,7 +2,7 @@
 // age of a time that was stored before this process started comes from the wall clock.
 import type { Clock } from '../base/clock.ts';
 
-/** A smaller difference between the two clocks comes from clock synchronisation and is no step. */
+/** If the wall clock and the monotonic clock differ by less, the wall clock was synchronised, not set. */
 const STEP_MS = 5_000;
 
 export type Moments = ReturnType<typeof createMoments>;
@@ -16,19 +16,19 @@ export function createMoments(clock: Clock) {
   function sinceOf(name: string, at: number): number {
     const before = known.get(name);
     if (before?.at === at) return before.since;
-    // A time that appears at this look was stored after the last look, so its age has a limit.
+    // A time that was not known at the last `look` was stored after it, so the time is at most `longest` old.
     return clock.monotonic() - Math.min(Math.max(0, clock.now() - at), longest);
   }
 
   return {
-    /** Begins a look. A name that was not used during the last look is forgotten. */
+    /** Begins a new round of calls of `moment`. Names that were not used in the round before are forgotten. */
     look(): void {
       const now = clock.monotonic();
       longest = lookedAt === undefined ? Infinity : now - lookedAt;
       lookedAt = now;
       [known, asked] = [asked, new Map()];
     },
-    /** The stored time `at`, corrected for steps of the wall clock. It must have the same `name` at each look. */
+    /** Returns the stored time `at`, corrected for steps of the wall clock. `name` says which stored time it is. */
     moment<At extends number | null>(name: string, at: At): At {
       if (at === null) return at;
       const since = sinceOf(name, at);

@@ -11,7 +11,7 @@ const PAUSE_MS = { first: 1_000, most: 300_000 };
 export interface Notifier {
   /** Resolves to whether the post was accepted. During a pause it resolves to false at once; the caller retries. */
   post(text: string): Promise<boolean>;
-  /** Undefined: nobody is notified, and every post counts as accepted. */
+  /** Sets the address for later posts. Undefined: nobody is notified, and every post counts as accepted. */
   useUrl(url: string | undefined): void;
 }
 

@@ -73,7 +73,7 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
     if (!stored) runUpAfter = clock.monotonic();
     const seen = stored ?? { ...last, freeBytes: freeBytes() };
     const status = withAccount(seen.status, accounts?.latest());
-    // A failure run may have begun and ended since the last look. The main process reports the longest one.
+    // A failure run may have begun and ended since the last observation, so the main process reports the longest.
     const failureRun = Math.max(status.failureRun, accounts?.worstRun() ?? 0);
     last = { ...seen, status: { ...status, alarms: up, failureRun }, worstRun: worstRun(failureRun) };
     return { seen: last, read: stored !== undefined };

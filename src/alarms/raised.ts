@@ -1,5 +1,5 @@
-// Keeps the raised alarms and decides when each is posted: at a higher level, at news, once a day, and when it ends.
-// The state is in memory, so that alarms are posted even if the store fails, for example on a full disk.
+// Keeps the raised alarms. Each is posted when it begins, when its level or its `news` grows, once a day, and when it
+// ends. The state is in memory, so that alarms are posted even if the store fails, for example on a full disk.
 import { iso, type Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { AlarmStore, RaisedAlarm } from '../store/alarms.ts';
@@ -7,15 +7,15 @@ import type { Alarm } from '../store/read.ts';
 import type { Notifier } from './notifier.ts';
 
 const REMIND_MS = 86_400_000;
-/** If an alarm stays this many levels below its last post for this long, its next rise is posted again. */
+/** If an alarm stays this many levels below its last posted level for this long, its next rise is posted again. */
 const FALLEN = { levels: 2, ms: 60_000 };
-/** Minimum interval between posts of news at the same level. */
+/** While its level stays the same, an alarm whose `news` grows is posted at most this often. */
 const NEWS_MS = 60_000;
 
 /** An alarm whose rule fires. */
 export interface Firing {
   detail: string;
-  /** At least 1. */
+  /** How bad it is: at least 1, without an upper limit. */
   level: number;
   news: number;
 }
@@ -25,7 +25,7 @@ export interface Raised {
   restore(alarms: RaisedAlarm[]): void;
   /** `firing` holds all alarms that fire now. Every other alarm ends. */
   update(firing: Map<string, Firing>): void;
-  /** Posts each alarm that is due. After a failed post it stays due. */
+  /** Posts each alarm that began, rose or ended, or was posted a day ago. Retries failed posts at the next call. */
   notify(): Promise<void>;
   up(): Alarm[];
   /** Writes the changes. A change that could not be written is written the next time. */
@@ -34,7 +34,7 @@ export interface Raised {
 
 interface Entry extends RaisedAlarm {
   firing: Firing;
-  /** The highest level since the alarm began or fell. A post is due if it is above `level`, the last posted one. */
+  /** The highest level since the alarm began or fell. It is posted if it is above `level`, the last posted one. */
   peak: number;
   toldAfter: number;
   lowSince: number | null;
@@ -106,7 +106,7 @@ function raise(name: string, firing: Firing, clock: Clock): Entry {
 
 /** Merges the stored alarm `kept` with `now`, the entry of the same alarm if this process has already raised it. */
 function restored(kept: RaisedAlarm, now: Entry | undefined, clock: Clock): Entry {
-  // A time in the future means that the clock was set back. Unless cut, it delays the daily reminder at each restart.
+  // A time in the future means that the clock was set back. It becomes now, or each restart would delay the reminder.
   const toldAt = kept.toldAt === null ? null : Math.min(kept.toldAt, clock.now());
   const elapsed = toldAt === null ? 0 : Math.min(clock.now() - toldAt, REMIND_MS);
   const times = { toldAt, toldAfter: clock.monotonic() - elapsed, lowSince: null };

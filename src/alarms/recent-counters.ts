@@ -1,13 +1,13 @@
 // Tells how much each counter has grown in the last ten minutes, so that an alarm about a single event stays up that
-// long. Snapshots are stored, so that a restart does not end the alarm. The monotonic clock measures their age; only
-// for snapshots of an earlier process the wall clock does.
+// long. Snapshots of the counters are stored, so that a restart does not end the alarm. Their age comes from the
+// monotonic clock, or, if an earlier process took them, from the wall clock.
 import type { Clock } from '../base/clock.ts';
 import { orNone } from '../store/or-none.ts';
 import type { KeepStore } from '../store/keep.ts';
 
 export const RECENT_MS = 600_000;
 const SNAPSHOT_MS = 60_000;
-/** Counters of attempts cover only this time, because older attempts do not show how a handler works now. */
+/** The growth of attempt counters covers only this time: older attempts do not show how a handler works now. */
 const ATTEMPTS_MS = 180_000;
 
 type Counters = Record<string, number>;

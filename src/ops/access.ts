@@ -1,4 +1,4 @@
-// Finds out who sent a request to the ops port. decision.ts decides about it; api.ts and the pages answer it.
+// Finds out who sent a request to the ops port. decision.ts says whether it is allowed; api.ts and the pages answer.
 //
 // If a token is set, a request needs a token, or a session that a browser opened with one. If none is set, Host and
 // Origin must name this machine or OPS_ORIGIN, so that no page of another site gets an answer.
@@ -41,7 +41,7 @@ export function createAccess(config: AccessConfig, clock: Clock): Access {
   function asked(ctx: Context, isPage: boolean): { who: Who; ours: boolean } {
     const holder = holderOf(/^Bearer (\S+)$/.exec(ctx.get('authorization'))?.[1]);
     if (holder) return { who: holder, ours: true };
-    // Without a token a program has no rights here, so it does not matter which site sent the request.
+    // Tokens are set, and this request of a program has none: it is refused, whichever site sent it.
     if (!open && !isPage) return { who: 'anonymous', ours: true };
     const host = ctx.req.headers.host ?? '';
     const { method } = ctx;

@@ -18,7 +18,7 @@ export interface OpsContext {
     AdminStore &
     Pick<IngestStore, 'note'> &
     Pick<KeepStore, 'verifying' | 'anchors' | 'replayRuns'>;
-  /** Status and counters for display: see keep/view.ts. */
+  /** Reads status and counters for display. If the store fails, it returns the values read last: see keep/view.ts. */
   view: Pick<ReadStore, 'status' | 'counters'>;
   /** The rules of all registered alarms. */
   rules: AlarmRules;

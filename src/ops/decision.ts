@@ -5,8 +5,8 @@ export type Who = 'anonymous' | 'reader' | 'writer';
 /** `reveal` shows a body. */
 export type What = 'read' | 'change' | 'reveal';
 /**
- * `elsewhere`: a page of another site sent the request, or Host is foreign and no token is set. `unknown`: a token is
- * needed. `forbidden`: OPS_TOKEN is needed.
+ * `elsewhere`: a page of another site sent the request, or no token is set and Host names another machine. `unknown`: a
+ * token is needed. `forbidden`: OPS_TOKEN is needed.
  */
 export type Decision = 'allowed' | 'elsewhere' | 'unknown' | 'forbidden';
 
@@ -14,7 +14,7 @@ export interface Asked {
   who: Who;
   what: What;
   /**
-   * False if a page of another site may have sent the request, or if Host is foreign and no token is set.
+   * False if a page of another site may have sent the request, or if no token is set and Host names another machine.
    */
   ours: boolean;
   /** Whether OPS_TOKEN is set. Without it, nobody may reveal a body, not even on this machine. */

@@ -12,7 +12,7 @@ export interface Fault {
   words: string;
 }
 
-/** Undefined: the error is a bug. */
+/** What to answer if a request has caused this error. Undefined: the error is a bug of the kit. */
 export function faultOf(error: unknown): Fault | undefined {
   if (error instanceof ZodError) return { status: 400, words: faultsOf(error) };
   if (error instanceof AdminError) return { status: STATUS[error.code], words: error.message };

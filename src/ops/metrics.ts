@@ -112,7 +112,7 @@ export async function renderMetrics(figures: Figures): Promise<{ type: string; t
   for (const [name, { help, labels: labelNames = [], read }] of Object.entries(METRICS)) {
     const found = read(figures);
     const samples: Sample[] = typeof found === 'number' ? [[[], found]] : (found ?? []);
-    // prom-client would print a metric that has labels, but no series, as one series without labels.
+    // A metric with labels but without series is left out: prom-client would print one series without labels for it.
     if (samples.length === 0) continue;
     const options = { name, help, labelNames, registers: [registry] };
     const metric = name.endsWith('_total') ? new Counter(options) : new Gauge(options);

@@ -13,7 +13,7 @@ import { addPages } from './pages/routes.ts';
 
 export interface OpsOptions extends Pick<OpsContext, 'store' | 'rules' | 'clock' | 'log' | 'disk' | 'onChange'> {
   config: AccessConfig;
-  /** Answers for status and counters. Default: the store itself. */
+  /** Where status and counters are read. Default: the store itself. */
   view?: OpsContext['view'];
 }
 

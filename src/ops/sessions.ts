@@ -8,7 +8,7 @@ import type { Who } from './decision.ts';
 const COOKIE = 'kit_session';
 const SESSION_MS = 12 * 3_600_000;
 const SESSIONS = 1_000;
-/** After this many wrong tokens within WRONG_MS, every log-in is refused until one of them is older. */
+/** After this many wrong tokens within WRONG_MS, every log-in is refused until one of them is older than WRONG_MS. */
 const WRONG = 5;
 const WRONG_MS = 60_000;
 

@@ -1,5 +1,5 @@
-// An alarm that gets worse is posted again, once for each level; an alarm that wavers is not. A step of the wall clock
-// does not cause or prevent a post.
+// An alarm that gets worse is posted again, once for each level. An alarm whose level goes up and down is not. A step
+// of the wall clock does not cause or prevent a post.
 import { expect, onTestFinished, test } from 'vitest';
 import { createAlarms } from '../../src/alarms/alarms.ts';
 import { listenForAlerts } from './alert-endpoint.ts';
@@ -14,7 +14,7 @@ interface Bench extends StoreFile {
   clock: { time: number; passed: number; now(): number; monotonic(): number };
   free: number;
   posts: string[];
-  /** Evaluates the rules once and posts the alarms that are due. */
+  /** Evaluates the rules once, and posts alarms as `keep` does. */
   look: () => Promise<void>;
   /** Does the same as `look`, after `run` and `keep` have shown a sign of life. */
   turn: () => Promise<void>;
@@ -197,7 +197,7 @@ test.each([
   expect(bench.told(name)).toHaveLength(3);
 });
 
-test('E41: each further gap is posted until there are many', async () => {
+test('E41: gap_open is posted at each new gap up to the fourth, and then at the eighth', async () => {
   const bench = await setUp();
   for (let n = 1; n <= 9; n++) {
     bench.exec(
@@ -232,7 +232,7 @@ test.each([3_600_000, -3_600_000])(
     await bench.store.note({ conflicts: 1 });
     await bench.pass(4_000);
     bench.clock.time += step;
-    // The last signs of life carry the time of the clock before the step.
+    // The last signs of life have times from before the step, so they seem an hour old, or in the future.
     await bench.look();
     await bench.pass(2 * MINUTE);
     expect(bench.posts).toEqual([expect.stringMatching(/^conflict: /)]);

@@ -18,7 +18,7 @@ function createClock() {
   return { clock, pass };
 }
 
-test('a moment is the stored time until the clock steps; then it keeps its age', () => {
+test('a stored time is returned unchanged until the clock steps; after that, its age stays right', () => {
   const { clock, pass } = createClock();
   const moments = createMoments(clock);
   const look = (at: number) => (moments.look(), moments.moment('one', at));
@@ -32,7 +32,7 @@ test('a moment is the stored time until the clock steps; then it keeps its age',
   expect(moments.moment('none', null)).toBe(null);
 });
 
-test('a new moment is no older than the last look, and no moment lies in the future', () => {
+test('a stored time that is new is no older than the round before, and no stored time lies in the future', () => {
   const { clock, pass } = createClock();
   const moments = createMoments(clock);
   const look = (at: number) => (moments.look(), moments.moment('one', at));

@@ -1,5 +1,5 @@
-// Fills a store with past events, by default all handled. `waiting` events wait in lanes whose head has failed. The
-// tables are written directly, because ten million events through the receiver would take an hour.
+// Fills a store with past events, by default all handled. `waiting` events wait in lanes whose first task has failed.
+// The tables are written directly, because ten million events through the receiver would take an hour.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
@@ -8,7 +8,7 @@ import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createSession } from '../../src/store/sqlite/session.ts';
 
 const CHUNK = 32_768;
-/** The number of ids that the kit sorts at once. */
+/** A running kit sorts its newest ids into their index as soon as there are this many (ids.ts: SEGMENT / PARTS). */
 const SORTED = 2_048;
 /** A task's id is its event's `seq` times this number, plus its handler's id. */
 const HANDLERS = 4_096;

@@ -24,7 +24,7 @@ export interface Load {
 
 export interface Seen {
   ms: number;
-  /** Milliseconds from the moment a request was due to its answer: median and 99th percentile. */
+  /** Milliseconds from the planned time of sending until the answer: median and 99th percentile. */
   p50: number;
   p99: number;
 }
@@ -49,7 +49,7 @@ function send(from: number, upTo: number, rate: number | null): Promise<Seen> {
   const { promise, resolve, reject } = Promise.withResolvers<Seen>();
   if (from === upTo) resolve({ ms: 0, p50: 0, p99: 0 });
 
-  /** When request `n` is due by performance.now(), even if no connection is free at that moment. */
+  /** The planned time of sending request `n`, by performance.now(), even if no connection is free at that time. */
   function dueAt(n: number): number {
     return rate === null ? performance.now() : started + ((n - from) * 1000) / rate;
   }

@@ -139,7 +139,7 @@ async function accepting(kit: Server, paths: string[]): Promise<void> {
   }
 }
 
-/** The time of an acknowledgement counts from the moment the delivery was due. */
+/** Measures acknowledgements from the planned time of sending, so that waiting for a free connection counts too. */
 function send(kit: Server): Promise<Measured> {
   const steady = { count: PER_SECOND * SECONDS, rate: PER_SECOND, warm: 200, connections: 16 };
   return drive(kit, { ...steady, first: Date.now() * 1_000 });

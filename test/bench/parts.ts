@@ -114,8 +114,8 @@ export async function latency({ folder, events, progress }: PartOptions): Promis
 }
 
 /**
- * Measures the same load on stores that already hold events. Each run has a partner on an empty store, because the
- * machine's other load changes from round to round.
+ * Measures the same load on stores that already hold events. Each run is compared with one on an empty store in the
+ * same round, because the machine's other load changes from round to round.
  */
 export async function growth({ folder, rounds, events, stored, progress }: PartOptions): Promise<Part> {
   const pasts: { name: string; past: Past; lanes?: number }[] = [

@@ -110,10 +110,7 @@ test('dead letters are grouped; a group is retried, another discarded', async ()
   expect((await kit('tasks', '--state', 'dead', '--groups')).out).toContain('0 dead letters');
 });
 
-/**
- * Characters that control a terminal, change the direction of text or are invisible. Line ends come from the kit
- * itself.
- */
+/** Characters that control a terminal, change the direction of text, or are invisible. */
 const STEERING = '\u001b]0;x\u0007\u009b31m\u0085\u007f\u202e\u2066\u200f\u061c\u2028\u200b\ufeff\r\n\t';
 
 test('text from outside cannot control a terminal, in words or in JSON, and JSON keeps it unchanged', async () => {
@@ -132,6 +129,7 @@ test('text from outside cannot control a terminal, in words or in JSON, and JSON
   ];
   const json = [...tables, event, [...event, '--body']].map((words) => [...words, '--json']);
   const bodies = ['--body', '--curl', '--fixture'].map((form) => [...event, form]);
+  // A line feed is allowed in the output, because the kit itself prints one at the end of each line.
   for (const words of [...tables, event, ...bodies, ...json, ['events', '--ndjson', '--bodies']])
     expect((await kit(...words)).out, words.join(' ')).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}\u2028\u200b\ufeff]/u);
 

@@ -34,7 +34,7 @@ function argumentsOf(source: string, from: number): string[] {
   throw new Error(`a bracket is not closed: ${source.slice(from, from + 60)}`);
 }
 
-/** Appends the declarations of names in the code, from the same file: constants, destructured constants, functions. */
+/** Appends to the code the declarations of the constants and functions that it names, from the file `source`. */
 function withNames(code: string, source: string): string {
   const names = code.replaceAll(/'[^'\n]*'|`[^`]*`/g, '').match(/(?<!\.)\b[A-Za-z]{3,}\b/g) ?? [];
   const declared = (name: string): string => {

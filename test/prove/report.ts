@@ -1,7 +1,7 @@
 // Input and output of a campaign. A campaign returns its report and never prints.
 export interface Options {
   seed: number;
-  /** A sample that is fast enough for a test. A release needs the long form. */
+  /** True: the campaign runs a sample that is fast enough for a test. Run the long form before a release. */
   short: boolean;
   /** Called during long work, to show that it goes on. */
   progress: (line: string) => void;

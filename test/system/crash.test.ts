@@ -37,7 +37,7 @@ test('shuffled events are handled once each, in cursor order within their lane, 
   expect(outOfOrder()).toEqual([]);
 });
 
-test('the tasks of a killed run process are given back, and the next run process handles them', async () => {
+test('the tasks that a killed run process was running wait again, and the next run process handles them', async () => {
   await kit.start();
   const running = load(kit, 200);
   await until(() => running.acknowledged.size > 50);

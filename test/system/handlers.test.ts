@@ -74,7 +74,7 @@ test('an async function given to ctx.complete writes nothing, neither at once no
   expect(kit.query('select * from late')).toEqual([]);
 });
 
-test('a stop gives back the attempt of an isolated task', async () => {
+test('a stop during the attempt of an isolated task does not use up the attempt', async () => {
   kit = await createKit({
     slow: `export default {
       on: 'MessageReceived', lane: 'none', order: 'arrival', retry: { attempts: 1 },

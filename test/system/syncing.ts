@@ -1,5 +1,5 @@
-// Accepts three events, retries until each is accepted, and prints the result of every try. If the first try fails, a
-// read transaction is open during the second. Also writes a copy of the store as a power loss would leave it.
+// Accepts three events, retries until each is accepted, and prints the result of every try. After a failed try, an open
+// read transaction makes the next try fail too. Also writes a copy of the store as a power loss would leave it.
 import { closeSync, copyFileSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { openSqlite } from '../../src/store/sqlite/open.ts';

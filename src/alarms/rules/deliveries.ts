@@ -61,8 +61,8 @@ function failureRun(seen: Observation): string {
   }
   if (recently(seen, 'failure_runs') === 0)
     return `${recently(seen, 'unseen_failures')} recent events arrived with an attempt number above 1: earlier attempts failed before they reached us. See the proxy, the certificate and the network in front: npx kit doctor`;
-  // A delivery in progress at the 15th failure can succeed after it. A success therefore does not prove that the
-  // webhook is on.
+  // A delivery that is in progress at the 15th failure can still succeed after the service has switched the webhook
+  // off. So a success does not show that the webhook is on.
   return `${worstRun >= FAILURES_ALLOWED ? worstRun : '3 or more'} authentic deliveries in a row were not answered with 2xx. ${run === 0 ? 'Deliveries succeed again' : 'Later deliveries succeeded, the newest failed again'}. At ${FAILURES_ALLOWED} in a row the service switches the webhook off: if it is still off, enable it at the service. The page, Refused, and the log have the causes. This alarm ends 10 minutes after the last such run`;
 }
 
@@ -72,8 +72,8 @@ function remedyOf(causes: Record<string, number>): string {
 }
 
 /**
- * Whether bad signatures count as the service's, because strangers can send forged deliveries too. They do if
- * deliveries are missing, if no good delivery ever came, or if replay cannot tell.
+ * Whether the service, not a stranger, probably sent the deliveries with bad signatures: deliveries are missing, none
+ * was ever accepted, or replay is off or stopped and cannot show whether any are missing.
  */
 function areTheServices(seen: Observation): boolean {
   const { lastDeliveryAt, reconcile } = seen.status;

@@ -15,7 +15,7 @@ export const HANDLERS: Rules<Observation> = {
     words: ({ status: { tasks }, cause }) =>
       `${tasks.dead === 1 ? 'a task is a dead letter' : `${tasks.dead} tasks are dead letters`}${cause ? `; newest cause: ${redacted(cause)}` : ''}. See why (npx kit tasks --state dead --groups, or the page, Dead letters), fix the handler, npx kit reload, then retry them (npx kit retry --state dead) or discard them there`,
   },
-  // With the default retries, the first dead letter of a broken handler comes only after hours. A wait by
+  // Raised long before the first dead letter, which with the default retries comes only after hours. A wait by
   // `RetryAfter` or `rate` is no failed attempt, so it does not raise this alarm.
   handler_failing: {
     gravity: 'warning',
@@ -45,7 +45,7 @@ function redacted({ handler, error }: NonNullable<Observation['cause']>): string
 }
 
 function handlerFailing(seen: Observation): string {
-  // A file that cannot be loaded is named alone, because no reload succeeds until it is fixed.
+  // If files cannot be loaded, the text names only them, because no reload succeeds until they are fixed.
   if (seen.broken.length > 0) return seen.broken.map(brokenFile).join('; ');
   const [first, ...others] = failing(seen);
   if (first === undefined) return wordsBefore(seen) ?? '';

@@ -1,4 +1,4 @@
-// The facts that the rules of `keep` use: the state of the store and of the main process at the last look.
+// The facts that the rules of `keep` use: the state of the store and of the main process, as it was read last.
 import type { Crash, DeliveredType } from '../../store/keep.ts';
 import type { Gap, Status } from '../../store/read.ts';
 import { UNREAD } from '../../keep/view.ts';
@@ -7,28 +7,28 @@ import { magnitude, type Rule } from './rule.ts';
 export interface Observation {
   /** Unix milliseconds. */
   now: number;
-  /** `status.alarms` holds the alarms that were raised before this look. */
+  /** `status.alarms` holds the alarms that were raised before this observation. */
   status: Status;
-  /** How much each counter has grown in the last minutes. */
+  /** How much each counter has grown in the last ten minutes; counters of attempts: in the last three. */
   recent: Record<string, number>;
   freeBytes: number;
   /** Milliseconds without a sign of life from the process that runs handlers. */
   runDownMs: number;
-  /** Event types that webhooks deliver, with the recent events of each type that no delivery brought. */
+  /** Types that webhooks deliver, each with the number of its latest events that no delivery brought. */
   types: DeliveredType[];
-  /** Event types that replay did not show at the last check. */
+  /** Types of which webhooks brought events that replay did not show. Set when `keep` last found such events. */
   blind: string[];
-  /** The watermark before and after evidence last lowered it. Null: that never happened. */
+  /** The watermark before and after it was last lowered because it was too high. Null: it never was. */
   lowered: { from: string; to: string } | null;
   /** The newest open gap. */
   gap: Gap | null;
-  /** Of the newest delivery that was refused for its time: seconds ahead of our clock; negative: behind it. */
+  /** Seconds by which the newest delivery refused for its time was ahead of our clock; negative: behind. Null: none. */
   skewSeconds: number | null;
-  /** The longest failure run of the last minutes. */
+  /** The length of the longest failure run in the last ten minutes. */
   worstRun: number;
-  /** The newest cause of dead letters. */
+  /** The newest group of dead letters (same handler and error pattern). Null: there are no dead letters. */
   cause: { id: number; handler: string; error: string } | null;
-  /** The key of the event that was contradicted last. */
+  /** The key of the event with the newest conflict: another arrival contradicted it. Null: no conflict. */
   contradicted: string | null;
   /** Crashes of the processes that run handlers, newest first. */
   crashes: Crash[];
@@ -55,7 +55,7 @@ export const NOTHING_SEEN: Observation = {
   broken: [],
 };
 
-/** Fires when the counter has grown by at least `least`. Each factor of ten is a level. */
+/** Fires when the counter has grown by at least `least`. Each factor of ten raises the level by one. */
 export function onCounter(counter: string, least = 1): Pick<Rule<Observation>, 'fires' | 'level'> {
   return {
     fires: (seen) => recently(seen, counter) >= least,

@@ -19,7 +19,7 @@ export interface Rule<Seen> {
   fires(seen: Seen): boolean;
   /** At least 1. People are notified again when it rises. */
   level?(seen: Seen): number;
-  /** People are notified again when it grows, even at the same level. */
+  /** A number. People are notified again when it grows, even if the level stays the same. */
   news?(seen: Seen): number;
   /** Says what happened, to what, and what to do. */
   words(seen: Seen): string;

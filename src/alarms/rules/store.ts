@@ -22,7 +22,7 @@ export const WRITES: Rules<WriteTrouble> = {
       'Read the alarm in npx kit status: it names the cause. Deliveries get 503, and at 15 in a row the webhook is switched off.',
     fires: ({ code }) => code !== 'replaced',
     level: ({ refused }) => 1 + magnitude(refused),
-    // The number of different codes. A full disk also causes lock errors, so a return to an earlier code is no news.
+    // The number of different codes, so that only a new code is posted: on a full disk, two codes alternate.
     news: ({ codes }) => codes,
     words: ({ code, since, refused, waiting, failureRun, writer, recovers }) => {
       const holder = writer === undefined ? '' : ` by process ${writer}`;

@@ -1,5 +1,5 @@
-// Explains why webhooks are silent. The evidence is events that replay or the stream brought, but no delivery. The
-// text separates facts from guesses, because the service does not say whether a webhook is on (contract 3.2).
+// Explains why webhooks are silent: replay or the stream brought events, and no delivery brought them. The text
+// separates facts from guesses, because the service does not say whether a webhook is on (contract 3.2).
 import type { DeliveredType } from '../../store/keep.ts';
 import type { Status } from '../../store/read.ts';
 import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
@@ -9,7 +9,7 @@ import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
  * 3.3, 6.3).
  */
 export const FIRST_RETRIES_MS = 180_000;
-/** While other types arrive, this many missed events of a type count. A single event can be lost. */
+/** While other types arrive, a type is silent only from this many missed events on: a single event can be lost. */
 const MISSED_ALONE = 2;
 /** At most this many types are named; the others are only counted. */
 const NAMED = 10;
@@ -24,7 +24,7 @@ export interface Evidence {
   types: DeliveredType[];
 }
 
-/** The explanation with its remedy. Null: webhooks are not silent, or nothing happened. */
+/** Says why webhooks are silent, and what to do. Null: nothing shows that they are silent. */
 export function explainSilence({ now, status, types }: Evidence): string | null {
   const overdue = types.filter(
     ({ deliveredAt, missed, missedSince }) =>

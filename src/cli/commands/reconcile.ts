@@ -58,8 +58,8 @@ async function reconcile(store: Store, to: Cursor | undefined, json: boolean): P
 }
 
 /**
- * Whether replay can begin at `to` without a needless gap: the store knows an event at or below it. Also true if the
- * watermark cannot be lowered, because `lowerWatermark` then names the reason.
+ * Whether replay can begin at `to`: the store has an event at or below `to`. Without one, a needless gap may open.
+ * Also true if the watermark cannot be lowered, because `lowerWatermark` then names the reason.
  */
 async function isPlace(store: Store, to: Cursor, { watermark, floor }: Status): Promise<boolean> {
   if (watermark === null || !isBehind(to, watermark) || !isBehind(floor, to)) return true;
@@ -76,7 +76,7 @@ function whyNot(to: Cursor, lowered: Lowered & { done: false }): string {
   return `the floor is ${floor}: up to there events were pruned, and the watermark does not go below it; npx kit verify --from ${to} reads what lies there, and compares`;
 }
 
-/** Removes the watermark. Refuses while `keep` reads from it, because `keep` would continue from another place. */
+/** Removes the watermark. Refuses if `keep` has a key, because replay would then begin again at another cursor. */
 async function giveUp(): Promise<number> {
   const { API_KEY } = loadConfig(readEnv(), { only: ['API_KEY'] });
   if (API_KEY)

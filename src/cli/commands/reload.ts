@@ -11,7 +11,7 @@ import { clean, count, fail, print, printJson } from '../lib/print.ts';
 import { clock, withStore } from '../lib/store.ts';
 
 const LOOK_MS = 50;
-/** Longer than the time limits for loading a file and for ending a handler. */
+/** Maximum wait for the outcome. It exceeds the time limits for loading a file and for ending a handler. */
 const PATIENCE_MS = 90_000;
 
 const command: Command = {

@@ -69,8 +69,8 @@ async function agrees(question: string): Promise<boolean> {
 }
 
 /**
- * Follows the rerun until each event was tried once. Failed tasks are retried after that. Ctrl-C does not stop the
- * rerun.
+ * Follows the rerun until each event was tried once. Failed tasks may still wait for a retry then. Ctrl-C does not stop
+ * the rerun.
  */
 async function followRerun(store: Store, id: number, json: boolean): Promise<number> {
   let left = false;

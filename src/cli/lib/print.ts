@@ -31,8 +31,8 @@ export function clean(text: string): string {
 }
 
 /**
- * Writes characters that can control a terminal as `\uXXXX`, so that the JSON means the same. Outside of strings, only
- * carriage returns can occur. They are removed.
+ * Writes characters that can control a terminal as `\uXXXX`, so that the JSON means the same. Outside of strings, JSON
+ * can hold only one such character, the carriage return, which is removed.
  */
 export function inert(json: string): string {
   return json.replaceAll(UNSEEN, (sign) =>

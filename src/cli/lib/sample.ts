@@ -14,7 +14,7 @@ import { clock } from './store.ts';
 
 /**
  * The body of a delivery (contract 6.3). `sent_by` marks it as the kit's own: the delivery does not count in the
- * failure run, and its event has no place in history.
+ * failure run, and its cursor is ignored.
  */
 export interface Sample {
   id: string;

@@ -16,7 +16,7 @@ export interface Receiver {
   /** Everything that the kit has printed so far. */
   output(): string;
   pidOfRun(): Promise<number>;
-  /** Counts of the records that the demo's handler made. */
+  /** Records in all; events with one record; late records; records that are late or in the order of their lane. */
   handled(): { completions: number; once: number; late: number; inOrder: number };
   /** Polls until `holds` is true. After a minute it throws an error that names `what`. */
   until(what: string, holds: () => Promise<boolean>): Promise<void>;

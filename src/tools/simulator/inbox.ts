@@ -1,5 +1,5 @@
 // Conversations and their assignees (contract 2.9, 4.2). There is a conversation for each person who wrote to a number.
-// The contract does not show the requests' fields, so they have the names of a conversation's fields.
+// The contract does not show the fields of a request, so the simulator names them like the fields of a conversation.
 import { z } from 'zod';
 import type { History } from './history.ts';
 import { valid, type Operation } from './operations.ts';

@@ -1,7 +1,7 @@
 // A clock that stands still until a test sets it.
 import type { Clock } from '../../base/clock.ts';
 
-/** The base of the fixtures' times. Each fixture happens a second after the one before, unless it sets `createdAt`. */
+/** Fixtures happen after this time, each a second after the one before, unless it sets `createdAt`. */
 export const T0 = Date.UTC(2026, 0, 1);
 
 export interface TestClock extends Clock {

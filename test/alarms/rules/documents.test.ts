@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { RULES } from '../../../src/alarms/rules/index.ts';
 
-/** Rules for when the kit is down and cannot raise an alarm. */
+/** The rules in alerts.yaml that stand for no alarm: they fire when the kit is down and cannot raise any. */
 const WITHOUT_ALARM = ['target_down', 'not_ready'];
 
 const alerts = readFileSync('src/ops/alerts.yaml', 'utf8')

@@ -36,7 +36,7 @@ const bad = (ops: Ops) => {
   return ops.store.note({}, { failures: JSON.stringify(failures) });
 };
 
-/** Stores more events than one page of a list reads. */
+/** Stores more events than a list searches for one page, so that the alarm's own event is not among the newest. */
 async function crowd(ops: Ops): Promise<void> {
   const readings = Array.from({ length: 11_000 }, (_, n) =>
     readDelivery(Buffer.from(JSON.stringify({ id: `f${n}`, type: 'A', cursor: String(n + 10), data: { A: {} } }))),
@@ -101,7 +101,7 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
   [
     'handler_failing',
     async (ops) => {
-      // The task has no lane, so no list of lanes contains it.
+      // The task has no lane. A text that names `tasks --lanes` fails the test, because that list is empty.
       await deliver(ops, { cursor: '1' });
       await fanOut(ops, ['answer']);
       await ops.store.note({ 'attempts.retry.answer': 9 });

@@ -1,4 +1,4 @@
-// Tests the explanation of silent webhooks, first with a table of evidence. Then each cause is produced with real
+// Tests the explanation of silent webhooks, first with a table of observations. Then each cause is produced with real
 // deliveries and replay over HTTP, one store and one clock. Then follow the cases that must raise no alarm.
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { createAlarms } from '../../../src/alarms/alarms.ts';
@@ -195,7 +195,7 @@ async function begin({ from = 'first-webhook', key = API_KEY } = {}) {
     raised: async () => {
       return Object.fromEntries((await store.status(clock.at)).alarms.map(({ name, detail }) => [name, detail]));
     },
-    /** Brings the kit to rest: deliveries arrive, and replay shows the same events. */
+    /** Two deliveries arrive, and replay shows them. Then 15 minutes pass, after which no alarm is up. */
     rest: async () => {
       for (const type of ['MessageReceived', 'MessageSent']) expect(await all.happen({ type })).toBe(204);
       await all.pass(15 * MINUTE, 10_000);

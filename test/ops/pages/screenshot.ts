@@ -79,7 +79,7 @@ async function handleAll(): Promise<void> {
     for (let left = tasks.length / handlers.length; left > 0; left--) await end(ops, handler, 'done');
 }
 
-/** Fills a lane whose tasks wait for the first one, which has failed once. */
+/** Puts three tasks into a lane. The first has failed once, and the other two wait for it. */
 async function waitInALane(): Promise<void> {
   for (let n = 0; n < 3; n++) await receive(history.next());
   const [handler = 0] = await fanOut(ops, ['forward'], { lane: `${history.numbers[0]}/15550104` });

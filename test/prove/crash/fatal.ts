@@ -1,4 +1,4 @@
-// A handler that kills its process whenever it gets a certain event. Attempts must be counted before the handler
+// A handler that kills its process at every attempt to handle one event. Attempts must be counted before the handler
 // starts, or the kit would retry for ever.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { countsIn } from './look.ts';
 import { COUNT } from './story.ts';
 
 const ATTEMPTS = 2;
-/** A number above those of the load. */
+/** The number of the event that kills the process. The events of the load have smaller numbers. */
 const EVENT = 1_000_000;
 const MARKS = 'marks.txt';
 const FATAL = `
@@ -33,8 +33,8 @@ export async function fatal(): Promise<Row> {
     await kit.start();
     const running = load(kit, 20);
     await deliver(kit, { ...makeEvent(EVENT), body: 'fatal' });
-    // The handler may begin once more than the limit allows. Its first attempt is given back, because other tasks were
-    // running when the process died.
+    // The handler may begin once more than ATTEMPTS. If other tasks were running at its first crash, no task is charged
+    // with an attempt, because it is unknown which task crashed the process.
     await until(() => kit.query(letter).length > 0 || begun() > ATTEMPTS + 1).catch(() => {});
     await running.stop();
     if (kit.query(letter).length === 0) violations.push(`begun ${begun()} times, and no dead letter`);

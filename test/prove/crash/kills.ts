@@ -50,13 +50,13 @@ export async function kills({ seed, short, progress }: Options): Promise<Row[]> 
       }
       found.push(...story.violations());
       violations.push(...found.map((one) => `at its ${point.nth}. ${point.call}: ${one}`));
-      // A broken store stays broken, so the next point needs a new one.
+      // A broken store stays broken, so the next kill needs a new store.
       if (found.length > 0 || ++rounds % ROUNDS === 0) await anew();
       if (++tried % ROUNDS === 0)
         progress(`${role}: ${tried} of ${chosen.length} points, ${killed} kills, ${violations.length} violations`);
     }
     violations.push(...tooSlow(slowest, short));
-    // A round may not reach its point, because not every round makes the same calls.
+    // A round may end without a kill, because rounds differ in their calls and may not contain the chosen call.
     if (killed < (short ? SAMPLE : tried / 2)) violations.push(`only ${killed} of ${tried} points were met`);
     return {
       what: `SIGKILL in ${role} as it writes, syncs, truncates, sends`,
@@ -71,15 +71,15 @@ export async function kills({ seed, short, progress }: Options): Promise<Row[]> 
   }
 }
 
-/** The first half of each kind's calls, because every round makes enough calls to reach those. */
+/** For each kind of call, the first half of the recorded calls: every round makes that many, so the kill happens. */
 function early(points: Point[]): Point[] {
   const most = new Map(points.map(({ call, nth }) => [call, nth]));
   return points.filter(({ call, nth }) => nth <= (most.get(call) ?? 0) / 2);
 }
 
 /**
- * Plays one round: a start, deliveries, and a kill at the point. If the main process survives, all events must be
- * handled in this round. Otherwise the next round handles the rest.
+ * Plays one round: a start, deliveries, and a kill at the system call `point`. If the main process survives, all events
+ * must be handled in this round. Otherwise the next round handles what is left.
  */
 async function play(
   story: Story,

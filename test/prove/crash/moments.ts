@@ -11,7 +11,7 @@ import { COUNT } from './story.ts';
 const MOMENTS = { short: 5, long: 500 };
 const A_SECOND = 200;
 const LATEST_MS = 1_000;
-/** Rounds on one store. A small store keeps the checks fast. */
+/** After this many rounds the store is replaced, because the checks are fast only on a small store. */
 const ROUNDS = 50;
 
 export async function moments({ seed, short, progress }: Options): Promise<Row> {

@@ -14,11 +14,11 @@ import { readRecording, type Step } from './recording.ts';
 import { createStory, type Story } from './story.ts';
 import { recorder } from './strace.ts';
 
-/** Images are written to memory, which is faster than a disk. */
+/** The rebuilt disks are written to memory, which is faster than a disk. */
 const MEMORY = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 /** The number of rounds in the recorded run. */
 const ROUNDS = { short: 1, long: 6 };
-/** The short form tries every step of these kinds, after which some data is certain, and about OTHERS other steps. */
+/** Steps after which more data must survive. The short form tries all of them, and about OTHERS other steps. */
 const CERTAIN = new Set<Step['kind']>(['sync ends', 'acknowledged', 'completed']);
 const OTHERS = 20;
 const LUCKS: Luck[] = ['none', 'some', 'some', 'all'];
@@ -41,7 +41,7 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
       disk.take(step);
       if (step.kind === 'acknowledged') acknowledged.add(step.id);
       if (step.kind === 'completed') completed.add(step.key);
-      // The write after the header of a commit's last frame is its page, which completes the commit.
+      // A commit is complete with the page of its last frame: the write that follows the frame's header.
       const committed = commits && step.kind === 'write';
       if (step.kind === 'write') commits = isLastHead(step);
       const chosen = !short || committed || CERTAIN.has(step.kind) || random.below(steps.length) < OTHERS;
@@ -50,7 +50,7 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
       for (const luck of disk.unsynced() > 0 ? LUCKS : LUCKS.slice(0, 1)) {
         const path = lay(join(folder, 'image'), disk.image(luck, random));
         images++;
-        // better-sqlite3 frees a closed connection only between two turns of the event loop.
+        // Without this pause, closed connections would pile up: better-sqlite3 frees them between turns of the loop.
         await turnOfTheLoop();
         const found = await violationsAfter(path, { acknowledged, completed, happened });
         violations.push(...found.map((one) => `step ${n} (${step.kind}), of what was not synced ${luck}: ${one}`));

@@ -1,5 +1,5 @@
-// Turns strace's record of a whole run into steps: writes and syncs of the store's files, acknowledgements, and
-// completions that a handler has learned of. The data of the last two must survive a power loss.
+// Turns strace's record of a whole run into steps: writes and syncs of the store's files, acknowledgements, and returns
+// of `ctx.complete`. Data that was acknowledged or completed must survive a power loss.
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 

@@ -9,7 +9,7 @@ import { countsIn, violationsIn } from './look.ts';
 
 /**
  * The table `seen` has no unique constraint, so that a second row of an event is found. The limit of attempts is high,
- * because the processes fail, not the handler.
+ * so that the many kills of the process never make a task a dead letter.
  */
 export const COUNT = `
 import { defineHandler } from '#kit';

@@ -11,7 +11,7 @@ import { MissingTool } from '../report.ts';
 
 /** System calls that change something outside the process. */
 const CALLS = 'write,writev,pwrite64,pwritev,fsync,fdatasync,ftruncate,unlink,rename,sendto,sendmsg';
-/** SQLite's largest write is one page. */
+/** strace records this many bytes of a call: a page, which is SQLite's largest write. */
 const LONGEST = 4_096;
 
 /** The n-th system call with this name. strace counts each name separately. */
@@ -31,7 +31,7 @@ export interface Tracer {
 
 /**
  * Traces the main thread of a running process, and kills the process when it enters the call at `point`. Syncs run in
- * other threads. power.ts tests them, because a kill loses no written data.
+ * other threads and are not traced: a kill loses no written data, with or without a sync. power.ts tests syncs.
  */
 export async function attach(pid: number, point?: Point): Promise<Tracer> {
   const lines = join(tmpdir(), `kit-strace-${process.pid}-${pid}.txt`);

@@ -1,6 +1,6 @@
 // NODE_OPTIONS loads this file into every process of the kit. The file KIT_CLOCK says how far to move the wall clock.
 // Four times a second the main process writes into KIT_LOOP how long its event loop was blocked, and how long it waited
-// for a core. All files are opened at the start, because a fault may prevent it later.
+// for a core. All files are opened at the start, because a fault may make it impossible to open files later.
 import { openSync, readSync, writeSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 

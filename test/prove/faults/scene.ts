@@ -9,7 +9,7 @@ import { createKit, load, makeEvent, deliver, RECORD, until, type Kit, type Targ
 const INSIDE = new URL('inside.ts', import.meta.url).href;
 /** The limit for completing all events after a fault. */
 const DONE_MS = 60_000;
-/** The lane of single deliveries, apart from the lanes of the load. */
+/** Single deliveries go into this lane, which no delivery of the load uses. */
 const ALONE = { session: '00000000-0000-4000-8000-00000000ffff', from: 'alone' };
 /** The longest time that a lock may block the event loop of receive. */
 const STAND_MS = 100;

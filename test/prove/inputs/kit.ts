@@ -25,7 +25,7 @@ export interface Sent extends Arrival {
 const empty = (() => {
   const db = connect(':memory:', { create: true });
   migrate(db, ':memory:');
-  // The store's birth is set to 0, so that no event counts as history.
+  // The store counts as created at time 0, so that no event is older than the store, which would make it history.
   db.exec("update state set value = 0 where name = 'born'");
   return db.serialize();
 })();

@@ -26,7 +26,7 @@ export function createMachine() {
   const identity = createIdentity();
   const order = createOrder();
   const atWork = new Map<Task, Claim>();
-  /** Claims of dead processes. */
+  /** Claims of dead processes, which `settleDead` tries to settle. */
   const deadClaims: Claim[] = [];
   let now = T0;
   let run = start();

@@ -37,7 +37,7 @@ export function createOrder() {
   const hasSteppedAside = ({ order, holdUntil }: Task, now: number): boolean =>
     order !== 'strict' && holdUntil !== null && holdUntil <= now;
 
-  /** A task is released by itself or by a later task of its lane. */
+  /** Whether the task is released: by its own times and cursor, or by a later task of its lane. */
   function isReleased(task: Task, now: number): boolean {
     return isFree(task) || [task, ...mates(task)].some((other) => releases(other, task, now));
   }
@@ -73,8 +73,8 @@ export function createOrder() {
   }
 
   /**
-   * True: the store must claim the task if there is room. Tasks that have stepped aside are not required to release
-   * others.
+   * Whether the store must claim the task if there is room. A task that has stepped aside out of its lane may release
+   * others, but the store need not use that release.
    */
   function isDue(task: Task, now: number): boolean {
     if (task.state !== 'waiting' || task.isolated || task.dueAt > now) return false;
@@ -95,7 +95,7 @@ export function createOrder() {
     failed,
     isDue,
     done: (task: Task): void => void Object.assign(task, { state: 'done', isolated: false }),
-    /** Gives back the tasks that the dead process was running. If only one task was running, its attempt is used up. */
+    /** The tasks that the dead process was running wait again. If there was only one, its attempt is used up. */
     died(boot: number, now: number, attemptOf: (task: Task) => number): void {
       const its = tasks.filter((task) => task.state === 'running' && task.boot === boot);
       for (const task of its) {

@@ -21,14 +21,14 @@ test('an event that is delivered twice runs once, and within the window the orde
   }
 });
 
-test('an event out of order, further apart than the window, is late', async () => {
+test('an event is late if one with a higher cursor has already left the order window', async () => {
   const handler = defineHandler({ on: 'MessageReceived', handle: () => {} });
   const events = [fixture('MessageReceived'), fixture('MessageReceived')];
   const { tasks } = await deliver(handler, events, { order: 'reversed', apartMs: 1_000 });
   expect(tasks.map(({ late }) => late)).toEqual([false, true]);
 });
 
-test('a strict handler runs in order, and no task is unproven', async () => {
+test('a strict handler runs in order, and each task runs with ctx.unproven false', async () => {
   const unproven: boolean[] = [];
   const handler = defineHandler({ on: '*', order: 'strict', handle: (_, ctx) => void unproven.push(ctx.unproven) });
   await deliver(handler, [fixture('MessageReceived'), fixture('Unheard')], { order: 'reversed' });

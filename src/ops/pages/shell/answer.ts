@@ -31,7 +31,7 @@ export function createAnswers({ access, clock, log }: Pick<OpsContext, 'access' 
     if (said !== undefined) ctx.append('Set-Cookie', `${SAID}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0`);
     ctx.set({
       'Content-Security-Policy': CSP,
-      // With no-referrer, browsers would send our own forms with `Origin: null`.
+      // With no-referrer, browsers would send our own forms with `Origin: null`, and the forms would be refused.
       'Referrer-Policy': 'same-origin',
       'Cross-Origin-Opener-Policy': 'same-origin',
       'Content-Type': 'text/html; charset=utf-8',

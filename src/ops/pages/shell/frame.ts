@@ -30,7 +30,7 @@ type Show = (visit: Visit) => Promise<Html | undefined>;
 export interface Frame {
   screen: (path: string, title: string, show: Show) => void;
   /**
-   * Adds a form. `work` resolves to a message. The answer redirects to the form's field `to`; if absent, to this `to`.
+   * Adds a form. `work` resolves to a message. The answer redirects to the form's field `to`, else the argument `to`.
    */
   change: (path: string, to: string, work: (form: URLSearchParams) => Promise<string>) => void;
   reveal: (path: string, title: string, show: Show) => void;
