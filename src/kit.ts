@@ -74,7 +74,7 @@ export interface Handler<Type extends string = string> {
    * Tasks of one lane run one after another, in cursor order. 'none': a task runs as soon as there is room. Default:
    * 'conversation', as src/events.ts defines it; a type without one uses the session. With `order: 'strict'` the lane
    * depends on `data` alone, because replay shows nothing else. A lane function then gets no id, and types whose data
-   * name no session share one lane. A strict task in lane 'none' waits for its proof, but for no other task.
+   * name no session share one lane. A strict task in lane 'none' waits for replay, but for no other task.
    */
   lane?: 'conversation' | 'session' | 'none' | ((event: KitEvent<Type>) => string);
   /**
@@ -106,7 +106,7 @@ export interface Handler<Type extends string = string> {
   handle(event: KitEvent<Type>, ctx: Context): Promise<void> | void;
 }
 
-/** Only adds types. Without `defineHandler`, `on` may also name types that are not in src/events.ts. */
+/** Returns the handler unchanged, but typed. Without it, `on` may also name types that are not in src/events.ts. */
 export function defineHandler<const Type extends EventName | '*'>(handler: Handler<Type>): Handler<Type> {
   return handler;
 }

@@ -1,4 +1,4 @@
-// Reads and writes tables and lists in documents, so that tests compare them with the code. A missing one throws.
+// Reads and writes tables and lists in documents, so that tests compare them with the code. Throws if one is missing.
 import { readFileSync, readdirSync } from 'node:fs';
 import type { Command } from '../src/cli/lib/command.ts';
 

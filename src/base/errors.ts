@@ -57,7 +57,7 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : 'unknown';
 }
 
-/** Whether the place's file exists. Lines of a message may look like stack frames, but quote a sender's text. */
+/** Whether the file of a stack frame (`file:line`) exists. A line that looks like a frame may quote a sender's text. */
 function isFile(place: string): boolean {
   return existsSync(place.replace(/:\d+$/, ''));
 }

@@ -21,7 +21,7 @@ export function backoff(attempt: number, { firstMs, maxMs }: RetryPolicy, random
 /** A task that has crashed its process this often becomes a dead letter. */
 const CRASHES = 3;
 
-/** Whether and when a task is retried that was alone in a crashed process. Unknown handlers have the default policy. */
+/** Decides what becomes of a task that was alone in a crashed process. Unknown handlers have the default policy. */
 export function afterCrash(policies: Map<string, { retry: RetryPolicy; laneHoldMs: number }>) {
   return (handler: string, attempt: number, crashes: number): { delayMs: number; holdMs: number } | 'dead' => {
     const { retry, laneHoldMs } = policies.get(handler) ?? { retry: DEFAULT_RETRY, laneHoldMs: DEFAULT_HOLD_MS };

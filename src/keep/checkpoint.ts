@@ -1,6 +1,6 @@
 // Copies the WAL into the store's file, outside the process that accepts deliveries. Under load, PASSIVE checkpoints
-// alone never let the WAL start over. So above RESTART_BYTES a RESTART checkpoint follows a PASSIVE one, which leaves
-// it little to wait for.
+// alone never let the WAL start over. So above RESTART_BYTES a RESTART checkpoint follows. It waits only briefly,
+// because a PASSIVE one has just copied most of the WAL.
 import type { KeepStore } from '../store/keep.ts';
 
 const EVERY_MS = 250;

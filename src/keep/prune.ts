@@ -27,7 +27,7 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
   let stage: 'mark' | 'rows' | 'bodies' | 'rest' = 'mark';
   let after: Receipt | null = null;
   let settled = 0;
-  /** When this process last took a mark, in monotonic milliseconds. Null: not yet. */
+  /** When this process last stored its running time, in monotonic milliseconds. Null: not yet. */
   let markedAt: number | null = null;
 
   async function mark(): Promise<void> {
@@ -61,13 +61,13 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
   };
 }
 
-/** Milliseconds since an earlier `keep` took its last mark. Above 20 min it may be a clock step and counts as 0. */
+/** Milliseconds since an earlier `keep` last stored its running time. 0 above 20 min: the clock may have been set. */
 function sinceLastRun(known: Receipts | null, now: number): number {
   const pause = known === null ? 0 : now - known.at;
   return pause > 0 && pause <= 2 * REST_MS ? pause : 0;
 }
 
-/** Adds a mark if an hour of running time has passed. `ranMs`: how long `keep` has run since the last call. */
+/** Each hour of running time, notes which event is the newest. `ranMs`: how long `keep` has run since the last call. */
 export function markReceipt(
   known: Receipts | null,
   { at, ranMs, event }: { at: number; ranMs: number; event: number },

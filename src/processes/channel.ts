@@ -113,7 +113,7 @@ export function joinOwner() {
     },
     onWake: (work: () => void) => on<Orders>('wake', work),
     onAccount: (work: (account: Account) => void) => on<Statement>('account', ({ account }) => work(account)),
-    /** Runs `work` at once and then at every second beat. If it fails, the child goes on. */
+    /** Runs `work` at once and then every two seconds. If it fails, the child goes on. */
     onBeat(work: () => Promise<void>) {
       const beat = (): void => void work().catch(() => {});
       beat();

@@ -15,7 +15,7 @@ const HEALTHY_MS = 10_000;
 /** Minimum interval between wake messages; each costs as much as several deliveries. */
 const WAKE_MS = 5;
 
-/** A fault of a handler file, without which the child can work. If `file` is null, the child cannot work at all. */
+/** A fault of a handler file. The child can work without the file. If `file` is null, the child cannot work at all. */
 export interface Fault {
   file: string | null;
   fault: string;
@@ -51,7 +51,7 @@ export function createChild(options: ChildOptions) {
   /** Each stop aborts this controller and creates a new one for the next start. */
   let period = new AbortController();
   let current: Spawned | undefined;
-  /** Resolves to the exit of the last process, after its tasks were given back. Undefined: it never began to work. */
+  /** Resolves to the exit of the last process, once `onExit` has ended. Undefined: it never began to work. */
   let gone: Promise<Exit | undefined> = Promise.resolve(undefined);
   let boot: number | null = null;
   let pauseMs = PAUSE_MS.first;

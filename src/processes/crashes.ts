@@ -1,4 +1,4 @@
-// After a process that runs handlers has ended, its tasks are given back and the crash is noted for the alarm.
+// When a process that runs handlers has ended, its tasks are retried or given up, and the crash is noted for the alarm.
 import { afterCrash } from '../base/retry-policy.ts';
 import { iso, type Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';

@@ -1,4 +1,4 @@
-// Makes this process the only owner of a store. It takes the lock, opens the file only if it is still the known one,
+// Makes this process the only owner of a store. It takes the lock, opens the file only if nobody has replaced it,
 // and ends processes that an older owner left running. Before anything else is written, commits that an older owner
 // could not sync are copied from the WAL into the file.
 import { statSync } from 'node:fs';

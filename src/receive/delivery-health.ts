@@ -13,20 +13,20 @@ export const FAILURES_FROM = 3;
 /** Lengths at which a failure run is reported at once. Each is a level of the alarm `failure_run`. */
 export const FAILURE_LEVELS = [FAILURES_FROM, 10, 13, FAILURES_ALLOWED];
 
-/** Minimum interval between writes about good and forged deliveries. Failures are written at once. */
+/** Minimum interval between writes to the store about accepted and forged deliveries. Failures are written at once. */
 const WRITE_MS = 1_000;
 /**
- * A new event whose attempt is above 1 counts as an unseen failure only if it happened this long after the start.
- * Before, the kit may still have been starting, or the service's clock may be slightly ahead.
+ * If a new event has an attempt number above 1, earlier attempts failed. They count as unseen failures only if the
+ * event happened this long after the start: before, the kit was starting, or the service's clock may be slightly ahead.
  */
 const STARTING_MS = 2_000;
 
 export interface DeliveryHealth {
   /** The secrets at these positions signed the delivery. `timestamp` is signed too: Unix seconds (contract 6.3). */
   signed(positions: number[], timestamp: number): void;
-  /** The delivery was answered with this status. `cause` names the cause of the refusal, or the store's verdict. */
+  /** Call it when a delivery was answered. `cause`: why it was refused, or for a 2xx, the store's verdict. */
   answered(status: number, cause: string): void;
-  /** The event is new. If `attempt` is above 1, earlier deliveries of it failed without reaching the kit. */
+  /** Call it for a new event. If its attempt number is above 1, earlier deliveries failed, maybe unseen by the kit. */
   firstSeen(reading: Reading, attempt: string | string[] | undefined): void;
   /** No configured secret signed the delivery: it is forged, or the service has another secret. */
   forged(): void;
@@ -95,7 +95,7 @@ export function createDeliveryHealth({
         return note(true);
       }
       const ended = run > 0;
-      // Ended failure runs are counted, because a run may end before its length is written.
+      // The end of a failure run is counted, because the run's length may be reset to 0 before it is ever written.
       if (run >= FAILURES_FROM) groupCommit.count({ failure_runs: 1 });
       run = 0;
       failures.lastGoodAt = iso(clock.now());

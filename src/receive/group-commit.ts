@@ -140,7 +140,7 @@ export function createGroupCommit({ store, clock, onCommit, onFault }: Options):
 
   function answer({ group, accepted }: Committed): void {
     failingSince = null;
-    // The group's unanswered deliveries are at the head of the queue. Its other ones were rejected and left it.
+    // The group's unanswered deliveries are at the head of the queue. The others were rejected and have left the queue.
     pending.splice(0, group.filter(({ answered }) => !answered).length);
     for (const [index, one] of accepted.entries()) settle(group[index], one);
     onCommit?.();

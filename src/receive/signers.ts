@@ -52,9 +52,9 @@ type Use = Pick<Signer, 'firstAt' | 'lastAt' | 'aloneAt'>;
 
 /**
  * Whether secret `one` is safe to remove: it has signed, and another secret has taken its place. If `one` has ever
- * signed alone, the other must not have signed before the last such time, and must have signed after it. If `one` has
- * never signed alone, the other must have signed alone after the last signature of `one`. A secret that has not signed
- * yet stays, because its rotation may come. The secrets of two webhooks both stay: each signs alone.
+ * signed alone, the other must have signed after `aloneAt` and never before. If `one` has never signed alone, the other
+ * must have signed alone after the last signature of `one`. A secret that has not signed yet stays, because the service
+ * may still begin to use it. The secrets of two webhooks both stay, because each signs alone.
  */
 export function mayGo(one: Use, all: Use[]): boolean {
   const { aloneAt, lastAt } = one;

@@ -1,16 +1,16 @@
 // Finds the cursor after which replay begins in a store without a watermark: REPLAY_FROM, or the cursor of a delivery.
-// If the API key is set later than the webhook, replay begins at a delivery that is at least one overlap old. Otherwise
-// it begins at the lowest cursor that is delivered in the first overlap, because the first one may be far too high.
+// If a delivery is older than RECONCILE_OVERLAP_SECONDS, its cursor is used. Otherwise replay begins at the lowest
+// cursor that arrives within that time, because the cursor of the first delivery may be far too high.
 import { isBehind, ZERO, type Cursor } from '../wire/cursor.ts';
 import type { PassContext } from './pass.ts';
 
 export function createBeginning({ store, clock, log, from, overlapMs }: PassContext) {
-  /** When the first overlap ends, by the monotonic clock. Null: no first overlap. Undefined: not loaded yet. */
+  /** Until this time (monotonic), a lower delivered cursor moves the beginning. Null: never. Undefined: not loaded. */
   let openUntil: number | null | undefined;
   /** When this process first read to the end of history, by the monotonic clock. Null: not yet. */
   let historyEndedAt: number | null = null;
 
-  /** Loads when the first overlap ends. If the wall clock was set back, the first overlap may begin anew. */
+  /** Loads `openUntil`. If the wall clock was set back, the whole overlap period may begin anew. */
   async function load(): Promise<number | null> {
     const anchoredAt = await store.anchoredAt();
     if (anchoredAt === null) return null;
@@ -26,7 +26,7 @@ export function createBeginning({ store, clock, log, from, overlapMs }: PassCont
     const begins = await store.beginsAt();
     if (begins !== null) return begins;
     const { older, lowest } = await store.anchors(clock.now() - overlapMs);
-    // Stored at once: the longer replay fails, the higher is the cursor of a delivery that is one overlap old.
+    // Stored at once: while replay fails, newer deliveries become old enough, and a later look would find them instead.
     if (older !== null) return note(older);
     if (lowest === null) return undefined;
     openUntil = clock.monotonic() + overlapMs;
@@ -40,7 +40,7 @@ export function createBeginning({ store, clock, log, from, overlapMs }: PassCont
       await store.openHistory();
       return from === 'start' ? null : (from as Cursor);
     },
-    /** During the first overlap, looks for a lower cursor of a delivery. True: the watermark was lowered to it. */
+    /** Until `openUntil`, looks for a delivered cursor below the beginning. True: the watermark was lowered to it. */
     async lower(): Promise<boolean> {
       if (from !== 'first-webhook') return false;
       openUntil ??= await load();
@@ -53,8 +53,8 @@ export function createBeginning({ store, clock, log, from, overlapMs }: PassCont
       return done;
     },
     /**
-     * Call it when the forward pass reaches the end. Events above this watermark happened after the store was created.
-     * For one more overlap, events of unknown age stay undecided, because their neighbours may become visible late.
+     * Call it when the forward pass reaches the end of history. Events above this watermark are newer than the store.
+     * Events of unknown age stay undecided for one more overlap period: later arrivals may still show their age.
      */
     async caughtUp(watermark: Cursor | null): Promise<void> {
       if (from === 'first-webhook') return;

@@ -11,13 +11,13 @@ import type { Pass, PassContext, PassEnd, ReconcilerOptions } from './pass.ts';
 import { EMPTY_PAGES, type Positions } from './position.ts';
 import type { Status } from './status.ts';
 
-/** The pause before the one repetition of a request whose page brought no progress. */
+/** A request whose page brought no progress is repeated once, after this pause. */
 const ONCE_MORE_MS = 1_000;
 
 export interface BackOff {
   /** The earliest time of the next call, by the monotonic clock. */
   until: number;
-  /** Consecutive failures. */
+  /** The number of consecutive calls that failed. */
   failures: number;
 }
 
@@ -148,7 +148,7 @@ function createPages({ service, store, types, signal }: ReconcilerOptions) {
       if (text.isSmall()) limit = Math.min(REPLAY_LIMIT, 2 * limit);
       return page;
     },
-    /** Halves the limit if that can help. True: the answer exceeded what we accept, so the service is not at fault. */
+    /** Asks for half as many items if that can help. True: the answer exceeded our limit, so it is no failure. */
     shrink(error: ServiceError): boolean {
       const tooMuch = error.message.includes(TOO_MUCH);
       if (limit === 1 || !(tooMuch || wasTooSlow(error))) return false;

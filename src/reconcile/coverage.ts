@@ -5,10 +5,10 @@ import { wants } from './page.ts';
 import type { PassContext } from './pass.ts';
 import type { Begun } from './schedule.ts';
 
-/** The least time between the two passes: an event may become visible to replay a moment after its delivery. */
+/** Two forward passes, begun this far apart, look for an event: replay may show it only a moment after its delivery. */
 const APART_MS = 2_000;
 const STEP = 5_000;
-/** The alarm names at most this many types. */
+/** The alarm about events that replay does not show names at most this many types. */
 const SAMPLE = 10;
 
 export function createCoverage({ store, types, onEvents }: PassContext) {

@@ -16,11 +16,11 @@ const OUTAGE_MS = 120_000;
 export interface ForwardPass extends Pass {
   /** The search pass makes the calls while the service refuses the cursor of this pass. */
   search: SearchPass;
-  /** Call it when an event arrives above the watermark. A burst of events costs one call. */
+  /** Call it when an event arrives above the watermark. A burst of events costs one call of ReplayEvents. */
   prove: () => void;
   /** Makes the pass due at the next step. */
   now: () => void;
-  /** True if the pass ended so recently that new events happened while deliveries could be accepted. */
+  /** True if the pass ended recently, so that events found now happened while deliveries could be accepted. */
   fresh: () => boolean;
   /** When the pass last reached the end of history. Null: never. */
   ended: () => Ended | null;

@@ -16,7 +16,7 @@ export interface SearchOptions {
   store: Pick<KeepStore, 'cursorAbove' | 'cursorBelow'>;
   /** The expired cursor. Null: the service refused even the beginning of history. */
   expired: Cursor | null;
-  /** The cursor that the service suggested instead. */
+  /** The cursor that the service suggested in place of `expired`. Null: none. */
   hint: Cursor | null;
   /** True: also ask without a cursor, for the first event that the service shows. */
   beginning: boolean;
@@ -39,7 +39,7 @@ export async function* findOldestAvailable(
   const first = beginning ? yield null : null;
   if (isAccepted(first) && first.first && isBehind(expired, first.first)) found = { upTo: first.first, page: first };
   const lowest = await lowestAbove(expired);
-  // Without a known cursor below the beginning that the service shows, there is nothing left to try.
+  // If no known cursor is below the first event that the service shows, there is nothing left to try.
   if (lowest === null || (found && !isBehind(lowest, found.upTo))) return { found, refused: expired };
   const atLowest = yield lowest;
   if (isAccepted(atLowest)) return { found: { upTo: lowest, page: atLowest }, refused: expired };

@@ -27,10 +27,10 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
   /** The number of the newest event when this pass began, and when the last complete pass began. */
   let newest = 0;
   let covered = 0;
-  /** Where the watermark stood during about the last overlap. `at`: since when, by the monotonic clock. */
+  /** The positions of the watermark in about the last overlap period. `at`: since when, by the monotonic clock. */
   const stood: { at: number; cursor: Cursor }[] = [];
 
-  /** The watermark of one overlap ago. Until `stood` reaches back that far, the stored events give a cursor. */
+  /** The watermark one overlap period ago. While `stood` is too short, the cursor of a stored event takes its place. */
   async function beforeOverlap(): Promise<Cursor | null> {
     const before = clock.monotonic() - overlapMs;
     while ((stood[1]?.at ?? Infinity) <= before) stood.shift();
@@ -83,7 +83,7 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     },
     async stop(why) {
       if (why !== 'stuck') stood.length = 0;
-      // Nothing is lost if the service no longer has these events: the forward pass has read up to the watermark.
+      // If the service does not know the cursor, nothing is lost: the forward pass has read up to the watermark.
       if (why === 'unknown')
         log.warn('the service does not know the cursor that an overlap pass began at; skipping the pass');
       await end(why !== 'stuck');

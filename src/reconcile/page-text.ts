@@ -9,7 +9,7 @@ const MIB = 1024 * 1024;
 const ONE_BYTES = 64 * MIB;
 /** The byte limit for other pages: a thousand events of 16 KB. A parsed page needs several times its size in memory. */
 const PAGE_BYTES = 16 * MIB;
-/** The most JSON values: per item, beside the items, in a page of one item. An item has two fields (contract 2.13). */
+/** Maximum JSON values: for each item (it has two fields), for the rest of the page, and in a page of one item. */
 const VALUES = { anItem: 50, page: 1_000, most: 2_000_000 };
 
 const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];

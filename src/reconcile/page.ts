@@ -38,7 +38,7 @@ export interface PageOptions {
   limit?: number;
   /** No event is missing up to this cursor. It is `after`, or lower if empty pages led to `after`. */
   known?: Cursor | null;
-  /** Items at or above this cursor do not raise `proved`. */
+  /** Items at or above this cursor do not raise `proved`. Null: no limit. */
   ceiling?: Cursor | null;
 }
 

@@ -13,7 +13,7 @@ import type { Page } from './page.ts';
 export interface Pass {
   /** The search pass is also named `forward`, because it replaces the forward pass for a while. */
   readonly name: 'forward' | 'overlap' | 'verify';
-  /** When the next call is due, by the monotonic clock. Infinity: not now. */
+  /** When the next call is due, by the monotonic clock. Infinity: no call is due. */
   dueAt(): number;
   /** The next page begins after this cursor. Null: read the first page. Undefined: nothing is left to read. */
   after(): Promise<Cursor | null | undefined>;

@@ -1,6 +1,6 @@
-// Where a pass continues after empty pages that promise more. If a key is restricted to some numbers, pages can be
-// empty, because the service applies the limit before it filters. The position is kept in memory only. Empty pages do
-// not raise the watermark, because only items prove that no event is missing.
+// Where a pass continues after empty pages that promise more. If the API key is restricted to some phone numbers, pages
+// can be empty, because the service applies the limit before it filters. The position is kept in memory only. Empty
+// pages do not raise the watermark, because only items prove that no event is missing.
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Pass } from './pass.ts';
 
@@ -24,7 +24,7 @@ export function createPositions() {
     /** The cursor to ask for, if the pass itself would ask for `base`. */
     of(pass: Pass, base: Cursor | null): Cursor | null {
       const position = positions.get(pass);
-      // If `base` is lower than before, the pass was sent back. If it is not below `at`, the empty pages are behind it.
+      // If `base` was lowered, the pass was sent back. If `base` has reached `at`, the empty pages no longer matter.
       if (position && !isBehind(base, position.base) && isBehind(base, position.at)) return position.at;
       positions.delete(pass);
       return base;

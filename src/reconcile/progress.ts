@@ -4,7 +4,7 @@ import { iso, type Clock } from '../base/clock.ts';
 import type { Progress } from '../store/keep.ts';
 
 const MINUTE_MS = 60_000;
-/** If a catch-up gets no closer to now for this long, the budget is too small. */
+/** If a catch-up comes no closer to the present for this long, the call budget is too small. */
 const BEHIND_MS = 300_000;
 
 export interface CatchUp {
@@ -18,7 +18,7 @@ export interface CatchUp {
 
 export function createCatchUp(clock: Clock): CatchUp {
   let since = 0;
-  /** The wall clock minus the monotonic clock at the first page. It is kept, so that a set clock changes no lag. */
+  /** The wall clock minus the monotonic clock at the first page. Kept, so that setting the clock changes no lag. */
   let offset = 0;
   let pages = 0;
   let events = 0;

@@ -3,9 +3,9 @@
 // All times are by the monotonic clock.
 import type { PassContext } from './pass.ts';
 
-/** The longest interval while webhooks are silent. */
+/** The longest interval between forward passes while webhooks are silent. */
 const SILENT_INTERVAL_MS = 60_000;
-/** Events that arrive within this time share one call. An open stream gets more time to make the call unnecessary. */
+/** Events that arrive within this time share one call. An open stream gets more time, because it may save the call. */
 const DEBOUNCE_MS = { alone: 100, streaming: 2_000 };
 /** The pause before the next look for an event that replay does not show yet. It doubles, up to the interval. */
 const AGAIN_MS = 1_000;

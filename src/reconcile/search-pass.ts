@@ -21,7 +21,7 @@ export interface SearchPass extends Pass {
   older(): Cursor | null;
   /** Call it when the forward pass has taken a page. `moved`: the page raised the watermark. */
   accepted(page: Page, moved: boolean): void;
-  /** Call it if the service does not know this cursor. Resolves to the reason for `status`. Null: a search begins. */
+  /** Call it if the service does not know this cursor. Resolves to what `status` shows. Null: a search begins. */
   unknown(from: Cursor): Promise<string | null>;
   /** Call it if the service no longer has the events after this cursor. The page may show later events. */
   forgotten(from: Cursor | null, page: Page | null): Promise<void>;
@@ -64,7 +64,7 @@ export function createSearchPass(context: PassContext, { rest, caughtUp }: Resum
       store,
       expired,
       hint: isBehind(expired, hint) ? hint : null,
-      // If the service never had our cursor, the API key may be another account's, so its first event is not ours.
+      // If the service never had our cursor, the API key may be of another account, whose events must not end our gap.
       beginning: search.reason === 'reset_required',
     });
     active = { search, questions, next: await questions.next() };
@@ -137,7 +137,7 @@ export function createSearchPass(context: PassContext, { rest, caughtUp }: Resum
       [older, refused] = [null, null];
       const watermark = await store.watermark();
       if (watermark === null && context.from !== 'first-webhook') return 'the service does not know REPLAY_FROM';
-      // The service may give this error for an expired cursor, too.
+      // The service may also say of an expired cursor that it does not know it, so a search begins.
       await begin({ after: watermark ?? from, watermark, reason: 'cursor_unknown' }, null);
       return null;
     },

@@ -68,7 +68,7 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
   const follower = createFollower({ ...common, baseUrl, apiKey, onHole: now, fresh, ended });
   let following: Promise<void> | undefined;
 
-  /** Called again when a person asks, because the service may have refused the stream before. */
+  /** Called again when a person asks for a reconciliation, because the service may have refused the stream before. */
   async function follow(): Promise<void> {
     if (config.STREAM === 'off' || following) return;
     following = follower.follow(stopping.signal);

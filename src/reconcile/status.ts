@@ -63,7 +63,7 @@ function isTrouble(state: ReplayState['state']): boolean {
   return state === 'backing-off' || state === 'stopped';
 }
 
-/** The number of runs in the list. */
+/** Maximum number of rows in the list of runs. */
 const KEPT = 30;
 
 /**

@@ -1,6 +1,6 @@
-// GET /events as a third origin (STREAM=on). The stream brings events as they happen, and raises the watermark while
-// it is complete. Replay fetches everything earlier. Without campaign and warm-up events the stream is incomplete, so
-// it does not raise the watermark.
+// With STREAM=on, GET /events is an origin of events beside webhooks and replay. The stream brings events as they
+// happen, and raises the watermark while it is complete. Replay fetches everything earlier. If the API key may not read
+// campaign and warm-up events, the stream is incomplete and does not raise the watermark.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../base/clock.ts';
 import { ServiceError } from '../service/errors.ts';
@@ -18,11 +18,11 @@ export interface FollowerOptions extends Pick<ReconcilerOptions, 'store' | 'cloc
   apiKey: string;
   /** Called when the stream has left events out, so the forward pass must read now. */
   onHole: () => void;
-  /** True if deliveries of events that happen now could be accepted. */
+  /** True if a forward pass ended recently, so that new events happened while deliveries could be accepted. */
   fresh: () => boolean;
   /** When the forward pass last ended. Default: never. */
   ended?: () => Ended | null;
-  /** For tests: see `readStream`. */
+  /** For tests: the first wait before a new connection, in milliseconds. */
   firstWaitMs?: number;
 }
 

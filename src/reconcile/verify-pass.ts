@@ -61,7 +61,7 @@ export function createVerifyPass({ store, clock, budget, commit, say }: PassCont
   };
 }
 
-/** Counts the events of a page: stored, missing, or at or below the floor, so that pruning may have removed them. */
+/** Counts the events of a page: `present`, `missing`, or `older` (at or below the floor, so perhaps pruned). */
 function countShown(verified: VerifyAccount, page: Page, after: Cursor | null, results: Accepted[]): void {
   const shown = new Set<Cursor>();
   for (const [index, reading] of page.readings.entries()) {

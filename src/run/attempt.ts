@@ -43,7 +43,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     clearTimeout(timer);
     context.end('the attempt has ended');
     context.over = true;
-    // It may have committed, and still be waiting for the disk.
+    // A call of `ctx.complete` may have committed, and still wait for the disk.
     if (context.completing && !context.completed)
       failure = await context.completing.then(
         () => undefined,
@@ -66,7 +66,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     settled: run().catch((error: unknown): Settlement => ({ claim, state: 'dead', error: describe(error).message })),
     /** Log fields of the handler's error, without its message. */
     thrown: () => thrown,
-    /** Call it when the kit stops. It aborts the handler's signal. A failure from now on gives the attempt back. */
+    /** Call it when the kit stops. It aborts the handler's signal. An attempt that fails now does not count. */
     drain() {
       draining = true;
       context.end('the kit stops');
@@ -129,7 +129,7 @@ class AttemptContext implements Context {
   }
 
   get service(): ServiceOf<Context> {
-    // The signal aborts these calls when the attempt ends.
+    // The signal aborts the calls of `ctx.service` when the attempt ends.
     return (this.#service ??= this.#options.serviceFor(this.signal));
   }
 

@@ -46,7 +46,7 @@ export function createFanOut(options: FanOutOptions) {
     const arrived = make(pending.events, pending, joined);
     for (const [i, { key, type }] of pending.events.entries())
       if (arrived[i]?.length === 0) log.debug({ key, type, verdict: 'unhandled' }, 'no handler wants it');
-    // A handler that is behind gets tasks for these events now too. Its list of missed events does not contain them.
+    // A handler that is behind gets tasks now for events that turned out to be new: its missed events do not have them.
     const late = make(pending.decided, pending, [...handlers.keys()], { decided: true });
     const tasks = [...arrived, ...late].flat();
     const full = pending.events.length >= EVENTS || pending.decided.length >= EVENTS;

@@ -10,7 +10,7 @@ import type { Scope } from './stray-errors.ts';
 /** How long a handler may take to end after its signal is aborted. */
 const GRACE_MS = 3_000;
 
-/** Resolves when no isolated task is left, or after `stop` is aborted, which gives the current attempt back. */
+/** Resolves when no isolated task is left, or after `stop` is aborted. An attempt that it cuts off does not count. */
 export async function runIsolated(options: RunOptions, stop: AbortSignal): Promise<void> {
   const { store, clock, log, serviceFor, boot, scopes = new AsyncLocalStorage<Scope>() } = options;
   // This process does not register its handlers: only `run` may mark handlers as loaded or waiting.

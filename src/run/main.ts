@@ -64,7 +64,7 @@ traceErrors({
   },
 });
 const { handlersDir } = loadConfig(env, { only: ['HANDLERS_DIR'] });
-// Whether both variables are set, as replay needs them. The main process reports faults in their values.
+// True: API_BASE_URL and API_KEY are set, which replay needs. The main process reports faults in their values.
 const replay = Boolean(env['API_BASE_URL'] && (env['API_KEY'] ?? env['API_KEY_FILE']));
 const onFile = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'load' });
 const folder = await loadHandlers(handlersDir, { replay, without, scopes, onFile }).catch((error: unknown) =>

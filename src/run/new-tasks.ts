@@ -84,7 +84,7 @@ function laneOf(
 ): string | null {
   const { lane, order } = handler;
   // With lane 'none', each event of a strict handler or of a rerun gets a lane of its own. Its task waits for the
-  // watermark or for its place in the rerun, but for no other task of the handler.
+  // watermark, or until the rerun reaches it, but for no other task of the handler.
   if (lane === 'none') return order === 'strict' || rerun > 0 ? stored.key : null;
   // Webhook and replay may name different sessions, and then a strict lane would split. So only `data` decides.
   const sessionId = order === 'strict' ? factsOf(stored.type, rawOf(stored)).sessionId : stored.sessionId;

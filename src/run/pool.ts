@@ -1,4 +1,4 @@
-// Holds the running attempts, the claims that wait for a place, and the settlements that no turn has written yet.
+// Holds the running attempts, the claims whose attempts cannot begin yet, and the settlements that no turn has written.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Claim, Settlement } from '../store/work.ts';
 import { logEnd, type AttemptLog } from './attempt-log.ts';
@@ -10,22 +10,22 @@ import { createRate } from './rate-limit.ts';
 import { giveBack } from './settlement.ts';
 
 /**
- * Maximum number of claims, running or waiting for a place. If handlers end at once, tasks are claimed ahead of free
- * places, because a turn for a few tasks would cost more than the tasks. If handlers are slow, none are claimed ahead,
- * so that no claim waits long. At most `concurrency` attempts run at once.
+ * Maximum number of claims, running or waiting. At most `concurrency` attempts run at once. If handlers end at once,
+ * more tasks than that are claimed, because a turn for a few tasks would cost more than the tasks. If handlers are
+ * slow, no more are claimed than can run, so that no claim waits long.
  */
 const AHEAD = 512;
-/** Tasks of reruns may take one place in this many, so that new events find free places. */
+/** At most one in this many of the `concurrency` attempts is of a rerun, so that tasks of new events need not wait. */
 const RERUN_PART = 4;
 
 export interface PoolOptions extends AttemptOptions, AttemptLog {
   handlers: Map<number, Loaded>;
   concurrency: number;
-  /** Called when an attempt has ended: a place is free, and there may be a settlement to write. */
+  /** Called when an attempt has ended, so that a turn writes its settlement and claims further tasks. */
   onEnd: () => void;
 }
 
-// oxlint-disable-next-line max-lines-per-function -- a claim that begins, ends or is given back changes every count here
+// oxlint-disable-next-line max-lines-per-function -- a claim that begins or ends changes every count here
 export function createPool(options: PoolOptions) {
   const { handlers, clock, concurrency } = options;
   const rates = new Map(
@@ -36,7 +36,7 @@ export function createPool(options: PoolOptions) {
    * collection.
    */
   const active: Attempt[] = [];
-  /** Claims that wait for a place. */
+  /** Claims whose attempts begin when fewer than `concurrency` attempts run. */
   const queue: Claim[] = [];
   /** The number of claims that belong to reruns, running or queued. */
   let reruns = 0;
@@ -97,7 +97,7 @@ export function createPool(options: PoolOptions) {
     },
     /** How many of the tasks that `room` allows may belong to reruns. */
     roomForReruns: () => Math.max(0, Math.ceil(concurrency / RERUN_PART) - reruns),
-    /** How many tasks each handler with a rate limit may claim. Claims that wait for a place count as begun. */
+    /** How many tasks each handler with a rate limit may claim. Claims in the queue count as begun. */
     limits() {
       const now = clock.monotonic();
       const waiting = (id: number): number => queue.filter(({ handler }) => handler === id).length;
@@ -108,7 +108,7 @@ export function createPool(options: PoolOptions) {
       const now = clock.monotonic();
       return Math.min(Infinity, ...[...rates.values()].map((rate) => rate.nextAt(now) ?? Infinity)) - now;
     },
-    /** Starts as many claims as there are places, and queues the rest. */
+    /** Begins attempts until `concurrency` of them run, and queues the other claims. */
     add(claims: Claim[]) {
       queue.push(...claims);
       reruns += claims.filter((claim) => claim.rerun > 0).length;
@@ -121,7 +121,7 @@ export function createPool(options: PoolOptions) {
     settlements: () => settled.map(asOfNow),
     /** Call after a turn has written this many settlements, the oldest first. */
     written: (count: number) => void settled.splice(0, count),
-    /** Begins no more attempts, lets running ones end within the limit, and gives the rest back. */
+    /** Begins no more attempts, and lets running ones end within the limit. Tasks that are left become ready again. */
     async drain(limitMs: number) {
       draining = true;
       giveQueueBack();

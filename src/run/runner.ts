@@ -22,14 +22,14 @@ const PACE_MS = 5;
 const GRACE_MS = 3;
 /** A turn with fewer tasks is not busy: it is cheap, and the next task of a lane should not wait for the interval. */
 const BUSY = 32;
-/** Maximum interval between turns, because other processes may give tasks back or bring events without a wake-up. */
+/** Maximum interval between turns, because other processes may make tasks ready or bring events without a wake-up. */
 const IDLE_MS = 500;
 /** Maximum log lines about a handler's failures in ten seconds. The metrics count all. */
 const LINES = 10;
 
 export type Runner = Awaited<ReturnType<typeof startRunner>>;
 
-// oxlint-disable-next-line max-lines-per-function -- the parts of a turn share what one turn leaves to the next
+// oxlint-disable-next-line max-lines-per-function -- the parts of a turn share state that lasts from turn to turn
 export async function startRunner(options: RunOptions) {
   const { store, clock, log, boot, scopes = new AsyncLocalStorage<Scope>() } = options;
   const names = options.handlers.map(({ name }) => name);
@@ -77,7 +77,7 @@ export async function startRunner(options: RunOptions) {
     pool.add(claims);
     const mayBeMore = claims.length === room && room > 0 && pool.hasPlace();
     if (mayBeMore || plan.more) return 0;
-    // All places are taken, so nothing can be claimed. The end of an attempt or a new event wakes this loop earlier.
+    // Nothing can be claimed now. The end of an attempt or a new event wakes this loop before the interval is over.
     if (room === 0) return IDLE_MS;
     const untilDue = nextAt === null ? Infinity : nextAt - clock.now();
     return Math.max(1, Math.min(untilDue, pool.untilRate(), IDLE_MS));
@@ -109,7 +109,7 @@ export async function startRunner(options: RunOptions) {
 
   return {
     wake: () => loop.wake(),
-    /** Claims no more tasks, lets running handlers end within the limit, and gives the rest back. */
+    /** Claims no more tasks, and lets running handlers end within the limit. Tasks that are left become ready again. */
     async drain(limitMs: number) {
       draining = true;
       await pool.drain(limitMs);
@@ -127,7 +127,7 @@ export async function startRunner(options: RunOptions) {
   };
 }
 
-/** Moves due times if the clock was set back while no `run` was at work: the time that it stored last is then ahead. */
+/** Moves due times if the clock was set back while no `run` was at work: the time stored last is then in the future. */
 async function moveIfSetBack(store: WorkStore, clock: Clock): Promise<void> {
   const seenAt = (await retryWhileBusy(() => store.seenAt())) ?? clock.now();
   const ms = stepBetween(seenAt, clock.now());

@@ -11,7 +11,7 @@ const DEFERRED_MS = 86_400_000;
 
 /** The settlement of a task whose handler must not run. Undefined: it may run. Throws if the body was purged. */
 export function withoutRun(claim: Claim, handler: Loaded, now: number): Settlement | undefined {
-  // The process crashed during the task's last attempt.
+  // No attempts are left, because the process crashed during the last one.
   if (claim.attempt > handler.retry.attempts)
     return { claim, state: 'dead', error: claim.error ?? 'no attempts left', spent: false };
   const mismatch = mismatchOf(claim.event);
@@ -33,7 +33,7 @@ export function staleness({ event }: Claim, { maxAgeMs }: Pick<Loaded, 'maxAgeMs
     : undefined;
 }
 
-/** The settlement after the handler threw. While the kit stops, a failure gives the attempt back. */
+/** The settlement after the handler threw. While the kit stops, a failed attempt does not count. */
 export function afterThrow(
   error: unknown,
   { claim, handler, now, draining }: { claim: Claim; handler: Loaded; now: number; draining: boolean },

@@ -1,5 +1,5 @@
-// One request to the service and its answer (contract 4.1, 5.1, 8): the key, limits of size and time, no redirects,
-// typed errors. Retries and the meaning of operations are outside of this file.
+// Makes one request to the service and reads the answer (contract 4.1, 5.1, 8). It sends the API key, limits size and
+// time, follows no redirects, and throws ServiceError. pace.ts retries, and service.ts knows what operations mean.
 import { readText } from './answers.ts';
 import { doubted, errorOf, failureOf, ServiceError } from './errors.ts';
 

@@ -40,7 +40,7 @@ interface Next {
 function nextByCursor(request: Plain, page: Plain | undefined): Next | undefined {
   if (!page) return { at: request['cursor'] ?? '', request: { limit: MOST_PER_PAGE, ...request } };
   const at = page['next_cursor'] ?? '';
-  // Any other value is an error: if it meant the end, items would be lost silently.
+  // A next_cursor that is not text is an error. If it meant the end, items would be lost silently.
   if (typeof at !== 'string')
     throw new ServiceError({ code: 'unreadable', status: 200, message: 'next_cursor is not text' });
   return at === '' ? undefined : { at, request: { ...request, cursor: at } };

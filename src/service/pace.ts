@@ -1,7 +1,7 @@
 // Decides when a handler's call is made and retried (contract 7.2, 8). A call first waits for its share of the
 // account's calls, and a call that only reads is retried if that can help. If its time limit is too short for the
 // wait, it is not sent and fails with RATE_LIMITED. Otherwise it could outlive its attempt and add to the calls of the
-// next attempt. Each process counts its own calls; the service's 429 covers the rest.
+// next attempt. Each process counts only its own calls. If all together make too many, the service answers 429.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { createBudget } from './budget.ts';

@@ -30,7 +30,7 @@ export interface StreamOptions {
   apiKey: string;
   /** The last cursor that was processed. Null: begin with new events. */
   after: Cursor | null;
-  /** Asks for campaign and warm-up events, too. A key for some numbers only may not read them (contract 4.4). */
+  /** Asks for campaign and warm-up events, too. A key restricted to some numbers may not read them (contract 4.4). */
   product?: boolean;
   signal: AbortSignal;
   onNews?: (news: StreamNews) => void;
@@ -103,7 +103,7 @@ async function* connect(options: StreamOptions, after: Cursor | null): AsyncGene
         if (item) items.push(item);
         else if (message.event === 'ping') onNews?.({ kind: 'ping' });
         else {
-          // Items that came before this message are yielded before its news is reported.
+          // Items that came before this message are yielded before `onNews` is called for the message.
           if (items.length > 0) yield items;
           items = [];
           if (message.event === 'end') return;

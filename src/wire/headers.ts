@@ -11,7 +11,7 @@ export const DELIVERY = {
 } as const;
 export const DEFAULT_PREFIX = 'X-Svc-';
 
-/** A header of the service's error answers. */
+/** The service's error answers carry the id of the request in this header. */
 export const REQUEST_ID = 'x-request-id';
 /** The event stream continues after the cursor in this header. */
 export const LAST_EVENT_ID = 'last-event-id';

@@ -25,7 +25,7 @@ const SECOND = 1_000;
 export const HOUR = 3_600 * SECOND;
 const DAY = 24 * HOUR;
 export const STEPS = [HOUR, -HOUR, DAY, -DAY, 60 * DAY, -60 * DAY];
-/** How far the service's clock is ahead, in milliseconds: not at all, within the signature window, and beyond it. */
+/** Offsets of the service's clock, in milliseconds: none, within the signature window, and beyond it. */
 export const SERVICES = [0, 240 * SECOND, -240 * SECOND, HOUR, -60 * DAY];
 
 const START = Date.UTC(2026, 5, 1);

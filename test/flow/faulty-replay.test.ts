@@ -38,7 +38,7 @@ describe('a service with a fault for ten minutes', () => {
     holdsWhole(told);
   });
 
-  test('F42: items of pages that also ask for a reset are stored, and each page leaves a gap', async () => {
+  test('F42: items of pages with reset_required are stored, and each page leaves a gap', async () => {
     const told = await live((truth) => pageOf(truth, { reset_required: true }));
     expect(told.gaps).toHaveLength(10);
     expect(told.passed).toEqual([]);

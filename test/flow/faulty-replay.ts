@@ -186,7 +186,7 @@ export const STATUS_WORDS: Record<FaultName, RegExp> = {
   'F38 back': /next_cursor is not the last item/,
   'F38 ahead': /replay does not advance/,
   'F39 empty': /replay does not advance/,
-  // At the end of history this answer is correct, because the service may have filtered out later events.
+  // At the end of history a higher next_cursor is correct, because the service may have filtered out later events.
   'F39 ahead': /^idle: null$/m,
   'F40 order': /items out of order/,
   'F40 repeated': /items shown twice/,

@@ -15,7 +15,7 @@ describe.each([
   ['with a service that refuses to start without a cursor', { noBeginning: true }],
 ] satisfies [string, Partial<OutageOptions>][])('deliveries with losses and outages, %s', (_, options) => {
   test(
-    `${EVENTS} events, an outage of 8 hours, two resets`,
+    `${EVENTS} events, an outage of 8 hours, and a watermark that expires twice`,
     async () => {
       const outcome = await withOutages({ events: EVENTS, seed: 7, ...options });
       holdsEachEventOnce(outcome);

@@ -48,14 +48,14 @@ export interface Call {
   after: Cursor | null;
   /**
    * `forward` reads from the watermark, `overlap` from below it, `search` from any other cursor that may still be
-   * accepted. `refused`: the service refused the call or asked for a reset.
+   * accepted. `refused`: the service refused the call, or answered with `reset_required`.
    */
   kind: 'forward' | 'overlap' | 'search' | 'refused';
   items: number;
   more: boolean;
 }
 
-/** The service has expired the watermark. The gap that follows must have these bounds. */
+/** The service no longer has the history at the watermark. The kit must then store a gap with these bounds. */
 export interface Reset {
   after: Cursor | null;
   upTo: Cursor | null;
@@ -63,7 +63,7 @@ export interface Reset {
 
 export interface Outcome {
   history: Cursor[];
-  /** Events that expired before any delivery or page showed them. */
+  /** Events that expired before a delivery, replay or the stream brought them. */
   lost: Cursor[];
   stored: Cursor[];
   handled: Record<Order, Handled[]>;
@@ -253,7 +253,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
   }
 
   const resets: Reset[] = [];
-  /** The service expires history up to this event. The bounds of the gap are computed from the stored events. */
+  /** Expires the service's history up to this event. The bounds of the gap are computed from the stored events. */
   async function forget(last: SimulatedEvent): Promise<void> {
     history.expireUpTo(last.cursor ?? '');
     const page = history.after(null, 1);

@@ -1,4 +1,4 @@
-// The WAL stays bounded while deliveries go on. After a reader that was open for long it does not grow further.
+// The WAL stays bounded while deliveries go on. A reader that is open for long makes it grow, but only until it closes.
 import { statSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, expect, test } from 'vitest';

@@ -59,7 +59,7 @@ async function assignAll(): Promise<void> {
 const range = (first: number, last: number) => Array.from({ length: last - first + 1 }, (_, i) => first + i);
 const count = (where = 'true') => file.query<{ n: number }>(`select count(*) as n from events where ${where}`)[0]?.n;
 
-/** Runs the pruner until it rests. Returns how many rows each step changed. */
+/** Runs the pruner until nothing is left to remove. Returns how many rows each step changed. */
 async function runPruner(retentionDays: number, payloadDays: number): Promise<number[]> {
   const pruner = createPruner({ store: file.store, clock, retentionDays, payloadDays });
   const changed: number[] = [];
@@ -73,7 +73,7 @@ async function runPruner(retentionDays: number, payloadDays: number): Promise<nu
   throw new Error('it never rests');
 }
 
-test('events older than the retention are removed, younger ones stay, and the floor is the last removed cursor', async () => {
+test('events older than the retention are removed, newer ones stay, and the floor is the last removed cursor', async () => {
   await accept(range(1, 10));
   clock.time += 31 * DAY_MS;
   await accept(range(11, 15));
@@ -369,7 +369,7 @@ describe('E6: when the clock steps, the pruner', () => {
     expect(await verdicts(delivery(1), delivery(3))).toEqual(['duplicate', 'duplicate']);
   });
 
-  test('removes these events once keep has run for as long as the service repeats deliveries', async () => {
+  test('removes events that no watermark covers once `keep` has run for as long as the service repeats deliveries', async () => {
     await accept(range(1, 3), { passed: false });
     const pruner = createPruner({ store: file.store, clock, retentionDays: 1, payloadDays: 1 });
     const round = async (): Promise<void> => {
@@ -383,7 +383,7 @@ describe('E6: when the clock steps, the pruner', () => {
   });
 });
 
-test('the service repeats no event that was the newest eight hours of running time ago, and older marks are dropped', () => {
+test('an event that was the newest eight hours of running time ago is no longer repeated; older marks are dropped', () => {
   const known: Receipts = { at: 0, ranMs: 0, marks: [] };
   const hour = 3_600_000;
   let receipts = known;

@@ -111,7 +111,7 @@ describe('the failure run', () => {
 });
 
 describe('a delivery that none of our secrets signed', () => {
-  test('is counted separately since the last good delivery, and never as a failure', async () => {
+  test('is counted separately since the last 2xx, and never as a failure', async () => {
     const receiver = await startReceiver();
     expect(await send(receiver, [STRANGER])).toBe(401);
     receiver.clock.at += 1_000;
@@ -138,7 +138,7 @@ describe('a delivery that none of our secrets signed', () => {
 });
 
 describe('an attempt above 1', () => {
-  test('is evidence of failures that we did not see if the event is new, and no evidence if it is known', async () => {
+  test('counts as failures that the kit did not see if the event is new, and not if the event is known', async () => {
     const receiver = await startReceiver();
     receiver.clock.at += 2_000;
     const happened = (at: number) => ({ MessageReceived: message({ timestamp_unix_ms: at }) });
@@ -249,7 +249,7 @@ describe('the secrets', () => {
   });
 });
 
-describe('a good delivery', () => {
+describe('a delivery that was answered with a 2xx', () => {
   test('is written to the store at most once a second', async () => {
     const receiver = await startReceiver();
     await send(receiver);

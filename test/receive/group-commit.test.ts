@@ -95,7 +95,7 @@ function settled(): Promise<void> {
   return new Promise(setImmediate);
 }
 
-/** Recovers and probes again until the store is ready, because a refused delivery may keep it busy for a moment. */
+/** Calls `recover` until the store is ready. A refused delivery may keep the commit loop at work for a moment. */
 async function untilReady(groupCommit: GroupCommit, recover: () => Promise<unknown>): Promise<void> {
   const end = performance.now() + 10_000;
   do {

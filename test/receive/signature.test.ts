@@ -142,7 +142,7 @@ describe('a signature', () => {
       await send(receiver.port, body, { headers: { ...signed(body), 'X-Svc-Signature': `v1=${bad}` } }),
       await send(receiver.port, body, { headers: signed(body, SECONDS - 400) }),
     ];
-    // These headers are left out, because they depend on how much of the body had been read.
+    // `connection` and `keep-alive` are left out, because they depend on how much of the body had been read.
     const names = (headers: object): string[] =>
       Object.keys(headers).filter((name) => name !== 'connection' && name !== 'keep-alive');
     const shown = answers.map(({ status, text, headers }) => ({ status, text, names: names(headers) }));

@@ -1,5 +1,5 @@
 // A watermark that is too high. One odd cursor, from a webhook or from replay, can raise it so far that replay finds
-// nothing more. It is lowered only by the first deliveries, by three deliveries below it (the evidence) or by a person.
+// nothing more. Only a lower first delivery, three deliveries below it, or a person lowers it.
 import { afterEach, describe, expect, test } from 'vitest';
 import { createAlarms, type Alarms } from '../../src/alarms/alarms.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -32,7 +32,7 @@ function watch(): Alarms {
   return createAlarms({ store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
 }
 
-/** The service and the kit know events 1 to 5. Then replay shows an event far ahead, and one overlap passes. */
+/** Events 1 to 5 are stored. Then replay shows an event with the highest cursor, and two overlap periods pass. */
 async function farAhead(options: RigOptions = {}): Promise<Rig> {
   rig = await createRig(options);
   rig.server.publish(...[1, 2, 3, 4, 5].map((cursor) => item(cursor)));
@@ -52,12 +52,12 @@ describe('E80: where replay begins in a fresh install', () => {
     ['before replay was asked', false],
     ['after it was asked', true],
   ])(
-    'E80: a first delivery with a cursor far ahead does not stop replay, if a lower one arrives %s',
+    'E80: if the first delivery has a far too high cursor, replay works once a lower cursor arrives %s',
     async (_, asked) => {
       rig = await createRig();
       const { server, pass, webhook, stored, watermark } = rig;
       server.publish(...[10, 11, 12, 13].map((cursor) => item(cursor)));
-      // The service answers as if nothing follows this cursor.
+      // The service answers that nothing follows after the cursor FAR, so replay must begin at a lower cursor.
       server.lieAlways(({ after }, truth) =>
         after === FAR ? { body: { events: [], next_cursor: FAR, has_more: false } } : truth,
       );
@@ -72,7 +72,7 @@ describe('E80: where replay begins in a fresh install', () => {
     },
   );
 
-  test('E80: replay begins at the lowest cursor of the first overlap, also after a clock step', async () => {
+  test('E80: replay begins at the lowest cursor of the first overlap period, also after a clock step', async () => {
     rig = await createRig();
     const { server, pass, webhook, stored, restart, clock } = rig;
     server.publish(...Array.from({ length: 30 }, (_, i) => item(i + 1)));
@@ -90,7 +90,7 @@ describe('E80: where replay begins in a fresh install', () => {
     expect(stored(), 'later than that it is a straggler').not.toContain('4');
   });
 
-  test('E80: if a key is added later, one odd cursor does not decide where replay begins', async () => {
+  test('E80: if an API key is added later, one odd cursor does not decide where replay begins', async () => {
     rig = await createRig();
     const { server, pass, webhook, clock, asked } = rig;
     server.publish(...Array.from({ length: 30 }, (_, i) => item(i + 1)));
@@ -104,7 +104,7 @@ describe('E80: where replay begins in a fresh install', () => {
   });
 });
 
-describe('E81: evidence that the watermark is too high', () => {
+describe('E81: deliveries show that the watermark is too high', () => {
   test('E81: three deliveries below the watermark lower it, and the alarm names both cursors', async () => {
     const { server, pass, stored, watermark } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
@@ -126,7 +126,7 @@ describe('E81: evidence that the watermark is too high', () => {
     expect(await watermark()).toBe('21');
   });
 
-  test('E81: evidence after a restart lowers the watermark, and another restart does not raise it again', async () => {
+  test('E81: deliveries after a restart lower the watermark, and another restart does not raise it again', async () => {
     const { server, pass, stored, watermark, restart } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
     restart();
@@ -138,7 +138,7 @@ describe('E81: evidence that the watermark is too high', () => {
     expect(await watermark()).toBe('20');
   });
 
-  test('E81: after a delivery with the old cursor, the watermark may rise to that cursor again', async () => {
+  test('E81: once a delivery has the cursor that was too high, the watermark may rise to it again', async () => {
     const { server, pass, watermark } = await farAhead();
     for (const cursor of [6, 7, 8]) {
       server.publish(item(cursor));
@@ -210,7 +210,7 @@ describe('E81: evidence that the watermark is too high', () => {
     exec('delete from events where cursor between 1 and 5');
     rig.saw('10');
     for (const cursor of [9, 12, 15]) await live(cursor);
-    // Event 9 is at or below the floor, so its delivery is a duplicate and no evidence. Event 16 is the third delivery.
+    // Event 9 is below the floor (10), so its delivery does not count. With event 16, three deliveries count.
     await live(16);
     await pass(2 * INTERVAL_MS);
     expect(await watermark()).toBe('20');
@@ -245,7 +245,7 @@ describe('E81: evidence that the watermark is too high', () => {
   });
 });
 
-describe('E51: nothing else lowers the watermark', () => {
+describe('E51: pages do not lower the watermark, nor raise it past unread events', () => {
   test('E51: no page or gap with a lower cursor lowers the watermark', async () => {
     const { store, watermark } = await farAhead();
     const now = rig.clock.now();
@@ -291,7 +291,7 @@ describe('reconcile --from', () => {
     expect(await lower('10')).toMatchObject({ done: true });
   });
 
-  test('without evidence against the old watermark, replay raises it there again', async () => {
+  test('if no delivery shows that the old watermark was too high, replay raises the watermark to it again', async () => {
     rig = await createRig({ from: '1' });
     rig.server.publish(...Array.from({ length: 30 }, (_, i) => item(i + 1)));
     await rig.settle();
@@ -303,7 +303,7 @@ describe('reconcile --from', () => {
 });
 
 describe('reconcile --forget', () => {
-  test('everything after the watermark is one gap, and the next key starts like one that is added later', async () => {
+  test('everything after the watermark is one gap, and the next API key starts without a watermark', async () => {
     rig = await createRig();
     const { server, webhook, settle, pass, store, clock, restart, asked, watermark, query } = rig;
     server.publish(...Array.from({ length: 40 }, (_, i) => item(i + 1)));
@@ -338,7 +338,7 @@ describe('reconcile --forget', () => {
   });
 });
 
-test('E81: a delivered event without a time of its own is evidence, too', async () => {
+test('E81: deliveries of events without a time of their own lower the watermark, too', async () => {
   const { server, pass, watermark, store, clock } = await farAhead();
   for (const cursor of [6, 7, 8]) {
     server.publish(item(cursor));

@@ -104,7 +104,7 @@ describe('the weekly figures', () => {
   });
 
   test('weeks begin on Monday, and the newest comes first', async () => {
-    // 1 January 2026 is a Thursday.
+    // START is 1 January 2026, a Thursday. The next Monday is four days later.
     for (const [cursor, days] of [
       [1, 3],
       [2, 4],

@@ -23,7 +23,7 @@ async function caughtUp(options?: RigOptions): Promise<Rig> {
   return rig;
 }
 
-/** Two overlaps after `caughtUp`, so that only the forward pass has something to read. */
+/** Two overlap periods after `caughtUp`, so that overlap passes have nothing to read. */
 async function quiet(options?: RigOptions): Promise<Rig> {
   const ready = await caughtUp(options);
   ready.clock.time += 2 * OVERLAP_MS;
@@ -141,7 +141,7 @@ describe('a cursor that the service does not know', () => {
     await pass(2 * INTERVAL_MS);
     expect(stored()).toEqual(['1', '2', '3', '4', '5', '6', '7', '8', '9']);
     expect(await watermark(), 'replay has shown everything up to here').toBe('9');
-    // Within the overlap, an overlap pass may still begin at the refused cursor.
+    // Until the overlap period has passed, an overlap pass may still begin at the refused cursor.
     await pass(OVERLAP_MS + 2 * INTERVAL_MS);
     const before = asked().length;
     await pass(5 * INTERVAL_MS);
@@ -199,7 +199,7 @@ describe('a cursor that the service does not know', () => {
 
 describe('an expired watermark that the service reports as unknown', () => {
   const unknown = failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID');
-  /** Cursors below this one have expired. Without a cursor, the service shows another account's beginning. */
+  /** Refuses cursors below this one as unknown. Without a cursor, it shows an event that is not of this account. */
   const expired =
     (below: bigint): Lie =>
     ({ after }, truth) => {
@@ -492,7 +492,7 @@ describe('a page that is wrong about where it ends', () => {
     expect(asked()).toContain('7');
   });
 
-  test('F38: at the end of history, a next_cursor far ahead does not raise the watermark', async () => {
+  test('F38: at the end of history, a far too high next_cursor does not raise the watermark', async () => {
     const { server, settle, pass, stored, watermark } = await quiet();
     server.publish(item(6));
     server.lie(page([item(6)], { next_cursor: '900' }), page([], { next_cursor: '900' }));
@@ -729,7 +729,7 @@ describe('a cursor that has expired', () => {
     expect(await store.gaps()).toHaveLength(1);
   });
 
-  test('F42: a second reset is a second gap', async () => {
+  test('F42: if history expires a second time, there is a second gap', async () => {
     const { server, webhook, settle, pass, store } = await quiet();
     server.publish(...upTo(60, 6));
     await webhook(25);
@@ -764,7 +764,7 @@ describe('a cursor that has expired', () => {
     expect(await watermark()).toBe('30');
   });
 
-  test('F45: an event that becomes visible late after a gap is found by an overlap pass from its end', async () => {
+  test('F45: an event that becomes visible late after a gap is found by an overlap pass from the end of the gap', async () => {
     const { server, webhook, settle, pass, stored, asked } = await quiet();
     server.publish(...upTo(30, 6));
     await webhook(8);

@@ -1,5 +1,5 @@
-// Forward passes for events above the watermark. A burst costs one call. A stream of arrivals stays within the budget
-// and is spread over the minute. No lie of the service causes an endless loop.
+// Forward passes for events above the watermark. A burst of events costs one call. If events arrive all the time, calls
+// stay within the budget and are spread over the minute. No lie of the service causes an endless loop.
 import { afterEach, describe, expect, test } from 'vitest';
 import { failure, item } from './replay-server.ts';
 import { createRig, INTERVAL_MS, OVERLAP_MS, type Rig, type RigOptions } from './harness.ts';
@@ -10,7 +10,7 @@ afterEach(() => rig.close());
 const MINUTE = 60_000;
 const FAR_AHEAD = String(2n ** 62n);
 
-/** The watermark is 1, the first overlap is over, and the whole call budget is left. */
+/** The watermark is 1, the first overlap period is over, and the whole call budget is left. */
 async function begin(options?: RigOptions): Promise<Rig> {
   rig = await createRig(options);
   rig.server.publish(item(1));
@@ -82,7 +82,7 @@ describe('events above the watermark', () => {
     },
   );
 
-  test('a cursor far ahead that replay never shows costs one call per interval in the long run', async () => {
+  test('a far too high cursor that replay never shows costs one call per interval in the long run', async () => {
     const { pass, server } = await begin({ callsPerMinute: 20 });
     await arrive(FAR_AHEAD, { shown: false });
     await pass(10 * MINUTE);
@@ -92,7 +92,7 @@ describe('events above the watermark', () => {
     expect(server.requests.length - soFar).toBeLessThanOrEqual(31);
   });
 
-  test('a cursor far ahead on a busy account does not use up the budget at once', async () => {
+  test('a far too high cursor on a busy account does not use up the budget at once', async () => {
     const { pass } = await begin({ callsPerMinute: 20 });
     await arrive(FAR_AHEAD, { shown: false });
     for (let cursor = 2; cursor <= 2 + 300; cursor++) {
@@ -114,8 +114,8 @@ describe('events above the watermark', () => {
   });
 });
 
-describe('whether a new event could have been delivered', () => {
-  test('it could, after a first pass has reached the end of history', async () => {
+describe('whether deliveries were possible when a new event happened', () => {
+  test('yes, after a first pass has reached the end of history', async () => {
     rig = await createRig();
     expect(rig.fresh()).toBe(false);
     rig.server.publish(item(1));
@@ -124,7 +124,7 @@ describe('whether a new event could have been delivered', () => {
     expect(rig.fresh()).toBe(true);
   });
 
-  test('it could not, after a time in which replay failed, too', async () => {
+  test('no, if replay failed for a while, because webhooks may have failed, too', async () => {
     const { pass, server, store, watermark } = await begin();
     server.lieAlways(failure(503, 'UNAVAILABLE'));
     await pass(30 * MINUTE);

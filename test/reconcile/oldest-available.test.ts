@@ -49,12 +49,12 @@ test('if the service shows its oldest event without a cursor, the gap ends there
   });
 });
 
-test('if a known cursor below the shown beginning is accepted, the gap ends at that cursor', async () => {
+test('if a known cursor below the first shown event is accepted, the gap ends at that cursor', async () => {
   const found = await search({ stored: [40, 50], kept: [30, 40, 50, 60], expired: 10, beginning: 50 });
   expect(found).toMatchObject({ upTo: '40', asked: [null, '40'] });
 });
 
-test('expired known cursors below the shown beginning cost two more requests, however many they are', async () => {
+test('expired known cursors below the first shown event cost two more requests, however many they are', async () => {
   const stored = [...Array.from({ length: 1_000 }, (_, n) => 11 + n), 3_000];
   const found = await search({ stored, kept: [2_000, 3_000], expired: 10, beginning: 'shown' });
   expect(found).toMatchObject({ upTo: '2000', asked: [null, '11', '1010'] });

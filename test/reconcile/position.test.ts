@@ -1,4 +1,4 @@
-// A key that is restricted to few numbers. The service applies the limit before it filters, so many pages are empty.
+// With an API key for few phone numbers, many pages are empty, because the service applies the limit before it filters.
 import { afterEach, describe, expect, test } from 'vitest';
 import { createAlarms } from '../../src/alarms/alarms.ts';
 import { createReconciler } from '../../src/reconcile/reconciler.ts';
@@ -108,7 +108,7 @@ describe('E20', () => {
   test.each([
     ['refused', failure(400, 'VALIDATION_FAILED', 'EVENT_CURSOR_INVALID')],
     ['said to have expired', page([], { reset_required: true })],
-  ])('E20: a position that is %s is requested once more, and leaves no gap', async (_, refusal) => {
+  ])('E20: a next_cursor of an empty page that is %s is requested once more, and leaves no gap', async (_, refusal) => {
     const { server, pass, state, store, stored, watermark } = await begin();
     server.lieAlways(({ after }, truth) =>
       after === '900'

@@ -46,7 +46,7 @@ test('the first pages do not exaggerate the rate', () => {
   expect(catchUp.show()?.perMinute).toBe(2_000);
 });
 
-test('it is behind if it came no closer to now in five minutes', () => {
+test('a catch-up is behind if it came no closer to the present in five minutes', () => {
   const { catchUp, page } = begin();
   page(0, 60 * MINUTE);
   for (let i = 0; i < 9; i++) page(30_000, 60 * MINUTE);

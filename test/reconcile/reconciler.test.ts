@@ -50,7 +50,7 @@ describe('where replay begins', () => {
     expect(await watermark()).toBe('5');
   });
 
-  test('a webhook with a cursor far ahead does not raise the watermark (I40)', async () => {
+  test('a webhook with a far too high cursor does not raise the watermark (I40)', async () => {
     const { server, webhook, settle, pass, watermark, stored } = await begin();
     server.publish(...upTo(6));
     await webhook(5);
@@ -62,7 +62,7 @@ describe('where replay begins', () => {
     expect(stored()).toEqual(['5', '6', '7', '4611686018427387904']);
   });
 
-  test('with a key that is added later, replay begins at a cursor older than the overlap', async () => {
+  test('with an API key that is added later, replay begins at a cursor older than the overlap period', async () => {
     const { server, clock, webhook, settle, asked, stored } = await begin();
     server.publish(...upTo(12));
     await webhook(2);
@@ -217,7 +217,7 @@ describe('pages and events', () => {
     expect(await state()).toMatchObject({ state: 'idle', reason: expect.stringMatching(/visible late: 1$/) });
   });
 
-  test('F45: an event that becomes visible late, after one of a left-out type, is found', async () => {
+  test('F45: an event that becomes visible late is found, even below an event of a left-out type', async () => {
     const { server, webhook, settle, pass, clock, stored, watermark } = await begin({ types: ['MessageReceived'] });
     server.publish(item(1), item(2));
     await webhook(1);
@@ -241,7 +241,7 @@ describe('pages and events', () => {
     expect(stored()).toContain('2100');
   });
 
-  test('F45: events that are older than the overlap are not read again', async () => {
+  test('F45: events that are older than the overlap period are not read again', async () => {
     const { server, webhook, settle, pass, clock, asked } = await begin();
     server.publish(...upTo(4));
     await webhook(1);

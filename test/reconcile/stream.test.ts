@@ -1,5 +1,5 @@
-// The stream as a third origin, on a real store. Together with replay it moves the watermark, but never past an event
-// that is not stored. This holds for any order of lost connections, refusals, refreshes and cut-off events.
+// The stream beside webhooks and replay, on a real store. Stream and replay raise the watermark, but never past an
+// event that is not stored. No order of lost connections, refusals, refreshes and cut-off events changes that.
 import { setImmediate as turn } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -57,7 +57,7 @@ async function begin(more: Partial<FollowerOptions> = {}) {
     await rig.close();
   };
   onTestFinished(end);
-  /** Every event up to the watermark is stored. One query reads both, so that neither changes in between. */
+  /** Every event up to the watermark is stored. One query reads both, events and watermark, at the same moment. */
   function assertWhole(): void {
     const [found] = rig.query<{ mark: string | null; cursors: string | null }>(`
       select (select cast(value as text) from state where name = 'watermark') as mark,

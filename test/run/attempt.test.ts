@@ -292,7 +292,7 @@ describe('a drain', () => {
   const untilAborted = (_: KitEvent, { signal }: Context): Promise<void> =>
     new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(new Error('stopped'))));
 
-  test('gives the attempt back, without a hold, if the handler fails when its signal is aborted', async () => {
+  test('counts no attempt and holds no lane if the handler fails when its signal is aborted', async () => {
     const attempt = start({ handle: untilAborted }, claimed({ error: 'an earlier failure' }));
     attempt.drain();
     expect(await attempt.settled).toMatchObject({
@@ -304,7 +304,7 @@ describe('a drain', () => {
     });
   });
 
-  test('gives the attempt back, once it is abandoned, if the handler ignores its signal', async () => {
+  test('counts no attempt if the handler ignores its signal and the attempt is abandoned', async () => {
     const attempt = start({ handle: () => new Promise(() => {}) }, claimed({ attempt: 20 }));
     attempt.drain();
     attempt.abandon();
@@ -398,7 +398,7 @@ describe('ctx.complete', () => {
     },
   );
 
-  test('that nobody awaits, with work that throws, has failed the attempt', async () => {
+  test('that nobody awaits, with work that throws, fails the attempt', async () => {
     const { settlement } = await complete((_, ctx) => {
       ctx
         .complete(() => {

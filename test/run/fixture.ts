@@ -17,7 +17,7 @@ import { readDelivery, type Reading } from '../../src/wire/event.ts';
 
 export const T0 = Date.UTC(2026, 0, 1);
 
-/** A clock that stands still until it is set. `stepped`: the wall clock differs by this much besides. */
+/** A clock that stands still until it is set. `stepped`: the wall clock minus the monotonic clock, milliseconds. */
 export interface SetClock {
   at: number;
   stepped: number;

@@ -80,7 +80,7 @@ test('an event becomes one task for each handler that wants it', () => {
   ]);
 });
 
-test('a task of a strict handler is strict, unless its event has no place in the order', () => {
+test('a task of a strict handler is strict, unless its event has no cursor', () => {
   const strict = { order: 'strict' } as const;
   expect(tasksFor(storedEvent(), [strict])).toEqual([
     { event: 1, handler: 1, lane: '', cursor: '1', strict: true, releaseAt: T0 },
@@ -138,7 +138,7 @@ test.each<[string, Loaded['lane']]>([
   expect(faults).toHaveLength(1);
 });
 
-test('history makes tasks only for handlers that ask for it, and an event decided not to be history for all', () => {
+test('history makes tasks only for handlers that ask for it; an event that turns out to be new makes tasks for all', () => {
   const old = storedEvent({ origin: 'replay', createdAt: T0 - 1, text: '{"Thing":{}}' });
   const both = [{ history: false }, { history: true }];
   expect(tasksFor(old, both).map(({ handler }) => handler)).toEqual([2]);

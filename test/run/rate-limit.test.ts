@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { createRate } from '../../src/run/rate-limit.ts';
 import { T0 } from './fixture.ts';
 
-/** The times at which attempts begin if each look begins as many as allowed. Times in milliseconds. */
+/** When attempts begin, in milliseconds, if every `lookMs` as many attempts begin as the limit allows. */
 function starts(perMinute: number, lookMs: number, forMs: number): number[] {
   const rate = createRate({ perMinute }, T0);
   const begun: number[] = [];

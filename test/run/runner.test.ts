@@ -146,7 +146,7 @@ test('a task that is retried after its body was purged is a dead letter that say
   const { accept, rest, tasks, runner } = await stage([skipping], {}, store);
   await accept({ cursor: 1 });
   await until(async () => (await tasks()).skipped === 1, 'the skip');
-  // The newest event keeps its body.
+  // A purge leaves the body of the newest event, so a newer event is accepted before it.
   await accept({ cursor: 2, type: 'Other' });
   await store.purge(T0 + 1_000, null, 100);
   const { tasks: skipped } = await store.tasks({ state: 'skipped', limit: 1 }, T0);
@@ -160,7 +160,7 @@ test('a task that is retried after its body was purged is a dead letter that say
   expect(dead[0]?.error).toContain('purged after PAYLOAD_RETENTION_DAYS');
 });
 
-test('E51: a drain spends no attempt of the tasks that were claimed ahead', async () => {
+test('E51: a drain spends no attempt of tasks that are claimed and have not begun', async () => {
   const gate = Promise.withResolvers<void>();
   const handle = (event: KitEvent): Promise<void> | void => (event.key === 'c:150' ? gate.promise : undefined);
   const store = createStore();
@@ -273,7 +273,7 @@ describe('order', () => {
     expect(most).toBeLessThan(20);
   });
 
-  test('a slow handler with a backlog leaves places for other handlers', async () => {
+  test('a slow handler with a backlog does not keep other handlers from running', async () => {
     const gates: (() => void)[] = [];
     const slow = {
       name: 'a-slow',
@@ -597,7 +597,7 @@ describe('failure', () => {
     expect(begun[1]).toBeGreaterThanOrEqual(2_000);
   });
 
-  test('F22: a handler that hangs frees its place after its time limit', async () => {
+  test('F22: after the time limit of a handler that hangs, another attempt can begin', async () => {
     const handled: string[] = [];
     const handle = (event: KitEvent): Promise<void> | void => {
       if (event.key === 'c:1') return new Promise(() => {});
@@ -671,7 +671,7 @@ describe('completion', () => {
 });
 
 describe('a drain', () => {
-  test('lets handlers finish if they can, and gives the other tasks back without spending an attempt', async () => {
+  test('lets handlers finish if they can, and makes the other tasks ready again without spending an attempt', async () => {
     let started = 0;
     const handle = (event: KitEvent, ctx: Context): Promise<void> => {
       started++;
@@ -693,7 +693,7 @@ describe('a drain', () => {
     ]);
   });
 
-  test('gives back claims that had no place yet', async () => {
+  test('makes tasks ready again that were claimed and had not begun', async () => {
     const gate = Promise.withResolvers<void>();
     let started = 0;
     const handle = async (): Promise<void> => {
@@ -710,7 +710,7 @@ describe('a drain', () => {
     expect(await tasks()).toMatchObject({ done: 2, ready: 18, running: 0 });
   });
 
-  test('gives back the claims of a turn that was under way', async () => {
+  test('makes tasks ready again that a turn was claiming', async () => {
     const store = createStore();
     const reached = Promise.withResolvers<void>();
     const gate = Promise.withResolvers<void>();
@@ -773,7 +773,7 @@ describe('a rerun', () => {
     expect(tasks.every(({ late, state }) => state === 'done' && !late)).toBe(true);
   });
 
-  test('takes a quarter of the places, so that new events of the handler find free ones', async () => {
+  test('takes a quarter of the concurrent attempts, so that new events of the handler need not wait', async () => {
     const gate = Promise.withResolvers<void>();
     const begun: string[] = [];
     let waits = false;
