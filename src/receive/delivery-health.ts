@@ -58,6 +58,8 @@ export function createDeliveryHealth({
   const { failures } = kept;
   const signers = createSigners(kept.signers, clock);
   const startedAt = clock.now() + STARTING_MS;
+  /** Authentic deliveries that this process refused, and that no repeated delivery has explained yet. */
+  let refused = 0;
   let changed = false;
   let writtenAt = -Infinity;
 
@@ -90,6 +92,7 @@ export function createDeliveryHealth({
     answered(status, cause) {
       if (status >= 300) {
         run++;
+        refused++;
         failures.causes[cause] = (failures.causes[cause] ?? 0) + 1;
         onFailure(run);
         return note(true);
@@ -105,7 +108,9 @@ export function createDeliveryHealth({
     },
     firstSeen(reading, attempt) {
       const happenedAt = ('event' in reading && reading.event.createdAt) || 0;
-      if (happenedAt >= startedAt && isRepeated(attempt)) groupCommit.count({ unseen_failures: 1 });
+      if (happenedAt < startedAt || !isRepeated(attempt)) return;
+      if (refused === 0) groupCommit.count({ unseen_failures: 1 });
+      refused = Math.max(0, refused - Number(attempt) + 1);
     },
     forged() {
       failures.badSignatures++;

@@ -151,6 +151,20 @@ describe('an attempt above 1', () => {
     expect(await receiver.counters()).toMatchObject({ unseen_failures: 1 });
   });
 
+  test('does not count if the kit itself refused as many deliveries before', async () => {
+    const receiver = await startReceiver();
+    receiver.clock.at += 2_000;
+    const again = async (attempt: string) => {
+      const data = { MessageReceived: message({ timestamp_unix_ms: receiver.clock.at }) };
+      return deliver(receiver.port, bodyOf({ cursor: String(++cursor), data }), { 'X-Svc-Attempt': attempt });
+    };
+    for (let n = 1; n <= 3; n++) expect(await sendStale(receiver)).toBe(401);
+    for (const attempt of ['2', '3']) expect(await again(attempt)).toBe(204);
+    expect((await receiver.counters())['unseen_failures'] ?? 0).toBe(0);
+    expect(await again('2')).toBe(204);
+    expect(await receiver.counters()).toMatchObject({ unseen_failures: 1 });
+  });
+
   test.each<[string | string[] | undefined, boolean]>([
     ['2', true],
     ['8', true],
