@@ -11,9 +11,9 @@ import type { Store } from '../src/store/store.ts';
 export const START = Date.UTC(2026, 0, 1, 12);
 
 export interface TestClock extends Clock {
-  /** The time of the wall clock. Setting it moves both clocks. */
+  /** The wall clock, Unix milliseconds. Setting this field moves the monotonic clock as well. */
   time: number;
-  /** Steps the wall clock alone. */
+  /** Sets the wall clock forward or back by `ms`. The monotonic clock stays. */
   step: (ms: number) => void;
 }
 

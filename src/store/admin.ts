@@ -3,7 +3,7 @@ import type { Accepted } from './ingest.ts';
 import type { Range, Rerun, TaskFilter } from './read.ts';
 
 export interface AdminStore {
-  /** Ids of matching dead, skipped and waiting tasks, by cursor, so that changes in steps keep the lane order. */
+  /** Ids of matching dead, skipped and waiting tasks in cursor order, so that changes in steps keep the lane order. */
   matching(filter: TaskFilter, now: number): Promise<number[]>;
   /**
    * Dead, skipped or waiting tasks run again with a new budget of attempts, in their lane's order. Returns how many.
@@ -11,14 +11,14 @@ export interface AdminStore {
   retry(ids: number[], now: number): Promise<number>;
   /** Waiting and dead tasks become skipped. Returns how many. */
   discard(ids: number[], reason: string, now: number): Promise<number>;
-  /** False: no such gap is open. */
+  /** False: no gap with this id is open. */
   closeGap(id: number, by: string, now: number): Promise<boolean>;
-  /** Requests that a handler gets these events again; `run` makes the tasks. Returns the rerun's id. */
+  /** Requests a rerun: the handler gets the events of the range again, as tasks that `run` makes. Returns its id. */
   askRerun(
     asked: Pick<Rerun, 'handler' | 'type' | 'from' | 'to' | 'events'> & { range: Range },
     now: number,
   ): Promise<number>;
-  /** Stops a rerun and returns its waiting tasks. Null: there is no such rerun. */
+  /** Stops a rerun and returns the ids of its waiting tasks. Null: no such rerun, or it ended and no task waits. */
   cancelRerun(id: number, now: number): Promise<number[] | null>;
   /**
    * Moves waiting, dead and skipped tasks to another handler, into lanes of the same name. If that handler already has
@@ -37,7 +37,7 @@ export interface AdminStore {
   retryQuarantined(id: number, now: number): Promise<Accepted | undefined>;
 }
 
-/** Rows from which a person's data was removed. */
+/** The number of rows from which a person's data was removed. */
 export interface Erased {
   events: number;
   /** Waiting tasks that became skipped, because the body of their event is gone. */
@@ -53,8 +53,8 @@ export type IsTheirs = (body: Uint8Array) => boolean;
 
 export interface EraseStore {
   /**
-   * Removes the bodies of the person's events. One call looks at `limit` events numbered above `after`; `next` is where
-   * to continue. The events keep their identity. With `dry` nothing is removed, only counted.
+   * Removes the bodies of the person's events. One call looks at `limit` events numbered above `after`. `next` is the
+   * next `after`, or null at the end. The events keep their identity. With `dry` nothing is removed, only counted.
    */
   eraseEvents(
     isTheirs: IsTheirs,

@@ -4,7 +4,7 @@ export interface RaisedAlarm {
   detail: string;
   /** Unix milliseconds. */
   since: number;
-  /** When the last notification was sent, Unix milliseconds; null: none. It reported this `level` and `news`. */
+  /** When people were last notified, Unix milliseconds; null: never. `level` and `news` are of that notification. */
   toldAt: number | null;
   level: number;
   news: number;
@@ -16,7 +16,7 @@ export interface AlarmStore {
   raise(name: string, detail: string, now: number): Promise<void>;
   /** The condition of the alarm no longer holds. `raised` still returns the alarm until it is forgotten. */
   clear(name: string): Promise<void>;
-  /** A notification of the alarm was sent, with this level and the news up to this number. */
+  /** Notes that people were notified of the alarm at this level. `news`: the number of the newest detail they got. */
   told(name: string, level: number, news: number, now: number): Promise<void>;
   forget(name: string): Promise<void>;
 }

@@ -1,18 +1,18 @@
 // History is the events that happened before this store was created. Only handlers that ask for history get them. An
-// event's own time decides; an event without one is placed by its neighbours in cursor order, which may arrive later.
+// event's own time decides. If it has none, its neighbours in cursor order decide, which may arrive later.
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
 import type { Origin } from '../wire/event.ts';
 
 export interface Birth {
   /** When this store was created, Unix milliseconds. */
   at: number;
-  /** `open`: REPLAY_FROM asks for history, and it is being read. `over`: one overlap has passed since the end. */
+  /** `open`: replay reads history, as REPLAY_FROM asks. `over`: the reading ended RECONCILE_OVERLAP_SECONDS ago. */
   reading: 'none' | 'open' | 'over';
-  /** Events above this cursor are newer than the store. Null: not known yet, or nobody asked for history. */
+  /** Events above this cursor happened after the store was created. Null: not known. */
   end: Cursor | null;
-  /** The highest cursor that replay has shown with a time before `at`. */
+  /** The highest cursor of an event that replay or stream brought with a time before `at`. Null: none. */
   older: Cursor | null;
-  /** The lowest cursor that has arrived with a time at or after `at`. */
+  /** The lowest cursor of an event that arrived with a time at or after `at`. Null: none. */
   younger: Cursor | null;
 }
 

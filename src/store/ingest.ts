@@ -1,4 +1,4 @@
-// The ingest role of the store: accept events, and write counters and state along with them.
+// The ingest role of the store: it accepts events, and writes counters and state in the same transaction.
 import type { Cursor } from '../wire/cursor.ts';
 import type { Reading } from '../wire/event.ts';
 import type { TaskState } from './work.ts';
@@ -6,7 +6,7 @@ import type { TaskState } from './work.ts';
 /** `unkept`: the reading could be neither stored nor quarantined, so its sender has to try again. */
 export type Verdict = 'new' | 'duplicate' | 'quarantined' | 'unkept';
 
-/** The arrival contradicts the stored event with the key `with`. The contradiction is recorded. */
+/** An arriving event contradicts the stored event whose key is `with`. The contradiction is recorded. */
 export interface Conflict {
   with: string;
   reason: string;
@@ -21,7 +21,7 @@ export interface Accepted {
 
 /**
  * Counters only grow, except `events`, `quarantined`, `undecided` and `tasks.*`, which count rows. `duplicates` counts
- * deliveries; `reread` counts items of replay or stream that were known already.
+ * deliveries of known events; `reread` counts items of replay or stream that were known already.
  */
 export type Counter =
   | 'events'
@@ -29,7 +29,7 @@ export type Counter =
   | 'duplicates'
   | 'reread'
   | 'quarantined'
-  /** Readable events that made a statement fail and were quarantined for it. */
+  /** Readable events that were quarantined because storing them failed. */
   | 'poisoned'
   | 'conflicts'
   | 'recovered'
@@ -43,17 +43,17 @@ export type Counter =
   | 'run_crashes'
   /** Events that may still turn out to be history (see birth.ts). */
   | 'undecided'
-  /** Lanes whose row was missing while tasks waited in them, and was restored. */
+  /** Lanes whose missing row was restored, because tasks waited in them. */
   | 'lanes_restored'
   | `lane_faults.${string}`
   | 'failure_runs'
-  /** New events whose delivery reports earlier failed attempts. The header is unsigned, so it is only a hint. */
+  /** New events whose delivery reports failed attempts in an unsigned header. So the count is only a hint. */
   | 'unseen_failures'
   | `tasks.${TaskState}`
   /** Done tasks that pruning has removed. */
   | 'pruned.done'
   | `ack.${string}`
-  /** Outcomes of attempts, by handler. An attempt that was given back does not count. */
+  /** Outcomes of attempts, by handler, except those that a stop or the crash of a shared process interrupted. */
   | `attempts.${'done' | 'skipped' | 'dead' | 'retry' | 'deferred'}.${string}`
   | `refused.${string}`;
 
@@ -64,13 +64,13 @@ export interface Batch {
   /** Unix milliseconds. */
   now: number;
   /**
-   * Replay has shown everything up to this cursor. Committed with the events of its page; `accept` never lowers the
-   * watermark.
+   * Replay or stream has shown everything up to this cursor. It is committed together with the readings. `accept` never
+   * lowers the watermark.
    */
   watermark?: Cursor;
-  /** The cursor that the page was read from. A watermark that has fallen below it is not raised. */
+  /** The readings come after this cursor. If the watermark was lowered below it meanwhile, they do not raise it. */
   after?: Cursor;
-  /** Replay has shown everything above this cursor. Set with the first page, and with the first page after a gap. */
+  /** Replay shows everything above this cursor from now on. Set with the first page, and with the first after a gap. */
   from?: Cursor;
   /** The events happened while deliveries could be accepted, so a webhook should have brought them. */
   fresh?: boolean;
@@ -95,7 +95,7 @@ export interface IngestStore {
 export type StateKey =
   | 'watermark'
   | 'born'
-  /** Replay has fetched the history from before this store up to this cursor. */
+  /** The cursor at which the first catch-up of replay ended. Events above it happened after the store was created. */
   | 'history'
   | 'history_reading'
   | 'older'
@@ -105,7 +105,7 @@ export type StateKey =
   /** Unix milliseconds: every pruned event was received, and happened, before this time. */
   | 'pruned_before'
   | 'receipts'
-  /** Counts the sweeps that removed lanes. */
+  /** How often `sweep` has removed lanes. The process that keeps lanes in memory watches this number. */
   | 'lanes_swept'
   | 'fanned_out'
   | 'runner'
@@ -117,13 +117,13 @@ export type StateKey =
   | 'searched'
   /** The number of the newest event when the watermark last moved. */
   | 'moved'
-  /** A cursor at which the watermark was found too high. It stays lower until a delivery has this cursor or more. */
+  /** A watermark that was too high. Until a delivery has this cursor or a higher one, the watermark stays below. */
   | 'refused'
   /** JSON: the watermark before and after deliveries last proved it too high. */
   | 'lowered'
-  /** Unix milliseconds: when the first delivery set `begins_at`. For one overlap, a lower cursor still lowers it. */
+  /** Unix milliseconds: when a delivery set `begins_at`. For RECONCILE_OVERLAP_SECONDS, lower cursors replace it. */
   | 'anchored_at'
-  /** Replay has shown everything that it can show above this cursor, up to the watermark. */
+  /** The cursor above which replay has shown everything that it can show, up to the watermark. */
   | 'proved_from'
   /** The number of the last event that was compared with what replay has shown. */
   | 'compared'
@@ -155,7 +155,7 @@ export type StateKey =
   | 'handler_faults'
   | 'oldest'
   | 'erased'
-  /** Counts the changes of id segments. */
+  /** Grows with each change of a segment, which is a part of the index from ids to events (ids.ts). */
   | 'id_version';
 
 export type StateValue = string | number | bigint | null;

@@ -4,29 +4,29 @@ import type { Cursor } from '../wire/cursor.ts';
 import type { IngestStore } from './ingest.ts';
 
 export interface Failures {
-  /** Failed deliveries of the present failure run, by cause. */
+  /** The number of failed deliveries in the present failure run, by cause. */
   causes: Record<string, number>;
-  /** Deliveries with well-formed headers that none of our secrets signed, since the last good delivery. */
+  /** Deliveries with well-formed headers and a wrong signature, since a delivery was last answered with a 2xx. */
   badSignatures: number;
-  /** When the first and the last of these deliveries came, ISO 8601. A good delivery resets only `badSince`. */
+  /** When the first and the last wrong signature came, ISO 8601. A 2xx answer clears only `badSince`. */
   badSince: string | null;
   lastBadAt: string | null;
-  /** The last delivery of the service that was answered with a 2xx. */
+  /** When a delivery of the service was last answered with a 2xx, ISO 8601. Null: never. */
   lastGoodAt: string | null;
 }
 
-/** A refused delivery, described by its headers alone. Never its body. */
+/** A refused delivery. Only facts from its headers are kept, never its body. */
 export interface Refusal {
   at: string;
   /** How many of the five headers of a delivery (contract 6.3) were present. The signature is not among them. */
   headers: number;
-  /** Its timestamp minus our clock; null: it had no timestamp, or waited for the store. */
+  /** The delivery's timestamp minus our clock. Null: it has none, or a wait for the store distorts the difference. */
   skewSeconds: number | null;
   agent: string | null;
   bytes: number | null;
 }
 
-/** A secret and what it has signed. Times are signing times (contract 6.3), Unix milliseconds. */
+/** A secret and what it has signed. Unix milliseconds; all times but `goneAt` are signing times (contract 6.3). */
 export interface Signer {
   fingerprint: string;
   /** Position in WEBHOOK_SECRET, from 1. Null: the secret is no longer configured. */
@@ -37,7 +37,7 @@ export interface Signer {
   /** When this secret last signed a delivery that none of our other secrets signed. */
   aloneAt: number | null;
   mayGo: boolean;
-  /** When the secret was removed from the configuration. */
+  /** When the secret was removed from the configuration. Null: it is configured. */
   goneAt: number | null;
 }
 
@@ -50,7 +50,7 @@ export interface Crash {
   /** For example `exit code 7` or `SIGSEGV`. */
   exit: string;
   count: number;
-  /** The last time, ISO 8601. */
+  /** When the crash last happened, ISO 8601. */
   at: string;
 }
 
@@ -63,7 +63,7 @@ export interface KeptHealth {
 
 export interface ReplayState {
   state: 'off' | 'idle' | 'running' | 'backing-off' | 'stopped';
-  /** When this state began. */
+  /** When this state began, ISO 8601. */
   since: string | null;
   lastAt: string | null;
   reason: string | null;
@@ -71,7 +71,7 @@ export interface ReplayState {
   progress: Progress | null;
 }
 
-/** One reconciliation run. Consecutive runs that recovered nothing and ended alike are one row. */
+/** One reconciliation run, or `runs` consecutive ones that recovered nothing and ended alike. */
 export interface ReplayRun {
   from: string;
   to: string;
@@ -87,7 +87,7 @@ export interface Progress {
   pages: number;
   events: number;
   perMinute: number;
-  /** An estimate; null: unknown. */
+  /** When the catch-up will probably end, ISO 8601. Null: unknown. */
   endsAt: string | null;
   /** Events arrive at least as fast as the catch-up reads. */
   behind: boolean;
@@ -104,7 +104,7 @@ export interface StreamState {
 export interface VerifyAccount {
   state: 'running' | 'done' | 'failed';
   reason: string | null;
-  /** When it was requested, Unix milliseconds. Events received later are not compared. */
+  /** When the verify was requested, Unix milliseconds. Events above `at` that were received later are not compared. */
   asked: number;
   from: Cursor;
   /** The cursor that verify has read up to. */
@@ -112,8 +112,8 @@ export interface VerifyAccount {
   pages: number;
   events: number;
   /**
-   * `missing`: verify recovered it. `older`: at or below the floor, so pruning may have removed it; it is not fetched.
-   * `onlyHere`: stored here, but the service did not show it.
+   * Numbers of events. `missing`: recovered by verify. `older`: at or below the floor, so perhaps pruned; they are not
+   * recovered. `onlyHere`: stored here, but not shown by the service.
    */
   types: {
     type: string;
@@ -147,12 +147,12 @@ export interface KeepStore extends IngestStore, AlarmStore {
   lowerWatermark(lowering: Lowering): Promise<Lowered>;
   /** Looks for proof that the watermark is too high, in events numbered up to `upTo`. Null: no proof. */
   watermarkAhead(types: string[], upTo: number, now: number): Promise<Ahead | null>;
-  /** Replay does not raise the watermark to this cursor or above it. Null: no limit. */
+  /** Nothing raises the watermark to this cursor or above it. Null: no limit. */
   ceiling(): Promise<Cursor | null>;
   /** The watermark before and after it was last lowered because deliveries proved it too high. */
   lowered(): Promise<Ahead | null>;
   /**
-   * Removes the watermark and returns it. Events above it become a gap. The next API key starts without a watermark.
+   * Removes the watermark and returns it. The range above becomes a gap. The next API key starts without a watermark.
    */
   giveUpWatermark(now: number): Promise<Cursor | null>;
   /** The times of the last calls of ReplayEvents, Unix milliseconds. */
@@ -162,19 +162,19 @@ export interface KeepStore extends IngestStore, AlarmStore {
   /** The last reconciliation runs, newest first. */
   replayRuns(): Promise<ReplayRun[]>;
   newestCursor(): Promise<Cursor | null>;
-  /** The nearest known cursor above the bound, or below it. If it is null: the lowest, or the highest. */
+  /** The nearest known cursor above `bound`, or below it. If `bound` is null: the lowest known, or the highest. */
   cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
   cursorBelow(bound: Cursor | null): Promise<Cursor | null>;
   /** The highest known cursor up to this one. */
   cursorUpTo(bound: Cursor): Promise<Cursor | null>;
   /**
-   * `lowest`: the lowest known cursor. `older`: the median of the last hundred received before `before`, so that one
-   * odd cursor decides nothing. `young`: an event was received later. Cursors before the last gap do not count.
+   * `lowest`: the lowest cursor above the last gap. `older`: the median of the last hundred cursors received before
+   * `before` and above that gap, so that one odd cursor decides nothing. `young`: true if an event was received later.
    */
   anchors(before: number): Promise<{ lowest: Cursor | null; older: Cursor | null; young: boolean }>;
   /**
-   * Events above `proved_from` that webhooks brought and neither replay nor stream has shown, by type. Looks at up to
-   * `limit` events numbered above `after`, up to `upTo`. `next` is where to continue; at the end it equals `after`.
+   * Counts by type the events above `proved_from` that webhooks brought and neither replay nor stream showed.
+   * Looks at `limit` events numbered above `after`, up to `upTo`. `next` is where to continue; at the end, `after`.
    */
   unseen(
     after: number,
@@ -195,7 +195,7 @@ export interface KeepStore extends IngestStore, AlarmStore {
   /** The result of `npx kit verify`, if it ever ran. */
   verifying(): Promise<VerifyAccount | null>;
   /**
-   * Stored events by type and outcome: cursors above `after` up to `upTo`, and higher ones received before `before`.
+   * Counts stored events above `after` by type and outcome. Those above `upTo` count if received before `before`.
    */
   stretch(after: Cursor, upTo: Cursor, before: number, limit: number): Promise<Stretch>;
   /** The types that webhooks bring, and how many events of each they missed since the last delivery of that type. */
@@ -204,24 +204,24 @@ export interface KeepStore extends IngestStore, AlarmStore {
   openHistory(): Promise<void>;
   /** Notes where the first catch-up of replay ended: events above this cursor are newer than the store. Set once. */
   endHistory(upTo: Cursor): Promise<void>;
-  /** Call it one overlap after `endHistory`. Events that are still undecided become history. */
+  /** Call it RECONCILE_OVERLAP_SECONDS after `endHistory`. Events that are still undecided become history. */
   closeHistory(): Promise<void>;
   /** The last time that somebody asked for a reconciliation, Unix milliseconds; 0: never. */
   reconcileAsked(): Promise<number>;
   /** The number of the newest event; 0: no event. */
   newestEvent(): Promise<number>;
-  /** The marks that the pruner has noted last. */
+  /** The marks by which the pruner measures the age of events, as noted last. Null: none yet. */
   receipts(): Promise<Receipts | null>;
   /**
-   * Removes finished events that cannot arrive again. Of other finished events it removes only the body: those not
-   * below the watermark, or, without one, those that the service still repeats. Returns where to continue, or null.
+   * Removes finished events that cannot arrive again. Other finished events lose only their body: those not below the
+   * watermark, or, without cursor or watermark, those that may be repeated. Returns where to continue, or null.
    */
   prune(step: PruneStep): Promise<Receipt | null>;
-  /** Removes the bodies of finished events received before `before`, in steps like `prune`. A digest stays. */
+  /** Removes the bodies of finished events received before `before`, in steps like `prune`. A digest of each stays. */
   purge(before: number, after: Receipt | null, limit: number): Promise<Receipt | null>;
   /** Handler files that could not be loaded or set up, and the handlers that wait for each. */
   brokenHandlers(): Promise<{ fault: string; waiting: string[] }[]>;
-  /** Removes quarantine, conflicts, ids, arrivals and idle lanes older than `before`, which is at least hours ago. */
+  /** Removes quarantine, conflicts, arrivals, idle lanes and ids of pruned events that are from before `before`. */
   sweep(before: number): Promise<void>;
   /** Copies the WAL into the file; with `restart`, the WAL also begins anew. Returns the size of the WAL in bytes. */
   checkpoint(restart: boolean): Promise<number>;
@@ -238,8 +238,8 @@ export interface Ahead {
 export interface Lowering {
   to: Cursor;
   /**
-   * `evidence`: deliveries prove the watermark too high; the old height is remembered and not reached again. `anchor`:
-   * replay begins lower. `asked`: a person asked; the old height is remembered only if deliveries prove it too high.
+   * `evidence`: deliveries prove the watermark too high, so it may not rise to the old cursor again (see `ceiling`).
+   * `anchor`: replay begins lower. `asked`: a person asked; it may rise again, unless deliveries prove it too high.
    */
   why: 'evidence' | 'anchor' | 'asked';
   /** Unix milliseconds. */
@@ -251,7 +251,7 @@ export type Lowered =
   | { done: false; why: 'none' }
   | { done: false; why: 'not_lower' | 'floor'; watermark: Cursor; floor: Cursor | null };
 
-/** A place in the order of receipt. */
+/** A position in the order of receipt: the time of receipt and the number of an event. */
 export interface Receipt {
   /** Unix milliseconds. */
   at: number;
@@ -263,9 +263,9 @@ export interface PruneStep {
   now: number;
   /** Only events received before this time are removed, Unix milliseconds. */
   before: number;
-  /** The service no longer repeats events up to this number. */
+  /** The service no longer repeats deliveries of events up to this number. */
   settled: number;
-  /** Null: from the beginning. */
+  /** Continues after this event. Null: from the beginning. */
   after: Receipt | null;
   limit: number;
 }
@@ -275,7 +275,7 @@ export interface PruneStep {
  * step of the clock changes no age.
  */
 export interface Receipts {
-  /** When it was written, Unix milliseconds. */
+  /** When the marks were last written, Unix milliseconds. */
   at: number;
   /** The total running time of `keep`, milliseconds. */
   ranMs: number;
@@ -284,9 +284,9 @@ export interface Receipts {
 
 export interface DeliveredType {
   type: string;
-  /** The last delivery, Unix milliseconds. Null: never. */
+  /** When a webhook last brought the type, Unix milliseconds. Null: never. */
   deliveredAt: number | null;
-  /** Events since then that came only by replay or stream while deliveries could be accepted; and since when. */
+  /** Events since `deliveredAt` that only replay or stream brought while deliveries were possible; and since when. */
   missed: number;
   missedSince: number | null;
 }

@@ -12,7 +12,7 @@ export interface Process {
 
 /** The outcome of a reload. */
 export interface Reloaded {
-  /** The reload answers all requests up to this number. */
+  /** The reload answers all requests for a reload up to this number. */
   asked: number;
   /** Names of the handlers that are loaded now. */
   handlers: string[];
@@ -33,7 +33,7 @@ export interface ProcessStore {
   identity(): Promise<string>;
   /** Gives the store another id. `settle` copies it from the WAL into the file. */
   identify(id: string): Promise<void>;
-  /** A number that no process had before. */
+  /** Returns the `boot` of a new process: a number that no process had before. */
   nextBoot(): Promise<number>;
   /** Notes that the process is alive now. */
   beat(process: Process, now: number): Promise<void>;
@@ -41,15 +41,15 @@ export interface ProcessStore {
   processes(): Promise<Process[]>;
   /** Requests a reload and returns the number of the request. The main process must be signalled as well. */
   askReload(): Promise<number>;
-  /** The number of the last request; 0: none. */
+  /** The number of the last request for a reload; 0: none. */
   reloadAsked(): Promise<number>;
   /** The outcome of the last reload; null: none. */
   reloaded(): Promise<Reloaded | null>;
-  /** Delivery health as an earlier boot left it. */
+  /** Delivery health, as an earlier process stored it. */
   books(): Promise<KeptHealth>;
   /**
-   * Gives back the tasks that dead processes had claimed, and marks them isolated. If a task was the only one in its
-   * process, its attempt counts. `alive` are the boots of the processes that still run.
+   * Ends the claims of dead processes and marks their tasks isolated. If a task was the only one in its process, its
+   * attempt counts. `alive` are the boots of the processes that still run.
    */
   giveBack(alive: number[], now: number, crash?: CrashPolicy): Promise<GivenBack[]>;
   /** Whether an isolated task of one of these handlers is due. It then needs a process of its own. */

@@ -30,7 +30,7 @@ export interface Status {
   failureRun: number;
   failures: Omit<Failures, 'lastGoodAt'>;
   lastDeliveryAt: string | null;
-  /** In the order of WEBHOOK_SECRET, numbered from 1. `mayGo`: another secret signs in its place. */
+  /** In the order of WEBHOOK_SECRET, numbered from 1. `mayGo`: safe to remove, as another secret signs in its place. */
   secrets: { number: number; hits: number; lastAt: string | null; mayGo: boolean }[];
   alarms: Alarm[];
   processes: Record<Role, 'up' | 'down'>;
@@ -41,7 +41,7 @@ export interface EventFilter {
   session?: string | undefined;
   /** The state of at least one task of the event. */
   state?: ShownState | undefined;
-  /** Another arrival contradicts the event. */
+  /** True: only events that a later arrival contradicts. */
   contradicted?: boolean | undefined;
   origin?: Origin | undefined;
   /** The event has a task of this handler; with `state`, in that state. */
@@ -117,7 +117,7 @@ export interface DeadGroup {
   /** When the first of its tasks died since the group was last empty. */
   firstAt: string;
   lastAt: string;
-  /** One sample: its task, the key of its event, and its error. `pattern` is common to all errors of the group. */
+  /** A sample of the group: a task, the key of its event, and its error. `pattern` is common to all its errors. */
   task: number;
   key: string;
   error: string | null;
@@ -135,7 +135,7 @@ export interface Gap {
   closedBy: string | null;
 }
 
-/** Events of one type that an origin brought first, by week. */
+/** The events of one type that one origin brought first in one week. */
 export interface Arrivals {
   /** The Monday of the week, `YYYY-MM-DD`. */
   week: string;
@@ -147,7 +147,7 @@ export interface Arrivals {
   latestMs: number | null;
 }
 
-/** Both ends are inclusive. Events without a cursor count as cursor -1. */
+/** A range of events. Both ends are inclusive. Events without a cursor count as cursor -1. */
 export interface Range {
   fromCursor: bigint;
   toCursor: bigint;
@@ -177,16 +177,16 @@ export interface Rerun {
   /** How many events there were when the rerun was requested, and how many of them it has passed. */
   events: number;
   seen: number;
-  /** Of the events that it has passed: tasks made; left alone, because a task waited or ran; purged. */
+  /** Of the passed events: made into tasks; left alone, because their task waited or ran; left out, because purged. */
   made: number;
   kept: number;
   purged: number;
-  /** Of the tasks that it made: not tried yet; failed and to be retried. */
+  /** Of the tasks made: without an attempt so far; waiting for a retry. */
   untried: number;
   retrying: number;
 }
 
-/** Counters at a time, Unix milliseconds. */
+/** The counters at the time `at`, Unix milliseconds. */
 export interface Sample {
   at: number;
   accepted: number;
@@ -221,7 +221,7 @@ export interface ShownConflict {
 export interface WaitingLane {
   handler: string;
   lane: string;
-  /** Counted up to a bound; `more`: the bound was reached. */
+  /** The number of waiting tasks, counted up to a bound. `more`: true if more than that wait. */
   waiting: number;
   more: boolean;
   /** The task that the others wait for. */
@@ -243,10 +243,10 @@ export interface ReadStore {
         event: ShownEvent;
         /** When each further origin first brought the event. */
         sightings: { origin: Origin; at: string }[];
-        /** The first delivery, up to seven duplicates, and the last one. */
+        /** The first delivery, the next seven, and the last one. */
         deliveries: ShownDelivery[];
         aliases: string[];
-        /** The oldest ones, at most CONFLICTS. */
+        /** The oldest conflicts, at most CONFLICTS. */
         conflicts: ShownConflict[];
         tasks: ShownTask[];
         attempts: ShownAttempt[];
@@ -258,7 +258,7 @@ export interface ReadStore {
    * are searched.
    */
   neighbours(task: number, now: number): Promise<{ earlier: ShownTask[]; later: ShownTask[] }>;
-  /** Groups of dead letters, largest first. `dead`: how many match in total. */
+  /** Groups of dead letters, largest first. `dead`: the number of dead letters in all matching groups. */
   groups(filter: {
     handler?: string | undefined;
     id?: number | undefined;
@@ -270,7 +270,7 @@ export interface ReadStore {
   body(name: string): Promise<Uint8Array | null>;
   tasks(filter: TaskFilter, now: number): Promise<{ tasks: ShownTask[]; next: number | null }>;
   quarantine(limit: number): Promise<Quarantined[]>;
-  /** With its bytes as received. */
+  /** One quarantined row, with its bytes as received. */
   quarantined(id: number): Promise<(Quarantined & { body: Uint8Array }) | undefined>;
   /** The last refusals by cause, newest first. */
   refusals(): Promise<Record<string, Refusal[]>>;
@@ -281,7 +281,7 @@ export interface ReadStore {
   arrivals(): Promise<Arrivals[]>;
   counters(): Promise<Record<string, number>>;
   handlers(): Promise<{ name: string; loaded: boolean }[]>;
-  /** Stored events whose tasks were made. A bound is a cursor or a time of receipt. A cursor `to` is included. */
+  /** The events between two cursors or times of receipt whose tasks were made. A cursor `to` is included. */
   range(from: Point, to: Point | null): Promise<Range>;
   /** Counts the events that a rerun would process, one page at a time. */
   survey(range: Range, type: string | null, at: RerunAt | null, limit: number): Promise<Survey>;

@@ -19,7 +19,7 @@ export interface StoredEvent {
   origin: Origin;
   /** 1: a live stream brought the event as it happened, so its age is known. */
   live: 0 | 1;
-  /** The body as text; null if it was purged. */
+  /** The body as text; null if it was purged or erased. */
   text: string | null;
 }
 
@@ -29,7 +29,7 @@ export interface NewTask {
   /** The name of the lane. Null: the task waits for no other task. */
   lane: string | null;
   cursor: Cursor | null;
-  /** The task is held until then, Unix milliseconds. A strict task ignores it. */
+  /** The task is held until this time, Unix milliseconds. A strict task waits for the watermark instead. */
   releaseAt: number;
   /**
    * The task is held until the watermark has passed its cursor, or until two complete reads of replay have not shown
@@ -49,7 +49,7 @@ export interface Claim {
   alone: boolean;
   /** The id of the rerun; 0: the task was made when its event arrived. */
   rerun: number;
-  /** From 1; counted when the task is claimed. */
+  /** The number of this attempt, from 1. It is counted when the task is claimed. */
   attempt: number;
   boot: number;
   late: boolean;
@@ -61,14 +61,14 @@ export interface Claim {
   error: string | null;
 }
 
-/** The files that handlers come from. A broken file could not be loaded or set up. */
+/** The files of the loaded handlers, and the broken files: those that could not be loaded, or whose `setup` failed. */
 export interface HandlerFiles {
-  /** The file of each handler, by the name of the handler. */
+  /** The file of each loaded handler, by the handler's name. */
   of: Map<string, string>;
   broken: string[];
 }
 
-/** How the attempt of a claim ended. With `spent: false` the attempt is given back and does not count. */
+/** How the attempt of a claim ended. With `spent: false` it does not count: a next attempt gets the same number. */
 export type Settlement = { claim: Claim; error: string | null; spent?: boolean } & (
   | { state: 'done' | 'skipped' | 'dead' }
   | {
@@ -84,21 +84,21 @@ export interface Turn {
   now: number;
   boot: number;
   settle: Settlement[];
-  /** Tasks of the new events up to `upTo`. None is written if another process has already gone on from `from`. */
+  /** Tasks of new events, up to `upTo`. None is written if another process has made tasks of events after `from`. */
   fanOut: FanOutPage | null;
   /**
    * Tasks of events that a handler missed while its file was broken. With `joins` the handler has caught up, and
-   * `fanOut` holds its tasks too. `owed`: events among them that `WorkStore.owed` returned.
+   * `fanOut` holds its tasks too. `owed`: the numbers of those missed events that `WorkStore.owed` returned.
    */
   missed?: { handler: number; from: number; upTo: number; joins: boolean; tasks: NewTask[]; owed?: number[] } | null;
-  /** Tasks of one page of a rerun. None is written if it was cancelled or another process has passed the page. */
+  /** Tasks of a page of a rerun. None is written if the rerun was cancelled or another process has made these tasks. */
   rerun?: { page: RerunPage; tasks: NewTask[] } | null;
-  /** The maximum number of tasks to claim, of the handlers below. Tasks of reruns come last. */
+  /** The maximum number of tasks to claim, of the handlers in `handlers`. Tasks of reruns come last. */
   room: number;
   handlers: number[];
   /** Maximum number of claims, by handler id. `nextAt` ignores a handler that has used up its maximum. */
   limits?: Map<number, number>;
-  /** Maximum number of claims for reruns; default: `room`. `nextAt` ignores reruns if it is used up. */
+  /** Maximum number of claims for reruns; default: `room`. `nextAt` ignores reruns if this maximum is used up. */
   reruns?: number;
 }
 
@@ -118,9 +118,9 @@ export interface TurnResult {
   fenced: number;
   /** When the next task may be due, Unix milliseconds. Null: no task is waiting for a time. */
   nextAt: number | null;
-  /** Strict tasks that wait for the watermark. */
+  /** The number of strict tasks that wait for the watermark. */
   unproven: number;
-  /** The number of the last event that the handler of `missed` has its task of. Null: it has caught up. */
+  /** The number of the last event for which the handler of `missed` has its tasks. Null: it has caught up. */
   behind: number | null;
 }
 
@@ -134,7 +134,7 @@ export interface PendingEvents {
   decided: StoredEvent[];
 }
 
-/** How far a rerun has come: by cursor, and by number for events without a place in cursor order. */
+/** How far a rerun has come: a cursor, and the number of an event for the events without a cursor of their own. */
 export interface RerunAt {
   cursor: bigint;
   event: number;
@@ -147,9 +147,9 @@ export interface RerunPage {
   upTo: RerunAt;
   /** The rerun ends with this page. */
   last: boolean;
-  /** Events in cursor order, then events without a place in that order. */
+  /** Events in cursor order, then events without a cursor of their own. */
   events: StoredEvent[];
-  /** Events left out because their bodies were purged. */
+  /** The number of events that are left out because their bodies were purged. */
   purged: number;
 }
 
@@ -166,17 +166,17 @@ export type SqlValue = null | number | bigint | string | Uint8Array;
 
 export interface WorkStore {
   /**
-   * Makes these handlers the loaded ones and returns their ids by name. A new handler starts at the current event. A
-   * handler with a broken file keeps its position and gets the tasks that it missed when it is back.
+   * Makes these handlers the loaded ones and returns their ids by name. A new handler starts at the current event. If a
+   * handler's file is broken, the handler keeps its position, and when it is back, gets the tasks that it missed.
    */
   register(names: string[], files?: HandlerFiles): Promise<Map<string, number>>;
   /** Ids of known handlers, by name. */
   idsOf(names: string[]): Promise<Map<string, number>>;
-  /** Loaded handlers that catch up on missed events, each with the last event that it has its task of. */
+  /** Ids of loaded handlers that catch up on missed events, each with the last event for which it has its tasks. */
   behind(): Promise<Map<number, number>>;
   /** Events that a handler has missed: numbered above `after`, up to `upTo`. */
   missed(after: number, upTo: number, limit: number): Promise<StoredEvent[]>;
-  /** Missed events that were undecided when they arrived, and turned out to be new while the file was broken. */
+  /** Events that turned out not to be history while this handler's file was broken. It still lacks their tasks. */
   owed(handler: number, limit: number): Promise<StoredEvent[]>;
   /** Runs the set-up of a handler in one transaction. */
   setup(work: (tx: Tx) => void): Promise<void>;

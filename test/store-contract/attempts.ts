@@ -82,7 +82,7 @@ export function attempts(suite: Suite): void {
       ]);
     });
 
-    test('or was deferred without spending its attempt gets the same attempt number again', async () => {
+    test('or was deferred, which does not count as an attempt, gets the same attempt number again', async () => {
       await desk.arrive('a', [10]);
       const later = {
         state: 'ready',
@@ -148,7 +148,7 @@ export function attempts(suite: Suite): void {
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
     });
 
-    test('writes neither if the work throws, and the task is still running', async () => {
+    test('writes nothing if the work throws, and the task is still running', async () => {
       await desk.arrive('a', [1]);
       const claims = await desk.claim();
       const failing = store.complete(present(claims[0]), T0, (tx) => {

@@ -10,7 +10,7 @@ export function deaths(suite: Suite): void {
   beforeEach(() => void ({ store, desk } = suite));
 
   describe('when a process has died', () => {
-    test('its running tasks get their attempt back and run isolated', async () => {
+    test('the attempts of its running tasks do not count, and the tasks run isolated', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.arrive('b', [3]);
       await desk.claim();
@@ -80,12 +80,12 @@ export function deaths(suite: Suite): void {
         ]);
         expect((await store.event('1', desk.now))?.attempts).toHaveLength(3);
         expect((await store.groups({ limit: 10 })).groups).toMatchObject([{ handler: 'first', dead: 1 }]);
-        // The lane goes on. A task with a lower cursor is then late.
+        // The dead letter no longer holds its lane.
         desk.boot = 50;
         expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
       });
 
-      test('a task that was not alone has spent no attempt, however often this happens', async () => {
+      test('a task that was not alone has spent no attempt, however often its process dies', async () => {
         await desk.arrive('a', [1]);
         await desk.arrive('b', [2]);
         for (let boot = 1; boot < 6; boot++) {

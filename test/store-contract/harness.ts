@@ -1,5 +1,4 @@
-// Helpers for all parts of the suite: events, settlements, and a desk that takes turns with the store. It tests nothing
-// itself.
+// Helpers for all parts of the suite: events, settlements, and a desk, which takes turns with the store as `run` does.
 import type { Store } from '../../src/store/store.ts';
 import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';

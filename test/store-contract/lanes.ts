@@ -12,7 +12,7 @@ export function lanes(suite: Suite): void {
   beforeEach(() => void ({ store, desk } = suite));
 
   describe('making tasks', () => {
-    test('the tasks of an event are made once, and the position moves with them', async () => {
+    test('the tasks of an event are made once, and `pending` does not return the event again', async () => {
       await desk.accept('a', [1, 2]);
       const found = await store.pending(1);
       expect(found).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
@@ -36,7 +36,7 @@ export function lanes(suite: Suite): void {
       expect((await store.pending(10)).from).toBe(2);
     });
 
-    test('if tasks cannot be written, the position stays where it was', async () => {
+    test('if tasks cannot be written, `pending` returns their events again', async () => {
       await desk.accept('a', [1]);
       const { from, events } = await store.pending(10);
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
@@ -57,7 +57,7 @@ export function lanes(suite: Suite): void {
     describe('E60: a handler whose file is broken', () => {
       const files = { of: new Map([['first', '/h/first.ts']]), broken: [] as string[] };
       const broken = (...paths: string[]) => ({ of: new Map<string, string>(), broken: paths });
-      /** Lets a handler catch up page by page, after `more` each time. Returns the keys of its tasks' events. */
+      /** Lets a handler catch up page by page, and calls `more` before each. Returns the keys of the missed events. */
       async function catchUp(more: () => Promise<void>): Promise<string[]> {
         const made: string[] = [];
         for (;;) {
@@ -78,7 +78,7 @@ export function lanes(suite: Suite): void {
         }
       }
 
-      test('waits, and gets one task of each event that arrived meanwhile when it is back', async () => {
+      test('waits, and when it is back, gets one task of each event that arrived meanwhile', async () => {
         await store.register(['first'], files);
         await desk.arrive('a', [1]);
         await store.register([], broken('/h/first.ts'));
@@ -280,7 +280,7 @@ export function lanes(suite: Suite): void {
     });
 
     test.each([0, 1, 2])(
-      'if places come free one at a time, with %i turns without a place between, each handler and each kind of task gets its share',
+      'if places come free one at a time, with %i turns without a free place in between, each handler and each kind of task gets its share',
       async (between) => {
         const second = (await store.register(['second'])).get('second') ?? 0;
         const handlers = [desk.handler, second];

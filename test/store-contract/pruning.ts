@@ -56,7 +56,7 @@ export function pruning(suite: Suite): void {
       expect((await store.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:3', 'c:2']);
     });
 
-    test('a pruned event is a duplicate when it arrives again, by the last digit of its cursor', async () => {
+    test('a pruned event is a duplicate when it arrives again, and cursors are compared to their last digit', async () => {
       await desk.arrive('a', ['9007199254740993', '1']);
       await desk.workOff();
       await desk.arrive('a', [2]);

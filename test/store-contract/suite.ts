@@ -65,7 +65,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
   });
 }
 
-/** The status reads counters. Each must always equal the number of its rows. */
+/** `status` reads counters instead of counting rows, so each counter must equal the number of its rows. */
 async function expectCountersToEqualRows(store: Store): Promise<void> {
   const rows = await query(store, (tx) => ({
     tasks: tx.all(`

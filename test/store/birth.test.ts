@@ -18,45 +18,65 @@ describe('E4: the rule', () => {
   test.each<[string, Parameters<typeof placeOf>[0], Birth, Place]>([
     ['a webhook is never history', { origin: 'webhook', cursor: cursor(1), createdAt: BORN - 1 }, open, 'new'],
     [
-      'a live stream brought it as it happened',
+      'an event that a live stream brings as it happens is never history',
       { origin: 'stream', cursor: cursor(1), createdAt: BORN - 1, live: 1 },
       open,
       'new',
     ],
     ['an event of the kit is never history', { origin: 'kit', cursor: null, createdAt: BORN - 1 }, open, 'new'],
-    ['older by its own time', { origin: 'stream', cursor: cursor(30), createdAt: BORN - 1 }, open, 'history'],
-    ['as old as the store', { origin: 'replay', cursor: cursor(1), createdAt: BORN }, open, 'new'],
-    ['without a time, at or below an older event', { ...bare, cursor: cursor(10) }, open, 'history'],
-    ['without a time, at or above a younger event', { ...bare, cursor: cursor(20) }, open, 'new'],
-    ['without a time, between an older and a younger event', { ...bare, cursor: cursor(15) }, open, 'undecided'],
     [
-      'without a time, between both, after history was read',
+      'a time before the creation of the store',
+      { origin: 'stream', cursor: cursor(30), createdAt: BORN - 1 },
+      open,
+      'history',
+    ],
+    ['the very time of the creation', { origin: 'replay', cursor: cursor(1), createdAt: BORN }, open, 'new'],
+    ['no time, at or below an event from before the creation', { ...bare, cursor: cursor(10) }, open, 'history'],
+    ['no time, at or above an event from after the creation', { ...bare, cursor: cursor(20) }, open, 'new'],
+    [
+      'no time, between an event from before and one from after the creation',
+      { ...bare, cursor: cursor(15) },
+      open,
+      'undecided',
+    ],
+    [
+      'no time, between an event from before and one from after the creation, once history was read',
       { ...bare, cursor: cursor(15) },
       { ...open, reading: 'over' },
       'history',
     ],
     [
-      'above a younger event, after history was read',
+      'no time, above an event from after the creation, once history was read',
       { ...bare, cursor: cursor(25) },
       { ...open, reading: 'over' },
       'new',
     ],
-    ['above the end of the first catch-up', { ...bare, cursor: cursor(16) }, { ...open, end: cursor(15) }, 'new'],
     [
-      'old, but above the end of the first catch-up',
+      'no time, above the end of the first catch-up',
+      { ...bare, cursor: cursor(16) },
+      { ...open, end: cursor(15) },
+      'new',
+    ],
+    [
+      'a time before the creation, but above the end of the first catch-up',
       { origin: 'replay', cursor: cursor(16), createdAt: BORN - 1 },
       { ...open, end: cursor(15) },
       'new',
     ],
-    ['nobody asked for history', { ...bare, cursor: cursor(5) }, { ...open, reading: 'none', younger: null }, 'new'],
     [
-      'below the first webhook, read at the request of a person',
+      'no time, and nobody asked for history',
+      { ...bare, cursor: cursor(5) },
+      { ...open, reading: 'none', younger: null },
+      'new',
+    ],
+    [
+      'no time, below the cursor at which replay begins, read at the request of a person',
       { ...bare, cursor: cursor(5) },
       { ...open, reading: 'none', younger: null, end: cursor(9) },
       'history',
     ],
     [
-      'a younger event below an older one: handled rather than lost',
+      'no time, between an event from after the creation and a higher one from before it: handled rather than lost',
       { ...bare, cursor: cursor(9) },
       { ...open, younger: cursor(8) },
       'new',
@@ -147,7 +167,7 @@ describe('E4: events of replay', () => {
   const undecided = async (): Promise<number> => (await file.store.status(clock.time)).undecided;
   const become = (expected: number): Promise<void> => until(async () => (await undecided()) === expected, 'decisions');
 
-  test('wait during the first catch-up, if they have no time, until a younger neighbour is known', async () => {
+  test('wait during the first catch-up, if they have no time, until a neighbour from after the creation of the store is known', async () => {
     await accept(item(1, clock.time - HOUR), item(2), item(3), item(4, clock.time - HOUR), item(5), item(6), item(7));
     expect(handled).toEqual([]);
     expect(await undecided()).toBe(3);
@@ -175,7 +195,7 @@ describe('E4: events of replay', () => {
     expect(handled, 'once, and not what is older').toEqual(['2']);
   });
 
-  test('get their tasks also if that webhook arrives while a turn is being planned', async () => {
+  test('get their tasks also if the webhook that brings their time arrives while a turn is being planned', async () => {
     await runner.drain(0);
     const { store } = file;
     await store.accept({ readings: [item(1)], now: clock.time });
@@ -186,7 +206,7 @@ describe('E4: events of replay', () => {
     expect((await store.pending(10)).decided).toMatchObject([{ key: 'c:1' }]);
   });
 
-  test('get their tasks if the envelope of the webhook has such a time, even if the data has an older one', async () => {
+  test('get their tasks if the envelope of a webhook has a time after the creation, even if its data has an earlier one', async () => {
     const old = { timestamp_unix_ms: clock.time - HOUR };
     await accept(item(5, clock.time - HOUR));
     expect(handled).toEqual([]);
@@ -195,25 +215,25 @@ describe('E4: events of replay', () => {
     expect(handled).toEqual(['5']);
   });
 
-  test('are handled without a time and a webhook if they are above the end of the first catch-up', async () => {
+  test('are handled if they are above the end of the first catch-up, even without a time and without a webhook', async () => {
     await accept(item(1), item(2));
     await file.store.endHistory(cursor(2));
     await accept(item(3));
     expect(handled).toEqual(['3']);
   });
 
-  describe('an event that is decided', () => {
+  describe('an event that turns out not to be history', () => {
     const missed = 700;
     const arrive = (from: number): Promise<void> =>
       accept(...Array.from({ length: missed }, (_, n) => webhook(from + n, clock.time + 1)));
 
-    test('while the file of a handler is broken reaches the handler when it is back, and once', async () => {
+    test('while the file of a handler is broken, reaches the handler once, when it is back', async () => {
       await accept(item(1), item(2));
       await restart(true);
       await accept(item(3));
       await accept(webhook(2, clock.time + 1), webhook(3, clock.time + 1));
       await until(async () => (await undecided()) === 1, 'decisions');
-      // Pages of missed events come before the handler has caught up.
+      // 700 missed events are more than one page, so the handler does not catch up in one turn.
       await arrive(10_000);
       await file.store.endHistory(cursor(3));
       await file.store.closeHistory();
@@ -229,7 +249,7 @@ describe('E4: events of replay', () => {
       expect(file.query('select * from undecided')).toEqual([]);
     });
 
-    test('while a handler catches up reaches that handler too', async () => {
+    test('while a handler catches up, reaches that handler too', async () => {
       await accept(item(1));
       await restart(true);
       await arrive(10_000);
@@ -266,7 +286,7 @@ describe('E4: events of replay', () => {
     expect(handled.toSorted()).toEqual(['1', '2', '3']);
   });
 
-  test('are all handled once when many are decided at the same time', async () => {
+  test('are each handled once if many turn out not to be history at the same time', async () => {
     await accept(...Array.from({ length: 700 }, (_, n) => item(n + 1)));
     expect(await undecided()).toBe(700);
     await accept(webhook(1, clock.time + 1));

@@ -119,7 +119,7 @@ describe('erasing a person', () => {
     expect(again?.event.text).toBeNull();
   });
 
-  test('drops tasks that were planned before, so that no task lacks its body and no lane has their address', async () => {
+  test('drops tasks that were planned before the erasure, so that no task lacks its body and no lane has their address', async () => {
     await store.accept({ readings: [readDelivery(delivery(9, '15550100', SECRET_WORDS))], now: NOW });
     const handler = (await store.register(['one'])).get('one') ?? 0;
     const { from, events } = await store.pending(10);
@@ -134,7 +134,7 @@ describe('erasing a person', () => {
     expect((await store.pending(10)).events).toMatchObject([{ id: 'evt_9', text: null }]);
   });
 
-  test('as a dry run counts, and changes nothing', async () => {
+  test('only counts, and changes nothing, if it is a dry run', async () => {
     expect(await eraseAll('15550100', true)).toMatchObject({ events: 2, quarantined: 1, conflicts: 1 });
     expect(everyByte()).toContain(SECRET_WORDS);
     expect((await store.status(NOW)).tasks.skipped).toBe(0);

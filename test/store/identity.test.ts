@@ -84,7 +84,7 @@ async function counts(): Promise<
 
 const PRUNED_AT = NOW - RETENTION - DAY;
 
-/** Stores an event with this cursor, received before the retention began, lets the watermark pass it, and prunes it. */
+/** Stores an event with this cursor, received longer ago than RETENTION, lets the watermark pass it, and prunes it. */
 async function pruneTo(floor: string): Promise<void> {
   const gone = webhook({ id: 'pruned', cursor: floor, at: PRUNED_AT });
   const watermark = String(BigInt(floor) + 1n) as Cursor;
@@ -189,7 +189,7 @@ describe('a known cursor', () => {
     ]);
   });
 
-  test('I50: of two conflicting events recognizes each of them when it arrives again', async () => {
+  test('I50: of two conflicting events: each of the two is recognized when it arrives again', async () => {
     await accept(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }));
     expect(await verdicts(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }))).toEqual([
       'duplicate',
@@ -200,7 +200,7 @@ describe('a known cursor', () => {
     expect(await counts()).toEqual({ events: 2, duplicates: 2, conflicts: 1, reread: 0, recovered: 0 });
   });
 
-  test('I49, I50: of two conflicting events still names two events if two webhooks bring each', async () => {
+  test('I49, I50: of two conflicting events: there are still two events if each arrives again under another id', async () => {
     await accept(webhook({ id: 'a1', text: 'one' }), webhook({ id: 'b1', text: 'two' }));
     expect(await verdicts(webhook({ id: 'a2', text: 'one' }), webhook({ id: 'b2', text: 'two' }))).toEqual([
       'duplicate',
@@ -209,7 +209,7 @@ describe('a known cursor', () => {
     expect(await keys()).toEqual(['c:10', 'i:b1']);
   });
 
-  test('I50: of two conflicting events contradicts neither if replay shows one of them', async () => {
+  test('I50: of two conflicting events: an item of replay with the data of either is a duplicate, without a conflict', async () => {
     await accept(webhook({ id: 'a', text: 'one' }), webhook({ id: 'b', text: 'two' }));
     expect(await verdicts(replay({ text: 'one' }), replay({ text: 'two' }))).toEqual(['duplicate', 'duplicate']);
     expect(await counts()).toEqual({ events: 2, duplicates: 0, conflicts: 1, reread: 2, recovered: 0 });
@@ -380,7 +380,7 @@ describe('a cursor at or below the floor', () => {
     expect(await verdicts(replay({ cursor: '50', at: null }))).toEqual(['duplicate']);
   });
 
-  test('is stored, and counted as a regression, if the event is younger than all pruned events', async () => {
+  test('is stored, and counted as a regression, if the event happened after all pruned events', async () => {
     await pruneTo('100');
     expect(await verdicts(webhook({ id: 'x', cursor: '7', at: NOW - DAY }))).toEqual(['new']);
     expect(await verdicts(replay({ cursor: '8', at: NOW - RETENTION }))).toEqual(['new']);

@@ -71,7 +71,7 @@ test('a known id with another cursor is the same event, however many events came
   expect((await store.status(NOW)).events).toBe(600);
 });
 
-test('each connection knows the ids that any other has written, sorted into a segment or not', async () => {
+test('each connection knows the ids that any other has written, whether they are already in a segment of the index or not', async () => {
   const early = another();
   expect(await verdicts(webhooks(0, 1), early)).toEqual({ new: 1 });
   for (let from = 1; from < 200; from++)
@@ -112,7 +112,7 @@ test('the id of an event that was accepted from quarantine is known', async () =
   expect(await verdicts(webhooks(900, 1, 20_000))).toEqual({ duplicate: 1 });
 });
 
-test('ids that cannot be sorted while the lock is held are sorted later', async () => {
+test('ids that cannot be moved into a segment of the index while the store is locked are moved later', async () => {
   await arrive(15);
   db.exec('begin immediate');
   await expect(store.accept({ readings: webhooks(15, 5), now: NOW })).rejects.toMatchObject({ code: 'busy' });
@@ -122,7 +122,7 @@ test('ids that cannot be sorted while the lock is held are sorted later', async 
   expect(await verdicts(webhooks(0, 40, 10_000))).toEqual({ duplicate: 40 });
 });
 
-test('ids of pruned events are no longer known, and those of waiting events are', async () => {
+test('ids of pruned events are no longer known, and those of events with waiting tasks still are', async () => {
   const [noting] = (await store.register(['noting'])).values();
   await arrive(60);
   // Of the first sixty events, only the twentieth has a task that is not finished.
@@ -155,7 +155,7 @@ test('the id of a pruned event is no longer known, even if it is still in memory
   expect(await verdicts(webhooks(0, 5, 1_000), one)).toEqual({ new: 5 });
 });
 
-test('ids of the last segment that shares a filter are known when the other segments are removed', async () => {
+test('ids in the last of the eight segments that share a filter stay known when the other seven are removed', async () => {
   for (let n = 0; n < 400; n++) await verdicts(webhooks(n, 1), store, NOW + n);
   const last = 7;
   const theirs = db.prepare<[number], string>('select id from ids where segment = ?').pluck().all(last);
@@ -169,7 +169,7 @@ test('ids of the last segment that shares a filter are known when the other segm
   expect(await verdicts(again)).toEqual({ duplicate: theirs.length });
 });
 
-test('ids of waiting events are carried over in small steps, however many there are', async () => {
+test('when old segments are removed, the ids of existing events are kept in small steps, however many there are', async () => {
   for (let n = 0; n < 500; n++) await verdicts(webhooks(n, 1));
   const waiting = () => count('select count(*) from latest_ids');
   const largest = () => count('select max(ids) from id_segments');
@@ -182,7 +182,7 @@ test('ids of waiting events are carried over in small steps, however many there 
   expect(await verdicts(webhooks(0, 500, 10_000))).toEqual({ duplicate: 500 });
 });
 
-test('people find an event by its id, in memory, in the table or in a segment', async () => {
+test('people find an event by its id, whether it is among the latest ids or in a segment of the index', async () => {
   await arrive(50);
   for (const id of ['id-0', 'id-20', 'id-49']) expect((await store.event(id, NOW))?.event.id).toBe(id);
   expect(await store.event('id-50', NOW)).toBeUndefined();

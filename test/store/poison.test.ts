@@ -101,7 +101,7 @@ const KINDS: Record<string, { before?: Reading[]; reading: Reading }> = {
   'what replay shows again': { before: [webhook(50)], reading: item(50) },
 };
 
-/** Ingests the reading in a new store with the same start. Returns the statements that ran, and the counters. */
+/** Prepares the store and ingests the reading. Returns the statements that ran, and the counters afterwards. */
 async function rehearse(name: string): Promise<{ statements: string[]; counters: Record<string, number> }> {
   const kind = KINDS[name];
   if (!kind) throw new Error(name);
@@ -113,7 +113,7 @@ async function rehearse(name: string): Promise<{ statements: string[]; counters:
 }
 
 async function prepareFor(name: string): Promise<void> {
-  // Enough ids to sort some of them into a segment, and an alias, so that these tables are read.
+  // Enough ids for a segment of the index, and an alias, so that ingest also reads the tables of segments and aliases.
   for (let n = 1; n <= 6; n++) await accept([webhook(n)]);
   await accept([webhook(1, { id: 'evt_first_alias' })]);
   const before = KINDS[name]?.before;
@@ -141,8 +141,8 @@ describe.each(sampled(Object.keys(KINDS)))('E5: %s', (name) => {
       await prepareFor(name);
       const before = await store.counters();
       const neighbours = [webhook(90), webhook(91)];
-      // The reading fails in the batch, alone, and alone once more. Then it counts as the cause. Its neighbours run
-      // before it.
+      // The reading fails three times, in the batch and twice alone, so it counts as the cause. `mine`: the statement
+      // belongs to the reading, and not to its neighbours, which run before it.
       let left = 0;
       let mine = false;
       fault = (one, args) => {
@@ -274,7 +274,7 @@ describe('E5: a failure of the store', () => {
   });
 });
 
-describe('E5: what is written along with readings', () => {
+describe('E5: counters and state that are written along with readings', () => {
   const riders = { counts: { 'refused.method': 1, unseen_failures: 1 }, state: { failures: '{}', failure_run: 2 } };
 
   test.each(['unseen_failures', 'failures'])(
@@ -313,7 +313,7 @@ describe('E5: what is written along with readings', () => {
     expect(await store.gaps()).toHaveLength(1);
   });
 
-  test('ids that cannot be sorted prevent no delivery', async () => {
+  test('deliveries are accepted even if ids cannot be moved into a segment of the index', async () => {
     fault = (sql) => (/into id_segments/.test(sql) ? own() : undefined);
     for (let n = 1; n <= 6; n++) expect(verdicts(await accept([webhook(n), webhook(n)]))).toEqual(['new', 'duplicate']);
     expect(dropped.length).toBeGreaterThan(0);

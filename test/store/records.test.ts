@@ -86,7 +86,7 @@ test('the first seven duplicates and the last one are kept, and all are counted'
   expect(found?.deliveries.at(-1)?.at).toBe(new Date(now()).toISOString());
 });
 
-test('neighbours are of the same lane, by cursor', async () => {
+test('the neighbours of a task are tasks of the same lane, in cursor order', async () => {
   await deliver(ops, ...['1', '2', '3', '4', '5'].map((cursor) => ({ cursor })));
   const [handler = 0] = await fanOut(ops, ['answer'], { lane: 'one' });
   await end(ops, handler, 'done');
@@ -121,7 +121,7 @@ test('the last ten attempts of a failing task are kept, and pruning removes them
   expect(left).toBe(0);
 });
 
-test('erasing a person removes their data from attempts and from the sample of a group', async () => {
+test('erasing a person removes their data from attempts and from the sample error of a group of dead letters', async () => {
   await deliver(ops, { cursor: '1' });
   const [handler = 0] = await fanOut(ops, ['answer']);
   await end(ops, handler, 'dead', 'Error: Ana is not there');

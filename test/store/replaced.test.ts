@@ -178,7 +178,7 @@ describe('E12: under a running kit', () => {
     expect(idsIn(path)).toEqual(['evt_1', 'evt_4']);
   });
 
-  test('a raw copy of the same run that is copied back is detected, although its id is right', async () => {
+  test('a copy of the file that was made during the same run and is copied back is detected, although its id is right', async () => {
     const owned = await start();
     await accept(owned, 1);
     await owned.store.settle();

@@ -438,7 +438,7 @@ describe('SQLite', () => {
           const { fix } = await failSyncs(path);
           await expect(broken.accept({ readings: [], now: 0 })).rejects.toBeInstanceOf(StoreError);
           fix();
-          // When the old connection closes, others take its file descriptors at once.
+          // When the old connection closes, all file descriptors but `free` are taken at once.
           const close = Reflect.get(Database.prototype, 'close');
           const atClose = vi.spyOn(Database.prototype, 'close').mockImplementation(function (this: Database.Database) {
             close.call(this);

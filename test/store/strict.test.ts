@@ -61,7 +61,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await store.accept({ readings, now, watermark: String(watermark) as Cursor });
     }
 
-    /** Notes two complete reads of replay that began when this event was the newest. */
+    /** Notes two complete reads of replay that began when the event with this number was the newest. */
     const search = (searched: number): Promise<void> => store.note({}, { searched });
     const claim = async (room = ROOM): Promise<Claim[]> => (await turn({ room })).claims;
     const settle = (settlements: Settlement[]): Promise<TurnResult> => turn({ settle: settlements });
@@ -151,7 +151,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await workOff()).toEqual(['40', '50', '60', '70']);
     });
 
-    test('a task whose event replay has searched in vain is released unproven', async () => {
+    test('a task is released unproven if two complete reads of replay have not shown its event', async () => {
       await arrive('a', [10]);
       await search(0);
       expect(await claim()).toEqual([]);
@@ -220,7 +220,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect((await turn({ room: 1, handlers: [] })).unproven).toBe(3);
       await start();
       await expectHeld(20, 40, 50);
-      // This task is below one that was already released.
+      // The task of cursor 25 is not held, because cursor 30 of its lane was already released.
       now += 10;
       await arrive('a', [25]);
       await expectHeld(20, 40, 50);
@@ -245,7 +245,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await workOff()).toEqual(['20', '30']);
     });
 
-    test('a task that crashed its process does not step aside either', async () => {
+    test('a task that crashed its process does not step aside, as it would without strict order', async () => {
       await arrive('a', [10, 20]);
       await prove(20);
       await claim();
@@ -485,7 +485,7 @@ test('with twenty thousand strict lanes, a turn looks only at released lanes', a
       turn({ settle: claims.map(done) });
     }
 
-    // No task is released: each turn looks at one more page of the waiting tasks.
+    // `searched` covers only finished tasks, so none is released. Each turn looks at one more page of waiting tasks.
     await store.note({}, { searched: 10_000 });
     for (let turns = 0; turns < 12; turns++) {
       statements = 0;

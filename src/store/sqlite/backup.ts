@@ -109,12 +109,12 @@ export function putInPlace(from: string, path: string, now: string): Kept {
   try {
     const kept = guarded(() => {
       const own = isOwn(path);
-      // The WAL belongs to the file at `path` only if that file is our own store.
+      // If another file is at `path`, the WAL beside it is not its own, and must not be copied into it.
       if (own) requireClosed(path);
       copyFileSync(from, copy);
       const id = requireWhole(copy, from);
       const aside = setAside(path, replacedName(path, now), own);
-      // The mark names the old id too and is written first, so that a start before the rename accepts the old file.
+      // The `-id` file names the old id too and is written first: a start before the rename then accepts the old file.
       writeMark(path, id, readMark(path)?.id ?? null, copy);
       return aside;
     }, path);
@@ -127,7 +127,7 @@ export function putInPlace(from: string, path: string, now: string): Kept {
   }
 }
 
-/** Whether the file is the store that its mark names, so that the WAL beside it may be applied to it. */
+/** Whether the file is the store that the `-id` file beside it names. Only then may the WAL be applied to it. */
 function isOwn(path: string): boolean {
   try {
     requireSame(path);
@@ -138,7 +138,7 @@ function isOwn(path: string): boolean {
   }
 }
 
-/** Gives the file a second name and moves the WAL away: beside that name, if it is the file's own WAL. */
+/** Gives the file the second name `kept` and renames the WAL: to match `kept`, if it is the file's own WAL. */
 function setAside(path: string, kept: string, own: boolean): Kept {
   const file = existsSync(path) ? kept : null;
   if (file) linkSync(path, kept);
@@ -151,7 +151,7 @@ function setAside(path: string, kept: string, own: boolean): Kept {
   return { file, log };
 }
 
-/** Copies the WAL into the file, so that the file alone is complete. A damaged file and its WAL are kept. */
+/** Copies the WAL into the file, so that the file alone is complete. If the file is damaged, both stay as they are. */
 function requireClosed(path: string): void {
   try {
     const db = connect(path, { busyMs: 5_000 });

@@ -35,7 +35,7 @@ export function connect(path: string, { create = false, busyMs = BUSY_MS } = {})
     const before = inodeOf(path);
     const opened = new Database(path, { timeout: busyMs, fileMustExist: !create });
     try {
-      // Checked before the first statement, because that opens the WAL by the name of the file.
+      // Checked before the first statement, because the first statement opens the WAL by the file's name.
       if (inodeOf(path) !== before) throw new StoreError('unwritable', `${path} was replaced while it was opened`);
       setUp(opened, path);
       return opened;

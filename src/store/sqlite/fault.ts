@@ -7,7 +7,7 @@ const UNUSABLE =
 
 export const FULL = /FULL|ENOSPC|EDQUOT/;
 
-/** Runs the work and turns errors of SQLite and the system into StoreError. */
+/** Runs the work. Errors for which the store is at fault become StoreError, see `faultOf`. */
 export function guarded<T>(work: () => T, path = 'the store'): T {
   try {
     return work();
@@ -17,8 +17,8 @@ export function guarded<T>(work: () => T, path = 'the store'): T {
 }
 
 /**
- * The StoreError for an error that the store itself causes, whatever is written. Undefined: the statement or its values
- * cause the error.
+ * Returns a StoreError if the store is at fault: it is locked, full, read-only, damaged or cannot be opened. Undefined:
+ * another error, for example one that the values of a statement cause.
  */
 export function faultOf(error: unknown, path: string): StoreError | undefined {
   if (error instanceof StoreError) return error;

@@ -22,7 +22,7 @@ import { StoreError } from '../store.ts';
 
 export interface Mark {
   id: string;
-  /** The previous id. The file still has it until the new id is written into it. */
+  /** The previous id, which the file has until the new id is written into it. Null: none. */
   was: string | null;
   /** Device and inode of the store's file, and of the owner's lock file. */
   file: string;
@@ -72,8 +72,8 @@ export function writeMark(path: string, id: string, was: string | null, at = pat
 }
 
 /**
- * Throws StoreError `replaced` if the file at the path is not the store of the mark: its WAL must not be applied.
- * Otherwise updates the mark. Only the holder of the lock may call it, without an open connection.
+ * Throws StoreError `replaced` if the file at the path is not the store that the mark names, because the WAL must not
+ * be applied to another file. Otherwise updates the mark. Only the lock's holder may call it, without a connection.
  */
 export function requireSame(path: string): void {
   const mark = readMark(path);
@@ -85,14 +85,14 @@ export function requireSame(path: string): void {
   // A file that is no store is reported when it is opened next. A damaged store with its old inode is still this store.
   if (id === undefined && (!logged || (here === mark.file && sizeOf(path) > 0))) return;
   const known = id !== undefined && (id === mark.id || id === mark.was);
-  // A copy of the file lies beside a newer WAL. If the lock file is a copy too, so is the whole folder.
+  // A copy of the file alone, beside a WAL that may be newer. If the whole folder was copied, so was the lock file.
   const alone = logged && here !== mark.file && inodeOf(`${path}-owner`) === mark.owner;
   if (!known || alone) throw replaced(path, logged);
   if (here !== mark.file) writeMark(path, mark.id, mark.was);
 }
 
 /**
- * Checks the file if the WAL is gone after a kill: only a part of the WAL may have been copied into the file. Throws
+ * Call it if the WAL is gone after a kill, because perhaps only a part of the WAL was copied into the file. Throws
  * StoreError `replaced` if the file is damaged.
  */
 export function requireUnharmed(path: string): void {
@@ -110,7 +110,7 @@ export function requireUnharmed(path: string): void {
   );
 }
 
-/** Throws StoreError `replaced` if another file is at the path. If the inode changed, `take` takes the lock. */
+/** Throws StoreError `replaced` if another file is at the path. A changed inode is checked under the lock of `take`. */
 export function requireInPlace(path: string, take: (path: string) => { close(): unknown }): void {
   if (path === ':memory:') return;
   const mark = readMark(path);
@@ -164,7 +164,7 @@ export interface Seal {
 
 /** Bytes to search for the id. The table with the id is made first, so its database page is among the first. */
 const SEAL_WITHIN = 1024 * 1024;
-/** The change counter in the header of SQLite's file format: 4 bytes, which go up when the file grows. */
+/** The offset of the change counter in the header of a SQLite file: 4 bytes, whose number rises when the file grows. */
 const CHANGE_COUNTER_AT = 24;
 
 export function createSeal(path: string): Seal {

@@ -9,7 +9,7 @@ import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
 import { readMark } from './file-identity.ts';
 
-/** Takes the lock. No other process can own the store until it is closed. Throws StoreError `owned`. */
+/** Takes the lock. No other process can own the store until the lock is closed. Throws StoreError `owned`. */
 export function lockStore(path: string): Database.Database {
   prepareFolder(path);
   return guarded(() => takeLock(path), path);

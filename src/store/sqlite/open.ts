@@ -31,7 +31,7 @@ export interface OpenOptions {
   synchronous?: 'FULL' | 'NORMAL';
   /** Maximum time to wait for the lock of another process, milliseconds. */
   busyMs?: number;
-  /** Ids in a segment; for tests. */
+  /** The number of ids in a segment of the index from ids to events; for tests. */
   idsInSegment?: number;
   /** Called for a counter or a state that was dropped, because it alone could not be written along with deliveries. */
   onDropped?: Dropped;
@@ -46,8 +46,8 @@ export interface Replaced {
 }
 
 /**
- * These methods fail if the file or its WAL was replaced. `complete` may still succeed, because a completion belongs to
- * the file that has its claim.
+ * These methods fail if the file or its WAL was replaced. `complete` may still succeed, because it writes into the open
+ * file, which has the claim.
  */
 const PLACED = new Set(['accept', 'note']);
 /** Maximum milliseconds that a completion waits for its sync. */

@@ -1,4 +1,4 @@
-// Syncs the write-ahead log (WAL) outside the transaction, so that only the events on their way to disk wait for it.
+// Syncs the write-ahead log (WAL) after the transaction, so that a sync delays only the answers for its own events.
 // SQLite's own sync, within the commit, would also hold the write lock and the event loop.
 import { open, type FileHandle } from 'node:fs/promises';
 import { StoreError } from '../store.ts';
@@ -28,7 +28,7 @@ export function createLog(path: string): Log {
   let file: Promise<FileHandle> | undefined;
   /** True after a failed sync. The kernel then treats the lost pages as clean, so another sync would prove nothing. */
   let doubted = false;
-  /** Syncs run one after another: of two at once, the kernel reports a disk error to only one. */
+  /** The last sync. Syncs run one after another, because the kernel reports a disk error to only one of two at once. */
   let last = Promise.resolve();
   let next: Promise<void> | undefined;
 

@@ -15,7 +15,7 @@ interface WalkRow extends StoredEvent {
 }
 
 /**
- * Reads one page of a range: events in cursor order, then events without a place in that order. Both queries also
+ * Reads one page of a range: events in cursor order, then events without a cursor of their own. Both queries also
  * return events that do not match, so that the position moves past them.
  */
 function createWalk({ db }: Session, body: string) {

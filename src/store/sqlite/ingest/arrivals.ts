@@ -1,5 +1,5 @@
-// Statistics of a batch: types that webhooks bring, types that they missed since, and first arrivals by day, type and
-// origin. Summed in memory and written once a batch.
+// Statistics of a batch: types that webhooks brought, types that they should have brought, and first arrivals by day,
+// type and origin. Summed in memory and written once a batch.
 import type { Incoming } from '../../../wire/event.ts';
 import type { Session } from '../session.ts';
 

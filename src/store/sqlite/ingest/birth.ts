@@ -19,7 +19,7 @@ export function birthOf(session: Session): Birth {
   };
 }
 
-/** While history is being read, each arrival with a time narrows the place where history ends. */
+/** While history is being read, each event with a time narrows the range of cursors in which history ends. */
 export function createBirthWatch(session: Session): (events: Incoming[]) => void {
   return (events) => {
     if (session.state('history_reading') !== 'open') return;
@@ -35,7 +35,7 @@ export function createBirthWatch(session: Session): (events: Incoming[]) => void
   };
 }
 
-/** Call it when a webhook gives the time of an event that replay had brought without one. */
+/** Call it when a webhook shows that an event of replay or stream happened after the creation of the store. */
 export function createHeard(
   session: Session,
 ): (event: { seq: number; cursor: Cursor }, origin: Incoming['origin']) => void {
@@ -44,7 +44,7 @@ export function createHeard(
     insert into undecided (event, cursor, ready) values (?, ?, 1) on conflict (event) do update set ready = 1`);
   const known = db.prepare<[number], number>('select 1 from undecided where event = ?').pluck();
   return ({ seq, cursor }, origin) => {
-    // `younger` is ignored: a turn that is being planned may have read the event before it was known.
+    // Without `younger`: this webhook may have set it after `run` planned a turn, and the plan lacks the event's task.
     const birth = { ...birthOf(session), younger: null };
     if (placeOf({ origin, cursor, createdAt: null }, birth) === 'new') return;
     if (known.get(seq) === undefined) session.count({ undecided: 1 });

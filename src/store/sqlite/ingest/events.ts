@@ -124,7 +124,7 @@ export function createIngestStore(
     function apart(): Accepted[] {
       newIds = new Map();
       const accepted = session.write(() => {
-        // The ids are read once, before this transaction adds ids of its own.
+        // The ids of other connections are read once, before this transaction adds its own.
         ids.refresh();
         refreshed = true;
         const results = poison.apart(batch.readings, isPage(batch), { take: alone, keep });
@@ -266,7 +266,7 @@ export function createIngestStore(
           newIds.set(event.id, c.seq);
           const happened = Math.max(event.createdAt ?? -Infinity, event.toldAt ?? -Infinity);
           if (event.cursor && happened >= born) heard({ seq: c.seq, cursor: event.cursor }, c.origin);
-          // The stored event had no id only because no webhook had brought it. So this is the same event.
+          // The stored event had no id only because no webhook had brought it. So the webhook brings the same event.
           return duplicate(c, same ? undefined : 'its cursor was known with other data');
         }
         if (same) {
@@ -316,7 +316,7 @@ export function createIngestStore(
     for (const [name, value] of Object.entries(state ?? {})) session.setState(name as StateKey, value);
   }
 
-  /** Writes each counter and each state alone. One that cannot be written is dropped. */
+  /** Writes each counter and each state separately. If one of them cannot be written, it is dropped. */
   function writeApart(counts: Counts = {}, state: Batch['state'] = {}): void {
     const drop = (name: string, work: () => void): void => {
       const failure = poison.failureOf(work);

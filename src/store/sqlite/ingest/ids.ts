@@ -1,21 +1,21 @@
 // The index from ids to events. Ids are random, so a normal index would read and write a database page for each event.
 // The latest ids are in memory, and in a table in order of arrival. Every few thousand of them are sorted into a
-// segment. A filter in memory excludes nearly every new id from all segments.
+// segment, a part of the index on disk. Bloom filters in memory show that nearly every new id is in no segment.
 import type { StateValue } from '../../ingest.ts';
 import type { Session } from '../session.ts';
 
 /** Ids in a segment, about 1.5 MB. Never change it after a release: full segments have their filters in the file. */
 const SEGMENT = 32_768;
-/** A segment is filled in this many steps. With fewer, deliveries wait longer for each; with more, more is written. */
+/** A segment is filled in this many steps. Fewer steps would delay deliveries longer; more would write more. */
 const PARTS = 16;
-/** A filter has 2 ** 11 blocks of 2 ** 9 places. One new id in 20,000 is searched in a segment needlessly. */
+/** A Bloom filter has 2 ** 11 blocks of 2 ** 9 bytes. One new id in 20,000 is searched in a segment needlessly. */
 const BLOCK_BITS = 11;
 const PLACE_BITS = 9;
-/** Segments that share a filter, each with one bit of every place. */
+/** The number of segments that share a filter. Each has one bit of every byte. */
 const SHARED = 8;
 
 interface Filter {
-  /** The first segment that shares the filter. */
+  /** The number of the first of the eight segments that share the filter. */
   first: number;
   marks: Uint8Array;
 }
@@ -77,7 +77,7 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
       version = undefined;
       [count, latest, filters] = [0, new Map(), allFilters.all()];
       const last = lastSegment.get();
-      // The file has the filters of full segments only, so the last segment is marked here.
+      // The file has the filters of full segments only, so the ids of the last segment are added to its filter here.
       if (last && last.ids < idsInSegment) mark(last.segment, ofSegment.all(last.segment));
       version = now;
     }
@@ -132,7 +132,7 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
         if (count < enough) return undefined;
         const last = lastSegment.get() ?? { segment: -1, ids: idsInSegment };
         const { segment, ids } = last.ids < idsInSegment ? last : { segment: last.segment + 1, ids: 0 };
-        // Usually these are all latest ids. After a sweep there may be many; the bound keeps the transaction short.
+        // Usually all latest ids are taken. After a sweep they may be many, so the bound keeps the transaction short.
         const end = (oldest.get() ?? 0) + 2 * enough;
         const taken = upTo.all(end);
         sort.run(segment, end);
@@ -185,7 +185,7 @@ function nextVersion(session: Session): number {
   return next;
 }
 
-/** All places of an id are in one block, and most lookups end at the second or third place. */
+/** The bytes of a Bloom filter that stand for an id, all in one block. Most lookups end at the second or third byte. */
 function placesOf(id: string): number[] {
   let one = 0x811c9dc5;
   let other = 0x9747b28c;

@@ -5,9 +5,9 @@ import type { Batch } from '../../ingest.ts';
 import type { Ahead, Lowering, Lowered } from '../../keep.ts';
 import type { Session } from '../session.ts';
 
-/** This many deliveries below the watermark that replay has not shown prove it too high. */
+/** This many deliveries below the watermark that replay has not shown prove the watermark too high. */
 const WITNESSES = 3;
-/** Maximum milliseconds from an event to its signature; a later signature belongs to a retry. */
+/** Maximum milliseconds from an event to the signature of its delivery. A later signature is that of a redelivery. */
 const PROMPT_MS = 60_000;
 /** Maximum milliseconds that the service's clock may be ahead of ours. */
 const SKEW_MS = 300_000;
@@ -61,7 +61,7 @@ export function createWatermark(session: Session): Watermark {
     where ${shown} limit 1`)
     .pluck();
 
-  /** The cursor that was too high. Null: none, or a delivery has brought this cursor or a higher one since. */
+  /** The watermark that was too high. Null: none, or a delivery has brought its cursor or a higher one since. */
   function ceiling(): Cursor | null {
     const refused = session.cursorState('refused');
     return refused !== null && delivered.get(BigInt(refused)) === undefined ? refused : null;
@@ -90,7 +90,7 @@ export function createWatermark(session: Session): Watermark {
       if (before !== null && after !== undefined && BigInt(after) > BigInt(before)) return;
       const top = ceiling();
       if (top !== null && to >= BigInt(top)) return;
-      // If a gap begins here, replay goes on from there after all, so nothing is missing and the gap is closed.
+      // If a gap begins at the watermark, the service knows it again. Nothing is missing, so the gap is closed.
       if (before !== null) rejoin.run(now, BigInt(before));
       if (before !== null && to === BigInt(before)) return;
       session.setState('watermark', to);
@@ -119,7 +119,7 @@ export function createWatermark(session: Session): Watermark {
         if (doubtful) session.setState('refused', BigInt(watermark));
         session.setState('watermark', BigInt(to));
         session.setState('moved', newest.get() ?? 0);
-        // Strict tasks now wait until two complete reads of replay begin after this.
+        // From now on, strict tasks wait again until two complete reads of replay have looked for their events.
         session.setState('searched', 0);
         const from = session.cursorState('proved_from');
         if (from !== null && BigInt(from) > BigInt(to)) session.setState('proved_from', BigInt(to));

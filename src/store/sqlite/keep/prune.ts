@@ -154,7 +154,7 @@ export function createPruning(session: Session): Pruning {
   };
 }
 
-/** The later of receipt and own time. `now` is a bound too, because the clock may have been behind at receipt. */
+/** The later of receipt and own time. Own times up to `now` count: the clock may have been behind at receipt. */
 function lastTimeOf({ seq, at, created_at: createdAt }: OldRow, now: number, settled: number): number {
   if (createdAt === null) return seq > settled ? Math.max(at, now) : at;
   return createdAt <= Math.max(now, at + PLAUSIBLE_MS) ? Math.max(at, createdAt) : at;

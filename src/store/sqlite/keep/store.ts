@@ -135,7 +135,7 @@ export function createKeepStore(
     cursorUpTo: (bound) => atMost.get(BigInt(bound)) ?? null,
     anchors(before) {
       const last = lastBefore(before);
-      // Cursors before the last gap do not count, because the service has forgotten that range.
+      // Cursors below the end of the last gap do not count, because the service no longer has their events.
       const from = BigInt(session.cursorState('proved_from') ?? 0);
       const latest = older.all(last, from);
       return {
@@ -197,7 +197,7 @@ export function createKeepStore(
       session.write(() => {
         session.count({ quarantined: -removeQuarantine.run(before).changes });
         removeConflicts.run(before);
-        // The process that keeps lanes in memory must not use the ids of removed lanes.
+        // `lanes_swept` tells the process that keeps lanes in memory not to use the ids of removed lanes.
         if (removeLanes.run(before).changes > 0)
           session.setState('lanes_swept', Number(session.state('lanes_swept') ?? 0) + 1);
         removeArrivals.run(Math.floor(before / DAY_MS));

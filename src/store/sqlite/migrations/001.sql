@@ -11,7 +11,7 @@ insert into store values (lower(hex(randomblob(16))));
 
 create table events (
   seq         integer primary key,  -- order of arrival; pruning keeps the newest row, so that no number is used twice
-  cursor      integer,              -- position in the service's history, where it has one
+  cursor      integer,              -- position in the service's history; null: none
   conflicting integer not null default 0 check (conflicting in (0, 1)),  -- 1: an earlier event has its cursor, so its key is its id
   id          text,                 -- the webhook's id; null while only replay has shown the event
   type        text not null,
@@ -31,7 +31,7 @@ create table events (
 create index events_by_receipt on events (received_at);
 create unique index events_by_cursor on events (cursor) where cursor is not null and conflicting = 0;
 create index events_conflicting on events (cursor) where conflicting = 1;
-create index events_placeless on events (seq) where cursor is null or conflicting = 1;  -- events without a place of their own in cursor order
+create index events_placeless on events (seq) where cursor is null or conflicting = 1;  -- events without a cursor of their own
 
 -- The index from ids to events, see ids.ts. It may still name a pruned event.
 create table latest_ids (
@@ -52,7 +52,7 @@ create table id_segments (
 ) strict;
 create table id_filters (
   first  integer primary key,       -- first of the eight segments that share the filter
-  marks  blob not null              -- a byte for each place, with a bit for each segment
+  marks  blob not null              -- a Bloom filter: each of its bytes has one bit for each segment
 ) strict;
 
 -- Further names of an event, `c:<cursor>` or `i:<id>`, if it came under two ids or two cursors.
@@ -108,7 +108,7 @@ create table undecided (
 ) strict;
 create index undecided_by_cursor on undecided (cursor);
 
--- Events that were decided while a handler waited for its file. It gets their tasks when it is back.
+-- Events that turned out not to be history while a handler waited for its file. It gets their tasks when it is back.
 create table owed (
   event   integer not null,         -- events.seq
   handler integer not null,
@@ -234,12 +234,12 @@ create table attempts (
   started_at integer not null,
   attempt    integer not null,
   ended_at   integer not null,
-  state      text not null,         -- state of the task after it (ready: to be retried), or retried
+  state      text not null,         -- state of the task after the attempt (ready: it is retried); `retried`: attempt 0
   error      text,                  -- cut short
   primary key (task, started_at, attempt)
 ) strict, without rowid;
 
--- Reruns: a person asked that a handler gets these events again, in cursor order; events without a place in that order
+-- Reruns: a person asked that a handler gets these events again, in cursor order. Events without a cursor of their own
 -- come last. An event without a cursor counts as cursor -1.
 create table reruns (
   id          integer primary key,
@@ -252,7 +252,7 @@ create table reruns (
   from_event  integer not null,     -- events.seq
   to_event    integer not null,
   at_cursor   integer not null,     -- position: tasks are made up to here
-  at_event    integer not null,     -- the same, for events without a place in cursor order
+  at_event    integer not null,     -- the same, for events without a cursor of their own
   events      integer not null,     -- how many events there were at the request
   seen        integer not null default 0,
   made        integer not null default 0,  -- tasks made

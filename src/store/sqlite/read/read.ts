@@ -46,7 +46,7 @@ const WAITING = 50_000;
 /** Maximum lanes to search for the longest ones, and the bound up to which the tasks of each are counted. */
 const LANES = 1_000;
 const IN_LANE = 200;
-/** The id of the oldest waiting task is stored only if it has moved this far since. */
+/** The id of the oldest waiting task is stored again only if it has grown by this much. */
 const FAR = 10_000 * HANDLERS;
 
 interface TaskRow extends Omit<ShownTask, 'state' | 'late' | 'dueAt' | 'startedAt' | 'finishedAt'> {
@@ -403,7 +403,7 @@ function nameOf(text: string): { cursor: bigint | null; id: string | null } {
   return { cursor: cursor === undefined ? null : BigInt(cursor), id };
 }
 
-/** The two usual ways to write this JSON: without a space after the colon, and with one. */
+/** The two usual ways to write a `message_id` in JSON: without a space after the colon, and with one. */
 function messageId(q: string | undefined): { compact: Uint8Array | null; spaced: Uint8Array | null } {
   if (q === undefined) return { compact: null, spaced: null };
   const [compact, spaced] = ['', ' '].map((space) => Buffer.from(`"message_id":${space}${JSON.stringify(q)}`));

@@ -4,7 +4,7 @@ import { patternOf } from '../../error-pattern.ts';
 import type { Claim, TaskState } from '../../work.ts';
 import type { Session } from '../session.ts';
 
-/** Attempts kept of a task, and characters of each error, so that a hundred thousand dead letters fit on a disk. */
+/** Maximum attempts kept of a task, and characters of each error. A hundred thousand dead letters fit on a disk. */
 const KEPT = 10;
 const ERROR_LENGTH = 200;
 
@@ -13,11 +13,11 @@ type Ended = Pick<Claim, 'task' | 'attempt' | 'startedAt' | 'handler'>;
 export interface Attempts {
   /** Part of the transaction that settles the attempt. A task that ends at its first attempt needs no row here. */
   ended(claim: Ended, state: TaskState, error: string | null, now: number): void;
-  /** A person lets the task run again. */
+  /** Notes that a person retried the task. */
   retried(task: number, now: number): void;
   /** A task was moved to another handler and has a new id. Its attempts and its dead group move with it. */
   given(from: number, to: number, handler: number, group: number | null): void;
-  /** `tasks` tasks leave this group of dead letters. */
+  /** Lowers the count of this group of dead letters by `tasks`, because that many of its tasks are no longer dead. */
   leaveGroup(group: number, tasks: number): void;
 }
 

@@ -1,5 +1,5 @@
-// The handlers that the store knows: loaded, gone, or waiting for a broken file. A waiting handler gets its missed
-// tasks when it is back. A new handler starts at the current event.
+// The handlers that the store knows: loaded, gone, or waiting because their file is broken. A waiting handler gets its
+// missed tasks when it is back. A new handler starts at the current event.
 import type { HandlerFiles } from '../../work.ts';
 import type { Session } from '../session.ts';
 
@@ -31,7 +31,7 @@ export function createHandlers(session: Session) {
     return new Map(all.all().flatMap(({ id, name }) => (names.includes(name) ? [[name, id] as const] : [])));
   }
 
-  /** Whether the handler's file is broken, or is gone while a broken one has a new name: it may be renamed. */
+  /** True if the handler's file is broken, or if it is gone and a broken file is new, which may be the renamed one. */
   function waits({ file }: HandlerRow, known: HandlerRow[], { of, broken }: HandlerFiles): boolean {
     if (broken.length === 0) return false;
     if (file !== null && broken.includes(file)) return true;

@@ -16,13 +16,13 @@ const SOON_MS = 60_000;
 interface Lane extends StrictLane {
   key: string;
   handler: number;
-  /** 0: the lane of events as they arrive. */
+  /** The id of the rerun that the lane belongs to. 0: the lane is for events as they arrive. */
   rerun: number;
   /** Tasks at or below this cursor are released, unless they are strict. */
   released: bigint;
-  /** Tasks below this cursor are late. */
+  /** The highest cursor of a finished task. Tasks below it are late. */
   finished: bigint;
-  /** The cursor of the running task. */
+  /** The cursor of the running task. Null: no task of the lane runs. */
   working: bigint | null;
   /** The waiting task with the lowest cursor. If it is null and `more` is true, it must be read from the file. */
   head: Waiting | null;
@@ -51,11 +51,11 @@ export interface Lanes {
   enter(task: NewTask, name: string, now: number): number;
   /** Adds a task that was inserted into the file. */
   add(task: Waiting): void;
-  /** Writes to the file that the running task ended at cursor `finished`, or, if null, waits again. */
+  /** Writes to the file that an attempt in the lane ended. `finished`: the task's cursor; null: it waits again. */
   saveFinished(lane: number, finished: bigint | null, now: number): void;
-  /** Notes the same in memory. `aside`: the task had stepped aside, so the lane may be running another. */
+  /** Notes in memory what `saveFinished` writes. `aside`: the task had stepped aside, so the lane may run another. */
   markFinished(lane: number, finished: bigint | null, aside: boolean, now: number): void;
-  /** Takes tasks whose turn it is, of reruns or of arriving events. Their lanes then count as running. */
+  /** Returns up to `limit` tasks that may run now: of reruns, or all others. Their lanes then count as running. */
   take(handler: number, now: number, limit: number, reruns: boolean): Waiting[];
   /**
    * Whether a later task of the lane has ended, or is running because this one stepped aside. `anywhere`: the lane is
@@ -67,7 +67,7 @@ export interface Lanes {
   nextAt(handler: number, reruns: boolean): number | null;
   /** Follows the watermark and returns how many strict tasks still wait for it. */
   advance(now: number): number;
-  /** The watermark. It counts here only when every event below it has its tasks. */
+  /** The newest watermark for which every event below it has its tasks. */
   watermark(): bigint;
   /** Drops all lanes from memory. Call it after a rollback. */
   forget(): void;
@@ -127,7 +127,7 @@ export function createLanes(session: Session): Lanes {
 
   const lanes = new Map<number, Lane>();
   const names = new Map<string, Lane>();
-  /** By handler id. Under the negative id: the lanes of its reruns. */
+  /** Queues of lanes, by handler id. The queue under the negative id holds the lanes of the handler's reruns. */
   const queues = new Map<number, Queue>();
   /** By handler: the highest cursor finished in any of its lanes, once it has been read. */
   const highest = new Map<number, bigint>();
@@ -168,7 +168,6 @@ export function createLanes(session: Session): Lanes {
     idleLimit = Math.max(IDLE, 2 * names.size);
   }
 
-  /** Reads these lanes from the file. */
   function readAll(ids: number[], now: number): void {
     if (ids.length === 0) return;
     const cursors = new Map(working.all().map(({ lane, cursor }) => [lane, BigInt(cursor)]));
@@ -272,7 +271,7 @@ export function createLanes(session: Session): Lanes {
       // A strict lane goes on only when this task is done or dead.
       const holdUntil = task.strict ? null : task.holdUntil;
       if (dueAt <= now && !task.isolated) return { task };
-      // Another process claims an isolated task, and marks the lane dirty at its end. Until then `holdUntil` counts.
+      // Another process runs an isolated task, and marks the lane dirty at the end. Until then `holdUntil` counts.
       if (holdUntil === null || holdUntil > now)
         return { at: task.isolated ? holdUntil : Math.min(dueAt, holdUntil ?? Infinity) };
       stepAside.run(task.id);
@@ -280,10 +279,10 @@ export function createLanes(session: Session): Lanes {
     }
   }
 
-  /** Releases every task of the lane whose time has come, and those below. Returns when the first is released. */
+  /** Releases every task of the lane whose time has come, and all below it. Returns when the first task is released. */
   function releaseOf(lane: Lane, task: Waiting, now: number): number {
     const top = lane.more ? release.get(lane.id, now) : task.releaseAt <= now ? task.cursor : undefined;
-    // All tasks that wait here arrived within the window, so they are few.
+    // The tasks that are still held arrived within the last ORDER_WINDOW_MS, so `earliest` reads few rows.
     if (top == null) return lane.more ? (earliest.get(lane.id) ?? task.releaseAt) : task.releaseAt;
     lane.released = top;
     return now;

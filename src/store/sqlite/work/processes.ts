@@ -19,7 +19,7 @@ interface Orphan {
   name: string;
   key: string;
   lane: number | null;
-  /** 1: the task has a place in its lane. */
+  /** 1: the task has a cursor, so its lane must go on after it. */
   placed: number;
   boot: number;
   attempt: number;

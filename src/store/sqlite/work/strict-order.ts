@@ -27,7 +27,7 @@ export interface StrictOrder<Lane> {
   releaseUnproven(lane: Lane, cursor: bigint): void;
   /** Other processes have changed tasks, so the waiting tasks must be counted again. */
   invalidate(): void;
-  /** Calls `wake` for the lanes to look at. Returns how many tasks wait for the watermark. */
+  /** Follows the watermark and calls `wake` for each lane that may go on. Returns how many tasks wait for it. */
   advance(wake: (lane: Lane) => void): number;
   /** Whether lanes are left to look at, because one turn looks at a limited number. */
   unfinished(): boolean;
@@ -62,14 +62,14 @@ export function createStrictOrder<Lane extends StrictLane>(
   );
   let known: { watermark: Cursor | null; searched: number } = { watermark: null, searched: 0 };
   let watermark = -1n;
-  /** What replay has noted since, and the newest event at that moment. Null: nothing new. */
+  /** Newer values than `known`, and the newest event when they were read. Null: none. */
   let next: (typeof known & { upTo: number }) | null = null;
   let waiting = 0;
   let stale = true;
   /** How far `releaseSearched` has looked through the tasks since `searched` moved. Null: to the end. */
   let place: { cursor: bigint; lane: number } | null = null;
 
-  /** The watermark arrives together with events below it. It counts only when those events have their tasks. */
+  /** Takes over a watermark, which arrives together with events below it, only when these events have their tasks. */
   function learn(): void {
     const says = { watermark: session.cursorState('watermark'), searched: Number(session.state('searched')) };
     if (!next && says.watermark === known.watermark && says.searched === known.searched) return;

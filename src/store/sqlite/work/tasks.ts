@@ -70,9 +70,9 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
   const registry = createHandlers(session);
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
-  // A digest is left of a body that was purged.
   const attemptLog = createAttempts(session);
   const undecided = createUndecided(session);
+  // An erased event has neither body nor digest. A purged event still has its digest.
   const isErased = db
     .prepare<unknown[], number>('select 1 from events where seq = ? and body is null and digest is null')
     .pluck();
@@ -152,7 +152,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     const error = settlement.error !== null && isErased.get(claim.event.seq) ? 'erased' : settlement.error;
     const late = claim.late ? 1 : 0;
     const attempts = spent ? claim.attempt : claim.attempt - 1;
-    // A task that a drain gives back gets no entry, because it was not attempted.
+    // An attempt that a stop of the process interrupted gets no entry, because it does not count.
     if (spent || settlement.state !== 'ready' || settlement.deferredMs)
       attemptLog.ended(claim, settlement.state, error, now);
     if (settlement.state === 'ready') {
@@ -174,7 +174,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     return tasks.filter((task) => make(task, now)).length;
   }
 
-  /** The number of the last event that the handler has its task of; null: it has caught up. */
+  /** Returns the number of the last event for which the handler has its tasks; null: it has caught up. */
   function makeMissed(
     { handler, from, upTo, joins, tasks, owed = [] }: NonNullable<Turn['missed']>,
     together: boolean,
@@ -188,7 +188,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     return to;
   }
 
-  /** Ended tasks begin anew; waiting and running tasks stay as they are. */
+  /** Makes the tasks of a page of a rerun. Ended tasks begin anew; waiting and running tasks stay as they are. */
   function feed(
     { page, tasks }: NonNullable<Turn['rerun']>,
     now: number,
@@ -197,7 +197,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     let made = 0;
     let gone = 0;
     for (const task of tasks) {
-      // The event was pruned after the page was read.
+      // The event was pruned, or lost its body, after the page was read.
       if (!isWhole.get(task.event)) {
         gone++;
         continue;
@@ -245,11 +245,11 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
     }
     share(room, (handler, places) => {
       // Half the places are for tasks without a lane, half for lanes. Either half may use what the other leaves. An odd
-      // place changes sides when each handler has been first once.
+      // place goes to the other half each time that every handler has been first once.
       const half = Math.floor((places + (Math.floor(round / handlers.length) % 2)) / 2);
       const singles = alone.all(handler, now, places);
       const heads = lanes.take(handler, now, places - Math.min(singles.length, half), false);
-      // A task that stepped aside is late if the head of its lane is running.
+      // Heads come first, because a task that stepped aside is late if the head of its lane is running.
       return [...heads, ...singles.slice(0, places - heads.length).map(toWaiting)];
     });
     const before = claims.length;
@@ -287,8 +287,8 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
   }
 
   /**
-   * Replay or stream brought the event without its session, so it is in a lane for such events. A webhook may have
-   * named the session since.
+   * True if replay or stream brought the event without a session. Then its lane is one for events without a session,
+   * although a webhook may have named the session since.
    */
   function isUnplaced({ origin }: StoredEvent, lane: number | null): boolean {
     return lane !== null && (origin === 'replay' || origin === 'stream') && lanes.hasNoSession(lane);
@@ -372,7 +372,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
   };
 }
 
-/** If the handler could not join after all, the next page brings its tasks. Decided events come in no page. */
+/** Without the tasks of a handler that has not caught up: later pages bring them. Decided events come in no page. */
 function withoutMissed({ tasks, from }: FanOutPage, missed: Turn['missed'], behind: number | null): NewTask[] {
   if (!missed || behind === null) return tasks;
   return tasks.filter(({ handler, event }) => handler !== missed.handler || event <= from);
@@ -383,7 +383,7 @@ function endOf({ claim, state }: Settlement): bigint | null {
   return state === 'ready' || claim.event.cursor === null ? null : BigInt(claim.event.cursor);
 }
 
-/** Null: the attempt was given back. */
+/** Null: the attempt was interrupted and does not count. */
 function verdictOf(settlement: Settlement): 'done' | 'skipped' | 'dead' | 'retry' | 'deferred' | null {
   if (settlement.state !== 'ready') return settlement.state;
   if (settlement.spent ?? true) return 'retry';

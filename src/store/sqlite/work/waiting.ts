@@ -1,4 +1,4 @@
-// The fields of a waiting task that a claim needs, the condition for claiming it, and the mark of a changed lane.
+// The fields of a waiting task that a claim needs, the condition for claiming it, and the note that a lane has changed.
 import type { Session } from '../session.ts';
 
 export interface Waiting {
