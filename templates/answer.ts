@@ -46,7 +46,7 @@ export default defineHandler({
     try {
       await ctx.service.send(message, { quoteId, signal: ctx.signal });
     } catch (error) {
-      // The service has surely refused, so nothing was sent. Without the mark, the next attempt sends with a new quote.
+      // If the error is not `uncertain`, no message was sent. Without the file `mark`, the next attempt may send one.
       if (error instanceof ServiceError && !error.uncertain) rmSync(mark);
       throw error;
     }

@@ -27,7 +27,7 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
   /** The number of the newest event when this pass began, and when the last complete pass began. */
   let newest = 0;
   let covered = 0;
-  /** The positions of the watermark in about the last overlap period. `at`: since when, by the monotonic clock. */
+  /** Watermarks of about the last overlap period. `at`: when this pass first saw `cursor`, by the monotonic clock. */
   const stood: { at: number; cursor: Cursor }[] = [];
 
   /** The watermark one overlap period ago. While `stood` is too short, the cursor of a stored event takes its place. */

@@ -7,7 +7,7 @@ import { choose } from './page.ts';
 const MIB = 1024 * 1024;
 /** The byte limit for a page of one item. An event may have 12 MiB (contract 6.3), and escaping makes it longer. */
 const ONE_BYTES = 64 * MIB;
-/** The byte limit for other pages: a thousand events of 16 KB. A parsed page needs several times its size in memory. */
+/** The byte limit for a page of several items: a thousand of 16 KB. Parsed, a page takes several times its size. */
 const PAGE_BYTES = 16 * MIB;
 /** Maximum JSON values: for each item (it has two fields), for the rest of the page, and in a page of one item. */
 const VALUES = { anItem: 50, page: 1_000, most: 2_000_000 };

@@ -24,7 +24,7 @@ export function createPositions() {
     /** The cursor to ask for, if the pass itself would ask for `base`. */
     of(pass: Pass, base: Cursor | null): Cursor | null {
       const position = positions.get(pass);
-      // If `base` was lowered, the pass was sent back. If `base` has reached `at`, the empty pages no longer matter.
+      // The pages from `position.base` to `position.at` were empty. If `base` is in this range, the pass skips them.
       if (position && !isBehind(base, position.base) && isBehind(base, position.at)) return position.at;
       positions.delete(pass);
       return base;

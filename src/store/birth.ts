@@ -6,7 +6,7 @@ import type { Origin } from '../wire/event.ts';
 export interface Birth {
   /** When this store was created, Unix milliseconds. */
   at: number;
-  /** `open`: replay reads history, as REPLAY_FROM asks. `over`: the reading ended RECONCILE_OVERLAP_SECONDS ago. */
+  /** The reading of history by replay: `open` until at least RECONCILE_OVERLAP_SECONDS after its end, then `over`. */
   reading: 'none' | 'open' | 'over';
   /** Events above this cursor happened after the store was created. Null: not known. */
   end: Cursor | null;

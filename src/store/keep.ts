@@ -149,7 +149,7 @@ export interface KeepStore extends IngestStore, AlarmStore {
   watermarkAhead(types: string[], upTo: number, now: number): Promise<Ahead | null>;
   /** Nothing raises the watermark to this cursor or above it. Null: no limit. */
   ceiling(): Promise<Cursor | null>;
-  /** The watermark before and after it was last lowered because deliveries proved it too high. */
+  /** `from`: the watermark that deliveries last proved too high. `to`: what it was lowered to. Null: there was none. */
   lowered(): Promise<Ahead | null>;
   /**
    * Removes the watermark and returns it. The range above becomes a gap. The next API key starts without a watermark.

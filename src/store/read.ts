@@ -117,7 +117,7 @@ export interface DeadGroup {
   /** When the first of its tasks died since the group was last empty. */
   firstAt: string;
   lastAt: string;
-  /** A sample of the group: a task, the key of its event, and its error. `pattern` is common to all its errors. */
+  /** A sample task of the group, with its event's key and its error. `pattern`: what all errors of the group share. */
   task: number;
   key: string;
   error: string | null;

@@ -130,7 +130,7 @@ export interface PendingEvents {
   watermark: Cursor | null;
   birth: Birth;
   events: StoredEvent[];
-  /** Events that were undecided and turned out not to be history, in cursor order. */
+  /** Events that a later arrival showed to be no history (not from before the store was created), in cursor order. */
   decided: StoredEvent[];
 }
 
@@ -147,7 +147,7 @@ export interface RerunPage {
   upTo: RerunAt;
   /** The rerun ends with this page. */
   last: boolean;
-  /** Events in cursor order, then events without a cursor of their own. */
+  /** Events in cursor order. Then come events that have no cursor, or whose cursor belongs to another stored event. */
   events: StoredEvent[];
   /** The number of events that are left out because their bodies were purged. */
   purged: number;

@@ -146,7 +146,7 @@ test('a task that is retried after its body was purged is a dead letter that say
   const { accept, rest, tasks, runner } = await stage([skipping], {}, store);
   await accept({ cursor: 1 });
   await until(async () => (await tasks()).skipped === 1, 'the skip');
-  // A purge leaves the body of the newest event, so a newer event is accepted before it.
+  // `purge` never removes the body of the newest event, so the test first accepts an event newer than the skipped one.
   await accept({ cursor: 2, type: 'Other' });
   await store.purge(T0 + 1_000, null, 100);
   const { tasks: skipped } = await store.tasks({ state: 'skipped', limit: 1 }, T0);

@@ -18,7 +18,7 @@ export interface Observation {
   types: DeliveredType[];
   /** Types of which webhooks brought events that replay did not show. Set when `keep` last found such events. */
   blind: string[];
-  /** The watermark before and after it was last lowered because it was too high. Null: it never was. */
+  /** `from`: the watermark that deliveries last proved too high. `to`: what it was lowered to. Null: there was none. */
   lowered: { from: string; to: string } | null;
   /** The newest open gap. */
   gap: Gap | null;

@@ -2,7 +2,7 @@
 import { availableParallelism, loadavg } from 'node:os';
 import type { Kit } from '../../system/kit.ts';
 
-/** The limit in the long form. The short form only shows the time, because a test's machine may be busy. */
+/** How long a kit may take to start. With `--short`, no start is too slow, because a test's machine may be busy. */
 const LIMIT_MS = 2_000;
 
 /** Resolves to milliseconds. Rejects if the kit exits instead. */

@@ -173,7 +173,7 @@ function fill(path: string): void {
     try {
       for (;;) writeFileSync(path, Buffer.alloc(block), { flag: 'a' });
     } catch {
-      // Goes on with a smaller block.
+      // The disk has no room for another block of this size. The loop tries smaller ones, down to one byte.
     }
   }
 }

@@ -38,7 +38,7 @@ export function createMove(session: Session): Sync<Pick<AdminStore, 'giveTo' | '
     .prepare<unknown[], number>('select id from lanes where handler = ? and id > ? order by id limit ?')
     .pluck();
 
-  /** The id of the new handler's lane of the same name. If the old lane was removed: its id, never used again. */
+  /** The id of the handler's lane named like lane `old`. If that lane was removed: `old`, an id never reused. */
   function laneFor(old: number, handler: number, now: number): number {
     const id = lane.get({ lane: old, handler, now }) ?? old;
     markDirty(old);

@@ -52,7 +52,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
   const revive = db.prepare(`
     update tasks set state = 'ready', alone = ?, release_at = ?, due_at = ?, hold_until = null, attempts = 0, crashes = 0, deferred = 0,
       dead_group = null, changed_at = ? where id = ?`);
-  // A strict task that a person retries does not wait for the watermark. Nor do the lower tasks of its lane.
+  // A strict task that a person retries does not wait for the watermark. Nor do its lane's tasks with a lower cursor.
   const waive = db.prepare(`
     update lanes set unproven = max(unproven, t.cursor) from tasks t where t.id = ? and t.strict = 1 and lanes.id = t.lane`);
   const skip = db.prepare(

@@ -25,7 +25,7 @@ export interface Ids {
   find(id: string): number | undefined;
   /** Writes the id of an event. Call `learn` after the commit. */
   add(seq: number): void;
-  /** Writes the ids of all events from this one on. */
+  /** Writes the ids of this event and of all newer ones into the table `latest_ids`. Call `learn` after the commit. */
   addFrom(seq: number): void;
   /** Adds ids to the memory. Call it after their commit. */
   learn(added: Map<string, number>): void;

@@ -10,7 +10,7 @@ import { HANDLERS } from '../work/waiting.ts';
 const DAY_MS = 86_400_000;
 /** An event's own time is ignored if it is further ahead of the receipt than this. */
 const PLAUSIBLE_MS = 366 * DAY_MS;
-/** Without a watermark, the median of this many cursors bounds the floor, so that one odd cursor decides nothing. */
+/** Without a watermark, pruning raises the later floor up to the median of this many latest cursors: one may be odd. */
 const LATEST = 100;
 
 interface OldRow {

@@ -55,14 +55,14 @@ export interface Lanes {
   saveFinished(lane: number, finished: bigint | null, now: number): void;
   /** Notes in memory what `saveFinished` writes. `aside`: the task had stepped aside, so the lane may run another. */
   markFinished(lane: number, finished: bigint | null, aside: boolean, now: number): void;
-  /** Returns up to `limit` tasks that may run now: of reruns, or all others. Their lanes then count as running. */
+  /** Takes tasks that may run now: if `reruns`, those of reruns, else the others. Their lanes count as running. */
   take(handler: number, now: number, limit: number, reruns: boolean): Waiting[];
   /**
-   * Whether a later task of the lane has ended, or is running because this one stepped aside. `anywhere`: the lane is
-   * uncertain, so a later task of any lane of the handler counts.
+   * True if a task of the lane with a higher cursor has ended, or runs because this task kept failing and let it pass.
+   * `anywhere`: this task may be in the wrong lane, so an end in any lane of its handler counts. Reruns are left out.
    */
   isLate(task: Waiting, anywhere: boolean): boolean;
-  /** True for the account's lane, and for the lane of a conversation without a known session. */
+  /** True for the lanes of events without a session (an account's number): one per conversation, one for the rest. */
   hasNoSession(lane: number): boolean;
   nextAt(handler: number, reruns: boolean): number | null;
   /** Follows the watermark and returns how many strict tasks still wait for it. */
