@@ -4,6 +4,7 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { z } from 'zod';
+import { describe } from './base/errors.ts';
 import { parseCursor } from './wire/cursor.ts';
 import { DEFAULT_PREFIX } from './wire/headers.ts';
 
@@ -145,8 +146,15 @@ export type Config = z.infer<typeof schema> & {
  */
 export function readEnv(env: Env = process.env, folder = process.cwd()): Env {
   const path = resolve(folder, '.env');
-  const file = existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
-  return { ...filled(file), ...filled(env) };
+  return { ...filled(readFile(path)), ...filled(env) };
+}
+
+function readFile(path: string): Env {
+  try {
+    return existsSync(path) ? parseEnv(readFileSync(path, 'utf8')) : {};
+  } catch (error) {
+    throw new ConfigError([`${path} cannot be read (${describe(error).message}): see its owner and its mode`]);
+  }
 }
 
 function filled(env: Env): Env {

@@ -12,10 +12,15 @@ export interface LogOptions {
 }
 
 export function createLog(role: string, { level, format }: LogOptions): Logger {
+  const destination = pino.destination({ fd: 1, sync: true });
+  destination.on('error', (error: NodeJS.ErrnoException) => {
+    // The terminal is gone, so nobody reads the lines of the stop.
+    if (error.code !== 'EIO') throw error;
+  });
   const stream =
     format === 'pretty'
-      ? pretty({ sync: true, ignore: 'pid,hostname,process', messageFormat: '{process} {msg}' })
-      : pino.destination({ fd: 1, sync: true });
+      ? pretty({ destination, ignore: 'pid,hostname,process', messageFormat: '{process} {msg}' })
+      : destination;
   return pino({ level, base: { process: role }, timestamp: pino.stdTimeFunctions.isoTime }, stream);
 }
 

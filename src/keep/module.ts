@@ -14,10 +14,8 @@ export interface Keep {
   /** Returns the milliseconds until a loop retries after this error of the store. Throws other errors. */
   recover: (error: unknown) => number;
   accounts: Accounts;
-  /** Status and counters as people see them. */
   view: Pick<ReadStore, 'status' | 'counters'>;
   disk: () => Disk;
-  /** Notifies `run` that there is work. */
   wake: () => void;
   shared: Shared;
 }

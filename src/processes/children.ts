@@ -167,7 +167,6 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
       isolation = startLoop(() => orNone(runIsolated).then(() => ISOLATED_MS));
       void inTurn(startKeep);
     },
-    /** Notifies `run` of new events. */
     wake: () => run.wake(),
     processes: () => ({ run: lifeOf(run), keep: lifeOf(keep) }),
     /** Sends `keep` the state of the main process. */

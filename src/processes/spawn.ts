@@ -17,7 +17,6 @@ const NICE = 10;
 const LEAST = 19;
 
 export interface SpawnOptions {
-  /** V8's memory options. */
   memory: string[];
   /** Path relative to src. */
   entry: string;
@@ -26,7 +25,6 @@ export interface SpawnOptions {
   onWake: () => void;
   /** The process was killed because its event loop was blocked. */
   onHung: (limitMs: number) => void;
-  /** The process could not be started. */
   onError: (error: Error) => void;
 }
 

@@ -32,7 +32,6 @@ export interface GroupCommit {
   setState(name: StateKey, value: StateValue): void;
   /** Writes counters and state without a delivery, and so finds out whether the store can be written again. */
   probe(): Promise<void>;
-  /** Whether deliveries can be committed. */
   ready(): boolean;
   /** The store's file was replaced or deleted. No delivery is committed until the kit is restarted. */
   replaced(): boolean;

@@ -31,7 +31,6 @@ export interface Receiver {
   app: Koa;
   /** The number of deliveries that wait for their commit. */
   waiting: () => number;
-  /** Writes a sign of life to the store. */
   beat: () => Promise<void>;
   /** Checks the store and reports the process's state. Resolves to the milliseconds until the next look. */
   look: () => Promise<number>;

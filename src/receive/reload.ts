@@ -39,13 +39,13 @@ export function createReload({ first, children, log, use, tell }: ReloadOptions)
       ms: Math.round(performance.now() - began),
       ...more,
     });
-    const env = readEnv();
-    const config = configOf(env);
-    if (config instanceof ConfigError) {
-      const { faults } = config;
+    const read = readConfig();
+    if (read instanceof ConfigError) {
+      const { faults } = read;
       log.error({ faults }, 'SIGHUP: the configuration has faults; the old one stays in force');
       return tell(outcome({ faults, old: 'configuration stays in force', restart: [] }));
     }
+    const { env, config } = read;
     use(config, env);
     const restart = FIXED.filter((name) => env[name] !== first[name]);
     if (restart.length > 0)
@@ -64,9 +64,10 @@ export function createReload({ first, children, log, use, tell }: ReloadOptions)
   };
 }
 
-function configOf(env: Env): Config | ConfigError {
+function readConfig(): { env: Env; config: Config } | ConfigError {
   try {
-    return loadConfig(env);
+    const env = readEnv();
+    return { env, config: loadConfig(env) };
   } catch (error) {
     if (error instanceof ConfigError) return error;
     throw error;

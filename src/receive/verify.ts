@@ -16,7 +16,6 @@ export interface Verifier {
   headers(request: IncomingMessage, nowMs: number): Claimed | 'no_signature' | 'bad_timestamp' | 'far_timestamp';
   /** The positions of the secrets that signed, or the cause of a refusal. `clock_skew`: outside the time window. */
   body(claimed: Claimed, body: Buffer, nowMs: number): number[] | 'bad_signature' | 'clock_skew';
-  /** Replaces the secrets, for a rotation. */
   useSecrets(secrets: string[]): void;
 }
 

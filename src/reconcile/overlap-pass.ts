@@ -18,8 +18,6 @@ export const READING_AGAIN = 'reading the last minutes again, for events that be
 // oxlint-disable-next-line max-lines-per-function -- one pass: its beginning, its pages and its end share state
 export function createOverlapPass({ store, clock, log, overlapMs, commit, say }: PassContext): OverlapPass {
   let at: Cursor | null = null;
-  /** The cursor at which this pass began. The next pass begins there too, unless this one comes to its end. */
-  let from: Cursor | null = null;
   /** The watermark when this pass began. Events above it are newer, so they are not late. */
   let below: Cursor | null = null;
   /** The number of late events that this pass has found. */
@@ -46,10 +44,7 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
 
   async function end(complete = true): Promise<void> {
     at = null;
-    if (complete) {
-      covered = newest;
-      from = null;
-    }
+    if (complete) covered = newest;
     const words = found > 0 ? `events found only by reading again, because they became visible late: ${found}` : null;
     found = 0;
     await say('idle', words, { done: true });
@@ -63,15 +58,14 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     forget() {
       stood.length = 0;
       at = null;
-      from = null;
     },
     async begin(watermark) {
       if (stood.at(-1)?.cursor !== watermark) stood.push({ at: clock.monotonic(), cursor: watermark });
       if (at !== null) return true;
       newest = await store.newestEvent();
-      from ??= await beforeOverlap();
+      const from = await beforeOverlap();
       if (from !== null && isBehind(from, watermark)) at = from;
-      else [covered, from] = [newest, null];
+      else covered = newest;
       below = watermark;
       return at !== null;
     },
@@ -82,6 +76,7 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
       if (at === null) await end();
     },
     async stop(why) {
+      // After a stuck pass the next one begins one overlap period ago again, and so gets past the cursor in time.
       if (why !== 'stuck') stood.length = 0;
       // If the service does not know the cursor, nothing is lost: the forward pass has read up to the watermark.
       if (why === 'unknown')

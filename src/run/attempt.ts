@@ -1,6 +1,6 @@
 // One attempt: a handler runs on a claimed task until the task is settled. Whatever the handler does becomes a
 // settlement, unless it ends the process. After the end of the attempt, its `ctx` commits nothing and sends no calls.
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises';
 import { describe, loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Context } from '../kit.ts';
@@ -23,11 +23,12 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   const context = new AttemptContext(claim, handler, options);
   const scope: Scope = { handler: handler.name, key: claim.event.key, fail };
   let draining = false;
+  let ended = false;
   let thrown: object = {};
 
   async function run(): Promise<Settlement | null> {
-    const ended = withoutRun(claim, handler, options.clock.now());
-    if (ended) return ended;
+    const unrun = withoutRun(claim, handler, options.clock.now());
+    if (unrun) return unrun;
     const event = toKitEvent(claim.event);
     let timer: NodeJS.Timeout | undefined;
     let failure: { error: unknown } | undefined;
@@ -43,12 +44,12 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     clearTimeout(timer);
     context.end('the attempt has ended');
     context.over = true;
-    // A call of `ctx.complete` may have committed, and still wait for the disk.
-    if (context.completing && !context.completed)
-      failure = await context.completing.then(
-        () => undefined,
-        (error: unknown) => failure ?? { error },
-      );
+    // A commit may still wait for the disk. Node reports a rejection that nobody handles only after all microtasks.
+    if (context.completing && !context.completed) {
+      await context.completing;
+      await Promise.race([immediate(), outside.promise]).catch((error: unknown) => (failure ??= { error }));
+    }
+    ended = true;
     if (context.completed) return null;
     if (!failure) return { claim, state: 'done', error: null };
     thrown = loggable(failure.error);
@@ -56,7 +57,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   }
 
   function fail(error: unknown): boolean {
-    if (context.over) return false;
+    if (ended) return false;
     outside.reject(error);
     return true;
   }
@@ -71,7 +72,6 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
       draining = true;
       context.end('the kit stops');
     },
-    /** Stops waiting for the handler. */
     abandon: () => outside.reject(new Error('abandoned')),
   };
 }
@@ -79,7 +79,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
 /** The handler's `ctx`. Most handlers use little of it, so costly parts are created on first use. */
 class AttemptContext implements Context {
   completed = false;
-  /** A call of `complete` that has not ended. */
+  /** Resolves when every call of `complete` has ended. Undefined: there was none. */
   completing: Promise<unknown> | undefined;
   /** True: the attempt has ended, and the next attempt of the task may already hold its claim. */
   over = false;
@@ -134,14 +134,10 @@ class AttemptContext implements Context {
   }
 
   async complete(work: (tx: Tx) => void): Promise<void> {
-    const completing = Promise.all([this.#complete(work), this.completing]);
-    this.completing = completing;
-    try {
-      await completing;
-    } catch (error) {
-      if (this.completing === completing) this.completing = undefined;
-      throw error;
-    }
+    const completing = this.#complete(work);
+    this.completing = Promise.allSettled([this.completing, completing]);
+    // Not `completing` itself: `allSettled` handles its rejection, and so nobody would notice a forgotten `await`.
+    await completing;
   }
 
   async #complete(work: (tx: Tx) => void): Promise<void> {
@@ -166,7 +162,6 @@ class AttemptContext implements Context {
     }
   }
 
-  /** Aborts the signal with this reason. */
   end(reason: string): void {
     this.#ended ??= reason;
     this.#abort?.abort(new Error(reason));

@@ -160,7 +160,6 @@ function open(config: Config): Store {
   return openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: BUSY_MS });
 }
 
-/** Handlers by the path of their files. */
 function withoutFaults(): Map<string, Loaded> {
   return new Map([...folder.handlers].filter(([file]) => !folder.faults.has(file)));
 }

@@ -15,7 +15,6 @@ export function createRate({ perMinute }: { perMinute: number }, now: number) {
     return Math.floor(burst - Math.max(0, fullAt - at) / everyMs + 1e-6);
   };
   return {
-    /** How many attempts may begin now. */
     free,
     begin(at: number) {
       fullAt = Math.max(fullAt, at) + everyMs;

@@ -12,7 +12,6 @@ const LOCKED_MS = 5_000;
 export interface SetUpOptions {
   store: Pick<WorkStore, 'setup'>;
   scopes: AsyncLocalStorage<Scope>;
-  /** Called before each setup. */
   onFile: (file: string) => Promise<void>;
 }
 

@@ -50,7 +50,6 @@ export type Counter =
   /** New events whose delivery reports failed attempts in an unsigned header. So the count is only a hint. */
   | 'unseen_failures'
   | `tasks.${TaskState}`
-  /** Done tasks that pruning has removed. */
   | 'pruned.done'
   | `ack.${string}`
   /** Outcomes of attempts, by handler, except those that a stop or the crash of a shared process interrupted. */

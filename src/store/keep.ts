@@ -50,7 +50,6 @@ export interface Crash {
   /** For example `exit code 7` or `SIGSEGV`. */
   exit: string;
   count: number;
-  /** When the crash last happened, ISO 8601. */
   at: string;
 }
 
@@ -77,7 +76,6 @@ export interface ReplayRun {
   to: string;
   runs: number;
   pages: number;
-  /** Events that only replay brought. */
   recovered: number;
   state: ReplayState['state'];
   reason: string | null;
@@ -100,7 +98,6 @@ export interface StreamState {
   reason: string | null;
 }
 
-/** The result of `npx kit verify` so far. */
 export interface VerifyAccount {
   state: 'running' | 'done' | 'failed';
   reason: string | null;

@@ -10,7 +10,6 @@ export interface Process {
   boot: number;
 }
 
-/** The outcome of a reload. */
 export interface Reloaded {
   /** The reload answers all requests for a reload up to this number. */
   asked: number;
@@ -35,7 +34,6 @@ export interface ProcessStore {
   identify(id: string): Promise<void>;
   /** Returns the `boot` of a new process: a number that no process had before. */
   nextBoot(): Promise<number>;
-  /** Notes that the process is alive now. */
   beat(process: Process, now: number): Promise<void>;
   gone(role: string): Promise<void>;
   processes(): Promise<Process[]>;

@@ -57,7 +57,6 @@ export interface Claim {
   unproven: boolean;
   startedAt: number;
   deferredMs: number;
-  /** Why the last attempt failed. */
   error: string | null;
 }
 
@@ -170,7 +169,6 @@ export interface WorkStore {
    * handler's file is broken, the handler keeps its position, and when it is back, gets the tasks that it missed.
    */
   register(names: string[], files?: HandlerFiles): Promise<Map<string, number>>;
-  /** Ids of known handlers, by name. */
   idsOf(names: string[]): Promise<Map<string, number>>;
   /** Ids of loaded handlers that catch up on missed events, each with the last event for which it has its tasks. */
   behind(): Promise<Map<number, number>>;

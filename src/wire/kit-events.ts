@@ -6,7 +6,6 @@ export const kitEvents = {
   /** The test event that the service's dashboard sends. */
   'webhook.ping': define({
     data: z.looseObject({
-      /** string: a text, or empty. */
       message: orElse(z.string(), ''),
     }),
     example: () => ({ message: 'a test' }),

@@ -135,11 +135,14 @@ test('E41: a new cause of dead letters is posted without the message of its erro
   const bench = await setUp();
   const letters = ['boom', 'broken pipe', 'no such user', 'out of paper', 'gone', 'late', 'odd'];
   let cursor = 0;
-  const next = async (handler: string): Promise<void> => {
+  const next = async (
+    handler: string,
+    error = `Error: ${letters[cursor]} for +55 11 99999-8888 (5511999998888) "Ana Lima"`,
+  ): Promise<void> => {
     const ops = bench as unknown as Ops;
-    await deliver(ops, { cursor: String(10_000 + cursor) });
+    await deliver(ops, { cursor: String(10_000 + cursor++) });
     const [id = 0] = await fanOut(ops, [handler]);
-    await end(ops, id, 'dead', `Error: ${letters[cursor++]} for +55 11 99999-8888 (5511999998888) "Ana Lima"`);
+    await end(ops, id, 'dead', error);
   };
   await next('answer');
   await bench.pass(2_000);
@@ -156,6 +159,10 @@ test('E41: a new cause of dead letters is posted without the message of its erro
   await bench.pass(5 * MINUTE);
   expect(bench.told('dead_letters')).toHaveLength(3);
   expect(bench.told('dead_letters')[2]).toContain('newest cause: answer, Error.');
+  // What a sender wrote may look like a class and a place.
+  await next('forward', 'AnaLima5511999998888: the bot refused (5511999998888/ana-lima/rua-7:42)');
+  await bench.pass(120 * MINUTE);
+  expect(bench.told('dead_letters').at(-1)).toContain('newest cause: forward.');
   expect(bench.posts.join('\n')).not.toMatch(/\d{4}|Ana/);
 });
 

@@ -1,6 +1,6 @@
 // Runs `npx kit reload` as people do, against a real receiver. The command reports the outcome, and stops nothing.
 import { execFile, spawn } from 'node:child_process';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -72,6 +72,17 @@ describe('a receiver that runs', () => {
     expect(err).toContain('WEBHOOK_SECRET');
     expect(err).toContain('the old configuration stays in force');
     expect(await deliver(kit, makeEvent(3))).toBe(204);
+  });
+
+  test('a .env that cannot be read is named, and the old configuration stays in force', async () => {
+    const path = join(kit.folder, '.env');
+    mkdirSync(path);
+    const { code, err } = await ask();
+    rmSync(path, { recursive: true });
+    expect(code).toBe(1);
+    expect(err).toContain(`${path} cannot be read`);
+    expect(await deliver(kit, makeEvent(3), [SECRET])).toBe(204);
+    expect((await ask()).code).toBe(0);
   });
 
   test('E64: each command gets the outcome of a reload that began after its request', async () => {

@@ -222,6 +222,25 @@ describe('E4: events of replay', () => {
     expect(handled).toEqual(['3']);
   });
 
+  test.each(['when the end becomes known', 'when its webhook comes after that'])(
+    'above the end of history are handled %s',
+    async (when) => {
+      await accept(item(1), item(101));
+      expect(await undecided()).toBe(2);
+      if (when !== 'when the end becomes known') await runner.drain(0);
+      await file.store.endHistory(cursor(50));
+      if (when !== 'when the end becomes known') {
+        await file.store.accept({ readings: [webhook(101, clock.time + 1)], now: clock.time });
+        await file.store.closeHistory();
+        await start();
+      }
+      await until(() => Promise.resolve(handled.length > 0), 'its task');
+      await file.store.closeHistory();
+      await become(0);
+      expect(handled).toEqual(['101']);
+    },
+  );
+
   describe('an event that turns out not to be history', () => {
     const missed = 700;
     const arrive = (from: number): Promise<void> =>
@@ -247,6 +266,20 @@ describe('E4: events of replay', () => {
       expect(new Set(handled).size).toBe(handled.length);
       expect(handled.length).toBe(missed + 2);
       expect(file.query('select * from undecided')).toEqual([]);
+    });
+
+    test('before it became a task, reaches a handler that catches up', async () => {
+      await restart(true);
+      await arrive(10_000);
+      await runner.drain(0);
+      // Replay brings the event as history, and its webhook says that it is new, while no run process is up.
+      await file.store.accept({ readings: [item(20_000, clock.time - HOUR)], now: clock.time });
+      await file.store.accept({ readings: [webhook(20_000, clock.time + 1)], now: clock.time });
+      await start();
+      await until(async () => (await file.store.behind()).size === 0, 'the handler to catch up');
+      await rest();
+      expect(handled).toContain('20000');
+      expect(handled).toHaveLength(missed + 1);
     });
 
     test('while a handler catches up, reaches that handler too', async () => {

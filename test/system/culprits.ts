@@ -47,6 +47,9 @@ export const DEEDS: Record<string, Deed> = {
   'F26: rejects unawaited while it is at work': {
     deed: `void Promise.reject(new Error('astray')); await new Promise((resolve) => setTimeout(resolve, 200))`,
   },
+  'F26: forgets to await ctx.complete, whose work throws': {
+    deed: `void arguments[1].complete(() => { throw new Error('astray'); }); for (let n = 0; n < 20; n++) await null;`,
+  },
   'F26: throws in a timer after it has resolved': {
     deed: `setTimeout(() => { throw new Error('late'); }, 50)`,
     state: 'done',

@@ -33,8 +33,10 @@ test.each(CASES)(
   },
 );
 
-test('an unawaited rejection in a handler fails its own attempt', async () => {
-  const stray = `void Promise.reject(new Error('astray')); await new Promise((resolve) => setTimeout(resolve, 200))`;
+test.each([
+  `void Promise.reject(new Error('astray')); await new Promise((resolve) => setTimeout(resolve, 200))`,
+  DEEDS['F26: forgets to await ctx.complete, whose work throws']?.deed ?? '',
+])('a rejection that nobody awaits fails the attempt of its own handler: %s', async (stray) => {
   kit = await createKit({ culprit: culprit(stray) });
   await kit.start();
   await deliver(kit, { ...makeEvent(1), body: 'poison' });

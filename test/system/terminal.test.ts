@@ -26,7 +26,34 @@ test('E64: npx kit reload works on a terminal, where SIGHUP ends the kit', async
   }
 });
 
-async function onTerminal(kit: Kit): Promise<{ running: () => boolean; end: () => void; closed: Promise<void> }> {
+test('the kit stops in order when its terminal is gone, though it cannot print any more', async () => {
+  const kit = await createKit({ one: HANDLER });
+  const terminal = await onTerminal(kit);
+  try {
+    const pids = kit.query<{ pid: number }>('select pid from processes').map(({ pid }) => pid);
+    expect(pids.length).toBeGreaterThan(1);
+    terminal.kill();
+    await until(() => pids.every((pid) => !isAlive(pid)));
+    // A process that stops in order removes its row. A crash leaves it.
+    expect(kit.query('select role from processes')).toEqual([]);
+  } finally {
+    terminal.kill();
+    await kit.remove();
+  }
+});
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function onTerminal(
+  kit: Kit,
+): Promise<{ running: () => boolean; end: () => void; kill: () => void; closed: Promise<void> }> {
   const command = `exec ${process.execPath} ${process.cwd()}/src/main.ts`;
   const env = {
     PATH: process.env['PATH'],
@@ -49,6 +76,7 @@ async function onTerminal(kit: Kit): Promise<{ running: () => boolean; end: () =
   return {
     running: () => child.exitCode === null && child.signalCode === null,
     end: () => void child.kill('SIGTERM'),
+    kill: () => void child.kill('SIGKILL'),
     closed,
   };
 }

@@ -37,11 +37,10 @@ export const HANDLERS: Rules<Observation> = {
   },
 };
 
-/** The handler, and the class and the place of its error. The message is left out because it may quote a delivery. */
+/** The handler and its error's class, if it is a usual one. Whatever else the error says may quote a delivery. */
 function redacted({ handler, error }: NonNullable<Observation['cause']>): string {
-  const name = /^([A-Z]\w{0,60}): /.exec(error)?.[1];
-  const place = / \(([\w./-]{1,200}:\d{1,6})\)$/.exec(error)?.[1];
-  return [handler, name, place].filter(Boolean).join(', ');
+  const name = /^((Type|Range|Syntax|Reference|Sqlite|Service|Abort|Timeout)?Error|Timeout): /.exec(error)?.[1];
+  return [handler, name].filter(Boolean).join(', ');
 }
 
 function handlerFailing(seen: Observation): string {
@@ -55,7 +54,7 @@ function handlerFailing(seen: Observation): string {
 function brokenFile({ fault, waiting }: Observation['broken'][number]): string {
   const goesOn =
     waiting.length > 0
-      ? `handler ${waiting.join(', ')} waits, the others go on. Fix the file, then npx kit reload: events that arrive meanwhile are handled then`
+      ? `handler ${waiting.join(', ')} waits, the others go on. Fix the file under its name, then npx kit reload: events that arrive meanwhile are handled then`
       : 'the handlers that were loaded go on. Fix the file, then npx kit reload';
   return `${fault}: ${goesOn}`;
 }

@@ -19,10 +19,11 @@ const APPLICATION = 1_802_072_179;
 
 /** Read once, because a process may have no file descriptor left when it opens its store again. */
 const STEPS = stepsIn(MIGRATIONS);
-/** Names of the kit's tables. */
-export const TABLES = STEPS.flatMap((name) =>
-  [...readFileSync(new URL(name, MIGRATIONS), 'utf8').matchAll(/^create table (\w+)/gm)].map(([, table = '']) => table),
-);
+/** Names of the kit's tables, indexes and triggers. */
+export const NAMES = STEPS.flatMap((file) => {
+  const text = readFileSync(new URL(file, MIGRATIONS), 'utf8');
+  return [...text.matchAll(/^create (?:unique )?(?:table|index|trigger) (\w+)/gm)].map(([, name = '']) => name);
+});
 
 export function connect(path: string, { create = false, busyMs = BUSY_MS } = {}): Connection {
   if (create && path !== ':memory:') prepareFolder(path);

@@ -46,8 +46,10 @@ export function createHeard(
   return ({ seq, cursor }, origin) => {
     // Without `younger`: this webhook may have set it after `run` planned a turn, and the plan lacks the event's task.
     const birth = { ...birthOf(session), younger: null };
-    if (placeOf({ origin, cursor, createdAt: null }, birth) === 'new') return;
-    if (known.get(seq) === undefined) session.count({ undecided: 1 });
+    if (known.get(seq) === undefined) {
+      if (placeOf({ origin, cursor, createdAt: null }, birth) === 'new') return;
+      session.count({ undecided: 1 });
+    }
     ready.run(seq, BigInt(cursor));
   };
 }
@@ -57,7 +59,7 @@ export function createUndecided(session: Session) {
   const any = db.prepare('select 1 from undecided limit 1').pluck();
   const add = db.prepare('insert into undecided (event, cursor) values (?, ?) on conflict (event) do nothing');
   const remove = db.prepare('delete from undecided where event = ?');
-  const isNew = 'u.ready = 1 or u.cursor >= @younger';
+  const isNew = 'u.ready = 1 or u.cursor >= @newFrom';
   const decided = db.prepare<unknown[], StoredEvent>(`
     select ${EVENT_COLUMNS}, ${EVENT_TEXT} from undecided u join events e on e.seq = u.event
     where ${isNew} order by u.cursor limit @limit`);
@@ -73,11 +75,16 @@ export function createUndecided(session: Session) {
     where o.handler = ? order by o.event limit ?`);
   const give = db.prepare('delete from owed where event = ? and handler = ?');
 
-  const younger = (birth: Birth): bigint => BigInt(birth.younger ?? 2n ** 63n - 1n);
+  /** Undecided events at or above this cursor are newer than the store, as `placeOf` says. */
+  function newFrom({ younger, end }: Birth): bigint {
+    const none = 2n ** 63n - 1n;
+    const [a, b] = [younger === null ? none : BigInt(younger), end === null ? none : BigInt(end) + 1n];
+    return a < b ? a : b;
+  }
 
   return {
     decided: (birth: Birth, limit: number): StoredEvent[] =>
-      any.get() === undefined ? [] : decided.all({ younger: younger(birth), limit }),
+      any.get() === undefined ? [] : decided.all({ newFrom: newFrom(birth), limit }),
     owed: (handler: number, limit: number): StoredEvent[] => owed.all(handler, limit),
     /** Call it in the transaction that makes the handler's tasks of these events. */
     give(handler: number, events: number[]): void {
@@ -98,7 +105,7 @@ export function createUndecided(session: Session) {
       if (any.get() === undefined) return;
       const birth = birthOf(session);
       const history = birth.reading === 'open' ? BigInt(birth.older ?? -1) : 2n ** 63n - 1n;
-      session.count({ undecided: -giveUp.run({ younger: younger(birth), history }).changes });
+      session.count({ undecided: -giveUp.run({ newFrom: newFrom(birth), history }).changes });
     },
   };
 }

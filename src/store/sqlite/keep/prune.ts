@@ -102,7 +102,6 @@ export function createPruning(session: Session): Pruning {
     counts.events = (counts.events ?? 0) - 1;
   }
 
-  /** All cursors that name the event. */
   function cursorsOf({ seq, cursor }: OldRow): bigint[] {
     const more = aliases.all(seq).flatMap((name) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));
     return cursor === null ? more : [cursor, ...more];

@@ -372,10 +372,11 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
   };
 }
 
-/** Without the tasks of a handler that has not caught up: later pages bring them. Decided events come in no page. */
-function withoutMissed({ tasks, from }: FanOutPage, missed: Turn['missed'], behind: number | null): NewTask[] {
+/** If the handler could not join after all, the next page brings its tasks. Decided events come in no page. */
+function withoutMissed({ tasks, decided = [] }: FanOutPage, missed: Turn['missed'], behind: number | null): NewTask[] {
   if (!missed || behind === null) return tasks;
-  return tasks.filter(({ handler, event }) => handler !== missed.handler || event <= from);
+  const kept = new Set(decided);
+  return tasks.filter(({ handler, event }) => handler !== missed.handler || kept.has(event));
 }
 
 /** The cursor of the task if it has ended; null: the task waits again, or has no cursor. */
