@@ -91,7 +91,8 @@ function linksOf(file: string): string[] {
 test('the documents are short', () => {
   expect(DOCUMENTS).toContain('src/README.md');
   expect(wordsOf('README.md')).toBeLessThanOrEqual(LONGEST.readme);
-  expect(DOCUMENTS.reduce((sum, file) => sum + wordsOf(file), 0)).toBeLessThanOrEqual(LONGEST.all);
+  const words = DOCUMENTS.reduce((sum, file) => sum + wordsOf(file), 0);
+  expect(words, 'for documents of your own raise LONGEST in this file').toBeLessThanOrEqual(LONGEST.all);
 });
 
 test('every document can be reached from the README', () => {

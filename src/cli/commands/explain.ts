@@ -71,7 +71,9 @@ function tellEvent(found: Found): void {
     if (error) print(`    ${clean(error)}`);
   }
   if (tasks.length === 0)
-    print('  no task: no handler was there for its type, it was erased before, or run has not read it yet');
+    print(
+      '  no task: no handler was there for its type, it is history and no handler has history: true, it was erased before, or run has not read it yet',
+    );
 }
 
 function tellTask({ task, earlier, later }: Neighbours, event: Found['event']): void {

@@ -20,7 +20,10 @@ const command: Command = {
     try {
       await withStore(async (store) => {
         const status = withState(await store.status(clock.now()), receiver.state);
-        const missed = (await store.types()).reduce((sum, type) => sum + type.missed, 0);
+        const missed = (await store.types()).reduce(
+          (sum, type) => sum + (type.deliveredAt === null ? 0 : type.missed),
+          0,
+        );
         if (values.json) printJson(status);
         else show(status, missed, receiver);
       });

@@ -1,7 +1,6 @@
 // Backs up the whole store while the kit runs, and restores a copy while it does not.
 import {
   chmodSync,
-  chownSync,
   closeSync,
   copyFileSync,
   existsSync,
@@ -10,7 +9,6 @@ import {
   openSync,
   renameSync,
   rmSync,
-  statSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
@@ -18,7 +16,7 @@ import { StoreError } from '../store.ts';
 import { connect, requireVersion, type Connection } from './connection.ts';
 import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
-import { newId, readMark, requireSame, writeMark } from './file-identity.ts';
+import { giveToFolder, newId, readMark, requireSame, writeMark } from './file-identity.ts';
 
 /** The unfinished copy, named after this process. */
 export const partOf = (to: string): string => `${to}.part-${process.pid}`;
@@ -184,9 +182,7 @@ function requireWhole(copy: string, name: string): string {
   }
   for (const suffix of ['-wal', '-shm']) rmSync(copy + suffix, { force: true });
   chmodSync(copy, 0o600);
-  // If root restores a store, the user that runs the kit must own the file.
-  const { uid, gid } = statSync(dirname(copy));
-  if (process.getuid?.() === 0) chownSync(copy, uid, gid);
+  giveToFolder(copy);
   sync(copy);
   return id;
 }

@@ -3,6 +3,7 @@
 // inodes.
 import { randomUUID } from 'node:crypto';
 import {
+  chownSync,
   closeSync,
   fstatSync,
   fsyncSync,
@@ -59,12 +60,19 @@ export function readMark(path: string): Mark | undefined {
   }
 }
 
+/** If root restores a store, the user that runs the kit must own its files. */
+export function giveToFolder(file: string): void {
+  const { uid, gid } = statSync(dirname(file));
+  if (process.getuid?.() === 0) chownSync(file, uid, gid);
+}
+
 /** Only the holder of the lock may call it. `at` is the file that the mark describes, if it is not at `path` yet. */
 export function writeMark(path: string, id: string, was: string | null, at = path): void {
   const [file = '', owner = ''] = [inodeOf(at), inodeOf(`${path}-owner`)];
   const mark: Mark = { id, was, file, owner, pid: process.pid };
   const part = `${path}-id.part`;
   writeFileSync(part, `${JSON.stringify(mark)}\n`, { mode: 0o600, flush: true });
+  giveToFolder(part);
   renameSync(part, `${path}-id`);
   const folder = openSync(dirname(path), 'r');
   fsyncSync(folder);
