@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { chownSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Database from 'better-sqlite3';
@@ -98,4 +98,18 @@ test('restore refuses a file that is not a backup, and leaves the store unchange
   expect(refused.err).toContain('is not a store of this kit');
   expect(kit.query('select * from events')).toHaveLength(1);
   expect(await cli('backup', alien)).toMatchObject({ code: 69 });
+});
+
+test.skipIf(process.getuid?.() !== 0)('a store that root restores belongs to the user of its folder', async () => {
+  kit = await createKit({});
+  await kit.start();
+  const copy = join(kit.folder, 'copy.db');
+  expect(await cli('backup', copy)).toMatchObject({ code: 0 });
+  await kit.stop();
+  for (const name of ['', ...readdirSync(kit.folder)]) chownSync(join(kit.folder, name), 65_534, 65_534);
+  expect(await cli('restore', copy)).toMatchObject({ code: 0 });
+  const files = readdirSync(kit.folder).filter((name) => name.startsWith('events.db'));
+  expect(files).toContain('events.db-id');
+  const owners = files.map((name) => [name, statSync(join(kit.folder, name)).uid]);
+  expect(owners).toEqual(files.map((name) => [name, 65_534]));
 });

@@ -1,22 +1,12 @@
 // Backs up the whole store while the kit runs, and restores a copy while it does not.
-import {
-  chmodSync,
-  closeSync,
-  copyFileSync,
-  existsSync,
-  fsyncSync,
-  linkSync,
-  openSync,
-  renameSync,
-  rmSync,
-} from 'node:fs';
+import { chmodSync, closeSync, copyFileSync, existsSync, linkSync, openSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { StoreError } from '../store.ts';
 import { connect, requireVersion, type Connection } from './connection.ts';
 import { guarded } from './fault.ts';
 import { prepareFolder } from './folder.ts';
-import { giveToFolder, newId, readMark, requireSame, writeMark } from './file-identity.ts';
+import { giveToFolder, newId, readMark, requireSame, sync, writeMark } from './file-identity.ts';
 
 /** The unfinished copy, named after this process. */
 export const partOf = (to: string): string => `${to}.part-${process.pid}`;
@@ -185,10 +175,4 @@ function requireWhole(copy: string, name: string): string {
   giveToFolder(copy);
   sync(copy);
   return id;
-}
-
-function sync(path: string): void {
-  const file = openSync(path, 'r');
-  fsyncSync(file);
-  closeSync(file);
 }

@@ -42,8 +42,7 @@ export function remedyOf(code: string): string {
   if (FULL.test(code)) return 'The disk is full: make room, see df -h (DATABASE_URL)';
   if (/READONLY|PERM|EROFS|EACCES/.test(code))
     return 'The file or its disk is read-only: give this user the right to write, and see mount (DATABASE_URL)';
-  if (/NOTADB/.test(code))
-    return 'It is no store: see DATABASE_URL. If it was one, stop the kit, then npx kit restore <backup>';
+  if (/NOTADB/.test(code)) return 'It is no store: see DATABASE_URL, or stop the kit and npx kit restore <backup>';
   if (/CORRUPT/.test(code)) return 'The file is damaged: stop the kit, then npx kit restore <backup>';
   if (/E[MN]FILE/.test(code)) return 'Raise the limit of open files, see ulimit -n';
   if (/CANTOPEN|ENOENT/.test(code)) return 'The file cannot be opened: see its folder and its rights (DATABASE_URL)';

@@ -74,9 +74,14 @@ export function writeMark(path: string, id: string, was: string | null, at = pat
   writeFileSync(part, `${JSON.stringify(mark)}\n`, { mode: 0o600, flush: true });
   giveToFolder(part);
   renameSync(part, `${path}-id`);
-  const folder = openSync(dirname(path), 'r');
-  fsyncSync(folder);
-  closeSync(folder);
+  sync(dirname(path));
+}
+
+/** Of a file or a folder. */
+export function sync(path: string): void {
+  const file = openSync(path, 'r');
+  fsyncSync(file);
+  closeSync(file);
 }
 
 /**
