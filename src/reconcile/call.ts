@@ -4,7 +4,7 @@ import { ServiceError } from '../service/errors.ts';
 import { repeatWait } from '../service/pace.ts';
 import type { Progress } from '../store/keep.ts';
 import type { Cursor } from '../wire/cursor.ts';
-import { REPLAY_LIMIT } from '../wire/replay.ts';
+import { REPLAY_LIMIT } from '../service/shapes.ts';
 import { createPageText } from './page-text.ts';
 import { PageError, readPage, type Page } from './page.ts';
 import type { Pass, PassContext, PassEnd, ReconcilerOptions } from './pass.ts';

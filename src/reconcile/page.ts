@@ -2,7 +2,7 @@
 // that does not fit the contract is refused. If a page is wrong about where it ends, only its own items count.
 import { compareCursors, isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
 import { readItem, type Reading } from '../wire/event.ts';
-import { REPLAY_LIMIT, replayItem, replayPage } from '../wire/replay.ts';
+import { REPLAY_LIMIT, replayItem, replayPage } from '../service/shapes.ts';
 
 export interface Page {
   /** In cursor order. */

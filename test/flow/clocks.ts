@@ -12,7 +12,7 @@ import { startRunner, type Runner } from '../../src/run/runner.ts';
 import { inWindow } from '../../src/receive/verify.ts';
 import { createBudget } from '../../src/service/budget.ts';
 import { createService } from '../../src/service/service.ts';
-import { createRandom } from '../../src/base/random.ts';
+import { createRandom } from '../../src/tools/random.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { askToVerify } from '../../src/admin/range.ts';
 import type { Store } from '../../src/store/store.ts';

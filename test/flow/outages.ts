@@ -10,7 +10,7 @@ import { createFollower } from '../../src/reconcile/stream.ts';
 import { startRunner } from '../../src/run/runner.ts';
 import { createService } from '../../src/service/service.ts';
 import { Refusal } from '../../src/tools/simulator/refusal.ts';
-import { createRandom } from '../../src/base/random.ts';
+import { createRandom } from '../../src/tools/random.ts';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
 import type { SimulatedEvent } from '../../src/tools/simulator/history.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';

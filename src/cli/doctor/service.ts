@@ -1,7 +1,7 @@
 // Checks of the service: the difference between the two clocks, the API key, and what the key may read.
 import { ServiceError } from '../../service/errors.ts';
 import { createService } from '../../service/service.ts';
-import { replayPage } from '../../wire/replay.ts';
+import { replayPage } from '../../service/shapes.ts';
 import { withStore } from '../lib/store.ts';
 import { failureOf, isDns, isTls } from '../lib/post.ts';
 import {

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { Answer } from './faults.ts';
 import { valid, type Operation } from './operations.ts';
-import type { Random } from '../../base/random.ts';
+import type { Random } from '../random.ts';
 import { Refusal } from './refusal.ts';
 
 export interface Account {

@@ -1,7 +1,7 @@
 // Faults drawn at random from a seed: how each event is delivered, and how each call is answered. A test can also ask
 // for a fault by its name.
 import { FAULTS, type Fault, type FaultName } from './faults.ts';
-import { createRandom } from '../../base/random.ts';
+import { createRandom } from '../random.ts';
 import { Refusal } from './refusal.ts';
 import type { DeliverOptions } from './webhook.ts';
 

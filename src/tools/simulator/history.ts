@@ -1,7 +1,7 @@
 // The events of the simulated service, in cursor order. They are made from a seed and stored, and a test can expire
 // the oldest.
 import { systemClock, type Clock } from '../../base/clock.ts';
-import { createRandom } from '../../base/random.ts';
+import { createRandom } from '../random.ts';
 
 export interface SimulatedEvent {
   id: string;

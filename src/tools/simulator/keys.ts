@@ -6,7 +6,7 @@ import { iso, type Clock } from '../../base/clock.ts';
 import { blockListOf } from '../../base/ip-address.ts';
 import type { SimulatedEvent } from './history.ts';
 import type { Limits } from './limits.ts';
-import type { Random } from '../../base/random.ts';
+import type { Random } from '../random.ts';
 import { Refusal } from './refusal.ts';
 
 export interface KeyAttributes {

@@ -12,7 +12,7 @@ import { createInbox } from './inbox.ts';
 import { createLimits } from './limits.ts';
 import { createOperations, type ReplayRules } from './operations.ts';
 import { createPost, type PostOptions } from './post.ts';
-import { createRandom } from '../../base/random.ts';
+import { createRandom } from '../random.ts';
 import { DEFAULT_PREFIX } from '../../wire/headers.ts';
 import { createStreams, type Streams } from './stream.ts';
 import type { AttemptRecord } from './webhook.ts';

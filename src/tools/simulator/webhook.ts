@@ -6,7 +6,7 @@ import type { AddressRules } from './address.ts';
 import type { SimulatedEvent } from './history.ts';
 import type { Limits } from './limits.ts';
 import type { Answer, Post } from './post.ts';
-import type { Random } from '../../base/random.ts';
+import type { Random } from '../random.ts';
 import { Refusal } from './refusal.ts';
 import { signedHeaders } from '../../wire/sign.ts';
 

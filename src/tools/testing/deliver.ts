@@ -3,7 +3,7 @@
 import { createGroupCommit } from '../../receive/group-commit.ts';
 import type { Handler } from '../../kit.ts';
 import { checkHandler } from '../../run/load-handlers.ts';
-import { createRandom } from '../../base/random.ts';
+import { createRandom } from '../random.ts';
 import { openSqlite } from '../../store/sqlite/open.ts';
 import type { Store } from '../../store/store.ts';
 import type { ShownState, SqlRow } from '../../store/work.ts';

@@ -3,7 +3,7 @@
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
 import { countsOf } from '../../../src/base/latency-buckets.ts';
-import { createRandom } from '../../../src/base/random.ts';
+import { createRandom } from '../../../src/tools/random.ts';
 import { createHistory, type SimulatedEvent } from '../../../src/tools/simulator/history.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
 import { readItem } from '../../../src/wire/event.ts';

@@ -1,6 +1,6 @@
 // SIGKILL of each process at every system call that changes something outside the process. Each call is tried in a
 // round of its own.
-import { createRandom } from '../../../src/base/random.ts';
+import { createRandom } from '../../../src/tools/random.ts';
 import { until } from '../../system/kit.ts';
 import type { Options, Row } from '../report.ts';
 import { timedStart, tooSlow } from './ready.ts';

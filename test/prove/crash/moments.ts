@@ -1,7 +1,7 @@
 // SIGKILL of all processes at random moments under a steady load.
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createRandom } from '../../../src/base/random.ts';
+import { createRandom } from '../../../src/tools/random.ts';
 import { createKit, load, until } from '../../system/kit.ts';
 import type { Options, Row } from '../report.ts';
 import { countsIn, violationsIn } from './look.ts';

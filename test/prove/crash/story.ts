@@ -2,7 +2,7 @@
 // kit runs as processes, and its handler writes a row (the effect) together with the task's completion. A story
 // continues over any number of starts.
 import { join } from 'node:path';
-import { createRandom } from '../../../src/base/random.ts';
+import { createRandom } from '../../../src/tools/random.ts';
 import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
 import { createKit, SECRET, until, type Kit } from '../../system/kit.ts';
 import { countsIn, violationsIn } from './look.ts';

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createRandom } from '../../../src/base/random.ts';
+import { createRandom } from '../../../src/tools/random.ts';
 import { deliver, makeEvent } from '../../system/kit.ts';
 import { eventually, stage, type Fault } from './scene.ts';
 import { tested } from './tools.ts';

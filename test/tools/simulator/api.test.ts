@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import type { KeyAttributes } from '../../../src/tools/simulator/keys.ts';
 import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
-import { replayItem, replayPage } from '../../../src/wire/replay.ts';
+import { replayItem, replayPage } from '../../../src/service/shapes.ts';
 
 async function setUp(attributes: Partial<KeyAttributes> = {}) {
   const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at, monotonic: () => clock.at };

@@ -1,8 +1,7 @@
-// Ingest, the one door: an event is inserted, or found to be known. Identity is decided here and nowhere else.
-// Contradictions are recorded; no row is merged or dropped.
-import { dataOfBody, type Incoming, type Reading, type Unreadable } from '../../../wire/event.ts';
+// Ingest, the one door: an event is inserted, or found to be known (identity.ts).
+import type { Incoming, Reading, Unreadable } from '../../../wire/event.ts';
 import { isBehind, type Cursor } from '../../../wire/cursor.ts';
-import { digestOf, sameJson, type JsonObject } from '../../../wire/json.ts';
+import { decide, nameOfCursor, nameOfId, placeOf, type StoredIdentity } from '../../identity.ts';
 import type { Accepted, Batch, Conflict, Counts, IngestStore, StateKey } from '../../ingest.ts';
 import { createBirthWatch, createHeard } from './birth.ts';
 import { faultOf } from '../fault.ts';
@@ -13,18 +12,8 @@ import { bind, EVENT_KEY, type Session, type Sync } from '../session.ts';
 import { createArrivals } from './arrivals.ts';
 import { createWatermark } from './watermark.ts';
 
-interface Known {
-  seq: number;
+interface Stored extends StoredIdentity {
   key: string;
-  id: string | null;
-  /** 1: the stored event has the cursor of the incoming one. */
-  same_cursor: number;
-  conflicting: number;
-  type: string;
-  origin: Incoming['origin'];
-  body: Uint8Array | null;
-  /** Digest of the data; set when the body is purged. */
-  digest: Uint8Array | null;
 }
 
 export function createIngestStore(
@@ -41,12 +30,14 @@ export function createIngestStore(
     insert into events (cursor, conflicting, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, live, body)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const known = `
-    select seq, ${EVENT_KEY}, id, cursor is ? as same_cursor, conflicting, type, origin, body, digest
+    select seq, ${EVENT_KEY}, id, cursor is ? as sameCursor, conflicting, type, origin, body, digest
     from events e`;
-  const byCursor = db.prepare<unknown[], Known>(`${known} where cursor = ? and cursor is not null and conflicting = 0`);
-  const bySeq = db.prepare<unknown[], Known>(`${known} where seq = ?`);
-  const conflictingAt = db.prepare<unknown[], Known>(`${known} where cursor = ? and conflicting = 1`);
-  const byAlias = db.prepare<unknown[], Known>(`${known} where seq = (select seq from aliases where name = ?)`);
+  const byCursor = db.prepare<unknown[], Stored>(
+    `${known} where cursor = ? and cursor is not null and conflicting = 0`,
+  );
+  const bySeq = db.prepare<unknown[], Stored>(`${known} where seq = ?`);
+  const conflictingAt = db.prepare<unknown[], Stored>(`${known} where cursor = ? and conflicting = 1`);
+  const byAlias = db.prepare<unknown[], Stored>(`${known} where seq = (select seq from aliases where name = ?)`);
   const anyAlias = db.prepare('select 1 from aliases limit 1').pluck();
   const addAlias = db.prepare('insert into aliases values (?, ?) on conflict (name) do nothing');
   const addId = db.prepare(`
@@ -169,15 +160,15 @@ export function createIngestStore(
       // Aliases are rare: one query for the whole batch saves two queries for each event.
       let aliased = anyAlias.get() !== undefined;
       const floor = session.floor(highest(session.cursorState('watermark'), batch.watermark));
+      const pruned = { floor, before: Number(session.state('pruned_before') ?? 0) };
       const born = Number(session.state('born'));
-      const prunedBefore = Number(session.state('pruned_before') ?? 0);
       learnBirth(readings.flatMap((reading) => ('event' in reading ? [reading.event] : [])));
       const arrivals = startArrivals(batch.now);
       const results = readings.map((reading): Accepted => {
         if ('unreadable' in reading) return keepAside(reading.unreadable);
         const { event } = reading;
         if (event.origin === 'webhook') arrivals.delivered(event);
-        const place = placeOf(event);
+        const place = placeOf(event, pruned, batch.now);
         if (!(aliased && named(event)) && place !== 'pruned' && !ofId(event.id) && store(event, false)) {
           if (place === 'regressed') add('regressions');
           const recovered = event.origin === 'replay' || event.origin === 'stream';
@@ -230,13 +221,6 @@ export function createIngestStore(
         return [nameOfCursor(event), nameOfId(event)].some((name) => name && byAlias.get(null, name));
       }
 
-      /** An unknown event at or below the floor was pruned, unless it happened after all pruned events. */
-      function placeOf({ cursor, createdAt }: Incoming): 'above' | 'pruned' | 'regressed' {
-        if (floor === null || cursor === null || BigInt(cursor) > floor) return 'above';
-        const young = createdAt !== null && createdAt >= prunedBefore && createdAt <= batch.now;
-        return young ? 'regressed' : 'pruned';
-      }
-
       function keepAside(unreadable: Unreadable): Accepted {
         const { body, origin, cursor, reason } = unreadable;
         const row = [bytesDigestOf({ unreadable }), batch.now, origin, bind(cursor), reason, body];
@@ -246,63 +230,55 @@ export function createIngestStore(
         return { verdict: 'quarantined' };
       }
 
-      /** Decides which stored event an arrival is, if its id or its cursor may be known. */
+      /** For an arrival whose id or cursor may be known. */
       function resolve(event: Incoming): Accepted {
         const cursor = bind(event.cursor);
         const c = event.cursor ? (byCursor.get(cursor, cursor) ?? byAlias.get(cursor, nameOfCursor(event))) : undefined;
-        const i = c && c.id !== null && c.id === event.id ? c : withId();
-        if (i) {
-          const ambiguous = c && c.seq !== i.seq && !(i.conflicting && i.same_cursor);
-          if (ambiguous) return duplicate(i, 'its id and its cursor name two different events');
-          if (event.cursor && !c) alias(nameOfCursor(event), i.seq);
-          return duplicate(i, sameData(i, event) ? undefined : 'its id was known with other data');
+        const i = c && c.id !== null && c.id === event.id ? c : withId(event, cursor);
+        const conflicting = c && !i ? conflictingAt.all(cursor, cursor) : [];
+        const decision = decide(event, { atCursor: c, withId: i, conflicting });
+        if (decision.is === 'new') return { ...duplicate(event, undefined), pruned: true };
+        const { of, reason } = decision;
+        if (decision.is === 'conflicting') {
+          store(event, true);
+          arrivals.first(event, false);
+          return { verdict: 'new', conflict: record(of, event, decision.reason) };
         }
-        if (!c) return { ...duplicate(undefined), pruned: true };
-        const same = [c, ...conflictingAt.all(cursor, cursor)].find((one) => sameData(one, event));
-        if (event.id === null) return duplicate(same ?? c, same ? undefined : 'its cursor was known with other data');
-        if (c.id === null && (!same || same === c)) {
-          addId.run(event.id, event.sessionId, event.createdAt, c.seq);
-          ids.add(c.seq);
-          newIds.set(event.id, c.seq);
-          const happened = Math.max(event.createdAt ?? -Infinity, event.toldAt ?? -Infinity);
-          if (event.cursor && happened >= born) heard({ seq: c.seq, cursor: event.cursor }, c.origin);
-          // The stored event had no id only because no webhook had brought it. So the webhook brings the same event.
-          return duplicate(c, same ? undefined : 'its cursor was known with other data');
+        if (decision.addId) addIdTo(of, event);
+        if (decision.alias) {
+          addAlias.run(decision.alias, of.seq);
+          aliased = true;
         }
-        if (same) {
-          alias(nameOfId(event), same.seq);
-          return duplicate(same);
-        }
-        store(event, true);
-        arrivals.first(event, false);
-        return { verdict: 'new', conflict: record(c, event, 'its cursor was known with another id and other data') };
-
-        function withId(): Known | undefined {
-          const seq = ofId(event.id);
-          return seq === undefined ? byAlias.get(cursor, nameOfId(event)) : bySeq.get(cursor, seq);
-        }
-
-        function duplicate(of: Known | undefined, conflict?: string): Accepted {
-          const delivered = event.origin === 'webhook';
-          add(delivered ? 'duplicates' : 'reread');
-          if (of && delivered) {
-            addCopy.run(of.seq);
-            const { secret = null, skewSeconds: skew = null } = event.signed ?? {};
-            addRedelivery.run({ seq: of.seq, now: batch.now, secret, skew });
-          }
-          if (of && of.origin !== event.origin) addOrigin.run(of.seq, event.origin, batch.now);
-          return of && conflict
-            ? { verdict: 'duplicate', conflict: record(of, event, conflict) }
-            : { verdict: 'duplicate' };
-        }
+        const accepted = duplicate(event, of);
+        return reason === undefined ? accepted : { ...accepted, conflict: record(of, event, reason) };
       }
 
-      function alias(name: string | null, seq: number): void {
-        addAlias.run(name, seq);
-        aliased = true;
+      function withId(event: Incoming, cursor: bigint | null): Stored | undefined {
+        const seq = ofId(event.id);
+        return seq === undefined ? byAlias.get(cursor, nameOfId(event)) : bySeq.get(cursor, seq);
       }
 
-      function record(of: Known, { origin, cursor, id, body }: Incoming, reason: string): Conflict {
+      function addIdTo({ seq, origin }: Stored, { id, sessionId, cursor, createdAt, toldAt }: Incoming): void {
+        addId.run(id, sessionId, createdAt, seq);
+        ids.add(seq);
+        if (id !== null) newIds.set(id, seq);
+        const happened = Math.max(createdAt ?? -Infinity, toldAt ?? -Infinity);
+        if (cursor && happened >= born) heard({ seq, cursor }, origin);
+      }
+
+      function duplicate(event: Incoming, of: Stored | undefined): Accepted {
+        const delivered = event.origin === 'webhook';
+        add(delivered ? 'duplicates' : 'reread');
+        if (of && delivered) {
+          addCopy.run(of.seq);
+          const { secret = null, skewSeconds: skew = null } = event.signed ?? {};
+          addRedelivery.run({ seq: of.seq, now: batch.now, secret, skew });
+        }
+        if (of && of.origin !== event.origin) addOrigin.run(of.seq, event.origin, batch.now);
+        return { verdict: 'duplicate' };
+      }
+
+      function record(of: Stored, { origin, cursor, id, body }: Incoming, reason: string): Conflict {
         const row = { seq: of.seq, now: batch.now, origin, cursor: bind(cursor), id, reason, body };
         add('conflicts', addConflict.run(row).changes);
         return { with: of.key, reason };
@@ -348,30 +324,10 @@ type Accept = (batch: Batch) => Accepted[];
 /** Called with counters or state that could not be written along with deliveries. */
 export type Dropped = (what: string, error: unknown) => void;
 
-function nameOfCursor({ cursor }: Incoming): string | null {
-  return cursor && `c:${cursor}`;
-}
-
-function nameOfId({ id }: Incoming): string | null {
-  return id && `i:${id}`;
-}
-
 /** Whether every reading must be kept: items of a page do not arrive again once the watermark has passed them. */
 function isPage({ readings, watermark, from, gap }: Batch): boolean {
   const origins = readings.map((one) => ('event' in one ? one.event : one.unreadable).origin);
   return (watermark ?? from ?? gap) !== undefined || origins.some((origin) => origin !== 'webhook');
-}
-
-/** Compared as JSON, because origins write the same data in different bytes. An erased body contradicts nothing. */
-function sameData(known: Known, event: Incoming): boolean {
-  if (known.type !== event.type) return known.body === null && known.digest === null;
-  if (known.body === null) return known.digest === null || Buffer.compare(known.digest, digestOf(dataOf(event))) === 0;
-  if (known.origin === event.origin && Buffer.compare(known.body, event.body) === 0) return true;
-  return sameJson(dataOfBody(known.origin, known.type, known.body), dataOf(event));
-}
-
-function dataOf({ origin, type, body }: Incoming): JsonObject {
-  return dataOfBody(origin, type, body);
 }
 
 function highest(a: Cursor | null, b: Cursor | undefined): Cursor | null {
