@@ -51,10 +51,10 @@ export interface Context {
   /** The same in every retry and rerun of this handler on this event. */
   readonly idempotencyKey: string;
   /**
-   * Commits both your synchronous writes to the kit's SQLite file and the task's completion, or neither. Throws if the
-   * claim is gone: the attempt has timed out, or another process was given the task.
+   * Commits both your writes to the kit's store and the task's completion, or neither. `work` may await only its `tx`.
+   * Throws if the claim is gone: the attempt has timed out, or another process was given the task.
    */
-  complete(work: (tx: Tx) => void): Promise<void>;
+  complete(work: (tx: Tx) => void | Promise<void>): Promise<void>;
 }
 
 /** Fields first, then the message: `log.info({ messageId }, 'message received')`. `key` and `handler` are added. */
@@ -100,8 +100,8 @@ export interface Handler<Type extends string = string> {
    * stay ready and do not delay other handlers. Default: no limit.
    */
   rate?: { perMinute: number };
-  /** Creates the handler's own tables. Called at each start and each reload. */
-  setup?(tx: Tx): void;
+  /** Creates the handler's own tables. Called at each start and each reload. It may await only `tx`. */
+  setup?(tx: Tx): void | Promise<void>;
   /** Returning ends the task as done. Throwing retries it, unless the error is Skip, Dead or RetryAfter (below). */
   handle(event: KitEvent<Type>, ctx: Context): Promise<void> | void;
 }

@@ -12,21 +12,21 @@ export default defineHandler({
   on: 'MessageReceived',
   lane: 'conversation',
   history: true,
-  setup(tx) {
-    tx.run('create table if not exists project_seen (key text primary key) without rowid, strict');
-    tx.run(`create table if not exists project_conversations (
+  async setup(tx) {
+    await tx.run('create table if not exists project_seen (key text primary key) without rowid, strict');
+    await tx.run(`create table if not exists project_conversations (
       session_id text not null, peer text not null, unread integer not null,
       last_cursor integer not null, last_message_id text not null, last_at integer not null,
       primary key (session_id, peer)) strict`);
   },
   async handle(event, ctx) {
     const { session_id, from, message_id, timestamp_unix_ms } = event.data;
-    await ctx.complete((tx) => {
-      const { changes } = tx.run('insert into project_seen values (?) on conflict do nothing', event.key);
+    await ctx.complete(async (tx) => {
+      const { changes } = await tx.run('insert into project_seen values (?) on conflict do nothing', event.key);
       if (changes === 0) return;
       // Cursors are ordered as integers (contract 6.3). A message without a cursor never becomes the last one.
       const cursor = BigInt(event.cursor ?? -1);
-      tx.run(
+      await tx.run(
         `insert into project_conversations values (?, ?, 1, ?, ?, ?)
          on conflict (session_id, peer) do update set unread = unread + 1,
            last_message_id = iif(excluded.last_cursor > last_cursor, excluded.last_message_id, last_message_id),

@@ -11,8 +11,8 @@ export default defineHandler({
   on: 'kit.gap',
   lane: 'none',
   timeoutMs: 600_000,
-  setup(tx) {
-    tx.run(`create table if not exists refetch_conversations (
+  async setup(tx) {
+    await tx.run(`create table if not exists refetch_conversations (
       id text primary key, status text, unread integer, last_at integer) without rowid, strict`);
   },
   async handle(event, ctx) {
@@ -20,10 +20,10 @@ export default defineHandler({
     // Reads all pages of 200, until the service says that there are no more (contract 4.5).
     for await (const one of ctx.service.items('ListConversations', {}, { signal: ctx.signal })) conversations.push(one);
     ctx.log.info({ gap: event.data.gap, conversations: conversations.length }, 'conversations fetched');
-    await ctx.complete((tx) => {
+    await ctx.complete(async (tx) => {
       for (const { id, status, unread_count, last_message_at_unix_ms: at } of conversations) {
         if (typeof id !== 'string') continue;
-        tx.run(
+        await tx.run(
           `insert into refetch_conversations values (?, ?, ?, ?) on conflict (id) do update
            set status = excluded.status, unread = excluded.unread, last_at = excluded.last_at`,
           id,

@@ -14,8 +14,8 @@ export default defineHandler({
   on: 'MessageStatusUpdated',
   lane: 'session',
   history: true,
-  setup(tx) {
-    tx.run(`create table if not exists status_messages (
+  async setup(tx) {
+    await tx.run(`create table if not exists status_messages (
       message_id text primary key, step integer not null, status text not null) without rowid, strict`);
   },
   async handle(event, ctx) {
@@ -24,8 +24,8 @@ export default defineHandler({
       throw new Dead('MessageStatusUpdated has no message_id: see the header of this file');
     const step = typeof status === 'string' ? STEPS.indexOf(status.toLowerCase()) : -1;
     if (step === -1) throw new Dead('its status is none of STEPS: see the header of this file');
-    await ctx.complete((tx) => {
-      tx.run(
+    await ctx.complete(async (tx) => {
+      await tx.run(
         `insert into status_messages values (?, ?, ?) on conflict (message_id) do update
          set step = excluded.step, status = excluded.status where excluded.step > step`,
         ...[message_id, step, STEPS[step] ?? ''],

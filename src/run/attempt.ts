@@ -5,7 +5,7 @@ import { describe, loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Context } from '../kit.ts';
 import { StoreError } from '../store/store.ts';
-import type { Claim, Settlement, Tx } from '../store/work.ts';
+import type { Claim, Settlement, Work } from '../store/work.ts';
 import { toKitEvent } from './handler-event.ts';
 import type { Loaded } from './load-handlers.ts';
 import type { AttemptOptions, ServiceOf } from './runner-options.ts';
@@ -133,14 +133,14 @@ class AttemptContext implements Context {
     return (this.#service ??= this.#options.serviceFor(this.signal));
   }
 
-  async complete(work: (tx: Tx) => void): Promise<void> {
+  async complete(work: Work): Promise<void> {
     const completing = this.#complete(work);
     this.completing = Promise.allSettled([this.completing, completing]);
     // Not `completing` itself: `allSettled` handles its rejection, and so nobody would notice a forgotten `await`.
     await completing;
   }
 
-  async #complete(work: (tx: Tx) => void): Promise<void> {
+  async #complete(work: Work): Promise<void> {
     if (this.over) throw new Error('the claim is gone: this attempt has ended');
     const held = await this.#completed(work);
     if (!held) throw new Error('the claim is gone: this attempt has timed out, or another process was given the task');
@@ -150,7 +150,7 @@ class AttemptContext implements Context {
   /**
    * Retries until the attempt ends while another process holds the store's lock. The lock does not count as a failure.
    */
-  async #completed(work: (tx: Tx) => void): Promise<boolean> {
+  async #completed(work: Work): Promise<boolean> {
     for (;;) {
       try {
         return await this.#options.store.complete(this.#claim, this.#options.clock.now(), work);

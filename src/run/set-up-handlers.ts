@@ -2,8 +2,8 @@
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError } from '../store/store.ts';
-import type { WorkStore, Tx } from '../store/work.ts';
-import { failOf, type Loaded, type LoadedFolder } from './load-handlers.ts';
+import type { WorkStore } from '../store/work.ts';
+import { failOf, type LoadedFolder } from './load-handlers.ts';
 import type { Scope } from './stray-errors.ts';
 
 /** If the store stays locked for longer, the setup fails with StoreError, and no handler is to blame. */
@@ -22,18 +22,10 @@ export async function setUpHandlers(folder: LoadedFolder, { store, scopes, onFil
     const fail = failOf(folder, file, `setup of handler ${name} failed: `);
     await onFile(file);
     try {
-      await retryWhileBusy(() => store.setup((tx) => scopes.run({ file, fail }, () => call(setup, tx))), LOCKED_MS);
+      await retryWhileBusy(() => store.setup((tx) => scopes.run({ file, fail }, () => setup(tx))), LOCKED_MS);
     } catch (error) {
       if (error instanceof StoreError) throw error;
       fail(error);
     }
   }
-}
-
-function call(setup: NonNullable<Loaded['setup']>, tx: Tx): void {
-  const made: unknown = setup(tx);
-  if (typeof (made as { then?: unknown } | undefined)?.then !== 'function') return;
-  // An async setup counts as failed here, so the rejection of its promise is ignored.
-  void Promise.resolve(made).catch(() => {});
-  throw new Error('it must not be async: write synchronously');
 }

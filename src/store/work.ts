@@ -152,12 +152,15 @@ export interface RerunPage {
   purged: number;
 }
 
-/** Synchronous access to the store's own database file, for `ctx.complete` and `setup`. */
+/** The open transaction of `ctx.complete` or `setup`. A failed statement ends it, even if the error is caught. */
 export interface Tx {
-  run(sql: string, ...values: SqlValue[]): { changes: number };
-  get(sql: string, ...values: SqlValue[]): SqlRow | undefined;
-  all(sql: string, ...values: SqlValue[]): SqlRow[];
+  run(sql: string, ...values: SqlValue[]): Promise<{ changes: number }>;
+  get(sql: string, ...values: SqlValue[]): Promise<SqlRow | undefined>;
+  all(sql: string, ...values: SqlValue[]): Promise<SqlRow[]>;
 }
+
+/** Writes in an open transaction. It may await nothing but the transaction. */
+export type Work = (tx: Tx) => unknown;
 
 export type SqlRow = Record<string, SqlValue>;
 
@@ -177,7 +180,7 @@ export interface WorkStore {
   /** Events that turned out not to be history while this handler's file was broken. It still lacks their tasks. */
   owed(handler: number, limit: number): Promise<StoredEvent[]>;
   /** Runs the set-up of a handler in one transaction. */
-  setup(work: (tx: Tx) => void): Promise<void>;
+  setup(work: Work): Promise<void>;
   /** The next events whose tasks are still to be made, in order of arrival. */
   pending(limit: number): Promise<PendingEvents>;
   /**
@@ -197,5 +200,5 @@ export interface WorkStore {
   /** Claims the next isolated task. It runs alone in a new process, because its last process died. */
   claimIsolated(now: number, boot: number, handlers: number[]): Promise<Claim | undefined>;
   /** Commits the user's writes and the task's completion together, synced, or neither. False: the claim is gone. */
-  complete(claim: Claim, now: number, work: (tx: Tx) => void): Promise<boolean>;
+  complete(claim: Claim, now: number, work: Work): Promise<boolean>;
 }

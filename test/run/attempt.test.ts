@@ -336,7 +336,7 @@ describe('ctx.complete', () => {
 
   async function countOf(store: Store): Promise<unknown> {
     let n: unknown;
-    await store.setup((tx) => void (n = tx.get('select count(*) as n from mine')?.['n']));
+    await store.setup(async (tx) => void (n = (await tx.get('select count(*) as n from mine'))?.['n']));
     return n;
   }
 
@@ -361,7 +361,7 @@ describe('ctx.complete', () => {
   test('with work that throws fails the attempt and writes nothing', async () => {
     const { store, settlement } = await complete((_, ctx) =>
       ctx.complete((tx) => {
-        tx.run('insert into mine values (1)');
+        void tx.run('insert into mine values (1)');
         throw new Error('no');
       }),
     );
@@ -513,8 +513,8 @@ describe('the arguments of a handler', () => {
 test('every table of the kit is refused to handlers', async () => {
   const store = createStore();
   let names: string[] = [];
-  await store.setup((tx) => {
-    const rows = tx.all(`select name from sqlite_schema where type = 'table' and name not like 'sqlite_%'`);
+  await store.setup(async (tx) => {
+    const rows = await tx.all(`select name from sqlite_schema where type = 'table' and name not like 'sqlite_%'`);
     names = rows.map(({ name }) => String(name));
   });
   expect(names).toContain('owed');
@@ -530,13 +530,13 @@ test('every table of the kit is refused to handlers', async () => {
 
 test('words of the kit in values, comments and longer names are no writes to its tables', async () => {
   const store = createStore();
-  await store.setup((tx) => {
-    tx.run('create table my_state (text text) -- not into state');
-    tx.run(`insert into my_state values ('update state')`);
-    tx.run('create index my_state_by_text on my_state (text)');
-    tx.run('update my_state set text = (select max(name) from state)');
-    tx.run('create temp table mine_for_now (n integer)');
-    expect(tx.all('select count(*) as n from my_state')).toEqual([{ n: 1 }]);
+  await store.setup(async (tx) => {
+    await tx.run('create table my_state (text text) -- not into state');
+    await tx.run(`insert into my_state values ('update state')`);
+    await tx.run('create index my_state_by_text on my_state (text)');
+    await tx.run('update my_state set text = (select max(name) from state)');
+    await tx.run('create temp table mine_for_now (n integer)');
+    expect(await tx.all('select count(*) as n from my_state')).toEqual([{ n: 1 }]);
   });
 });
 
@@ -563,12 +563,12 @@ test.each([
 ])('a handler may not run %j, and no write of the same work is committed', async (sql) => {
   const store = createStore();
   const work = store.setup((tx) => {
-    tx.run('create table mine (id text)');
-    tx.run(sql);
+    void tx.run('create table mine (id text)');
+    void tx.run(sql);
   });
   await expect(work).rejects.toThrow('handler');
-  await store.setup((tx) => {
-    expect(tx.all(`select name from sqlite_schema where name = 'mine'`)).toEqual([]);
+  await store.setup(async (tx) => {
+    expect(await tx.all(`select name from sqlite_schema where name = 'mine'`)).toEqual([]);
   });
 });
 

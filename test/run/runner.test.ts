@@ -204,7 +204,7 @@ test('ctx.complete also commits if the handler does not await it', async () => {
   openSqlite(path, { owner: true }).close();
   const store = openSqlite(path, { synchronous: 'NORMAL' });
   let commits = 0;
-  const handle = (_: KitEvent, ctx: Context): void => void ctx.complete(() => commits++);
+  const handle = (_: KitEvent, ctx: Context): void => void ctx.complete(() => void commits++);
   const { accept, tasks } = await stage([{ order: 'arrival', handle }], {}, store);
   await accept({ cursor: 1 }, { cursor: 2 });
   await until(async () => (await tasks()).done === 2);
@@ -664,7 +664,7 @@ describe('completion', () => {
     await until(async () => (await tasks()).done === 2);
     await rest();
     let rows: unknown;
-    await store.setup((tx) => void (rows = tx.all('select n from mine')));
+    await store.setup(async (tx) => void (rows = await tx.all('select n from mine')));
     expect(rows).toEqual([{ n: 1 }, { n: 1 }]);
     expect((await store.counters())['fenced'] ?? 0).toBe(0);
   });

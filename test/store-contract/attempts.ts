@@ -2,7 +2,15 @@
 // task, in one commit with the writes of its handler.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
-import { cursorOf, done, ended, failed, present, query, ROOM, T0, type Desk, type Suite } from './harness.ts';
+import type { Tx } from '../../src/store/work.ts';
+import { cursorOf, done, ended, failed, present, query, range, ROOM, T0, type Desk, type Suite } from './harness.ts';
+
+/** The transaction as it was before its statements returned promises. */
+interface OldTx {
+  run(sql: string): { changes: number };
+  get(sql: string): { n: number } | undefined;
+  all(sql: string): { n: number }[];
+}
 
 export function attempts(suite: Suite): void {
   const { another } = suite;
@@ -133,14 +141,14 @@ export function attempts(suite: Suite): void {
   describe('completing', () => {
     beforeEach(() => store.setup((tx) => void tx.run('create table mine (n integer)')));
     const count = (one: Store): Promise<number> =>
-      query(one, (tx) => Number(tx.get('select count(*) as n from mine')?.['n']));
+      query(one, async (tx) => Number((await tx.get('select count(*) as n from mine'))?.['n']));
 
     test("commits the handler's own writes with the end of its task", async () => {
       await desk.arrive('a', [1, 2]);
       const [claim] = await desk.claim();
-      const held = await store.complete(present(claim), T0, (tx) => {
-        expect(tx.run('insert into mine values (?)', 1)).toEqual({ changes: 1 });
-        expect(tx.all('select n from mine')).toEqual([{ n: 1 }]);
+      const held = await store.complete(present(claim), T0, async (tx) => {
+        expect(await tx.run('insert into mine values (?)', 1)).toEqual({ changes: 1 });
+        expect(await tx.all('select n from mine')).toEqual([{ n: 1 }]);
       });
       expect(held).toBe(true);
       expect(await count(another())).toBe(1);
@@ -152,7 +160,7 @@ export function attempts(suite: Suite): void {
       await desk.arrive('a', [1]);
       const claims = await desk.claim();
       const failing = store.complete(present(claims[0]), T0, (tx) => {
-        tx.run('insert into mine values (1)');
+        void tx.run('insert into mine values (1)');
         throw new Error('no');
       });
       await expect(failing).rejects.toThrow('no');
@@ -161,9 +169,116 @@ export function attempts(suite: Suite): void {
       expect((await desk.settle(claims.map(done))).fenced).toBe(0);
     });
 
+    const lines = (one: Store): Promise<unknown[]> => query(one, (tx) => tx.all('select n from mine order by n'));
+
+    /** Completes one task with this work; resolves to the numbers that are committed. */
+    async function completed(work: (tx: Tx) => unknown): Promise<{ error: unknown; rows: unknown[] }> {
+      await desk.arrive('a', [1]);
+      const [claim] = await desk.claim();
+      const error: unknown = await store.complete(present(claim), T0, work).then(
+        () => null,
+        (reason: unknown) => reason,
+      );
+      expect((await store.status(T0)).tasks).toMatchObject(error ? { done: 0, running: 1 } : { done: 1, running: 0 });
+      return { error, rows: await lines(store) };
+    }
+
+    const deep = async (depth: number): Promise<void> => {
+      if (depth > 0) await deep(depth - 1);
+    };
+
+    test('awaits its statements, helpers in between, and what nobody awaited', async () => {
+      const { error, rows } = await completed(async (tx) => {
+        void tx.run('insert into mine values (1)');
+        await deep(100);
+        for (let n = 2; n < 100; n++) await tx.run('insert into mine values (?)', n);
+        const [first, second] = await Promise.all([tx.get('select 1 as n'), tx.all('select 2 as n')]);
+        expect([first, second]).toEqual([{ n: 1 }, [{ n: 2 }]]);
+        void tx.run('insert into mine values (100)');
+      });
+      expect(error).toBeNull();
+      expect(rows).toEqual(range(1, 100).map((n) => ({ n })));
+    });
+
+    const awaited: [string, () => Promise<unknown>][] = [
+      ['a timer', () => new Promise((resolve) => void setTimeout(resolve, 1))],
+      ['an immediate', () => new Promise((resolve) => void setImmediate(resolve))],
+      ['the next tick', () => new Promise((resolve) => process.nextTick(resolve))],
+      ['nothing that ends', () => new Promise(() => {})],
+      ['the store itself', () => store.status(T0)],
+      ['another completion', () => store.setup(() => {})],
+    ];
+    test.each(awaited)('is refused if it awaits %s, and writes nothing', async (_, wait) => {
+      const { error, rows } = await completed(async (tx) => {
+        await tx.run('insert into mine values (1)');
+        await wait();
+        await tx.run('insert into mine values (2)');
+      });
+      expect(String(error)).toContain('only tx may be awaited');
+      expect(rows).toEqual([]);
+    });
+
+    const failures: [string, (tx: Tx) => unknown][] = [
+      ['and throws', (tx) => tx.run('insert into none values (1)')],
+      ['and is caught', (tx) => tx.run('insert into none values (1)').catch(() => {})],
+      ['and nobody awaits it', (tx) => void tx.run('insert into none values (1)')],
+      ['and another follows', (tx) => tx.run('insert into none values (1)').catch(() => tx.run('delete from mine'))],
+      ['by its values', (tx) => tx.run('insert into mine values (?)', {} as never).catch(() => {})],
+      ['and ends the transaction', (tx) => tx.run('insert or rollback into none values (1)').catch(() => {})],
+    ];
+    test.each(failures)('a failed statement ends the transaction: it fails %s', async (_, fail) => {
+      const { error, rows } = await completed(async (tx) => {
+        await tx.run('insert into mine values (1)');
+        await fail(tx);
+        await tx.run('insert into mine values (2)').catch(() => {});
+      });
+      expect(error).toBeInstanceOf(Error);
+      expect(String(error)).toMatch(/no such table: none|parameter/);
+      expect(rows).toEqual([]);
+    });
+
+    const old: [string, (tx: OldTx) => unknown][] = [
+      ['tx.run', (tx) => tx.run('insert into mine values (1)').changes],
+      ['tx.get', (tx) => tx.get('select 1 as n')?.n],
+      ['tx.all', (tx) => tx.all('select 1 as n').map(Object)],
+      ['tx.all', (tx) => [...tx.all('select 1 as n')]],
+    ];
+    test.each(old)(
+      'work that reads the result of %s without await gets an error with the remedy',
+      async (name, use) => {
+        const { error, rows } = await completed((tx) => use(tx as unknown as OldTx));
+        expect(String(error)).toContain(`write await ${name}(`);
+        expect(rows).toEqual([]);
+      },
+    );
+
+    test('a statement after the end of the work is refused', async () => {
+      let kept: Tx | undefined;
+      await completed((tx) => (kept = tx));
+      await expect(present(kept).run('insert into mine values (1)')).rejects.toThrow('this transaction has ended');
+      expect(await lines(store)).toEqual([]);
+    });
+
+    test('no other call of the store gets into its transaction', async () => {
+      const others: Promise<unknown>[] = [];
+      const { error } = await completed(async (tx) => {
+        await tx.run('insert into mine values (1)');
+        others.push(
+          store.note({ unseen: 1 }),
+          store.setup((two) => two.run('insert into mine values (2)')),
+        );
+        await deep(10);
+        throw new Error('no');
+      });
+      await Promise.all(others);
+      expect(String(error)).toContain('no');
+      expect(await lines(store)).toEqual([{ n: 2 }]);
+      expect(await store.counters()).toMatchObject({ unseen: 1 });
+    });
+
     test('a set-up that throws leaves nothing', async () => {
       const failing = store.setup((tx) => {
-        tx.run('insert into mine values (1)');
+        void tx.run('insert into mine values (1)');
         throw new Error('no');
       });
       await expect(failing).rejects.toThrow('no');

@@ -124,9 +124,9 @@ export function range(first: number, last: number): number[] {
 
 export async function query<Result>(
   store: Store,
-  work: (tx: Parameters<Parameters<Store['setup']>[0]>[0]) => Result,
+  work: (tx: Parameters<Parameters<Store['setup']>[0]>[0]) => Promise<Result>,
 ): Promise<Result> {
   let result: { value: Result } | undefined;
-  await store.setup((tx) => void (result = { value: work(tx) }));
+  await store.setup(async (tx) => void (result = { value: await work(tx) }));
   return present(result).value;
 }

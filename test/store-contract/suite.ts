@@ -67,12 +67,12 @@ export function storeContract(name: string, open: (path: string) => Store): void
 
 /** `status` reads counters instead of counting rows, so each counter must equal the number of its rows. */
 async function expectCountersToEqualRows(store: Store): Promise<void> {
-  const rows = await query(store, (tx) => ({
-    tasks: tx.all(`
+  const rows = await query(store, async (tx) => ({
+    tasks: await tx.all(`
       select case when state = 'ready' and id in (select task from claims) then 'running' else state end as state,
         count(*) as n from tasks group by 1`),
-    events: tx.get('select count(*) as n from events')?.['n'],
-    quarantined: tx.get('select count(*) as n from quarantine')?.['n'],
+    events: (await tx.get('select count(*) as n from events'))?.['n'],
+    quarantined: (await tx.get('select count(*) as n from quarantine'))?.['n'],
   }));
   const { tasks, events, quarantined } = await store.status(T0);
   const { held, ready, running, done: finished, skipped, dead } = tasks;

@@ -117,7 +117,7 @@ test('the last ten attempts of a failing task are kept, and pruning removes them
   await fanOut(ops, []);
   await ops.store.prune({ now: now(), before: now() + 1, settled: Infinity, after: null, limit: 10 });
   let left: unknown;
-  await ops.store.setup((tx) => void (left = tx.get('select count(*) as n from attempts')?.['n']));
+  await ops.store.setup(async (tx) => void (left = (await tx.get('select count(*) as n from attempts'))?.['n']));
   expect(left).toBe(0);
 });
 

@@ -65,7 +65,7 @@ describe('SQLite', () => {
 
   async function pragma(store: Store, name: string): Promise<unknown> {
     let value: unknown;
-    await store.setup((tx) => void (value = Object.values(tx.get(`pragma ${name}`) ?? {})[0]));
+    await store.setup(async (tx) => void (value = Object.values((await tx.get(`pragma ${name}`)) ?? {})[0]));
     return value;
   }
 
@@ -285,7 +285,8 @@ describe('SQLite', () => {
     async function isMarked(store: Store): Promise<boolean> {
       let found = false;
       await store.setup(
-        (tx) => void (found = tx.get(`select 1 from temp.sqlite_schema where name = 'mark'`) !== undefined),
+        async (tx) =>
+          void (found = (await tx.get(`select 1 from temp.sqlite_schema where name = 'mark'`)) !== undefined),
       );
       return found;
     }

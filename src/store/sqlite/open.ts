@@ -6,7 +6,7 @@ import { retryWhileBusy } from '../retry-while-busy.ts';
 import { StoreError, Unsynced, type Store } from '../store.ts';
 import { saveOpen } from './backup.ts';
 import { connect, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
-import { guarded } from './fault.ts';
+import { faultOf, guarded } from './fault.ts';
 import { createSeal, inodeOf, inodesOf } from './file-identity.ts';
 import { createErase } from './admin/erase.ts';
 import { createIngestStore, type Dropped } from './ingest/events.ts';
@@ -17,7 +17,7 @@ import { createProcessStore } from './work/processes.ts';
 import { createReruns } from './admin/reruns.ts';
 import { createSamples } from './read/samples.ts';
 import { createSession, type Sync } from './session.ts';
-import { createWorkStore } from './work/tasks.ts';
+import { createWorkStore, type Completing } from './work/tasks.ts';
 import { createKeepStore } from './keep/store.ts';
 import { createReadStore } from './read/read.ts';
 
@@ -53,7 +53,8 @@ const PLACED = new Set(['accept', 'note']);
 /** Maximum milliseconds that a completion waits for its sync. */
 const SYNC_MS = 8_000;
 
-type Parts = Sync<Omit<Store, 'close' | 'sync'>> & { resettle(): void; inPlace(): boolean };
+type Parts = Sync<Omit<Store, 'close' | 'sync' | Completing>> &
+  Pick<Store, Completing> & { resettle(): void; inPlace(): boolean };
 
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { owner = false, synchronous = 'FULL', busyMs = 30 } = options;
@@ -121,13 +122,31 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
         broken = false;
       }
       const method = parts[name as keyof typeof parts] as (...values: unknown[]) => unknown;
-      return guarded(() => method(...args), path);
+      const result = guarded(() => method(...args), path);
+      return result instanceof Promise ? result.catch(failed) : result;
     } catch (error) {
-      if (!(error instanceof StoreError)) throw error;
-      if (error.code === 'unwritable') broken = true;
-      if (error.code === 'replaced') lose(error);
-      throw error;
+      return failed(error);
     }
+  }
+
+  function failed(given: unknown): never {
+    const error = faultOf(given, path) ?? given;
+    if (!(error instanceof StoreError)) throw error;
+    if (error.code === 'unwritable') broken = true;
+    if (error.code === 'replaced') lose(error);
+    throw error;
+  }
+
+  /** The other methods wait while a handler's transaction is open, because they use the same connection. */
+  const connection: { work?: Promise<unknown> | undefined } = {};
+
+  async function inTurn(name: string, args: unknown[]): Promise<unknown> {
+    while (connection.work) await connection.work;
+    const result = use(name, args);
+    if (!(result instanceof Promise)) return result;
+    const end = (): void => void (connection.work = undefined);
+    connection.work = result.then(end, end);
+    return result;
   }
 
   function requirePlace(): void {
@@ -154,7 +173,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   }
 
   const verbs = Object.keys(parts).filter((name) => name !== 'inPlace');
-  const methods = verbs.map((name) => [name, async (...args: unknown[]) => use(name, args)]);
+  const methods = verbs.map((name) => [name, (...args: unknown[]) => inTurn(name, args)]);
   const store = Object.fromEntries(methods) as Omit<Store, 'close' | 'sync'> & { resettle(): Promise<void> };
 
   // The WAL is opened early. Otherwise the first completion could be delayed until it has lost its claim.
@@ -202,6 +221,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     async complete(...given) {
       await openLog();
       const held = await store.complete(...given);
+      // Completions that wait for the connection share the sync.
+      while (connection.work) await connection.work;
       await synced().catch((error: unknown) => {
         if (!(error instanceof StoreError)) throw error;
         return retryWhileBusy(sync, SYNC_MS);

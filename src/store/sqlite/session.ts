@@ -16,6 +16,8 @@ export interface Session {
   path: string;
   /** BEGIN IMMEDIATE … COMMIT. A transaction that begins as a read could not wait for the write lock. */
   write<Result>(work: () => Result): Result;
+  /** The same for asynchronous work, which must end before the next timer or I/O of this process. */
+  writeAsync<Result>(work: () => Promise<Result>): Promise<Result>;
   count(counts: Counts): void;
   state(name: StateKey): StateValue;
   /** A state that is a cursor, as an exact decimal. */
@@ -37,11 +39,22 @@ export function createSession(db: Connection, path: string): Session {
   const getText = db.prepare<[string], Cursor | null>('select cast(value as text) from state where name = ?').pluck();
   const set = db.prepare('insert into state values (?, ?) on conflict (name) do update set value = excluded.value');
   const transaction = db.transaction((work: () => unknown) => work());
+  const [begin, commit, rollback] = [db.prepare('begin immediate'), db.prepare('commit'), db.prepare('rollback')];
   const cursorState = (name: StateKey): Cursor | null => getText.get(name) ?? null;
   return {
     db,
     path,
     write: <Result>(work: () => Result) => transaction.immediate(work) as Result,
+    async writeAsync(work) {
+      begin.run();
+      try {
+        const result = await work();
+        commit.run();
+        return result;
+      } finally {
+        if (db.inTransaction) rollback.run();
+      }
+    },
     count(counts) {
       for (const [name, value] of Object.entries(counts)) if (value) add.run(name, value);
     },

@@ -98,7 +98,7 @@ export async function deliver<Type extends string>(
     log,
     async query(sql) {
       let rows: SqlRow[] = [];
-      await store.setup((tx) => void (rows = tx.all(sql)));
+      await store.setup(async (tx) => void (rows = await tx.all(sql)));
       return rows;
     },
   };

@@ -41,7 +41,7 @@ const sent: fc.Arbitrary<Sent> = fc
 const proof = fc.oneof({ weight: 3, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: index });
 
 interface Step {
-  take: (machine: Machine) => void;
+  take: (machine: Machine) => unknown;
 }
 const stepOf = (words: string, take: Step['take']): Step => told(words, { take });
 const step: fc.Arbitrary<Step> = fc.oneof(
@@ -86,12 +86,12 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 
 export function interleavings(asked: Asked): Promise<Row> {
   return check('any interleaving of webhook, replay and stream: one row, one completion, lane order', asked, (onCase) =>
-    fc.property(fc.array(step, { maxLength: 40, size: 'max' }), (steps) => {
+    fc.asyncProperty(fc.array(step, { maxLength: 40, size: 'max' }), async (steps) => {
       onCase();
       const machine = createMachine();
       try {
-        for (const { take } of steps) take(machine);
-        machine.finish(NEWEST);
+        for (const { take } of steps) await take(machine);
+        await machine.finish(NEWEST);
       } finally {
         machine.close();
       }

@@ -72,10 +72,10 @@ export function createMachine() {
    * One turn of `run`: ends up to `ends` of its claims, makes tasks of up to `reads` events, and claims up to `room`
    * tasks.
    */
-  function turn({ ends, how, reads, room }: Turned): TurnResult {
+  async function turn({ ends, how, reads, room }: Turned): Promise<TurnResult> {
     const mine = [...atWork].filter(([, { boot }]) => boot === run.boot).slice(0, ends);
     if (how === 'completed')
-      for (const [, claim] of mine) hold(complete(claim), () => `${claim.event.key} could not be completed`);
+      for (const [, claim] of mine) hold(await complete(claim), () => `${claim.event.key} could not be completed`);
     const settle = how === 'completed' ? [] : mine.map(([, claim]) => settlementOf(claim, how));
     const turned = run.store.turn({ now, boot: run.boot, settle, fanOut: plan(reads), room, handlers: run.ids });
     hold(turned.fenced === 0, 'the verdict of a claim that holds was refused');
@@ -117,7 +117,7 @@ export function createMachine() {
   }
 
   /** Ends the task as `ctx.complete` does. */
-  function complete(claim: Claim): boolean {
+  function complete(claim: Claim): Promise<boolean> {
     return run.store.complete(claim, now, () => {});
   }
 
@@ -161,19 +161,19 @@ export function createMachine() {
   }
 
   /** A settlement from a dead process must have no effect. */
-  function settleDead(): void {
+  async function settleDead(): Promise<void> {
     const claim = deadClaims.pop();
     if (!claim) return;
     const settle = [settlementOf(claim, 'done')];
     const { fenced } = run.store.turn({ now, boot: claim.boot, settle, fanOut: null, room: 0, handlers: [] });
-    hold(fenced === 1 && !complete(claim), () => `a dead process ended ${claim.event.key}`);
+    hold(fenced === 1 && !(await complete(claim)), () => `a dead process ended ${claim.event.key}`);
   }
 
   /** Runs until every task is done. The clock jumps to the next moment at which the store reports a task as due. */
-  function finish(newest: string): void {
+  async function finish(newest: string): Promise<void> {
     commit([], newest);
     for (let turns = 0; turns < 1_000; turns++) {
-      const { claims, nextAt } = turn({ ends: Infinity, how: 'done', reads: 100, room: PLENTY });
+      const { claims, nextAt } = await turn({ ends: Infinity, how: 'done', reads: 100, room: PLENTY });
       if (alone() || claims.length > 0 || atWork.size > 0) continue;
       const dues = order.tasks.flatMap(({ isolated, dueAt }) => (isolated ? dueAt : []));
       const at = Math.min(nextAt ?? Infinity, ...dues);

@@ -16,7 +16,10 @@ import { createMarkDirty, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting,
 
 const ALONE = `state = 'ready' and alone = 1 and isolated = 0 and not exists (select 1 from claims where task = id)`;
 
-export function createWorkStore(session: Session): Sync<WorkStore> {
+/** Methods that call a handler's work, which may await its `tx`. */
+export type Completing = 'complete' | 'setup';
+
+export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completing>> & Pick<WorkStore, Completing> {
   const { db } = session;
   const lanes = createLanes(session);
 
@@ -319,7 +322,7 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
       return events;
     },
     owed: (handler, limit) => undecided.owed(handler, limit),
-    setup: (work) => session.write(() => inTransaction(session, work)),
+    setup: (work) => session.writeAsync(() => inTransaction(session, work)),
     pending(limit) {
       const from = Number(session.state('fanned_out'));
       const events = between.all(from, Number.MAX_SAFE_INTEGER, limit);
@@ -357,12 +360,12 @@ export function createWorkStore(session: Session): Sync<WorkStore> {
         if (isolated.lane !== null) markDirty(isolated.lane);
         return claimOne(toWaiting(isolated), now, boot, BigInt(session.cursorState('watermark') ?? -1));
       }),
-    complete(given, now, work) {
+    async complete(given, now, work) {
       const settlement: Settlement = { claim: given, state: 'done', error: null };
-      const held = session.write(() => {
+      const held = await session.writeAsync(async () => {
         if (!settleOne(settlement, now)) return false;
         session.count({ 'tasks.running': -1, 'tasks.done': 1, [`attempts.done.${nameOf(given.handler)}`]: 1 });
-        inTransaction(session, work);
+        await inTransaction(session, work);
         return true;
       });
       // The lane changes in memory only after the commit, because `work` may throw.

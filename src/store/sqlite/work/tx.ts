@@ -1,19 +1,47 @@
 // The transaction that a handler writes into: `ctx.complete` and `setup`. It refuses statements that control the
 // connection, and writes to the kit's own tables.
 import { NAMES } from '../connection.ts';
-import type { SqlRow, SqlValue, Tx } from '../../work.ts';
+import type { SqlRow, SqlValue, Tx, Work } from '../../work.ts';
 import type { Session } from '../session.ts';
 
-/** Runs the work, which must not be async, because a promise would write after the commit. */
-export function inTransaction(session: Session, work: (tx: Tx) => unknown): void {
-  const open = { yes: true };
+/** Microtasks without a call of `tx`, after which the work waits for something else. */
+const MOST_IDLE = 1_000;
+
+const ENDED = 'a statement has ended the transaction';
+
+interface State {
+  open: boolean;
+  /** The number of calls of `tx`. */
+  calls: number;
+  /** The error of the first failed statement. */
+  failed?: { error: unknown };
+  /** Set when the work has ended, with its error if it has failed. */
+  ended?: { error?: unknown };
+}
+
+/**
+ * Runs the work, and rejects if it fails, a statement fails, or it awaits anything but `tx`. Microtasks alone may
+ * pass: a timer or I/O of this process would run while its connection is in the transaction.
+ */
+export async function inTransaction(session: Session, work: Work): Promise<void> {
+  const state: State = { open: true, calls: 0 };
   try {
-    const made = work(txOf(session, open)) as { then?: unknown } | undefined;
-    if (typeof made?.then === 'function') throw new Error('writes must be synchronous: the function must not be async');
-    if (!session.db.inTransaction) throw new Error('a statement has ended the transaction');
+    Promise.resolve(work(txOf(session, state))).then(
+      () => (state.ended = {}),
+      (error: unknown) => (state.ended = { error }),
+    );
+    for (let idle = 0, calls = 0; !state.ended; idle++) {
+      if (calls !== state.calls) [calls, idle] = [state.calls, 0];
+      if (idle > MOST_IDLE)
+        throw new Error('only tx may be awaited in ctx.complete and setup: await the rest before it');
+      await Promise.resolve();
+    }
   } finally {
-    open.yes = false;
+    state.open = false;
   }
+  if ('error' in state.ended) throw state.ended.error;
+  if (state.failed) throw state.failed.error;
+  if (!session.db.inTransaction) throw new Error(ENDED);
 }
 
 const STEERING =
@@ -35,18 +63,44 @@ function bare(sql: string): string {
     .replaceAll(/["`[\]]/g, ' ');
 }
 
-function txOf({ db }: Session, open: { yes: boolean }): Tx {
+function txOf({ db }: Session, state: State): Tx {
   function prepare(sql: string) {
-    if (!open.yes) throw new Error('this transaction has ended');
+    if (!state.open) throw new Error('this transaction has ended');
+    if (state.failed) throw state.failed.error;
+    if (!db.inTransaction) throw new Error(ENDED);
     if (STEERING.test(sql))
       throw new Error('a handler neither steers transactions nor the connection: leave this statement out');
     if (OWN.test(bare(sql)))
       throw new Error('the tables of the kit are only read by handlers: write to tables of your own');
     return db.prepare<SqlValue[], SqlRow>(sql);
   }
+
+  /** The statement runs at once, so statements keep their order even if nobody awaits them. */
+  function promise<Result>(name: keyof Tx, statement: () => Result): Promise<Result> {
+    state.calls++;
+    let result: Promise<Result>;
+    try {
+      result = Promise.resolve(statement());
+    } catch (error) {
+      state.failed ??= { error };
+      result = Promise.reject(error);
+      result.catch(() => {});
+    }
+    return new Proxy(result, {
+      get(target, key) {
+        const value: unknown = Reflect.get(target, key, target);
+        if (typeof value === 'function') return value.bind(target) as unknown;
+        // Handlers that were written for a synchronous `tx` read the result without `await`.
+        if (typeof key === 'string' || key === Symbol.iterator)
+          throw new Error(`tx.${name} returns a promise: write await tx.${name}(…), in an async function`);
+        return value;
+      },
+    });
+  }
+
   return {
-    run: (sql, ...values) => ({ changes: prepare(sql).run(...values).changes }),
-    get: (sql, ...values) => prepare(sql).get(...values),
-    all: (sql, ...values) => prepare(sql).all(...values),
+    run: (sql, ...values) => promise('run', () => ({ changes: prepare(sql).run(...values).changes })),
+    get: (sql, ...values) => promise('get', () => prepare(sql).get(...values)),
+    all: (sql, ...values) => promise('all', () => prepare(sql).all(...values)),
   };
 }

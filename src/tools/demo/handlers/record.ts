@@ -4,15 +4,15 @@ import { defineHandler } from '#kit';
 
 export default defineHandler({
   on: 'MessageReceived',
-  setup(tx) {
-    tx.run(
+  async setup(tx) {
+    await tx.run(
       'create table if not exists demo_handled (n integer primary key, key text, cursor integer, lane text, late integer)',
     );
   },
   async handle(event, ctx) {
-    await ctx.complete((tx) => {
+    await ctx.complete(async (tx) => {
       const lane = `${event.sessionId}/${event.data.from}`;
-      tx.run(
+      await tx.run(
         'insert into demo_handled (key, cursor, lane, late) values (?, ?, ?, ?)',
         event.key,
         event.cursor,
