@@ -60,19 +60,26 @@ test('no delivery is refused while a handler that spins inside ctx.complete hold
   expect([...running.statuses.keys()]).toEqual([204]);
 });
 
-test('an async function given to ctx.complete writes nothing, neither at once nor later', async () => {
+test('work of ctx.complete that waits for a timer writes nothing, neither at once nor later', async () => {
   kit = await createKit({
     late: `export default {
       on: 'MessageReceived', order: 'arrival', retry: { attempts: 2, firstMs: 10, maxMs: 20 },
-      setup(tx) { tx.run('create table if not exists late (key text)'); },
+      async setup(tx) { await tx.run('create table if not exists late (key text)'); },
       async handle(event, ctx) {
-        await ctx.complete(async (tx) => { await null; tx.run('insert into late values (?)', event.key); });
+        await ctx.complete(async (tx) => {
+          await tx.run('insert into late values (?)', event.key);
+          await new Promise((resolve) => setTimeout(resolve, 5));
+          await tx.run('insert into late values (?)', event.key);
+        });
       },
     };`,
   });
   await kit.start();
   await deliver(kit, makeEvent(1));
   await until(() => kit.query<{ state: string }>('select state from tasks')[0]?.state === 'dead');
+  expect(kit.query('select error from tasks')).toEqual([
+    { error: expect.stringContaining('only tx may be awaited in ctx.complete and setup') },
+  ]);
   expect(kit.query('select * from late')).toEqual([]);
 });
 
