@@ -12,6 +12,8 @@ const SWEEP_MS = 50;
  */
 const GRACE_MS = 500;
 const LINGER_MS = 1_000;
+/** Connections that the system keeps until they are accepted. If a crowd fills them, a delivery waits for seconds. */
+const BACKLOG = 4_096;
 
 export function createReceiveServer(app: Koa): Server {
   const handle = app.callback();
@@ -49,7 +51,7 @@ export function lingerOnClose(request: IncomingMessage): void {
 
 /** Throws ConfigError if the port cannot be opened. `name` is the variable that sets the port. */
 export async function listen(server: NetServer, name: string, port: number, host: string): Promise<void> {
-  server.listen(port, host);
+  server.listen({ port, host, backlog: BACKLOG });
   try {
     await once(server, 'listening');
   } catch (error) {
