@@ -52,7 +52,12 @@ export interface Scene {
    * Time spent waiting for a core does not count for the violation.
    */
   stood(): string;
-  status(): Promise<{ alarms: { name: string }[]; failureRun: number; [name: string]: unknown }>;
+  status(): Promise<{
+    alarms: { name: string }[];
+    failureRun: number;
+    reconcile: { lastAt: string | null };
+    [name: string]: unknown;
+  }>;
   holds(holds: boolean, otherwise: string): void;
 }
 

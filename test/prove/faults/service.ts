@@ -116,6 +116,8 @@ export const service: Fault[] = [
         // Waits for all deliveries, because one that arrived after the webhook is disabled would delay the alarm.
         const brought = 'select count(id) as ids from events';
         await eventually(() => scene.kit.query<{ ids: number }>(brought)[0]?.ids === 20);
+        // Until a pass has reached the end of history, the kit takes what replay brings for history, not for missed.
+        await eventually(async () => (await scene.status()).reconcile.lastAt !== null);
         webhook.disable();
         happen(20);
         scene.holds(await whole(), 'replay does not bring them');
