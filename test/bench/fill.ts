@@ -52,6 +52,9 @@ export async function fill(
     from events where seq between @from and @to`);
   const body = JSON.stringify({ data: { MessageReceived: { body: 'x'.repeat(300) } } });
   const now = Date.now();
+  db.prepare(`
+    with recursive n (n) as (select 1 union all select n + 1 from n where n < ?)
+    insert into lanes (id, handler, name, used_at) select n, 1, 'past/' || n, ? from n`).run(lanes, now);
   for (let from = 1; from <= events; from += CHUNK) {
     const to = Math.min(events, from + CHUNK - 1);
     db.transaction(() => {
@@ -66,9 +69,6 @@ export async function fill(
     if (Math.floor(to / 1e6) > Math.floor(from / 1e6))
       progress(`  ${Math.floor(to / 1e6)} of ${events / 1e6} million events written`);
   }
-  db.prepare(`
-    with recursive n (n) as (select 1 union all select n + 1 from n where n < ?)
-    insert into lanes (id, handler, name, used_at) select n, 1, 'past/' || n, ? from n`).run(lanes, now);
   const count = db.prepare(
     'insert into counters values (?, ?) on conflict (name) do update set value = value + excluded.value',
   );
