@@ -27,7 +27,7 @@ export interface PartOptions {
 const WARM = 4_000;
 /** Connections of the sender. They bound the number of deliveries that can share a commit. */
 const CONNECTIONS = [64, 256];
-/** A started kit rests this long before its memory is measured: `run` reads the lanes, and garbage is collected. */
+/** Memory is measured this long after a start, so that `run` has read the lanes and garbage is collected. */
 const REST_MS = 3_000;
 
 /**

@@ -46,7 +46,7 @@ export interface History {
   next(type?: string, overrides?: Overrides): SimulatedEvent;
   /**
    * The first `limit` events after the cursor, without those that `seen` rejects. A null cursor: from the oldest event
-   * that has not expired. `unknown`: no earlier event has this cursor (contract 6.1).
+   * that has not expired. `unknown`: no event has this cursor (contract 6.1).
    */
   after(
     cursor: string | null,
@@ -62,10 +62,10 @@ export interface History {
 }
 
 /**
- * Just below a power of ten, and above Number.MAX_SAFE_INTEGER. Code that compares cursors as text or as numbers fails.
+ * Just below a power of ten and above Number.MAX_SAFE_INTEGER, so that comparing cursors as text or as numbers fails.
  */
 const FIRST_CURSOR = 9_999_999_999_999_900n;
-/** The widest distance between two cursors. The cursors of an account are not consecutive. */
+/** The largest step from one cursor to the next, because an account's cursors are not consecutive. */
 const WIDEST_STEP = 5;
 
 // oxlint-disable-next-line max-lines-per-function -- making, reading and expiring share the list of events

@@ -46,7 +46,7 @@ export interface Keys {
   /** Whether the key's restriction to numbers allows the event (contract 5.4, 6.3). */
   reads(key: Key, event: Pick<SimulatedEvent, 'sessionId'>): boolean;
   note(key: Key, what: string): void;
-  /** Called after every change to a key except its expiry. */
+  /** Calls `listener` after every change to a key. The expiry of a key is not a change. */
   onChange(listener: () => void): void;
 }
 
