@@ -1,5 +1,5 @@
 // A model of order: when a task may be claimed. It is written from "Order" and "Attempts" of the design alone, over a
-// plain list. Each claim of the store is compared with it, and so is each task that the store leaves waiting.
+// plain list. The model checks each claim of the store, and each task that the store leaves waiting.
 import type { Claim } from '../../../src/store/work.ts';
 import { hold } from './check.ts';
 
