@@ -163,7 +163,6 @@ describe('a known cursor', () => {
   test('I49: with another id and equal data (two webhooks) is a duplicate, and both ids name the event', async () => {
     expect(await verdicts(webhook({ id: 'a' }), webhook({ id: 'b' }))).toEqual(['new', 'duplicate']);
     expect([await keyOf('a'), await keyOf('b')]).toEqual(['c:10', 'c:10']);
-    // The second id still names the event.
     expect(await verdicts(webhook({ id: 'b' }), webhook({ id: 'b', cursor: null }))).toEqual([
       'duplicate',
       'duplicate',
