@@ -26,8 +26,8 @@ type Received = KitEvent<'MessageReceived'>;
 export default defineHandler({
   on: 'MessageReceived',
   lane: 'conversation',
-  // If the outcome of a send is unknown, the handler first looks into the history at least 15 s later, and last after
-  // about an hour at most.
+  // If the outcome of a send is unknown, the handler looks into the history. The first look is 15 s later or more, the
+  // last after about an hour at most.
   retry: { attempts: 8, firstMs: 30_000, maxMs: 1_800_000 },
   timeoutMs: 60_000,
   async handle(event, ctx) {
@@ -47,7 +47,7 @@ export default defineHandler({
     try {
       await ctx.service.send(message, { quoteId, signal: ctx.signal });
     } catch (error) {
-      // If the error is not `uncertain`, no message was sent. Without the file `mark`, the next attempt may send one.
+      // If the error is not `uncertain`, no message was sent. Without the file `mark`, the next attempt sends again.
       if (error instanceof ServiceError && !error.uncertain) rmSync(mark);
       throw error;
     }

@@ -25,7 +25,7 @@ function eventOf(reading: Reading): Incoming {
   return reading.event;
 }
 
-/** Without an id, replay brings the event. With an id, a webhook does. */
+/** Without an id, the event comes by replay. With an id, it comes by webhook. */
 function arrival({ id, cursor, text }: Fields): Incoming {
   const data = { Thing: { session_id: 's', timestamp_unix_ms: NOW, text } };
   if (id === null) return eventOf(readItem('replay', cursor as Cursor, JSON.stringify(data)));

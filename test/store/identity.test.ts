@@ -84,7 +84,7 @@ async function counts(): Promise<
 
 const PRUNED_AT = NOW - RETENTION - DAY;
 
-/** Stores an event with this cursor, received longer ago than RETENTION, lets the watermark pass it, and prunes it. */
+/** Stores an event with this cursor and an age above RETENTION, raises the watermark above it, and prunes it. */
 async function pruneTo(floor: string): Promise<void> {
   const gone = webhook({ id: 'pruned', cursor: floor, at: PRUNED_AT });
   const watermark = String(BigInt(floor) + 1n) as Cursor;

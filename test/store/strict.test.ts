@@ -82,7 +82,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       return tasks.map(({ key }) => key.slice(2)).toSorted((a, b) => Number(a) - Number(b));
     }
 
-    /** The tasks of exactly these cursors must be held, and a turn must count as many. */
+    /** The tasks of exactly these cursors must be held, and a turn must report their number. */
     async function expectHeld(...cursors: (number | string)[]): Promise<void> {
       expect(await held()).toEqual(cursors.map(String));
       expect((await turn({ room: 1, handlers: [] })).unproven).toBe(cursors.length);

@@ -1,5 +1,5 @@
-// The demo. The simulator sends real signed deliveries over HTTP to a real receiver. It loses, duplicates, shuffles and
-// forges some of them. The demo kills `run`, lets replay fetch the lost events, and checks that every count is right.
+// The demo. The simulator sends real signed deliveries over HTTP to a real receiver, and loses, duplicates, shuffles
+// and forges some of them. The demo kills `run`, lets replay fetch the lost events, and checks every count.
 import '../../base/node/checked.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { styleText } from 'node:util';

@@ -102,7 +102,7 @@ export function createHistory(options: HistoryOptions): History {
     return event;
   }
 
-  /** The fields of an event's data. Contract 6.4 shows those of MessageReceived, and a few that all types share. */
+  /** Contract 6.4 shows the fields of MessageReceived, and a few fields that all types share. */
   function fieldsOf(type: string, sessionId: string | null, now: number): Record<string, unknown> {
     if (isBare && type !== 'MessageReceived') return { message_id: random.uuid() };
     if (EVENT_TYPES[type] === 'account') return { name: 'a campaign', timestamp_unix_ms: now };

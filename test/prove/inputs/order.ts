@@ -73,8 +73,8 @@ export function createOrder() {
   }
 
   /**
-   * Whether the store must claim the task if there is room. A task that has stepped aside out of its lane may release
-   * others, but the store need not use that release.
+   * Whether the store must claim the task if there is room. A task that has stepped aside may release other tasks of
+   * its lane, but the store need not use that release.
    */
   function isDue(task: Task, now: number): boolean {
     if (task.state !== 'waiting' || task.isolated || task.dueAt > now) return false;
