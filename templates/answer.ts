@@ -47,7 +47,7 @@ export default defineHandler({
     try {
       await ctx.service.send(message, { quoteId, signal: ctx.signal });
     } catch (error) {
-      // If the error is not `uncertain`, no message was sent. Without the file `mark`, the next attempt sends again.
+      // If the error is not `uncertain`, no message was sent. Without the file `mark`, the next attempt may send.
       if (error instanceof ServiceError && !error.uncertain) rmSync(mark);
       throw error;
     }
