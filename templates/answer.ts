@@ -5,9 +5,9 @@
 // OUTCOME_UNCERTAIN, RPC_DEADLINE_EXCEEDED, a lost connection, a timeout, a crash, or a rerun.
 // The mark is a file, because only `ctx.complete` writes to the store, and it also completes the task. `ctx.attempt`
 // cannot replace the mark, because a crashed attempt may not be counted.
-// After a crash between mark and send, nothing is sent, and the task becomes a dead letter. So does the task of an
-// answer that never shows in the history. Check by hand whether the answer was sent. If it was not, remove the mark and
-// retry the task with `npx kit retry`.
+// After a crash between mark and send, nothing is sent, and the task becomes a dead letter. The task also becomes a
+// dead letter if the answer never appears in the history. Check by hand whether the answer was sent. If it was not,
+// remove the mark and retry the task with `npx kit retry`.
 // Backups of the store do not include the marks. A mark can be removed once its event is pruned.
 // The contract does not show the fields of a send, nor the operation's name in a quote. Assumed: the fields in
 // `answerTo`, `idempotency_key` in the messages of the history (2.8), and `conversation_id` in ListMessages. Adapt them
@@ -26,7 +26,8 @@ type Received = KitEvent<'MessageReceived'>;
 export default defineHandler({
   on: 'MessageReceived',
   lane: 'conversation',
-  // If the outcome of a send is unknown, the history is read 15 s later or more, and last after an hour at most.
+  // If the outcome of a send is unknown, the handler looks into the history. The first look is 15 s later or more, the
+  // last after about an hour at most.
   retry: { attempts: 8, firstMs: 30_000, maxMs: 1_800_000 },
   timeoutMs: 60_000,
   async handle(event, ctx) {
@@ -46,7 +47,7 @@ export default defineHandler({
     try {
       await ctx.service.send(message, { quoteId, signal: ctx.signal });
     } catch (error) {
-      // If the error is not `uncertain`, no message was sent. Without the file `mark`, the next attempt may send one.
+      // If the error is not `uncertain`, no message was sent. Without the file `mark`, the next attempt may send.
       if (error instanceof ServiceError && !error.uncertain) rmSync(mark);
       throw error;
     }

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { deliver, fixture } from '#kit/testing';
 import handler from './forward.ts';
 
-/** The statuses of the next answers. After the last of them: 204. */
+/** The statuses of the next answers. Every later answer is 204. */
 let statuses: number[] = [];
 let seen: { headers: IncomingHttpHeaders; body: string }[] = [];
 const endpoint = createServer((request, response) => {

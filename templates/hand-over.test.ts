@@ -9,7 +9,7 @@ const asking = fixture('MessageReceived', { data: { body: 'A person, please' } }
 
 const mine = { id: 'c1', session_id: asking.sessionId, chat_jid: '15550100', assignment_version: '7' };
 
-/** A service whose list of conversations has the given one on its second page. */
+/** A service whose list of conversations has `conversation` on its second page. */
 function scripted(conversation: Record<string, unknown>, answers: Answers = {}) {
   return recorder({
     ListConversations: ({ cursor }) =>

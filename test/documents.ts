@@ -1,4 +1,4 @@
-// Reads and writes tables and lists in documents, so that tests compare them with the code. Throws if one is missing.
+// Reads and writes tables and lists in documents, so that tests compare them with the code. Throws if there is none.
 import { readFileSync, readdirSync } from 'node:fs';
 import type { Command } from '../src/cli/lib/command.ts';
 

@@ -19,7 +19,7 @@ export interface Sandbox {
   storePath: string;
   /** Starts the kit, or starts an ended kit again on the same store and ports. */
   start(): MainProcess;
-  /** Sends SIGTERM, then SIGKILL after the limit. Resolves when all processes of the kit have ended. */
+  /** Sends SIGTERM, and SIGKILL after `limitMs`. Resolves when the kit has ended, or after twice `limitMs`. */
   stop(limitMs: number): Promise<void>;
 }
 

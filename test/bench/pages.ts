@@ -1,5 +1,5 @@
 // Reads every page of the ops port over HTTP, from a kit on a prepared store. Then measures acknowledgements of
-// deliveries, alone and while a client reads page after page. All times include the client's own.
+// deliveries, alone and while a client reads page after page. All times include the client's own work.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { drive, type Measured } from './drive.ts';
 import { OPS_PORT, startKit, type Server } from './servers.ts';
@@ -95,7 +95,7 @@ async function read(path: string, onBytes: (bytes: number) => void = () => {}, s
   return bytes;
 }
 
-/** Reads the overview during exports of all events, and of filters without a match. Returns the slowest median. */
+/** Reads the overview page during exports of all events, and of filters that match none. Returns the slowest median. */
 async function besideExport(): Promise<number> {
   let slowest = 0;
   for (const query of ['', '?type=None', '?state=dead&handler=project', '?q=not-there']) {
@@ -122,7 +122,7 @@ async function besideExport(): Promise<number> {
   return slowest;
 }
 
-/** Measures without and with the reader in turn, because the machine's other load changes from round to round. */
+/** Measures answers without and with page reads in turn, because the machine's other load changes between rounds. */
 async function accepting(kit: Server, paths: string[]): Promise<void> {
   for (let round = 1; round <= ROUNDS; round++) {
     const without = await send(kit);

@@ -27,7 +27,7 @@ export interface PartOptions {
 const WARM = 4_000;
 /** Connections of the sender. They bound the number of deliveries that can share a commit. */
 const CONNECTIONS = [64, 256];
-/** A started kit rests this long before its memory is measured: `run` reads the lanes, and garbage is collected. */
+/** Memory is measured this long after a start, so that `run` has read the lanes and garbage is collected. */
 const REST_MS = 3_000;
 
 /**
@@ -114,7 +114,7 @@ export async function latency({ folder, events, progress }: PartOptions): Promis
 }
 
 /**
- * Measures the same load on stores that already hold events. Each run is compared with one on an empty store in the
+ * Measures the same load on stores that already hold events. Each run is compared with a run on an empty store in the
  * same round, because the machine's other load changes from round to round.
  */
 export async function growth({ folder, rounds, events, stored, progress }: PartOptions): Promise<Part> {
@@ -131,7 +131,7 @@ export async function growth({ folder, rounds, events, stored, progress }: PartO
     for (let round = 0; round < rounds; round++) {
       const first = past.events + round * 2 * (events + WARM);
       const withPast = (): Promise<Loaded> => loaded(place, { count: events, lanes, first });
-      // The second run finds the disk still busy with the first, so the order of the two alternates.
+      // The second run finds the disk still busy with the first, so the order of the two runs alternates.
       const early = round % 2 === 0 ? undefined : await withPast();
       const { rate } = await loaded(`${place}-empty-${round}`, { count: events });
       const one = early ?? (await withPast());

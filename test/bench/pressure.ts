@@ -28,7 +28,7 @@ const START = Date.UTC(2026, 0, 1);
 const now = START + events * 10 + 60_000;
 
 const statements: string[] = [];
-// oxlint-disable-next-line typescript/unbound-method -- it is called with its own `this`
+// oxlint-disable-next-line typescript/unbound-method -- `prepare` is called with its own `this`
 const { prepare } = Database.prototype;
 Database.prototype.prepare = function (this: Database.Database, sql: string) {
   statements.push(sql);

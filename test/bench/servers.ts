@@ -21,7 +21,7 @@ export interface Server {
   /** Proportional set size, MB: shared memory is divided among its processes. */
   memoryMb(): number;
   /**
-   * The number of events handled so far. Infinity for servers that only store, because they are done when they answer.
+   * The number of events handled so far. Infinity for the servers in rivals/, because their work ends with the answer.
    */
   handled(): Promise<number>;
   pid: number;

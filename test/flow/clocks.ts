@@ -42,7 +42,7 @@ export interface Cell {
   up: boolean;
   /** How far the service's clock is ahead of the true time, milliseconds. */
   service: number;
-  /** False: there is no API key and so no replay, and no delivery is dropped for good. */
+  /** False: there is no API key, so no replay. Then the service drops no delivery at random. */
   key: boolean;
   seed: number;
 }
@@ -63,7 +63,7 @@ interface Handled {
 
 interface World {
   clock: { at: number; ahead: number; now(): number; monotonic(): number };
-  /** Makes so many events happen within so many seconds. Most are delivered, some twice, some never. */
+  /** Creates `events` events within `seconds` seconds. Most are delivered, some twice, some never. */
   live(events: number, seconds: number): Promise<void>;
   /** Sets the wall clock while the processes run, or between a stop and a start. */
   set(ahead: number, up: boolean): Promise<void>;
@@ -73,7 +73,7 @@ interface World {
   /** The service delivers every event again, including those whose deliveries it dropped. */
   repeat(): Promise<void>;
   settle(): Promise<void>;
-  /** Each broken promise of the kit, as a sentence. */
+  /** One sentence for each violation. */
   violations(): string[];
   close(): Promise<void>;
 }
@@ -308,7 +308,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     },
   };
 
-  /** Reports each event that was handled after one with a higher cursor in its lane, unless it was marked late. */
+  /** Reports each event that was handled after a higher cursor of its lane and was not marked late. */
   function inversions(its: Handled[], strict: boolean): string[] {
     const highest = new Map<string, bigint>();
     return its.flatMap(({ cursor, late, handler }) => {

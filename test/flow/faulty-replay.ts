@@ -137,7 +137,6 @@ export async function live(fault: FaultName | Fault | 'late') {
     await pass(MINUTE_MS, true);
   }
 
-  // The fault is over.
   simulator.chaos.always();
   timesOut = false;
   happen(6);

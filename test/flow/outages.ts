@@ -1,6 +1,6 @@
 // The whole flow, from the service to the handlers. The simulator shows its history over HTTP and sends signed
 // deliveries. Receiver, reconciler, stream and runner are real and share a store file, each with its own connection.
-// The clock is simulated: each turn takes one second.
+// The clock is simulated: each call of `turn` advances it by one second.
 import { setImmediate as turnOfTheLoop } from 'node:timers/promises';
 import { pino } from 'pino';
 import { createBudget } from '../../src/service/budget.ts';
@@ -47,15 +47,15 @@ export interface Call {
   at: number;
   after: Cursor | null;
   /**
-   * `forward` reads from the watermark, `overlap` from below it, `search` from any other cursor that may still be
-   * accepted. `refused`: the service refused the call, or answered with `reset_required`.
+   * `forward` reads from the watermark, `overlap` from below it, `search` from any other cursor or from none.
+   * `refused`: the service refused the call, or answered with `reset_required`.
    */
   kind: 'forward' | 'overlap' | 'search' | 'refused';
   items: number;
   more: boolean;
 }
 
-/** The service no longer has the history at the watermark. The kit must then store a gap with these bounds. */
+/** The bounds of a gap that the kit must store, because the service no longer has the history at the watermark. */
 export interface Reset {
   after: Cursor | null;
   upTo: Cursor | null;
@@ -101,7 +101,6 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
   if (noBeginning)
     simulator.chaos.always((truth, after) => (after === null ? new Refusal(400, 'REQUEST_INVALID') : truth));
 
-  // The calls of reconciliation, and the cursors that the service showed.
   const shown = new Set<Cursor>();
   const calls: Call[] = [];
   const keepStore = openSqlite(path);
@@ -192,7 +191,6 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
     following = undefined;
   }
 
-  // Events as they happen, and deliveries on their way to the receiver.
   const onTheWay: { at: number; event: SimulatedEvent }[] = [];
   const statuses = new Map<unknown, number>();
   let deliveries = 0;
@@ -287,13 +285,13 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
   await deliver(...repeated.toSorted(() => random.next() - 0.5));
   await forget(outage[Math.floor(outage.length / 3)] as SimulatedEvent);
   await startKeep();
-  // Some deliveries arrive late with events that are already inside a gap.
+  // Some events that are already inside a gap are delivered late.
   await live(share(0.1), 60);
   await deliver(...outage.slice(0, outage.length / 3).filter(() => random.next() < 0.02));
   simulator.streams.end();
   await live(share(0.1), 60);
 
-  // Webhooks go on while the reconciler is stopped, and half of their events expire.
+  // Deliveries go on while the reconciler is stopped. Then half of the new events expire.
   await endKeep();
   const before = history.all().length;
   await live(share(0.1), 60);

@@ -1,5 +1,5 @@
-// The campaign `inputs`: the tests of the catalogue of bad inputs, then properties over random cases. An interleaving
-// has about twenty steps. The short form runs one case in fifty.
+// The campaign `inputs`: the tests of the catalogue of bad inputs, then random cases. An interleaving is one case of
+// about twenty steps. The short form runs one case in fifty.
 import { anyBytes } from './inputs/bodies.ts';
 import { catalogue } from './inputs/catalogue.ts';
 import { anyChange } from './inputs/changes.ts';

@@ -171,7 +171,7 @@ export function attempts(suite: Suite): void {
 
     const lines = (one: Store): Promise<unknown[]> => query(one, (tx) => tx.all('select n from mine order by n'));
 
-    /** Completes one task with this work; resolves to the numbers that are committed. */
+    /** Completes one task with this work. Resolves to the error, if any, and the committed rows. */
     async function completed(work: (tx: Tx) => unknown): Promise<{ error: unknown; rows: unknown[] }> {
       await desk.arrive('a', [1]);
       const [claim] = await desk.claim();

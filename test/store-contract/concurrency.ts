@@ -63,12 +63,12 @@ export function storms(suite: Suite): void {
   );
 }
 
-/** Random arrivals, failures and crashes, until every task has ended. A seed repeats them. */
+/** Random arrivals, failures and crashes, until every task has ended. */
 async function storm(desk: Desk, random: () => number): Promise<void> {
   const { store } = desk;
   const EVENTS = 80;
   const HOLD_MS = 3_000;
-  /** How long a task that crashed its process holds its lane. The store sets it. */
+  /** How long a task that crashed its process holds its lane. The store sets this time. */
   const CRASH_HOLD_MS = 120_000;
   const pick = <Value>(values: readonly Value[]): Value => present(values[Math.floor(random() * values.length)]);
   const arrivals = shuffle(range(1, EVENTS), random);
@@ -128,7 +128,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
     if (!known) return;
     waiting.delete(cursor);
     const top = finished.get(known.lane) ?? -1n;
-    // A task that has stepped aside runs beside its lane, which may overtake it.
+    // An `alone` task runs beside its lane, so other tasks of the lane may overtake it.
     if (cursor < top && !claim.alone) expect(claim.late).toBe(true);
     if (cursor > top) finished.set(known.lane, cursor);
   }
@@ -190,7 +190,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   expect([held, ready, left]).toEqual([0, 0, 0]);
 }
 
-/** A small generator of numbers from 0 to 1, so that a failing seed can be repeated. */
+/** Random numbers from 0 to 1. The same seed gives the same numbers. */
 function seeded(seed: number): () => number {
   let state = seed * 0x9e3779b9;
   return () => {

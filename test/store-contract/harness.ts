@@ -1,4 +1,4 @@
-// Helpers for all parts of the suite: events, settlements, and a desk, which takes turns with the store as `run` does.
+// Helpers for all parts of the suite: events, settlements, and a desk, which runs turns on the store as `run` does.
 import type { Store } from '../../src/store/store.ts';
 import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -15,7 +15,7 @@ export interface Suite {
   another: () => Store;
 }
 
-/** A test process: takes turns with the store as `run` does. Its clock stands still. Each session is a lane. */
+/** Stands for the process `run`: runs turns on the store. Its clock stands still. Each session is a lane. */
 export interface Desk {
   store: Store;
   handler: number;

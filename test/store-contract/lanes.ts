@@ -57,7 +57,7 @@ export function lanes(suite: Suite): void {
     describe('E60: a handler whose file is broken', () => {
       const files = { of: new Map([['first', '/h/first.ts']]), broken: [] as string[] };
       const broken = (...paths: string[]) => ({ of: new Map<string, string>(), broken: paths });
-      /** Lets a handler catch up page by page, and calls `more` before each. Returns the keys of the missed events. */
+      /** A handler catches up page by page. Calls `more` before each page. Returns the keys of the missed events. */
       async function catchUp(more: () => Promise<void>): Promise<string[]> {
         const made: string[] = [];
         for (;;) {

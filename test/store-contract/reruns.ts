@@ -32,7 +32,7 @@ export function reruns(suite: Suite): void {
       return store.askRerun(asked, desk.now);
     }
 
-    /** Takes a turn as `run` does: a page of the rerun becomes tasks, and due tasks are claimed. */
+    /** Runs a turn as `run` does: a page of the rerun becomes tasks, and due tasks are claimed. */
     async function feed(limit = 100, room = ROOM): Promise<Claim[] | null> {
       const page = await store.rerun([desk.handler], limit);
       if (!page) return null;

@@ -272,7 +272,7 @@ describe('E4: events of replay', () => {
       await restart(true);
       await arrive(10_000);
       await runner.drain(0);
-      // Replay brings the event as history, and its webhook says that it is new, while no run process is up.
+      // While `run` is down, replay brings the event as history. Then its webhook shows that the event is new.
       await file.store.accept({ readings: [item(20_000, clock.time - HOUR)], now: clock.time });
       await file.store.accept({ readings: [webhook(20_000, clock.time + 1)], now: clock.time });
       await start();

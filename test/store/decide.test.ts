@@ -1,4 +1,4 @@
-// Identity without a store: a table of what may be known, and a model that applies every decision to a list.
+// Identity without a store: a table of cases, and random arrivals against a model, which applies decisions to a list.
 import { array, assert, constantFrom, property, record } from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
@@ -25,7 +25,7 @@ function eventOf(reading: Reading): Incoming {
   return reading.event;
 }
 
-/** Without an id, replay brings the event; with one, a webhook. */
+/** Without an id, the event comes by replay. With an id, it comes by webhook. */
 function arrival({ id, cursor, text }: Fields): Incoming {
   const data = { Thing: { session_id: 's', timestamp_unix_ms: NOW, text } };
   if (id === null) return eventOf(readItem('replay', cursor as Cursor, JSON.stringify(data)));
@@ -133,7 +133,7 @@ test.each([
   expect(placeOf(arrival({ id: 'a', cursor: '10', text: 'x' }), { floor, before }, now)).toBe(place);
 });
 
-/** A list of events that is written by decisions alone. */
+/** A list of events that only decisions change. */
 function createModel() {
   const rows: Row[] = [];
   const aliases = new Map<string, number>();

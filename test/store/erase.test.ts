@@ -53,7 +53,7 @@ describe('erasing a person', () => {
       Buffer.from(`{"from":"15550100","body":"${SECRET_WORDS}"`),
     ];
     await store.accept({ readings: bodies.map(readDelivery), now: NOW });
-    // The first event again with other text, which is a conflict.
+    // The first event arrives again with other text, which is a conflict.
     await store.accept({ readings: [readDelivery(delivery(1, '15550100', `${SECRET_WORDS}!`))], now: NOW });
     const handler = (await store.register(['one'])).get('one') ?? 0;
     const { from, events } = await store.pending(10);

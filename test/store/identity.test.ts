@@ -84,7 +84,7 @@ async function counts(): Promise<
 
 const PRUNED_AT = NOW - RETENTION - DAY;
 
-/** Stores an event with this cursor, received longer ago than RETENTION, lets the watermark pass it, and prunes it. */
+/** Stores an event with this cursor and an age above RETENTION, raises the watermark above it, and prunes it. */
 async function pruneTo(floor: string): Promise<void> {
   const gone = webhook({ id: 'pruned', cursor: floor, at: PRUNED_AT });
   const watermark = String(BigInt(floor) + 1n) as Cursor;
@@ -163,7 +163,6 @@ describe('a known cursor', () => {
   test('I49: with another id and equal data (two webhooks) is a duplicate, and both ids name the event', async () => {
     expect(await verdicts(webhook({ id: 'a' }), webhook({ id: 'b' }))).toEqual(['new', 'duplicate']);
     expect([await keyOf('a'), await keyOf('b')]).toEqual(['c:10', 'c:10']);
-    // The second id still names the event.
     expect(await verdicts(webhook({ id: 'b' }), webhook({ id: 'b', cursor: null }))).toEqual([
       'duplicate',
       'duplicate',

@@ -1,4 +1,4 @@
-// An id is recognized while its event exists: in any segment, through any connection, and after any failure.
+// The index recognizes an id while its event exists: in any segment, through any connection, and after any failure.
 // identity.test.ts tests which arrivals are the same event.
 import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// E8: no task waits without the row of its lane. The schema refuses that. A sweep notifies processes that keep lanes
-// in memory. A start repairs a file in which such rows were deleted by hand.
+// E8: no task waits without the row of its lane. The schema refuses such a task. A sweep notifies processes that keep
+// lanes in memory. A start repairs a file in which rows of lanes were deleted by hand.
 import Database from 'better-sqlite3';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -14,7 +14,7 @@ import { bodyOf, T0 } from '../receive/harness.ts';
 
 type Fault = (sql: string, args: unknown[]) => Error | undefined;
 
-/** The fault, if any, that a statement throws when it runs; and all statements that have run. */
+/** `fault` returns the error that a statement throws when it runs. `ran` holds all statements that have run. */
 let fault: Fault = () => undefined;
 let ran: Set<string>;
 let folder: string;
@@ -141,8 +141,8 @@ describe.each(sampled(Object.keys(KINDS)))('E5: %s', (name) => {
       await prepareFor(name);
       const before = await store.counters();
       const neighbours = [webhook(90), webhook(91)];
-      // The reading fails three times, in the batch and twice alone, so it counts as the cause. `mine`: the statement
-      // belongs to the reading, and not to its neighbours, which run before it.
+      // The reading fails three times: once in the batch and twice alone. Only then is it quarantined. `mine`: the
+      // current statement is for the reading, not for a neighbour.
       let left = 0;
       let mine = false;
       fault = (one, args) => {

@@ -242,7 +242,7 @@ describe('E12: between two starts', () => {
     await owned.store.settle();
     const after = readFileSync(path);
     owned.release();
-    // As if only every other page of the WAL had been copied into the file.
+    // The file now looks as if only every other page of the WAL had been copied into it.
     for (let page = 0; page * 4_096 < before.length; page += 2)
       before.copy(after, page * 4_096, page * 4_096, (page + 1) * 4_096);
     writeFileSync(path, after);

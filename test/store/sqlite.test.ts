@@ -322,7 +322,7 @@ describe('SQLite', () => {
       },
     );
 
-    /** Opens a reader, so that the WAL cannot be copied into the file completely. Returns a function that ends it. */
+    /** Begins a read, so that the WAL cannot be copied completely into the file. Returns a function that ends it. */
     function read(): () => void {
       const reader = raw();
       reader.exec('begin');

@@ -61,7 +61,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await store.accept({ readings, now, watermark: String(watermark) as Cursor });
     }
 
-    /** Notes two complete reads of replay that began when the event with this number was the newest. */
+    /** Records two complete reads of replay that began when the event with this `seq` was the newest. */
     const search = (searched: number): Promise<void> => store.note({}, { searched });
     const claim = async (room = ROOM): Promise<Claim[]> => (await turn({ room })).claims;
     const settle = (settlements: Settlement[]): Promise<TurnResult> => turn({ settle: settlements });
@@ -82,7 +82,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       return tasks.map(({ key }) => key.slice(2)).toSorted((a, b) => Number(a) - Number(b));
     }
 
-    /** The held tasks and the count of the turn must match these cursors. */
+    /** The tasks of exactly these cursors must be held, and a turn must report their number. */
     async function expectHeld(...cursors: (number | string)[]): Promise<void> {
       expect(await held()).toEqual(cursors.map(String));
       expect((await turn({ room: 1, handlers: [] })).unproven).toBe(cursors.length);

@@ -87,7 +87,7 @@ describe('the write-ahead log', () => {
     await expect(failed.sync()).rejects.toMatchObject({ code: 'unwritable' });
     db.exec('insert into t values (1)');
     db.exec('begin; select * from t');
-    // The checkpoint waits for the reader above and holds the lock that only one connection may have.
+    // The checkpoint waits for the reader above, and holds the lock that any other checkpoint needs.
     const other = new Worker(
       `const { parentPort, workerData } = require('node:worker_threads');
        const db = new (require('better-sqlite3'))(workerData, { timeout: 60000 });

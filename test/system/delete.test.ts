@@ -1,4 +1,4 @@
-// A team can throw away each module. The project is copied without it, as the table in src/README.md says. The copy
+// A team can delete each module. The project is copied without the module, as the table in src/README.md says. The copy
 // must type-check, start, accept and handle. Without any module, the tests of the core must pass.
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';

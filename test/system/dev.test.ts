@@ -1,4 +1,4 @@
-// `npm run dev` as a process. It makes its own events and reloads a saved handler. A broken handler stops no other.
+// `npm run dev` as a process: it makes events and reloads saved handlers. A broken handler does not stop the others.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';

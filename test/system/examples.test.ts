@@ -18,7 +18,7 @@ const tested = blocks.flatMap(({ file = '' }) => (file.startsWith('test/') ? bas
 let folder: string;
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'kit-examples-'));
-  // Without the user's handlers, because an example may have the same name as one of them.
+  // Leaves out the user's handlers, because an example may have the same name as one of them.
   const filter = (path: string): boolean => dirname(path) !== 'src/handlers';
   for (const path of ['package.json', 'tsconfig.json', 'vitest.config.ts', 'src', 'test/memory-folder.ts'])
     cpSync(path, join(folder, path), { recursive: true, filter });

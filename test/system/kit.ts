@@ -81,7 +81,7 @@ export async function createKit(
       const ended = kit.exited().then((code) => {
         throw new Error(`the kit ended with ${code ?? child?.signalCode}:\n${output}`);
       });
-      // A start that fails may wait for several handlers that block their process, on a busy machine.
+      // The limit is long, because a start may wait for several handlers that block their process.
       await Promise.race([until(() => output.includes('ready for deliveries'), 120_000), ended]);
       ended.catch(() => {});
     },

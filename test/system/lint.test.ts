@@ -1,4 +1,4 @@
-// `npm run check` reports a forgotten await in handlers and templates. The test lints a handler with such a mistake,
+// `npm run check` reports a forgotten await in handlers and templates. The test lints a handler that forgets an await,
 // with the same configuration.
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createKit, dataOf, freePort, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
 
-/** The oldest version of Caddy that must work: the one in Debian stable. */
+/** The oldest version of Caddy that must work: the version in Debian stable. */
 const OLDEST = [2, 6, 2];
 const lacking = !hasCaddy();
 if (lacking) console.warn(`skipped: needs caddy ${OLDEST.join('.')} or newer: apt-get install caddy`);

@@ -1,5 +1,5 @@
 // Alarms about the store, with a kit of real processes. While nothing can be written, the alarms are raised from
-// memory. `status`, the API, the metrics and the page show them. They are cleared afterwards.
+// memory. `status`, the API, the metrics and the page show these alarms. Afterwards the alarms are cleared.
 import { execFile } from 'node:child_process';
 import { rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

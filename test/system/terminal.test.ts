@@ -34,7 +34,7 @@ test('the kit stops in order when its terminal is gone, though it cannot print a
     expect(pids.length).toBeGreaterThan(1);
     terminal.kill();
     await until(() => pids.every((pid) => !isAlive(pid)));
-    // A process that stops in order removes its row. A crash leaves it.
+    // A process that stops normally removes its row. A crash leaves the row.
     expect(kit.query('select role from processes')).toEqual([]);
   } finally {
     terminal.kill();

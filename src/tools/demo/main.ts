@@ -1,5 +1,5 @@
-// The demo. The simulator sends real signed deliveries over HTTP to a real receiver. It loses, duplicates, shuffles and
-// forges some of them. The demo kills `run`, lets replay fetch the lost events, and then checks the sums.
+// The demo. The simulator sends real signed deliveries over HTTP to a real receiver, and loses, duplicates, shuffles
+// and forges some of them. The demo kills `run`, lets replay fetch the lost events, and checks every count.
 import '../../base/node/checked.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { styleText } from 'node:util';
@@ -36,7 +36,7 @@ if (once) await end(good ? EXIT.done : EXIT.failed);
 print(`\nIt stays up: ${kit.opsUrl}/api/status    Ctrl-C ends it.`);
 exitCode = good ? EXIT.done : EXIT.failed;
 
-/** Plays the demo step by step. Then it reads the sums from the store and from the handler's table. */
+/** Runs the demo step by step. Then it reads the counts from the store and from the handler's table. */
 async function tell(): Promise<Sum[]> {
   const first = await act('the first', make(1), inTurn);
   await kit.until('the first reconciliation', async () => (await status()).reconcile.lastAt !== null);
@@ -122,7 +122,7 @@ function line(name: string, text: string): void {
   print(`  ${name.padEnd(22)}${text}`);
 }
 
-/** Prints the sums. Returns true if all are right. */
+/** Prints each count. Returns true if all counts are right. */
 function show(sums: Sum[]): boolean {
   print('');
   for (const { name, meaning, want, got } of sums) {
@@ -147,7 +147,7 @@ function print(text: string): void {
 }
 
 async function end(code: number): Promise<void> {
-  // Waits at most a minute, so that a receiver that is already failing can still log the reason.
+  // The receiver gets up to a minute to stop, so that it can still log an error.
   await Promise.race([kit.stop(), sleep(PATIENCE_MS, undefined, { ref: false })]);
   process.exit(code);
 }

@@ -13,10 +13,9 @@ export interface Receiver {
   opsUrl: string;
   secret: string;
   store: Store;
-  /** Everything that the kit has printed so far. */
   output(): string;
   pidOfRun(): Promise<number>;
-  /** Records in all; events with one record; late records; records that are late or in the order of their lane. */
+  /** `completions`: all records. `once`: events with one record. `inOrder`: records that are late or in lane order. */
   handled(): { completions: number; once: number; late: number; inOrder: number };
   /** Polls until `holds` is true. After a minute it throws an error that names `what`. */
   until(what: string, holds: () => Promise<boolean>): Promise<void>;

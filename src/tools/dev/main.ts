@@ -1,5 +1,5 @@
 // `npm run dev`: a real kit on a temporary store, a source of events, and a readable line for each attempt. A saved
-// handler is loaded within a second. A file that cannot be loaded is named, and the other handlers go on.
+// handler is loaded within a second. A file that cannot be loaded is reported, and the other handlers keep running.
 import '../../base/node/checked.js';
 import { readdirSync, watch } from 'node:fs';
 import { dirname, join } from 'node:path';

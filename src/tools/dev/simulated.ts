@@ -11,7 +11,7 @@ export interface Source {
 }
 
 const TYPES = ['MessageReceived', 'MessageReceived', 'MessageSent', 'MessageReceived', 'MessageStatusUpdated'];
-/** One of this many events is not delivered, so that replay fetches it. */
+/** One event in LOST is not delivered, so that replay fetches it. */
 const LOST = 10;
 
 export async function createSimulated(): Promise<Source> {

@@ -13,7 +13,7 @@ export interface Account {
   operations: [string, Operation][];
   /** POST /billing/quotes (4.1, 4.3). */
   quote(call: Record<string, unknown>): object;
-  /** Throws Refusal unless the quote is for this request and was never used (4.1, 7.3, 7.4). */
+  /** Throws Refusal if the quote is missing, was used, or is for another request (4.1, 7.3, 7.4). */
   pay(billing: unknown, request: unknown): void;
   /** POST /messages/send (4.3), once it is paid. */
   send(call: Record<string, unknown>): object;

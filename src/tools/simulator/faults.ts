@@ -1,5 +1,5 @@
 // Named faults of the API: refusals, broken transport, and false pages of ReplayEvents. A receiver must survive all of
-// them (F32 to F41). A fault changes the true answer. A false page changes only answers of ReplayEvents.
+// them (F32 to F41). A fault replaces or changes the correct answer. False pages affect only ReplayEvents.
 import { Refusal } from './refusal.ts';
 
 export interface Answer {

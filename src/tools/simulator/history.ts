@@ -46,7 +46,7 @@ export interface History {
   next(type?: string, overrides?: Overrides): SimulatedEvent;
   /**
    * The first `limit` events after the cursor, without those that `seen` rejects. A null cursor: from the oldest event
-   * that has not expired. `unknown`: no earlier event has this cursor (contract 6.1).
+   * that has not expired. `unknown`: no event has this cursor (contract 6.1).
    */
   after(
     cursor: string | null,
@@ -62,10 +62,10 @@ export interface History {
 }
 
 /**
- * Just below a power of ten, and above Number.MAX_SAFE_INTEGER. Code that compares cursors as text or as numbers fails.
+ * Just below a power of ten and above Number.MAX_SAFE_INTEGER, so that comparing cursors as text or as numbers fails.
  */
 const FIRST_CURSOR = 9_999_999_999_999_900n;
-/** The widest distance between two cursors. The cursors of an account are not consecutive. */
+/** The largest step from one cursor to the next, because an account's cursors are not consecutive. */
 const WIDEST_STEP = 5;
 
 // oxlint-disable-next-line max-lines-per-function -- making, reading and expiring share the list of events
@@ -102,7 +102,7 @@ export function createHistory(options: HistoryOptions): History {
     return event;
   }
 
-  /** The fields of an event's data. Contract 6.4 shows those of MessageReceived, and a few that all types share. */
+  /** Contract 6.4 shows the fields of MessageReceived, and a few fields that all types share. */
   function fieldsOf(type: string, sessionId: string | null, now: number): Record<string, unknown> {
     if (isBare && type !== 'MessageReceived') return { message_id: random.uuid() };
     if (EVENT_TYPES[type] === 'account') return { name: 'a campaign', timestamp_unix_ms: now };

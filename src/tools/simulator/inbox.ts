@@ -37,7 +37,7 @@ export function createInbox(history: History): [string, Operation][] {
     const found = conversations().find((one) => one.id === id);
     if (!found) throw new Refusal(404);
     const { assignment_version: now } = found;
-    // The contract gives no status for ASSIGNMENT_CONFLICT (7.4). 409 is its status for conflicts (7.2).
+    // The contract gives no status for ASSIGNMENT_CONFLICT (7.4). 409 is the contract's status for conflicts (7.2).
     if (read.assignment_version !== undefined && read.assignment_version !== now)
       throw new Refusal(409, 'ASSIGNMENT_CONFLICT');
     assigned.set(id, { user, version: Number(now) + 1 });

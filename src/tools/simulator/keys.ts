@@ -35,18 +35,18 @@ export interface Keys {
   create(attributes: KeyAttributes): { key: Key; secret: string };
   /** Throws Refusal (API_KEY_*). */
   edit(key: Key, changes: Partial<KeyAttributes>): void;
-  /** Returns the new secret. The old one stays valid for `graceHours`. */
+  /** Returns the new secret. The old secret stays valid for `graceHours`. */
   rotate(key: Key, graceHours: 0 | 1 | 24): string;
   /** Takes effect at once and cannot be undone. */
   revoke(key: Key): void;
   /** The key that the call belongs to. Throws Refusal 401, 403 (IP) or 429 (the key's own limit). */
   authorize(authorization: string | undefined, ip: string): Key;
-  /** Throws Refusal 401 if the key has expired or was revoked, 403 if it has none of these scopes. */
+  /** Throws Refusal 401 if the key has expired or was revoked, 403 if the key has none of these scopes. */
   require(key: Key, scopes: string[], reason?: string): void;
   /** Whether the key's restriction to numbers allows the event (contract 5.4, 6.3). */
   reads(key: Key, event: Pick<SimulatedEvent, 'sessionId'>): boolean;
   note(key: Key, what: string): void;
-  /** Called after every change to a key except its expiry. */
+  /** Calls `listener` after every change to a key. The expiry of a key is not a change. */
   onChange(listener: () => void): void;
 }
 

@@ -23,8 +23,8 @@ if (values.secret !== undefined && !values.url) wrong('--secret needs --url');
 const started = clock.now();
 const service = createSimulatedService({
   seed: started,
-  // Cursors above those of an earlier rehearsal, so that a receiver with the same store does not drop new events as
-  // duplicates.
+  // Each rehearsal has higher cursors than earlier ones, so that a receiver with the same store does not drop new
+  // events as duplicates.
   firstCursor: BigInt(started) * 1_000_000n,
   speed,
   addresses: { loopback: true },

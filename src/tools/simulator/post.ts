@@ -20,7 +20,7 @@ export interface Post {
 }
 
 const READ_AT_MOST = 16 * 1024;
-/** The most connections to a receiver. Other deliveries queue, and their time limits start with their connection. */
+/** The most connections to a receiver. Other deliveries queue. Their time limits start when they get a connection. */
 const CONNECTIONS = 64;
 
 export function createPost({ connectMs = 5_000, answerMs = 10_000, ca }: PostOptions = {}): Post {

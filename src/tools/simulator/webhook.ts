@@ -1,5 +1,5 @@
-// One registered webhook (contract 3.2, 3.3, 6.3). It delivers signed events over HTTP and retries by the schedule
-// until a 2xx. It delivers nothing while it is disabled or its key may not read events.
+// One registered webhook (contract 3.2, 3.3, 6.3). It delivers signed events over HTTP, and retries by the schedule
+// until the answer is a 2xx. A webhook delivers nothing while it is disabled or its key may not read events.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso, type Clock } from '../../base/clock.ts';
 import type { AddressRules } from './address.ts';
@@ -99,7 +99,7 @@ const GRACE_MS = 24 * 3_600_000;
 const LOGGED = 100;
 const WORST_FIRST = ['stopped', 'abandoned', 'refused', 'delivered'] as const;
 
-// oxlint-disable-next-line max-lines-per-function -- failed deliveries disable the webhook, and disabling ends deliveries
+// oxlint-disable-next-line max-lines-per-function -- failures disable the webhook, and disabling ends deliveries
 export function createWebhook(options: WebhookOptions): Webhook {
   const { id, url, events, allowed, onDisabled, addresses, post, limits, random, clock, speed, prefix } = options;
   let state: ReturnType<Webhook['state']> = 'enabled';

@@ -1,7 +1,7 @@
 // A clock that stands still until a test sets it.
 import type { Clock } from '../../base/clock.ts';
 
-/** Fixtures happen after this time, each a second after the one before, unless it sets `createdAt`. */
+/** Without `createdAt`, the first fixture happens a second after this time, the second two seconds after, and so on. */
 export const T0 = Date.UTC(2026, 0, 1);
 
 export interface TestClock extends Clock {

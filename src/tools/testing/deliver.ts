@@ -1,5 +1,5 @@
 // Runs a handler as in production, but in one process, with a real store in memory, the real group commit and the real
-// runner. While all tasks wait, the clock jumps to the time of the next.
+// runner. When all tasks wait for a time, the clock jumps to the earliest of these times.
 import { createGroupCommit } from '../../receive/group-commit.ts';
 import type { Handler } from '../../kit.ts';
 import { checkHandler } from '../../run/load-handlers.ts';
@@ -59,7 +59,7 @@ export interface Outcome {
   log: Record<string, unknown>[];
 }
 
-/** Delivers the events, and resolves when no task waits. If all tasks wait for a time, the clock is set to it. */
+/** Delivers the events, and resolves when no task waits. */
 export async function deliver<Type extends string>(
   handler: Handler<Type>,
   events: Fixture | Fixture[],
@@ -116,7 +116,7 @@ function arrange(events: Fixture[], { times = 1, order = 'given' }: DeliverOptio
     .map(({ event }) => event);
 }
 
-/** Raises a gap in the store, because the kit itself raises gaps and no delivery brings one. */
+/** Stores a gap directly, because no delivery brings a gap. */
 async function raiseGap(store: Store, { data }: Fixture, clock: TestClock): Promise<void> {
   const { after, upTo, reason } = data as { after: Cursor; upTo: Cursor | null; reason: string };
   await store.accept({ readings: [], now: clock.now(), gap: { after, upTo, reason } });

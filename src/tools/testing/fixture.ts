@@ -1,5 +1,5 @@
-// Events for tests, and the signed request that delivers one. Their types come from EventMap, their data from the
-// examples in src/events.ts. Each event has its own id and cursor, and happens a second after the one before.
+// Events for tests, and the signed request that delivers an event. Types come from EventMap, data from the examples in
+// src/events.ts. Each event has its own id and cursor, and happens a second after the event before.
 import { randomUUID } from 'node:crypto';
 import { systemClock } from '../../base/clock.ts';
 import type { EventType } from '../../base/define-event.ts';

@@ -127,7 +127,7 @@ interface Life {
   crashed: Promise<void>;
   /** Crashes the process. The promise never resolves. */
   crash: () => Promise<never>;
-  /** Makes a call of this process to the outside. After a crash, no new call starts, and open calls never resolve. */
+  /** Runs a call to the store or the service. After a crash, no new call starts, and open calls never resolve. */
   within: <Result>(work: () => Promise<Result>) => Promise<Result>;
 }
 

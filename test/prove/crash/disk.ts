@@ -1,5 +1,5 @@
 // A model of a disk that may lose power at any step of a recording. Synced data survives. Of the data written since,
-// any part may survive. File names always survive, because a sync also keeps the file's name. The -shm file is left
+// any part may survive. File names always survive, because a sync also saves the file's name. The -shm file is left
 // out, because SQLite rebuilds it.
 import type { Random } from '../../../src/tools/random.ts';
 import type { Step } from './recording.ts';

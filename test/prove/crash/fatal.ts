@@ -33,8 +33,8 @@ export async function fatal(): Promise<Row> {
     await kit.start();
     const running = load(kit, 20);
     await deliver(kit, { ...makeEvent(EVENT), body: 'fatal' });
-    // The handler may begin once more than ATTEMPTS. If other tasks were running at its first crash, no task is charged
-    // with an attempt, because it is unknown which task crashed the process.
+    // The handler may run ATTEMPTS + 1 times. If other tasks were running at its first crash, no attempt is counted,
+    // because it is unknown which task crashed the process.
     await until(() => kit.query(letter).length > 0 || begun() > ATTEMPTS + 1).catch(() => {});
     await running.stop();
     if (kit.query(letter).length === 0) violations.push(`begun ${begun()} times, and no dead letter`);

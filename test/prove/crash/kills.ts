@@ -12,7 +12,7 @@ const ROLES: Role[] = ['receive', 'run', 'keep'];
 /** In the short form, each process is killed SAMPLE times, with at most TRIES tries. */
 const SAMPLE = 2;
 const TRIES = 12;
-/** Rounds with one store and one account. Both are then replaced, because an account's calls per minute are limited. */
+/** Store and account are replaced after this many rounds, because an account's calls per minute are limited. */
 const ROUNDS = 25;
 /** Stops after this many violations, because each can take half a minute. */
 const ENOUGH = 20;
@@ -71,7 +71,7 @@ export async function kills({ seed, short, progress }: Options): Promise<Row[]> 
   }
 }
 
-/** For each kind of call, the first half of the recorded calls: every round makes that many, so the kill happens. */
+/** The first half of the recorded calls of each name, because every round is expected to make that many. */
 function early(points: Point[]): Point[] {
   const most = new Map(points.map(({ call, nth }) => [call, nth]));
   return points.filter(({ call, nth }) => nth <= (most.get(call) ?? 0) / 2);

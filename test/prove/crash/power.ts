@@ -1,5 +1,5 @@
-// Power loss. strace records every byte that a run writes. From the recording, the disk is rebuilt as a power loss at
-// many moments may leave it. The kit's own store must open each of these images.
+// Power loss. strace records every byte that a run writes. The recording shows what a power loss at many moments may
+// leave on the disk. The kit's own store must open each of these images.
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -50,7 +50,7 @@ export async function power({ seed, short, progress }: Options): Promise<Row> {
       for (const luck of disk.unsynced() > 0 ? LUCKS : LUCKS.slice(0, 1)) {
         const path = lay(join(folder, 'image'), disk.image(luck, random));
         images++;
-        // Without this pause, closed connections would pile up: better-sqlite3 frees them between turns of the loop.
+        // Lets the event loop run, because better-sqlite3 frees closed connections only then.
         await turnOfTheLoop();
         const found = await violationsAfter(path, { acknowledged, completed, happened });
         violations.push(...found.map((one) => `step ${n} (${step.kind}), of what was not synced ${luck}: ${one}`));

@@ -1,5 +1,5 @@
-// The run that is killed. A simulator with a seed delivers some events once, some twice, and leaves some to replay. The
-// kit runs as processes, and its handler writes a row (the effect) together with the task's completion. A story
+// The run that a campaign kills. A simulator with a seed delivers some events once, some twice, and leaves some to
+// replay. The kit runs as processes. Its handler writes a row, the effect, together with the task's completion. A story
 // continues over any number of starts.
 import { join } from 'node:path';
 import { createRandom } from '../../../src/tools/random.ts';

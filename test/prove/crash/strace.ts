@@ -31,7 +31,7 @@ export interface Tracer {
 
 /**
  * Traces the main thread of a running process, and kills the process when it enters the call at `point`. Syncs run in
- * other threads and are not traced: a kill loses no written data, with or without a sync. power.ts tests syncs.
+ * other threads and are not traced, because a kill loses no written data. power.ts tests syncs.
  */
 export async function attach(pid: number, point?: Point): Promise<Tracer> {
   const lines = join(tmpdir(), `kit-strace-${process.pid}-${pid}.txt`);

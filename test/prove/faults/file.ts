@@ -41,7 +41,7 @@ async function killedWithLog(scene: Scene, { happen, whole }: Account): Promise<
   // The open read transaction keeps checkpoints from copying later events into the file.
   reader.exec('begin');
   reader.prepare('select count(*) from events').get();
-  // Completes a checkpoint now, because the kill may interrupt one: the file would then need the damaged WAL.
+  // Completes a checkpoint. If the kill interrupted one, the file would need the WAL, which the fault damages.
   await eventually(() => isCopied(pathOf(scene)));
   happen(100);
   await whole();

@@ -49,7 +49,7 @@ export interface Scene {
   probe(path?: string): Promise<number>;
   /**
    * Describes how long receive's event loop was blocked since the last call. Adds a violation if it was blocked often.
-   * Time spent waiting for a core does not count for the violation.
+   * Time spent waiting for a processor core does not count for the violation.
    */
   stood(): string;
   status(): Promise<{

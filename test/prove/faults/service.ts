@@ -116,7 +116,7 @@ export const service: Fault[] = [
         // Waits for all deliveries, because one that arrived after the webhook is disabled would delay the alarm.
         const brought = 'select count(id) as ids from events';
         await eventually(() => scene.kit.query<{ ids: number }>(brought)[0]?.ids === 20);
-        // Until a pass has reached the end of history, the kit takes what replay brings for history, not for missed.
+        // Until a pass has reached the end of history, the kit counts replayed events as history, not as missed.
         await eventually(async () => (await scene.status()).reconcile.lastAt !== null);
         webhook.disable();
         happen(20);

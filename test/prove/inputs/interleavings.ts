@@ -37,7 +37,7 @@ const sent: fc.Arbitrary<Sent> = fc
     return { origin, id: `id-${id}`, cursor: cursor === null ? null : (CURSORS[cursor] ?? null), data, session };
   });
 
-/** One commit in four raises the watermark. If more did, few tasks would still wait, and waiting would go untested. */
+/** One commit in four raises the watermark. If more commits raised it, too few tasks would have to wait for it. */
 const proof = fc.oneof({ weight: 3, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: index });
 
 interface Step {

@@ -1,5 +1,5 @@
 // The parts of the kit that interleavings.ts tests, on a store in memory and without processes. The parts are called
-// one after another, as the store's lock makes the real processes take turns.
+// one after another, because the store's write lock also lets only one real process write at a time.
 import Database from 'better-sqlite3';
 import type { Loaded } from '../../../src/run/load-handlers.ts';
 import { connect, migrate } from '../../../src/store/sqlite/connection.ts';
@@ -25,7 +25,7 @@ export interface Sent extends Arrival {
 const empty = (() => {
   const db = connect(':memory:', { create: true });
   migrate(db, ':memory:');
-  // The store counts as created at time 0, so that no event is older than the store, which would make it history.
+  // The store counts as created at time 0, because an event that is older than the store would be history.
   db.exec("update state set value = 0 where name = 'born'");
   return db.serialize();
 })();

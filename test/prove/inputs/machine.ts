@@ -1,5 +1,5 @@
 // Runs the store and the models side by side. Every step goes to both, and the store may do only what the models
-// allow. When a process dies, its objects are dropped and new ones read the same store.
+// allow. When a process dies, its objects are dropped, and new objects read the same store.
 import { tasksOf } from '../../../src/run/new-tasks.ts';
 import type { Claim, Settlement, TurnResult } from '../../../src/store/work.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
@@ -128,8 +128,8 @@ export function createMachine() {
   }
 
   /**
-   * One step of the process for isolated tasks: it claims a task, or ends the one that it has. False: there was
-   * nothing to do.
+   * One step of the process for isolated tasks: it claims a task, or ends the task that it has claimed. False: there
+   * was nothing to do.
    */
   function alone(): boolean {
     if (!isolation && !order.tasks.some(({ isolated }) => isolated)) return false;

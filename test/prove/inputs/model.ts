@@ -1,5 +1,5 @@
 // A model of identity: which arrivals are the same event. It is written from the identity table of the design alone,
-// over plain lists. The store is compared with it.
+// over plain lists. Comments in quotation marks are rows of that table. The store is compared with the model.
 
 /** An event as one arrival shows it. Equal `data` strings stand for equal data of the event. */
 export interface Arrival {

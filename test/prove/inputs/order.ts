@@ -1,5 +1,5 @@
 // A model of order: when a task may be claimed. It is written from "Order" and "Attempts" of the design alone, over a
-// plain list. Each claim of the store is compared with it, and so is each task that the store leaves waiting.
+// plain list. The model checks each claim of the store, and each task that the store leaves waiting.
 import type { Claim } from '../../../src/store/work.ts';
 import { hold } from './check.ts';
 
@@ -73,8 +73,8 @@ export function createOrder() {
   }
 
   /**
-   * Whether the store must claim the task if there is room. A task that has stepped aside out of its lane may release
-   * others, but the store need not use that release.
+   * Whether the store must claim the task if there is room. A task that has stepped aside may release other tasks of
+   * its lane, but the store need not use that release.
    */
   function isDue(task: Task, now: number): boolean {
     if (task.state !== 'waiting' || task.isolated || task.dueAt > now) return false;
