@@ -10,19 +10,29 @@ import { createRate } from './rate-limit.ts';
 import { giveBack } from './settlement.ts';
 
 /**
- * Maximum number of claims, running or waiting. At most `concurrency` attempts run at once. If handlers end at once,
+ * Maximum number of claims, running or waiting. At most `concurrency` chains have a place. If handlers end at once,
  * more tasks than that are claimed, because a turn for a few tasks would cost more than the tasks. If handlers are
  * slow, no more are claimed than can run, so that no claim waits long.
  */
 const AHEAD = 512;
+/**
+ * How long the tasks of one lane may keep a place, and how many they are at most. The speed of the handler's last
+ * attempts decides the number. A chain of slow attempts would only make other lanes wait.
+ */
+const CHAIN = { ms: 5, tasks: 64 };
+/** The weight of an attempt in the mean time of its handler's attempts. */
+const WEIGHT = 1 / 8;
 /** At most one in this many of the `concurrency` attempts is of a rerun, so that tasks of new events need not wait. */
 const RERUN_PART = 4;
 
 export interface PoolOptions extends AttemptOptions, AttemptLog {
   handlers: Map<number, Loaded>;
   concurrency: number;
-  /** Called when an attempt has ended, so that a turn writes its settlement and claims further tasks. */
-  onEnd: () => void;
+  /**
+   * Called when an attempt has ended, so that a turn writes its settlement and claims further tasks. `last`: no other
+   * attempt of its chain follows.
+   */
+  onEnd: (last: boolean) => void;
 }
 
 // oxlint-disable-next-line max-lines-per-function -- a claim that begins or ends changes every count here
@@ -36,10 +46,15 @@ export function createPool(options: PoolOptions) {
    * collection.
    */
   const active: Attempt[] = [];
-  /** Claims whose attempts begin when fewer than `concurrency` attempts run. */
-  const queue: Claim[] = [];
-  /** The number of claims that belong to reruns, running or queued. */
+  /** Chains of claims whose attempts begin when fewer than `concurrency` chains have a place. */
+  const queue: Claim[][] = [];
+  /** By handler: the mean time of its last attempts, in ms. */
+  const means = new Map<number, number>();
+  /** The number of claims, running or queued, and how many of them belong to reruns. */
+  let claimed = 0;
   let reruns = 0;
+  /** The number of chains that have a place. */
+  let places = 0;
   /** The number of attempts that ended since the last turn. */
   let ended = 0;
   /** `offset`: wall clock minus monotonic clock when the attempt ended. `dueAt` is a time of that wall clock. */
@@ -47,31 +62,62 @@ export function createPool(options: PoolOptions) {
   let draining = false;
 
   function fill(): void {
-    while (active.length < concurrency) {
-      const claim = queue.shift();
-      if (!claim) return;
-      start(claim);
+    while (places < concurrency) {
+      const chain = queue.shift();
+      if (!chain) return;
+      places++;
+      void runChain(chain);
     }
   }
 
-  function start(claim: Claim): void {
-    const handler = handlers.get(claim.handler);
-    if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
-    const attempt = startAttempt(claim, handler, options);
-    rates.get(claim.handler)?.begin(clock.monotonic());
-    active.push(attempt);
-    void finish(claim, handler, attempt, clock.monotonic());
+  /** Runs the claims of a lane one after another. If one fails, or the lane has other tasks by now, the rest go back. */
+  async function runChain(chain: Claim[]): Promise<void> {
+    for (const [index, claim] of chain.entries()) {
+      if (draining || claim.chain.recalled) {
+        leave(chain.slice(index));
+        break;
+      }
+      const settlement = await run(claim);
+      if (settlement?.state === 'ready') leave(chain.slice(index + 1));
+      if (index + 1 < chain.length && settlement?.state !== 'ready') options.onEnd(false);
+      else break;
+    }
+    places--;
+    fill();
+    options.onEnd(true);
   }
 
-  async function finish(claim: Claim, handler: Loaded, attempt: Attempt, startedAt: number): Promise<void> {
+  /** Null: `ctx.complete` has settled the task. */
+  async function run(claim: Claim): Promise<Settlement | null> {
+    const handler = handlers.get(claim.handler);
+    if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
+    const startedAt = clock.monotonic();
+    const attempt = startAttempt(claim, handler, options);
+    rates.get(claim.handler)?.begin(startedAt);
+    active.push(attempt);
     const settlement = await attempt.settled;
     active.splice(active.indexOf(attempt), 1);
+    const ms = clock.monotonic() - startedAt;
+    const mean = means.get(claim.handler) ?? ms;
+    means.set(claim.handler, mean + WEIGHT * (ms - mean));
     ended++;
-    if (claim.rerun > 0) reruns--;
+    over(claim);
     if (settlement) settle(settlement);
-    logEnd(options, { claim, handler, settlement, attempt, ms: Math.round(clock.monotonic() - startedAt) });
-    fill();
-    options.onEnd();
+    logEnd(options, { claim, handler, settlement, attempt, ms: Math.round(ms) });
+    return settlement;
+  }
+
+  function over(claim: Claim): void {
+    claimed--;
+    if (claim.rerun > 0) reruns--;
+  }
+
+  /** Gives back claims that have not begun. They spend no attempt. */
+  function leave(claims: Claim[]): void {
+    for (const claim of claims) {
+      over(claim);
+      settle(giveBack(claim, clock.now()));
+    }
   }
 
   function settle(settlement: Settlement): void {
@@ -84,23 +130,19 @@ export function createPool(options: PoolOptions) {
     return { ...settlement, dueAt: settlement.dueAt + stepBetween(offset, offsetOf(clock)) };
   }
 
-  function giveQueueBack(): void {
-    for (const claim of queue.splice(0)) settle(giveBack(claim, clock.now()));
-  }
-
   return {
     /** How many tasks the next turn may claim. */
     room() {
-      const places = Math.max(concurrency, Math.min(AHEAD, 2 * ended));
+      const most = Math.max(concurrency, Math.min(AHEAD, 2 * ended));
       ended = 0;
-      return draining ? 0 : Math.max(0, places - active.length - queue.length);
+      return draining ? 0 : Math.max(0, most - claimed);
     },
     /** How many of the tasks that `room` allows may belong to reruns. */
     roomForReruns: () => Math.max(0, Math.ceil(concurrency / RERUN_PART) - reruns),
     /** How many tasks each handler with a rate limit may claim. Claims in the queue count as begun. */
     limits() {
       const now = clock.monotonic();
-      const waiting = (id: number): number => queue.filter(({ handler }) => handler === id).length;
+      const waiting = (id: number): number => queue.flat().filter(({ handler }) => handler === id).length;
       return new Map([...rates].map(([id, rate]) => [id, Math.max(0, rate.free(now) - waiting(id))]));
     },
     /** Milliseconds until a handler at its rate limit may begin another attempt. Infinity: none is at its limit. */
@@ -108,15 +150,22 @@ export function createPool(options: PoolOptions) {
       const now = clock.monotonic();
       return Math.min(Infinity, ...[...rates.values()].map((rate) => rate.nextAt(now) ?? Infinity)) - now;
     },
-    /** Begins attempts until `concurrency` of them run, and queues the other claims. */
+    /** How many tasks of one lane the next turn may claim, by handler. Fast handlers run several in a row. */
+    chains() {
+      const length = (ms: number): number => Math.max(1, Math.min(CHAIN.tasks, Math.floor(CHAIN.ms / ms)));
+      return new Map([...means].map(([id, ms]) => [id, length(ms)]));
+    },
+    /** Begins attempts while there are places, and queues the other claims. */
     add(claims: Claim[]) {
-      queue.push(...claims);
+      queue.push(...Map.groupBy(claims, ({ chain }) => chain).values());
+      claimed += claims.length;
       reruns += claims.filter((claim) => claim.rerun > 0).length;
-      if (reruns > 0) queue.sort((a, b) => Math.sign(a.rerun) - Math.sign(b.rerun));
-      if (draining) giveQueueBack();
+      if (reruns > 0) queue.sort(([a], [b]) => Math.sign(a?.rerun ?? 0) - Math.sign(b?.rerun ?? 0));
+      if (draining) leave(queue.splice(0).flat());
       else fill();
     },
-    hasPlace: () => active.length < concurrency,
+    hasPlace: () => places < concurrency,
+    isIdle: () => claimed === 0,
     /** Settlements that no turn has written yet. Their times are corrected if the clock was set meanwhile. */
     settlements: () => settled.map(asOfNow),
     /** Call after a turn has written this many settlements, the oldest first. */
@@ -124,7 +173,7 @@ export function createPool(options: PoolOptions) {
     /** Begins no more attempts, and lets running ones end within the limit. Tasks that are left become ready again. */
     async drain(limitMs: number) {
       draining = true;
-      giveQueueBack();
+      leave(queue.splice(0).flat());
       for (const attempt of active) attempt.drain();
       const end = Promise.all(active.map((attempt) => attempt.settled));
       await Promise.race([end, sleep(limitMs, undefined, { ref: false })]);

@@ -20,6 +20,8 @@ import type { Scope } from './stray-errors.ts';
  */
 const PACE_MS = 5;
 const GRACE_MS = 3;
+/** Deliveries are being accepted if `receive` told of one within this time. */
+const ACCEPTING_MS = 50;
 /** A turn with fewer tasks is not busy: it is cheap, and the next task of a lane should not wait for the interval. */
 const BUSY = 32;
 /** Maximum interval between turns, because other processes may make tasks ready or bring events without a wake-up. */
@@ -41,8 +43,10 @@ export async function startRunner(options: RunOptions) {
   const storeThrottle = createThrottle(clock);
   const behind = await retryWhileBusy(() => store.behind());
   const fanOut = createFanOut({ ...options, handlers, behind, throttle, received: steps.received });
-  const pool = createPool({ ...options, handlers, throttle, scopes, onEnd: () => loop.wake() });
+  const pool = createPool({ ...options, handlers, throttle, scopes, onEnd });
   let turnedAt = 0;
+  /** When `receive` last told of new events. */
+  let toldAt = -Infinity;
   let busy = false;
   let draining = false;
   /** One entry per turn: how many tasks it left held, and when the last is released, in monotonic milliseconds. */
@@ -53,7 +57,7 @@ export async function startRunner(options: RunOptions) {
   async function step(): Promise<number> {
     // A wake-up follows a commit, when the lock is likely free. So a busy turn that is due waits briefly for a wake-up.
     const since = performance.now() - turnedAt;
-    if (busy && since < PACE_MS && !draining) return PACE_MS - since + GRACE_MS;
+    if (busy && since < PACE_MS && !draining && !mayTurnNow()) return PACE_MS - since + GRACE_MS;
     await followClock();
     const plan = draining ? NO_PLAN : await fanOut.plan();
     const room = pool.room();
@@ -68,6 +72,7 @@ export async function startRunner(options: RunOptions) {
       room,
       handlers: fanOut.ready(),
       limits: pool.limits(),
+      chains: pool.chains(),
       reruns: pool.roomForReruns(),
     });
     turnedAt = performance.now();
@@ -81,6 +86,16 @@ export async function startRunner(options: RunOptions) {
     if (room === 0) return IDLE_MS;
     const untilDue = nextAt === null ? Infinity : nextAt - clock.now();
     return Math.max(1, Math.min(untilDue, pool.untilRate(), IDLE_MS));
+  }
+
+  /** Nothing is left to run and no deliveries arrive, so an interval would serve nobody. */
+  function mayTurnNow(): boolean {
+    return pool.isIdle() && performance.now() - toldAt > ACCEPTING_MS;
+  }
+
+  /** A turn for each attempt of a chain would cost more than the attempt. */
+  function onEnd(last: boolean): void {
+    if (last || performance.now() - turnedAt > PACE_MS) loop.wake();
   }
 
   async function followClock(): Promise<void> {
@@ -108,7 +123,11 @@ export async function startRunner(options: RunOptions) {
   });
 
   return {
-    wake: () => loop.wake(),
+    /** Call it when events were accepted. */
+    wake() {
+      toldAt = performance.now();
+      loop.wake();
+    },
     /** Claims no more tasks, and lets running handlers end within the limit. Tasks that are left become ready again. */
     async drain(limitMs: number) {
       draining = true;

@@ -58,6 +58,11 @@ export interface Claim {
   startedAt: number;
   deferredMs: number;
   error: string | null;
+  /**
+   * Shared by the claims of a lane, which run one after another. If it is recalled, those that have not begun go back:
+   * the lane has other tasks by now.
+   */
+  chain: { recalled: boolean };
 }
 
 /** The files of the loaded handlers, and the broken files: those that could not be loaded, or whose `setup` failed. */
@@ -97,6 +102,8 @@ export interface Turn {
   handlers: number[];
   /** Maximum number of claims, by handler id. `nextAt` ignores a handler that has used up its maximum. */
   limits?: Map<number, number>;
+  /** Maximum number of tasks to claim of one lane, by handler id. Default: 1. */
+  chains?: Map<number, number>;
   /** Maximum number of claims for reruns; default: `room`. `nextAt` ignores reruns if this maximum is used up. */
   reruns?: number;
 }

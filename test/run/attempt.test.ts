@@ -41,6 +41,7 @@ function claimed(fields: Partial<Claim> = {}): Claim {
     startedAt: T0,
     deferredMs: 0,
     error: null,
+    chain: { recalled: false },
     ...fields,
   };
 }

@@ -7,12 +7,15 @@ import { birthOf, createUndecided } from '../ingest/birth.ts';
 import { gapId } from '../ingest/gaps.ts';
 import { createHandlers } from './handlers.ts';
 import { createAttempts } from './attempts.ts';
+import { LOOKS } from '../../lanes/strict-order.ts';
 import { createLanes } from './lanes.ts';
 import { createRerunFeed } from '../admin/reruns.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session, type Sync } from '../session.ts';
 import { createRecentEvents } from './recent-events.ts';
 import { inTransaction } from './tx.ts';
-import { createMarkDirty, HANDLERS, toWaiting, UNCLAIMED, WAITING, type Waiting, type WaitingRow } from './waiting.ts';
+import type { Chain } from '../../lanes/lanes.ts';
+import type { Waiting } from '../../lanes/waiting.ts';
+import { createMarkDirty, HANDLERS, toWaiting, UNCLAIMED, WAITING, type WaitingRow } from './waiting.ts';
 
 const ALONE = `state = 'ready' and alone = 1 and isolated = 0 and not exists (select 1 from claims where task = id)`;
 
@@ -81,7 +84,6 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
     .pluck();
   let recent = createRecentEvents();
   let erased = session.state('erased');
-  let round = 0;
   let unproven = 0;
 
   /** A transaction that changes lanes. After a rollback the lanes in memory are dropped. */
@@ -170,7 +172,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
 
   function freeLane(settlement: Settlement, now: number): void {
     const { lane, alone: aside } = settlement.claim;
-    if (lane !== null) lanes.markFinished(lane, endOf(settlement), aside, now);
+    if (lane !== null) lanes.core.ended(lane, endOf(settlement), aside, now);
   }
 
   function makeAll(tasks: NewTask[], now: number): number {
@@ -226,47 +228,41 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
     if (insert.run(...row).changes === 0) return false;
     recent.await(event);
     const fresh = { holdUntil: null, rerun, isolated: false, attempts: 0, deferred: 0, error: null };
-    if (!free) lanes.add({ id, event, handler, lane, alone: false, cursor, strict, releaseAt, dueAt, ...fresh });
+    if (!free) lanes.core.add({ id, event, handler, lane, alone: false, cursor, strict, releaseAt, dueAt, ...fresh });
     return true;
   }
 
-  /** Handlers take turns, so the backlog of one does not delay another. Reruns take the places that are left. */
-  function claimUpTo({ room, handlers, limits, reruns: most = room, now, boot }: Turn) {
+  /** A lane that was chosen may turn out to wait, so others are looked at, up to a limit. */
+  function claimUpTo({ room, handlers, limits, chains, reruns: most = room, now, boot }: Turn) {
     const claims: Claim[] = [];
-    const watermark = lanes.watermark();
     const left = new Map(limits);
-    function share(places: number, pick: (handler: number, share: number) => Waiting[]): void {
-      const upTo = claims.length + places;
-      for (const index of places > 0 ? handlers.keys() : []) {
-        const handler = handlers[(index + round) % handlers.length] ?? 0;
-        const limit = left.get(handler);
-        const fair = Math.ceil((upTo - claims.length) / (handlers.length - index));
-        const tasks = pick(handler, Math.min(fair, limit ?? fair));
-        if (limit !== undefined) left.set(handler, limit - tasks.length);
-        for (const task of tasks) claims.push(claimOne(task, now, boot, watermark));
+    let places = most;
+    for (let looks = LOOKS, again = true; again && looks > 0 && claims.length < room;) {
+      const free = room - claims.length;
+      const caps = { limits: left, reruns: Math.min(places, free), chains, looks };
+      const ask = { now, room: free, handlers, ...caps, singles: due };
+      const wants = lanes.core.wants(ask);
+      const taken = lanes.core.take(lanes.heads(wants, now), now);
+      lanes.setAside(taken.aside);
+      for (const { task, chain } of taken.claims) {
+        claims.push(claimOne(task, now, boot, lanes.core.watermark(), chain));
+        if (task.rerun > 0) places--;
+        const limit = left.get(task.handler);
+        if (limit !== undefined) left.set(task.handler, limit - 1);
       }
+      again = taken.again;
+      looks -= taken.looks;
     }
-    share(room, (handler, places) => {
-      // Half the places are for tasks without a lane, half for lanes. Either half may use what the other leaves. An odd
-      // place goes to the other half each time that every handler has been first once.
-      const half = Math.floor((places + (Math.floor(round / handlers.length) % 2)) / 2);
-      const singles = alone.all(handler, now, places);
-      const heads = lanes.take(handler, now, places - Math.min(singles.length, half), false);
-      // Heads come first, because a task that stepped aside is late if the head of its lane is running.
-      return [...heads, ...singles.slice(0, places - heads.length).map(toWaiting)];
-    });
-    const before = claims.length;
-    share(Math.min(room - before, most), (handler, places) => {
-      const heads = lanes.take(handler, now, places, true);
-      return [...heads, ...aloneOfReruns.all(handler, now, places - heads.length).map(toWaiting)];
-    });
-    // Only turns that claim count. Otherwise empty turns could make the same handler first each time.
-    if (claims.length > 0) round++;
+    if (claims.length > 0) lanes.core.turned();
     const free = handlers.filter((handler) => left.get(handler) !== 0);
-    return { claims, nextAt: whenDue(free, claims.length - before < most) };
+    return { claims, nextAt: whenDue(free, places > 0) };
+
+    function due(handler: number, rerun: boolean, limit: number): Waiting[] {
+      return (rerun ? aloneOfReruns : alone).all(handler, now, limit).map(toWaiting);
+    }
   }
 
-  function claimOne(task: Waiting, now: number, boot: number, watermark: bigint): Claim {
+  function claimOne(task: Waiting, now: number, boot: number, watermark: bigint, chain: Chain): Claim {
     const { id, handler, lane, alone: isAlone, rerun, deferred: deferredMs, error } = task;
     const event = recent.take(task.event) ?? readEvent(task.event);
     const late = lanes.isLate(task, !task.strict && isUnplaced(event, lane));
@@ -286,6 +282,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       startedAt: now,
       deferredMs,
       error,
+      chain,
     };
   }
 
@@ -305,9 +302,9 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
 
   function whenDue(handlers: number[], withReruns: boolean): number | null {
     const times = handlers.flatMap((handler) => [
-      lanes.nextAt(handler, false),
+      lanes.core.nextAt(handler, false),
       nextAlone.get(handler) ?? null,
-      ...(withReruns ? [lanes.nextAt(handler, true), nextAloneOfReruns.get(handler) ?? null] : []),
+      ...(withReruns ? [lanes.core.nextAt(handler, true), nextAloneOfReruns.get(handler) ?? null] : []),
     ]);
     return times.reduce((a, b) => (a === null || (b !== null && b < a) ? b : a), null);
   }
@@ -358,7 +355,9 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
         // Marks the lane dirty, so that the run process runs no other task of it at the same time.
         if (isolated.lane !== null) markDirty(isolated.lane);
-        return claimOne(toWaiting(isolated), now, boot, BigInt(session.cursorState('watermark') ?? -1));
+        return claimOne(toWaiting(isolated), now, boot, BigInt(session.cursorState('watermark') ?? -1), {
+          recalled: false,
+        });
       }),
     async complete(given, now, work) {
       const settlement: Settlement = { claim: given, state: 'done', error: null };

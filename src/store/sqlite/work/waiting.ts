@@ -1,24 +1,6 @@
-// The fields of a waiting task that a claim needs, the condition for claiming it, and the note that a lane has changed.
+// Reads waiting tasks, says when a task can be claimed, and notes that a lane has changed.
+import type { Waiting } from '../../lanes/waiting.ts';
 import type { Session } from '../session.ts';
-
-export interface Waiting {
-  id: number;
-  event: number;
-  handler: number;
-  lane: number | null;
-  alone: boolean;
-  cursor: bigint | null;
-  strict: boolean;
-  releaseAt: number;
-  dueAt: number;
-  holdUntil: number | null;
-  /** The id of the rerun; 0: the task was made when its event arrived. */
-  rerun: number;
-  isolated: boolean;
-  attempts: number;
-  deferred: number;
-  error: string | null;
-}
 
 export const WAITING = `id, event, handler, lane, alone, cast(cursor as text) as cursor, strict, release_at as releaseAt,
   due_at as dueAt, hold_until as holdUntil, rerun, isolated, attempts, deferred, error`;
