@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, expect } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import { accepting } from './accepting.ts';
 import { attempts } from './attempts.ts';
+import { chains } from './chains.ts';
 import { deaths } from './crashes.ts';
 import { createDesk, query, T0, type Desk, type Suite } from './harness.ts';
 import { lanes } from './lanes.ts';
@@ -55,6 +56,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
     };
     accepting(suite);
     lanes(suite);
+    chains(suite);
     attempts(suite);
     deaths(suite);
     fixing(suite);
