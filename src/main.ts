@@ -62,7 +62,7 @@ else await start(config).catch(refuse);
 async function start(given: Config): Promise<void> {
   const store = await takeStore(given);
   for (const { check } of modules) await check?.(given);
-  await retryWhileBusy(() => store.giveBack([], clock.now()), START_MS);
+  await retryWhileBusy(() => store.processes.giveBack([], clock.now()), START_MS);
   const late = await children.start();
   if (late.length > 0) throw new ConfigError(late);
 
@@ -144,13 +144,13 @@ function createReloads(store: Store, useConfig: (changed: Config) => void): () =
     },
     async tell(outcome) {
       const reloaded = JSON.stringify({ asked, ...outcome });
-      await orNone(() => retryWhileBusy(() => store.note({}, { reloaded }), TELL_MS));
+      await orNone(() => retryWhileBusy(() => store.state.note({}, { reloaded }), TELL_MS));
     },
   });
   return serially(async () => {
     if (saving)
       return log.error('SIGHUP ignored: the store was replaced or deleted; restart the kit after npx kit restore');
-    asked = (await orNone(() => retryWhileBusy(() => store.reloadAsked(), TELL_MS))) ?? 0;
+    asked = (await orNone(() => retryWhileBusy(() => store.state.get('reload_asked'), TELL_MS))) ?? 0;
     await reload();
   });
 }

@@ -1,7 +1,5 @@
 // Changes any number of tasks in small transactions with pauses between them, so that deliveries never wait long.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { AdminStore } from '../store/admin.ts';
-import type { TaskFilter } from '../store/read.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 
 const STEP = 500;
@@ -11,18 +9,15 @@ const LOCKED_MS = 1_000;
 
 /**
  * Resolves to the number of changed tasks. `onStep` is called before the first step and after each step, with three
- * counts: tasks handled so far, matching tasks, changed tasks. If `signal` is aborted, the change ends early, without
+ * counts: tasks handled so far, all of them, changed tasks. If `signal` is aborted, the change ends early, without
  * an error.
  */
 export async function changeInSteps(
-  store: Pick<AdminStore, 'matching'>,
-  filter: TaskFilter,
-  now: number,
+  ids: number[],
   fix: (ids: number[]) => Promise<number>,
   onStep: (done: number, of: number, moved: number) => void = () => {},
   signal?: AbortSignal,
 ): Promise<number> {
-  const ids = await store.matching(filter, now);
   let moved = 0;
   onStep(0, ids.length, 0);
   for (let from = 0; from < ids.length; from += STEP) {

@@ -1,10 +1,10 @@
 // Runs retry and discard in the background, one job at a time. Jobs are in memory: a restart of `keep` ends a running
 // job, and the tasks that the job has changed stay changed. POST /api/tasks/retry and /api/tasks/discard use no job:
 // they answer when all tasks are changed.
+import type { Store } from '../store/store.ts';
 import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { AdminStore } from '../store/admin.ts';
 import { AdminError } from './error.ts';
 import { changeTasks, type Action, type TaskChange } from './tasks.ts';
 
@@ -33,7 +33,7 @@ export interface Jobs {
 const KEPT = 10;
 
 export interface JobsOptions {
-  store: AdminStore;
+  store: Pick<Store, 'admin'>;
   clock: Clock;
   log: Logger;
   /** Called after each step. */

@@ -1,7 +1,6 @@
 // Moves the tasks of a renamed handler to its new name.
+import type { Store } from '../store/store.ts';
 import type { Clock } from '../base/clock.ts';
-import type { AdminStore } from '../store/admin.ts';
-import type { ReadStore } from '../store/read.ts';
 import { AdminError } from './error.ts';
 import { changeInSteps } from './in-steps.ts';
 
@@ -18,18 +17,18 @@ export function unloadedWords(handler: string): string {
  * Resolves to the number of moved tasks. Throws AdminError.
  */
 export async function moveTasks(
-  store: Pick<AdminStore, 'matching' | 'giveTo' | 'giveLanes'> & Pick<ReadStore, 'handlers'>,
+  store: Pick<Store, 'admin' | 'read'>,
   { from, to }: { from: string; to: string },
   clock: Clock,
   onStep?: (done: number, of: number) => void,
 ): Promise<number> {
-  const known = (await store.handlers()).map(({ name }) => name);
+  const known = (await store.read.handlers()).map(({ name }) => name);
   for (const name of [from, to])
     if (!known.includes(name))
       throw new AdminError('missing', `no handler was ever named ${name}; known are: ${known.join(', ') || 'none'}`);
-  const give = (ids: number[]): Promise<number> => store.giveTo(ids, to, clock.now());
-  const moved = await changeInSteps(store, { handler: from }, clock.now(), give, onStep);
+  const give = (ids: number[]): Promise<number> => store.admin.giveTo(ids, to, clock.now());
+  const moved = await changeInSteps(await store.admin.matching({ handler: from }, clock.now()), give, onStep);
   for (let after: number | null = 0; after !== null;)
-    after = await store.giveLanes(from, to, after, LANES, clock.now());
+    after = await store.admin.giveLanes(from, to, after, LANES, clock.now());
   return moved;
 }

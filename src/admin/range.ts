@@ -1,8 +1,8 @@
 // Asks `keep` to reconcile, or to verify from a point in history, and parses the text that names the point.
+import type { Store } from '../store/store.ts';
 import { timeOf } from '../base/clock.ts';
 import { parseCursor, type Cursor } from '../wire/cursor.ts';
-import type { IngestStore } from '../store/ingest.ts';
-import type { KeepStore, VerifyAccount } from '../store/keep.ts';
+import type { VerifyAccount } from '../store/keep.ts';
 import type { Point } from '../store/read.ts';
 import { AdminError } from './error.ts';
 
@@ -12,8 +12,8 @@ export function readPoint(text: string): Point | undefined {
 }
 
 /** Asks `keep` to reconcile. `keep` begins within a second. */
-export async function askToReconcile(store: Pick<IngestStore, 'note'>, now: number): Promise<void> {
-  await store.note({}, { reconcile_asked: now });
+export async function askToReconcile(store: Pick<Store, 'state'>, now: number): Promise<void> {
+  await store.state.note({}, { reconcile_asked: now });
 }
 
 /**
@@ -21,20 +21,21 @@ export async function askToReconcile(store: Pick<IngestStore, 'note'>, now: numb
  * before it. `short`: no event is that old, so verify begins at the lowest stored cursor. Throws AdminError.
  */
 export async function verifyFrom(
-  store: Pick<IngestStore, 'note'> & Pick<KeepStore, 'anchors'>,
+  store: Pick<Store, 'state' | 'replay'>,
   point: Point | undefined,
   now: number,
 ): Promise<{ from: Cursor; short: boolean }> {
   if (point === undefined || (typeof point === 'number' && point > now))
     throw new AdminError('input', 'give a cursor, or a time that is past, like 2026-01-31T12:00:00Z');
-  const { older, lowest } = typeof point === 'string' ? { older: point, lowest: null } : await store.anchors(point);
+  const { older, lowest } =
+    typeof point === 'string' ? { older: point, lowest: null } : await store.replay.anchors(point);
   const from = older ?? lowest;
   if (from === null) throw new AdminError('missing', 'nothing is stored that it could be compared with');
   await askToVerify(store, from, now);
   return { from, short: older === null };
 }
 
-export async function askToVerify(store: Pick<IngestStore, 'note'>, from: Cursor, asked: number): Promise<void> {
+export async function askToVerify(store: Pick<Store, 'state'>, from: Cursor, asked: number): Promise<void> {
   const fresh: VerifyAccount = {
     state: 'running',
     reason: null,
@@ -45,5 +46,5 @@ export async function askToVerify(store: Pick<IngestStore, 'note'>, from: Cursor
     events: 0,
     types: [],
   };
-  await store.note({}, { verify: JSON.stringify(fresh) });
+  await store.state.note({}, { verify: JSON.stringify(fresh) });
 }

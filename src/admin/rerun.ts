@@ -1,7 +1,7 @@
 // A rerun gives a handler old events again. This file counts the events before a rerun begins, and cancels reruns.
+import type { Store } from '../store/store.ts';
 import type { Clock } from '../base/clock.ts';
-import type { AdminStore } from '../store/admin.ts';
-import type { Point, Range, ReadStore, Rerun, Survey } from '../store/read.ts';
+import type { Point, Range, Rerun, Survey } from '../store/read.ts';
 import { AdminError } from './error.ts';
 import { changeInSteps } from './in-steps.ts';
 import { unloadedWords } from './move.ts';
@@ -21,11 +21,11 @@ export interface RerunPlan extends RerunAsked {
 
 /** Counts the events of the rerun. Throws AdminError if the handler is not loaded. */
 export async function planRerun(
-  store: Pick<ReadStore, 'handlers' | 'range' | 'survey'>,
+  store: Pick<Store, 'read'>,
   asked: RerunAsked,
   [from, to]: [from: Point, to: Point | null],
 ): Promise<RerunPlan> {
-  const known = await store.handlers();
+  const known = await store.read.handlers();
   const loaded = known.flatMap(({ name, loaded: is }) => (is ? [name] : []));
   if (!loaded.includes(asked.handler)) {
     const gone = known.some(({ name }) => name === asked.handler);
@@ -33,17 +33,17 @@ export async function planRerun(
     const others = `loaded are: ${loaded.join(', ') || 'none'}${kept}`;
     throw new AdminError('missing', `no loaded handler is named ${asked.handler}; ${others}`);
   }
-  const range = await store.range(from, to);
+  const range = await store.read.range(from, to);
   const types = await survey(store, range, asked.type);
   const total = (of: 'events' | 'purged'): number => types.reduce((sum, type) => sum + type[of], 0);
   return { ...asked, range, types, events: total('events'), purged: total('purged') };
 }
 
 /** Counts the events by type, the most frequent type first. */
-async function survey(store: Pick<ReadStore, 'survey'>, range: Range, only: string | null): Promise<Survey['types']> {
+async function survey(store: Pick<Store, 'read'>, range: Range, only: string | null): Promise<Survey['types']> {
   const sums = new Map<string, Survey['types'][number]>();
   for (let at: Survey['next'] = null, last = false; !last; last = at === null) {
-    const page: Survey = await store.survey(range, only, at, PAGE);
+    const page: Survey = await store.read.survey(range, only, at, PAGE);
     for (const { type, events, purged } of page.types) {
       const known = sums.get(type) ?? { type, events: 0, purged: 0 };
       sums.set(type, { type, events: known.events + events, purged: known.purged + purged });
@@ -58,13 +58,14 @@ async function survey(store: Pick<ReadStore, 'survey'>, range: Range, only: stri
  * skipped tasks. Throws AdminError.
  */
 export async function cancelRerun(
-  store: Pick<AdminStore, 'cancelRerun' | 'discard'>,
+  store: Pick<Store, 'admin'>,
   id: number,
   clock: Clock,
   onStep?: (done: number, of: number) => void,
 ): Promise<number> {
-  const waiting = await store.cancelRerun(id, clock.now());
+  const waiting = await store.admin.cancelRerun(id, clock.now());
   if (waiting === null) throw new AdminError('missing', `there is no open rerun ${id}`, 'npx kit rerun lists them');
-  const discard = (ids: number[]): Promise<number> => store.discard(ids, `rerun ${id} was cancelled`, clock.now());
-  return changeInSteps({ matching: async () => waiting }, {}, clock.now(), discard, onStep);
+  const discard = (ids: number[]): Promise<number> =>
+    store.admin.discard(ids, `rerun ${id} was cancelled`, clock.now());
+  return changeInSteps(waiting, discard, onStep);
 }

@@ -1,7 +1,7 @@
 // Retry and discard: selects tasks and changes them.
+import type { Store } from '../store/store.ts';
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
-import type { AdminStore } from '../store/admin.ts';
 import type { TaskFilter } from '../store/read.ts';
 import { AdminError } from './error.ts';
 import { selection } from './filters.ts';
@@ -41,14 +41,14 @@ export function readJob(asked: unknown): TaskChange {
 }
 
 /** Resolves to the number of changed tasks. `onStep` and `signal` work as in changeInSteps. */
-export function changeTasks(
-  store: Pick<AdminStore, 'matching' | 'retry' | 'discard'>,
+export async function changeTasks(
+  store: Pick<Store, 'admin'>,
   { action, filter, reason }: TaskChange,
   clock: Clock,
   onStep?: (done: number, of: number, moved: number) => void,
   signal?: AbortSignal,
 ): Promise<number> {
   const change = (ids: number[]): Promise<number> =>
-    action === 'retry' ? store.retry(ids, clock.now()) : store.discard(ids, reason, clock.now());
-  return changeInSteps(store, filter, clock.now(), change, onStep, signal);
+    action === 'retry' ? store.admin.retry(ids, clock.now()) : store.admin.discard(ids, reason, clock.now());
+  return changeInSteps(await store.admin.matching(filter, clock.now()), change, onStep, signal);
 }

@@ -44,7 +44,7 @@ export function createAlarms(options: AlarmsOptions): Alarms {
 
   async function restore(): Promise<void> {
     if (restored) return;
-    raised.restore(await store.raised());
+    raised.restore(await store.alarms.raised());
     restored = true;
   }
 

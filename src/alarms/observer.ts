@@ -1,17 +1,18 @@
 // Collects the observation for the rules of `keep`. While the store cannot be read, the observation repeats what was
 // read last.
+import type { Store } from '../store/store.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Accounts } from '../keep/account.ts';
 import { withAccount } from '../keep/view.ts';
 import { orNone } from '../store/or-none.ts';
-import type { DeliveredType, KeepStore } from '../store/keep.ts';
-import type { Alarm, ReadStore, Status } from '../store/read.ts';
+import type { DeliveredType } from '../store/keep.ts';
+import type { Alarm, Status } from '../store/read.ts';
 import { createMoments, type Moments } from './moments.ts';
 import { createRecentCounters, RECENT_MS } from './recent-counters.ts';
 import { NOTHING_SEEN, type Observation } from './rules/observation.ts';
 
 export interface ObserverOptions {
-  store: KeepStore & ReadStore;
+  store: Store;
   clock: Clock;
   freeBytes: () => number;
   /** The reports of the main process about itself. */
@@ -32,25 +33,25 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
   /** Throws StoreError while the store cannot be read. */
   async function readStore(): Promise<Observation> {
     const now = clock.now();
-    const stored = await store.status(now);
+    const stored = await store.read.status(now);
     moments.look();
     const status = withoutSteps(withAccount(stored, accounts?.latest()), moments);
     return {
       now,
       status,
-      recent: await growthOf(await store.counters()),
+      recent: await growthOf(await store.read.counters()),
       freeBytes: freeBytes(),
       runDownMs: runDownMs(status),
-      types: typesWithoutSteps(await store.types(), moments),
-      blind: (await store.blind()) ?? [],
-      lowered: await store.lowered(),
-      gap: status.gaps > 0 ? ((await store.gaps()).findLast(({ closedAt }) => closedAt === null) ?? null) : null,
-      skewSeconds: (await store.refusals())['clock_skew']?.[0]?.skewSeconds ?? null,
+      types: typesWithoutSteps(await store.replay.types(), moments),
+      blind: (await store.state.get('blind')) ?? [],
+      lowered: await store.state.get('lowered'),
+      gap: status.gaps > 0 ? ((await store.read.gaps()).findLast(({ closedAt }) => closedAt === null) ?? null) : null,
+      skewSeconds: (await store.state.get('refusals'))['clock_skew']?.[0]?.skewSeconds ?? null,
       worstRun: 0,
-      cause: await store.newestDeadGroup(),
-      contradicted: await store.lastContradicted(),
-      crashes: await store.crashes(),
-      broken: await store.brokenHandlers(),
+      cause: await store.alarms.newestDeadGroup(),
+      contradicted: await store.alarms.lastContradicted(),
+      crashes: await store.state.get('crashes'),
+      broken: await store.alarms.brokenHandlers(),
     };
   }
 

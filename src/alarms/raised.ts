@@ -1,8 +1,9 @@
 // Keeps the raised alarms. Each is posted when it begins, when its level or its `news` grows, once a day, and when it
 // ends. The state is in memory, so that alarms are posted even if the store fails, for example on a full disk.
+import type { Store } from '../store/store.ts';
 import { iso, type Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import type { AlarmStore, RaisedAlarm } from '../store/alarms.ts';
+import type { RaisedAlarm } from '../store/alarms.ts';
 import type { Alarm } from '../store/read.ts';
 import type { Notifier } from './notifier.ts';
 
@@ -29,7 +30,7 @@ export interface Raised {
   notify(): Promise<void>;
   up(): Alarm[];
   /** Writes the changes. A change that could not be written is written the next time. */
-  save(store: AlarmStore): Promise<void>;
+  save(store: Pick<Store, 'alarms'>): Promise<void>;
 }
 
 interface Entry extends RaisedAlarm {
@@ -91,7 +92,7 @@ export function createRaised({ clock, log, notifier }: { clock: Clock; log: Logg
       ),
     async save(store) {
       for (const name of forgotten) {
-        await store.forget(name);
+        await store.alarms.forget(name);
         forgotten.delete(name);
       }
       for (const entry of [...entries.values()]) if (entry.changed) await write(entry, store);
@@ -136,13 +137,13 @@ function isDue({ cleared, toldAt, toldAfter, peak, level, firing, news }: Entry,
   return since >= REMIND_MS || (firing.news > news && since >= NEWS_MS);
 }
 
-async function write(entry: Entry, store: AlarmStore): Promise<void> {
+async function write(entry: Entry, store: Pick<Store, 'alarms'>): Promise<void> {
   const { name, detail, since, toldAt, level, news, cleared } = entry;
   entry.changed = false;
   try {
-    if (!cleared) await store.raise(name, detail, since);
-    if (toldAt !== null) await store.told(name, level, news, toldAt);
-    if (cleared) await store.clear(name);
+    if (!cleared) await store.alarms.raise(name, detail, since);
+    if (toldAt !== null) await store.alarms.told(name, level, news, toldAt);
+    if (cleared) await store.alarms.clear(name);
   } catch (error) {
     entry.changed = true;
     throw error;

@@ -73,7 +73,7 @@ async function start({ boot }: Orders): Promise<void> {
     log,
     recover,
     accounts,
-    view: createView({ store, account: () => accounts.latest(), up: () => shared.alarms() }),
+    view: createView({ store: store.read, account: () => accounts.latest(), up: () => shared.alarms() }),
     disk: () => ({
       storeBytes: bytesOf(config.storePath),
       logBytes: bytesOf(`${config.storePath}-wal`),
@@ -86,7 +86,7 @@ async function start({ boot }: Orders): Promise<void> {
     startLoop(createCheckpointer(store).step, recover),
     startLoop(pruner.step, recover),
     startLoop(async () => {
-      await store.sample(clock.now());
+      await store.read.sample(clock.now());
       return SAMPLE_MS - (clock.now() % SAMPLE_MS);
     }, recover),
   ];
@@ -95,7 +95,7 @@ async function start({ boot }: Orders): Promise<void> {
     log.warn('recovery is off: this kit has no src/reconcile; missed webhooks stay missing');
   // The first sign of life waits until all modules are ready, because commands that see it rely on the modules.
   void Promise.all(started.map(async ({ ready }) => ready)).then(() =>
-    owner.onBeat(() => store.beat({ role: 'keep', ...owner.self, boot }, clock.now())),
+    owner.onBeat(() => store.processes.beat({ role: 'keep', ...owner.self, boot }, clock.now())),
   );
   process.once('SIGTERM', () => {
     void Promise.all([...loops, ...started].map((part) => part.stop())).then(() => process.exit(EXIT.done));

@@ -1,8 +1,9 @@
 // Removes finished events after their retention, in steps so small that no delivery waits long. An event above the
 // watermark loses only its body. Without a cursor or a watermark an event keeps its row while the service may repeat
 // its delivery. Only running time of `keep` counts for this, so that a clock step makes no event look older.
+import type { Store } from '../store/store.ts';
 import type { Clock } from '../base/clock.ts';
-import type { KeepStore, Receipt, Receipts } from '../store/keep.ts';
+import type { Receipt, Receipts } from '../store/keep.ts';
 
 const DAY_MS = 86_400_000;
 const STEP = 200;
@@ -14,7 +15,7 @@ const REPEATS_MS = 8 * 3_600_000;
 const MARK_MS = 3_600_000;
 
 export interface PruneOptions {
-  store: KeepStore;
+  store: Pick<Store, 'keep' | 'state' | 'replay'>;
   clock: Clock;
   retentionDays: number;
   payloadDays: number;
@@ -31,12 +32,12 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
   let markedAt: number | null = null;
 
   async function mark(): Promise<void> {
-    const known = await store.receipts();
+    const known = await store.state.get('receipts');
     const ranMs = markedAt === null ? sinceLastRun(known, clock.now()) : clock.monotonic() - markedAt;
     markedAt = clock.monotonic();
-    const receipts = markReceipt(known, { at: clock.now(), ranMs, event: await store.newestEvent() });
+    const receipts = markReceipt(known, { at: clock.now(), ranMs, event: await store.replay.newestEvent() });
     settled = settledUpTo(receipts);
-    await store.note({}, { receipts: JSON.stringify(receipts) });
+    await store.state.note({}, { receipts: JSON.stringify(receipts) });
   }
 
   return {
@@ -46,13 +47,19 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
         await mark();
         stage = 'rows';
       } else if (stage === 'rows') {
-        after = await store.prune({ now: clock.now(), before: before(retentionDays), settled, after, limit: STEP });
+        after = await store.keep.prune({
+          now: clock.now(),
+          before: before(retentionDays),
+          settled,
+          after,
+          limit: STEP,
+        });
         if (after === null) stage = payloadDays < retentionDays ? 'bodies' : 'rest';
       } else if (stage === 'bodies') {
-        after = await store.purge(before(payloadDays), after, STEP);
+        after = await store.keep.purge(before(payloadDays), after, STEP);
         if (after === null) stage = 'rest';
       } else {
-        await store.sweep(before(retentionDays));
+        await store.keep.sweep(before(retentionDays));
         stage = 'mark';
         return REST_MS;
       }

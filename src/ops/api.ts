@@ -59,13 +59,13 @@ function addReads({ router, access, store, view, clock, log, jobs }: OpsContext)
   const read = may('read', access);
   const reveal = may('reveal', access);
   const readsOf = (ctx: Context): PersonalReads =>
-    access.program(ctx, 'change') === 'allowed' ? store : redacted(store);
+    access.program(ctx, 'change') === 'allowed' ? store.read : redacted(store.read);
 
   router.get('/api/status', read, async (ctx) => {
     ctx.body = await view.status(clock.now());
   });
   router.get('/api/events', read, async (ctx) => {
-    const { events, next } = await store.events(eventFilterOf(ctx.query), clock.now());
+    const { events, next } = await store.read.events(eventFilterOf(ctx.query), clock.now());
     ctx.body = { events: events.map(shown), next };
   });
   router.get('/api/events/:key', read, async (ctx) => {
@@ -81,8 +81,8 @@ function addReads({ router, access, store, view, clock, log, jobs }: OpsContext)
     ctx.body = streamOf(store, eventFilterOf(ctx.query), { now: clock.now(), bodies });
   });
   router.post('/api/events/:key/body', reveal, async (ctx) => {
-    const found = await store.event(ctx.params['key'] ?? '', clock.now());
-    const body = found && (await store.body(found.event.key));
+    const found = await store.read.event(ctx.params['key'] ?? '', clock.now());
+    const body = found && (await store.read.body(found.event.key));
     if (!found || !body) return refuse(ctx, 404, 'no event has this key, id or cursor, or its body was purged');
     log.info({ key: found.event.key, by: 'OPS_TOKEN', from: ctx.ip }, 'a body was revealed');
     ctx.type = 'application/json';
@@ -99,7 +99,7 @@ function addReads({ router, access, store, view, clock, log, jobs }: OpsContext)
     ctx.body = { jobs: jobs.list() };
   });
   router.get('/api/quarantine', read, async (ctx) => {
-    ctx.body = { quarantine: await store.quarantine(500) };
+    ctx.body = { quarantine: await store.read.quarantine(500) };
   });
 }
 

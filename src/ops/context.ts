@@ -1,23 +1,17 @@
 // The objects that all parts of the ops port share.
+import type { Store } from '../store/store.ts';
 import type { Router } from '@koa/router';
 import type { Jobs } from '../admin/jobs.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { AlarmRules, Disk } from '../keep/module.ts';
-import type { AdminStore } from '../store/admin.ts';
-import type { IngestStore } from '../store/ingest.ts';
-import type { KeepStore } from '../store/keep.ts';
-import type { ReadStore, SampleStore } from '../store/read.ts';
+import type { ReadStore } from '../store/read.ts';
 import type { Access } from './access.ts';
 
 export interface OpsContext {
   router: Router;
   access: Access;
-  store: ReadStore &
-    SampleStore &
-    AdminStore &
-    Pick<IngestStore, 'note'> &
-    Pick<KeepStore, 'verifying' | 'anchors' | 'replayRuns'>;
+  store: Pick<Store, 'read' | 'admin' | 'state' | 'replay'>;
   /** Reads status and counters for display. If the store fails, it returns the values read last: see keep/view.ts. */
   view: Pick<ReadStore, 'status' | 'counters'>;
   /** The rules of all registered alarms. */

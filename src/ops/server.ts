@@ -20,7 +20,7 @@ export interface OpsOptions extends Pick<OpsContext, 'store' | 'rules' | 'clock'
 export function createOpsServer({ config, view, ...options }: OpsOptions): Server {
   const context: OpsContext = {
     ...options,
-    view: view ?? options.store,
+    view: view ?? options.store.read,
     router: new Router({ sensitive: true }),
     access: createAccess(config, options.clock),
     jobs: createJobs(options),

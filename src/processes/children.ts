@@ -57,7 +57,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   let next: Child | undefined;
 
   const handlerFaults = createHandlerFaults(opened, log);
-  const running = { ...RUN, env, log, boot: () => retryWhileBusy(() => opened().nextBoot()) };
+  const running = { ...RUN, env, log, boot: () => retryWhileBusy(() => opened().processes.nextBoot()) };
 
   const keep = createChild({
     ...KEEP,
@@ -104,7 +104,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
 
   /** Removes a process's sign of life. If the store cannot be written, the sign expires in a few seconds anyway. */
   async function forget(role: string): Promise<void> {
-    if (!abandoned) await orNone(() => opened().gone(role));
+    if (!abandoned) await orNone(() => opened().processes.gone(role));
   }
 
   async function startKeep(): Promise<void> {
@@ -135,7 +135,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
 
   /** Each task whose process crashed runs alone, in a process of its own. Other tasks go on. */
   async function runIsolated(): Promise<void> {
-    if (solo.pid() !== undefined || !(await opened().isolatedDue(clock.now(), names()))) return;
+    if (solo.pid() !== undefined || !(await opened().processes.isolatedDue(clock.now(), names()))) return;
     const problems = textsOf(await solo.start());
     if (problems.length > 0) log.error({ problems }, 'the process for isolated tasks cannot start');
   }

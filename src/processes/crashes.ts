@@ -32,11 +32,11 @@ export async function giveTasksBack(
   const alive = runs.flatMap((run) => run.boot() ?? []);
   const policies = new Map(runs.flatMap((run) => run.handlers()).map((handler) => [handler.name, handler]));
   const after = afterCrash(policies);
-  const tasks = await retryWhileBusy(() => store.giveBack(alive, clock.now(), { how, after }));
+  const tasks = await retryWhileBusy(() => store.processes.giveBack(alive, clock.now(), { how, after }));
   if (tasks.length > 0) log.error({ role, how, ...fieldsOf(tasks) }, messageOf(tasks));
   if (tasks.length === 0 && !unexpected) return;
-  const crashes = addCrash(await retryWhileBusy(() => store.crashes()), tasks, how, clock.now());
-  await retryWhileBusy(() => store.note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));
+  const crashes = addCrash(await retryWhileBusy(() => store.state.get('crashes')), tasks, how, clock.now());
+  await retryWhileBusy(() => store.state.note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));
 }
 
 /** For one task, the same fields as in every log line about an attempt. For several, a list of the tasks. */

@@ -16,7 +16,7 @@ export function createHandlerFaults(store: () => Store, log: Logger) {
     const news = `${waiting} ${files}`;
     if (news === noted) return false;
     noted = news;
-    await retryWhileBusy(() => store().note({}, { handler_faults: files }));
+    await retryWhileBusy(() => store().state.note({}, { handler_faults: files }));
     return true;
   }
 

@@ -58,7 +58,7 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
  * its copying. If this store is a copy, the processes noted in it use the original and are left alone.
  */
 async function endOthers(store: Store, path: string, here: boolean): Promise<string[]> {
-  const left = await retryWhileBusy(() => store.processes(), START_MS);
+  const left = await retryWhileBusy(() => store.processes.list(), START_MS);
   if (!here) return left.map(({ role }) => role);
   for (const { pid, started } of left)
     if (started !== '' && pid !== process.pid && startOf(pid) === started) end(pid, path);
@@ -66,7 +66,7 @@ async function endOthers(store: Store, path: string, here: boolean): Promise<str
 }
 
 async function forget(store: Store, roles: string[]): Promise<void> {
-  for (const role of roles) await retryWhileBusy(() => store.gone(role), START_MS);
+  for (const role of roles) await retryWhileBusy(() => store.processes.gone(role), START_MS);
 }
 
 /**
@@ -74,11 +74,11 @@ async function forget(store: Store, roles: string[]): Promise<void> {
  * store, names the id that the store has at each moment.
  */
 async function renew(store: Store, path: string): Promise<void> {
-  await retryWhileBusy(() => store.settle(), START_MS);
-  const [id, was] = [newId(), await store.identity()];
+  await retryWhileBusy(() => store.processes.settle(), START_MS);
+  const [id, was] = [newId(), await store.processes.identity()];
   guarded(() => writeMark(path, id, was), path);
-  await retryWhileBusy(() => store.identify(id), START_MS);
-  await retryWhileBusy(() => store.settle(), START_MS);
+  await retryWhileBusy(() => store.processes.identify(id), START_MS);
+  await retryWhileBusy(() => store.processes.settle(), START_MS);
   guarded(() => writeMark(path, id, null), path);
 }
 

@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import type { Accepted, Batch, Counter, Counts, IngestStore, StateKey, StateValue } from '../store/ingest.ts';
+import type { StateStore } from '../store/state.ts';
 import { StoreError, Unsynced } from '../store/store.ts';
 import type { Reading } from '../wire/event.ts';
 
@@ -55,8 +56,11 @@ interface Committed {
 
 type Notes = Required<Pick<Batch, 'counts' | 'state'>>;
 
+/** The methods of the store that deliveries need. */
+export type DeliveryStore = IngestStore & Pick<StateStore, 'note'>;
+
 interface Options {
-  store: IngestStore;
+  store: DeliveryStore;
   clock: Clock;
   onCommit?: () => void;
   onFault?: (error: StoreError) => void;

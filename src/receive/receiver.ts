@@ -77,7 +77,7 @@ export async function createReceiver(options: ReceiverOptions): Promise<Receiver
     groupCommit,
     clock,
     secrets,
-    kept: await retryWhileBusy(() => store.books(), START_MS),
+    kept: await retryWhileBusy(() => store.state.books(), START_MS),
     onFailure(run) {
       if (FAILURE_LEVELS.includes(run)) report();
     },
@@ -142,7 +142,7 @@ export async function createReceiver(options: ReceiverOptions): Promise<Receiver
       await Promise.all(started.map((module) => module.stop()));
       health.flush();
       await groupCommit.probe();
-      await orNone(() => store.gone('receive'));
+      await orNone(() => store.processes.gone('receive'));
     },
   };
 }

@@ -1,5 +1,8 @@
 // Finds out whether the store can be written. The main process watches its own writes and keeps the result in memory,
 // because a failing store cannot record it.
+import type { IngestStore } from '../store/ingest.ts';
+import type { ProcessStore } from '../store/processes.ts';
+import type { StateStore } from '../store/state.ts';
 import type { Clock } from '../base/clock.ts';
 import { orNone } from '../store/or-none.ts';
 import { FULL } from '../store/sqlite/fault.ts';
@@ -12,7 +15,8 @@ const WELL_MS = 5_000;
 /** After a full disk, a write is tried only when this much space is free. */
 const ROOM_BYTES = 16 * 1024 * 1024;
 
-type Writes = Pick<Store, 'accept' | 'sync' | 'note' | 'beat'>;
+type Writes = IngestStore & Pick<StateStore, 'note'> & Pick<ProcessStore, 'beat'>;
+type Watched = Pick<Store, 'ingest' | 'state' | 'processes'>;
 type Verb = keyof Writes;
 
 interface Fault {
@@ -61,7 +65,7 @@ export interface StoreWatch {
   trouble(): Trouble | undefined;
 }
 
-export function watchStore(store: Writes, clock: Clock): StoreWatch {
+export function watchStore(store: Watched, clock: Clock): StoreWatch {
   const { writes, worst, faultOf } = watchWrites(store, clock);
   let up: { fault: Fault; since: number; refused: number; codes: Set<string> } | undefined;
   let wellAfter: number | null = null;
@@ -105,7 +109,7 @@ export function watchStore(store: Writes, clock: Clock): StoreWatch {
   };
 }
 
-function watchWrites(store: Writes, clock: Clock) {
+function watchWrites(store: Watched, clock: Clock) {
   const faults = new Map<Verb, Fault>();
   const begun = new Map<Verb, Fault>();
 
@@ -127,10 +131,10 @@ function watchWrites(store: Writes, clock: Clock) {
 
   const writes: Writes = {
     // Only an event that is committed and synced clears all faults. Other writes may be empty, or are not synced.
-    accept: (batch) => watched('accept', batch.readings.length > 0, () => store.accept(batch)),
-    sync: () => watched('accept', true, () => store.sync()),
-    note: (...given) => watched('note', false, () => store.note(...given)),
-    beat: (...given) => watched('beat', false, () => store.beat(...given)),
+    accept: (batch) => watched('accept', batch.readings.length > 0, () => store.ingest.accept(batch)),
+    sync: () => watched('accept', true, () => store.ingest.sync()),
+    note: (...given) => watched('note', false, () => store.state.note(...given)),
+    beat: (...given) => watched('beat', false, () => store.processes.beat(...given)),
   };
   /** The fault that has lasted longest. A write that does not end is a fault as well. */
   const worst = (): Fault | undefined => {

@@ -12,20 +12,20 @@ export function createBeginning({ store, clock, log, from, overlapMs }: PassCont
 
   /** Loads `openUntil`. If the wall clock was set back, the whole overlap period may begin anew. */
   async function load(): Promise<number | null> {
-    const anchoredAt = await store.anchoredAt();
+    const anchoredAt = await store.state.get('anchored_at');
     if (anchoredAt === null) return null;
     return clock.monotonic() + Math.min(overlapMs, overlapMs - (clock.now() - anchoredAt));
   }
 
   async function note(cursor: Cursor, more: { anchored_at?: number } = {}): Promise<Cursor> {
-    await store.note({}, { begins_at: BigInt(cursor), ...more });
+    await store.state.note({}, { begins_at: BigInt(cursor), ...more });
     return cursor;
   }
 
   async function atDeliveries(): Promise<Cursor | undefined> {
-    const begins = await store.beginsAt();
+    const begins = await store.state.get('begins_at');
     if (begins !== null) return begins;
-    const { older, lowest } = await store.anchors(clock.now() - overlapMs);
+    const { older, lowest } = await store.replay.anchors(clock.now() - overlapMs);
     // Stored at once: while replay fails, newer deliveries become old enough, and a later look would find them instead.
     if (older !== null) return note(older);
     if (lowest === null) return undefined;
@@ -37,7 +37,7 @@ export function createBeginning({ store, clock, log, from, overlapMs }: PassCont
     /** Replay begins after this cursor. Null: at the beginning of history. Undefined: no delivery has arrived yet. */
     async after(): Promise<Cursor | null | undefined> {
       if (from === 'first-webhook') return atDeliveries();
-      await store.openHistory();
+      await store.replay.openHistory();
       return from === 'start' ? null : (from as Cursor);
     },
     /** Until `openUntil`, looks for a delivered cursor below the beginning. True: the watermark was lowered to it. */
@@ -45,10 +45,10 @@ export function createBeginning({ store, clock, log, from, overlapMs }: PassCont
       if (from !== 'first-webhook') return false;
       openUntil ??= await load();
       if (openUntil === null || clock.monotonic() >= openUntil) return false;
-      const [begins, lowest] = [await store.beginsAt(), await store.lowestDelivered()];
+      const [begins, lowest] = [await store.state.get('begins_at'), await store.replay.lowestDelivered()];
       if (begins === null || lowest === null || !isBehind(lowest, begins)) return false;
       await note(lowest);
-      const { done } = await store.lowerWatermark({ to: lowest, why: 'anchor', now: clock.now() });
+      const { done } = await store.replay.lowerWatermark({ to: lowest, why: 'anchor', now: clock.now() });
       log.info({ from: begins, to: lowest }, 'a lower cursor came with the first deliveries: replay begins there');
       return done;
     },
@@ -59,8 +59,8 @@ export function createBeginning({ store, clock, log, from, overlapMs }: PassCont
     async caughtUp(watermark: Cursor | null): Promise<void> {
       if (from === 'first-webhook') return;
       historyEndedAt ??= clock.monotonic();
-      await store.endHistory(watermark ?? ZERO);
-      if (clock.monotonic() - historyEndedAt >= overlapMs) await store.closeHistory();
+      await store.replay.endHistory(watermark ?? ZERO);
+      if (clock.monotonic() - historyEndedAt >= overlapMs) await store.replay.closeHistory();
     },
   };
 }

@@ -144,7 +144,7 @@ function createPages({ service, store, types, signal }: ReconcilerOptions) {
       const text = createPageText({ cursor, limit });
       const request = { ...(cursor === null ? {} : { after_cursor: cursor }), limit };
       const response = await service.call('ReplayEvents', request, { ...(signal && { signal }), reader: text });
-      const page = readPage(response, cursor, types, { limit, known, ceiling: await store.ceiling() });
+      const page = readPage(response, cursor, types, { limit, known, ceiling: await store.replay.ceiling() });
       if (text.isSmall()) limit = Math.min(REPLAY_LIMIT, 2 * limit);
       return page;
     },

@@ -15,12 +15,12 @@ export function createCoverage({ store, types, onEvents }: PassContext) {
   let before: Begun | null = null;
 
   async function compare(searched: number, covered: number): Promise<void> {
-    let after = await store.compared();
+    let after = await store.state.get('compared');
     // Only the overlap pass can show an event whose cursor was below the watermark when it arrived.
     const upTo = Math.min(searched, covered);
     const unseen = new Map<string, number>();
     for (;;) {
-      const found = await store.unseen(after, upTo, STEP);
+      const found = await store.replay.unseen(after, upTo, STEP);
       for (const { type, events } of found.types) unseen.set(type, (unseen.get(type) ?? 0) + events);
       if (found.next === after) break;
       after = found.next;
@@ -28,7 +28,7 @@ export function createCoverage({ store, types, onEvents }: PassContext) {
     const wanted = [...unseen].filter(([type]) => wants(types, type));
     const sum = wanted.reduce((all, [, count]) => all + count, 0);
     const blind = sum > 0 ? { blind: JSON.stringify(wanted.map(([type]) => type).slice(0, SAMPLE)) } : {};
-    await store.note({ unseen: sum }, { compared: after, searched, ...blind });
+    await store.state.note({ unseen: sum }, { compared: after, searched, ...blind });
   }
 
   return {

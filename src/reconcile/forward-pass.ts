@@ -45,7 +45,7 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
   }
 
   async function after(): Promise<Cursor | null | undefined> {
-    const watermark = await store.watermark();
+    const watermark = await store.state.get('watermark');
     const wentDown = isBehind(watermark, reached);
     reached = watermark;
     if (wentDown || (!schedule.begun() && (await beginning.lower()))) return restart();
@@ -53,17 +53,17 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
       schedule.proved();
       return undefined;
     }
-    const from = search.older() ?? (await store.watermark()) ?? (await beginning.after());
+    const from = search.older() ?? (await store.state.get('watermark')) ?? (await beginning.after());
     if (from === undefined) {
       schedule.wait(WAIT_FOR_WEBHOOK_MS);
       await say('idle', 'waiting for the first webhook');
-    } else if (!schedule.begun()) schedule.begin(await store.newestEvent());
+    } else if (!schedule.begun()) schedule.begin(await store.replay.newestEvent());
     return from;
   }
 
   async function somethingWaits(): Promise<boolean> {
-    const newest = await store.newestCursor();
-    return isBehind(await store.watermark(), newest);
+    const newest = await store.replay.newestCursor();
+    return isBehind(await store.state.get('watermark'), newest);
   }
 
   /** Begins anew at the lowered watermark: all passes forget what they have read above it. */
@@ -76,7 +76,7 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
   }
 
   async function take(page: Page, from: Cursor | null): Promise<void> {
-    const watermark = await store.watermark();
+    const watermark = await store.state.get('watermark');
     const top = await provedBy(page);
     const moves = isBehind(watermark, top);
     const results = await commit(page, {
@@ -86,7 +86,7 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
       ...(moves ? { counts: { other_types: page.otherTypes } } : {}),
       ...(watermark === null ? { from: from ?? ZERO } : {}),
     });
-    reached = await store.watermark();
+    reached = await store.state.get('watermark');
     if (moves && !results.some(({ verdict }) => verdict === 'new')) context.onEvents();
     if (moves) schedule.moved();
     // The service refused the watermark, and the page after an older cursor has nothing new: the refusal will repeat.
@@ -108,9 +108,9 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
    */
   async function provedBy({ proved, next, hasMore }: Page): Promise<Cursor | null> {
     if (hasMore || next === null || !isBehind(proved, next)) return proved;
-    const ceiling = await store.ceiling();
+    const ceiling = await store.replay.ceiling();
     const bounded = ceiling !== null && !isBehind(next, ceiling);
-    const known = await (bounded ? store.cursorBelow(ceiling) : store.cursorUpTo(next));
+    const known = await (bounded ? store.replay.cursorBelow(ceiling) : store.replay.cursorUpTo(next));
     return isBehind(proved, known) ? known : proved;
   }
 
@@ -118,7 +118,7 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
   async function caughtUp(): Promise<void> {
     const begun = schedule.begun() ?? { at: clock.monotonic(), event: 0 };
     schedule.rest();
-    const watermark = await store.watermark();
+    const watermark = await store.state.get('watermark');
     completed = { at: clock.monotonic(), watermark };
     await beginning.caughtUp(watermark);
     if (await isAhead(begun.event)) return;
@@ -134,8 +134,8 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
   /** Lowers the watermark if deliveries prove that it is too high. */
   async function isAhead(upTo: number): Promise<boolean> {
     const now = clock.now();
-    const ahead = await store.watermarkAhead(types, upTo, now);
-    if (!ahead || !(await store.lowerWatermark({ to: ahead.to, why: 'evidence', now })).done) return false;
+    const ahead = await store.replay.watermarkAhead(types, upTo, now);
+    if (!ahead || !(await store.replay.lowerWatermark({ to: ahead.to, why: 'evidence', now })).done) return false;
     log.error(
       ahead,
       'the watermark stood too high: events were delivered below it that replay did not show; reading again from there',

@@ -1,7 +1,7 @@
 // Finds the oldest event that the service still has, after our cursor has expired. A bisection finds the lowest known
 // cursor that the service accepts. A request without a cursor may show an even earlier event. The gap ends at the
 // earlier of the two, so that it is as small as possible.
-import type { KeepStore } from '../store/keep.ts';
+import type { ReplayStore } from '../store/replay.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Page } from './page.ts';
 
@@ -13,7 +13,7 @@ export interface OldestAvailable {
 }
 
 export interface SearchOptions {
-  store: Pick<KeepStore, 'cursorAbove' | 'cursorBelow'>;
+  replay: Pick<ReplayStore, 'cursorAbove' | 'cursorBelow'>;
   /** The expired cursor. Null: the service refused even the beginning of history. */
   expired: Cursor | null;
   /** The cursor that the service suggested in place of `expired`. Null: none. */
@@ -26,12 +26,12 @@ export interface SearchOptions {
 export async function* findOldestAvailable(
   options: SearchOptions,
 ): AsyncGenerator<Cursor | null, OldestAvailable, Page | null> {
-  const { store, expired, hint, beginning } = options;
+  const { replay, expired, hint, beginning } = options;
   let found: OldestAvailable['found'] = null;
 
   /** The lowest cursor above the bound, among stored cursors and the suggested one. */
   async function lowestAbove(bound: Cursor | null): Promise<Cursor | null> {
-    const stored = await store.cursorAbove(bound);
+    const stored = await replay.cursorAbove(bound);
     if (!isBehind(bound, hint)) return stored;
     return stored === null || isBehind(hint, stored) ? hint : stored;
   }
@@ -43,7 +43,7 @@ export async function* findOldestAvailable(
   if (lowest === null || (found && !isBehind(lowest, found.upTo))) return { found, refused: expired };
   const atLowest = yield lowest;
   if (isAccepted(atLowest)) return { found: { upTo: lowest, page: atLowest }, refused: expired };
-  const highest = await store.cursorBelow(found?.upTo ?? null);
+  const highest = await replay.cursorBelow(found?.upTo ?? null);
   if (highest === null || !isBehind(lowest, highest)) return { found, refused: lowest };
   const atHighest = yield highest;
   if (!isAccepted(atHighest)) return { found, refused: highest };

@@ -33,7 +33,7 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     const before = clock.monotonic() - overlapMs;
     while ((stood[1]?.at ?? Infinity) <= before) stood.shift();
     if (stood[0] && stood[0].at <= before) return stood[0].cursor;
-    const { older, lowest, young } = await store.anchors(clock.now() - overlapMs);
+    const { older, lowest, young } = await store.replay.anchors(clock.now() - overlapMs);
     return young || stood.length > 1 ? (older ?? lowest) : null;
   }
 
@@ -62,7 +62,7 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     async begin(watermark) {
       if (stood.at(-1)?.cursor !== watermark) stood.push({ at: clock.monotonic(), cursor: watermark });
       if (at !== null) return true;
-      newest = await store.newestEvent();
+      newest = await store.replay.newestEvent();
       const from = await beforeOverlap();
       if (from !== null && isBehind(from, watermark)) at = from;
       else covered = newest;

@@ -1,12 +1,13 @@
 // The types of the passes. Each pass reads pages of ReplayEvents for one purpose. The reconciler decides which pass
 // makes the next call.
+import type { Store } from '../store/store.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Budget } from '../service/budget.ts';
 import type { Plain } from '../service/operations.ts';
 import type { CallOptions } from '../service/service.ts';
 import type { Accepted, Batch } from '../store/ingest.ts';
-import type { KeepStore, Progress, ReplayState } from '../store/keep.ts';
+import type { Progress, ReplayState } from '../store/keep.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import type { Page } from './page.ts';
 
@@ -48,7 +49,7 @@ export interface Ended {
 }
 
 export interface ReconcilerOptions {
-  store: KeepStore;
+  store: Store;
   /** The client; only ReplayEvents is called. */
   service: { call: (operation: string, request: Plain, options?: CallOptions) => Promise<Plain> };
   /** Aborts the running call. */

@@ -61,7 +61,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
 
   /** Looks for a person's request (`npx kit reconcile`), which ends every pause. */
   async function lookForRequest(): Promise<void> {
-    const latest = await store.reconcileAsked();
+    const latest = await store.state.get('reconcile_asked');
     asked ??= latest;
     // Any change is a new request, even to an earlier time, because the clock may have been set back.
     if (latest === asked) return;
@@ -75,7 +75,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
 
   async function commit(page: Page, more: Partial<Batch> = {}): Promise<Accepted[]> {
     const counts = { replay_calls: 1, ...more.counts };
-    const results = await store.accept({ readings: page.readings, now: clock.now(), ...more, counts });
+    const results = await store.ingest.accept({ readings: page.readings, now: clock.now(), ...more, counts });
     const recovered = results.filter(({ verdict }) => verdict === 'new').length;
     status.page(recovered);
     if (more.gap || recovered > 0) onEvents();

@@ -53,15 +53,15 @@ export function createSearchPass(context: PassContext, { rest, caughtUp }: Resum
 
   /** A cursor below the watermark that the service probably knows. */
   async function findOlder(): Promise<Cursor | null> {
-    const watermark = await store.watermark();
-    const { older: past, lowest } = await store.anchors(clock.now() - overlapMs);
+    const watermark = await store.state.get('watermark');
+    const { older: past, lowest } = await store.replay.anchors(clock.now() - overlapMs);
     return [past, lowest].find((cursor) => cursor !== null && isBehind(cursor, watermark)) ?? null;
   }
 
   async function begin(search: Search, hint: Cursor | null): Promise<void> {
     const expired = isBehind(search.after, refusedUpTo) ? refusedUpTo : search.after;
     const questions = findOldestAvailable({
-      store,
+      replay: store.replay,
       expired,
       hint: isBehind(expired, hint) ? hint : null,
       // If the service never had our cursor, the API key may be of another account, whose events must not end our gap.
@@ -96,14 +96,14 @@ export function createSearchPass(context: PassContext, { rest, caughtUp }: Resum
     rest(passed);
     if (passed) return;
     const gap = { after: after ?? ZERO, upTo: null, reason };
-    await store.accept({ readings: [], now: clock.now(), gap });
+    await store.ingest.accept({ readings: [], now: clock.now(), gap });
     log.error({ after, upTo: null }, GAP);
     await say('backing-off', 'the cursor has expired, and no newer one is known yet that the service accepts');
   }
 
   /** True if the stream has moved the watermark during the search, so nothing is missing. */
   async function hasPassed({ watermark }: Search): Promise<boolean> {
-    return watermark !== (await store.watermark());
+    return watermark !== (await store.state.get('watermark'));
   }
 
   async function goOnBehind(search: Search, upTo: Cursor, page: Page): Promise<void> {
@@ -135,14 +135,14 @@ export function createSearchPass(context: PassContext, { rest, caughtUp }: Resum
         return `the service does not know our cursor: ${older === null ? 'asking once more' : 'trying an older one once'}`;
       }
       [older, refused] = [null, null];
-      const watermark = await store.watermark();
+      const watermark = await store.state.get('watermark');
       if (watermark === null && context.from !== 'first-webhook') return 'the service does not know REPLAY_FROM';
       // The service may also say of an expired cursor that it does not know it, so a search begins.
       await begin({ after: watermark ?? from, watermark, reason: 'cursor_unknown' }, null);
       return null;
     },
     async forgotten(from, page) {
-      const watermark = await store.watermark();
+      const watermark = await store.state.get('watermark');
       if (older === null && isBehind(from, watermark)) return rest(true);
       older = null;
       const after = watermark ?? from;

@@ -31,7 +31,7 @@ const NONE = { state: 'off', since: null, reason: null };
 export async function startRecovery(options: RecoveryOptions): Promise<Recovery | undefined> {
   const { config, store, clock, log, recover, onEvents, silent } = options;
   const { API_BASE_URL: baseUrl, API_KEY: apiKey, EVENT_TYPES: types } = config;
-  const note = (state: Batch['state']): Promise<void> => retryWhileBusy(() => store.note({}, state));
+  const note = (state: Batch['state']): Promise<void> => retryWhileBusy(() => store.state.note({}, state));
   if (!baseUrl || !apiKey) {
     const off = { ...NONE, lastAt: null, reason: 'API_BASE_URL and API_KEY are not set', progress: null };
     await note({ replay: JSON.stringify(off), stream: JSON.stringify(NONE) });
@@ -39,7 +39,7 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     return undefined;
   }
   // A new store has no state, and an earlier start without a key has left `off`. Both become `idle`.
-  const said = await retryWhileBusy(() => store.replayState());
+  const said = await retryWhileBusy(() => store.state.get('replay'));
   if (said === null || said.state === 'off')
     await note({ replay: JSON.stringify({ ...NONE, state: 'idle', lastAt: null, progress: null }) });
   const stopping = new AbortController();
@@ -48,7 +48,7 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     ...common,
     service: createService({ baseUrl, apiKey, paid: false }),
     budget: createBudget(config.RECONCILE_CALLS_PER_MINUTE, clock, {
-      earlier: (await retryWhileBusy(() => store.calls())) ?? [],
+      earlier: (await retryWhileBusy(() => store.state.get('calls'))) ?? [],
       onTake: (calls) => void note({ calls: JSON.stringify(calls) }),
     }),
     signal: stopping.signal,

@@ -27,15 +27,15 @@ export function createStatus({ store, clock, log }: ReconcilerOptions) {
     if (JSON.stringify(said) === JSON.stringify(state)) return;
     state = said;
     const list = now === 'running' ? undefined : runs.end(now, reason);
-    await store.note({}, { replay: JSON.stringify(state), ...(list && { replay_runs: JSON.stringify(list) }) });
+    await store.state.note({}, { replay: JSON.stringify(state), ...(list && { replay_runs: JSON.stringify(list) }) });
   };
 
   return {
     /** Loads the state that an earlier `keep` process stored. */
     async load(): Promise<void> {
       if (troubleSince !== null) return;
-      const before = await store.replayState();
-      runs.load(await store.replayRuns());
+      const before = await store.state.get('replay');
+      runs.load(await store.state.get('replay_runs'));
       troubleSince = (before && isTrouble(before.state) && before.since) || '';
     },
     shown: () => state,

@@ -45,7 +45,7 @@ export function createFollower(options: FollowerOptions): Follower {
   let holed = false;
 
   async function follow(signal: AbortSignal): Promise<void> {
-    let after = await retryWhileBusy(() => store.watermark());
+    let after = await retryWhileBusy(() => store.state.get('watermark'));
     let refusals = 0;
     product = true;
     while (!signal.aborted) {
@@ -90,16 +90,18 @@ export function createFollower(options: FollowerOptions): Follower {
     const wanted = readings.filter((one) => !('event' in one) || wants(types, one.event.type));
     const cursors = items.map(({ cursor }) => cursor);
     holed = false;
-    const watermark = await retryWhileBusy(() => store.watermark());
+    const watermark = await retryWhileBusy(() => store.state.get('watermark'));
     const whole = cursors[0] !== undefined && continuity.isWhole(cursors[0], watermark);
-    const ceiling = await retryWhileBusy(() => store.ceiling());
+    const ceiling = await retryWhileBusy(() => store.replay.ceiling());
     const top = highest(cursors.filter((cursor) => ceiling === null || isBehind(cursor, ceiling)));
     const proved = product && top && watermark && whole ? { watermark: top, after: watermark } : {};
     const counts = { other_types: readings.length - wanted.length };
     await retryWhileBusy(() => {
       // After an abort the items are not stored. They are not lost, because the stream resumes at the watermark.
       if (signal.aborted) return Promise.resolve();
-      return store.accept({ readings: wanted, now: clock.now(), fresh: fresh(), counts, ...proved }).then(onEvents);
+      return store.ingest
+        .accept({ readings: wanted, now: clock.now(), fresh: fresh(), counts, ...proved })
+        .then(onEvents);
     });
     if (proved.watermark) continuity.moved(proved.watermark);
     return highest(cursors) ?? null;
@@ -132,7 +134,7 @@ export function createFollower(options: FollowerOptions): Follower {
     if (now === state.state && reason === state.reason) return;
     if (now === 'lost') log.debug({ reason }, 'the stream was lost; reconnecting');
     state = { state: now, since: iso(clock.now()), reason };
-    await retryWhileBusy(() => store.note({}, { stream: JSON.stringify(state) }));
+    await retryWhileBusy(() => store.state.note({}, { stream: JSON.stringify(state) }));
   }
 
   return { follow, proves: () => state.state === 'open' && product };

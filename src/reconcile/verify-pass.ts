@@ -1,9 +1,10 @@
 // The verify pass (`npx kit verify`) reads a range of the service's history again, with calls that other passes do not
 // need. It recovers missing events and compares the range with the store. Its result is stored as it grows, so the
 // command can show it, and `keep` continues after a restart.
+import type { Store } from '../store/store.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
 import type { Accepted } from '../store/ingest.ts';
-import type { KeepStore, Stretch, VerifyAccount } from '../store/keep.ts';
+import type { Stretch, VerifyAccount } from '../store/keep.ts';
 import type { Page } from './page.ts';
 import type { Pass, PassContext } from './pass.ts';
 
@@ -26,14 +27,14 @@ export function createVerifyPass({ store, clock, budget, commit, say }: PassCont
 
   async function save(verified: VerifyAccount): Promise<void> {
     // If another verify began meanwhile, the result of this one is dropped.
-    if ((await store.verifying())?.asked !== verified.asked) return;
-    await store.note({}, { verify: JSON.stringify(verified) });
+    if ((await store.state.get('verify'))?.asked !== verified.asked) return;
+    await store.state.note({}, { verify: JSON.stringify(verified) });
   }
 
   return {
     name: 'verify',
     async look() {
-      const found = await store.verifying();
+      const found = await store.state.get('verify');
       account = found?.state === 'running' ? found : null;
     },
     // Half of the calls are left for the other passes.
@@ -80,9 +81,9 @@ function countShown(verified: VerifyAccount, page: Page, after: Cursor | null, r
 }
 
 /** Counts the stored events of the range, and how many were handled or are dead letters. */
-async function countStored(verified: VerifyAccount, store: KeepStore): Promise<void> {
+async function countStored(verified: VerifyAccount, store: Store): Promise<void> {
   for (let after: Cursor | null = verified.from; after !== null;) {
-    const range: Stretch = await store.stretch(after, verified.at, verified.asked, STEP);
+    const range: Stretch = await store.replay.stretch(after, verified.at, verified.asked, STEP);
     for (const { type, stored, handled, dead } of range.types) {
       const sum = of(verified, type);
       sum.onlyHere += stored;

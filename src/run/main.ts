@@ -106,7 +106,7 @@ async function start({ boot }: Orders): Promise<void> {
     for (const handler of handlers) handler.timeoutMs = DAY_MS;
   }
   const options = {
-    store,
+    store: store.work,
     handlers,
     files: {
       of: new Map([...ready].map(([file, { name }]) => [name, file])),
@@ -120,7 +120,7 @@ async function start({ boot }: Orders): Promise<void> {
     windowMs: config.ORDER_WINDOW_MS,
     tellsWhy: sandbox,
     scopes,
-    onLaneFault: ({ name }: Loaded) => void retryWhileBusy(() => store.note({ [`lane_faults.${name}`]: 1 })),
+    onLaneFault: ({ name }: Loaded) => void retryWhileBusy(() => store.state.note({ [`lane_faults.${name}`]: 1 })),
     onUnproven: () => void owner.say({ type: 'wake' }),
   };
   await (solo ? workAlone(options) : work(options, store));
@@ -139,8 +139,8 @@ async function work(options: RunOptions, store: Store): Promise<void> {
   const runner = await startRunner(options);
   owner.onWake(() => runner.wake());
   owner.onBeat(async () => {
-    await store.beat({ role: 'run', ...owner.self, boot }, clock.now());
-    await store.note({}, runner.state());
+    await store.processes.beat({ role: 'run', ...owner.self, boot }, clock.now());
+    await store.state.note({}, runner.state());
   });
   const drain = (): Promise<void> => runner.drain(sandbox ? SANDBOX_DRAIN_MS : DRAIN_MS);
   process.once('SIGTERM', () => void drain().then(() => process.exit(EXIT.done)));

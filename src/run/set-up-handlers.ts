@@ -1,8 +1,8 @@
 // Runs the setups of handlers, each in a transaction of its own, so that a failed setup does not undo another.
+import type { Store } from '../store/store.ts';
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError } from '../store/store.ts';
-import type { WorkStore } from '../store/work.ts';
 import { failOf, type LoadedFolder } from './load-handlers.ts';
 import type { Scope } from './stray-errors.ts';
 
@@ -10,7 +10,7 @@ import type { Scope } from './stray-errors.ts';
 const LOCKED_MS = 5_000;
 
 export interface SetUpOptions {
-  store: Pick<WorkStore, 'setup'>;
+  store: Pick<Store, 'work'>;
   scopes: AsyncLocalStorage<Scope>;
   onFile: (file: string) => Promise<void>;
 }
@@ -22,7 +22,7 @@ export async function setUpHandlers(folder: LoadedFolder, { store, scopes, onFil
     const fail = failOf(folder, file, `setup of handler ${name} failed: `);
     await onFile(file);
     try {
-      await retryWhileBusy(() => store.setup((tx) => scopes.run({ file, fail }, () => setup(tx))), LOCKED_MS);
+      await retryWhileBusy(() => store.work.setup((tx) => scopes.run({ file, fail }, () => setup(tx))), LOCKED_MS);
     } catch (error) {
       if (error instanceof StoreError) throw error;
       fail(error);

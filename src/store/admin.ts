@@ -35,6 +35,19 @@ export interface AdminStore {
    * leaves the quarantine. Undefined: no such row.
    */
   retryQuarantined(id: number, now: number): Promise<Accepted | undefined>;
+  /**
+   * Removes the bodies of the person's events. One call looks at `limit` events numbered above `after`. `next` is the
+   * next `after`, or null at the end. The events keep their identity. With `dry` nothing is removed, only counted.
+   */
+  eraseEvents(
+    isTheirs: IsTheirs,
+    after: number,
+    limit: number,
+    now: number,
+    dry: boolean,
+  ): Promise<{ erased: Erased; next: number | null }>;
+  /** Removes the person's rows from quarantine and conflicts. With `dry` it only counts them. */
+  eraseAsides(isTheirs: IsTheirs, dry: boolean): Promise<Erased>;
 }
 
 /** The number of rows from which a person's data was removed. */
@@ -50,19 +63,3 @@ export interface Erased {
 
 /** Whether a body, as received, belongs to the person whose data is to be erased. */
 export type IsTheirs = (body: Uint8Array) => boolean;
-
-export interface EraseStore {
-  /**
-   * Removes the bodies of the person's events. One call looks at `limit` events numbered above `after`. `next` is the
-   * next `after`, or null at the end. The events keep their identity. With `dry` nothing is removed, only counted.
-   */
-  eraseEvents(
-    isTheirs: IsTheirs,
-    after: number,
-    limit: number,
-    now: number,
-    dry: boolean,
-  ): Promise<{ erased: Erased; next: number | null }>;
-  /** Removes the person's rows from quarantine and conflicts. With `dry` it only counts them. */
-  eraseAsides(isTheirs: IsTheirs, dry: boolean): Promise<Erased>;
-}

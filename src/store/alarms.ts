@@ -19,4 +19,12 @@ export interface AlarmStore {
   /** Notes that people were notified of the alarm at this level. `news`: the number of the newest detail they got. */
   told(name: string, level: number, news: number, now: number): Promise<void>;
   forget(name: string): Promise<void>;
+  /** Alarms that are raised, and cleared alarms whose all-clear was not sent yet. */
+  raised(): Promise<RaisedAlarm[]>;
+  /** The newest group of dead letters. Ids of groups grow. */
+  newestDeadGroup(): Promise<{ id: number; handler: string; error: string } | null>;
+  /** The key of the event that was contradicted last. */
+  lastContradicted(): Promise<string | null>;
+  /** Handler files that could not be loaded or set up, and the handlers that wait for each. */
+  brokenHandlers(): Promise<{ fault: string; waiting: string[] }[]>;
 }

@@ -87,8 +87,6 @@ export interface IngestStore {
   accept(batch: Batch): Promise<Accepted[]>;
   /** Resolves when everything committed so far is on disk. */
   sync(): Promise<void>;
-  /** Adds to counters and sets state. Also used to test whether the store can be written. */
-  note(counts: Counts, state?: Partial<Record<StateKey, StateValue>>): Promise<void>;
 }
 
 export type StateKey =

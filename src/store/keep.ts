@@ -1,7 +1,5 @@
-// The role of the store for the keep process: replay's position, raised alarms, pruning.
-import type { AlarmStore, RaisedAlarm } from './alarms.ts';
+// What the processes keep in the store, and the keep role: pruning and checkpoints.
 import type { Cursor } from '../wire/cursor.ts';
-import type { IngestStore } from './ingest.ts';
 
 export interface Failures {
   /** The number of failed deliveries in the present failure run, by cause. */
@@ -129,86 +127,7 @@ export interface Stretch {
   next: Cursor | null;
 }
 
-export interface KeepStore extends IngestStore, AlarmStore {
-  watermark(): Promise<Cursor | null>;
-  /** The cursor at which replay begins if there is no watermark. Null: not known. */
-  beginsAt(): Promise<Cursor | null>;
-  /** When the first delivery set `beginsAt`, Unix milliseconds. Null: something else set it. */
-  anchoredAt(): Promise<number | null>;
-  /** The lowest cursor that a delivery has brought. */
-  lowestDelivered(): Promise<Cursor | null>;
-  /**
-   * Lowers the watermark in one transaction, never below the floor. Replay must show everything above the new watermark
-   * again.
-   */
-  lowerWatermark(lowering: Lowering): Promise<Lowered>;
-  /** Looks for proof that the watermark is too high, in events numbered up to `upTo`. Null: no proof. */
-  watermarkAhead(types: string[], upTo: number, now: number): Promise<Ahead | null>;
-  /** Nothing raises the watermark to this cursor or above it. Null: no limit. */
-  ceiling(): Promise<Cursor | null>;
-  /** `from`: the watermark that deliveries last proved too high. `to`: what it was lowered to. Null: there was none. */
-  lowered(): Promise<Ahead | null>;
-  /**
-   * Removes the watermark and returns it. The range above becomes a gap. The next API key starts without a watermark.
-   */
-  giveUpWatermark(now: number): Promise<Cursor | null>;
-  /** The times of the last calls of ReplayEvents, Unix milliseconds. */
-  calls(): Promise<number[] | null>;
-  /** The state of reconciliation that was noted last. Null: none. */
-  replayState(): Promise<ReplayState | null>;
-  /** The last reconciliation runs, newest first. */
-  replayRuns(): Promise<ReplayRun[]>;
-  newestCursor(): Promise<Cursor | null>;
-  /** The nearest known cursor above `bound`, or below it. If `bound` is null: the lowest known, or the highest. */
-  cursorAbove(bound: Cursor | null): Promise<Cursor | null>;
-  cursorBelow(bound: Cursor | null): Promise<Cursor | null>;
-  /** The highest known cursor up to this one. */
-  cursorUpTo(bound: Cursor): Promise<Cursor | null>;
-  /**
-   * `lowest`: the lowest cursor above the last gap. `older`: the median of the last hundred cursors received before
-   * `before` and above that gap, so that one odd cursor decides nothing. `young`: true if an event was received later.
-   */
-  anchors(before: number): Promise<{ lowest: Cursor | null; older: Cursor | null; young: boolean }>;
-  /**
-   * Counts by type the events above `proved_from` that webhooks brought and neither replay nor stream showed.
-   * Looks at `limit` events numbered above `after`, up to `upTo`. `next` is where to continue; at the end, `after`.
-   */
-  unseen(
-    after: number,
-    upTo: number,
-    limit: number,
-  ): Promise<{ types: { type: string; events: number }[]; next: number }>;
-  /** The number of the last event that was compared with replay, and the types that replay did not show. */
-  compared(): Promise<number>;
-  blind(): Promise<string[] | null>;
-  /** Counters of the last minutes, as `keep` has noted them. */
-  snapshots(): Promise<{ at: number; counters: Record<string, number> }[] | null>;
-  /** The last crashes, newest first. The main process writes them. */
-  crashes(): Promise<Crash[]>;
-  /** The newest group of dead letters. Ids of groups grow. */
-  newestDeadGroup(): Promise<{ id: number; handler: string; error: string } | null>;
-  /** The key of the event that was contradicted last. */
-  lastContradicted(): Promise<string | null>;
-  /** The result of `npx kit verify`, if it ever ran. */
-  verifying(): Promise<VerifyAccount | null>;
-  /**
-   * Counts stored events above `after` by type and outcome. Those above `upTo` count if received before `before`.
-   */
-  stretch(after: Cursor, upTo: Cursor, before: number, limit: number): Promise<Stretch>;
-  /** The types that webhooks bring, and how many events of each they missed since the last delivery of that type. */
-  types(): Promise<DeliveredType[]>;
-  /** Notes that replay begins to read history from before this store. */
-  openHistory(): Promise<void>;
-  /** Notes where the first catch-up of replay ended: events above this cursor are newer than the store. Set once. */
-  endHistory(upTo: Cursor): Promise<void>;
-  /** Call it RECONCILE_OVERLAP_SECONDS after `endHistory`. Events that are still undecided become history. */
-  closeHistory(): Promise<void>;
-  /** The last time that somebody asked for a reconciliation, Unix milliseconds; 0: never. */
-  reconcileAsked(): Promise<number>;
-  /** The number of the newest event; 0: no event. */
-  newestEvent(): Promise<number>;
-  /** The marks by which the pruner measures the age of events, as noted last. Null: none yet. */
-  receipts(): Promise<Receipts | null>;
+export interface KeepStore {
   /**
    * Removes finished events that cannot arrive again. Other finished events lose only their body: those not below the
    * watermark, or, without cursor or watermark, those that may be repeated. Returns where to continue, or null.
@@ -216,14 +135,10 @@ export interface KeepStore extends IngestStore, AlarmStore {
   prune(step: PruneStep): Promise<Receipt | null>;
   /** Removes the bodies of finished events received before `before`, in steps like `prune`. A digest of each stays. */
   purge(before: number, after: Receipt | null, limit: number): Promise<Receipt | null>;
-  /** Handler files that could not be loaded or set up, and the handlers that wait for each. */
-  brokenHandlers(): Promise<{ fault: string; waiting: string[] }[]>;
   /** Removes quarantine, conflicts, arrivals, idle lanes and ids of pruned events that are from before `before`. */
   sweep(before: number): Promise<void>;
   /** Copies the WAL into the file; with `restart`, the WAL also begins anew. Returns the size of the WAL in bytes. */
   checkpoint(restart: boolean): Promise<number>;
-  /** Alarms that are raised, and cleared alarms whose all-clear was not sent yet. */
-  raised(): Promise<RaisedAlarm[]>;
 }
 
 /** `from`: the watermark that is too high. `to`: where it belongs. */

@@ -1,5 +1,4 @@
 // The process role of the store, for the main process: which processes are alive, and what dead ones left behind.
-import type { KeptHealth } from './keep.ts';
 
 export type Role = 'receive' | 'run' | 'keep';
 
@@ -36,15 +35,9 @@ export interface ProcessStore {
   nextBoot(): Promise<number>;
   beat(process: Process, now: number): Promise<void>;
   gone(role: string): Promise<void>;
-  processes(): Promise<Process[]>;
+  list(): Promise<Process[]>;
   /** Requests a reload and returns the number of the request. The main process must be signalled as well. */
   askReload(): Promise<number>;
-  /** The number of the last request for a reload; 0: none. */
-  reloadAsked(): Promise<number>;
-  /** The outcome of the last reload; null: none. */
-  reloaded(): Promise<Reloaded | null>;
-  /** Delivery health, as an earlier process stored it. */
-  books(): Promise<KeptHealth>;
   /**
    * Ends the claims of dead processes and marks their tasks isolated. If a task was the only one in its process, its
    * attempt counts. `alive` are the boots of the processes that still run.

@@ -1,7 +1,7 @@
 // The read role of the store, for people and programs. Every answer has a bound; no query counts a table.
 import type { Cursor } from '../wire/cursor.ts';
 import type { Origin, Unreadable } from '../wire/event.ts';
-import type { Failures, Refusal, ReplayState, StreamState } from './keep.ts';
+import type { Failures, ReplayState, StreamState } from './keep.ts';
 import type { Role } from './processes.ts';
 import type { RerunAt, ShownState, StoredEvent, TaskState } from './work.ts';
 
@@ -198,13 +198,6 @@ export interface Sample {
   acks: number[];
 }
 
-export interface SampleStore {
-  /** Stores the present counters, for the charts over time. */
-  sample(now: number): Promise<void>;
-  /** From oldest to newest, the last sample of each step. */
-  samples(from: number, to: number, stepMs: number): Promise<Sample[]>;
-}
-
 /** The maximum of contradictions shown for one event. */
 export const CONFLICTS = 100;
 
@@ -272,8 +265,6 @@ export interface ReadStore {
   quarantine(limit: number): Promise<Quarantined[]>;
   /** One quarantined row, with its bytes as received. */
   quarantined(id: number): Promise<(Quarantined & { body: Uint8Array }) | undefined>;
-  /** The last refusals by cause, newest first. */
-  refusals(): Promise<Record<string, Refusal[]>>;
   /** The lanes with the most waiting tasks, among the first thousand lanes with any. */
   waitingLanes(limit: number): Promise<WaitingLane[]>;
   gaps(): Promise<Gap[]>;
@@ -287,4 +278,8 @@ export interface ReadStore {
   survey(range: Range, type: string | null, at: RerunAt | null, limit: number): Promise<Survey>;
   /** Newest first. */
   reruns(limit: number): Promise<Rerun[]>;
+  /** Stores the present counters, for the charts over time. */
+  sample(now: number): Promise<void>;
+  /** From oldest to newest, the last sample of each step. */
+  samples(from: number, to: number, stepMs: number): Promise<Sample[]>;
 }

@@ -1,11 +1,13 @@
-// The store's interface: the sum of its roles. Each method is one transaction and is awaited. Cursors compare as
-// integers.
+// The store's interface: its roles. Each method is one transaction and is awaited. Cursors compare as integers.
+import type { AdminStore } from './admin.ts';
+import type { AlarmStore } from './alarms.ts';
 import type { Accepted, IngestStore } from './ingest.ts';
 import type { KeepStore } from './keep.ts';
-import type { EraseStore, AdminStore } from './admin.ts';
 import type { ProcessStore } from './processes.ts';
+import type { ReadStore } from './read.ts';
+import type { ReplayStore } from './replay.ts';
+import type { StateStore } from './state.ts';
 import type { WorkStore } from './work.ts';
-import type { SampleStore, ReadStore } from './read.ts';
 
 /**
  * `busy`: another process holds the lock, retry. `unwritable`: retry on a new connection. `replaced`: another file, or
@@ -30,7 +32,26 @@ export class Unsynced extends StoreError {
   }
 }
 
-export interface Store
-  extends IngestStore, WorkStore, KeepStore, ReadStore, SampleStore, AdminStore, EraseStore, ProcessStore {
+/** The roles of the store. Each is used by name: `store.work.turn(…)`. */
+export interface Roles {
+  /** The one door of events. */
+  ingest: IngestStore;
+  /** Single values that the processes keep, and counters. */
+  state: StateStore;
+  /** Events become tasks, which are claimed and settled. */
+  work: WorkStore;
+  processes: ProcessStore;
+  /** How far history was read. */
+  replay: ReplayStore;
+  alarms: AlarmStore;
+  /** Prune and checkpoint. */
+  keep: KeepStore;
+  /** What people look at. */
+  read: ReadStore;
+  /** What people change. */
+  admin: AdminStore;
+}
+
+export interface Store extends Roles {
   close(): void;
 }

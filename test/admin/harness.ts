@@ -34,7 +34,7 @@ export async function deliver({ store, clock }: Records, ...events: Delivered[])
       session_id: session,
       data: held,
     };
-    await store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(envelope)))], now: clock.time });
+    await store.ingest.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(envelope)))], now: clock.time });
   }
 }
 
@@ -47,9 +47,9 @@ export async function fanOut(
   names: string[],
   more: Partial<NewTask> = {},
 ): Promise<number[]> {
-  const ids = await store.register(names);
+  const ids = await store.work.register(names);
   const handlers = names.map((name) => ids.get(name) ?? 0);
-  const { from, events } = await store.pending(1_000);
+  const { from, events } = await store.work.pending(1_000);
   const tasks = events.flatMap(({ seq, cursor }) =>
     handlers.map((handler) => ({ event: seq, handler, lane: null, cursor, releaseAt: clock.time, ...more })),
   );
@@ -77,6 +77,6 @@ export async function claim({ store, clock }: Records, handler: number): Promise
   return claims[0]?.task;
 }
 
-function turn(store: Store, clock: TestClock, more: Partial<Parameters<Store['turn']>[0]>) {
-  return store.turn({ now: clock.time, boot: 1, settle: [], fanOut: null, room: 0, handlers: [], ...more });
+function turn(store: Store, clock: TestClock, more: Partial<Parameters<Store['work']['turn']>[0]>) {
+  return store.work.turn({ now: clock.time, boot: 1, settle: [], fanOut: null, room: 0, handlers: [], ...more });
 }

@@ -39,7 +39,7 @@ describe('retry and discard', () => {
     expect(await changeTasks(store, readTaskChange('retry', { ids: [first] }), clock)).toBe(1);
     const discard = readJob({ action: 'discard', filter: { state: 'dead' }, reason: 'no use' });
     expect(await changeTasks(store, discard, clock)).toBe(1);
-    expect((await store.status(clock.now())).tasks).toMatchObject({ ready: 1, skipped: 1, dead: 0 });
+    expect((await store.read.status(clock.now())).tasks).toMatchObject({ ready: 1, skipped: 1, dead: 0 });
   });
 
   test.each([undefined, '', '  '])('without a reason (%j) a retry is accepted, but no discard', (reason) => {
@@ -65,9 +65,9 @@ describe('retry and discard', () => {
 describe('tasks of a handler', () => {
   test('are moved to another handler only if its name is known', async () => {
     await twoDead();
-    await store.register(['answer', 'reply']);
+    await store.work.register(['answer', 'reply']);
     expect(await moveTasks(store, { from: 'answer', to: 'reply' }, clock)).toBe(2);
-    expect((await store.tasks({ handler: 'reply', limit: 10 }, clock.now())).tasks).toHaveLength(2);
+    expect((await store.read.tasks({ handler: 'reply', limit: 10 }, clock.now())).tasks).toHaveLength(2);
     await expect(moveTasks(store, { from: 'reply', to: 'rpely' }, clock)).rejects.toEqual(
       refusal('missing', 'no handler was ever named rpely; known are: answer, reply'),
     );
@@ -83,10 +83,10 @@ describe('tasks of a handler', () => {
       purged: 0,
       types: [{ type: 'MessageReceived', events: 2 }, { events: 1 }],
     });
-    const id = await store.askRerun(plan, clock.now());
+    const id = await store.admin.askRerun(plan, clock.now());
     expect(await cancelRerun(store, id, clock)).toBe(0);
     await expect(cancelRerun(store, id, clock)).rejects.toEqual(refusal('missing', `there is no open rerun ${id}`));
-    await store.register(['other']);
+    await store.work.register(['other']);
     await expect(planRerun(store, asked, ['1' as Cursor, null])).rejects.toThrow(
       /^no loaded handler is named answer; loaded are: other\. Its waiting tasks are kept\. They run once/,
     );
@@ -98,15 +98,15 @@ describe('tasks of a handler', () => {
 
 describe('history', () => {
   test('a gap is closed once, with a reason', async () => {
-    await store.accept({ readings: [], now: clock.now(), watermark: '7' as Cursor });
-    await store.giveUpWatermark(clock.now());
-    const [gap] = await store.gaps();
+    await store.ingest.accept({ readings: [], now: clock.now(), watermark: '7' as Cursor });
+    await store.replay.giveUpWatermark(clock.now());
+    const [gap] = await store.read.gaps();
     const close = (reason: string) => closeGap(store, { gap: gap?.id ?? 0, reason }, clock.now());
     await expect(close(' ')).rejects.toEqual(
       refusal('input', 'a gap is closed with a reason: say what was done about it'),
     );
     expect(await close(' fetched by hand ')).toBe(`gap ${gap?.id} is closed`);
-    expect(await store.gaps()).toMatchObject([{ closedBy: 'fetched by hand' }]);
+    expect(await store.read.gaps()).toMatchObject([{ closedBy: 'fetched by hand' }]);
     await expect(close('again')).rejects.toEqual(
       expect.objectContaining({ message: `there is no open gap ${gap?.id}`, remedy: 'npx kit gaps lists them' }),
     );
@@ -114,7 +114,7 @@ describe('history', () => {
 
   test('a request to reconcile is stored', async () => {
     await askToReconcile(store, clock.now());
-    expect(await store.reconcileAsked()).toBe(clock.now());
+    expect(await store.state.get('reconcile_asked')).toBe(clock.now());
   });
 
   test.each([
@@ -123,7 +123,7 @@ describe('history', () => {
     ['2020-01-01', /^nothing is stored that it could be compared with$/],
   ])('a verify from %s is refused in an empty store', async (from, words) => {
     await expect(verifyFrom(store, readPoint(from), clock.now())).rejects.toThrow(words);
-    expect(await store.verifying()).toBeNull();
+    expect(await store.state.get('verify')).toBeNull();
   });
 
   test.each([
@@ -133,14 +133,14 @@ describe('history', () => {
   ])('a verify from %s begins at %j', async (from, begin) => {
     await deliver(records, { cursor: '1' }, { cursor: '2' });
     expect(await verifyFrom(store, readPoint(from), clock.now())).toEqual(begin);
-    expect(await store.verifying()).toMatchObject({ state: 'running', from: begin.from, asked: clock.now() });
+    expect(await store.state.get('verify')).toMatchObject({ state: 'running', from: begin.from, asked: clock.now() });
   });
 });
 
 test('quarantined bytes are read again, one row or all of them', async () => {
   for (const text of ['{', '[', '"']) {
     const unreadable = { origin: 'webhook', cursor: null, body: Buffer.from(text), reason: 'not JSON' } as const;
-    await store.accept({ readings: [{ unreadable }], now: clock.now() });
+    await store.ingest.accept({ readings: [{ unreadable }], now: clock.now() });
   }
   expect(await readAgain(store, 2, clock.now())).toMatchObject([{ verdict: 'quarantined' }]);
   expect(await readAgain(store, 99, clock.now())).toEqual([undefined]);
@@ -159,6 +159,6 @@ test('redacted reads contain no phone number, neither in errors nor in lane name
       await reads.groups({ limit: 10 }),
       await reads.waitingLanes(10),
     ]);
-  expect((await all(store)).match(/5511999990000/g)?.length).toBeGreaterThan(4);
-  expect(await all(redacted(store))).not.toContain('5511999990000');
+  expect((await all(store.read)).match(/5511999990000/g)?.length).toBeGreaterThan(4);
+  expect(await all(redacted(store.read))).not.toContain('5511999990000');
 });

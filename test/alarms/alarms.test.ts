@@ -72,8 +72,8 @@ describe('the notification of people', () => {
       ...(signal && { signal }),
     });
     return async () => {
-      if (keepLives) await file.store.beat({ role: 'keep', pid: 2, started: '', boot: 1 }, clock.time);
-      if (runLives) await file.store.beat({ role: 'run', pid: 1, started: '', boot: 1 }, clock.time);
+      if (keepLives) await file.store.processes.beat({ role: 'keep', pid: 2, started: '', boot: 1 }, clock.time);
+      if (runLives) await file.store.processes.beat({ role: 'run', pid: 1, started: '', boot: 1 }, clock.time);
       await alarms.step();
       await alarms.notify();
     };
@@ -82,9 +82,9 @@ describe('the notification of people', () => {
     await alarms.step();
     await alarms.notify();
   };
-  const fail = (run: number) => file.store.note({}, { failure_run: run });
+  const fail = (run: number) => file.store.state.note({}, { failure_run: run });
   const texts = () => posts.map(({ text }) => text);
-  const raised = async () => (await file.store.status(clock.time)).alarms.map(({ name }) => name);
+  const raised = async () => (await file.store.read.status(clock.time)).alarms.map(({ name }) => name);
 
   async function steps(ms: number, every = 2_000): Promise<void> {
     for (let passed = 0; passed < ms; passed += every) {
@@ -95,16 +95,16 @@ describe('the notification of people', () => {
 
   test('handler_failing is raised for a busy handler that breaks, despite its earlier successes', async () => {
     let oldestReadySeconds = 0;
-    const status = async (now: number) => ({ ...(await file.store.status(now)), oldestReadySeconds });
-    const store = { ...file.store, status };
+    const status = async (now: number) => ({ ...(await file.store.read.status(now)), oldestReadySeconds });
+    const store = { ...file.store, read: { ...file.store.read, status } };
     const alarms = createAlarms({ store, clock, log: testLog.log, alertUrl: undefined, freeBytes: () => 100 * GB });
     step = () => alarms.step();
     for (let minute = 0; minute < 10; minute++) {
-      await file.store.note({ 'attempts.done.answer': 600 });
+      await file.store.state.note({ 'attempts.done.answer': 600 });
       await steps(60_000, 20_000);
     }
     for (let minute = 1; minute <= 5; minute++) {
-      await file.store.note({ 'attempts.retry.answer': 20 });
+      await file.store.state.note({ 'attempts.retry.answer': 20 });
       oldestReadySeconds = minute * 60 + 1;
       await steps(60_000, 20_000);
     }
@@ -133,10 +133,10 @@ describe('the notification of people', () => {
       full ? Promise.reject(new StoreError('unwritable', 'the disk is full')) : work();
     const store = {
       ...real,
-      raise: (...given: Parameters<typeof real.raise>) => ifRoom(() => real.raise(...given)),
-      told: (...given: Parameters<typeof real.told>) => ifRoom(() => real.told(...given)),
-      note: (...given: Parameters<typeof real.note>) => ifRoom(() => real.note(...given)),
-      clear: (...given: Parameters<typeof real.clear>) => ifRoom(() => real.clear(...given)),
+      raise: (...given: Parameters<typeof real.alarms.raise>) => ifRoom(() => real.alarms.raise(...given)),
+      told: (...given: Parameters<typeof real.alarms.told>) => ifRoom(() => real.alarms.told(...given)),
+      note: (...given: Parameters<typeof real.state.note>) => ifRoom(() => real.state.note(...given)),
+      clear: (...given: Parameters<typeof real.alarms.clear>) => ifRoom(() => real.alarms.clear(...given)),
     };
     let freeBytes = 0;
     const alarms = createAlarms({ store, clock, log: testLog.log, alertUrl, freeBytes: () => freeBytes });
@@ -160,12 +160,12 @@ describe('the notification of people', () => {
       reconcileNow: () => void asked++,
     });
     await replay(9, false);
-    await file.store.accept({ readings: [delivered()], now: clock.time });
+    await file.store.ingest.accept({ readings: [delivered()], now: clock.time });
     const at = iso(clock.time);
     await signatures({ badSignatures: 3, badSince: at, lastBadAt: at, lastGoodAt: at });
     for (let n = 0; n < 25; n++, clock.time += 2_000) await turn(alarms);
     expect([asked, texts()]).toEqual([3, []]);
-    await file.store.accept({ readings: [missed(9)], now: clock.time, fresh: true });
+    await file.store.ingest.accept({ readings: [missed(9)], now: clock.time, fresh: true });
     await turn(alarms);
     expect(texts(), 'it may still be on its way').toEqual([]);
     clock.time += 12_000;
@@ -207,7 +207,7 @@ describe('the notification of people', () => {
     const since = new Date(clock.time).toISOString();
     await steps(60_000);
     expect(texts()).toEqual([expect.stringMatching(/^failure_run: 3 /)]);
-    const { alarms } = await file.store.status(clock.time);
+    const { alarms } = await file.store.read.status(clock.time);
     expect(alarms).toEqual([{ name: 'failure_run', since, detail: expect.stringContaining('3') }]);
   });
 
@@ -354,12 +354,12 @@ describe('the notification of people', () => {
 
   test('an alarm about a counter stays up over a restart of `keep`, and growth during the restart raises one too', async () => {
     await step();
-    await file.store.note({ conflicts: 1 });
+    await file.store.state.note({ conflicts: 1 });
     await steps(4_000);
     step = begin(alertUrl);
     await steps(4_000);
     expect(await raised()).toEqual(['conflict']);
-    await file.store.note({ regressions: 1 });
+    await file.store.state.note({ regressions: 1 });
     step = begin(alertUrl);
     await steps(4_000);
     expect((await raised()).toSorted()).toEqual(['conflict', 'cursor_regression']);
@@ -370,7 +370,7 @@ describe('the notification of people', () => {
 
   test('an alarm about a single event stays up for ten minutes, and then ends', async () => {
     await step();
-    await file.store.note({ 'refused.body_limit': 1 });
+    await file.store.state.note({ 'refused.body_limit': 1 });
     await steps(9 * 60_000, 60_000);
     expect(await raised()).toEqual(['body_limit']);
     await steps(3 * 60_000, 60_000);
@@ -380,7 +380,7 @@ describe('the notification of people', () => {
 
   test('posts contain neither a body nor a secret', async () => {
     await fail(3);
-    await file.store.note(
+    await file.store.state.note(
       {},
       {
         replay: JSON.stringify({
@@ -399,16 +399,20 @@ describe('the notification of people', () => {
   test.each<[string, (n: number) => Promise<unknown>, () => Promise<unknown>]>([
     [
       'webhook_silent',
-      (n) => file.store.accept({ readings: [missed(n)], now: clock.time, fresh: true }),
-      () => file.store.accept({ readings: [delivered()], now: clock.time }),
+      (n) => file.store.ingest.accept({ readings: [missed(n)], now: clock.time, fresh: true }),
+      () => file.store.ingest.accept({ readings: [delivered()], now: clock.time }),
     ],
-    ['replay_blind', (n) => file.store.note({ unseen: n }, { blind: '["MessageSent"]' }), () => steps(11 * 60_000)],
+    [
+      'replay_blind',
+      (n) => file.store.state.note({ unseen: n }, { blind: '["MessageSent"]' }),
+      () => steps(11 * 60_000),
+    ],
     ['secret_mismatch', (n) => signatures({ badSignatures: n }), () => signatures({ badSignatures: 0 })],
     ['reconcile_behind', (n) => replay(n, true), () => replay(9, false)],
   ])(
     '%s is posted once while its figures change, even if ALERT_URL fails at first, and then its all-clear',
     async (name, hold, release) => {
-      await file.store.accept({ readings: [delivered()], now: clock.time });
+      await file.store.ingest.accept({ readings: [delivered()], now: clock.time });
       await steps(2_000);
       answer = 500;
       for (let n = 3; n < 9; n++) {
@@ -447,7 +451,7 @@ describe('the notification of people', () => {
       ),
     );
   const signatures = (more: object) =>
-    file.store.note(
+    file.store.state.note(
       {},
       {
         failures: JSON.stringify({
@@ -461,7 +465,7 @@ describe('the notification of people', () => {
       },
     );
   const replay = (pages: number, behind: boolean) =>
-    file.store.note(
+    file.store.state.note(
       {},
       {
         replay: JSON.stringify({

@@ -47,8 +47,8 @@ async function setUp(): Promise<Bench> {
     },
     turn: async () => {
       const beat = { pid: 1, started: '', boot: 1 };
-      await file.store.beat({ role: 'keep', ...beat }, clock.time);
-      await file.store.beat({ role: 'run', ...beat }, clock.time);
+      await file.store.processes.beat({ role: 'keep', ...beat }, clock.time);
+      await file.store.processes.beat({ role: 'run', ...beat }, clock.time);
       await bench.look();
     },
     async pass(ms, every = 2_000) {
@@ -169,7 +169,7 @@ test('E41: a new cause of dead letters is posted without the message of its erro
 test('E41: a failure run that reaches 15 within one step is posted once, with the remedy at the service', async () => {
   const bench = await setUp();
   await bench.pass(2_000);
-  await bench.store.note({}, { failure_run: 15 });
+  await bench.store.state.note({}, { failure_run: 15 });
   await bench.pass(10_000);
   expect(bench.told('failure_run')).toEqual([expect.stringMatching(/15 .*switched the webhook off: enable it/)]);
 });
@@ -178,12 +178,12 @@ test('E41: failure_run is posted at 3, 10, 13 and 15, and again for a later run'
   const bench = await setUp();
   const climb = async (): Promise<void> => {
     for (let run = 1; run <= 17; run++) {
-      await bench.store.note({}, { failure_run: run });
+      await bench.store.state.note({}, { failure_run: run });
       await bench.pass(2_000);
     }
   };
   await climb();
-  await bench.store.note({ failure_runs: 1 }, { failure_run: 0 });
+  await bench.store.state.note({ failure_runs: 1 }, { failure_run: 0 });
   await bench.pass(2 * MINUTE);
   await climb();
   const counts = bench.told('failure_run').map((text) => Number(/\d+/.exec(text)?.[0]));
@@ -198,7 +198,7 @@ test.each([
   const bench = await setUp();
   await bench.pass(2_000);
   for (const more of [1, 1, 8, 40, 60]) {
-    await bench.store.note({ [counter]: more }, { blind: '["MessageSent"]' });
+    await bench.store.state.note({ [counter]: more }, { blind: '["MessageSent"]' });
     await bench.pass(2_000);
   }
   expect(bench.told(name)).toHaveLength(3);
@@ -236,7 +236,7 @@ test.each([3_600_000, -3_600_000])(
   async (step) => {
     const bench = await setUp();
     await bench.pass(30_000);
-    await bench.store.note({ conflicts: 1 });
+    await bench.store.state.note({ conflicts: 1 });
     await bench.pass(4_000);
     bench.clock.time += step;
     // The last signs of life have times from before the step, so they seem an hour old, or in the future.

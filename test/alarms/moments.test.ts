@@ -55,7 +55,8 @@ async function setUp() {
   async function steps(ms: number): Promise<void> {
     for (let gone = 0; gone < ms; gone += 10_000) {
       pass(10_000);
-      for (const role of ['run', 'keep']) await file.store.beat({ role, pid: 1, started: '', boot: 1 }, clock.now());
+      for (const role of ['run', 'keep'])
+        await file.store.processes.beat({ role, pid: 1, started: '', boot: 1 }, clock.now());
       await alarms.step();
       await alarms.notify();
     }
@@ -68,10 +69,10 @@ test.each([HOUR, 60 * DAY, -HOUR, -60 * DAY])(
   async (step) => {
     const { store, clock, steps, up } = await setUp();
     const envelope = { id: 'e', type: 'A', created_at: null, cursor: '1', session_id: null, data: { A: {} } };
-    await store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(envelope)))], now: clock.now() });
+    await store.ingest.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(envelope)))], now: clock.now() });
     await steps(MINUTE);
     const item = `{"A":{"session_id":null,"timestamp_unix_ms":${clock.now()}}}`;
-    await store.accept({ readings: [readItem('replay', '2' as never, item)], now: clock.now(), fresh: true });
+    await store.ingest.accept({ readings: [readItem('replay', '2' as never, item)], now: clock.now(), fresh: true });
     await steps(20_000);
     clock.wall += step;
     await steps(2 * MINUTE);
@@ -91,7 +92,7 @@ test.each([HOUR, -HOUR])(
     await steps(MINUTE);
     const since = new Date(clock.now()).toISOString();
     const replay = { state: 'backing-off', since, lastAt: null, reason: '503', progress: null };
-    await store.note({}, { replay: JSON.stringify(replay) });
+    await store.state.note({}, { replay: JSON.stringify(replay) });
     await steps(20_000);
     clock.wall += step;
     await steps(2 * MINUTE);

@@ -106,13 +106,14 @@ test('the store keeps over a restart which alarms were posted; a write that fail
   const file = createStoreFile();
   onTestFinished(() => file.remove());
   const failing = new StoreError('busy', 'locked');
-  const locked = { ...file.store, raise: () => Promise.reject(failing), told: () => Promise.reject(failing) };
+  const busy = () => Promise.reject(failing);
+  const locked = { alarms: { ...file.store.alarms, raise: busy, told: busy } };
   bench.raised.update(firing(['dead_letters', 'many', 3, 7]));
   await bench.raised.notify();
   await expect(bench.raised.save(locked)).rejects.toThrow('locked');
   await bench.raised.save(file.store);
   const raised = bench.again();
-  raised.restore(await file.store.raised());
+  raised.restore(await file.store.alarms.raised());
   raised.update(firing(['dead_letters', 'many', 3, 7]));
   await raised.notify();
   expect(bench.posts).toHaveLength(1);
@@ -120,7 +121,7 @@ test('the store keeps over a restart which alarms were posted; a write that fail
   await raised.notify();
   await raised.save(file.store);
   expect(bench.posts.at(-1)).toBe('dead_letters: all clear');
-  expect(await file.store.raised()).toEqual([]);
+  expect(await file.store.alarms.raised()).toEqual([]);
 });
 
 test('E40: an alarm that was raised before the store could be read is not posted twice', async () => {
@@ -132,7 +133,7 @@ test('E40: an alarm that was raised before the store could be read is not posted
   await bench.raised.save(file.store);
   const raised = bench.again();
   raised.update(firing(['disk_low', '20 MB', 5]));
-  raised.restore(await file.store.raised());
+  raised.restore(await file.store.alarms.raised());
   await raised.notify();
   expect(bench.posts).toHaveLength(1);
 });

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { evaluate } from '../../src/alarms/rules/rule.ts';
 import { WRITES } from '../../src/alarms/rules/store.ts';
 import { watchStore, type StoreWatch, type WriteTrouble } from '../../src/receive/store-watch.ts';
-import { StoreError, type Store } from '../../src/store/store.ts';
+import { StoreError } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { createClock, createStoreFile, type TestClock } from '../reconcile/harness.ts';
 
@@ -13,6 +13,7 @@ const AROUND: Around = { waiting: 0, failureRun: 0, writer: 4_711, recovers: tru
 const SELF = { role: 'receive', pid: 1, started: '', boot: 0 };
 
 interface Bench {
+  store: Parameters<typeof watchStore>[0];
   path: string;
   watch: StoreWatch;
   clock: TestClock;
@@ -33,15 +34,16 @@ function setUp(): Bench {
       return work(...args);
     };
   const real = file.store;
-  const store: Pick<Store, 'accept' | 'sync' | 'note' | 'beat'> = {
-    accept: failing((batch) => real.accept(batch)),
-    sync: failing(() => real.sync()),
-    note: failing((...given) => real.note(...given)),
-    beat: failing((...given) => real.beat(...given)),
+  const { ingest, state, processes } = real;
+  const store = {
+    ingest: { accept: failing((batch) => ingest.accept(batch)), sync: failing(() => ingest.sync()) },
+    state: { ...state, note: failing((...given) => state.note(...given)) },
+    processes: { ...processes, beat: failing((...given) => processes.beat(...given)) },
   };
   const watch = watchStore(store, clock);
   const bench: Bench = {
     path: file.path,
+    store,
     watch,
     clock,
     fault: undefined,
@@ -139,9 +141,9 @@ test('E40: the alarm counts waiting and refused deliveries; each order of magnit
 });
 
 test('E40: deliveries that cannot be synced raise an alarm, even if small writes succeed', async () => {
-  const { clock, watch, look } = setUp();
-  const store = watch.writes;
-  const unsynced = watchStore({ ...store, accept: () => Promise.reject(sqlite('EIO')) }, clock);
+  const { clock, store, look } = setUp();
+  const ingest = { ...store.ingest, accept: () => Promise.reject(sqlite('EIO')) };
+  const unsynced = watchStore({ ...store, ingest }, clock);
   for (let n = 0; n < 5; n++) {
     clock.time += 1_000;
     await unsynced.writes.accept({ readings: [], now: clock.time }).catch(() => {});
@@ -153,9 +155,9 @@ test('E40: deliveries that cannot be synced raise an alarm, even if small writes
 });
 
 test('E40: a commit that does not end raises an alarm', async () => {
-  const { clock, watch } = setUp();
+  const { clock, store } = setUp();
   const gate = Promise.withResolvers<never>();
-  const hanging = watchStore({ ...watch.writes, accept: () => gate.promise }, clock);
+  const hanging = watchStore({ ...store, ingest: { ...store.ingest, accept: () => gate.promise } }, clock);
   void hanging.writes.accept({ readings: [], now: clock.time }).catch(() => {});
   expect(hanging.trouble()).toBeUndefined();
   clock.time += 2_001;

@@ -10,10 +10,10 @@ test('a past with waiting tasks is written, and its lanes wait for the task that
   const folder = mkdtempSync(join(tmpdir(), 'kit-fill-'));
   await fill(folder, { events: 100, waiting: 40, lanes: 7 }, () => {});
   const store = openSqlite(`${folder}/events.db`, { owner: true });
-  const { tasks } = await store.status(Date.now());
+  const { tasks } = await store.read.status(Date.now());
   expect(tasks).toMatchObject({ ready: 40, done: 60 });
-  const handlers = [...(await store.register(['noting'])).values()];
+  const handlers = [...(await store.work.register(['noting'])).values()];
   const turn = { now: Date.now(), boot: 1, settle: [], fanOut: null, room: 100, handlers };
-  expect((await store.turn(turn)).claims).toEqual([]);
+  expect((await store.work.turn(turn)).claims).toEqual([]);
   store.close();
 });

@@ -29,7 +29,7 @@ export async function fill(
   mkdirSync(folder, { recursive: true });
   const path = join(folder, 'events.db');
   const store = openSqlite(path, { owner: true });
-  await store.register(['noting']);
+  await store.work.register(['noting']);
   store.close();
   const db = new Database(path);
   db.pragma('synchronous = off');

@@ -37,7 +37,7 @@ Database.prototype.prepare = function (this: Database.Database, sql: string) {
 const fresh = !existsSync(path);
 const store = openSqlite(path, { owner: true, synchronous: 'NORMAL' });
 if (fresh) await fill(store);
-await store.accept({ readings: Array.from({ length: 1_000 }, () => readDelivery(bodyOf(7, START))), now });
+await store.ingest.accept({ readings: Array.from({ length: 1_000 }, () => readDelivery(bodyOf(7, START))), now });
 await sampleWeek(Date.now());
 const slow: string[] = [];
 
@@ -56,24 +56,24 @@ function asked(): { events: number; dead: number; kept: string | undefined } {
 }
 
 async function fill(into: Store): Promise<void> {
-  const handlers = [...(await into.register(['answer', 'project'])).values()];
+  const handlers = [...(await into.work.register(['answer', 'project'])).values()];
   const [first = 0] = handlers;
   for (let made = 0, killed = 0; made < events;) {
     const size = Math.min(1_000, events - made);
     const at = START + made * 10;
     const readings = Array.from({ length: size }, (_, n) => readDelivery(bodyOf(made + n + 1, at)));
-    await into.accept({ readings, now: at });
-    const { from, events: found } = await into.pending(size);
+    await into.ingest.accept({ readings, now: at });
+    const { from, events: found } = await into.work.pending(size);
     const tasks = found.flatMap(({ seq, cursor, sessionId }) =>
       handlers.map((handler) => ({ event: seq, handler, lane: `${sessionId}/${seq % 1_000}`, cursor, releaseAt: at })),
     );
     const turn = { now: at, boot: 1, settle: [], fanOut: null, room: 0, handlers };
-    await into.turn({ ...turn, fanOut: { from, upTo: found.at(-1)?.seq ?? from, tasks } });
+    await into.work.turn({ ...turn, fanOut: { from, upTo: found.at(-1)?.seq ?? from, tasks } });
     made += size;
     const share = Math.round((dead * made) / events) - killed;
     let left = share;
     for (;;) {
-      const { claims } = await into.turn({ ...turn, room: 2_000 });
+      const { claims } = await into.work.turn({ ...turn, room: 2_000 });
       if (claims.length === 0) break;
       const settle = claims.map((claim) => {
         if (claim.handler !== first || left <= 0) return { claim, state: 'done', error: null } as const;
@@ -81,12 +81,12 @@ async function fill(into: Store): Promise<void> {
         const error = `Error: ${claim.event.seq % 40 === 0 ? 'timed out' : CAUSES[claim.event.seq % CAUSES.length]} after ${claim.task} ms`;
         return { claim, state: 'dead', error } as const;
       });
-      await into.turn({ ...turn, settle });
+      await into.work.turn({ ...turn, settle });
     }
     killed += share - left;
     if (made % 50_000 === 0) {
       process.stderr.write(`${made} of ${events} events\n`);
-      await into.checkpoint(true);
+      await into.keep.checkpoint(true);
     }
   }
 }
@@ -94,8 +94,8 @@ async function fill(into: Store): Promise<void> {
 /** Adds the samples that the kit would have taken in the last week. */
 async function sampleWeek(until: number): Promise<void> {
   const [day, week] = [until - 86_400_000, until - 7 * 86_400_000];
-  if ((await store.samples(week, day, 60_000)).length > 0) return;
-  for (let at = week; at < until; at += at < day ? 60_000 : 10_000) await store.sample(at);
+  if ((await store.read.samples(week, day, 60_000)).length > 0) return;
+  for (let at = week; at < until; at += at < day ? 60_000 : 10_000) await store.read.sample(at);
 }
 
 function bodyOf(cursor: number, at: number): Buffer {
@@ -122,36 +122,38 @@ async function ask(name: string, question: () => Promise<unknown>): Promise<void
 process.stdout.write(`\nQuestions to the store: the best of ${TRIES}, and how long its answer is\n`);
 const limit = 50;
 const middle = START + events * 5;
-const { groups } = await store.groups({ limit });
+const { groups } = await store.read.groups({ limit });
 const [group] = groups;
-await ask('status', () => store.status(now));
-await ask('events', () => store.events({ limit }, now));
-await ask('events of a rare type', () => store.events({ type: 'Rare', limit }, now));
-await ask('events of a type that is not there', () => store.events({ type: 'None', limit }, now));
-await ask('events of a session', () => store.events({ session: '00000000-0000-4000-8000-000000000003', limit }, now));
-await ask('events of an origin that is not there', () => store.events({ origin: 'stream', limit }, now));
-await ask('events with a held task: none', () => store.events({ state: 'held', limit }, now));
-await ask('events with a dead task', () => store.events({ state: 'dead', limit }, now));
+await ask('status', () => store.read.status(now));
+await ask('events', () => store.read.events({ limit }, now));
+await ask('events of a rare type', () => store.read.events({ type: 'Rare', limit }, now));
+await ask('events of a type that is not there', () => store.read.events({ type: 'None', limit }, now));
+await ask('events of a session', () =>
+  store.read.events({ session: '00000000-0000-4000-8000-000000000003', limit }, now),
+);
+await ask('events of an origin that is not there', () => store.read.events({ origin: 'stream', limit }, now));
+await ask('events with a held task: none', () => store.read.events({ state: 'held', limit }, now));
+await ask('events with a dead task', () => store.read.events({ state: 'dead', limit }, now));
 await ask('events of a handler in a state: none', () =>
-  store.events({ handler: 'project', state: 'dead', limit }, now),
+  store.read.events({ handler: 'project', state: 'dead', limit }, now),
 );
-await ask('events of an hour', () => store.events({ since: middle, until: middle + 3_600_000, limit }, now));
-await ask('events by cursor', () => store.events({ q: String(events >> 1), limit }, now));
-await ask('events by message id: not there', () => store.events({ q: 'not-there', limit }, now));
-await ask('an event', () => store.event(String(events >> 1), now));
-await ask('neighbours', () => store.neighbours(group?.task ?? 0, now));
-await ask('dead letters by cause', () => store.groups({ limit }));
-await ask('dead letters of a handler by cause', () => store.groups({ handler: 'answer', limit }));
-await ask('tasks', () => store.tasks({ limit }, now));
-await ask('tasks that are dead', () => store.tasks({ state: 'dead', limit }, now));
-await ask('tasks of a group', () => store.tasks({ group: group?.id, limit }, now));
-await ask('tasks of a handler that is not there', () => store.tasks({ handler: 'nobody', limit }, now));
+await ask('events of an hour', () => store.read.events({ since: middle, until: middle + 3_600_000, limit }, now));
+await ask('events by cursor', () => store.read.events({ q: String(events >> 1), limit }, now));
+await ask('events by message id: not there', () => store.read.events({ q: 'not-there', limit }, now));
+await ask('an event', () => store.read.event(String(events >> 1), now));
+await ask('neighbours', () => store.read.neighbours(group?.task ?? 0, now));
+await ask('dead letters by cause', () => store.read.groups({ limit }));
+await ask('dead letters of a handler by cause', () => store.read.groups({ handler: 'answer', limit }));
+await ask('tasks', () => store.read.tasks({ limit }, now));
+await ask('tasks that are dead', () => store.read.tasks({ state: 'dead', limit }, now));
+await ask('tasks of a group', () => store.read.tasks({ group: group?.id, limit }, now));
+await ask('tasks of a handler that is not there', () => store.read.tasks({ handler: 'nobody', limit }, now));
 await ask('tasks that are dead of a handler: none', () =>
-  store.tasks({ state: 'dead', handler: 'project', limit }, now),
+  store.read.tasks({ state: 'dead', handler: 'project', limit }, now),
 );
-await ask('tasks that are held: none', () => store.tasks({ state: 'held', limit }, now));
-await ask('ids of all dead', () => store.matching({ state: 'dead' }, now));
-await ask('ids of a group', () => store.matching({ group: group?.id }, now));
+await ask('tasks that are held: none', () => store.read.tasks({ state: 'held', limit }, now));
+await ask('ids of all dead', () => store.admin.matching({ state: 'dead' }, now));
+await ask('ids of a group', () => store.admin.matching({ group: group?.id }, now));
 
 store.close();
 const raw = new Database(path);

@@ -195,7 +195,10 @@ test('the alarms in the memory of the receiver are shown, even if the store has 
 test('a store file other than the one that the receiver has open is reported', async () => {
   const path = join(at, 'events.db');
   const store = openSqlite(path, { owner: true });
-  await store.beat({ role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 }, clock.now());
+  await store.processes.beat(
+    { role: 'receive', pid: process.pid, started: startOf(process.pid), boot: 0 },
+    clock.now(),
+  );
   store.close();
   copyFileSync(path, join(at, 'copy.db'));
   const { text } = await see([folder, file], { DATABASE_URL: `sqlite:${at}/copy.db` });

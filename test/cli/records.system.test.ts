@@ -118,7 +118,7 @@ test('text from outside cannot control a terminal, in words or in JSON, and JSON
   const [handler = 0] = await fanOut(records, ['answer'], { lane: STEERING });
   await end(records, handler, 'dead', `Error: ${STEERING}`);
   const unreadable = { origin: 'webhook', cursor: null, body: Buffer.from(STEERING), reason: STEERING } as const;
-  await records.store.accept({ readings: [{ unreadable }], now: records.clock.time });
+  await records.store.ingest.accept({ readings: [{ unreadable }], now: records.clock.time });
   const event = ['explain', 'c:20'];
   const tables = [
     ['events'],
@@ -191,12 +191,12 @@ test('Ctrl-C ends a long retry between two steps and prints its progress; the sa
   for (let n = 0; n < many; n += 1_000) [handler = 0] = await fanOut(records, ['answer']);
   for (let dead = 0; dead < many;) {
     const turn = { now: records.clock.time, boot: 1, fanOut: null, handlers: [handler] };
-    const { claims } = await records.store.turn({ ...turn, settle: [], room: 500 });
+    const { claims } = await records.store.work.turn({ ...turn, settle: [], room: 500 });
     const settle = claims.map((claim) => ({ claim, state: 'dead', error: 'RangeError: too many' }) as const);
-    await records.store.turn({ ...turn, settle, room: 0 });
+    await records.store.work.turn({ ...turn, settle, room: 0 });
     dead += claims.length;
   }
-  const dead = async (): Promise<number> => (await records.store.status(records.clock.time)).tasks.dead;
+  const dead = async (): Promise<number> => (await records.store.read.status(records.clock.time)).tasks.dead;
   const before = await dead();
 
   const ended = Promise.withResolvers<string>();
@@ -216,7 +216,7 @@ test('Ctrl-C ends a long retry between two steps and prints its progress; the sa
 test('retry, rerun and tasks say that tasks of an unloaded handler wait, and how to run or discard them', async () => {
   await deliver(records, { cursor: '9001' }, { cursor: '9002' });
   await fanOut(records, ['old']);
-  await records.store.register(['answer']);
+  await records.store.work.register(['answer']);
   const remedy =
     'They run once it is loaded again (npx kit reload). npx kit tasks move --from old --to OTHER gives them to another handler; npx kit discard --handler old --reason TEXT gives them up.';
   const wait = `2 tasks left waiting: no loaded handler is named old. ${remedy}\n`;

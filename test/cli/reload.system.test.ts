@@ -122,7 +122,7 @@ describe('no receiver to reload', () => {
   async function plant(pid: number, started: string): Promise<string> {
     const path = join(folder, `${pid}.db`);
     const store = openSqlite(path, { owner: true });
-    if (pid > 0) await store.beat({ role: 'receive', pid, started, boot: 0 }, Date.now());
+    if (pid > 0) await store.processes.beat({ role: 'receive', pid, started, boot: 0 }, Date.now());
     store.close();
     chmodSync(path, 0o666);
     return path;

@@ -18,7 +18,7 @@ const receiver = createServer((req, res) => {
 
 beforeAll(async () => {
   file = createStoreFile();
-  await file.store.note({ events: 3 });
+  await file.store.state.note({ events: 3 });
   await new Promise<void>((done) => receiver.listen(0, '127.0.0.1', done));
 });
 afterAll(() => {
@@ -74,8 +74,8 @@ test.each<[string, number, string[], boolean]>([
   const replay = { state: 'idle', since, lastAt: since, reason: null, progress: null };
   const failures = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt: since };
   const facts = { failure_run: failureRun, failures: JSON.stringify(failures), replay: JSON.stringify(replay) };
-  await calm.store.note({}, facts);
-  for (const name of alarms) await calm.store.raise(name, 'as it was', Date.parse(since));
+  await calm.store.state.note({}, facts);
+  for (const name of alarms) await calm.store.alarms.raise(name, 'as it was', Date.parse(since));
   said = undefined;
   const { out } = await status(calm.path);
   expect(out.includes('; quiet: replay shows nothing missing')).toBe(quiet);

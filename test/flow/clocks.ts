@@ -125,11 +125,11 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     const main = openSqlite(path, { owner: true });
     const stores = [main, openSqlite(path), openSqlite(path, { synchronous: 'NORMAL' })] as const;
     born = true;
-    await main.giveBack([], clock.now());
+    await main.processes.giveBack([], clock.now());
     const reconciler = keyed ? createKeyed(stores[1]) : undefined;
     nextStepAt = 0;
     const runner = await startRunner({
-      store: stores[2],
+      store: stores[2].work,
       handlers,
       serviceFor: noService,
       clock,
@@ -196,7 +196,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
       data: { [typeOf(event)]: dataOf(event) },
     };
     const reading = readDelivery(Buffer.from(JSON.stringify(body)));
-    await present().stores[0]?.accept({ readings: [reading], now: clock.now() });
+    await present().stores[0]?.ingest.accept({ readings: [reading], now: clock.now() });
     present().runner.wake();
   }
 
@@ -204,14 +204,14 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     clock.at += SECOND;
     const { runner, reconciler, stores } = present();
     runner.wake();
-    await stores[2]?.note({}, runner.state());
+    await stores[2]?.state.note({}, runner.state());
     await turnOfTheLoop();
     if (!reconciler) return;
     while (nextStepAt <= clock.at) nextStepAt = clock.at + Math.max(1, await reconciler.step());
   }
 
   async function rows(): Promise<Map<string, number>> {
-    const { events } = await reader().events({ limit: 100_000 }, clock.now());
+    const { events } = await reader().read.events({ limit: 100_000 }, clock.now());
     const found = new Map<string, number>();
     for (const { cursor } of events) if (cursor !== null) found.set(cursor, (found.get(cursor) ?? 0) + 1);
     return found;
@@ -261,7 +261,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
       const asked = clock.now();
       const from = history[0]?.cursor ?? ('0' as Cursor);
       await askToVerify(reader(), from, asked);
-      for (let seconds = 0; (await reader().verifying())?.state === 'running'; seconds++) {
+      for (let seconds = 0; (await reader().state.get('verify'))?.state === 'running'; seconds++) {
         if (seconds > 600) throw new Error('verify does not end');
         await second();
       }
@@ -275,7 +275,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
     async settle() {
       for (let seconds = 0; seconds < 10 * 60; seconds++) await second();
       const open = async (): Promise<number> => {
-        const { tasks, unassigned } = await reader().status(clock.now());
+        const { tasks, unassigned } = await reader().read.status(clock.now());
         return unassigned + tasks.held + tasks.ready + tasks.running;
       };
       await until(
@@ -283,7 +283,7 @@ async function openWorld({ service: serviceAhead, seed, key: hasKey }: Cell): Pr
           await second();
           return (await open()) === 0;
         },
-        `all to be handled: ${JSON.stringify((await reader().status(clock.now())).tasks)}`,
+        `all to be handled: ${JSON.stringify((await reader().read.status(clock.now())).tasks)}`,
       );
       await look();
     },

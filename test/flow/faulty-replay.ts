@@ -78,7 +78,7 @@ export async function live(fault: FaultName | Fault | 'late') {
     if (!event) return;
     const { id, type, cursor, createdAt: created_at, sessionId: session_id, data } = event;
     const body = { id, type, created_at, cursor, session_id, webhook_id: 'w', data: { [type]: data } };
-    await store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: clock.time });
+    await store.ingest.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: clock.time });
   }
 
   function kept(): Set<string> {
@@ -90,7 +90,7 @@ export async function live(fault: FaultName | Fault | 'late') {
 
   /** Events at or below the watermark that are neither stored nor in quarantine. */
   async function skipped(): Promise<string[]> {
-    const watermark = BigInt((await store.watermark()) ?? -1);
+    const watermark = BigInt((await store.state.get('watermark')) ?? -1);
     const there = kept();
     const aside = query<{ body: Buffer }>('select body from quarantine')
       .map(({ body }) => body.toString())
@@ -107,7 +107,7 @@ export async function live(fault: FaultName | Fault | 'late') {
     for (const end = clock.time + ms; clock.time < end;) {
       const delay = await reconciler.step();
       if (look) {
-        const { state, reason } = (await store.status(clock.time)).reconcile;
+        const { state, reason } = (await store.read.status(clock.time)).reconcile;
         words.add(`${state}: ${reason}`);
         for (const cursor of await skipped()) passed.add(cursor);
       }
@@ -119,7 +119,8 @@ export async function live(fault: FaultName | Fault | 'late') {
   await webhook();
   happen(20);
   await pass(MINUTE_MS);
-  if ((await store.watermark()) !== history.all().at(-1)?.cursor) throw new Error('replay was not read to its end');
+  if ((await store.state.get('watermark')) !== history.all().at(-1)?.cursor)
+    throw new Error('replay was not read to its end');
 
   // Ten minutes with the fault. Events go on happening, and a few are delivered.
   timesOut = fault === 'F36 drip' || fault === 'F36 flood' || fault === 'F36 gzip';
@@ -141,9 +142,9 @@ export async function live(fault: FaultName | Fault | 'late') {
   timesOut = false;
   happen(6);
   await pass(2 * INTERVAL_MS + MINUTE_MS);
-  const unaided = (await store.watermark()) === history.all().at(-1)?.cursor;
-  if ((await store.status(clock.time)).reconcile.state === 'stopped')
-    await store.note({}, { reconcile_asked: clock.time });
+  const unaided = (await store.state.get('watermark')) === history.all().at(-1)?.cursor;
+  if ((await store.read.status(clock.time)).reconcile.state === 'stopped')
+    await store.state.note({}, { reconcile_asked: clock.time });
   await pass(2 * INTERVAL_MS + MINUTE_MS);
   const there = kept();
   const told = {
@@ -152,10 +153,10 @@ export async function live(fault: FaultName | Fault | 'late') {
     passed: [...passed],
     unaided,
     missing: history.all().filter(({ cursor }) => !there.has(cursor ?? '')),
-    gaps: await store.gaps(),
+    gaps: await store.read.gaps(),
     /** The highest number of calls within a minute. */
     most: Math.max(...calls.map((from) => calls.filter((at) => at >= from && at < from + MINUTE_MS).length)),
-    status: await store.status(clock.time),
+    status: await store.read.status(clock.time),
   };
   await simulator.close();
   file.remove();

@@ -108,7 +108,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
   const service: ReconcilerOptions['service'] = {
     async call(operation, request) {
       const after = (request['after_cursor'] as Cursor | undefined) ?? null;
-      const watermark = await keepStore.watermark();
+      const watermark = await keepStore.state.get('watermark');
       const call: Call = { at: clock.now(), after, kind: 'refused', items: 0, more: false };
       calls.push(call);
       const page = await client.call(operation, request);
@@ -143,7 +143,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
     }),
   );
   const runner = await startRunner({
-    store: runStore,
+    store: runStore.work,
     handlers,
     serviceFor: noService,
     clock,
@@ -236,7 +236,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
   }
 
   async function state(): Promise<string> {
-    return (await keepStore.status(clock.at)).reconcile.state;
+    return (await keepStore.read.status(clock.at)).reconcile.state;
   }
 
   /** Runs until replay has shown all events and is idle. */
@@ -244,9 +244,10 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
     for (let seconds = 0; ; seconds++) {
       await turn();
       const newest = history.all().at(-1)?.cursor ?? null;
-      if (onTheWay.length === 0 && (await state()) === 'idle' && (await keepStore.watermark()) === newest) return;
+      if (onTheWay.length === 0 && (await state()) === 'idle' && (await keepStore.state.get('watermark')) === newest)
+        return;
       if (seconds > 7_200)
-        throw new Error(`replay does not reach its end: ${JSON.stringify(await keepStore.status(clock.at))}`);
+        throw new Error(`replay does not reach its end: ${JSON.stringify(await keepStore.read.status(clock.at))}`);
     }
   }
 
@@ -260,7 +261,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
       'select cast(min(cursor) as text) as cursor from events where cursor >= ?',
       BigInt(kept ?? 0),
     );
-    resets.push({ after: await keepStore.watermark(), upTo: (noBeginning ? known?.cursor : kept) ?? null });
+    resets.push({ after: await keepStore.state.get('watermark'), upTo: (noBeginning ? known?.cursor : kept) ?? null });
   }
 
   const share = (part: number): number => Math.round(events * part);
@@ -318,7 +319,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
     handled,
     calls,
     resets,
-    gaps: await keepStore.gaps(),
+    gaps: await keepStore.read.gaps(),
     statuses,
     deliveries,
     callsPerMinute,

@@ -30,7 +30,7 @@ async function acceptOneMegabyte(): Promise<void> {
   cursor++;
   const data = { MessageReceived: fields(cursor, { body: 'x'.repeat(MB) }) };
   const body = { id: `e${cursor}`, type: 'MessageReceived', cursor: String(cursor), session_id: null, data };
-  await file.store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: START });
+  await file.store.ingest.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: START });
 }
 
 test('while 100 MB arrive, the WAL stays below 64 MB, and nothing is lost', async () => {

@@ -39,14 +39,14 @@ function deliveryAt(cursor: string, id = `e${cursor}`): Reading {
 async function accept(cursors: number[], { fanOut = true, passed = true } = {}): Promise<void> {
   const { store } = file;
   const watermark = passed ? { watermark: String(Math.max(...cursors)) as Cursor } : {};
-  await store.accept({ readings: cursors.map(delivery), now: clock.time, ...watermark });
+  await store.ingest.accept({ readings: cursors.map(delivery), now: clock.time, ...watermark });
   if (!fanOut) return;
   await assignAll();
 }
 
 async function assignAll(): Promise<void> {
-  const { from, events } = await file.store.pending(10_000);
-  await file.store.turn({
+  const { from, events } = await file.store.work.pending(10_000);
+  await file.store.work.turn({
     now: clock.time,
     boot: 1,
     settle: [],
@@ -79,7 +79,7 @@ test('events older than the retention are removed, newer ones stay, and the floo
   await accept(range(11, 15));
   await runPruner(30, 30);
   expect(count()).toBe(5);
-  const status = await file.store.status(clock.time);
+  const status = await file.store.read.status(clock.time);
   expect(status).toMatchObject({ floor: '10', events: 5 });
 });
 
@@ -101,20 +101,20 @@ test('events that were not fanned out stay, whatever their age', async () => {
 
 test('events with an unfinished task or a dead letter stay', async () => {
   const { store } = file;
-  const handler = (await store.register(['keeper'])).get('keeper') ?? 0;
+  const handler = (await store.work.register(['keeper'])).get('keeper') ?? 0;
   await accept(range(1, 3), { fanOut: false });
-  const { from, events } = await store.pending(10);
+  const { from, events } = await store.work.pending(10);
   const tasks = events
     .slice(0, 2)
     .map(({ seq, cursor }) => ({ event: seq, handler, lane: null, cursor, releaseAt: clock.time }));
   const turn = { now: clock.time, boot: 1, handlers: [handler] };
-  const { claims } = await store.turn({
+  const { claims } = await store.work.turn({
     ...turn,
     settle: [],
     fanOut: { from, upTo: events.at(-1)?.seq ?? 0, tasks },
     room: 1,
   });
-  await store.turn({
+  await store.work.turn({
     ...turn,
     settle: claims.map((claim) => ({ claim, state: 'dead', error: 'x' })),
     fanOut: null,
@@ -149,7 +149,7 @@ test('a duplicate of a purged event is still a duplicate', async () => {
   clock.time -= 8 * DAY_MS;
   const again = delivery(1);
   clock.time += 8 * DAY_MS;
-  expect(await file.store.accept({ readings: [again], now: clock.time })).toEqual([{ verdict: 'duplicate' }]);
+  expect(await file.store.ingest.accept({ readings: [again], now: clock.time })).toEqual([{ verdict: 'duplicate' }]);
 });
 
 test('after a pause the pruner starts again, and finds events that have become old meanwhile', async () => {
@@ -168,13 +168,13 @@ test('after a pause the pruner starts again, and finds events that have become o
 
 test('quarantined bytes are removed after the retention', async () => {
   const unreadable = { origin: 'replay' as const, cursor: '1' as Cursor, body: Buffer.from('?'), reason: 'not JSON' };
-  await file.store.accept({ readings: [{ unreadable }], now: clock.time });
+  await file.store.ingest.accept({ readings: [{ unreadable }], now: clock.time });
   clock.time += 29 * DAY_MS;
   await runPruner(30, 30);
-  expect((await file.store.status(clock.time)).quarantined).toBe(1);
+  expect((await file.store.read.status(clock.time)).quarantined).toBe(1);
   clock.time += 2 * DAY_MS;
   await runPruner(30, 30);
-  expect((await file.store.status(clock.time)).quarantined).toBe(0);
+  expect((await file.store.read.status(clock.time)).quarantined).toBe(0);
 });
 
 /** An event as replay shows it, without an id. `at`: the event's own time. Null: it has none. */
@@ -184,7 +184,7 @@ function item(cursor: number | string, at: number | null): Reading {
 }
 
 async function verdicts(...readings: Reading[]): Promise<string[]> {
-  const all = await file.store.accept({ readings, now: clock.time });
+  const all = await file.store.ingest.accept({ readings, now: clock.time });
   return all.map(({ verdict, pruned }) => (pruned ? 'pruned' : verdict));
 }
 
@@ -208,13 +208,13 @@ describe('E1: a pruned event is still known', () => {
         'pruned',
         'new',
       ]);
-      expect(await file.store.counters()).toMatchObject({ regressions: 1 });
+      expect(await file.store.read.counters()).toMatchObject({ regressions: 1 });
     },
   );
 
   test('if the clock of the service is ahead: only the floor decides about an event with a future time', async () => {
     const ahead = clock.time + 60 * DAY_MS;
-    await file.store.accept({ readings: [item(1, ahead)], now: clock.time, watermark: '1' as Cursor });
+    await file.store.ingest.accept({ readings: [item(1, ahead)], now: clock.time, watermark: '1' as Cursor });
     clock.time += 31 * DAY_MS;
     await accept([2]);
     await runPruner(30, 30);
@@ -227,7 +227,7 @@ describe('E1: a pruned event is still known', () => {
   test('if our clock was years behind at receipt, and was then set', async () => {
     const at = clock.time;
     clock.time -= 800 * DAY_MS;
-    await file.store.accept({ readings: [item(1, at)], now: clock.time, watermark: '2' as Cursor });
+    await file.store.ingest.accept({ readings: [item(1, at)], now: clock.time, watermark: '2' as Cursor });
     await assignAll();
     clock.time = at;
     await accept([2]);
@@ -238,7 +238,7 @@ describe('E1: a pruned event is still known', () => {
 
   test('if the clock of the service is behind ours', async () => {
     const behind = clock.time - 60 * DAY_MS;
-    await file.store.accept({ readings: [item(1, behind)], now: clock.time, watermark: '1' as Cursor });
+    await file.store.ingest.accept({ readings: [item(1, behind)], now: clock.time, watermark: '1' as Cursor });
     clock.time += 31 * DAY_MS;
     await accept([2]);
     await runPruner(30, 30);
@@ -251,13 +251,19 @@ describe('E1: a pruned event is still known', () => {
     await accept([6, 7], { passed: false });
     const { store } = file;
     for (let after: Receipt | null = null; ;) {
-      after = await store.prune({ now: clock.time, before: clock.time - DAY_MS, settled: Infinity, after, limit: 2 });
+      after = await store.keep.prune({
+        now: clock.time,
+        before: clock.time - DAY_MS,
+        settled: Infinity,
+        after,
+        limit: 2,
+      });
       if (after === null) break;
     }
     expect(count()).toBe(2);
-    expect((await store.status(clock.time)).floor, 'a store without a watermark has no floor').toBe(null);
+    expect((await store.read.status(clock.time)).floor, 'a store without a watermark has no floor').toBe(null);
     const page = range(1, 7).map((cursor) => item(cursor, null));
-    const read = await store.accept({ readings: page, now: clock.time, watermark: '7' as Cursor });
+    const read = await store.ingest.accept({ readings: page, now: clock.time, watermark: '7' as Cursor });
     expect(read.map(({ verdict, pruned = false }) => [verdict, pruned])).toEqual([
       ...Array(5).fill(['duplicate', true]),
       ...Array(2).fill(['duplicate', false]),
@@ -270,12 +276,12 @@ describe('E2: a single odd cursor', () => {
 
   test('above the watermark keeps its row without its body, and does not raise the floor', async () => {
     await accept(range(1, 3));
-    await file.store.accept({ readings: [deliveryAt(FAR)], now: clock.time });
+    await file.store.ingest.accept({ readings: [deliveryAt(FAR)], now: clock.time });
     await assignAll();
     clock.time += 31 * DAY_MS;
     await accept([4]);
     await runPruner(30, 30);
-    expect((await file.store.status(clock.time)).floor).toBe('3');
+    expect((await file.store.read.status(clock.time)).floor).toBe('3');
     expect(file.query('select cast(cursor as text) as cursor, body from events where cursor > 4')).toEqual([
       { cursor: FAR, body: null },
     ]);
@@ -284,51 +290,51 @@ describe('E2: a single odd cursor', () => {
 
   test('that replay itself shows raises the watermark, but not the floor', async () => {
     await accept(range(1, 3));
-    await file.store.accept({ readings: [item(FAR, null)], now: clock.time, watermark: FAR as Cursor });
+    await file.store.ingest.accept({ readings: [item(FAR, null)], now: clock.time, watermark: FAR as Cursor });
     await assignAll();
     clock.time += 31 * DAY_MS;
     await accept([4], { passed: false });
     await runPruner(30, 30);
-    expect((await file.store.status(clock.time)).floor).toBe('3');
+    expect((await file.store.read.status(clock.time)).floor).toBe('3');
     expect(await verdicts(delivery(5), item(FAR, null))).toEqual(['new', 'duplicate']);
   });
 
   test('as an alias of an event does not raise the floor either', async () => {
-    await file.store.accept({ readings: [delivery(1)], now: clock.time, watermark: '1' as Cursor });
-    await file.store.accept({ readings: [deliveryAt(FAR, 'e1')], now: clock.time });
+    await file.store.ingest.accept({ readings: [delivery(1)], now: clock.time, watermark: '1' as Cursor });
+    await file.store.ingest.accept({ readings: [deliveryAt(FAR, 'e1')], now: clock.time });
     await assignAll();
     clock.time += 31 * DAY_MS;
     await accept([2]);
     await runPruner(30, 30);
-    expect((await file.store.status(clock.time)).floor).toBe(null);
+    expect((await file.store.read.status(clock.time)).floor).toBe(null);
     expect(await verdicts(item(1, null), item(FAR, null), item(3, null))).toEqual(['duplicate', 'duplicate', 'new']);
   });
 
   test('does not raise the floor that pruning prepares while there is no watermark', async () => {
     await accept(range(1, 3), { passed: false });
-    await file.store.accept({ readings: [deliveryAt(FAR)], now: clock.time });
+    await file.store.ingest.accept({ readings: [deliveryAt(FAR)], now: clock.time });
     await assignAll();
     clock.time += 31 * DAY_MS;
     await accept(range(4, 9), { passed: false });
-    await file.store.prune({
+    await file.store.keep.prune({
       now: clock.time,
       before: clock.time - DAY_MS,
       settled: Infinity,
       after: null,
       limit: 100,
     });
-    await file.store.accept({ readings: [], now: clock.time, watermark: '8' as Cursor });
-    expect((await file.store.status(clock.time)).floor).toBe('3');
+    await file.store.ingest.accept({ readings: [], now: clock.time, watermark: '8' as Cursor });
+    expect((await file.store.read.status(clock.time)).floor).toBe('3');
   });
 
   test('E51: of an alias at or below the watermark raises the floor', async () => {
-    await file.store.accept({ readings: [delivery(1)], now: clock.time, watermark: '9' as Cursor });
-    await file.store.accept({ readings: [deliveryAt('7', 'e1')], now: clock.time });
+    await file.store.ingest.accept({ readings: [delivery(1)], now: clock.time, watermark: '9' as Cursor });
+    await file.store.ingest.accept({ readings: [deliveryAt('7', 'e1')], now: clock.time });
     await assignAll();
     clock.time += 31 * DAY_MS;
     await accept([20]);
     await runPruner(30, 30);
-    expect((await file.store.status(clock.time)).floor).toBe('7');
+    expect((await file.store.read.status(clock.time)).floor).toBe('7');
     expect(await verdicts(item(7, null))).toEqual(['pruned']);
   });
 });

@@ -33,8 +33,11 @@ async function setUp() {
     const opened = openSqlite(file.path, { busyMs: 0 });
     return {
       ...opened,
-      status: async (now) => (ifReachable(), opened.status(now)),
-      counters: async () => (ifReachable(), opened.counters()),
+      read: {
+        ...opened.read,
+        status: async (now) => (ifReachable(), opened.read.status(now)),
+        counters: async () => (ifReachable(), opened.read.counters()),
+      },
     };
   });
   function ifReachable(): void {
@@ -43,7 +46,7 @@ async function setUp() {
   const accounts = createAccounts(clock);
   const free = { bytes: 0 };
   const alarms = createAlarms({ store, clock, log, alertUrl, freeBytes: () => free.bytes, accounts });
-  const view = createView({ store, account: () => accounts.latest(), up: () => alarms.up() });
+  const view = createView({ store: store.read, account: () => accounts.latest(), up: () => alarms.up() });
   const config = { OPS_TOKEN: undefined, OPS_READ_TOKEN: undefined, OPS_ORIGIN: undefined };
   const disk = () => ({ storeBytes: 1, logBytes: 1, freeBytes: 1 });
   const server = createOpsServer({ config, store, view, rules: RULES, clock, log, disk, onChange: () => {} });
@@ -117,10 +120,10 @@ test('E40: while the store cannot be read, the values read last are shown', asyn
   const { accounts, store, turn, get, reach, free } = await setUp();
   reach(true);
   free.bytes = 1e12;
-  await store.note({ conflicts: 1, accepted: 7 });
+  await store.state.note({ conflicts: 1, accepted: 7 });
   accounts.take({ ...ACCOUNT, alarms: [], failureRun: 0, causes: {} });
   await turn();
-  await store.note({ conflicts: 1 });
+  await store.state.note({ conflicts: 1 });
   await turn();
   expect(await get('/metrics')).toContain('kit_accepted_total 7');
   reach(false);

@@ -49,7 +49,7 @@ describe('I80: with both tokens', () => {
     const send = (headers: Record<string, string>) => ops.post(path, body, headers);
     assertRefused(await send(bearer(READ_TOKEN)), 401, 'OPS_TOKEN');
     assertRefused(await send({}), 401, 'OPS_TOKEN');
-    expect(await ops.store.reconcileAsked()).toBe(0);
+    expect(await ops.store.state.get('reconcile_asked')).toBe(0);
     expect((await send(bearer(TOKEN))).status).toBeLessThan(300);
   });
 
@@ -116,7 +116,7 @@ describe('I80: if no token is set, only this machine has access', () => {
     ops = await createOps();
     for (const path of LOOKS) expect([400, 403]).toContain((await look({ host }, path)).status);
     expect([400, 403]).toContain((await change({ host })).status);
-    expect(await ops.store.reconcileAsked()).toBe(0);
+    expect(await ops.store.state.get('reconcile_asked')).toBe(0);
   });
 
   test.each(['Basic eDp5', 'Bearer', 'Bearer ', 'x', `Bearer ${TOKEN}`])(
@@ -125,7 +125,7 @@ describe('I80: if no token is set, only this machine has access', () => {
       ops = await createOps();
       expect([401, 403]).toContain((await look({ host: 'evil.example', authorization })).status);
       expect([401, 403]).toContain((await change({ host: 'evil.example', authorization })).status);
-      expect(await ops.store.reconcileAsked()).toBe(0);
+      expect(await ops.store.state.get('reconcile_asked')).toBe(0);
     },
   );
 
@@ -135,14 +135,14 @@ describe('I80: if no token is set, only this machine has access', () => {
       ops = await createOps();
       assertRefused(await change({ origin }), 403, 'OPS_ORIGIN');
       expect((await look({ origin })).status).toBe(403);
-      expect(await ops.store.reconcileAsked()).toBe(0);
+      expect(await ops.store.state.get('reconcile_asked')).toBe(0);
     },
   );
 
   test.each(['cross-site', 'same-site'])('a request with Sec-Fetch-Site %s changes nothing', async (site) => {
     ops = await createOps();
     assertRefused(await change({ 'sec-fetch-site': site }), 403, 'OPS_ORIGIN');
-    expect(await ops.store.reconcileAsked()).toBe(0);
+    expect(await ops.store.state.get('reconcile_asked')).toBe(0);
     expect((await change({ 'sec-fetch-site': 'same-origin' })).status).toBe(202);
   });
 
@@ -224,7 +224,7 @@ describe('I80: the page, in a browser', () => {
     expect(reply.status).toBe(401);
     expect(reply.text).toContain('Nothing was done: log in, then do it again.');
     expect(reply.text).toContain('name="to" value="/dead-letters?group=1"');
-    expect(await ops.store.reconcileAsked()).toBe(0);
+    expect(await ops.store.state.get('reconcile_asked')).toBe(0);
   });
 
   test('a session has no rights after the log-out', async () => {
@@ -248,7 +248,7 @@ describe('I80: the page, in a browser', () => {
     await ops.close();
     ops = await createOps();
     expect((await ops.send('POST', '/reconciliation/now', { ...form, ...from })).status).toBe(403);
-    expect(await ops.store.reconcileAsked()).toBe(0);
+    expect(await ops.store.state.get('reconcile_asked')).toBe(0);
   });
 
   test('after five wrong tokens within a minute, nobody can log in until the minute has passed', async () => {
@@ -279,7 +279,7 @@ describe('I80: the page, in a browser', () => {
   test('a page forbids foreign scripts, styles and frames; bodies need OPS_TOKEN', async () => {
     ops = await createOps();
     const body = Buffer.from('{"secret words');
-    await ops.store.accept({
+    await ops.store.ingest.accept({
       readings: [{ unreadable: { origin: 'webhook', cursor: null, body, reason: 'x' } }],
       now: 1,
     });
@@ -288,7 +288,7 @@ describe('I80: the page, in a browser', () => {
     expect(reply.text).not.toMatch(/secret words| style=|<style|<script>/);
     await ops.close();
     ops = await createOps(config);
-    await ops.store.accept({
+    await ops.store.ingest.accept({
       readings: [{ unreadable: { origin: 'webhook', cursor: null, body, reason: 'x' } }],
       now: 1,
     });

@@ -47,12 +47,12 @@ test('the metrics have the values of the store', async () => {
   await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '2' });
   const [handler = 0] = await fanOut(ops, ['a']);
   await end(ops, handler, 'dead', 'broken');
-  await ops.store.note(
+  await ops.store.state.note(
     { 'refused.bad_signature': 4, unseen_failures: 3, replay_calls: 2 },
     { failure_run: 5, signers: JSON.stringify([{ fingerprint: 'f', number: 1, hits: 3, lastAt: 0, mayGo: false }]) },
   );
-  await ops.store.raise('dead_letters', 'one', ops.clock.time);
-  await ops.store.beat({ role: 'receive', pid: 1, started: '', boot: 1 }, ops.clock.time);
+  await ops.store.alarms.raise('dead_letters', 'one', ops.clock.time);
+  await ops.store.processes.beat({ role: 'receive', pid: 1, started: '', boot: 1 }, ops.clock.time);
   const all = await samples();
   expect({
     events: valueOf(all, 'kit_events'),
@@ -114,7 +114,7 @@ test('simultaneous requests get the same answer', async () => {
 
 test('a metric that has labels, but no series yet, is left out', async () => {
   const { text } = await renderMetrics({
-    status: await ops.store.status(ops.clock.time),
+    status: await ops.store.read.status(ops.clock.time),
     counters: {},
     disk: DISK,
   });

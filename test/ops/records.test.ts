@@ -156,12 +156,12 @@ describe('dead letters', () => {
 
   test('are retried by group from the page; the other group stays, and the answer leads back to the page', async () => {
     await kill(5);
-    const { groups } = await ops.store.groups({ limit: 10 });
+    const { groups } = await ops.store.read.groups({ limit: 10 });
     const reply = await submit('/dead-letters/retry', { group: String(groups[0]?.id) });
     expect(reply).toMatchObject({ status: 303, headers: { location: '/dead-letters' } });
     await expect.poll(async () => (await jobOf())?.state).toBe('done');
-    expect(await ops.store.groups({ limit: 10 })).toMatchObject({ dead: 2, groups: [{ dead: 2 }] });
-    expect((await ops.store.status(ops.clock.time)).tasks).toMatchObject({ dead: 2, ready: 3 });
+    expect(await ops.store.read.groups({ limit: 10 })).toMatchObject({ dead: 2, groups: [{ dead: 2 }] });
+    expect((await ops.store.read.status(ops.clock.time)).tasks).toMatchObject({ dead: 2, ready: 3 });
     expect(ops.changes()).toBeGreaterThan(0);
   });
 
@@ -181,14 +181,14 @@ describe('dead letters', () => {
     expect(await jobOf()).toBeUndefined();
     await submit('/dead-letters/discard', { handler: 'answer', reason: 'too old' });
     await expect.poll(async () => (await jobOf())?.moved).toBe(4);
-    expect(await ops.store.groups({ limit: 10 })).toEqual({ dead: 0, groups: [] });
+    expect(await ops.store.read.groups({ limit: 10 })).toEqual({ dead: 0, groups: [] });
   });
 
   test('are changed neither with OPS_READ_TOKEN nor by an empty form', async () => {
     await kill(2);
     expect((await submit('/dead-letters/retry', { state: 'dead' }, LOOK)).status).toBe(403);
     await submit('/dead-letters/retry', {});
-    expect((await ops.store.status(ops.clock.time)).tasks.dead).toBe(2);
+    expect((await ops.store.read.status(ops.clock.time)).tasks.dead).toBe(2);
   });
 
   test('are changed over the API, and the log holds the reason', async () => {
@@ -221,7 +221,7 @@ test('a reader with OPS_READ_TOKEN sees no phone number, neither in lane names n
   await deliver(ops, { cursor: '1' }, { cursor: '2' }, { cursor: '3' });
   const [handler = 0] = await fanOut(ops, ['answer'], { lane });
   await end(ops, handler, 'dead', 'Error: 15550100 is not a customer');
-  const [group] = (await ops.store.groups({ limit: 1 })).groups;
+  const [group] = (await ops.store.read.groups({ limit: 1 })).groups;
   const addresses = ['/', '/events', '/events/c:1', '/events/c:2', '/dead-letters', `/dead-letters?group=${group?.id}`];
   const programs = ['events', 'events/c:1', 'tasks', 'dead-letters', 'events.ndjson', 'status', 'quarantine'];
   for (const path of [...addresses, ...programs.map((name) => `/api/${name}`), '/metrics']) {
@@ -242,7 +242,7 @@ test('hostile text in an event is shown as text on every screen', async () => {
   });
   const [handler = 0] = await fanOut(ops, ['answer']);
   await end(ops, handler, 'dead', HOSTILE);
-  const { groups } = await ops.store.groups({ limit: 1 });
+  const { groups } = await ops.store.read.groups({ limit: 1 });
   const key = encodeURIComponent('i:<script>');
   const pages = [
     '/events',

@@ -32,7 +32,7 @@ const tasksIn = (reply: Reply) => reply.json() as Tasks;
 const keysOf = (reply: Reply) => eventsIn(reply).events.map(({ key }) => key);
 const statesOf = (reply: Reply) => tasksIn(reply).tasks.map(({ state }) => state);
 
-const beat = (role: string) => ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
+const beat = (role: string) => ops.store.processes.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
 
 /** Expects an error that people understand: JSON, one line, no stack, no path of a file. */
 function assertClear(reply: Reply, status: number, ...words: string[]): void {
@@ -94,8 +94,8 @@ describe('GET /api/status', () => {
     await end(ops, handler, 'done');
     await deliver(ops, { cursor: '7' });
     const unreadable = { origin: 'webhook' as const, cursor: null, body: Buffer.from('?'), reason: 'not JSON' };
-    await ops.store.accept({ readings: [{ unreadable }], now: ops.clock.time, watermark: '6' as never });
-    await ops.store.note(
+    await ops.store.ingest.accept({ readings: [{ unreadable }], now: ops.clock.time, watermark: '6' as never });
+    await ops.store.state.note(
       {},
       {
         failure_run: 2,
@@ -113,7 +113,7 @@ describe('GET /api/status', () => {
         ]),
       },
     );
-    await ops.store.raise('gap_open', 'one', ops.clock.time);
+    await ops.store.alarms.raise('gap_open', 'one', ops.clock.time);
     for (const role of ['receive', 'run']) await beat(role);
     ops.clock.time += 2_000;
     const reply = await ops.get('/api/status');
@@ -409,7 +409,7 @@ describe('POST /api/tasks/retry', () => {
     expect(reply).toMatchObject({ status: 200 });
     expect(reply.json()).toEqual({ retried: 1 });
     expect(ops.changes()).toBe(1);
-    const { tasks } = await ops.store.status(ops.clock.time);
+    const { tasks } = await ops.store.read.status(ops.clock.time);
     expect(tasks).toMatchObject({ ready: 2, dead: 1 });
   });
 
@@ -442,7 +442,7 @@ describe('POST /api/tasks/retry', () => {
     ['an array', [], 'ids'],
   ])('%s is 400, and the message says what is wrong', async (_, body, word) => {
     assertClear(await ops.post('/api/tasks/retry', body), 400, word);
-    expect((await ops.store.status(ops.clock.time)).tasks.dead).toBe(2);
+    expect((await ops.store.read.status(ops.clock.time)).tasks.dead).toBe(2);
     expect(ops.changes()).toBe(0);
   });
 
@@ -454,7 +454,7 @@ describe('POST /api/tasks/retry', () => {
     ['nothing at all', '', {}],
   ])('%s is 400, and no task changes', async (_, body, headers) => {
     assertClear(await ops.post('/api/tasks/retry', body, headers), 400);
-    expect((await ops.store.status(ops.clock.time)).tasks.dead).toBe(2);
+    expect((await ops.store.read.status(ops.clock.time)).tasks.dead).toBe(2);
   });
 
   test('more than a megabyte is refused', async () => {
@@ -489,7 +489,7 @@ describe('POST /api/tasks/discard', () => {
     'without a reason (%j) is 400, and no task changes',
     async (body) => {
       assertClear(await ops.post('/api/tasks/discard', body), 400, 'reason');
-      expect((await ops.store.status(ops.clock.time)).tasks).toMatchObject({ dead: 1, ready: 1 });
+      expect((await ops.store.read.status(ops.clock.time)).tasks).toMatchObject({ dead: 1, ready: 1 });
     },
   );
 });
@@ -498,12 +498,12 @@ test('POST /api/reconcile stores the time of the request', async () => {
   const reply = await ops.post('/api/reconcile');
   expect(reply.status).toBe(202);
   expect(reply.json()).toEqual({ asked: new Date(ops.clock.time).toISOString() });
-  expect(await ops.store.reconcileAsked()).toBe(ops.clock.time);
+  expect(await ops.store.state.get('reconcile_asked')).toBe(ops.clock.time);
 });
 
 test('GET /api/quarantine shows quarantined rows, newest first, without their bytes', async () => {
   const keep = (body: string, cursor: string | null) =>
-    ops.store.accept({
+    ops.store.ingest.accept({
       readings: [
         { unreadable: { origin: 'replay', cursor: cursor as never, body: Buffer.from(body), reason: 'not JSON' } },
       ],
@@ -556,7 +556,7 @@ describe('every answer', () => {
       expect((await ops.send(method, '/api/status')).status).toBe(405);
     }
     expect((await ops.get('/api/reconcile')).status).toBe(405);
-    expect(await ops.store.reconcileAsked()).toBe(0);
+    expect(await ops.store.state.get('reconcile_asked')).toBe(0);
   });
 
   test('F6: while the store is locked, a change is 503 and says why; reading goes on', async () => {

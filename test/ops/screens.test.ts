@@ -15,8 +15,8 @@ let well: Status;
 beforeEach(async () => {
   ops = await createOps();
   for (const role of ['receive', 'run', 'keep'])
-    await ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
-  const status = await ops.store.status(ops.clock.time);
+    await ops.store.processes.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
+  const status = await ops.store.read.status(ops.clock.time);
   well = { ...status, events: 5, watermark: '5' as Cursor, reconcile: { ...status.reconcile, state: 'idle' } };
 });
 afterEach(() => ops.close());
@@ -94,7 +94,7 @@ test.each([
 ])('counts that `verify` knows only at its end are not shown as 0 before: %s', async (state, words) => {
   const sum = { type: 'A', present: 1_000, missing: 0, older: 0, onlyHere: 0, handled: 0, dead: 0 };
   const account = { state, reason: null, asked: START, from: '1', at: '2', pages: 1, events: 1_000, types: [sum] };
-  await ops.store.note({}, { verify: JSON.stringify(account) });
+  await ops.store.state.note({}, { verify: JSON.stringify(account) });
   const { text } = await ops.get('/reconciliation');
   expect(text).toMatch(words);
   expect(text).toMatch(/1,000 events on 1\s+page,/);

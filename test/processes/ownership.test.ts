@@ -23,7 +23,7 @@ beforeEach(async () => {
   await once(left, 'spawn');
   const { pid = 0 } = left;
   const earlier = await take();
-  await earlier.store.beat({ role: 'run', pid, started: startOf(pid), boot: 1 }, Date.now());
+  await earlier.store.processes.beat({ role: 'run', pid, started: startOf(pid), boot: 1 }, Date.now());
   earlier.release();
 });
 
@@ -39,7 +39,7 @@ test('a process that an older owner left running is ended', async () => {
   const gone = once(left, 'exit');
   ownership = await take();
   expect(await gone).toEqual([null, 'SIGKILL']);
-  expect(await ownership.store.processes()).toEqual([]);
+  expect(await ownership.store.processes.list()).toEqual([]);
 });
 
 test('if the store is a copy, the processes of the original are left alone', async () => {
@@ -50,7 +50,7 @@ test('if the store is a copy, the processes of the original are left alone', asy
     if (name.startsWith('events.db')) copyFileSync(join(folder, name), join(copy, name));
   for (const beside of ['', '-id']) {
     ownership = await own(join(copy, 'events.db'), {});
-    expect(await ownership.store.processes(), beside).toEqual([]);
+    expect(await ownership.store.processes.list(), beside).toEqual([]);
     ownership.release();
     copyFileSync(join(folder, 'events.db'), join(copy, 'events.db'));
     rmSync(join(copy, 'events.db-id'));
@@ -72,7 +72,7 @@ test('a process that ends by itself at the same moment does not prevent the star
   const kill = process.kill.bind(process);
   vi.spyOn(process, 'kill').mockImplementation((_, signal) => kill(ended, signal));
   ownership = await take();
-  expect(await ownership.store.processes()).toEqual([]);
+  expect(await ownership.store.processes.list()).toEqual([]);
 });
 
 test('a process that must not be killed, because it belongs to another user, is named', async () => {
@@ -85,13 +85,13 @@ test('a process that must not be killed, because it belongs to another user, is 
 test('E13: the WAL that an older owner left is copied into the file and synced before anything is accepted', async () => {
   const path = join(folder, 'events.db');
   const earlier = openSqlite(path, { synchronous: 'NORMAL' });
-  await earlier.note({ accepted: 1 });
+  await earlier.state.note({ accepted: 1 });
   expect(statSync(`${path}-wal`).size).toBeGreaterThan(0);
   // While a reader is open, the WAL cannot be copied into the file, so the start waits.
   const reader = new Database(path);
   reader.exec('begin');
   reader.prepare('select count(*) from counters').get();
-  await earlier.note({ accepted: 1 });
+  await earlier.state.note({ accepted: 1 });
   let owned = false;
   const taking = take().then((taken) => {
     owned = true;

@@ -4,10 +4,10 @@ import { copyFileSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { DEADLINE_MS } from '../../src/receive/group-commit.ts';
+import { DEADLINE_MS, type DeliveryStore } from '../../src/receive/group-commit.ts';
 import { isRepeated } from '../../src/receive/delivery-health.ts';
 import { mayGo } from '../../src/receive/signers.ts';
-import { StoreError, type Store } from '../../src/store/store.ts';
+import { StoreError } from '../../src/store/store.ts';
 import {
   bodyOf,
   deliver,
@@ -79,7 +79,7 @@ describe('the failure run', () => {
 
   test('is kept in memory while the store is down, and written with the first commit afterwards', async () => {
     let fault: Error | undefined = new StoreError('unwritable', 'the disk is full');
-    const failing = (store: Store): Store => ({
+    const failing = (store: DeliveryStore): DeliveryStore => ({
       ...store,
       accept: (batch) => (fault ? Promise.reject(fault) : store.accept(batch)),
       note: (...what) => (fault ? Promise.reject(fault) : store.note(...what)),
@@ -269,7 +269,7 @@ describe('a delivery that was answered with a 2xx', () => {
     await send(receiver);
     const lastGoodAt = async (): Promise<string | null> => {
       await receiver.groupCommit.probe();
-      return (await receiver.store.status(0)).lastDeliveryAt;
+      return (await receiver.store.read.status(0)).lastDeliveryAt;
     };
     receiver.health.flush();
     expect(await lastGoodAt()).toBe(NOON);

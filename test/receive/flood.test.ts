@@ -31,7 +31,7 @@ test('I45: a thousand copies at once make one row, and each gets 204', async () 
   const answers = await Promise.all(Array.from({ length: 1_000 }, () => deliver(receiver.port, body, {}, agent)));
   expect(answers.filter((status) => status === 204)).toHaveLength(1_000);
   expect(rows(receiver)).toBe(1);
-  expect((await receiver.store.event('1', 0))?.event.copies).toBe(999);
+  expect((await receiver.store.read.event('1', 0))?.event.copies).toBe(999);
   expect(await receiver.counters()).toMatchObject({ events: 1, accepted: 1, duplicates: 999 });
 });
 

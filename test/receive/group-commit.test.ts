@@ -3,9 +3,15 @@
 import { renameSync, unlinkSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { createGroupCommit, DEADLINE_MS, Unavailable, type GroupCommit } from '../../src/receive/group-commit.ts';
+import {
+  createGroupCommit,
+  DEADLINE_MS,
+  Unavailable,
+  type GroupCommit,
+  type DeliveryStore,
+} from '../../src/receive/group-commit.ts';
 import type { Accepted, Batch } from '../../src/store/ingest.ts';
-import { StoreError, Unsynced, type Store } from '../../src/store/store.ts';
+import { StoreError, Unsynced } from '../../src/store/store.ts';
 import { readDelivery, type Reading } from '../../src/wire/event.ts';
 import {
   bodyOf,
@@ -24,13 +30,13 @@ import {
 } from './harness.ts';
 
 /** The real store. It records its batches, throws a fault that tests set, and waits for a gate before a transaction. */
-interface Watched extends Store {
+interface Watched extends DeliveryStore {
   batches: Batch[];
   fault: Error | undefined;
   gate: Promise<void> | undefined;
 }
 
-function watch(store: Store): Watched {
+function watch(store: DeliveryStore): Watched {
   const watched: Watched = {
     ...store,
     batches: [],
@@ -63,7 +69,7 @@ interface Bench {
 function setUp(): Bench {
   const file = createStoreFile();
   onTestFinished(() => file.remove());
-  const store = watch(file.store);
+  const store = watch({ ...file.store.ingest, note: (...given) => file.store.state.note(...given) });
   const clock = createClock();
   const faults: StoreError[] = [];
   let commits = 0;
@@ -163,7 +169,7 @@ describe('deliveries that arrive together', () => {
 test.each([false, true])(
   'state that is set while a commit fails replaces the older state (probed: %s)',
   async (probed) => {
-    const { store, groupCommit } = setUp();
+    const { file, store, groupCommit } = setUp();
     const gate = Promise.withResolvers<void>();
     store.gate = gate.promise;
     store.fault = full();
@@ -175,7 +181,7 @@ test.each([false, true])(
     if (probed) await groupCommit.probe();
     gate.resolve();
     await accepted;
-    expect((await store.books()).failureRun).toBe(2);
+    expect((await file.store.state.books()).failureRun).toBe(2);
   },
 );
 
@@ -195,12 +201,12 @@ describe('a counter', () => {
     groupCommit.setState('failure_run', 3);
     await groupCommit.probe();
     await groupCommit.probe();
-    expect(await file.store.counters()).toMatchObject({
+    expect(await file.store.read.counters()).toMatchObject({
       'refused.no_signature': 3,
       unseen_failures: 1,
       'refused.method': 1,
     });
-    expect((await file.store.status(0)).failureRun).toBe(3);
+    expect((await file.store.read.status(0)).failureRun).toBe(3);
   });
 
   test('is neither lost nor counted twice if commits and probes fail', async () => {
@@ -217,8 +223,8 @@ describe('a counter', () => {
     await accepting;
     await settled();
     expect(store.batches.at(-1)).toMatchObject({ counts: { 'refused.method': 2 }, state: { failure_run: 2 } });
-    expect(await file.store.counters()).toMatchObject({ 'refused.method': 2 });
-    expect((await file.store.status(0)).failureRun).toBe(2);
+    expect(await file.store.read.counters()).toMatchObject({ 'refused.method': 2 });
+    expect((await file.store.read.status(0)).failureRun).toBe(2);
   });
 });
 
@@ -334,7 +340,7 @@ describe('a store that cannot be written', () => {
     const { file, store, groupCommit } = setUp();
     let first = true;
     store.accept = async (batch) => {
-      const results = await file.store.accept(batch);
+      const results = await file.store.ingest.accept(batch);
       if (!first) return results;
       first = false;
       throw new StoreError('unwritable', 'the store cannot be used: SQLITE_IOERR_FSYNC');
@@ -386,7 +392,7 @@ describe('a sync that fails', () => {
     store.sync = async () => {
       syncs++;
       if (failing) throw new StoreError('unwritable', 'cannot be synced');
-      return file.store.sync();
+      return file.store.ingest.sync();
     };
     return { fix: () => void (failing = false), syncs: () => syncs };
   }
@@ -401,7 +407,7 @@ describe('a sync that fails', () => {
     fix();
     expect(verdicts(await Promise.all([first, second]))).toEqual(['new', 'new']);
     expect(store.batches.map(({ readings }) => readings.length)).toEqual([1, 1]);
-    expect(await file.store.counters()).toEqual({ events: 2, accepted: 2, 'refused.method': 1 });
+    expect(await file.store.read.counters()).toEqual({ events: 2, accepted: 2, 'refused.method': 1 });
     expect(faults.every(({ code }) => code === 'unwritable')).toBe(true);
   });
 
@@ -417,7 +423,7 @@ describe('a sync that fails', () => {
     fix();
     expect(verdicts([await groupCommit.accept(reading(2))])).toEqual(['new']);
     expect(refusals).toBe(1);
-    expect(await file.store.counters()).toEqual({ events: 2, accepted: 2 });
+    expect(await file.store.read.counters()).toEqual({ events: 2, accepted: 2 });
   });
 
   test('on a disk that hangs refuses the delivery in time, and is not ready', async () => {

@@ -1,6 +1,7 @@
 // The real receiver in this process: store file, group commit, verification and HTTP server, on a free port and with a
 // clock that tests set. Tests send requests with node:http and as raw bytes. The harness signs with code of its own, so
 // that the tests cannot share the receiver's mistakes.
+import type { Store } from '../../src/store/store.ts';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -12,7 +13,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { pino } from 'pino';
 import { onTestFinished } from 'vitest';
-import { createGroupCommit, type GroupCommit } from '../../src/receive/group-commit.ts';
+import { createGroupCommit, type GroupCommit, type DeliveryStore } from '../../src/receive/group-commit.ts';
 import { createReceiveApp } from '../../src/receive/app.ts';
 import { createBodyReader, type BodyReader } from '../../src/receive/body.ts';
 import { storeNotice } from '../../src/receive/causes.ts';
@@ -21,7 +22,6 @@ import { createRefusalLog } from '../../src/receive/refusal-log.ts';
 import { createReceiveServer } from '../../src/receive/server.ts';
 import { createVerifier, type Verifier } from '../../src/receive/verify.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import type { Store } from '../../src/store/store.ts';
 import type { Status } from '../../src/store/read.ts';
 
 export const T0 = Date.UTC(2026, 0, 1, 12);
@@ -90,7 +90,7 @@ export interface Options {
   bodyLimit?: number;
   bodies?: BodyReader;
   /** Wraps the real store before the group commit uses it. */
-  wrap?: (store: Store) => Store;
+  wrap?: (store: DeliveryStore) => DeliveryStore;
 }
 
 export interface Receiver extends StoreFile {
@@ -136,11 +136,11 @@ export async function openReceiver({
   const refusalLog = createRefusalLog(log, clock);
   const verifier = createVerifier({ secrets, prefix: 'X-Svc-', toleranceSeconds: 300 });
   const groupCommit = createGroupCommit({
-    store: wrap(file.store),
+    store: wrap({ ...file.store.ingest, note: (...given) => file.store.state.note(...given) }),
     clock,
     onFault: ({ code }) => refusalLog.note(storeNotice(code), {}),
   });
-  const health = createDeliveryHealth({ groupCommit, clock, secrets, kept: await file.store.books() });
+  const health = createDeliveryHealth({ groupCommit, clock, secrets, kept: await file.store.state.books() });
   let draining = false;
   const app = createReceiveApp({
     path: PATH,
@@ -177,12 +177,12 @@ export async function openReceiver({
     drain: () => void (draining = true),
     async counters() {
       await groupCommit.probe();
-      return file.store.counters();
+      return file.store.read.counters();
     },
     async status() {
       health.flush();
       await groupCommit.probe();
-      return file.store.status(clock.now());
+      return file.store.read.status(clock.now());
     },
     async close() {
       const closed = new Promise((resolve) => server.close(resolve));

@@ -252,7 +252,7 @@ describe('what is read from an authentic body', () => {
   async function received(body: Buffer): Promise<StoredEvent & { flags: string }> {
     const receiver = await startReceiver();
     expect(await deliver(receiver.port, body)).toBe(204);
-    const [event] = (await receiver.store.pending(10)).events;
+    const [event] = (await receiver.store.work.pending(10)).events;
     if (!event) throw new Error('no event was stored');
     return { ...event, flags: kept(receiver).events[0]?.flags ?? '' };
   }
@@ -293,7 +293,7 @@ describe('what is read from an authentic body', () => {
     const ids = ['__proto__', 'toString', 'constructor', '1', '01', '1.0', 'null', 'c:1', 'i:1'];
     for (const id of ids) expect(await deliver(receiver.port, bodyOf({ id, cursor: null }))).toBe(204);
     expect(kept(receiver).events.map(({ id }) => id)).toEqual(ids);
-    expect((await receiver.store.pending(20)).events.map(({ key }) => key)).toEqual(ids.map((id) => `i:${id}`));
+    expect((await receiver.store.work.pending(20)).events.map(({ key }) => key)).toEqual(ids.map((id) => `i:${id}`));
   });
 
   test('I35: ids that differ by case name different events', async () => {
@@ -326,7 +326,7 @@ describe('what is read from an authentic body', () => {
     const receiver = await startReceiver();
     await deliver(receiver.port, bodyOf({ cursor: String(2n ** 62n) }));
     await deliver(receiver.port, bodyOf({ cursor: '5' }));
-    expect(await receiver.store.watermark()).toBeNull();
+    expect(await receiver.store.state.get('watermark')).toBeNull();
     expect(kept(receiver).events.map(({ cursor }) => cursor)).toEqual([String(2n ** 62n), '5']);
   });
 
@@ -348,7 +348,7 @@ describe('what is read from an authentic body', () => {
     for (const n of [1, 2])
       expect(await deliver(receiver.port, bodyOf({ id: `evt_${n}`, cursor: '9', webhook_id: `wh_${n}` }))).toBe(204);
     expect(kept(receiver).events).toMatchObject([{ id: 'evt_1', cursor: '9' }]);
-    expect((await receiver.store.event('evt_2', T0))?.event.key).toBe('c:9');
+    expect((await receiver.store.read.event('evt_2', T0))?.event.key).toBe('c:9');
     expect(rows(receiver)).toBe(1);
   });
 
@@ -358,16 +358,16 @@ describe('what is read from an authentic body', () => {
       const data = { MessageReceived: message({ body: `text ${n}` }) };
       expect(await deliver(receiver.port, bodyOf({ id: `evt_${n}`, cursor: '9', data }))).toBe(204);
     }
-    expect((await receiver.store.pending(10)).events.map(({ key }) => key)).toEqual(['c:9', 'i:evt_2']);
+    expect((await receiver.store.work.pending(10)).events.map(({ key }) => key)).toEqual(['c:9', 'i:evt_2']);
     expect(receiver.lines.filter(({ cause }) => cause === 'conflict')).toMatchObject([{ key: 'c:9' }]);
-    expect(await receiver.store.status(T0)).toMatchObject({ events: 2, conflicts: 1 });
+    expect(await receiver.store.read.status(T0)).toMatchObject({ events: 2, conflicts: 1 });
   });
 
   test('I51: one id with two cursors makes one event, which both cursors name', async () => {
     const receiver = await startReceiver();
     for (const cursor of ['9', '10']) expect(await deliver(receiver.port, bodyOf({ id: 'evt_a', cursor }))).toBe(204);
     expect(rows(receiver)).toBe(1);
-    expect((await receiver.store.event('10', T0))?.event.key).toBe('c:9');
+    expect((await receiver.store.read.event('10', T0))?.event.key).toBe('c:9');
   });
 
   test.each<[string, Record<string, unknown>, Partial<StoredEvent> & { flags?: string }]>([

@@ -191,7 +191,7 @@ describe('headers that are not signed', () => {
     const receiver = await startReceiver();
     expect(await deliver(receiver.port, body, headers)).toBe(204);
     expect(kept(receiver).events).toMatchObject([{ id: 'evt_1', cursor: '1' }]);
-    expect((await receiver.store.events({ limit: 1 }, 0)).events[0]?.type).toBe('MessageReceived');
+    expect((await receiver.store.read.events({ limit: 1 }, 0)).events[0]?.type).toBe('MessageReceived');
     expect(receiver.lines).toEqual([]);
   });
 

@@ -38,8 +38,8 @@ test.each(CURSORS)(
   async (cursor) => {
     const { port, store, ...receiver } = await startReceiver();
     expect(await deliver(port, bodyOf({ ...OURS, cursor }))).toBe(204);
-    expect(await store.anchors(T0 + 1)).toEqual({ lowest: null, older: null, young: expect.any(Boolean) });
-    const [stored] = await store.accept({ readings: [replayed(cursor)], now: T0 });
+    expect(await store.replay.anchors(T0 + 1)).toEqual({ lowest: null, older: null, young: expect.any(Boolean) });
+    const [stored] = await store.ingest.accept({ readings: [replayed(cursor)], now: T0 });
     expect(stored).toEqual({ verdict: 'new' });
     expect(await deliver(port, bodyOf({ id: 'evt_1', cursor }))).toBe(204);
     const events = receiver.query('select id, cast(cursor as text) as cursor from events order by seq');
@@ -53,7 +53,7 @@ test.each(CURSORS)(
 test('E80: a delivery of the kit becomes one task, which is neither held nor strict', async () => {
   const { port, store } = await startReceiver();
   await deliver(port, bodyOf({ ...OURS, cursor: CURSORS[3] }));
-  const found = await store.pending(10);
+  const found = await store.work.pending(10);
   const handler = { on: '*', order: 'strict', lane: 'conversation', history: false } as unknown as Loaded;
   const options = { handlers: new Map([[1, handler]]), windowMs: 250, now: T0, onLaneFault() {} };
   const tasks = found.events.flatMap((event) => tasksOf(event, found, options));
@@ -91,8 +91,8 @@ test('E80: a delivery of the kit changes no figure about the service, even if it
   const figures = async () => {
     const { failureRun, failures, lastDeliveryAt, secrets, newestCursor } = await receiver.status();
     const { 'refused.clock_skew': skewed = 0, unseen_failures = 0, failure_runs = 0 } = await receiver.counters();
-    const types = await receiver.store.types();
-    const arrivals = await receiver.store.arrivals();
+    const types = await receiver.store.replay.types();
+    const arrivals = await receiver.store.read.arrivals();
     const status = { failureRun, failures, lastDeliveryAt, secrets, newestCursor };
     return { ...status, types, arrivals, skewed, unseen_failures, failure_runs };
   };
@@ -120,5 +120,5 @@ test.each(['trigger_1', 'doctor_1'])('E80: an event of the service may have the 
   expect(await deliver(receiver.port, body)).toBe(204);
   expect(await deliver(receiver.port, body, signed(body, receiver.clock.at / 1000 - 400))).toBe(401);
   expect(await receiver.status()).toMatchObject({ newestCursor: '42', failureRun: 1, secrets: [{ hits: 1 }] });
-  expect(await receiver.store.types()).toMatchObject([{ type: 'MessageReceived', deliveredAt: T0 }]);
+  expect(await receiver.store.replay.types()).toMatchObject([{ type: 'MessageReceived', deliveredAt: T0 }]);
 });

@@ -23,7 +23,7 @@ let alarms: Alarms;
 async function raised(): Promise<Map<string, string>> {
   await alarms.step();
   return new Map(
-    (await rig.store.raised()).filter(({ cleared }) => !cleared).map(({ name, detail }) => [name, detail]),
+    (await rig.store.alarms.raised()).filter(({ cleared }) => !cleared).map(({ name, detail }) => [name, detail]),
   );
 }
 
@@ -179,7 +179,7 @@ describe('E81: deliveries show that the watermark is too high', () => {
       else await live(cursor, { timestamp_unix_ms });
       if (why.includes('replay has shown')) {
         const reading = { origin: 'replay', id: null, cursor: String(cursor) as Cursor } as const;
-        await rig.store.accept({
+        await rig.store.ingest.accept({
           readings: [
             {
               event: {
@@ -219,13 +219,21 @@ describe('E81: deliveries show that the watermark is too high', () => {
 
   test('E81: strict tasks above the lowered watermark wait for replay again', async () => {
     const { store, server } = await farAhead();
-    const handler = (await store.register(['strict'])).get('strict') ?? 0;
+    const handler = (await store.work.register(['strict'])).get('strict') ?? 0;
     const turn = (more: object = {}) =>
-      store.turn({ now: rig.clock.now(), boot: 1, settle: [], fanOut: null, room: 10, handlers: [handler], ...more });
-    const first = await store.pending(100);
+      store.work.turn({
+        now: rig.clock.now(),
+        boot: 1,
+        settle: [],
+        fanOut: null,
+        room: 10,
+        handlers: [handler],
+        ...more,
+      });
+    const first = await store.work.pending(100);
     await turn({ fanOut: { from: first.from, upTo: first.events.at(-1)?.seq ?? 0, tasks: [] } });
     for (const cursor of [9, 12, 15]) await live(cursor);
-    const { from, events } = await store.pending(100);
+    const { from, events } = await store.work.pending(100);
     const tasks = events.map(({ seq, cursor }) => ({
       event: seq,
       handler,
@@ -235,12 +243,12 @@ describe('E81: deliveries show that the watermark is too high', () => {
       releaseAt: 0,
     }));
     await turn({ room: 0, fanOut: { from, upTo: events.at(-1)?.seq ?? 0, tasks } });
-    expect(await store.lowerWatermark({ to: '5' as Cursor, why: 'asked', now: rig.clock.now() })).toMatchObject({
+    expect(await store.replay.lowerWatermark({ to: '5' as Cursor, why: 'asked', now: rig.clock.now() })).toMatchObject({
       done: true,
     });
     expect(await turn()).toMatchObject({ claims: [], unproven: 3 });
     for (let cursor = 6; cursor <= 15; cursor++) server.publish(item(cursor));
-    await store.accept({ readings: [], now: rig.clock.now(), watermark: '12' as Cursor, after: '5' as Cursor });
+    await store.ingest.accept({ readings: [], now: rig.clock.now(), watermark: '12' as Cursor, after: '5' as Cursor });
     expect((await turn()).claims.map(({ event, unproven }) => [event.cursor, unproven])).toEqual([['9', false]]);
   });
 });
@@ -258,7 +266,7 @@ describe('E51: pages do not lower the watermark, nor raise it past unread events
         gap: { after: '5' as Cursor, upTo: '7' as Cursor, reason: 'reset_required' },
       },
     ]) {
-      await store.accept({ readings: [], now, ...batch });
+      await store.ingest.accept({ readings: [], now, ...batch });
       expect(await watermark()).toBe(LAST);
     }
   });
@@ -266,10 +274,20 @@ describe('E51: pages do not lower the watermark, nor raise it past unread events
   test('E51: a page from before the watermark was lowered does not raise it past unread events', async () => {
     const { store, watermark, exec } = await farAhead();
     exec(`update state set value = 1000 where name = 'watermark'`);
-    await store.lowerWatermark({ to: '5' as Cursor, why: 'asked', now: rig.clock.now() });
-    await store.accept({ readings: [], now: rig.clock.now(), watermark: '1010' as Cursor, after: '1000' as Cursor });
+    await store.replay.lowerWatermark({ to: '5' as Cursor, why: 'asked', now: rig.clock.now() });
+    await store.ingest.accept({
+      readings: [],
+      now: rig.clock.now(),
+      watermark: '1010' as Cursor,
+      after: '1000' as Cursor,
+    });
     expect(await watermark()).toBe('5');
-    await store.accept({ readings: [], now: rig.clock.now(), watermark: '1010' as Cursor, after: '5' as Cursor });
+    await store.ingest.accept({
+      readings: [],
+      now: rig.clock.now(),
+      watermark: '1010' as Cursor,
+      after: '5' as Cursor,
+    });
     expect(await watermark()).toBe('1010');
   });
 });
@@ -278,7 +296,7 @@ describe('reconcile --from', () => {
   test('replay reads again from the given cursor; one that is not lower, or below the floor, is refused', async () => {
     const { store, server, pass, stored, ask, exec, watermark } = await farAhead();
     for (let cursor = 6; cursor <= 20; cursor++) server.publish(item(cursor));
-    const lower = (to: string) => store.lowerWatermark({ to: to as Cursor, why: 'asked', now: rig.clock.now() });
+    const lower = (to: string) => store.replay.lowerWatermark({ to: to as Cursor, why: 'asked', now: rig.clock.now() });
     await live(9);
     expect(await lower('5')).toEqual({ done: true, watermark: LAST });
     await ask();
@@ -295,7 +313,7 @@ describe('reconcile --from', () => {
     rig = await createRig({ from: '1' });
     rig.server.publish(...Array.from({ length: 30 }, (_, i) => item(i + 1)));
     await rig.settle();
-    await rig.store.lowerWatermark({ to: '4' as Cursor, why: 'asked', now: rig.clock.now() });
+    await rig.store.replay.lowerWatermark({ to: '4' as Cursor, why: 'asked', now: rig.clock.now() });
     await rig.ask();
     await rig.pass(INTERVAL_MS);
     expect(await rig.watermark()).toBe('30');
@@ -309,11 +327,11 @@ describe('reconcile --forget', () => {
     server.publish(...Array.from({ length: 40 }, (_, i) => item(i + 1)));
     await webhook(5);
     await settle();
-    expect(await store.giveUpWatermark(clock.now())).toBe('40');
-    expect(await store.giveUpWatermark(clock.now()), 'there is none any more').toBeNull();
+    expect(await store.replay.giveUpWatermark(clock.now())).toBe('40');
+    expect(await store.replay.giveUpWatermark(clock.now()), 'there is none any more').toBeNull();
     expect(await watermark()).toBeNull();
-    expect(await store.status(clock.now())).toMatchObject({ watermark: null, floor: null, gaps: 1 });
-    expect(await store.gaps()).toMatchObject([{ after: '40', upTo: null, reason: 'forgotten', closedAt: null }]);
+    expect(await store.read.status(clock.now())).toMatchObject({ watermark: null, floor: null, gaps: 1 });
+    expect(await store.read.gaps()).toMatchObject([{ after: '40', upTo: null, reason: 'forgotten', closedAt: null }]);
     expect(query(`select id from events where type = 'kit.gap'`)).toHaveLength(1);
     server.publish(...[60, 61, 62].map((cursor) => item(cursor)));
     await webhook(60);
@@ -332,9 +350,9 @@ describe('reconcile --forget', () => {
     exec(
       `create trigger refuse before insert on events when new.type = 'kit.gap' begin select raise(abort, 'test'); end`,
     );
-    await expect(store.giveUpWatermark(rig.clock.now())).rejects.toThrow('cannot be written');
+    await expect(store.replay.giveUpWatermark(rig.clock.now())).rejects.toThrow('cannot be written');
     expect(await watermark()).toBe(LAST);
-    expect(await store.gaps()).toEqual([]);
+    expect(await store.read.gaps()).toEqual([]);
   });
 });
 
@@ -343,7 +361,7 @@ test('E81: deliveries of events without a time of their own lower the watermark,
   for (const cursor of [6, 7, 8]) {
     server.publish(item(cursor));
     const body = { id: `n${cursor}`, type: 'Thing', cursor: String(cursor), data: { Thing: {} } };
-    await store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: clock.now() });
+    await store.ingest.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: clock.now() });
     rig.saw(String(cursor));
   }
   await pass(2 * INTERVAL_MS);

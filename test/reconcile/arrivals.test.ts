@@ -34,8 +34,8 @@ function webhook(
 }
 const shown = (origin: 'replay' | 'stream', cursor: number, { type = 'MessageReceived', at = START } = {}): Reading =>
   readItem(origin, String(cursor) as never, JSON.stringify(data(cursor, type, at)));
-const accept = (readings: Reading[], fresh = false) => file.store.accept({ readings, now: clock.time, fresh });
-const types = async () => (await file.store.types()).toSorted((a, b) => (a.type < b.type ? -1 : 1));
+const accept = (readings: Reading[], fresh = false) => file.store.ingest.accept({ readings, now: clock.time, fresh });
+const types = async () => (await file.store.replay.types()).toSorted((a, b) => (a.type < b.type ? -1 : 1));
 
 describe('the types that webhooks bring', () => {
   test('a type is kept with the time of its last delivery, even if that is a duplicate', async () => {
@@ -81,7 +81,7 @@ describe('the weekly figures', () => {
     await accept([webhook(1), webhook(1), shown('replay', 2)]);
     clock.time += 4_000;
     await accept([shown('replay', 1), webhook(2), shown('stream', 2), shown('stream', 3), webhook(3)]);
-    expect(await file.store.arrivals()).toEqual([
+    expect(await file.store.read.arrivals()).toEqual([
       { week: '2025-12-29', type: 'MessageReceived', origin: 'replay', events: 1, lateMs: 2_000, latestMs: 2_000 },
       { week: '2025-12-29', type: 'MessageReceived', origin: 'stream', events: 1, lateMs: 6_000, latestMs: 6_000 },
       { week: '2025-12-29', type: 'MessageReceived', origin: 'webhook', events: 1, lateMs: 2_000, latestMs: 2_000 },
@@ -91,13 +91,13 @@ describe('the weekly figures', () => {
   test('two different events with the same cursor count as two', async () => {
     await accept([webhook(1)]);
     await accept([webhook(1, { id: 'another', more: { MessageReceived: { other: true } } })]);
-    expect(await file.store.arrivals()).toMatchObject([{ origin: 'webhook', events: 2 }]);
+    expect(await file.store.read.arrivals()).toMatchObject([{ origin: 'webhook', events: 2 }]);
   });
 
   test('the delay of an event from the future is 0, and an event of unknown age has none', async () => {
     await accept([webhook(1, { at: START + DAY_MS })]);
     await accept([readItem('replay', '2' as never, '{"Novelty":{}}')]);
-    expect(await file.store.arrivals()).toEqual([
+    expect(await file.store.read.arrivals()).toEqual([
       { week: '2025-12-29', type: 'MessageReceived', origin: 'webhook', events: 1, lateMs: 0, latestMs: 0 },
       { week: '2025-12-29', type: 'Novelty', origin: 'replay', events: 1, lateMs: null, latestMs: null },
     ]);
@@ -114,7 +114,7 @@ describe('the weekly figures', () => {
       clock.time = START + days * DAY_MS;
       await accept([webhook(cursor, { at: clock.time })]);
     }
-    expect((await file.store.arrivals()).map(({ week, events }) => [week, events])).toEqual([
+    expect((await file.store.read.arrivals()).map(({ week, events }) => [week, events])).toEqual([
       ['2026-01-12', 1],
       ['2026-01-05', 2],
       ['2025-12-29', 1],
@@ -128,7 +128,7 @@ test('each further origin of an event is listed once, with its first time', asyn
   await accept([shown('stream', 1), webhook(1)]);
   clock.time += 1_000;
   await accept([shown('replay', 1), shown('stream', 1)]);
-  const found = await file.store.event('1', clock.time);
+  const found = await file.store.read.event('1', clock.time);
   expect(found?.event.origin).toBe('webhook');
   expect(found?.sightings).toEqual([
     { origin: 'stream', at: new Date(START + 1_000).toISOString() },
@@ -140,7 +140,7 @@ test('if replay brought an event first, its webhook is listed as a further origi
   await accept([shown('replay', 1)]);
   clock.time += 1_000;
   await accept([webhook(1)]);
-  expect((await file.store.event('e1', clock.time))?.sightings).toEqual([
+  expect((await file.store.read.event('e1', clock.time))?.sightings).toEqual([
     { origin: 'webhook', at: new Date(START + 1_000).toISOString() },
   ]);
 });
@@ -151,13 +151,13 @@ test('further origins are removed with their events, weekly figures after the re
   clock.time += 40 * DAY_MS;
   await accept([webhook(3, { at: clock.time })]);
   await accept([shown('replay', 3, { at: clock.time })]);
-  const { from, events } = await file.store.pending(10);
+  const { from, events } = await file.store.work.pending(10);
   const fanOut = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
-  await file.store.turn({ now: clock.time, boot: 1, settle: [], fanOut, room: 0, handlers: [] });
-  await file.store.accept({ readings: [], now: clock.time, watermark: '3' as Cursor });
+  await file.store.work.turn({ now: clock.time, boot: 1, settle: [], fanOut, room: 0, handlers: [] });
+  await file.store.ingest.accept({ readings: [], now: clock.time, watermark: '3' as Cursor });
   const pruner = createPruner({ store: file.store, clock, retentionDays: 30, payloadDays: 30 });
   for (let delay = 0; delay < 60_000;) delay = await pruner.step();
   expect(file.query('select cast(cursor as text) as cursor from events')).toEqual([{ cursor: '3' }]);
   expect(file.query<{ n: number }>('select count(*) as n from seen_by_origin')).toEqual([{ n: 1 }]);
-  expect(await file.store.arrivals()).toMatchObject([{ origin: 'webhook', events: 1 }]);
+  expect(await file.store.read.arrivals()).toMatchObject([{ origin: 'webhook', events: 1 }]);
 });

@@ -110,8 +110,8 @@ describe('E22', () => {
         const reading = readItem('stream', c(i + 1), '{"Thing":{}}');
         return 'event' in reading ? { event: { ...reading.event, live } } : reading;
       });
-      await file.store.accept({ readings, now });
-      const { events } = await file.store.pending(10);
+      await file.store.ingest.accept({ readings, now });
+      const { events } = await file.store.work.pending(10);
       const stale = (at: number) =>
         events.map((event) => staleness({ event } as Parameters<typeof staleness>[0], { maxAgeMs: 60_000 }, at));
       expect(stale(now + 60_000)).toEqual([undefined, 'stale: recovered, of unknown age']);

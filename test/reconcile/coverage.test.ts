@@ -17,18 +17,18 @@ async function begin(options?: RigOptions): Promise<Rig> {
   return rig;
 }
 
-const unseen = async () => (await rig.store.counters())['unseen'] ?? 0;
+const unseen = async () => (await rig.store.read.counters())['unseen'] ?? 0;
 const searched = () =>
   Number(rig.query<{ value: number }>(`select value from state where name = 'searched'`)[0]?.value);
 
 test('an event that two complete passes did not show is counted once, by its type', async () => {
   const { webhook, pass, store } = await begin();
   await webhook(11, { type: 'MessageSent' });
-  const arrived = await store.newestEvent();
+  const arrived = await store.replay.newestEvent();
   expect(await unseen()).toBe(0);
   await pass(5 * INTERVAL_MS);
   expect(await unseen()).toBe(1);
-  expect(await store.blind()).toEqual(['MessageSent']);
+  expect(await store.state.get('blind')).toEqual(['MessageSent']);
   expect(searched()).toBe(arrived);
   await pass(10 * INTERVAL_MS);
   expect(await unseen()).toBe(1);
@@ -39,7 +39,7 @@ test('an event above the watermark counts as searched for within seconds, after 
   await pass(1_000);
   await webhook(11);
   prove();
-  const arrived = await store.newestEvent();
+  const arrived = await store.replay.newestEvent();
   await pass(500);
   expect(searched()).toBeLessThan(arrived);
   await pass(10_000);

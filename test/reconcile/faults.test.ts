@@ -214,7 +214,7 @@ describe('an expired watermark that the service reports as unknown', () => {
     for (const cursor of [60, 120, 170, 180]) await webhook(cursor);
     server.lieAlways(expired(150n));
     await pass(5 * INTERVAL_MS);
-    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: '170', reason: 'cursor_unknown' }]);
+    expect(await store.read.gaps()).toMatchObject([{ after: '5', upTo: '170', reason: 'cursor_unknown' }]);
     expect(await watermark()).toBe('200');
     expect(stored().slice(-31)).toEqual(upTo(200, 170).map(({ cursor }) => cursor));
     expect(foreign()).toEqual([]);
@@ -227,7 +227,7 @@ describe('an expired watermark that the service reports as unknown', () => {
     rig.server.lie(unknown);
     await rig.pass(3 * INTERVAL_MS);
     expect(await rig.watermark()).toBe('200');
-    expect(await rig.store.gaps()).toEqual([]);
+    expect(await rig.store.read.gaps()).toEqual([]);
     await rig.close();
 
     rig = await createRig();
@@ -238,7 +238,7 @@ describe('an expired watermark that the service reports as unknown', () => {
     await rig.webhook(170);
     rig.server.lieAlways(expired(150n));
     await rig.pass(5 * INTERVAL_MS);
-    expect(await rig.store.gaps()).toMatchObject([{ after: '10', upTo: '170' }]);
+    expect(await rig.store.read.gaps()).toMatchObject([{ after: '10', upTo: '170' }]);
     expect(await rig.watermark()).toBe('200');
   });
 
@@ -249,7 +249,7 @@ describe('an expired watermark that the service reports as unknown', () => {
     const before = server.requests.length;
     await pass(30 * INTERVAL_MS);
     expect(server.requests.length - before).toBeLessThanOrEqual(30 * 6);
-    expect(await store.gaps()).toEqual([]);
+    expect(await store.read.gaps()).toEqual([]);
     expect(await watermark()).toBe('5');
     expect(foreign()).toEqual([]);
     const words = async () => (await state()).reason ?? '';
@@ -276,12 +276,12 @@ describe('faults and clocks over a long time', () => {
 
   test('status and the alarm show since when replay fails, also after a restart', async () => {
     const { server, pass, store, clock, restart } = await quiet();
-    const since = async () => (await store.status(clock.now())).reconcile.since;
+    const since = async () => (await store.read.status(clock.now())).reconcile.since;
     const alarms = createAlarms({ store, clock, log: rig.log, alertUrl: undefined, freeBytes: () => 1e12 });
     const raised = async () => (
       await alarms.step(),
       await alarms.notify(),
-      (await store.raised()).map(({ name }) => name)
+      (await store.alarms.raised()).map(({ name }) => name)
     );
     server.lieAlways(failure(503, 'UNAVAILABLE'));
     await pass(100_000);
@@ -305,7 +305,7 @@ describe('faults and clocks over a long time', () => {
     const before = searched();
     await pass(20 * INTERVAL_MS);
     expect(searched()).not.toBe(before);
-    expect((await store.counters())['unseen']).toBe(1);
+    expect((await store.read.counters())['unseen']).toBe(1);
   });
 
   test('if a person asks while the last page is on its way, another pass follows', async () => {
@@ -327,10 +327,10 @@ describe('faults and clocks over a long time', () => {
     const { server, pass, store } = await quiet();
     server.lieAlways(page([], { reset_required: true }));
     await pass(2 * INTERVAL_MS);
-    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: null, closedAt: null }]);
+    expect(await store.read.gaps()).toMatchObject([{ after: '5', upTo: null, closedAt: null }]);
     server.lieAlways();
     await pass(2 * INTERVAL_MS);
-    expect(await store.gaps()).toMatchObject([{ after: '5', closedAt: expect.any(String) }]);
+    expect(await store.read.gaps()).toMatchObject([{ after: '5', closedAt: expect.any(String) }]);
   });
 });
 
@@ -546,7 +546,7 @@ describe('faulty items', () => {
     await rig.settle();
     expect(rig.stored()).toEqual(['6', '8']);
     expect(await rig.watermark()).toBe('8');
-    const kept = await rig.store.quarantine(10);
+    const kept = await rig.store.read.quarantine(10);
     expect(kept).toMatchObject([{ origin: 'replay', cursor: null }]);
   });
 
@@ -598,7 +598,7 @@ describe('faulty items', () => {
       await settle();
       expect(stored()).toEqual(['1', '2', '3', '4', '5', '6', '8']);
       expect(await watermark()).toBe('8');
-      const [kept] = await store.quarantine(10);
+      const [kept] = await store.read.quarantine(10);
       expect(kept).toMatchObject({ origin: 'replay', cursor: '7', reason: expect.any(String) });
       if (typeof payload === 'string') {
         const raw = query<{ body: Buffer }>('select body from quarantine').map(({ body }) => body.toString());
@@ -611,7 +611,7 @@ describe('faulty items', () => {
     const { server, settle, store } = await quiet();
     server.publish({ cursor: '6', json_payload: 'broken' }, { cursor: '7', json_payload: 'broken' });
     await settle();
-    expect(await store.quarantine(10)).toMatchObject([{ cursor: '7' }, { cursor: '6' }]);
+    expect(await store.read.quarantine(10)).toMatchObject([{ cursor: '7' }, { cursor: '6' }]);
   });
 
   test('F41: the watermark passes an unreadable last item, which is stored once', async () => {
@@ -621,7 +621,7 @@ describe('faulty items', () => {
     expect(await watermark()).toBe('7');
     await pass(INTERVAL_MS + 5_000);
     expect(asked().at(-1)).not.toBe('6');
-    expect((await store.status(rig.clock.now())).quarantined).toBe(1);
+    expect((await store.read.status(rig.clock.now())).quarantined).toBe(1);
   });
 
   test('F41: an unreadable last item costs no additional call per interval', async () => {
@@ -648,7 +648,7 @@ describe('a cursor that has expired', () => {
     await webhook(25);
     server.forget('20');
     await settle();
-    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: '21' }]);
+    expect(await store.read.gaps()).toMatchObject([{ after: '5', upTo: '21' }]);
     expect(stored()).toEqual(['1', '2', '3', '4', '5', ...upTo(30, 21).map(({ cursor }) => cursor)]);
     expect(await watermark()).toBe('30');
   });
@@ -660,7 +660,7 @@ describe('a cursor that has expired', () => {
     for (const cursor of [9, 400, 800, 1_200, 1_600, 2_000, 2_400, 2_800]) await webhook(cursor);
     server.forget('1300');
     await settle();
-    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: '1600' }]);
+    expect(await store.read.gaps()).toMatchObject([{ after: '5', upTo: '1600' }]);
     expect(await watermark()).toBe('3000');
     expect(server.requests.length).toBeLessThan(20);
   });
@@ -673,13 +673,15 @@ describe('a cursor that has expired', () => {
     server.forget('20');
     const before = woken();
     await settle();
-    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: '25', reason: 'reset_required', closedAt: null }]);
+    expect(await store.read.gaps()).toMatchObject([
+      { after: '5', upTo: '25', reason: 'reset_required', closedAt: null },
+    ]);
     expect(gapEvents()).toBe(1);
     expect(woken()).toBeGreaterThan(before);
     expect(stored()).toEqual(['1', '2', '3', '4', '5', '25', '26', '27', '28', '29', '30']);
     expect(await watermark()).toBe('30');
     await pass(10 * INTERVAL_MS);
-    expect(await store.gaps()).toHaveLength(1);
+    expect(await store.read.gaps()).toHaveLength(1);
     expect(gapEvents()).toBe(1);
   });
 
@@ -707,12 +709,12 @@ describe('a cursor that has expired', () => {
     expect(server.requests.length - before, 'the watermark and the beginning, once an interval').toBeLessThanOrEqual(
       12,
     );
-    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: null }]);
+    expect(await store.read.gaps()).toMatchObject([{ after: '5', upTo: null }]);
     expect(gapEvents()).toBe(1);
     expect(await state()).toMatchObject({ state: 'backing-off', reason: expect.stringContaining('expired') });
     await webhook(28);
     await pass(2 * INTERVAL_MS);
-    expect(await store.gaps()).toMatchObject([{ after: '5', upTo: '28' }]);
+    expect(await store.read.gaps()).toMatchObject([{ after: '5', upTo: '28' }]);
     expect(gapEvents()).toBe(1);
     expect(stored()).toEqual(['1', '2', '3', '4', '5', '28', '29', '30']);
     expect(await watermark()).toBe('30');
@@ -726,7 +728,7 @@ describe('a cursor that has expired', () => {
     await settle();
     expect(stored()).toEqual(['1', '2', '3', '4', '5', '8', '9']);
     expect(await watermark()).toBe('9');
-    expect(await store.gaps()).toHaveLength(1);
+    expect(await store.read.gaps()).toHaveLength(1);
   });
 
   test('F42: if history expires a second time, there is a second gap', async () => {
@@ -740,7 +742,7 @@ describe('a cursor that has expired', () => {
     server.lie((_, truth) => page([], { ...truth, reset_required: true }));
     await webhook(90);
     await pass(INTERVAL_MS + 5_000);
-    expect((await store.gaps()).map(({ after, upTo: end }) => [after, end])).toEqual([
+    expect((await store.read.gaps()).map(({ after, upTo: end }) => [after, end])).toEqual([
       ['5', '21'],
       ['60', '61'],
     ]);
@@ -756,11 +758,11 @@ describe('a cursor that has expired', () => {
       `create trigger refuse before insert on events when new.type = 'kit.gap' begin select raise(abort, 'test'); end`,
     );
     await expect(settle()).rejects.toMatchObject({ code: 'unwritable' });
-    expect(await store.gaps()).toEqual([]);
+    expect(await store.read.gaps()).toEqual([]);
     expect(await watermark()).toBe('5');
     exec('drop trigger refuse');
     await settle();
-    expect(await store.gaps()).toHaveLength(1);
+    expect(await store.read.gaps()).toHaveLength(1);
     expect(await watermark()).toBe('30');
   });
 
@@ -784,7 +786,7 @@ describe('a cursor that has expired', () => {
     server.publish(...upTo(9, 6));
     server.forget('3');
     await pass(INTERVAL_MS + 5_000);
-    expect(await store.gaps()).toEqual([]);
+    expect(await store.read.gaps()).toEqual([]);
     expect(await state()).toMatchObject({ state: 'idle', reason: null });
     expect(await watermark()).toBe('9');
   });

@@ -56,7 +56,7 @@ describe('events above the watermark', () => {
     await arrive(2);
     await pass(1_900);
     expect(server.requests).toHaveLength(0);
-    await store.accept({ readings: [], now: clock.time, watermark: '2' as never });
+    await store.ingest.accept({ readings: [], now: clock.time, watermark: '2' as never });
     await pass(5_000);
     expect(server.requests).toHaveLength(0);
     await arrive(3);
@@ -132,10 +132,10 @@ describe('whether deliveries were possible when a new event happened', () => {
     server.lieAlways();
     await pass(3 * MINUTE);
     expect(await watermark()).toBe('9');
-    expect((await store.types()).map(({ missed }) => missed)).toEqual([0]);
+    expect((await store.replay.types()).map(({ missed }) => missed)).toEqual([0]);
     server.publish(item(10));
     await pass(2 * MINUTE);
-    expect((await store.types()).map(({ missed }) => missed)).toEqual([1]);
+    expect((await store.replay.types()).map(({ missed }) => missed)).toEqual([1]);
   });
 });
 
@@ -163,7 +163,7 @@ test('reconcile_behind does not flap while the service refuses calls in between'
   const said = new Set<boolean | undefined>();
   for (let seconds = 0; seconds < 480; seconds++) {
     await pass(1_000);
-    if (seconds > 380) said.add((await store.status(clock.time)).reconcile.progress?.behind);
+    if (seconds > 380) said.add((await store.read.status(clock.time)).reconcile.progress?.behind);
   }
   expect([...said]).toEqual([true]);
 });

@@ -15,12 +15,12 @@ test('E85: of items without a cursor, a few per page are kept, and the same byte
   server.lieAlways(same);
   await pass(3 * INTERVAL_MS);
   expect(stored()).toEqual(['6']);
-  expect((await store.status(0)).quarantined).toBe(1);
+  expect((await store.read.status(0)).quarantined).toBe(1);
   let n = 0;
   const calls = server.requests.length;
   server.lieAlways(() => page([item(6), ...Array.from({ length: 5_000 }, () => ({ junk: n++ }))]));
   await pass(3 * INTERVAL_MS);
-  expect((await store.status(0)).quarantined).toBeLessThanOrEqual(1 + 10 * (server.requests.length - calls));
+  expect((await store.read.status(0)).quarantined).toBeLessThanOrEqual(1 + 10 * (server.requests.length - calls));
 });
 
 test('E85: if a page has more items than the limit, the first are used and the others are read again', async () => {

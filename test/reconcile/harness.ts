@@ -90,14 +90,14 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
     const unseen = fresh.flatMap(({ after }) => (after === undefined || seen.has(after) ? [] : [after]));
     expect(unseen, 'each after_cursor was seen before').toEqual([]);
     for (const cursor of [...server.shown.keys(), ...server.named]) seen.add(cursor);
-    const watermark = await store.watermark();
+    const watermark = await store.state.get('watermark');
     if (watermark === null) return;
     const kept = new Set(
       query<{ cursor: string }>(`
         select cast(cursor as text) as cursor from events where cursor is not null
         union select cast(cursor as text) from quarantine where cursor is not null`).map((row) => row.cursor),
     );
-    const { floor } = await store.status(clock.time);
+    const { floor } = await store.read.status(clock.time);
     const passed = [...server.shown.values()].filter(
       (shown) => BigInt(shown.cursor) <= BigInt(watermark) && BigInt(shown.cursor) > BigInt(floor ?? -1),
     );
@@ -158,19 +158,19 @@ export async function createRig(given: RigOptions = {}): Promise<Rig> {
         data: { [type]: data },
       };
       const reading = readDelivery(Buffer.from(JSON.stringify(body)));
-      await store.accept({ readings: [reading], now: clock.now() });
+      await store.ingest.accept({ readings: [reading], now: clock.now() });
       seen.add(String(cursor));
     },
     prove: () => reconciler.prove(),
     saw: (cursor) => void seen.add(cursor),
     now: () => reconciler.now(),
     fresh: () => reconciler.fresh(),
-    ask: () => store.note({}, { reconcile_asked: clock.now() }),
+    ask: () => store.state.note({}, { reconcile_asked: clock.now() }),
     async state() {
-      const { state, lastAt, reason } = (await store.status(clock.now())).reconcile;
+      const { state, lastAt, reason } = (await store.read.status(clock.now())).reconcile;
       return { state, lastAt, reason };
     },
-    watermark: () => store.watermark(),
+    watermark: () => store.state.get('watermark'),
     stored: () =>
       query<{ cursor: string }>(
         'select cast(cursor as text) as cursor from events where cursor is not null order by events.cursor',

@@ -23,7 +23,7 @@ async function search({ stored, kept, expired, hint, beginning = 'refused' }: Wo
     expired: String(expired) as Cursor,
     hint: hint === undefined ? null : (String(hint) as Cursor),
     beginning: true,
-    store: {
+    replay: {
       cursorAbove: async (bound) => cursors.find((one) => isBehind(bound, one)) ?? null,
       cursorBelow: async (bound) => cursors.findLast((one) => bound === null || isBehind(one, bound)) ?? null,
     },

@@ -74,7 +74,7 @@ describe('E20', () => {
     const alarms = createAlarms({ store, clock, log, alertUrl: undefined, freeBytes: () => 1e12 });
     const raised = async () => (
       await alarms.step(),
-      (await store.raised()).filter(({ cleared }) => !cleared).map(({ name }) => name)
+      (await store.alarms.raised()).filter(({ cleared }) => !cleared).map(({ name }) => name)
     );
     server.lieAlways(filtered([4_995], 5_000));
     await pass(INTERVAL_MS + 55_000);
@@ -119,7 +119,7 @@ describe('E20', () => {
     await pass(10 * INTERVAL_MS);
     expect(server.requests.length - before).toBeLessThanOrEqual(40);
     expect(await state()).toMatchObject({ state: 'backing-off', reason: expect.stringContaining('does not advance') });
-    expect(await store.gaps()).toEqual([]);
+    expect(await store.read.gaps()).toEqual([]);
     expect(await watermark()).toBe('1');
     server.lieAlways();
     server.publish(item(2));
@@ -133,7 +133,7 @@ describe('E20', () => {
     server.lieAlways(page([], { has_more: true, next_cursor: '1' }));
     await pass(6 * INTERVAL_MS);
     await alarms.step();
-    expect((await store.raised()).map(({ name }) => name)).toContain('reconcile_behind');
+    expect((await store.alarms.raised()).map(({ name }) => name)).toContain('reconcile_behind');
   });
 
   test('E20: at the end of history the watermark rises to the highest known cursor up to next_cursor', async () => {
@@ -164,7 +164,7 @@ describe('E20', () => {
     await pass(2 * INTERVAL_MS);
     await askToVerify(store, '1' as Cursor, clock.now());
     await pass(10 * INTERVAL_MS);
-    expect(await store.verifying()).toMatchObject({ state: 'done', types: [{ present: 1, missing: 0 }] });
+    expect(await store.state.get('verify')).toMatchObject({ state: 'done', types: [{ present: 1, missing: 0 }] });
   });
 
   test('E20: the search pass follows empty pages, too', async () => {
@@ -178,7 +178,7 @@ describe('E20', () => {
           : truth,
     );
     await pass(3 * INTERVAL_MS);
-    expect(await store.gaps()).toMatchObject([{ after: '1', upTo: '95' }]);
+    expect(await store.read.gaps()).toMatchObject([{ after: '1', upTo: '95' }]);
     expect(stored()).toContain('95');
     expect(await watermark()).toBe('95');
   });

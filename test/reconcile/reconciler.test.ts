@@ -146,7 +146,7 @@ describe('pages and events', () => {
     await webhook(5);
     await webhook(7);
     await settle();
-    const { reconcile, duplicates } = await store.status(clock.now());
+    const { reconcile, duplicates } = await store.read.status(clock.now());
     expect(reconcile).toMatchObject({ state: 'idle', recovered: 3, reason: null });
     expect(Date.parse(reconcile.lastAt ?? '')).toBeGreaterThan(0);
     expect(duplicates, 'items of replay are no deliveries').toBe(0);
@@ -158,7 +158,7 @@ describe('pages and events', () => {
     await settle();
     expect(stored()).toEqual(['2', '4']);
     expect(await watermark()).toBe('5');
-    expect((await store.counters())['other_types']).toBe(2);
+    expect((await store.read.counters())['other_types']).toBe(2);
   });
 
   test('F43: if EVENT_TYPES leaves out all new events, replay still costs one call an interval', async () => {

@@ -13,7 +13,7 @@ afterEach(() => rig.close());
 async function trigger(cursor: string): Promise<void> {
   const body = { id: `trigger_${cursor}`, type: 'MessageReceived', cursor, sent_by: 'kit' };
   const reading = readDelivery(Buffer.from(JSON.stringify({ ...body, data: { MessageReceived: {} } })));
-  expect(await rig.store.accept({ readings: [reading], now: rig.clock.time })).toEqual([{ verdict: 'new' }]);
+  expect(await rig.store.ingest.accept({ readings: [reading], now: rig.clock.time })).toEqual([{ verdict: 'new' }]);
 }
 
 test.each(CURSORS)('E80: in a fresh store, replay does not begin at a trigger with cursor %s', async (cursor) => {
@@ -43,6 +43,6 @@ test.each(CURSORS)(
     expect(rig.stored()).toEqual(['1004', '1005', '1006']);
     expect(await rig.watermark()).toBe('1006');
     expect(rig.query('select origin from events where cursor = 1005')).toEqual([{ origin: 'replay' }]);
-    expect(await rig.store.unseen(0, rig.clock.time, 100)).toMatchObject({ types: [] });
+    expect(await rig.store.replay.unseen(0, rig.clock.time, 100)).toMatchObject({ types: [] });
   },
 );

@@ -28,7 +28,7 @@ async function begin({ answers }: { answers: boolean }) {
   });
   const rest = { created_at: '2026-01-01T12:00:00.000Z', session_id: null, webhook_id: 'w' };
   const body = { id: 'e1', type: 'MessageReceived', cursor: '1', ...rest, data: { MessageReceived: fields(1) } };
-  await file.store.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: clock.now() });
+  await file.store.ingest.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(body)))], now: clock.now() });
   const config = loadConfig({
     WEBHOOK_SECRET: `whsec_${'s'.repeat(32)}`,
     API_BASE_URL: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
@@ -68,9 +68,9 @@ test('a restart does not refill the budget', async () => {
   const first = await start();
   await call;
   await first.stop();
-  expect(await store.calls()).toHaveLength(1);
+  expect(await store.state.get('calls')).toHaveLength(1);
   const second = await start();
-  const waiting = async () => (await store.status(0)).reconcile.reason?.includes('call budget');
+  const waiting = async () => (await store.read.status(0)).reconcile.reason?.includes('call budget');
   second.now();
   await expect.poll(waiting).toBe(true);
   await second.stop();
@@ -79,11 +79,11 @@ test('a restart does not refill the budget', async () => {
 
 test('the state `off` of an earlier start without a key is replaced before the first answer', async () => {
   const { start, store } = await begin({ answers: false });
-  await store.note(
+  await store.state.note(
     {},
     { replay: JSON.stringify({ state: 'off', since: null, lastAt: null, reason: 'x', progress: null }) },
   );
   const recovery = await start();
-  expect((await store.status(0)).reconcile.state).not.toBe('off');
+  expect((await store.read.status(0)).reconcile.state).not.toBe('off');
   await recovery.stop();
 });

@@ -7,7 +7,9 @@ let rig: Rig;
 afterEach(() => rig.close());
 
 const runs = async () =>
-  (await rig.store.replayRuns()).map(({ state, runs: n, recovered }) => `${n} × ${state}, ${recovered} recovered`);
+  (await rig.store.state.get('replay_runs')).map(
+    ({ state, runs: n, recovered }) => `${n} × ${state}, ${recovered} recovered`,
+  );
 
 async function afterOne(): Promise<void> {
   rig = await createRig();
@@ -32,5 +34,5 @@ test('a refusal is listed as one run, with its reason', async () => {
   rig.server.lieAlways(failure(401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED'));
   await rig.pass(10 * INTERVAL_MS);
   expect((await runs())[0]).toBe('1 × stopped, 0 recovered');
-  expect((await rig.store.replayRuns())[0]?.reason).toContain('401');
+  expect((await rig.store.state.get('replay_runs'))[0]?.reason).toContain('401');
 });

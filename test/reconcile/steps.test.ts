@@ -96,7 +96,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     clock.step(ms);
     await webhook(11);
     prove();
-    const arrived = await store.newestEvent();
+    const arrived = await store.replay.newestEvent();
     expect(searched()).toBeLessThan(arrived);
     await pass(1_500);
     expect(searched(), 'the first of the two').toBeLessThan(arrived);
@@ -109,7 +109,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     expect(searched()).toBe(arrived);
     await pass(5 * INTERVAL_MS);
     expect(searched()).toBe(arrived + 1);
-    expect((await store.counters())['unseen']).toBe(2);
+    expect((await store.read.counters())['unseen']).toBe(2);
   });
 
   test('E9: a budget allows no extra calls and does not block, in one process and over a restart', () => {
@@ -146,7 +146,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     await pass(4 * MINUTE);
     clock.step(ms);
     await pass(6 * MINUTE);
-    const { progress } = (await store.status(clock.now())).reconcile;
+    const { progress } = (await store.read.status(clock.now())).reconcile;
     expect(progress).toMatchObject({ behind: false });
   });
 });

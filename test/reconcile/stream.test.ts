@@ -356,10 +356,10 @@ describe('while replay says that the watermark has expired', () => {
       server.letGo();
       await stepping;
       await pass(10_000);
-      expect(await store.gaps()).toEqual([]);
+      expect(await store.read.gaps()).toEqual([]);
       expect(server.requests.at(-1)?.after).not.toBe('11');
       expect(mark()).toBe('20');
-      expect((await store.status(0)).reconcile).toMatchObject({ state: 'idle', reason: null });
+      expect((await store.read.status(0)).reconcile).toMatchObject({ state: 'idle', reason: null });
     },
   );
 });
@@ -501,11 +501,11 @@ describe('events of the stream without a time', () => {
     await until(() => stream.isOpen());
     happen(9_000);
     await until(() => mark() === '9000');
-    await store.lowerWatermark({ to: '10' as Cursor, why: 'evidence', now: clock.now() });
+    await store.replay.lowerWatermark({ to: '10' as Cursor, why: 'evidence', now: clock.now() });
     happen(20);
     await until(() => stored().includes('20'));
     expect(mark()).toBe('10');
-    await store.accept({ readings: [], now: clock.now(), watermark: '20' as Cursor, after: '10' as Cursor });
+    await store.ingest.accept({ readings: [], now: clock.now(), watermark: '20' as Cursor, after: '10' as Cursor });
     happen(21);
     await until(() => mark() === '21');
     happen(9_000);
@@ -525,7 +525,7 @@ describe('with the simulated service', () => {
     const stop = new AbortController();
     const { log } = createTestLog();
     const [first] = service.happen(1);
-    await file.store.accept({ readings: [], now: clock.time, watermark: first?.cursor as never });
+    await file.store.ingest.accept({ readings: [], now: clock.time, watermark: first?.cursor as never });
     let holes = 0;
     const follower = createFollower({
       store: file.store,
@@ -562,7 +562,7 @@ describe('with the simulated service', () => {
     await until(() => holes === 2);
     const last = service.happen(2).at(-1);
     await until(() => stored() === 8);
-    expect(await file.store.watermark(), 'the hole is not passed').not.toBe(last?.cursor);
+    expect(await file.store.state.get('watermark'), 'the hole is not passed').not.toBe(last?.cursor);
     expect(service.api.calls(), 'ten opens a minute').toBeLessThanOrEqual(10);
   });
 });

@@ -20,14 +20,14 @@ afterEach(() => rig.close());
 async function ask(from: string): Promise<number> {
   const asked = rig.clock.time;
   const account = { state: 'running', reason: null, asked, from, at: from, pages: 0, events: 0, types: [] };
-  await rig.store.note({}, { verify: JSON.stringify(account) });
+  await rig.store.state.note({}, { verify: JSON.stringify(account) });
   rig.saw(from);
   return asked;
 }
 
 async function toTheEnd(): Promise<VerifyAccount> {
   for (let seconds = 0; seconds < 1_000; seconds++) {
-    const account = await rig.store.verifying();
+    const account = await rig.store.state.get('verify');
     if (account && account.state !== 'running') return account;
     await rig.pass(1_000);
   }
@@ -76,7 +76,7 @@ describe('the result', () => {
     await ask('10');
     const account = await toTheEnd();
     expect(account.types.map((sum) => [sum.type, sum.present])).toEqual([[type, 1]]);
-    expect((await rig.store.arrivals()).map((sum) => sum.type)).toContain(type);
+    expect((await rig.store.read.arrivals()).map((sum) => sum.type)).toContain(type);
   });
 
   test('an event that a page shows twice is counted once', async () => {
@@ -111,7 +111,7 @@ describe('how it runs', () => {
       for (let steps = 0; steps < 3; steps++) await rig.step();
       rig.restart({ callsPerMinute: 20 });
     }
-    expect(await rig.store.verifying()).toMatchObject({ state: 'running' });
+    expect(await rig.store.state.get('verify')).toMatchObject({ state: 'running' });
     expect((await toTheEnd()).types).toMatchObject([{ present: 20, missing: 0, onlyHere: 0 }]);
   });
 
@@ -162,7 +162,7 @@ describe('how it runs', () => {
       expect(rig.clock.time - since).toBeLessThanOrEqual(15_000);
       await rig.pass(20_000);
     }
-    expect(await rig.store.verifying()).toMatchObject({ state: 'running' });
+    expect(await rig.store.state.get('verify')).toMatchObject({ state: 'running' });
   });
 });
 
@@ -180,7 +180,7 @@ describe('how it fails', () => {
     rig.server.lie(answer);
     const account = await toTheEnd();
     expect(account).toMatchObject({ state: 'failed', reason: expect.stringMatching(words) });
-    expect(await rig.store.gaps()).toEqual([]);
+    expect(await rig.store.read.gaps()).toEqual([]);
     rig.server.publish(item(12));
     await rig.pass(2 * INTERVAL_MS);
     expect(await rig.watermark()).toBe('12');
@@ -198,7 +198,7 @@ test('events that the stream has brought count as present', async () => {
   const one = item(11);
   rig.server.publish(one);
   rig.saw('11');
-  await rig.store.accept({
+  await rig.store.ingest.accept({
     readings: [readItem('stream', '11' as never, one.json_payload)],
     now: rig.clock.time,
     watermark: '11' as never,
@@ -211,12 +211,12 @@ test('events that the stream has brought count as present', async () => {
 test('E1: events that pruning removed count as older, are not fetched, and run no handler again', async () => {
   for (const cursor of [11, 12, 13]) await both(cursor);
   await rig.pass(OVERLAP_MS + 2.5 * INTERVAL_MS);
-  const { from, events } = await rig.store.pending(100);
+  const { from, events } = await rig.store.work.pending(100);
   const fanOut = { from, upTo: events.at(-1)?.seq ?? from, tasks: [] };
   const turn = { now: rig.clock.time, boot: 1, settle: [], room: 0, handlers: [] };
-  await rig.store.turn({ ...turn, fanOut });
+  await rig.store.work.turn({ ...turn, fanOut });
   const before = rig.clock.time + 1;
-  await rig.store.prune({ now: 0, before, settled: 0, after: null, limit: 100 });
+  await rig.store.keep.prune({ now: 0, before, settled: 0, after: null, limit: 100 });
   const left = rig.stored();
   expect(left).toEqual(['13']);
   await ask('10');

@@ -10,7 +10,7 @@ import { staleness } from '../../src/run/settlement.ts';
 import type { Loaded } from '../../src/run/load-handlers.ts';
 import { Dead, RetryAfter, Skip } from '../../src/kit.ts';
 import type { Store } from '../../src/store/store.ts';
-import type { Claim, Settlement } from '../../src/store/work.ts';
+import type { Claim, Settlement, WorkStore } from '../../src/store/work.ts';
 import {
   claimOf,
   createClock,
@@ -53,7 +53,7 @@ const serviceOf = (ctx: object): typeof SERVICE => (ctx as { service: typeof SER
 function start(
   handler: Partial<Loaded>,
   claim = claimed(),
-  store: Pick<Store, 'complete'> = never,
+  store: Pick<WorkStore, 'complete'> = never,
   clock = createClock(),
 ): Attempt {
   const { log } = createLines();
@@ -67,7 +67,7 @@ function start(
 }
 
 /** The store of attempts that do not call `ctx.complete`. */
-const never: Pick<Store, 'complete'> = { complete: () => Promise.reject(new Error('no store in this test')) };
+const never: Pick<WorkStore, 'complete'> = { complete: () => Promise.reject(new Error('no store in this test')) };
 
 async function settle(handle: Loaded['handle'], claim = claimed(), handler: Partial<Loaded> = {}): Promise<Settlement> {
   const settlement = await start({ ...handler, handle }, claim).settled;
@@ -322,7 +322,8 @@ describe('a drain', () => {
 });
 
 describe('ctx.complete', () => {
-  const tables = (store: Store): Promise<void> => store.setup((tx) => void tx.run('create table mine (n integer)'));
+  const tables = (store: Store): Promise<void> =>
+    store.work.setup((tx) => void tx.run('create table mine (n integer)'));
 
   async function complete(
     handle: Loaded['handle'],
@@ -331,13 +332,13 @@ describe('ctx.complete', () => {
     const store = createStore();
     await tables(store);
     const claim = await claimOf(store);
-    const settlement = await start({ ...handler, handle }, claim, store).settled;
+    const settlement = await start({ ...handler, handle }, claim, store.work).settled;
     return { store, claim, settlement };
   }
 
   async function countOf(store: Store): Promise<unknown> {
     let n: unknown;
-    await store.setup(async (tx) => void (n = (await tx.get('select count(*) as n from mine'))?.['n']));
+    await store.work.setup(async (tx) => void (n = (await tx.get('select count(*) as n from mine'))?.['n']));
     return n;
   }
 
@@ -347,7 +348,7 @@ describe('ctx.complete', () => {
     );
     expect(settlement).toBeNull();
     expect(await countOf(store)).toBe(1);
-    expect((await store.status(T0)).tasks).toMatchObject({ done: 1, running: 0 });
+    expect((await store.read.status(T0)).tasks).toMatchObject({ done: 1, running: 0 });
   });
 
   test('makes the task done even if the handler throws afterwards', async () => {
@@ -356,7 +357,7 @@ describe('ctx.complete', () => {
       throw new Error('too late');
     });
     expect(settlement).toBeNull();
-    expect((await store.status(T0)).tasks.done).toBe(1);
+    expect((await store.read.status(T0)).tasks.done).toBe(1);
   });
 
   test('with work that throws fails the attempt and writes nothing', async () => {
@@ -377,10 +378,10 @@ describe('ctx.complete', () => {
       await tables(store);
       const claim = await claimOf(store);
       const disk = Promise.withResolvers<void>();
-      const slow: Store = {
-        ...store,
+      const slow: WorkStore = {
+        ...store.work,
         complete: async (...given) => {
-          const held = await store.complete(...given);
+          const held = await store.work.complete(...given);
           await disk.promise;
           return held;
         },
@@ -395,7 +396,7 @@ describe('ctx.complete', () => {
       const attempt = start({ handle, timeoutMs: 1, retry: { attempts: 1, firstMs: 1, maxMs: 1 } }, claim, slow);
       expect(await attempt.settled).toBeNull();
       expect(await countOf(store)).toBe(1);
-      expect((await store.status(T0)).tasks).toMatchObject({ done: 1, running: 0, dead: 0 });
+      expect((await store.read.status(T0)).tasks).toMatchObject({ done: 1, running: 0, dead: 0 });
     },
   );
 
@@ -429,11 +430,11 @@ describe('ctx.complete', () => {
     };
     const { store, settlement } = await complete(handle, { timeoutMs: 5 });
     if (!settlement) throw new Error('expected a timeout');
-    await store.turn({ now: T0, boot: 1, settle: [settlement], fanOut: null, room: 0, handlers: [] });
+    await store.work.turn({ now: T0, boot: 1, settle: [settlement], fanOut: null, room: 0, handlers: [] });
     gate.resolve();
     expect(String(await came.promise)).toContain('the claim is gone');
     expect(await countOf(store)).toBe(0);
-    expect((await store.status(T0)).tasks).toMatchObject({ done: 0, ready: 1 });
+    expect((await store.read.status(T0)).tasks).toMatchObject({ done: 0, ready: 1 });
   });
 
   test('is refused after the end of its attempt, even if the task was claimed again with the same attempt number', async () => {
@@ -445,10 +446,10 @@ describe('ctx.complete', () => {
     });
     if (!settlement) throw new Error('expected to be put off');
     const turn = { now: T0 + 1, boot: 1, fanOut: null, room: 1, handlers: [claim.handler] };
-    await store.turn({ ...turn, settle: [settlement] });
+    await store.work.turn({ ...turn, settle: [settlement] });
     gate.resolve();
     expect(await came.promise).toBeInstanceOf(Error);
-    expect((await store.status(T0)).tasks).toMatchObject({ done: 0, running: 1 });
+    expect((await store.read.status(T0)).tasks).toMatchObject({ done: 0, running: 1 });
   });
 });
 
@@ -466,7 +467,7 @@ describe('the arguments of a handler', () => {
       got.resolve([event, ctx]);
     };
     const options = {
-      store,
+      store: store.work,
       serviceFor: (() => SERVICE) as unknown as ServiceFor,
       clock: createClock(T0 + 500),
       log,
@@ -514,7 +515,7 @@ describe('the arguments of a handler', () => {
 test('every table of the kit is refused to handlers', async () => {
   const store = createStore();
   let names: string[] = [];
-  await store.setup(async (tx) => {
+  await store.work.setup(async (tx) => {
     const rows = await tx.all(`select name from sqlite_schema where type = 'table' and name not like 'sqlite_%'`);
     names = rows.map(({ name }) => String(name));
   });
@@ -524,14 +525,14 @@ test('every table of the kit is refused to handlers', async () => {
   for (const name of names)
     for (const verb of verbs)
       await expect(
-        store.setup((tx) => void tx.run(`${verb} ${name}`)),
+        store.work.setup((tx) => void tx.run(`${verb} ${name}`)),
         `${verb} ${name}`,
       ).rejects.toThrow('the tables of the kit');
 });
 
 test('words of the kit in values, comments and longer names are no writes to its tables', async () => {
   const store = createStore();
-  await store.setup(async (tx) => {
+  await store.work.setup(async (tx) => {
     await tx.run('create table my_state (text text) -- not into state');
     await tx.run(`insert into my_state values ('update state')`);
     await tx.run('create index my_state_by_text on my_state (text)');
@@ -563,12 +564,12 @@ test.each([
   'create table [state] (name text)',
 ])('a handler may not run %j, and no write of the same work is committed', async (sql) => {
   const store = createStore();
-  const work = store.setup((tx) => {
+  const work = store.work.setup((tx) => {
     void tx.run('create table mine (id text)');
     void tx.run(sql);
   });
   await expect(work).rejects.toThrow('handler');
-  await store.setup(async (tx) => {
+  await store.work.setup(async (tx) => {
     expect(await tx.all(`select name from sqlite_schema where name = 'mine'`)).toEqual([]);
   });
 });

@@ -111,14 +111,14 @@ export function storedEvent(fields: Partial<StoredEvent> = {}): StoredEvent {
 
 /** Accepts one event, creates its only task and claims the task. */
 export async function claimOf(store: Store, reading: Reading = delivery(), now = T0): Promise<Claim> {
-  await store.accept({ readings: [reading], now });
-  const handler = (await store.register(['one'])).get('one') ?? 0;
-  const { from, events } = await store.pending(1);
+  await store.ingest.accept({ readings: [reading], now });
+  const handler = (await store.work.register(['one'])).get('one') ?? 0;
+  const { from, events } = await store.work.pending(1);
   const [event] = events;
   if (!event) throw new Error('there is no event to make a task of');
   const tasks = [{ event: event.seq, handler, lane: event.sessionId, cursor: event.cursor, releaseAt: now }];
   const turn = { now, boot: 1, settle: [], fanOut: { from, upTo: event.seq, tasks }, room: 2, handlers: [handler] };
-  const [claim] = (await store.turn(turn)).claims;
+  const [claim] = (await store.work.turn(turn)).claims;
   if (!claim) throw new Error('the task was not claimed');
   return claim;
 }

@@ -74,7 +74,7 @@ interface Handled {
 
 /** Runs webhooks and replay pages in the order of `actions`, and handles the tasks that are due in between. */
 async function run(store: Store, happened: Happened[], actions: Action[], order: Loaded['order']): Promise<Handled[]> {
-  const [id = 0] = (await store.register(['one'])).values();
+  const [id = 0] = (await store.work.register(['one'])).values();
   const handlers = new Map([[id, handlerOf({ order, history: true })]]);
   const handled: Handled[] = [];
   const ended: number[] = [];
@@ -82,15 +82,15 @@ async function run(store: Store, happened: Happened[], actions: Action[], order:
   let watermark = 0;
 
   async function accept(readings: ReturnType<typeof delivery>[], upTo?: number): Promise<void> {
-    await store.accept({ readings, now, ...(upTo !== undefined && { watermark: String(upTo) as Cursor }) });
+    await store.ingest.accept({ readings, now, ...(upTo !== undefined && { watermark: String(upTo) as Cursor }) });
     for (let settle: Settlement[] = []; ;) {
-      const found = await store.pending(1_000);
+      const found = await store.work.pending(1_000);
       const tasks = found.events.flatMap((event) =>
         tasksOf(event, found, { handlers, windowMs: 250, now, onLaneFault: () => {} }),
       );
       const last = found.events.at(-1);
       const fanOut = last ? { from: found.from, upTo: last.seq, tasks } : null;
-      const { claims } = await store.turn({ now, boot: 1, settle, fanOut, room: 1_000, handlers: [id] });
+      const { claims } = await store.work.turn({ now, boot: 1, settle, fanOut, room: 1_000, handlers: [id] });
       if (claims.length === 0 && !fanOut && settle.length === 0) return;
       const before = [...ended];
       for (const { event, late, unproven } of claims)
@@ -180,21 +180,22 @@ test('E21: an event recovered without its session is late if the handler has fin
 
 test('E21: an event recovered without its session is also late after a restart, and if its task is isolated', async () => {
   const store = openSqlite(':memory:', { owner: true });
-  const [id = 0] = (await store.register(['one'])).values();
+  const [id = 0] = (await store.work.register(['one'])).values();
   const task = (event: number, lane: string, cursor: string) => ({
     ...{ event, handler: id, lane, cursor: cursor as Cursor, releaseAt: T0 },
   });
   const turn = { now: T0, boot: 1, settle: [], fanOut: null, room: 10, handlers: [id] };
-  await store.accept({ readings: [delivery({ cursor: 9 })], now: T0 });
-  const { claims } = await store.turn({ ...turn, fanOut: { from: 0, upTo: 1, tasks: [task(1, 'a', '9')] } });
-  await store.turn({ ...turn, settle: claims.map((claim) => ({ claim, state: 'done', error: null })) });
-  await store.accept({ readings: [readItem('replay', '5' as Cursor, '{"Thing":{}}')], now: T0 });
+  await store.ingest.accept({ readings: [delivery({ cursor: 9 })], now: T0 });
+  const { claims } = await store.work.turn({ ...turn, fanOut: { from: 0, upTo: 1, tasks: [task(1, 'a', '9')] } });
+  await store.work.turn({ ...turn, settle: claims.map((claim) => ({ claim, state: 'done', error: null })) });
+  await store.ingest.accept({ readings: [readItem('replay', '5' as Cursor, '{"Thing":{}}')], now: T0 });
   // A step of the clock makes the store read the lanes again, as a restart does.
-  await store.clockStepped(2_000, T0);
-  const [recovered] = (await store.turn({ ...turn, fanOut: { from: 1, upTo: 2, tasks: [task(2, '', '5')] } })).claims;
+  await store.work.clockStepped(2_000, T0);
+  const [recovered] = (await store.work.turn({ ...turn, fanOut: { from: 1, upTo: 2, tasks: [task(2, '', '5')] } }))
+    .claims;
   expect(recovered).toMatchObject({ event: { cursor: '5' }, late: true });
-  await store.giveBack([], T0);
-  const again = await store.claimIsolated(T0 + 3_600_000, 2, [id]);
+  await store.processes.giveBack([], T0);
+  const again = await store.work.claimIsolated(T0 + 3_600_000, 2, [id]);
   expect(again).toMatchObject({ event: { cursor: '5' }, late: true });
   store.close();
 });

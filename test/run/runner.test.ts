@@ -48,7 +48,7 @@ async function stage(
   const clock = createClock();
   const { log, lines } = createLines();
   const runner = await startRunner({
-    store,
+    store: store.work,
     handlers: handlers.map((handler) => handlerOf(handler)),
     serviceFor: noService,
     clock,
@@ -73,19 +73,19 @@ async function stage(
     lines,
     runner,
     async accept(...sent) {
-      await store.accept({ readings: sent.map(delivery), now: clock.now() });
+      await store.ingest.accept({ readings: sent.map(delivery), now: clock.now() });
       runner.wake();
     },
     pass(ms) {
       clock.at += ms;
       runner.wake();
     },
-    tasks: async () => (await store.status(clock.now())).tasks,
+    tasks: async () => (await store.read.status(clock.now())).tasks,
     async rest() {
       await until(async () => {
-        const { unassigned, tasks } = await store.status(clock.now());
+        const { unassigned, tasks } = await store.read.status(clock.now());
         if (unassigned > 0 || tasks.running > 0) return false;
-        const { tasks: waiting } = await store.tasks({ state: 'ready', limit: 1_000 }, clock.now());
+        const { tasks: waiting } = await store.read.tasks({ state: 'ready', limit: 1_000 }, clock.now());
         return waiting.every(({ dueAt }) => Date.parse(dueAt) > clock.now());
       }, 'the runner to rest');
     },
@@ -100,8 +100,8 @@ function noting(fields: Partial<Loaded> = {}): { handler: Partial<Loaded>; handl
 test('an event that was erased before it was fanned out gets no task, and delays no other event', async () => {
   const store = createStore();
   const readings = [delivery({ cursor: 1 }), delivery({ cursor: 2, data: { of: 'theirs' } }), delivery({ cursor: 3 })];
-  await store.accept({ readings, now: T0 });
-  await store.eraseEvents((body) => Buffer.from(body).includes('theirs'), 0, 10, T0, false);
+  await store.ingest.accept({ readings, now: T0 });
+  await store.admin.eraseEvents((body) => Buffer.from(body).includes('theirs'), 0, 10, T0, false);
   const { handler, handled } = noting({ order: 'arrival' });
   const { rest, tasks } = await stage([handler], {}, store);
   await rest();
@@ -148,15 +148,15 @@ test('a task that is retried after its body was purged is a dead letter that say
   await until(async () => (await tasks()).skipped === 1, 'the skip');
   // `purge` never removes the body of the newest event, so the test first accepts an event newer than the skipped one.
   await accept({ cursor: 2, type: 'Other' });
-  await store.purge(T0 + 1_000, null, 100);
-  const { tasks: skipped } = await store.tasks({ state: 'skipped', limit: 1 }, T0);
-  await store.retry(
+  await store.keep.purge(T0 + 1_000, null, 100);
+  const { tasks: skipped } = await store.read.tasks({ state: 'skipped', limit: 1 }, T0);
+  await store.admin.retry(
     skipped.map(({ id }) => id),
     T0,
   );
   runner.wake();
   await rest();
-  const { tasks: dead } = await store.tasks({ state: 'dead', limit: 1 }, T0);
+  const { tasks: dead } = await store.read.tasks({ state: 'dead', limit: 1 }, T0);
   expect(dead[0]?.error).toContain('purged after PAYLOAD_RETENTION_DAYS');
 });
 
@@ -172,7 +172,7 @@ test('E51: a drain spends no attempt of tasks that are claimed and have not begu
   await accept(...Array.from({ length: 400 }, (_, n) => ({ cursor: n + 1 })));
   await until(async () => (await tasks()).running > 10, 'claims ahead');
   await runner.drain(0);
-  const { tasks: waiting } = await store.tasks({ state: 'ready', limit: 1_000 }, T0);
+  const { tasks: waiting } = await store.read.tasks({ state: 'ready', limit: 1_000 }, T0);
   expect(waiting.length).toBeGreaterThan(10);
   expect(waiting.every(({ attempts, error }) => attempts === 0 && error === null)).toBe(true);
 });
@@ -246,7 +246,7 @@ describe('order', () => {
     const { handler, handled } = noting();
     const { store, runner } = await stage([handler]);
     const readings = [delivery({ cursor: 2 }), delivery({ cursor: 1 })];
-    await store.accept({ readings, now: T0, watermark: '2' as Cursor });
+    await store.ingest.accept({ readings, now: T0, watermark: '2' as Cursor });
     runner.wake();
     await until(() => handled.length === 2);
     expect(handled).toEqual(['c:1', 'c:2']);
@@ -313,7 +313,7 @@ describe('order', () => {
     for (const cursor of [5, 2, 4, 1]) await accept({ cursor });
     await until(() => runner.state().held === 4, 'four to be held');
     const prove = async (watermark: number, sent: Sent[] = []): Promise<void> => {
-      await store.accept({ readings: sent.map(delivery), now: T0, watermark: String(watermark) as Cursor });
+      await store.ingest.accept({ readings: sent.map(delivery), now: T0, watermark: String(watermark) as Cursor });
       runner.wake();
     };
     await prove(2);
@@ -331,7 +331,7 @@ describe('order', () => {
     const { accept, runner, store, lines } = await stage([{ order: 'strict', handle }]);
     await accept({ cursor: 1 });
     await until(() => runner.state().held === 1, 'one to be held');
-    await store.note({}, { searched: 1 });
+    await store.state.note({}, { searched: 1 });
     runner.wake();
     await until(() => lines.some(({ verdict }) => verdict === 'done'));
     expect(seen).toEqual([['c:1', true]]);
@@ -342,7 +342,7 @@ describe('order', () => {
     let asked = 0;
     const { handler, handled } = noting({ order: 'strict' });
     const { accept, store, runner } = await stage([handler], { onUnproven: () => asked++ });
-    await store.accept({ readings: [delivery({ cursor: 1 })], now: T0, watermark: '1' as Cursor });
+    await store.ingest.accept({ readings: [delivery({ cursor: 1 })], now: T0, watermark: '1' as Cursor });
     await accept({ cursor: null });
     await until(() => handled.length === 2);
     expect(asked).toBe(0);
@@ -367,7 +367,7 @@ describe('fan-out', () => {
     const { accept, store, rest, tasks } = await stage([]);
     await accept({ cursor: 1 });
     await rest();
-    expect((await store.status(T0)).unassigned).toBe(0);
+    expect((await store.read.status(T0)).unassigned).toBe(0);
     expect(await tasks()).toMatchObject({ held: 0, ready: 0, done: 0 });
   });
 
@@ -395,7 +395,7 @@ describe('fan-out', () => {
     await accept({ cursor: 1, session: 'mine' });
     await until(() => handled.length === 1);
     expect(faults).toBe(1);
-    expect((await store.tasks({}, T0)).tasks).toMatchObject([{ lane: 'mine' }]);
+    expect((await store.read.tasks({}, T0)).tasks).toMatchObject([{ lane: 'mine' }]);
   });
 });
 
@@ -414,7 +414,7 @@ describe('failure', () => {
     }
     await until(() => tries === 3);
     await rest();
-    expect((await store.tasks({}, T0)).tasks).toMatchObject([{ state: 'done', attempts: 3 }]);
+    expect((await store.read.tasks({}, T0)).tasks).toMatchObject([{ state: 'done', attempts: 3 }]);
   });
 
   test('an event that always fails becomes a dead letter and does not affect other events', async () => {
@@ -535,7 +535,7 @@ describe('failure', () => {
       // The first event is fanned out, and the second is only received.
       await accept({ cursor: 5 });
       await rest();
-      await store.accept({ readings: [delivery({ cursor: 4 })], now: clock.now() });
+      await store.ingest.accept({ readings: [delivery({ cursor: 4 })], now: clock.now() });
       clock.stepped = stepped;
       pass(200);
       await rest();
@@ -557,7 +557,7 @@ describe('failure', () => {
     const first = await stage([noting().handler], {}, store);
     await first.accept({ cursor: 1 });
     await first.rest();
-    await store.note({}, first.runner.state());
+    await store.state.note({}, first.runner.state());
     await first.runner.drain(0);
     const clock = createClock(T0 - 60 * 86_400_000);
     const { handler, handled } = noting();
@@ -608,7 +608,7 @@ describe('failure', () => {
     });
     await accept({ cursor: 1 }, { cursor: 2 });
     await until(() => handled.length === 1, 'the next of the lane');
-    expect((await store.event('1', T0))?.tasks).toMatchObject([
+    expect((await store.read.event('1', T0))?.tasks).toMatchObject([
       { state: 'ready', attempts: 1, error: 'Timeout: no result within 5 ms' },
     ]);
   });
@@ -627,10 +627,10 @@ describe('failure', () => {
     await until(() => failed.length === 1);
     await rest();
     expect(failed).toEqual([true]);
-    expect((await store.event('1', T0))?.tasks).toMatchObject([
+    expect((await store.read.event('1', T0))?.tasks).toMatchObject([
       { state: 'ready', attempts: 1, error: expect.stringMatching(/^Error: stray \(test/) },
     ]);
-    expect((await store.event('2', T0))?.tasks).toMatchObject([{ state: 'done' }]);
+    expect((await store.read.event('2', T0))?.tasks).toMatchObject([{ state: 'done' }]);
   });
 
   test('a store that is locked for a while only delays tasks', async () => {
@@ -659,14 +659,14 @@ describe('completion', () => {
     const handle = (_: KitEvent, ctx: Context): Promise<void> =>
       ctx.complete((tx) => void tx.run('insert into mine values (1)'));
     const { accept, rest, store, tasks } = await stage([{ order: 'arrival', handle }]);
-    await store.setup((tx) => void tx.run('create table mine (n integer)'));
+    await store.work.setup((tx) => void tx.run('create table mine (n integer)'));
     await accept({ cursor: 1 }, { cursor: 2 });
     await until(async () => (await tasks()).done === 2);
     await rest();
     let rows: unknown;
-    await store.setup(async (tx) => void (rows = await tx.all('select n from mine')));
+    await store.work.setup(async (tx) => void (rows = await tx.all('select n from mine')));
     expect(rows).toEqual([{ n: 1 }, { n: 1 }]);
-    expect((await store.counters())['fenced'] ?? 0).toBe(0);
+    expect((await store.read.counters())['fenced'] ?? 0).toBe(0);
   });
 });
 
@@ -686,7 +686,7 @@ describe('a drain', () => {
     await until(() => started === 3);
     await runner.drain(50);
     expect(await tasks()).toMatchObject({ done: 1, ready: 2, running: 0 });
-    const waiting = (await store.tasks({ state: 'ready' }, T0)).tasks;
+    const waiting = (await store.read.tasks({ state: 'ready' }, T0)).tasks;
     expect(waiting.map(({ attempts, error }) => [attempts, error])).toEqual([
       [0, null],
       [0, null],
@@ -717,13 +717,16 @@ describe('a drain', () => {
     /** A store whose turn answers only when the test lets it. */
     const distant: Store = {
       ...store,
-      async turn(turn) {
-        const result = await store.turn(turn);
-        if (result.claims.length > 0) {
-          reached.resolve();
-          await gate.promise;
-        }
-        return result;
+      work: {
+        ...store.work,
+        async turn(turn) {
+          const result = await store.work.turn(turn);
+          if (result.claims.length > 0) {
+            reached.resolve();
+            await gate.promise;
+          }
+          return result;
+        },
       },
     };
     const { handler, handled } = noting({ order: 'arrival' });
@@ -745,7 +748,7 @@ describe('a drain', () => {
     runner.wake();
     await new Promise(setImmediate);
     expect(handled).toEqual([]);
-    expect((await store.status(T0)).unassigned).toBe(1);
+    expect((await store.read.status(T0)).unassigned).toBe(1);
   });
 });
 
@@ -759,17 +762,17 @@ describe('a rerun', () => {
     await until(() => handled.length === 600);
     await rest();
     handled.length = 0;
-    const range = await store.range(T0, null);
+    const range = await store.read.range(T0, null);
     const asked = { handler: 'one', type: null, from: 'then', to: null, events: 601, range };
-    await store.askRerun(asked, clock.now());
+    await store.admin.askRerun(asked, clock.now());
     await accept({ cursor: 800, session: 'live' });
     pass(250);
     await until(() => handled.length === 601);
     await rest();
     expect(new Set(handled).size).toBe(601);
-    const [rerun] = await store.reruns(1);
+    const [rerun] = await store.read.reruns(1);
     expect(rerun).toMatchObject({ state: 'ended', seen: 601, made: 600, untried: 0 });
-    const { tasks } = await store.tasks({ handler: 'one', limit: 1_000 }, clock.now());
+    const { tasks } = await store.read.tasks({ handler: 'one', limit: 1_000 }, clock.now());
     expect(tasks.every(({ late, state }) => state === 'done' && !late)).toBe(true);
   });
 
@@ -785,11 +788,11 @@ describe('a rerun', () => {
       concurrency: 8,
     });
     await accept(...Array.from({ length: 10 }, (_, n) => ({ cursor: n + 1 })));
-    await until(async () => begun.length === 10 && (await store.status(clock.now())).tasks.done === 10);
+    await until(async () => begun.length === 10 && (await store.read.status(clock.now())).tasks.done === 10);
     waits = true;
     begun.length = 0;
     const asked = { handler: 'one', type: null, from: '1', to: null, events: 10 };
-    await store.askRerun({ ...asked, range: await store.range('1' as Cursor, null) }, clock.now());
+    await store.admin.askRerun({ ...asked, range: await store.read.range('1' as Cursor, null) }, clock.now());
     runner.wake();
     await until(() => begun.length === 2);
     await accept({ cursor: 11 });

@@ -36,11 +36,11 @@ export function fixing(suite: Suite): void {
     test('changes only the tasks with these ids, or of this handler, and no running task', async () => {
       await desk.arrive(null, [1, 2, 3]);
       await desk.settle((await desk.claim()).slice(0, 2).map((claim) => ended(claim, 'dead')));
-      const { tasks } = await store.tasks({ state: 'dead' }, T0);
+      const { tasks } = await store.read.tasks({ state: 'dead' }, T0);
       expect(await retry(store, { handler: 'another' })).toBe(0);
       expect(await retry(store, { ids: [] })).toBe(0);
       expect(await retry(store, { ids: tasks.slice(0, 1).map(({ id }) => id) })).toBe(1);
-      expect((await store.status(T0)).tasks).toMatchObject({ dead: 1, running: 1, ready: 1 });
+      expect((await store.read.status(T0)).tasks).toMatchObject({ dead: 1, running: 1, ready: 1 });
       expect(await retry(store, {})).toBe(2);
     });
 
@@ -48,19 +48,19 @@ export function fixing(suite: Suite): void {
       await desk.arrive(null, range(1, 2_500));
       await desk.settle((await desk.claim(10_000)).map((claim) => ended(claim, 'dead')));
       await desk.settle((await desk.claim(10_000)).map((claim) => ended(claim, 'dead')));
-      const { dead } = (await store.status(T0)).tasks;
+      const { dead } = (await store.read.status(T0)).tasks;
       expect(dead).toBeGreaterThan(2_000);
       expect(await retry(store, { state: 'dead' })).toBe(dead);
-      expect((await store.status(T0)).tasks.dead).toBe(0);
+      expect((await store.read.status(T0)).tasks.dead).toBe(0);
     });
 
     test('puts a dead task whose lane was swept away into no other lane', async () => {
       await desk.arrive('a', [1]);
       await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
-      await store.sweep(T0 + 1);
+      await store.keep.sweep(T0 + 1);
       await desk.arrive('b', [2]);
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
-      expect((await store.event('1', T0))?.tasks[0]?.lane).not.toBe('b');
+      expect((await store.read.event('1', T0))?.tasks[0]?.lane).not.toBe('b');
       await retry(store, { state: 'dead' });
       expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
     });
@@ -70,27 +70,27 @@ export function fixing(suite: Suite): void {
     test('skips waiting and dead tasks with the reason, and their lane goes on', async () => {
       await desk.arrive('a', [10, 20, 30]);
       const first = await desk.claim();
-      const { tasks } = await store.tasks({}, T0);
+      const { tasks } = await store.read.tasks({}, T0);
       const second = tasks.flatMap(({ key, id }) => (key === 'c:20' ? [id] : []));
       expect(await discard(store, { ids: second }, 'not wanted')).toBe(1);
       await desk.settle(first.map((claim) => ended(claim, 'dead')));
       expect(await discard(store, { state: 'dead' }, 'given up')).toBe(1);
       expect(await desk.claim()).toMatchObject([{ event: { cursor: '30' }, late: false }]);
-      const skipped = (await store.tasks({ state: 'skipped' }, T0)).tasks;
+      const skipped = (await store.read.tasks({ state: 'skipped' }, T0)).tasks;
       expect(skipped.map(({ error }) => error)).toEqual(['discarded: not wanted', 'discarded: given up']);
     });
 
     test('of a failed task that holds its lane lets the lane go on at once', async () => {
       await desk.arrive('a', [10, 20]);
       await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 60_000, holdMs: 60_000 })));
-      const [, head] = (await store.tasks({}, T0)).tasks;
+      const [, head] = (await store.read.tasks({}, T0)).tasks;
       await discard(store, { ids: [head?.id ?? 0] }, 'no');
       expect((await desk.claim()).map(cursorOf)).toEqual(['20']);
     });
 
     test('of a later task makes the earlier tasks of its lane neither late nor released', async () => {
       await desk.arrive('a', [10, 30], T0 + 250);
-      const [later] = (await store.tasks({}, T0)).tasks;
+      const [later] = (await store.read.tasks({}, T0)).tasks;
       expect(later?.key).toBe('c:30');
       await discard(store, { ids: [later?.id ?? 0] }, 'no');
       expect(await desk.claim()).toEqual([]);
@@ -101,7 +101,7 @@ export function fixing(suite: Suite): void {
     test('of held tasks leaves released tasks unchanged', async () => {
       await desk.arrive('a', [1]);
       await desk.arrive('b', [2], T0 + 60_000);
-      expect((await store.tasks({ state: 'held' }, T0)).tasks.map(({ key }) => key)).toEqual(['c:2']);
+      expect((await store.read.tasks({ state: 'held' }, T0)).tasks.map(({ key }) => key)).toEqual(['c:2']);
       expect(await discard(store, { state: 'held' }, 'no')).toBe(1);
       expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
     });
@@ -123,12 +123,12 @@ export function fixing(suite: Suite): void {
       await desk.arrive('b', [9]);
       const atWork = await desk.claim();
       expect(atWork.map(cursorOf).toSorted()).toEqual(['3', '9']);
-      const second = present((await store.register(['second'])).get('second'));
-      const give = (ids: number[]): Promise<number> => store.giveTo(ids, 'second', T0);
-      expect(await changeInSteps(store, { handler: 'first' }, T0, give)).toBe(2);
+      const second = present((await store.work.register(['second'])).get('second'));
+      const give = (ids: number[]): Promise<number> => store.admin.giveTo(ids, 'second', T0);
+      expect(await changeInSteps(await store.admin.matching({ handler: 'first' }, T0), give)).toBe(2);
       expect((await desk.settle(atWork.map(done))).fenced).toBe(0);
-      expect(await store.giveLanes('first', 'second', 0, 10, T0)).toBeNull();
-      const { tasks } = await store.tasks({ handler: 'second' }, T0);
+      expect(await store.admin.giveLanes('first', 'second', 0, 10, T0)).toBeNull();
+      const { tasks } = await store.read.tasks({ handler: 'second' }, T0);
       expect(tasks.map(({ key, lane, state }) => [key, lane, state])).toEqual([
         ['c:7', 'a', 'ready'],
         ['c:5', 'a', 'dead'],
@@ -136,7 +136,7 @@ export function fixing(suite: Suite): void {
       expect(await desk.workOff()).toEqual([]);
       expect(await retry(store, { handler: 'second', state: 'dead' })).toBe(1);
       await desk.accept('b', [8]);
-      const { from, events } = await store.pending(10);
+      const { from, events } = await store.work.pending(10);
       const fanOut = { from, upTo: events.at(-1)?.seq ?? 0, tasks: tasksOf(events, second, T0) };
       const { claims } = await desk.turn({ fanOut, handlers: [second], room: ROOM });
       expect(new Map(claims.map((claim) => [cursorOf(claim), claim.late]))).toEqual(
@@ -150,22 +150,22 @@ export function fixing(suite: Suite): void {
     });
 
     test('are skipped, with the reason, if the new name already has a task of the event', async () => {
-      const second = present((await store.register(['first', 'second'])).get('second'));
+      const second = present((await store.work.register(['first', 'second'])).get('second'));
       await desk.accept('a', [1]);
-      const { from, events } = await store.pending(10);
+      const { from, events } = await store.work.pending(10);
       const tasks = [desk.handler, second].flatMap((handler) => tasksOf(events, handler, T0));
       await desk.turn({ fanOut: { from, upTo: 1, tasks } });
-      const ids = await store.matching({ handler: 'first' }, T0);
-      expect(await store.giveTo(ids, 'second', T0)).toBe(0);
-      expect((await store.tasks({ handler: 'first' }, T0)).tasks).toMatchObject([
+      const ids = await store.admin.matching({ handler: 'first' }, T0);
+      expect(await store.admin.giveTo(ids, 'second', T0)).toBe(0);
+      expect((await store.read.tasks({ handler: 'first' }, T0)).tasks).toMatchObject([
         { state: 'skipped', error: 'second has its own task of this event' },
       ]);
-      expect((await store.tasks({ handler: 'second' }, T0)).tasks).toMatchObject([{ state: 'ready' }]);
+      expect((await store.read.tasks({ handler: 'second' }, T0)).tasks).toMatchObject([{ state: 'ready' }]);
     });
 
     test('and all other handlers are listed by name, each with whether it is loaded', async () => {
-      await store.register(['second']);
-      expect(await store.handlers()).toEqual([
+      await store.work.register(['second']);
+      expect(await store.read.handlers()).toEqual([
         { name: 'first', loaded: false },
         { name: 'second', loaded: true },
       ]);
@@ -173,10 +173,10 @@ export function fixing(suite: Suite): void {
   });
 }
 
-function retry(store: Store, filter: TaskFilter): Promise<number> {
-  return changeInSteps(store, filter, T0, (ids) => store.retry(ids, T0));
+async function retry(store: Store, filter: TaskFilter): Promise<number> {
+  return changeInSteps(await store.admin.matching(filter, T0), (ids) => store.admin.retry(ids, T0));
 }
 
-function discard(store: Store, filter: TaskFilter, reason: string): Promise<number> {
-  return changeInSteps(store, filter, T0, (ids) => store.discard(ids, reason, T0));
+async function discard(store: Store, filter: TaskFilter, reason: string): Promise<number> {
+  return changeInSteps(await store.admin.matching(filter, T0), (ids) => store.admin.discard(ids, reason, T0));
 }

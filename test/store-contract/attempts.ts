@@ -60,7 +60,7 @@ export function attempts(suite: Suite): void {
         await desk.arrive('c', [40]);
         await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 9_000, holdMs: 2_000 })));
         await desk.arrive('c', [50]);
-        await store.clockStepped(ms, T0 + ms);
+        await store.work.clockStepped(ms, T0 + ms);
         desk.now = T0 + ms + 1_999;
         expect(await desk.claim()).toEqual([]);
         desk.now++;
@@ -85,7 +85,7 @@ export function attempts(suite: Suite): void {
       await desk.arrive('a', [10, 20]);
       await desk.settle((await desk.claim()).map((claim) => ended(claim, 'dead')));
       expect(await desk.claim()).toMatchObject([{ event: { cursor: '20' }, late: false }]);
-      expect((await store.tasks({ state: 'dead' }, T0)).tasks).toMatchObject([
+      expect((await store.read.tasks({ state: 'dead' }, T0)).tasks).toMatchObject([
         { key: 'c:10', error: 'because', attempts: 1 },
       ]);
     });
@@ -110,11 +110,11 @@ export function attempts(suite: Suite): void {
     test('a settlement whose claim is gone writes nothing', async () => {
       await desk.arrive('a', [1]);
       const gone = await desk.claim();
-      await store.giveBack([], T0);
-      const before = await store.tasks({}, T0);
+      await store.processes.giveBack([], T0);
+      const before = await store.read.tasks({}, T0);
       expect((await desk.settle(gone.map(done))).fenced).toBe(1);
-      expect(await store.tasks({}, T0)).toEqual(before);
-      expect(await store.counters()).toMatchObject({ fenced: 1 });
+      expect(await store.read.tasks({}, T0)).toEqual(before);
+      expect(await store.read.counters()).toMatchObject({ fenced: 1 });
     });
 
     test('the second of two settlements of one claim writes nothing', async () => {
@@ -122,7 +122,7 @@ export function attempts(suite: Suite): void {
       const claims = await desk.claim();
       const result = await desk.settle([...claims.map((claim) => ended(claim, 'dead')), ...claims.map(done)]);
       expect(result.fenced).toBe(1);
-      expect((await store.status(T0)).tasks).toMatchObject({ done: 0, dead: 1 });
+      expect((await store.read.status(T0)).tasks).toMatchObject({ done: 0, dead: 1 });
     });
 
     test('an attempt that ends after the next one began is fenced, also if it completes', async () => {
@@ -131,41 +131,41 @@ export function attempts(suite: Suite): void {
       await desk.settle([failed(first, { dueAt: T0, holdMs: 0 })]);
       const [second] = await desk.claim();
       let ran = false;
-      expect(await store.complete(present(first), T0, () => void (ran = true))).toBe(false);
+      expect(await store.work.complete(present(first), T0, () => void (ran = true))).toBe(false);
       expect(ran).toBe(false);
       expect((await desk.settle([done(first), done(second)])).fenced).toBe(1);
-      expect((await store.status(T0)).tasks.done).toBe(1);
+      expect((await store.read.status(T0)).tasks.done).toBe(1);
     });
   });
 
   describe('completing', () => {
-    beforeEach(() => store.setup((tx) => void tx.run('create table mine (n integer)')));
+    beforeEach(() => store.work.setup((tx) => void tx.run('create table mine (n integer)')));
     const count = (one: Store): Promise<number> =>
       query(one, async (tx) => Number((await tx.get('select count(*) as n from mine'))?.['n']));
 
     test("commits the handler's own writes with the end of its task", async () => {
       await desk.arrive('a', [1, 2]);
       const [claim] = await desk.claim();
-      const held = await store.complete(present(claim), T0, async (tx) => {
+      const held = await store.work.complete(present(claim), T0, async (tx) => {
         expect(await tx.run('insert into mine values (?)', 1)).toEqual({ changes: 1 });
         expect(await tx.all('select n from mine')).toEqual([{ n: 1 }]);
       });
       expect(held).toBe(true);
       expect(await count(another())).toBe(1);
-      expect((await store.status(T0)).tasks).toMatchObject({ done: 1, ready: 1 });
+      expect((await store.read.status(T0)).tasks).toMatchObject({ done: 1, ready: 1 });
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
     });
 
     test('writes nothing if the work throws, and the task is still running', async () => {
       await desk.arrive('a', [1]);
       const claims = await desk.claim();
-      const failing = store.complete(present(claims[0]), T0, (tx) => {
+      const failing = store.work.complete(present(claims[0]), T0, (tx) => {
         void tx.run('insert into mine values (1)');
         throw new Error('no');
       });
       await expect(failing).rejects.toThrow('no');
       expect(await count(store)).toBe(0);
-      expect((await store.status(T0)).tasks).toMatchObject({ done: 0, running: 1 });
+      expect((await store.read.status(T0)).tasks).toMatchObject({ done: 0, running: 1 });
       expect((await desk.settle(claims.map(done))).fenced).toBe(0);
     });
 
@@ -175,11 +175,13 @@ export function attempts(suite: Suite): void {
     async function completed(work: (tx: Tx) => unknown): Promise<{ error: unknown; rows: unknown[] }> {
       await desk.arrive('a', [1]);
       const [claim] = await desk.claim();
-      const error: unknown = await store.complete(present(claim), T0, work).then(
+      const error: unknown = await store.work.complete(present(claim), T0, work).then(
         () => null,
         (reason: unknown) => reason,
       );
-      expect((await store.status(T0)).tasks).toMatchObject(error ? { done: 0, running: 1 } : { done: 1, running: 0 });
+      expect((await store.read.status(T0)).tasks).toMatchObject(
+        error ? { done: 0, running: 1 } : { done: 1, running: 0 },
+      );
       return { error, rows: await lines(store) };
     }
 
@@ -205,8 +207,8 @@ export function attempts(suite: Suite): void {
       ['an immediate', () => new Promise((resolve) => void setImmediate(resolve))],
       ['the next tick', () => new Promise((resolve) => process.nextTick(resolve))],
       ['nothing that ends', () => new Promise(() => {})],
-      ['the store itself', () => store.status(T0)],
-      ['another completion', () => store.setup(() => {})],
+      ['the store itself', () => store.read.status(T0)],
+      ['another completion', () => store.work.setup(() => {})],
     ];
     test.each(awaited)('is refused if it awaits %s, and writes nothing', async (_, wait) => {
       const { error, rows } = await completed(async (tx) => {
@@ -264,8 +266,8 @@ export function attempts(suite: Suite): void {
       const { error } = await completed(async (tx) => {
         await tx.run('insert into mine values (1)');
         others.push(
-          store.note({ unseen: 1 }),
-          store.setup((two) => two.run('insert into mine values (2)')),
+          store.state.note({ unseen: 1 }),
+          store.work.setup((two) => two.run('insert into mine values (2)')),
         );
         await deep(10);
         throw new Error('no');
@@ -273,11 +275,11 @@ export function attempts(suite: Suite): void {
       await Promise.all(others);
       expect(String(error)).toContain('no');
       expect(await lines(store)).toEqual([{ n: 2 }]);
-      expect(await store.counters()).toMatchObject({ unseen: 1 });
+      expect(await store.read.counters()).toMatchObject({ unseen: 1 });
     });
 
     test('a set-up that throws leaves nothing', async () => {
-      const failing = store.setup((tx) => {
+      const failing = store.work.setup((tx) => {
         void tx.run('insert into mine values (1)');
         throw new Error('no');
       });

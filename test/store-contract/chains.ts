@@ -93,7 +93,7 @@ export function chains(suite: Suite): void {
     test('is recalled if another process changes its lane', async () => {
       await desk.arrive('a', [10, 20, 30]);
       const claims = await claim(2);
-      await suite.store.discard(await suite.store.matching({ state: 'ready' }, T0), 'for a test', T0);
+      await suite.store.admin.discard(await suite.store.admin.matching({ state: 'ready' }, T0), 'for a test', T0);
       await desk.turn({ room: 1 });
       expect(claims.map(({ chain }) => chain.recalled)).toEqual([true, true]);
     });
@@ -116,11 +116,11 @@ export function chains(suite: Suite): void {
     });
 
     test('of two boots never share a lane', async () => {
-      await suite.store.accept({ readings: range(1, 9).map((i) => event(String(i))), now: T0 });
+      await suite.store.ingest.accept({ readings: range(1, 9).map((i) => event(String(i))), now: T0 });
       await desk.fanOut();
       const first = await claim(4);
       const other = suite.another();
-      const { claims } = await other.turn({
+      const { claims } = await other.work.turn({
         now: T0,
         boot: 2,
         settle: [],

@@ -15,11 +15,11 @@ export function storms(suite: Suite): void {
     expect(await desk.claim()).toHaveLength(1);
     for (let from = 1; from <= lanes; from += 4_100) {
       const readings = range(from, from + 4_099).map((cursor) => event(String(cursor), `lane ${cursor}`));
-      await store.accept({ readings, now: desk.now });
+      await store.ingest.accept({ readings, now: desk.now });
       await desk.fanOut();
       await desk.workOff();
     }
-    expect((await store.status(desk.now)).tasks).toMatchObject({ ready: 0, held: 0, done: lanes });
+    expect((await store.read.status(desk.now)).tasks).toMatchObject({ ready: 0, held: 0, done: lanes });
     await desk.arrive('busy', [lanes + 2]);
     expect(await desk.claim()).toEqual([]);
   });
@@ -29,7 +29,7 @@ export function storms(suite: Suite): void {
     const cursors = shuffle(range(1, 20_000), random);
     for (let i = 0; i < cursors.length; i += 1_000) {
       const readings = cursors.slice(i, i + 1_000).map((cursor) => event(String(cursor), `lane-${cursor % 2_000}`));
-      await store.accept({ readings, now: T0 });
+      await store.ingest.accept({ readings, now: T0 });
       await desk.fanOut();
     }
     const last = new Map<number | null, bigint>();
@@ -148,7 +148,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
   }
 
   async function crash(): Promise<void> {
-    const given = await store.giveBack(isolated ? [isolated.boot] : [], desk.now);
+    const given = await store.processes.giveBack(isolated ? [isolated.boot] : [], desk.now);
     expect(given).toHaveLength(running.length);
     const [only, ...others] = running;
     if (only && others.length === 0) holdsUntil(only, desk.now + CRASH_HOLD_MS);
@@ -159,7 +159,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
 
   async function runSuspect(): Promise<void> {
     if (!isolated) {
-      const claim = await store.claimIsolated(desk.now, ++boots, [desk.handler]);
+      const claim = await store.work.claimIsolated(desk.now, ++boots, [desk.handler]);
       if (claim) take(claim, false);
       isolated = claim;
       return;
@@ -167,7 +167,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
     const claim = isolated;
     isolated = undefined;
     if (random() < 0.2 && claim.attempt < 4) {
-      expect(await store.giveBack([desk.boot], desk.now)).toHaveLength(1);
+      expect(await store.processes.giveBack([desk.boot], desk.now)).toHaveLength(1);
       holdsUntil(claim, desk.now + CRASH_HOLD_MS);
       return;
     }
@@ -186,7 +186,7 @@ async function storm(desk: Desk, random: () => number): Promise<void> {
     else desk.now += Math.floor(random() * 2_000);
   }
   expect([...ends.values()].every((times) => times === 1)).toBe(true);
-  const { held, ready, running: left } = (await store.status(desk.now)).tasks;
+  const { held, ready, running: left } = (await store.read.status(desk.now)).tasks;
   expect([held, ready, left]).toEqual([0, 0, 0]);
 }
 

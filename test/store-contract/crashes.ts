@@ -14,21 +14,21 @@ export function deaths(suite: Suite): void {
       await desk.arrive('a', [1, 2]);
       await desk.arrive('b', [3]);
       await desk.claim();
-      expect(await store.giveBack([2], T0)).toMatchObject([
+      expect(await store.processes.giveBack([2], T0)).toMatchObject([
         { handler: 'first', key: 'c:1', attempt: 1, alone: false },
         { handler: 'first', key: 'c:3', attempt: 1, alone: false },
       ]);
       desk.boot = 2;
       expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: null });
-      expect(await store.isolatedDue(T0, ['first'])).toBe(true);
-      const one = await store.claimIsolated(T0, 3, [desk.handler]);
-      const two = await store.claimIsolated(T0, 3, [desk.handler]);
+      expect(await store.processes.isolatedDue(T0, ['first'])).toBe(true);
+      const one = await store.work.claimIsolated(T0, 3, [desk.handler]);
+      const two = await store.work.claimIsolated(T0, 3, [desk.handler]);
       expect([one, two].map((claim) => [claim && cursorOf(claim), claim?.attempt])).toEqual([
         ['1', 1],
         ['3', 1],
       ]);
-      expect(await store.claimIsolated(T0, 3, [desk.handler])).toBeUndefined();
-      expect(await store.isolatedDue(T0, ['first'])).toBe(false);
+      expect(await store.work.claimIsolated(T0, 3, [desk.handler])).toBeUndefined();
+      expect(await store.processes.isolatedDue(T0, ['first'])).toBe(false);
       await desk.settle([done(one), done(two)]);
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
     });
@@ -36,20 +36,20 @@ export function deaths(suite: Suite): void {
     test('a task in no lane is isolated too, and the turn returns no time for it', async () => {
       await desk.arrive(null, [1, 2]);
       await desk.claim();
-      await store.giveBack([], T0);
+      await store.processes.giveBack([], T0);
       expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: null });
-      expect(await store.claimIsolated(T0, 2, [desk.handler])).toMatchObject({ attempt: 1, alone: true });
+      expect(await store.work.claimIsolated(T0, 2, [desk.handler])).toMatchObject({ attempt: 1, alone: true });
     });
 
     test('a task that was alone in the process has spent its attempt, waits for its retry, and holds its lane', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.claim();
-      await store.giveBack([], T0);
-      expect(await store.isolatedDue(T0, ['first'])).toBe(false);
-      expect(await store.claimIsolated(T0, 2, [desk.handler])).toBeUndefined();
+      await store.processes.giveBack([], T0);
+      expect(await store.processes.isolatedDue(T0, ['first'])).toBe(false);
+      expect(await store.work.claimIsolated(T0, 2, [desk.handler])).toBeUndefined();
       desk.now = T0 + 1_000;
       expect(await desk.claim()).toEqual([]);
-      const again = await store.claimIsolated(desk.now, 2, [desk.handler]);
+      const again = await store.work.claimIsolated(desk.now, 2, [desk.handler]);
       expect(again).toMatchObject({ event: { cursor: '1' }, attempt: 2 });
       expect(again?.error).toContain('died');
     });
@@ -62,24 +62,24 @@ export function deaths(suite: Suite): void {
       test('the policy decides the pause; at the last crash the task becomes a dead letter that says how often and how its process died', async () => {
         await desk.arrive('a', [1, 2]);
         await desk.claim();
-        expect(await store.giveBack([], desk.now, crash)).toEqual([
+        expect(await store.processes.giveBack([], desk.now, crash)).toEqual([
           { handler: 'first', key: 'c:1', attempt: 1, alone: true, dead: false },
         ]);
         for (const attempt of [2, 3]) {
           desk.now += 10 * (attempt - 1) - 1;
-          expect(await store.isolatedDue(desk.now, ['first'])).toBe(false);
+          expect(await store.processes.isolatedDue(desk.now, ['first'])).toBe(false);
           desk.now += 1;
-          const claim = present(await store.claimIsolated(desk.now, attempt + 10, [desk.handler]));
+          const claim = present(await store.work.claimIsolated(desk.now, attempt + 10, [desk.handler]));
           expect(claim.attempt).toBe(attempt);
-          const [given] = await store.giveBack([], desk.now, crash);
+          const [given] = await store.processes.giveBack([], desk.now, crash);
           expect(given).toMatchObject({ attempt, alone: true, dead: attempt === 3 });
         }
-        const { tasks } = await store.tasks({ state: 'dead', limit: 10 }, desk.now);
+        const { tasks } = await store.read.tasks({ state: 'dead', limit: 10 }, desk.now);
         expect(tasks).toMatchObject([
           { key: 'c:1', attempts: 3, error: 'its process died 3 times: exit code 7 at bad.ts:3' },
         ]);
-        expect((await store.event('1', desk.now))?.attempts).toHaveLength(3);
-        expect((await store.groups({ limit: 10 })).groups).toMatchObject([{ handler: 'first', dead: 1 }]);
+        expect((await store.read.event('1', desk.now))?.attempts).toHaveLength(3);
+        expect((await store.read.groups({ limit: 10 })).groups).toMatchObject([{ handler: 'first', dead: 1 }]);
         // The dead letter no longer holds its lane.
         desk.boot = 50;
         expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
@@ -89,10 +89,10 @@ export function deaths(suite: Suite): void {
         await desk.arrive('a', [1]);
         await desk.arrive('b', [2]);
         for (let boot = 1; boot < 6; boot++) {
-          const claims = [1, 2].map(() => store.claimIsolated(desk.now, boot * 10, [desk.handler]));
+          const claims = [1, 2].map(() => store.work.claimIsolated(desk.now, boot * 10, [desk.handler]));
           if (boot === 1) await desk.claim();
           else await Promise.all(claims);
-          const given = await store.giveBack([], desk.now, crash);
+          const given = await store.processes.giveBack([], desk.now, crash);
           expect(given).toMatchObject([
             { attempt: 1, alone: false, dead: false },
             { attempt: 1, alone: false, dead: false },
@@ -104,38 +104,38 @@ export function deaths(suite: Suite): void {
         await desk.arrive(null, [1]);
         await desk.claim();
         for (let boot = 2; boot < 5; boot++) {
-          await store.giveBack([], desk.now, crash);
+          await store.processes.giveBack([], desk.now, crash);
           desk.now += 100;
-          await store.claimIsolated(desk.now, boot, [desk.handler]);
+          await store.work.claimIsolated(desk.now, boot, [desk.handler]);
         }
-        const { tasks } = await store.tasks({ state: 'dead', limit: 10 }, desk.now);
-        await store.retry(
+        const { tasks } = await store.read.tasks({ state: 'dead', limit: 10 }, desk.now);
+        await store.admin.retry(
           tasks.map(({ id }) => id),
           desk.now,
         );
         await desk.claim();
-        expect(await store.giveBack([], desk.now, crash)).toMatchObject([{ attempt: 1, dead: false }]);
+        expect(await store.processes.giveBack([], desk.now, crash)).toMatchObject([{ attempt: 1, dead: false }]);
       });
 
       test('no crash is counted if the whole kit died, because the task did not cause it', async () => {
         await desk.arrive('a', [1]);
         await desk.claim();
         for (let boot = 2; boot < 8; boot++) {
-          expect(await store.giveBack([], desk.now)).toMatchObject([{ dead: false }]);
+          expect(await store.processes.giveBack([], desk.now)).toMatchObject([{ dead: false }]);
           desk.now += 3_600_000;
-          await store.claimIsolated(desk.now, boot, [desk.handler]);
+          await store.work.claimIsolated(desk.now, boot, [desk.handler]);
         }
-        expect(await store.giveBack([], desk.now, crash)).toMatchObject([{ dead: false }]);
+        expect(await store.processes.giveBack([], desk.now, crash)).toMatchObject([{ dead: false }]);
       });
     });
 
     test('a lane does not wait for ever for an isolated task that keeps crashing its process', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.claim();
-      await store.giveBack([], T0);
+      await store.processes.giveBack([], T0);
       desk.now = T0 + 3_600_000;
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
-      expect(await store.claimIsolated(desk.now, 2, [desk.handler])).toMatchObject({
+      expect(await store.work.claimIsolated(desk.now, 2, [desk.handler])).toMatchObject({
         event: { cursor: '1' },
         alone: true,
       });
@@ -145,26 +145,33 @@ export function deaths(suite: Suite): void {
       await desk.arrive('a', [5]);
       await desk.arrive('b', [6]);
       await desk.claim();
-      await store.giveBack([], desk.now);
+      await store.processes.giveBack([], desk.now);
       desk.boot = 2;
       await desk.claim();
       await desk.arrive('a', [3], desk.now + 250);
-      const isolated = present(await another().claimIsolated(desk.now, 3, [desk.handler]));
+      const isolated = present(await another().work.claimIsolated(desk.now, 3, [desk.handler]));
       expect(cursorOf(isolated)).toBe('5');
       desk.now += 300;
       expect(await desk.claim()).toEqual([]);
-      await another().turn({ now: desk.now, boot: 3, settle: [done(isolated)], fanOut: null, room: 0, handlers: [] });
+      await another().work.turn({
+        now: desk.now,
+        boot: 3,
+        settle: [done(isolated)],
+        fanOut: null,
+        room: 0,
+        handlers: [],
+      });
       expect((await desk.claim()).map(cursorOf)).toEqual(['3']);
     });
 
     test('while an isolated task runs, its lane waits, even after the time for holding the lane is over', async () => {
       await desk.arrive('a', [5, 6]);
       await desk.claim();
-      await store.giveBack([], desk.now);
+      await store.processes.giveBack([], desk.now);
       desk.boot = 2;
       await desk.claim();
       desk.now += 119_000;
-      present(await another().claimIsolated(desk.now, 3, [desk.handler]));
+      present(await another().work.claimIsolated(desk.now, 3, [desk.handler]));
       await desk.claim();
       desk.now += 2_000;
       expect(await desk.claim()).toEqual([]);
@@ -173,15 +180,22 @@ export function deaths(suite: Suite): void {
     test('after an isolated task has ended, lower tasks of its lane are late, even if it had stepped aside', async () => {
       await desk.arrive('a', [9]);
       await desk.claim();
-      await store.giveBack([], desk.now);
+      await store.processes.giveBack([], desk.now);
       desk.boot = 2;
       await desk.claim();
       desk.now += 121_000;
       await desk.claim();
-      const isolated = present(await another().claimIsolated(desk.now, 3, [desk.handler]));
+      const isolated = present(await another().work.claimIsolated(desk.now, 3, [desk.handler]));
       expect(isolated.alone).toBe(true);
       await desk.claim();
-      await another().turn({ now: desk.now, boot: 3, settle: [done(isolated)], fanOut: null, room: 0, handlers: [] });
+      await another().work.turn({
+        now: desk.now,
+        boot: 3,
+        settle: [done(isolated)],
+        fanOut: null,
+        room: 0,
+        handlers: [],
+      });
       await desk.arrive('a', [4], desk.now + 250);
       expect((await desk.claim()).map(({ late }) => late)).toEqual([true]);
     });
@@ -192,7 +206,9 @@ export function deaths(suite: Suite): void {
       desk.boot = 2;
       await desk.arrive('b', [2]);
       const mine = await desk.claim();
-      expect(await store.giveBack([2], T0)).toMatchObject([{ handler: 'first', key: 'c:1', alone: true, dead: false }]);
+      expect(await store.processes.giveBack([2], T0)).toMatchObject([
+        { handler: 'first', key: 'c:1', alone: true, dead: false },
+      ]);
       await desk.arrive('c', [3]);
       expect((await desk.claim()).map(cursorOf)).toEqual(['3']);
       expect((await desk.settle(mine.map(done))).fenced).toBe(0);
@@ -202,22 +218,26 @@ export function deaths(suite: Suite): void {
       await desk.arrive('a', [1]);
       await desk.arrive('b', [2]);
       await desk.claim();
-      await store.giveBack([], T0);
-      expect(await store.claimIsolated(T0, 2, [])).toBeUndefined();
+      await store.processes.giveBack([], T0);
+      expect(await store.work.claimIsolated(T0, 2, [])).toBeUndefined();
     });
 
     test('boots are numbers that no process had before', async () => {
-      const boots = [await store.nextBoot(), await another().nextBoot(), await store.nextBoot()];
+      const boots = [
+        await store.processes.nextBoot(),
+        await another().processes.nextBoot(),
+        await store.processes.nextBoot(),
+      ];
       expect(new Set(boots).size).toBe(3);
     });
 
     test('a process is listed until it is gone, and shown as down after a time without a sign of life', async () => {
-      await store.beat({ role: 'run', pid: 7, started: '99', boot: 1 }, T0);
-      expect(await another().processes()).toEqual([{ role: 'run', pid: 7, started: '99', boot: 1 }]);
-      expect((await store.status(T0)).processes).toEqual({ receive: 'down', run: 'up', keep: 'down' });
-      expect((await store.status(T0 + 60_000)).processes.run).toBe('down');
-      await store.gone('run');
-      expect(await store.processes()).toEqual([]);
+      await store.processes.beat({ role: 'run', pid: 7, started: '99', boot: 1 }, T0);
+      expect(await another().processes.list()).toEqual([{ role: 'run', pid: 7, started: '99', boot: 1 }]);
+      expect((await store.read.status(T0)).processes).toEqual({ receive: 'down', run: 'up', keep: 'down' });
+      expect((await store.read.status(T0 + 60_000)).processes.run).toBe('down');
+      await store.processes.gone('run');
+      expect(await store.processes.list()).toEqual([]);
     });
   });
 }

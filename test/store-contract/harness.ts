@@ -24,7 +24,7 @@ export interface Desk {
   accept(lane: string | null, cursors: (number | string | null)[]): Promise<void>;
   fanOut(releaseAt?: number): Promise<void>;
   arrive(lane: string | null, cursors: (number | string | null)[], releaseAt?: number): Promise<void>;
-  turn(turn: Partial<Parameters<Store['turn']>[0]>): Promise<TurnResult>;
+  turn(turn: Partial<Parameters<Store['work']['turn']>[0]>): Promise<TurnResult>;
   claim(room?: number): Promise<Claim[]>;
   settle(settle: Settlement[]): Promise<TurnResult>;
   /** Claims and completes tasks until none is due. Returns the cursors of each turn. */
@@ -34,7 +34,7 @@ export interface Desk {
 let withoutCursor = 0;
 
 export async function createDesk(store: Store): Promise<Desk> {
-  const handler = (await store.register(['first'])).get('first') ?? 0;
+  const handler = (await store.work.register(['first'])).get('first') ?? 0;
   const desk: Desk = {
     store,
     handler,
@@ -42,10 +42,10 @@ export async function createDesk(store: Store): Promise<Desk> {
     boot: 1,
     async accept(lane, cursors) {
       const readings = cursors.map((cursor) => event(cursor === null ? null : String(cursor), lane));
-      await store.accept({ readings, now: desk.now });
+      await store.ingest.accept({ readings, now: desk.now });
     },
     async fanOut(releaseAt = desk.now) {
-      const { from, events } = await store.pending(10_000);
+      const { from, events } = await store.work.pending(10_000);
       const upTo = events.at(-1)?.seq ?? from;
       await desk.turn({ fanOut: { from, upTo, tasks: tasksOf(events, handler, releaseAt) } });
     },
@@ -54,7 +54,15 @@ export async function createDesk(store: Store): Promise<Desk> {
       await desk.fanOut(releaseAt);
     },
     turn: (turn) =>
-      store.turn({ now: desk.now, boot: desk.boot, settle: [], fanOut: null, room: 0, handlers: [handler], ...turn }),
+      store.work.turn({
+        now: desk.now,
+        boot: desk.boot,
+        settle: [],
+        fanOut: null,
+        room: 0,
+        handlers: [handler],
+        ...turn,
+      }),
     claim: async (room = ROOM) => (await desk.turn({ room })).claims,
     settle: (settle) => desk.turn({ settle }),
     async workOff() {
@@ -124,9 +132,9 @@ export function range(first: number, last: number): number[] {
 
 export async function query<Result>(
   store: Store,
-  work: (tx: Parameters<Parameters<Store['setup']>[0]>[0]) => Promise<Result>,
+  work: (tx: Parameters<Parameters<Store['work']['setup']>[0]>[0]) => Promise<Result>,
 ): Promise<Result> {
   let result: { value: Result } | undefined;
-  await store.setup(async (tx) => void (result = { value: await work(tx) }));
+  await store.work.setup(async (tx) => void (result = { value: await work(tx) }));
   return present(result).value;
 }

@@ -14,18 +14,18 @@ export function lanes(suite: Suite): void {
   describe('making tasks', () => {
     test('the tasks of an event are made once, and `pending` does not return the event again', async () => {
       await desk.accept('a', [1, 2]);
-      const found = await store.pending(1);
+      const found = await store.work.pending(1);
       expect(found).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
-      expect((await store.status(T0)).unassigned).toBe(2);
+      expect((await store.read.status(T0)).unassigned).toBe(2);
       await desk.fanOut();
-      expect(await store.pending(10)).toMatchObject({ from: 2, events: [] });
-      expect(await store.status(T0)).toMatchObject({ unassigned: 0, tasks: { ready: 2 } });
+      expect(await store.work.pending(10)).toMatchObject({ from: 2, events: [] });
+      expect(await store.read.status(T0)).toMatchObject({ unassigned: 0, tasks: { ready: 2 } });
     });
 
     test('if two processes read the same events, one makes the tasks, and the other makes none', async () => {
       await desk.accept('a', [1, 2]);
       const other = await createDesk(another());
-      const [mine, theirs] = [await store.pending(10), await other.store.pending(10)];
+      const [mine, theirs] = [await store.work.pending(10), await other.store.work.pending(10)];
       await desk.turn({ fanOut: { from: mine.from, upTo: 2, tasks: tasksOf(mine.events, desk.handler, T0) } });
       await desk.accept('a', [3]);
       const { claims } = await other.turn({
@@ -33,25 +33,25 @@ export function lanes(suite: Suite): void {
         room: ROOM,
       });
       expect(claims.map(cursorOf)).toEqual(['1']);
-      expect((await store.pending(10)).from).toBe(2);
+      expect((await store.work.pending(10)).from).toBe(2);
     });
 
     test('if tasks cannot be written, `pending` returns their events again', async () => {
       await desk.accept('a', [1]);
-      const { from, events } = await store.pending(10);
+      const { from, events } = await store.work.pending(10);
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
       await expect(desk.turn({ fanOut: { from, upTo: 1, tasks } })).rejects.toThrow();
-      expect(await store.pending(10)).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
+      expect(await store.work.pending(10)).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
     });
 
     test('E51: lanes that were created in a transaction are forgotten if it is rolled back', async () => {
       await desk.accept('a', [1]);
-      const { from, events } = await store.pending(10);
+      const { from, events } = await store.work.pending(10);
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
       await expect(desk.turn({ fanOut: { from, upTo: 1, tasks } })).rejects.toThrow();
       await desk.fanOut();
       expect((await desk.claim()).map(cursorOf)).toEqual(['1']);
-      expect((await store.tasks({ limit: 1 }, T0)).tasks).toMatchObject([{ lane: 'a' }]);
+      expect((await store.read.tasks({ limit: 1 }, T0)).tasks).toMatchObject([{ lane: 'a' }]);
     });
 
     describe('E60: a handler whose file is broken', () => {
@@ -61,12 +61,12 @@ export function lanes(suite: Suite): void {
       async function catchUp(more: () => Promise<void>): Promise<string[]> {
         const made: string[] = [];
         for (;;) {
-          const [next] = await store.behind();
+          const [next] = await store.work.behind();
           if (!next) return made;
           await more();
-          const found = await store.pending(2);
+          const found = await store.work.pending(2);
           const [handler, from_] = next;
-          const events = await store.missed(from_, found.from, 3);
+          const events = await store.work.missed(from_, found.from, 3);
           const upTo = events.length < 3 ? found.from : (events.at(-1)?.seq ?? 0);
           const joins = upTo === found.from;
           const assigned = found.events.at(-1)?.seq ?? found.from;
@@ -79,14 +79,14 @@ export function lanes(suite: Suite): void {
       }
 
       test('waits, and when it is back, gets one task of each event that arrived meanwhile', async () => {
-        await store.register(['first'], files);
+        await store.work.register(['first'], files);
         await desk.arrive('a', [1]);
-        await store.register([], broken('/h/first.ts'));
-        expect(await store.behind()).toEqual(new Map());
+        await store.work.register([], broken('/h/first.ts'));
+        expect(await store.work.behind()).toEqual(new Map());
         await desk.accept('a', range(2, 9));
         await desk.turn({ fanOut: { from: 1, upTo: 9, tasks: [] } });
-        await store.register([], broken('/h/first.ts'));
-        await store.register(['first'], files);
+        await store.work.register([], broken('/h/first.ts'));
+        await store.work.register(['first'], files);
         let next = 10;
         const more = () => (next < 14 ? desk.accept('a', [next++]) : Promise.resolve());
         const made = await catchUp(more);
@@ -95,38 +95,38 @@ export function lanes(suite: Suite): void {
       });
 
       test('is gone if its file is deleted, and begins anew if the file comes back', async () => {
-        await store.register(['first'], files);
-        await store.register([], broken('/h/other.ts'));
-        await store.register([], broken());
-        await store.register(['first'], files);
-        expect(await store.behind()).toEqual(new Map());
+        await store.work.register(['first'], files);
+        await store.work.register([], broken('/h/other.ts'));
+        await store.work.register([], broken());
+        await store.work.register(['first'], files);
+        expect(await store.work.behind()).toEqual(new Map());
       });
 
       test('waits if its file is gone and a broken file has a new name; it does not wait for the broken file of another handler', async () => {
         const both = { of: new Map([...files.of, ['second', '/h/second.ts']]), broken: [] };
-        await store.register(['first', 'second'], both);
-        await store.register(['second'], { of: new Map([['second', '/h/second.ts']]), broken: ['/h/renamed.ts'] });
-        await store.register(['first', 'second'], both);
-        expect([...(await store.behind()).keys()]).toEqual([desk.handler]);
-        await store.register(['first', 'second'], both);
-        await store.register([], broken('/h/second.ts'));
-        await store.register(['first', 'second'], both);
-        expect([...(await store.behind()).keys()]).not.toContain(desk.handler);
+        await store.work.register(['first', 'second'], both);
+        await store.work.register(['second'], { of: new Map([['second', '/h/second.ts']]), broken: ['/h/renamed.ts'] });
+        await store.work.register(['first', 'second'], both);
+        expect([...(await store.work.behind()).keys()]).toEqual([desk.handler]);
+        await store.work.register(['first', 'second'], both);
+        await store.work.register([], broken('/h/second.ts'));
+        await store.work.register(['first', 'second'], both);
+        expect([...(await store.work.behind()).keys()]).not.toContain(desk.handler);
       });
 
       test('loses no missed event to pruning', async () => {
-        await store.register(['first'], files);
-        await store.register([], broken('/h/first.ts'));
+        await store.work.register(['first'], files);
+        await store.work.register([], broken('/h/first.ts'));
         await desk.accept('a', [1, 2, 3]);
         await desk.turn({ fanOut: { from: 0, upTo: 3, tasks: [] } });
-        await store.prune({ now: T0, before: T0 + 1, settled: 3, after: null, limit: 100 });
-        await store.register(['first'], files);
-        expect((await store.missed(0, 3, 10)).map(({ key }) => key)).toEqual(['c:1', 'c:2', 'c:3']);
+        await store.keep.prune({ now: T0, before: T0 + 1, settled: 3, after: null, limit: 100 });
+        await store.work.register(['first'], files);
+        expect((await store.work.missed(0, 3, 10)).map(({ key }) => key)).toEqual(['c:1', 'c:2', 'c:3']);
       });
     });
 
     test('a handler keeps its id, and a new name gets one of its own', async () => {
-      const again = await another().register(['second', 'first']);
+      const again = await another().work.register(['second', 'first']);
       expect(again.get('first')).toBe(desk.handler);
       expect(again.get('second')).not.toBe(desk.handler);
     });
@@ -148,9 +148,9 @@ export function lanes(suite: Suite): void {
     });
 
     test('belong to one handler: two handlers of the same event do not wait for each other', async () => {
-      const second = (await store.register(['second'])).get('second') ?? 0;
+      const second = (await store.work.register(['second'])).get('second') ?? 0;
       await desk.accept('a', [1]);
-      const { from, events } = await store.pending(10);
+      const { from, events } = await store.work.pending(10);
       const tasks = [desk.handler, second].flatMap((handler) => tasksOf(events, handler, T0));
       const { claims } = await desk.turn({
         fanOut: { from, upTo: 1, tasks },
@@ -173,9 +173,9 @@ export function lanes(suite: Suite): void {
       await desk.arrive('a', [1, 2, 4], T0 + 60_000);
       await desk.arrive('b', [3], T0 + 60_000);
       expect(await desk.claim()).toEqual([]);
-      await store.accept({ readings: [], now: T0, watermark: '2' as Cursor });
+      await store.ingest.accept({ readings: [], now: T0, watermark: '2' as Cursor });
       expect(await desk.workOff()).toEqual([['1'], ['2']]);
-      await store.accept({ readings: [], now: T0, watermark: '3' as Cursor });
+      await store.ingest.accept({ readings: [], now: T0, watermark: '3' as Cursor });
       expect(await desk.workOff()).toEqual([['3']]);
       expect(await desk.turn({ room: ROOM })).toMatchObject({ claims: [], nextAt: T0 + 60_000 });
     });
@@ -210,7 +210,7 @@ export function lanes(suite: Suite): void {
       const claims = await desk.claim();
       expect(claims).toMatchObject([{ event: { cursor: '10' }, late: true }]);
       await desk.settle(claims.map(done));
-      expect((await store.tasks({}, T0)).tasks.map(({ key, late }) => [key, late])).toEqual([
+      expect((await store.read.tasks({}, T0)).tasks.map(({ key, late }) => [key, late])).toEqual([
         ['c:10', true],
         ['c:20', false],
       ]);
@@ -259,16 +259,16 @@ export function lanes(suite: Suite): void {
       await desk.arrive('a', [1]);
       await desk.workOff();
       desk.now += 86_400_000;
-      await store.sweep(T0 + 1);
+      await store.keep.sweep(T0 + 1);
       await desk.arrive('b', [2]);
       await desk.arrive('a', [3]);
       expect((await desk.claim()).map(cursorOf).toSorted((a, b) => Number(a) - Number(b))).toEqual(['2', '3']);
-      expect((await store.event('3', T0))?.tasks[0]?.lane).toBe('a');
+      expect((await store.read.event('3', T0))?.tasks[0]?.lane).toBe('a');
     });
 
     test('a lane that was created in a failed turn is not confused with another', async () => {
       await desk.accept('a', [1]);
-      const { from, events } = await store.pending(10);
+      const { from, events } = await store.work.pending(10);
       const tasks = [...tasksOf(events, desk.handler, T0), ...tasksOf(events, 1_000_000, T0)];
       await expect(desk.turn({ fanOut: { from, upTo: 1, tasks } })).rejects.toThrow();
       const other = await createDesk(another());
@@ -276,17 +276,17 @@ export function lanes(suite: Suite): void {
       await other.turn({ fanOut: { from, upTo: 1, tasks: tasksOf(second, desk.handler, T0) } });
       await desk.arrive('a', [2]);
       expect((await desk.claim()).map(cursorOf).toSorted((a, b) => Number(a) - Number(b))).toEqual(['1', '2']);
-      expect((await store.event('2', T0))?.tasks[0]?.lane).toBe('a');
+      expect((await store.read.event('2', T0))?.tasks[0]?.lane).toBe('a');
     });
 
     test.each([0, 1, 2])(
       'if places come free one at a time, with %i turns without a free place in between, each handler and each kind of task gets its share',
       async (between) => {
-        const second = (await store.register(['second'])).get('second') ?? 0;
+        const second = (await store.work.register(['second'])).get('second') ?? 0;
         const handlers = [desk.handler, second];
         await desk.accept(null, range(1, 10));
         for (let i = 1; i <= 10; i++) await desk.accept(`lane ${i}`, [10 + i]);
-        const { from, events } = await store.pending(100);
+        const { from, events } = await store.work.pending(100);
         const tasks = handlers.flatMap((handler) => tasksOf(events, handler, T0));
         await desk.turn({ fanOut: { from, upTo: events.length, tasks } });
         const claimed: string[] = [];
@@ -315,10 +315,10 @@ export function lanes(suite: Suite): void {
 
   describe('the limit of a handler', () => {
     test('limits its claims, not those of others, and the turn returns no time for it', async () => {
-      const second = present((await store.register(['first', 'second'])).get('second'));
+      const second = present((await store.work.register(['first', 'second'])).get('second'));
       await desk.accept('a', [1]);
       await desk.accept('b', [2]);
-      const { from, events } = await store.pending(10);
+      const { from, events } = await store.work.pending(10);
       const tasks = [desk.handler, second].flatMap((handler) => tasksOf(events, handler, T0));
       const handlers = [desk.handler, second];
       const limits = new Map([[desk.handler, 1]]);

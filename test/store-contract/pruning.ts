@@ -14,11 +14,11 @@ export function pruning(suite: Suite): void {
   describe('pruning', () => {
     /** Prunes in steps of two, as if the service repeated no delivery any more. Returns the number of steps. */
     async function prune(before = T0 + 1, watermark?: string): Promise<number> {
-      if (watermark) await store.accept({ readings: [], now: T0, watermark: watermark as Cursor });
+      if (watermark) await store.ingest.accept({ readings: [], now: T0, watermark: watermark as Cursor });
       let steps = 0;
       let after: Receipt | null = null;
       do {
-        after = await store.prune({ now: T0, before, settled: Infinity, after, limit: 2 });
+        after = await store.keep.prune({ now: T0, before, settled: Infinity, after, limit: 2 });
         steps++;
       } while (after !== null);
       return steps;
@@ -28,10 +28,10 @@ export function pruning(suite: Suite): void {
       await desk.arrive('a', [50, 10, 20, 40, 30]);
       await desk.workOff();
       expect(await prune(T0 + 1, '51')).toBe(3);
-      expect(await store.status(T0)).toMatchObject({ events: 1, floor: '50', tasks: { done: 1 } });
-      expect((await store.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:30']);
+      expect(await store.read.status(T0)).toMatchObject({ events: 1, floor: '50', tasks: { done: 1 } });
+      expect((await store.read.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:30']);
       await desk.arrive('a', [60]);
-      expect((await store.events({ limit: 10 }, T0)).events.map(({ seq }) => seq)).toEqual([6, 5]);
+      expect((await store.read.events({ limit: 10 }, T0)).events.map(({ seq }) => seq)).toEqual([6, 5]);
     });
 
     test('never removes an event whose tasks are not made, or wait, run or are dead', async () => {
@@ -42,7 +42,7 @@ export function pruning(suite: Suite): void {
       await desk.arrive('c', [3]);
       await desk.accept('d', [4, 5]);
       await prune();
-      expect(await store.status(T0)).toMatchObject({ events: 5, floor: null });
+      expect(await store.read.status(T0)).toMatchObject({ events: 5, floor: null });
     });
 
     test('removes only events that were received before the given time', async () => {
@@ -53,7 +53,7 @@ export function pruning(suite: Suite): void {
       await desk.arrive('a', [3]);
       await desk.workOff();
       await prune(T0 + 10);
-      expect((await store.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:3', 'c:2']);
+      expect((await store.read.events({ limit: 10 }, T0)).events.map(({ key }) => key)).toEqual(['c:3', 'c:2']);
     });
 
     test('a pruned event is a duplicate when it arrives again, and cursors are compared to their last digit', async () => {
@@ -62,41 +62,43 @@ export function pruning(suite: Suite): void {
       await desk.arrive('a', [2]);
       await desk.workOff();
       await prune(T0 + 1, '9007199254740994');
-      expect((await store.status(T0)).floor).toBe('9007199254740993');
-      expect(await store.accept({ readings: [event('9007199254740993')], now: T0 })).toEqual([
+      expect((await store.read.status(T0)).floor).toBe('9007199254740993');
+      expect(await store.ingest.accept({ readings: [event('9007199254740993')], now: T0 })).toEqual([
         { verdict: 'duplicate', pruned: true },
       ]);
-      expect(await store.accept({ readings: [event('9007199254740994')], now: T0 })).toEqual([{ verdict: 'new' }]);
+      expect(await store.ingest.accept({ readings: [event('9007199254740994')], now: T0 })).toEqual([
+        { verdict: 'new' },
+      ]);
     });
 
     test('purging removes bodies and keeps identity', async () => {
       await desk.arrive('a', [1, 2, 3]);
       await desk.workOff();
       let after: Receipt | null = null;
-      do after = await store.purge(T0 + 1, after, 1);
+      do after = await store.keep.purge(T0 + 1, after, 1);
       while (after !== null);
-      const { events } = await store.events({ limit: 10 }, T0);
+      const { events } = await store.read.events({ limit: 10 }, T0);
       expect(events.map(({ key, bytes }) => [key, bytes === null])).toEqual([
         ['c:3', false],
         ['c:2', true],
         ['c:1', true],
       ]);
-      expect(await store.accept({ readings: [event('1')], now: T0 })).toEqual([{ verdict: 'duplicate' }]);
-      expect(await store.status(T0)).toMatchObject({ events: 3, conflicts: 0 });
+      expect(await store.ingest.accept({ readings: [event('1')], now: T0 })).toEqual([{ verdict: 'duplicate' }]);
+      expect(await store.read.status(T0)).toMatchObject({ events: 3, conflicts: 0 });
     });
 
     test('sweeping removes old quarantine and idle lanes, but no lane in which a task waits', async () => {
-      await store.accept({ readings: [unreadable('{'), unreadable('[')], now: T0 });
+      await store.ingest.accept({ readings: [unreadable('{'), unreadable('[')], now: T0 });
       await desk.arrive('a', [1]);
       await desk.workOff();
       await desk.arrive('b', [2, 3]);
       const running = await desk.claim();
-      await store.sweep(T0 + 1);
-      expect(await store.quarantine(10)).toEqual([]);
-      expect((await store.status(T0)).quarantined).toBe(0);
+      await store.keep.sweep(T0 + 1);
+      expect(await store.read.quarantine(10)).toEqual([]);
+      expect((await store.read.status(T0)).quarantined).toBe(0);
       await desk.settle(running.map(done));
       expect(await desk.claim()).toMatchObject([{ event: { cursor: '3' } }]);
-      expect((await store.tasks({}, T0)).tasks.map(({ lane }) => lane)).toEqual(['b', 'b', null]);
+      expect((await store.read.tasks({}, T0)).tasks.map(({ lane }) => lane)).toEqual(['b', 'b', null]);
     });
   });
 }

@@ -10,38 +10,39 @@ export function looking(suite: Suite): void {
   beforeEach(() => void ({ store, desk } = suite));
 
   describe('figures and quarantine', () => {
-    const sampled = async (step: number) => (await store.samples(T0, T0 + 86_400_000, step)).map(({ at }) => at - T0);
+    const sampled = async (step: number) =>
+      (await store.read.samples(T0, T0 + 86_400_000, step)).map(({ at }) => at - T0);
 
     test('samples are the counters at their time; each step returns its last sample', async () => {
-      await store.note({ accepted: 5, 'refused.path': 2, 'refused.method': 1, 'ack.5': 3, 'ack.Infinity': 1 });
-      await store.sample(T0 + 10_300);
-      await store.note({ accepted: 1 });
-      await store.sample(T0 + 20_000);
-      await store.sample(T0 + 60_000);
+      await store.state.note({ accepted: 5, 'refused.path': 2, 'refused.method': 1, 'ack.5': 3, 'ack.Infinity': 1 });
+      await store.read.sample(T0 + 10_300);
+      await store.state.note({ accepted: 1 });
+      await store.read.sample(T0 + 20_000);
+      await store.read.sample(T0 + 60_000);
       expect(await sampled(10_000)).toEqual([10_000, 20_000, 60_000]);
       expect(await sampled(60_000)).toEqual([20_000, 60_000]);
-      const [first, second] = await store.samples(T0, T0 + 20_000, 10_000);
+      const [first, second] = await store.read.samples(T0, T0 + 20_000, 10_000);
       expect(first).toMatchObject({ accepted: 5, refused: 3, duplicates: 0, handled: 0 });
       expect(first?.acks).toEqual([0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
       expect(second?.accepted).toBe(6);
       // Takes the count back, because the suite compares counters with rows, and no row was written.
-      await store.note({ accepted: -6 });
+      await store.state.note({ accepted: -6 });
     });
 
     test('after a day one sample a minute is kept, after eight days none', async () => {
-      for (const at of [0, 10_000, 60_000]) await store.sample(T0 + at);
-      await store.sample(T0 + 86_400_000 + 120_000);
+      for (const at of [0, 10_000, 60_000]) await store.read.sample(T0 + at);
+      await store.read.sample(T0 + 86_400_000 + 120_000);
       expect(await sampled(10_000)).toEqual([0, 60_000]);
-      await store.sample(T0 + 9 * 86_400_000);
+      await store.read.sample(T0 + 9 * 86_400_000);
       expect(await sampled(10_000)).toEqual([]);
     });
 
     test('the lanes with the most waiting tasks come first, each with the task that the others wait for', async () => {
-      expect(await store.waitingLanes(5)).toEqual([]);
+      expect(await store.read.waitingLanes(5)).toEqual([]);
       await desk.arrive('long', [3, 1, 2]);
       await desk.arrive('short', [4, 5]);
       await desk.arrive('alone', [6]);
-      expect(await store.waitingLanes(5)).toMatchObject([
+      expect(await store.read.waitingLanes(5)).toMatchObject([
         { handler: 'first', lane: 'long', waiting: 3, more: false, head: { key: 'c:1', attempts: 0, error: null } },
         { handler: 'first', lane: 'short', waiting: 2, head: { key: 'c:4' } },
       ]);
@@ -49,16 +50,16 @@ export function looking(suite: Suite): void {
 
     test('quarantined bytes are shown as received, can be read again, and leave the quarantine once they are an event', async () => {
       const text = JSON.stringify({ id: 'e1', type: 'X', cursor: '9', data: { X: {} } });
-      await store.accept({ readings: [unreadable('{'), unreadable(text)], now: T0 });
-      const [second, first] = await store.quarantine(10);
+      await store.ingest.accept({ readings: [unreadable('{'), unreadable(text)], now: T0 });
+      const [second, first] = await store.read.quarantine(10);
       const ids = [first?.id ?? 0, second?.id ?? 0] as const;
-      expect(Buffer.from((await store.quarantined(ids[1]))?.body ?? []).toString()).toBe(text);
-      expect(await store.retryQuarantined(ids[0], T0)).toEqual({ verdict: 'quarantined' });
-      expect(await store.retryQuarantined(ids[1], T0)).toEqual({ verdict: 'new' });
-      expect(await store.retryQuarantined(ids[1], T0)).toBeUndefined();
-      expect(await store.quarantined(ids[1])).toBeUndefined();
-      expect(await store.status(T0)).toMatchObject({ events: 1, quarantined: 1 });
-      expect((await store.event('e1', T0))?.event.key).toBe('c:9');
+      expect(Buffer.from((await store.read.quarantined(ids[1]))?.body ?? []).toString()).toBe(text);
+      expect(await store.admin.retryQuarantined(ids[0], T0)).toEqual({ verdict: 'quarantined' });
+      expect(await store.admin.retryQuarantined(ids[1], T0)).toEqual({ verdict: 'new' });
+      expect(await store.admin.retryQuarantined(ids[1], T0)).toBeUndefined();
+      expect(await store.read.quarantined(ids[1])).toBeUndefined();
+      expect(await store.read.status(T0)).toMatchObject({ events: 1, quarantined: 1 });
+      expect((await store.read.event('e1', T0))?.event.key).toBe('c:9');
     });
   });
 
@@ -67,7 +68,7 @@ export function looking(suite: Suite): void {
       await desk.accept('a', range(1, 7));
       const keys: string[] = [];
       for (let before: number | null | undefined; before !== null;) {
-        const page = await store.events({ limit: 3, before: before ?? undefined }, T0);
+        const page = await store.read.events({ limit: 3, before: before ?? undefined }, T0);
         keys.push(...page.events.map(({ key }) => key));
         before = page.next;
       }
@@ -81,9 +82,12 @@ export function looking(suite: Suite): void {
     test('events are found by type, session, the state of a task, key, id and cursor', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.claim();
-      await store.accept({ readings: [{ event: { ...incoming('3'), type: 'Other', sessionId: 'b' } }], now: T0 });
+      await store.ingest.accept({
+        readings: [{ event: { ...incoming('3'), type: 'Other', sessionId: 'b' } }],
+        now: T0,
+      });
       const found = async (filter: object): Promise<string[]> =>
-        (await store.events({ limit: 10, ...filter }, T0)).events.map(({ key }) => key);
+        (await store.read.events({ limit: 10, ...filter }, T0)).events.map(({ key }) => key);
       expect(await found({ type: 'Other' })).toEqual(['c:3']);
       expect(await found({ session: 'a' })).toEqual(['c:2', 'c:1']);
       expect(await found({ state: 'running' })).toEqual(['c:1']);
@@ -93,21 +97,21 @@ export function looking(suite: Suite): void {
 
     test('pages of tasks of one state follow each other', async () => {
       await desk.arrive(null, range(1, 5));
-      const first = await store.tasks({ state: 'ready', limit: 3 }, T0);
-      const second = await store.tasks({ state: 'ready', limit: 3, before: first.next ?? undefined }, T0);
+      const first = await store.read.tasks({ state: 'ready', limit: 3 }, T0);
+      const second = await store.read.tasks({ state: 'ready', limit: 3, before: first.next ?? undefined }, T0);
       expect([...first.tasks, ...second.tasks].map(({ key }) => key)).toEqual(['c:5', 'c:4', 'c:3', 'c:2', 'c:1']);
       expect(second.next).toBeNull();
     });
 
     test('a rare match is found after empty pages, because each page looks at a limited number of tasks', async () => {
       await desk.accept(null, [1]);
-      const { from, events } = await store.pending(10);
-      const rare = (await store.register(['first', 'rare'])).get('rare') ?? 0;
+      const { from, events } = await store.work.pending(10);
+      const rare = (await store.work.register(['first', 'rare'])).get('rare') ?? 0;
       await desk.turn({ fanOut: { from, upTo: from + 1, tasks: tasksOf(events, rare, T0) } });
       await desk.arrive(null, range(2, 12_000));
       const pages: string[][] = [];
       for (let before: number | undefined; ;) {
-        const { tasks, next } = await store.tasks({ handler: 'rare', before }, T0);
+        const { tasks, next } = await store.read.tasks({ handler: 'rare', before }, T0);
         pages.push(tasks.map(({ key }) => key));
         if (next === null) break;
         before = next;
@@ -117,43 +121,43 @@ export function looking(suite: Suite): void {
 
     test('the age of the oldest waiting task is that of its event', async () => {
       await desk.arrive('a', [1, 2]);
-      expect((await store.status(T0 + 9_000)).oldestReadySeconds).toBe(9);
+      expect((await store.read.status(T0 + 9_000)).oldestReadySeconds).toBe(9);
       await desk.workOff();
-      expect((await store.status(T0 + 9_000)).oldestReadySeconds).toBeNull();
+      expect((await store.read.status(T0 + 9_000)).oldestReadySeconds).toBeNull();
       desk.now = T0 + 5_000;
       await desk.arrive('a', [3]);
-      expect((await store.status(T0 + 9_000)).oldestReadySeconds).toBe(4);
+      expect((await store.read.status(T0 + 9_000)).oldestReadySeconds).toBe(4);
     });
 
     test('the lowest cursor, the newest, the median before a time, and the neighbours of a cursor are found', async () => {
-      expect(await store.anchors(T0)).toEqual({ lowest: null, older: null, young: false });
-      expect(await store.newestCursor()).toBeNull();
+      expect(await store.replay.anchors(T0)).toEqual({ lowest: null, older: null, young: false });
+      expect(await store.replay.newestCursor()).toBeNull();
       await desk.accept('a', [20, 10]);
       desk.now = T0 + 10;
       await desk.accept('a', [30]);
-      expect(await store.anchors(T0 + 10)).toEqual({ lowest: '10', older: '20', young: true });
-      expect(await store.newestCursor()).toBe('30');
-      expect(await store.cursorAbove(null)).toBe('10');
-      expect(await store.cursorAbove('10' as Cursor)).toBe('20');
-      expect(await store.cursorAbove('30' as Cursor)).toBeNull();
-      expect(await store.cursorBelow(null)).toBe('30');
-      expect(await store.cursorBelow('30' as Cursor)).toBe('20');
-      expect(await store.cursorBelow('10' as Cursor)).toBeNull();
+      expect(await store.replay.anchors(T0 + 10)).toEqual({ lowest: '10', older: '20', young: true });
+      expect(await store.replay.newestCursor()).toBe('30');
+      expect(await store.replay.cursorAbove(null)).toBe('10');
+      expect(await store.replay.cursorAbove('10' as Cursor)).toBe('20');
+      expect(await store.replay.cursorAbove('30' as Cursor)).toBeNull();
+      expect(await store.replay.cursorBelow(null)).toBe('30');
+      expect(await store.replay.cursorBelow('30' as Cursor)).toBe('20');
+      expect(await store.replay.cursorBelow('10' as Cursor)).toBeNull();
     });
 
     test('the end of history is set once', async () => {
-      await store.endHistory('10' as Cursor);
-      await store.endHistory('20' as Cursor);
-      expect((await store.pending(1)).birth.end).toBe('10');
+      await store.replay.endHistory('10' as Cursor);
+      await store.replay.endHistory('20' as Cursor);
+      expect((await store.work.pending(1)).birth.end).toBe('10');
     });
 
     test('an alarm keeps the time at which it was raised, until it is cleared', async () => {
-      await store.raise('dead_letters', 'one', T0);
-      await store.raise('dead_letters', 'two', T0 + 1_000);
+      await store.alarms.raise('dead_letters', 'one', T0);
+      await store.alarms.raise('dead_letters', 'two', T0 + 1_000);
       const since = new Date(T0).toISOString();
-      expect((await store.status(T0)).alarms).toEqual([{ name: 'dead_letters', since, detail: 'two' }]);
-      await store.clear('dead_letters');
-      expect((await store.status(T0)).alarms).toEqual([]);
+      expect((await store.read.status(T0)).alarms).toEqual([{ name: 'dead_letters', since, detail: 'two' }]);
+      await store.alarms.clear('dead_letters');
+      expect((await store.read.status(T0)).alarms).toEqual([]);
     });
   });
 }

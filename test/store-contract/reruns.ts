@@ -27,14 +27,14 @@ export function reruns(suite: Suite): void {
     const EVER = '0' as Cursor;
 
     async function ask(from: Cursor | number = EVER, to: Cursor | number | null = null): Promise<number> {
-      const span = await store.range(from, to);
+      const span = await store.read.range(from, to);
       const asked = { handler: 'first', type: null, from: 'then', to: null, events: 0, range: span };
-      return store.askRerun(asked, desk.now);
+      return store.admin.askRerun(asked, desk.now);
     }
 
     /** Runs a turn as `run` does: a page of the rerun becomes tasks, and due tasks are claimed. */
     async function feed(limit = 100, room = ROOM): Promise<Claim[] | null> {
-      const page = await store.rerun([desk.handler], limit);
+      const page = await store.work.rerun([desk.handler], limit);
       if (!page) return null;
       const tasks = tasksOf(page.events, desk.handler, desk.now).map((task) => ({ ...task, rerun: page.id }));
       return (await desk.turn({ rerun: { page, tasks }, room })).claims;
@@ -57,21 +57,21 @@ export function reruns(suite: Suite): void {
       await desk.workOff();
       const id = await ask();
       expect(await finish(2)).toEqual(['9', '10', '20', '30']);
-      expect(await store.reruns(1)).toMatchObject([{ id, state: 'ended', seen: 4, made: 4, kept: 0, untried: 0 }]);
-      expect((await store.status(T0)).tasks).toMatchObject({ done: 4, dead: 0 });
+      expect(await store.read.reruns(1)).toMatchObject([{ id, state: 'ended', seen: 4, made: 4, kept: 0, untried: 0 }]);
+      expect((await store.read.status(T0)).tasks).toMatchObject({ done: 4, dead: 0 });
     });
 
     test('continues where it was left, in any process, and no page becomes tasks twice', async () => {
       await desk.arrive('a', range(1, 10));
       await desk.workOff();
       await ask();
-      const page = present((await store.rerun([desk.handler], 4)) ?? undefined);
+      const page = present((await store.work.rerun([desk.handler], 4)) ?? undefined);
       const tasks = tasksOf(page.events, desk.handler, T0).map((task) => ({ ...task, rerun: page.id }));
       const other = await createDesk(another());
       await other.turn({ rerun: { page, tasks } });
       await desk.turn({ rerun: { page, tasks } });
-      expect(await store.reruns(1)).toMatchObject([{ made: 4, kept: 0, untried: 4 }]);
-      expect(await store.rerun([desk.handler], 4)).toBeNull();
+      expect(await store.read.reruns(1)).toMatchObject([{ made: 4, kept: 0, untried: 4 }]);
+      expect(await store.work.rerun([desk.handler], 4)).toBeNull();
       await desk.workOff();
       expect(await finish(4)).toEqual(['5', '6', '7', '8', '9', '10']);
     });
@@ -85,7 +85,7 @@ export function reruns(suite: Suite): void {
       await ask();
       const claims = present((await feed(100, 0)) ?? undefined);
       expect(claims).toEqual([]);
-      expect(await store.reruns(1)).toMatchObject([{ made: 1, kept: 2, seen: 3 }]);
+      expect(await store.read.reruns(1)).toMatchObject([{ made: 1, kept: 2, seen: 3 }]);
       expect((await desk.settle([done(atWork)])).fenced).toBe(0);
       await desk.workOff();
     });
@@ -156,14 +156,14 @@ export function reruns(suite: Suite): void {
     test('leaves out events whose body was purged', async () => {
       await desk.arrive('a', [1, 2, 3]);
       await desk.workOff();
-      await store.purge(T0 + 1, null, 1);
-      expect(await store.survey(await store.range(EVER, null), 'Thing', null, 10)).toEqual({
+      await store.keep.purge(T0 + 1, null, 1);
+      expect(await store.read.survey(await store.read.range(EVER, null), 'Thing', null, 10)).toEqual({
         types: [{ type: 'Thing', events: 3, purged: 1 }],
         next: null,
       });
       await ask();
       expect(await finish()).toEqual(['2', '3']);
-      expect(await store.reruns(1)).toMatchObject([{ seen: 3, made: 2, purged: 1 }]);
+      expect(await store.read.reruns(1)).toMatchObject([{ seen: 3, made: 2, purged: 1 }]);
     });
 
     test('that is cancelled makes no more tasks, and its waiting tasks are returned', async () => {
@@ -172,29 +172,29 @@ export function reruns(suite: Suite): void {
       const id = await ask();
       await feed(4, 0);
       const page = { id, handler: desk.handler, from: { cursor: 4n, event: -1 }, upTo: { cursor: 9n, event: 0 } };
-      const waiting = present((await store.cancelRerun(id, T0)) ?? undefined);
+      const waiting = present((await store.admin.cancelRerun(id, T0)) ?? undefined);
       await desk.turn({ rerun: { page: { ...page, last: false, events: [], purged: 0 }, tasks: [] } });
       expect(waiting).toHaveLength(4);
-      expect(await store.rerun([desk.handler], 4)).toBeNull();
-      expect(await store.discard(waiting, 'enough', T0)).toBe(4);
+      expect(await store.work.rerun([desk.handler], 4)).toBeNull();
+      expect(await store.admin.discard(waiting, 'enough', T0)).toBe(4);
       expect(await desk.workOff()).toEqual([]);
-      expect(await store.reruns(1)).toMatchObject([{ state: 'cancelled', made: 4 }]);
-      expect(await store.cancelRerun(id + 1, T0)).toBeNull();
+      expect(await store.read.reruns(1)).toMatchObject([{ state: 'cancelled', made: 4 }]);
+      expect(await store.admin.cancelRerun(id + 1, T0)).toBeNull();
     });
 
     test('of a strict handler runs events that the watermark has passed, and the events above it wait', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.workOff();
-      await store.accept({ readings: [], now: T0, watermark: '1' as Cursor });
+      await store.ingest.accept({ readings: [], now: T0, watermark: '1' as Cursor });
       await ask();
-      const page = present((await store.rerun([desk.handler], 9)) ?? undefined);
+      const page = present((await store.work.rerun([desk.handler], 9)) ?? undefined);
       const strict = { strict: true, rerun: page.id };
       const tasks = tasksOf(page.events, desk.handler, T0).map((task) => ({ ...task, ...strict }));
       const { claims, unproven } = await desk.turn({ rerun: { page, tasks }, room: ROOM });
       expect(claims.map(cursorOf)).toEqual(['1']);
       expect(unproven).toBe(1);
       await desk.settle(claims.map(done));
-      await store.accept({ readings: [], now: T0, watermark: '2' as Cursor });
+      await store.ingest.accept({ readings: [], now: T0, watermark: '2' as Cursor });
       expect(await desk.workOff()).toEqual([['2']]);
     });
   });

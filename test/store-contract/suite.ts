@@ -76,7 +76,7 @@ async function expectCountersToEqualRows(store: Store): Promise<void> {
     events: (await tx.get('select count(*) as n from events'))?.['n'],
     quarantined: (await tx.get('select count(*) as n from quarantine'))?.['n'],
   }));
-  const { tasks, events, quarantined } = await store.status(T0);
+  const { tasks, events, quarantined } = await store.read.status(T0);
   const { held, ready, running, done: finished, skipped, dead } = tasks;
   const none = { ready: 0, running: 0, done: 0, skipped: 0, dead: 0 };
   const counted = { ready: held + ready, running, done: finished, skipped, dead };

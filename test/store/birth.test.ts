@@ -99,7 +99,7 @@ describe('E4: events of replay', () => {
     file.exec(`update state set value = ${clock.time} where name = 'born'`);
     handled = [];
     historic = [];
-    await file.store.openHistory();
+    await file.store.replay.openHistory();
     await start();
   });
 
@@ -117,7 +117,7 @@ describe('E4: events of replay', () => {
       handle: (event) => void historic.push(event.key),
     });
     runner = await startRunner({
-      store: file.store,
+      store: file.store.work,
       handlers: broken ? [all] : [plain, all],
       files: broken ? { of: new Map(), broken: ['/plain.ts'] } : { of: new Map([['plain', '/plain.ts']]), broken: [] },
       serviceFor: noService,
@@ -151,7 +151,7 @@ describe('E4: events of replay', () => {
   }
 
   async function accept(...readings: Reading[]): Promise<void> {
-    await file.store.accept({ readings, now: clock.time });
+    await file.store.ingest.accept({ readings, now: clock.time });
     await rest();
   }
 
@@ -159,12 +159,12 @@ describe('E4: events of replay', () => {
     runner.wake();
     await until(async () => {
       runner.wake();
-      const { unassigned, tasks } = await file.store.status(clock.time);
+      const { unassigned, tasks } = await file.store.read.status(clock.time);
       return unassigned === 0 && tasks.ready === 0 && tasks.running === 0;
     }, 'the runner to rest');
   }
 
-  const undecided = async (): Promise<number> => (await file.store.status(clock.time)).undecided;
+  const undecided = async (): Promise<number> => (await file.store.read.status(clock.time)).undecided;
   const become = (expected: number): Promise<void> => until(async () => (await undecided()) === expected, 'decisions');
 
   test('wait during the first catch-up, if they have no time, until a neighbour from after the creation of the store is known', async () => {
@@ -176,16 +176,16 @@ describe('E4: events of replay', () => {
     await rest();
     expect(handled.toSorted()).toEqual(['6', '7']);
     expect(historic.toSorted()).toEqual(['c:1', 'c:2', 'c:3', 'c:4', 'c:5', 'c:6', 'c:7']);
-    await file.store.endHistory(cursor(7));
-    await file.store.closeHistory();
+    await file.store.replay.endHistory(cursor(7));
+    await file.store.replay.closeHistory();
     await become(0);
     expect(handled.toSorted(), 'undecided to the end is history').toEqual(['6', '7']);
   });
 
   test('get their tasks when a webhook brings a time after the creation of the store, however late it arrives', async () => {
     await accept(item(1), item(2), item(3));
-    await file.store.endHistory(cursor(3));
-    await file.store.closeHistory();
+    await file.store.replay.endHistory(cursor(3));
+    await file.store.replay.closeHistory();
     await become(0);
     expect(handled).toEqual([]);
     await accept(webhook(2, clock.time + 1));
@@ -198,12 +198,12 @@ describe('E4: events of replay', () => {
   test('get their tasks also if the webhook that brings their time arrives while a turn is being planned', async () => {
     await runner.drain(0);
     const { store } = file;
-    await store.accept({ readings: [item(1)], now: clock.time });
-    const { from, events } = await store.pending(10);
-    await store.accept({ readings: [webhook(1, clock.time + 1)], now: clock.time });
+    await store.ingest.accept({ readings: [item(1)], now: clock.time });
+    const { from, events } = await store.work.pending(10);
+    await store.ingest.accept({ readings: [webhook(1, clock.time + 1)], now: clock.time });
     const turn = { now: clock.time, boot: 2, settle: [], room: 1, handlers: [1] };
-    await store.turn({ ...turn, fanOut: { from, upTo: events.at(-1)?.seq ?? from, tasks: [] } });
-    expect((await store.pending(10)).decided).toMatchObject([{ key: 'c:1' }]);
+    await store.work.turn({ ...turn, fanOut: { from, upTo: events.at(-1)?.seq ?? from, tasks: [] } });
+    expect((await store.work.pending(10)).decided).toMatchObject([{ key: 'c:1' }]);
   });
 
   test('get their tasks if the envelope of a webhook has a time after the creation, even if its data has an earlier one', async () => {
@@ -217,7 +217,7 @@ describe('E4: events of replay', () => {
 
   test('are handled if they are above the end of the first catch-up, even without a time and without a webhook', async () => {
     await accept(item(1), item(2));
-    await file.store.endHistory(cursor(2));
+    await file.store.replay.endHistory(cursor(2));
     await accept(item(3));
     expect(handled).toEqual(['3']);
   });
@@ -228,14 +228,14 @@ describe('E4: events of replay', () => {
       await accept(item(1), item(101));
       expect(await undecided()).toBe(2);
       if (when !== 'when the end becomes known') await runner.drain(0);
-      await file.store.endHistory(cursor(50));
+      await file.store.replay.endHistory(cursor(50));
       if (when !== 'when the end becomes known') {
-        await file.store.accept({ readings: [webhook(101, clock.time + 1)], now: clock.time });
-        await file.store.closeHistory();
+        await file.store.ingest.accept({ readings: [webhook(101, clock.time + 1)], now: clock.time });
+        await file.store.replay.closeHistory();
         await start();
       }
       await until(() => Promise.resolve(handled.length > 0), 'its task');
-      await file.store.closeHistory();
+      await file.store.replay.closeHistory();
       await become(0);
       expect(handled).toEqual(['101']);
     },
@@ -254,13 +254,19 @@ describe('E4: events of replay', () => {
       await until(async () => (await undecided()) === 1, 'decisions');
       // 700 missed events are more than one page, so the handler does not catch up in one turn.
       await arrive(10_000);
-      await file.store.endHistory(cursor(3));
-      await file.store.closeHistory();
+      await file.store.replay.endHistory(cursor(3));
+      await file.store.replay.closeHistory();
       await become(0);
-      await file.store.prune({ now: clock.time, before: clock.time + HOUR, settled: Infinity, after: null, limit: 10 });
+      await file.store.keep.prune({
+        now: clock.time,
+        before: clock.time + HOUR,
+        settled: Infinity,
+        after: null,
+        limit: 10,
+      });
       await restart();
       await rest();
-      await until(async () => (await file.store.behind()).size === 0, 'the handler to catch up');
+      await until(async () => (await file.store.work.behind()).size === 0, 'the handler to catch up');
       await rest();
       expect(handled.filter((at) => Number(at) < 10_000).toSorted()).toEqual(['2', '3']);
       expect(new Set(handled).size).toBe(handled.length);
@@ -273,10 +279,10 @@ describe('E4: events of replay', () => {
       await arrive(10_000);
       await runner.drain(0);
       // While `run` is down, replay brings the event as history. Then its webhook shows that the event is new.
-      await file.store.accept({ readings: [item(20_000, clock.time - HOUR)], now: clock.time });
-      await file.store.accept({ readings: [webhook(20_000, clock.time + 1)], now: clock.time });
+      await file.store.ingest.accept({ readings: [item(20_000, clock.time - HOUR)], now: clock.time });
+      await file.store.ingest.accept({ readings: [webhook(20_000, clock.time + 1)], now: clock.time });
       await start();
-      await until(async () => (await file.store.behind()).size === 0, 'the handler to catch up');
+      await until(async () => (await file.store.work.behind()).size === 0, 'the handler to catch up');
       await rest();
       expect(handled).toContain('20000');
       expect(handled).toHaveLength(missed + 1);
@@ -287,14 +293,17 @@ describe('E4: events of replay', () => {
       await restart(true);
       await arrive(10_000);
       await runner.drain(0);
-      const ids = await file.store.register(['plain', 'all'], { of: new Map([['plain', '/plain.ts']]), broken: [] });
+      const ids = await file.store.work.register(['plain', 'all'], {
+        of: new Map([['plain', '/plain.ts']]),
+        broken: [],
+      });
       const handler = ids.get('plain') ?? 0;
-      await file.store.accept({ readings: [webhook(1, clock.time + 1)], now: clock.time });
-      const { from, decided } = await file.store.pending(1_000);
-      const waits = (await file.store.behind()).get(handler) ?? 0;
+      await file.store.ingest.accept({ readings: [webhook(1, clock.time + 1)], now: clock.time });
+      const { from, decided } = await file.store.work.pending(1_000);
+      const waits = (await file.store.work.behind()).get(handler) ?? 0;
       expect(decided).toHaveLength(1);
       const task = { event: decided[0]?.seq ?? 0, handler, lane: null, cursor: cursor(1), releaseAt: clock.time };
-      const { behind } = await file.store.turn({
+      const { behind } = await file.store.work.turn({
         now: clock.time,
         boot: 2,
         settle: [],
@@ -311,8 +320,14 @@ describe('E4: events of replay', () => {
 
   test('are not pruned while they are undecided, however long the catch-up takes', async () => {
     await accept(item(1), item(2), item(3));
-    await file.store.accept({ readings: [], now: clock.time, watermark: cursor(3) });
-    await file.store.prune({ now: clock.time, before: clock.time + HOUR, settled: Infinity, after: null, limit: 10 });
+    await file.store.ingest.accept({ readings: [], now: clock.time, watermark: cursor(3) });
+    await file.store.keep.prune({
+      now: clock.time,
+      before: clock.time + HOUR,
+      settled: Infinity,
+      after: null,
+      limit: 10,
+    });
     await accept(webhook(1, clock.time + 1));
     await become(0);
     await rest();

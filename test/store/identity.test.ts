@@ -19,8 +19,8 @@ beforeEach(() => {
 
 afterEach(async () => {
   try {
-    const { events, quarantined, conflicts, duplicates } = await file.store.status(NOW);
-    const counters = await file.store.counters();
+    const { events, quarantined, conflicts, duplicates } = await file.store.read.status(NOW);
+    const counters = await file.store.read.counters();
     const count = (table: string): number => file.query<{ n: number }>(`select count(*) as n from ${table}`)[0]?.n ?? 0;
     expect({ events, quarantined, conflicts }).toEqual({
       events: count('events'),
@@ -58,7 +58,7 @@ function replay(fields: Fields = {}, origin: 'replay' | 'stream' = 'replay'): Re
 
 async function accept(...readings: Reading[]): Promise<Accepted[]> {
   const all: Accepted[] = [];
-  for (const reading of readings) all.push(...(await file.store.accept({ readings: [reading], now: NOW })));
+  for (const reading of readings) all.push(...(await file.store.ingest.accept({ readings: [reading], now: NOW })));
   return all;
 }
 
@@ -67,18 +67,18 @@ async function verdicts(...readings: Reading[]): Promise<string[]> {
 }
 
 async function keys(): Promise<string[]> {
-  return (await file.store.pending(100)).events.map(({ key }) => key);
+  return (await file.store.work.pending(100)).events.map(({ key }) => key);
 }
 
 async function keyOf(name: string): Promise<string | undefined> {
-  return (await file.store.event(name, NOW))?.event.key;
+  return (await file.store.read.event(name, NOW))?.event.key;
 }
 
 async function counts(): Promise<
   Pick<Status, 'events' | 'duplicates' | 'conflicts'> & { reread: number; recovered: number }
 > {
-  const { events, duplicates, conflicts, reconcile } = await file.store.status(NOW);
-  const { reread = 0 } = await file.store.counters();
+  const { events, duplicates, conflicts, reconcile } = await file.store.read.status(NOW);
+  const { reread = 0 } = await file.store.read.counters();
   return { events, duplicates, conflicts, reread, recovered: reconcile.recovered };
 }
 
@@ -88,13 +88,13 @@ const PRUNED_AT = NOW - RETENTION - DAY;
 async function pruneTo(floor: string): Promise<void> {
   const gone = webhook({ id: 'pruned', cursor: floor, at: PRUNED_AT });
   const watermark = String(BigInt(floor) + 1n) as Cursor;
-  await file.store.accept({ readings: [gone], now: PRUNED_AT, watermark });
+  await file.store.ingest.accept({ readings: [gone], now: PRUNED_AT, watermark });
   await accept(webhook({ id: 'newest', cursor: null }));
-  const { from, events } = await file.store.pending(100);
+  const { from, events } = await file.store.work.pending(100);
   const fanOut = { from, upTo: events.at(-1)?.seq ?? 0, tasks: [] };
-  await file.store.turn({ now: NOW, boot: 1, settle: [], fanOut, room: 0, handlers: [] });
-  await file.store.prune({ now: NOW, before: NOW - RETENTION, settled: Infinity, after: null, limit: 100 });
-  expect((await file.store.status(NOW)).floor).toBe(floor);
+  await file.store.work.turn({ now: NOW, boot: 1, settle: [], fanOut, room: 0, handlers: [] });
+  await file.store.keep.prune({ now: NOW, before: NOW - RETENTION, settled: Infinity, after: null, limit: 100 });
+  expect((await file.store.read.status(NOW)).floor).toBe(floor);
 }
 
 describe('a new event', () => {
@@ -122,7 +122,7 @@ describe('a new event', () => {
       webhook({ id: 'b', cursor: '10' }),
       webhook({ id: 'b', cursor: '10' }),
     ];
-    const accepted = await file.store.accept({ readings, now: NOW });
+    const accepted = await file.store.ingest.accept({ readings, now: NOW });
     expect(accepted.map(({ verdict }) => verdict)).toEqual(['new', 'duplicate', 'duplicate', 'duplicate', 'duplicate']);
     expect(await counts()).toEqual({ events: 1, duplicates: 3, conflicts: 0, reread: 1, recovered: 0 });
   });
@@ -134,20 +134,20 @@ describe('a known cursor', () => {
     expect(await keys()).toEqual(['c:10']);
     expect(await keyOf('a')).toBe('c:10');
     expect(await counts()).toEqual({ events: 1, duplicates: 1, conflicts: 0, reread: 0, recovered: 1 });
-    expect((await file.store.event('10', NOW))?.event).toMatchObject({ id: 'a', origin: 'replay', copies: 1 });
+    expect((await file.store.read.event('10', NOW))?.event).toMatchObject({ id: 'a', origin: 'replay', copies: 1 });
   });
 
   test('F44: that a webhook brought and replay shows again is a duplicate, not counted as a delivery', async () => {
     expect(await verdicts(webhook(), replay(), replay({}, 'stream'))).toEqual(['new', 'duplicate', 'duplicate']);
     expect(await counts()).toEqual({ events: 1, duplicates: 0, conflicts: 0, reread: 2, recovered: 0 });
-    expect((await file.store.event('10', NOW))?.event).toMatchObject({ id: 'a', origin: 'webhook', copies: 0 });
+    expect((await file.store.read.event('10', NOW))?.event).toMatchObject({ id: 'a', origin: 'webhook', copies: 0 });
   });
 
   test('that replay showed first gets session and time from a later webhook, which overwrites neither', async () => {
     const bare = { session: null, at: null };
     await accept(replay({ ...bare, cursor: '1' }), webhook({ id: 'a', cursor: '1' }));
     await accept(replay({ cursor: '2' }), webhook({ id: 'b', cursor: '2', session: 'other', at: NOW }));
-    const shown = await Promise.all(['1', '2'].map((cursor) => file.store.event(cursor, NOW)));
+    const shown = await Promise.all(['1', '2'].map((cursor) => file.store.read.event(cursor, NOW)));
     expect(shown.map((one) => [one?.event.sessionId, one?.event.createdAt])).toEqual([
       ['a', NOW - DAY],
       ['a', NOW - DAY],
@@ -156,7 +156,7 @@ describe('a known cursor', () => {
 
   test('with its known id is a duplicate, counted with the event', async () => {
     expect(await verdicts(webhook(), webhook(), webhook())).toEqual(['new', 'duplicate', 'duplicate']);
-    expect((await file.store.event('a', NOW))?.event.copies).toBe(2);
+    expect((await file.store.read.event('a', NOW))?.event.copies).toBe(2);
     expect(await counts()).toEqual({ events: 1, duplicates: 2, conflicts: 0, reread: 0, recovered: 0 });
   });
 
@@ -194,7 +194,7 @@ describe('a known cursor', () => {
       'duplicate',
       'duplicate',
     ]);
-    const shown = await Promise.all(['a', 'b'].map((id) => file.store.event(id, NOW)));
+    const shown = await Promise.all(['a', 'b'].map((id) => file.store.read.event(id, NOW)));
     expect(shown.map((one) => one?.event.copies)).toEqual([1, 1]);
     expect(await counts()).toEqual({ events: 2, duplicates: 2, conflicts: 1, reread: 0, recovered: 0 });
   });
@@ -326,8 +326,8 @@ describe('data are compared', () => {
 
   test('E10: by their digest, when the body was purged', async () => {
     await accept(webhook({ text: 'one' }), webhook({ id: 'z', cursor: '99' }));
-    const { from, events } = await file.store.pending(10);
-    await file.store.turn({
+    const { from, events } = await file.store.work.pending(10);
+    await file.store.work.turn({
       now: NOW,
       boot: 1,
       settle: [],
@@ -335,7 +335,7 @@ describe('data are compared', () => {
       room: 0,
       handlers: [],
     });
-    await file.store.purge(NOW + 1, null, 100);
+    await file.store.keep.purge(NOW + 1, null, 100);
     expect(file.query('select body from events where id = ?', 'a')).toEqual([{ body: null }]);
     expect(await verdicts(webhook({ text: 'one' }), webhook({ id: 'b', text: 'one' }))).toEqual([
       'duplicate',
@@ -371,7 +371,7 @@ describe('a cursor at or below the floor', () => {
     ).toEqual(['duplicate', 'duplicate']);
     expect(await verdicts(replay({ cursor: '50', at: old }))).toEqual(['duplicate']);
     expect(await counts()).toMatchObject({ events, duplicates: 2, reread: 1, conflicts: 0 });
-    expect(await file.store.counters()).not.toHaveProperty('regressions');
+    expect(await file.store.read.counters()).not.toHaveProperty('regressions');
   });
 
   test('is a duplicate if the time of the event is unknown', async () => {
@@ -384,14 +384,14 @@ describe('a cursor at or below the floor', () => {
     expect(await verdicts(webhook({ id: 'x', cursor: '7', at: NOW - DAY }))).toEqual(['new']);
     expect(await verdicts(replay({ cursor: '8', at: NOW - RETENTION }))).toEqual(['new']);
     expect(await keyOf('7')).toBe('c:7');
-    expect((await file.store.counters())['regressions']).toBe(2);
+    expect((await file.store.read.counters())['regressions']).toBe(2);
   });
 
   test('is counted as a regression once, and is a duplicate when it arrives again', async () => {
     await pruneTo('100');
     const event = { id: 'x', cursor: '7', at: NOW - DAY };
     expect(await verdicts(webhook(event), webhook(event), replay(event))).toEqual(['new', 'duplicate', 'duplicate']);
-    expect((await file.store.counters())['regressions']).toBe(1);
+    expect((await file.store.read.counters())['regressions']).toBe(1);
   });
 
   test('does not concern events above the floor or without a cursor: they are new', async () => {
@@ -436,7 +436,7 @@ describe('an unreadable delivery or item', () => {
 
 describe('within one batch', () => {
   async function together(...readings: Reading[]): Promise<string[]> {
-    return (await file.store.accept({ readings, now: NOW })).map(({ verdict }) => verdict);
+    return (await file.store.ingest.accept({ readings, now: NOW })).map(({ verdict }) => verdict);
   }
 
   test('an id is known to later readings with another cursor, and so is that cursor', async () => {
@@ -452,9 +452,9 @@ describe('within one batch', () => {
 
 test('a contradiction is recorded once, however often it arrives, and a different one is recorded too', async () => {
   await accept(webhook(), ...Array.from({ length: 3 }, () => webhook({ text: 'other' })));
-  expect((await file.store.status(NOW)).conflicts).toBe(1);
+  expect((await file.store.read.status(NOW)).conflicts).toBe(1);
   await accept(webhook({ text: 'a third' }));
-  expect((await file.store.status(NOW)).conflicts).toBe(2);
+  expect((await file.store.read.status(NOW)).conflicts).toBe(2);
 });
 
 test('a new id with the data of the second event of a cursor names that event', async () => {

@@ -52,7 +52,7 @@ function webhooks(from: number, many: number, cursorFrom = from): Reading[] {
 
 async function verdicts(readings: Reading[], by = store, now = NOW): Promise<Record<string, number>> {
   const sums: Record<string, number> = {};
-  for (const { verdict } of await by.accept({ readings, now })) sums[verdict] = (sums[verdict] ?? 0) + 1;
+  for (const { verdict } of await by.ingest.accept({ readings, now })) sums[verdict] = (sums[verdict] ?? 0) + 1;
   return sums;
 }
 
@@ -68,7 +68,7 @@ test('a known id with another cursor is the same event, however many events came
   await arrive(600);
   expect(count('select count(*) from id_segments')).toBeGreaterThan(2 * 8);
   expect(await verdicts(webhooks(0, 600, 10_000))).toEqual({ duplicate: 600 });
-  expect((await store.status(NOW)).events).toBe(600);
+  expect((await store.read.status(NOW)).events).toBe(600);
 });
 
 test('each connection knows the ids that any other has written, whether they are already in a segment of the index or not', async () => {
@@ -93,7 +93,9 @@ test('an id that a webhook adds to an event of replay is known as well', async (
 test('a batch that was rolled back leaves no ids behind, and the next batch is accepted', async () => {
   await arrive(10);
   db.exec(`create trigger refuse before insert on events when new.id >= 'id-10' begin select raise(abort, 'no'); end`);
-  await expect(store.accept({ readings: webhooks(10, 20), now: NOW })).rejects.toMatchObject({ code: 'unwritable' });
+  await expect(store.ingest.accept({ readings: webhooks(10, 20), now: NOW })).rejects.toMatchObject({
+    code: 'unwritable',
+  });
   db.exec('drop trigger refuse');
   expect(await verdicts(webhooks(10, 20))).toEqual({ new: 20 });
   expect(await verdicts(webhooks(0, 30, 10_000))).toEqual({ duplicate: 30 });
@@ -106,7 +108,7 @@ test('the id of an event that was accepted from quarantine is known', async () =
     `insert into quarantine (digest, received_at, origin, reason, body) values (zeroblob(32), 0, 'webhook', 'odd', ?)`,
   ).run(first && 'event' in first ? first.event.body : null);
   db.exec(`insert into counters values ('quarantined', 1) on conflict (name) do update set value = value + 1`);
-  expect(await store.retryQuarantined(1, NOW)).toEqual({ verdict: 'new' });
+  expect(await store.admin.retryQuarantined(1, NOW)).toEqual({ verdict: 'new' });
   expect(await verdicts(webhooks(900, 1, 10_000))).toEqual({ duplicate: 1 });
   expect(await verdicts(webhooks(100, 40))).toEqual({ new: 40 });
   expect(await verdicts(webhooks(900, 1, 20_000))).toEqual({ duplicate: 1 });
@@ -115,7 +117,7 @@ test('the id of an event that was accepted from quarantine is known', async () =
 test('ids that cannot be moved into a segment of the index while the store is locked are moved later', async () => {
   await arrive(15);
   db.exec('begin immediate');
-  await expect(store.accept({ readings: webhooks(15, 5), now: NOW })).rejects.toMatchObject({ code: 'busy' });
+  await expect(store.ingest.accept({ readings: webhooks(15, 5), now: NOW })).rejects.toMatchObject({ code: 'busy' });
   db.exec('rollback');
   await arrive(0);
   expect(await verdicts(webhooks(15, 25))).toEqual({ new: 25 });
@@ -123,7 +125,7 @@ test('ids that cannot be moved into a segment of the index while the store is lo
 });
 
 test('ids of pruned events are no longer known, and those of events with waiting tasks still are', async () => {
-  const [noting] = (await store.register(['noting'])).values();
+  const [noting] = (await store.work.register(['noting'])).values();
   await arrive(60);
   // Of the first sixty events, only the twentieth has a task that is not finished.
   db.exec(`update state set value = 60 where name = 'fanned_out'`);
@@ -134,8 +136,8 @@ test('ids of pruned events are no longer known, and those of events with waiting
   expect(await verdicts(webhooks(0, 1), watcher)).toEqual({ duplicate: 1 });
   expect(await verdicts(webhooks(100, 5), store, NOW + 10)).toEqual({ new: 5 });
 
-  await store.prune({ now: NOW, before: NOW + 5, settled: Infinity, after: null, limit: 1_000 });
-  await store.sweep(NOW + 20);
+  await store.keep.prune({ now: NOW, before: NOW + 5, settled: Infinity, after: null, limit: 1_000 });
+  await store.keep.sweep(NOW + 20);
 
   expect(count('select count(*) from id_segments')).toBe(0);
   expect(count('select count(*) from ids')).toBe(0);
@@ -150,7 +152,7 @@ test('the id of a pruned event is no longer known, even if it is still in memory
   await arrive(5, one);
   db.exec(`update state set value = 5 where name = 'fanned_out'`);
   expect(await verdicts(webhooks(100, 1), one, NOW + 10)).toEqual({ new: 1 });
-  await one.prune({ now: NOW, before: NOW + 5, settled: Infinity, after: null, limit: 1_000 });
+  await one.keep.prune({ now: NOW, before: NOW + 5, settled: Infinity, after: null, limit: 1_000 });
   expect(count('select count(*) from events')).toBe(1);
   expect(await verdicts(webhooks(0, 5, 1_000), one)).toEqual({ new: 5 });
 });
@@ -161,7 +163,7 @@ test('ids in the last of the eight segments that share a filter stay known when 
   const theirs = db.prepare<[number], string>('select id from ids where segment = ?').pluck().all(last);
   const before = count(`select added_at from id_segments where segment = ${last}`);
   for (let turn = 0; count('select min(segment) from id_segments') < last && turn < 200; turn++) {
-    await store.sweep(before);
+    await store.keep.sweep(before);
     await verdicts(webhooks(1_000 + turn, 1), store, NOW + 1_000);
   }
   expect(count('select min(segment) from id_segments')).toBe(last);
@@ -174,7 +176,7 @@ test('when old segments are removed, the ids of existing events are kept in smal
   const waiting = () => count('select count(*) from latest_ids');
   const largest = () => count('select max(ids) from id_segments');
   for (let turn = 0; turn < 40; turn++) {
-    await store.sweep(NOW + 1);
+    await store.keep.sweep(NOW + 1);
     expect(waiting()).toBeLessThan(3 * SEGMENT);
     expect(await verdicts(webhooks(1_000 + turn, 1), store, NOW + 2)).toEqual({ new: 1 });
     expect(largest()).toBeLessThan(2 * SEGMENT);
@@ -184,8 +186,8 @@ test('when old segments are removed, the ids of existing events are kept in smal
 
 test('people find an event by its id, whether it is among the latest ids or in a segment of the index', async () => {
   await arrive(50);
-  for (const id of ['id-0', 'id-20', 'id-49']) expect((await store.event(id, NOW))?.event.id).toBe(id);
-  expect(await store.event('id-50', NOW)).toBeUndefined();
+  for (const id of ['id-0', 'id-20', 'id-49']) expect((await store.read.event(id, NOW))?.event.id).toBe(id);
+  expect(await store.read.event('id-50', NOW)).toBeUndefined();
 });
 
 test('a new id is hardly ever searched in a segment, which would cost a read of a cold disk', () => {

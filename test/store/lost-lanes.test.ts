@@ -42,13 +42,13 @@ test.each([0, DAY_MS, -DAY_MS, 60 * DAY_MS, -60 * DAY_MS])(
   async (step) => {
     await desk.arrive('a', [1]);
     await desk.workOff();
-    await desk.store.sweep(T0 + 1);
+    await desk.store.keep.sweep(T0 + 1);
     desk.now += step;
     await desk.arrive('a', [2, 3]);
     const restarted = await createDesk(open());
     restarted.now = desk.now;
     expect((await restarted.claim()).map(cursorOf)).toEqual(['2']);
-    expect((await restarted.store.event('3', T0))?.tasks[0]?.lane).toBe('a');
+    expect((await restarted.store.read.event('3', T0))?.tasks[0]?.lane).toBe('a');
   },
 );
 
@@ -69,5 +69,5 @@ test('E8: a start finds tasks whose lane has no row, and runs them in order', as
   db.exec('drop trigger lanes_with_tasks; delete from lanes');
   const restarted = await createDesk(open());
   expect(await restarted.workOff()).toEqual([['1'], ['2']]);
-  expect(await restarted.store.counters()).toMatchObject({ lanes_restored: 1 });
+  expect(await restarted.store.read.counters()).toMatchObject({ lanes_restored: 1 });
 });

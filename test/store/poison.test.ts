@@ -63,7 +63,7 @@ const item = (cursor: number, text = 'hello'): Reading =>
   readItem('replay', String(cursor) as never, JSON.stringify({ MessageReceived: { body: text } }));
 const unreadable = (text: string): Reading => readDelivery(Buffer.from(text));
 const accept = (readings: Reading[], more: Partial<Batch> = {}): Promise<Accepted[]> =>
-  store.accept({ readings, now: T0, ...more });
+  store.ingest.accept({ readings, now: T0, ...more });
 const verdicts = (accepted: Accepted[]): string[] => accepted.map(({ verdict }) => verdict);
 
 function rows<Row>(sql: string): Row[] {
@@ -109,7 +109,7 @@ async function rehearse(name: string): Promise<{ statements: string[]; counters:
   ran.clear();
   await accept([kind.reading], { fresh: true });
   const statements = [...ran];
-  return { statements, counters: await store.counters() };
+  return { statements, counters: await store.read.counters() };
 }
 
 async function prepareFor(name: string): Promise<void> {
@@ -139,7 +139,7 @@ describe.each(sampled(Object.keys(KINDS)))('E5: %s', (name) => {
     for (const sql of statements) {
       await startAnew();
       await prepareFor(name);
-      const before = await store.counters();
+      const before = await store.read.counters();
       const neighbours = [webhook(90), webhook(91)];
       // The reading fails three times: once in the batch and twice alone. Only then is it quarantined. `mine`: the
       // current statement is for the reading, not for a neighbour.
@@ -157,7 +157,7 @@ describe.each(sampled(Object.keys(KINDS)))('E5: %s', (name) => {
       if (left < 3) continue;
       taken++;
       expect(accepted[2], sql).toEqual({ verdict: 'quarantined' });
-      expect(await store.counters(), sql).toEqual({
+      expect(await store.read.counters(), sql).toEqual({
         ...before,
         events: (before['events'] ?? 0) + 2,
         accepted: (before['accepted'] ?? 0) + 2,
@@ -190,7 +190,7 @@ describe.each(sampled(Object.keys(KINDS)))('E5: %s', (name) => {
       fault = () => undefined;
       expect(rows('select 1 from quarantine'), sql).toEqual([]);
       await accept([reading], { fresh: true });
-      expect(await store.counters(), `${sql} ${code}`).toEqual(counters);
+      expect(await store.read.counters(), `${sql} ${code}`).toEqual(counters);
     }
   });
 });
@@ -234,7 +234,7 @@ describe('E5: a failure of the store', () => {
     fault = (sql) => (/insert into events/.test(sql) ? own() : undefined);
     for (let n = 0; n < 5; n++) expect(verdicts(await accept([webhook(1)]))).toEqual(['quarantined']);
     expect(rows('select copies from quarantine')).toEqual([{ copies: 4 }]);
-    expect(await store.counters()).toEqual({ quarantined: 1, poisoned: 1, duplicates: 4 });
+    expect(await store.read.counters()).toEqual({ quarantined: 1, poisoned: 1, duplicates: 4 });
   });
 
   test('is assumed for three failing readings in a row, which are refused; the other readings of the batch are stored', async () => {
@@ -282,11 +282,11 @@ describe('E5: counters and state that are written along with readings', () => {
     async (name) => {
       fault = (_, args) => (args[0] === name ? own() : undefined);
       expect(verdicts(await accept([webhook(1)], riders))).toEqual(['new']);
-      await store.note({ unseen_failures: 1 }, { failures: '{}' });
+      await store.state.note({ unseen_failures: 1 }, { failures: '{}' });
       fault = () => undefined;
       expect(new Set(dropped)).toEqual(new Set([name]));
-      expect(await store.counters()).toMatchObject({ accepted: 1, 'refused.method': 1 });
-      expect((await store.status(T0)).failureRun).toBe(2);
+      expect(await store.read.counters()).toMatchObject({ accepted: 1, 'refused.method': 1 });
+      expect((await store.read.status(T0)).failureRun).toBe(2);
     },
   );
 
@@ -300,7 +300,7 @@ describe('E5: counters and state that are written along with readings', () => {
       fault = () => undefined;
       await accept([item(1), item(2)], page);
       expect(idsStored()).toEqual(['c1', 'c2']);
-      expect(await store.watermark()).toBe('2');
+      expect(await store.state.get('watermark')).toBe('2');
     },
   );
 
@@ -310,7 +310,7 @@ describe('E5: counters and state that are written along with readings', () => {
     await expect(accept([item(3)], { gap })).rejects.toMatchObject({ code: 'unwritable' });
     fault = () => undefined;
     await accept([item(3)], { gap });
-    expect(await store.gaps()).toHaveLength(1);
+    expect(await store.read.gaps()).toHaveLength(1);
   });
 
   test('deliveries are accepted even if ids cannot be moved into a segment of the index', async () => {
@@ -327,8 +327,8 @@ test('E5: an item of a page that fails by itself is quarantined with its cursor,
     'quarantined',
     'new',
   ]);
-  expect(await store.watermark()).toBe('3');
-  expect(await store.quarantine(10)).toMatchObject([{ cursor: '2', origin: 'replay' }]);
+  expect(await store.state.get('watermark')).toBe('3');
+  expect(await store.read.quarantine(10)).toMatchObject([{ cursor: '2', origin: 'replay' }]);
 });
 
 test.each([
@@ -339,15 +339,15 @@ test.each([
   async (_, reading, name) => {
     fault = (sql, args) => (/insert into events/.test(sql) && args.includes(2n) ? own() : undefined);
     await accept([webhook(1), reading]);
-    const [row] = await store.quarantine(10);
+    const [row] = await store.read.quarantine(10);
     for (let n = 0; n < 4; n++)
-      expect(await store.retryQuarantined(Number(row?.id), T0)).toEqual({ verdict: 'quarantined' });
-    expect(await store.quarantine(10)).toEqual([row]);
+      expect(await store.admin.retryQuarantined(Number(row?.id), T0)).toEqual({ verdict: 'quarantined' });
+    expect(await store.read.quarantine(10)).toEqual([row]);
     fault = () => undefined;
-    expect(await store.retryQuarantined(Number(row?.id), T0)).toEqual({ verdict: 'new' });
+    expect(await store.admin.retryQuarantined(Number(row?.id), T0)).toEqual({ verdict: 'new' });
     expect(idsStored()).toEqual(['evt_1', name]);
-    expect(await store.quarantine(10)).toEqual([]);
-    expect(await store.counters()).toMatchObject({ events: 2, quarantined: 0, poisoned: 1 });
+    expect(await store.read.quarantine(10)).toEqual([]);
+    expect(await store.read.counters()).toMatchObject({ events: 2, quarantined: 0, poisoned: 1 });
   },
 );
 
@@ -368,8 +368,8 @@ test('E5: the lateness of events with extreme times adds up to a number that its
 
 test('E5: a counter that has reached its maximum stays there', async () => {
   const most = Number.MAX_SAFE_INTEGER;
-  await store.note({ duplicates: most });
+  await store.state.note({ duplicates: most });
   await accept([webhook(1)]);
   expect(verdicts(await accept([webhook(1)]))).toEqual(['duplicate']);
-  expect(await store.counters()).toMatchObject({ duplicates: most });
+  expect(await store.read.counters()).toMatchObject({ duplicates: most });
 });

@@ -32,7 +32,7 @@ beforeEach(async () => {
 });
 afterEach(() => ops.close());
 
-const groups = async () => (await ops.store.groups({ limit: 10 })).groups;
+const groups = async () => (await ops.store.read.groups({ limit: 10 })).groups;
 const now = () => ops.clock.time;
 
 test('groups count their dead letters exactly, also after retries, discards and further dead letters', async () => {
@@ -41,12 +41,12 @@ test('groups count their dead letters exactly, also after retries, discards and 
   const dead = [await end(ops, handler, 'dead', 'E 1'), await end(ops, handler, 'dead', 'E 2')];
   await end(ops, handler, 'dead', 'another');
   expect(await groups()).toMatchObject([{ dead: 2, pattern: 'E #' }, { dead: 1 }]);
-  await ops.store.retry(dead.slice(0, 1), now());
-  await ops.store.discard(dead.slice(1), 'why not', now());
+  await ops.store.admin.retry(dead.slice(0, 1), now());
+  await ops.store.admin.discard(dead.slice(1), 'why not', now());
   expect(await groups()).toMatchObject([{ dead: 1, pattern: 'another' }]);
   await end(ops, handler, 'dead', 'E 3');
   expect(await groups()).toMatchObject([{ dead: 1 }, { dead: 1 }]);
-  expect((await ops.store.status(now())).tasks.dead).toBe(2);
+  expect((await ops.store.read.status(now())).tasks.dead).toBe(2);
 });
 
 test('the timeline shows a retry by a person, and its outcome', async () => {
@@ -54,10 +54,10 @@ test('the timeline shows a retry by a person, and its outcome', async () => {
   const [handler = 0] = await fanOut(ops, ['answer']);
   const id = await end(ops, handler, 'dead', 'E');
   ops.clock.time += 5_000;
-  await ops.store.retry([id], now());
+  await ops.store.admin.retry([id], now());
   ops.clock.time += 5_000;
   await end(ops, handler, 'done');
-  const found = await ops.store.event('1', now());
+  const found = await ops.store.read.event('1', now());
   const story = found ? timelineOf(found) : [];
   expect(story.slice(1).map(({ what, detail }) => `${what}, ${detail.replace(/^.*, /, '')}`)).toEqual([
     'answer: attempt 1, dead',
@@ -72,15 +72,15 @@ test('matching tasks are sorted by cursor, so that changes in steps keep the ord
   for (let n = 0; n < 3; n++) await end(ops, handler, 'dead', 'E');
   const [group] = await groups();
   for (const filter of [{ state: 'dead' as const }, { group: group?.id }]) {
-    const ids = await ops.store.matching(filter, now());
-    const { tasks } = await ops.store.tasks({ state: 'dead' }, now());
+    const ids = await ops.store.admin.matching(filter, now());
+    const { tasks } = await ops.store.read.tasks({ state: 'dead' }, now());
     expect(ids.map((id) => tasks.find((task) => task.id === id)?.key)).toEqual(['c:3', 'c:6', 'c:9']);
   }
 });
 
 test('the first seven duplicates and the last one are kept, and all are counted', async () => {
   for (let n = 0; n < 12; n++) await deliver(ops, { cursor: '1', data: { message_id: 'm' } });
-  const found = await ops.store.event('1', now());
+  const found = await ops.store.read.event('1', now());
   expect(found?.event.copies).toBe(11);
   expect(found?.deliveries).toHaveLength(9);
   expect(found?.deliveries.at(-1)?.at).toBe(new Date(now()).toISOString());
@@ -90,8 +90,8 @@ test('the neighbours of a task are tasks of the same lane, in cursor order', asy
   await deliver(ops, ...['1', '2', '3', '4', '5'].map((cursor) => ({ cursor })));
   const [handler = 0] = await fanOut(ops, ['answer'], { lane: 'one' });
   await end(ops, handler, 'done');
-  const { tasks } = await ops.store.tasks({}, now());
-  const { earlier, later } = await ops.store.neighbours(tasks.find(({ key }) => key === 'c:3')?.id ?? 0, now());
+  const { tasks } = await ops.store.read.tasks({}, now());
+  const { earlier, later } = await ops.store.read.neighbours(tasks.find(({ key }) => key === 'c:3')?.id ?? 0, now());
   expect([earlier, later].map((side) => side.map(({ key }) => key))).toEqual([
     ['c:1', 'c:2'],
     ['c:4', 'c:5'],
@@ -104,20 +104,20 @@ test('the last ten attempts of a failing task are kept, and pruning removes them
   const turn = { boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler] };
   for (let n = 1; n <= 13; n++) {
     ops.clock.time += 10;
-    const [claim] = (await ops.store.turn({ ...turn, now: now(), room: 1 })).claims;
+    const [claim] = (await ops.store.work.turn({ ...turn, now: now(), room: 1 })).claims;
     if (!claim) throw new Error('no task is due');
     const failed = { claim, state: 'ready', error: `E ${n}`, dueAt: now(), holdMs: null } as const;
     const ended = n < 13 ? failed : ({ claim, state: 'done', error: null } as const);
-    await ops.store.turn({ ...turn, now: now() + 5, settle: [ended] });
+    await ops.store.work.turn({ ...turn, now: now() + 5, settle: [ended] });
   }
-  const found = await ops.store.event('1', now());
+  const found = await ops.store.read.event('1', now());
   expect(found?.attempts.map(({ attempt }) => attempt)).toEqual([4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
   expect(found?.attempts.at(-1)).toMatchObject({ state: 'done', error: null });
   await deliver(ops, { cursor: '2' });
   await fanOut(ops, []);
-  await ops.store.prune({ now: now(), before: now() + 1, settled: Infinity, after: null, limit: 10 });
+  await ops.store.keep.prune({ now: now(), before: now() + 1, settled: Infinity, after: null, limit: 10 });
   let left: unknown;
-  await ops.store.setup(async (tx) => void (left = (await tx.get('select count(*) as n from attempts'))?.['n']));
+  await ops.store.work.setup(async (tx) => void (left = (await tx.get('select count(*) as n from attempts'))?.['n']));
   expect(left).toBe(0);
 });
 
@@ -125,8 +125,8 @@ test('erasing a person removes their data from attempts and from the sample erro
   await deliver(ops, { cursor: '1' });
   const [handler = 0] = await fanOut(ops, ['answer']);
   await end(ops, handler, 'dead', 'Error: Ana is not there');
-  await ops.store.eraseEvents(() => true, 0, 10, now(), false);
-  const found = await ops.store.event('1', now());
+  await ops.store.admin.eraseEvents(() => true, 0, 10, now(), false);
+  const found = await ops.store.read.event('1', now());
   expect(JSON.stringify([found, await groups()])).not.toContain('Ana');
 });
 
@@ -136,9 +136,9 @@ test('a dead task that is moved to another handler changes its group too, and a 
   await end(ops, old, 'dead', 'E 1');
   await end(ops, old, 'dead', 'E 2');
   expect(await groups()).toMatchObject([{ handler: 'old', dead: 2 }]);
-  await ops.store.register(['new']);
-  const { tasks } = await ops.store.tasks({ state: 'dead', limit: 10 }, ops.clock.time);
-  await ops.store.giveTo(
+  await ops.store.work.register(['new']);
+  const { tasks } = await ops.store.read.tasks({ state: 'dead', limit: 10 }, ops.clock.time);
+  await ops.store.admin.giveTo(
     tasks.slice(0, 1).map(({ id }) => id),
     'new',
     ops.clock.time,
@@ -147,16 +147,16 @@ test('a dead task that is moved to another handler changes its group too, and a 
     expect.arrayContaining(['new 1', 'old 1']),
   );
   const [from, to] = ['1', null] as [Cursor, null];
-  const range = await ops.store.range(from, to);
-  await ops.store.askRerun({ handler: 'old', type: null, from, to, events: 2, range }, now());
-  const page = await ops.store.rerun([old], 10);
+  const range = await ops.store.read.range(from, to);
+  await ops.store.admin.askRerun({ handler: 'old', type: null, from, to, events: 2, range }, now());
+  const page = await ops.store.work.rerun([old], 10);
   if (!page) throw new Error('there is no rerun');
   const again = { handler: old, lane: null, releaseAt: now(), rerun: page.id };
   const made = page.events.map(({ seq, cursor }) => ({ event: seq, cursor, ...again }));
   const nothing = { settle: [], fanOut: null, room: 0, handlers: [] };
-  await ops.store.turn({ now: now(), boot: 1, ...nothing, rerun: { page, tasks: made } });
+  await ops.store.work.turn({ now: now(), boot: 1, ...nothing, rerun: { page, tasks: made } });
   expect(await groups()).toMatchObject([{ handler: 'new', dead: 1 }]);
-  expect((await ops.store.status(now())).tasks.dead).toBe(1);
+  expect((await ops.store.read.status(now())).tasks.dead).toBe(1);
 });
 
 test('a rerun leaves out events that were pruned after their page was read', async () => {
@@ -165,11 +165,11 @@ test('a rerun leaves out events that were pruned after their page was read', asy
   await end(ops, handler, 'done');
   await end(ops, handler, 'done');
   const [from, to] = ['0', null] as [Cursor, null];
-  const range = await ops.store.range(from, to);
-  await ops.store.askRerun({ handler: 'a', type: null, from, to, events: 2, range }, now());
-  const page = await ops.store.rerun([handler], 10);
+  const range = await ops.store.read.range(from, to);
+  await ops.store.admin.askRerun({ handler: 'a', type: null, from, to, events: 2, range }, now());
+  const page = await ops.store.work.rerun([handler], 10);
   if (!page) throw new Error('there is no rerun');
-  await ops.store.prune({ now: now(), before: now() + 1, settled: Infinity, after: null, limit: 100 });
+  await ops.store.keep.prune({ now: now(), before: now() + 1, settled: Infinity, after: null, limit: 100 });
   const tasks = page.events.map(({ seq, cursor }) => ({
     event: seq,
     cursor,
@@ -179,8 +179,8 @@ test('a rerun leaves out events that were pruned after their page was read', asy
     rerun: page.id,
   }));
   const nothing = { settle: [], fanOut: null, room: 0, handlers: [] };
-  await ops.store.turn({ now: now(), boot: 1, ...nothing, rerun: { page, tasks } });
-  expect(await ops.store.reruns(1)).toMatchObject([{ seen: 2, made: 1, purged: 1 }]);
-  const claimed = await ops.store.turn({ now: now(), boot: 1, ...nothing, room: 5, handlers: [handler] });
+  await ops.store.work.turn({ now: now(), boot: 1, ...nothing, rerun: { page, tasks } });
+  expect(await ops.store.read.reruns(1)).toMatchObject([{ seen: 2, made: 1, purged: 1 }]);
+  const claimed = await ops.store.work.turn({ now: now(), boot: 1, ...nothing, room: 5, handlers: [handler] });
   expect(claimed.claims.map(({ event }) => event.cursor)).toEqual(['2']);
 });

@@ -54,7 +54,7 @@ async function start(at = path, onReplaced?: (replaced: Replaced) => void): Prom
 }
 
 async function accept({ store }: Ownership, ...cursors: number[]): Promise<void> {
-  await store.accept({ readings: cursors.map(webhook), now: T0 });
+  await store.ingest.accept({ readings: cursors.map(webhook), now: T0 });
 }
 
 function idsIn(file: string): string[] {
@@ -120,7 +120,7 @@ describe('E12: under a running kit', () => {
     const bytes = readFileSync(path);
     const log = readFileSync(wal());
     await expect(accept(owned, 4)).rejects.toMatchObject({ code: 'replaced' });
-    await expect(owned.store.note({})).rejects.toMatchObject({ code: 'replaced' });
+    await expect(owned.store.state.note({})).rejects.toMatchObject({ code: 'replaced' });
     expect(codeOf(() => openSqlite(path))).toBe('replaced');
     expect(found).toHaveLength(1);
     const copy = (await found[0]?.copy) ?? '';
@@ -170,7 +170,7 @@ describe('E12: under a running kit', () => {
       code: 'replaced',
       message: expect.stringContaining('copied over'),
     });
-    await expect(owned.store.note({})).rejects.toMatchObject({ code: 'replaced' });
+    await expect(owned.store.state.note({})).rejects.toMatchObject({ code: 'replaced' });
     expect(await found[0]?.copy).toBeUndefined();
     owned.release();
     restore(backup);
@@ -181,10 +181,10 @@ describe('E12: under a running kit', () => {
   test('a copy of the file that was made during the same run and is copied back is detected, although its id is right', async () => {
     const owned = await start();
     await accept(owned, 1);
-    await owned.store.settle();
+    await owned.store.processes.settle();
     const copy = readFileSync(path);
     await accept(owned, ...Array.from({ length: 200 }, (_, n) => n + 2));
-    await owned.store.settle();
+    await owned.store.processes.settle();
     await accept(owned, 300);
     writeFileSync(path, copy);
     await expect(accept(owned, 301)).rejects.toMatchObject({
@@ -235,11 +235,11 @@ describe('E12: between two starts', () => {
   test('a file that is damaged because its WAL was deleted after a kill is refused, and restore puts a backup in its place', async () => {
     const backup = await backupOf(1);
     const owned = await start();
-    await owned.store.beat({ role: 'receive', pid: process.pid, started: '', boot: 1 }, T0);
-    await owned.store.settle();
+    await owned.store.processes.beat({ role: 'receive', pid: process.pid, started: '', boot: 1 }, T0);
+    await owned.store.processes.settle();
     const before = readFileSync(path);
     await accept(owned, ...Array.from({ length: 200 }, (_, n) => n + 2));
-    await owned.store.settle();
+    await owned.store.processes.settle();
     const after = readFileSync(path);
     owned.release();
     // The file now looks as if only every other page of the WAL had been copied into it.
@@ -257,8 +257,8 @@ describe('E12: between two starts', () => {
     async (how) => {
       const owned = await start();
       expect(owned.logLost).toBe(false);
-      await owned.store.beat({ role: 'receive', pid: process.pid, started: '', boot: 1 }, T0);
-      await owned.store.settle();
+      await owned.store.processes.beat({ role: 'receive', pid: process.pid, started: '', boot: 1 }, T0);
+      await owned.store.processes.settle();
       owned.release();
       if (how === 'emptied') writeFileSync(wal(), '');
       expect((await start()).logLost).toBe(true);

@@ -65,7 +65,7 @@ describe('SQLite', () => {
 
   async function pragma(store: Store, name: string): Promise<unknown> {
     let value: unknown;
-    await store.setup(async (tx) => void (value = Object.values((await tx.get(`pragma ${name}`)) ?? {})[0]));
+    await store.work.setup(async (tx) => void (value = Object.values((await tx.get(`pragma ${name}`)) ?? {})[0]));
     return value;
   }
 
@@ -93,19 +93,19 @@ describe('SQLite', () => {
       openSqlite(path, { owner: true }).close();
       const store = open({ synchronous: 'NORMAL' });
       const gap = (after: string) => ({ after: after as never, upTo: null, reason: 'test' });
-      for (let n = 1; n <= 20; n++) await store.accept({ readings: [], now: 0, gap: gap(String(n)) });
-      const handler = (await store.register(['one'])).get('one') ?? 0;
+      for (let n = 1; n <= 20; n++) await store.ingest.accept({ readings: [], now: 0, gap: gap(String(n)) });
+      const handler = (await store.work.register(['one'])).get('one') ?? 0;
       const tasks = Array.from({ length: 20 }, (_, n) => {
         return { event: n + 1, handler, lane: null, cursor: null, releaseAt: 0 };
       });
       const fanOut = { from: 0, upTo: 20, tasks };
-      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], fanOut, room: 20, handlers: [handler] });
+      const { claims } = await store.work.turn({ now: 0, boot: 1, settle: [], fanOut, room: 20, handlers: [handler] });
       const file = await openFile(path);
       const syncs = vi.spyOn(Object.getPrototypeOf(file) as typeof file, 'datasync');
       await file.close();
       let begun = 0;
       const completed = claims.map((claim) =>
-        store
+        store.work
           .complete(claim, 0, () => {})
           .then((held) => {
             begun = syncs.mock.calls.length;
@@ -262,29 +262,29 @@ describe('SQLite', () => {
     const store = open({ owner: true, busyMs: 1 });
     const db = raw();
     db.exec('begin immediate');
-    await expect(store.note({ events: 0 })).rejects.toMatchObject({ code: 'busy' });
+    await expect(store.state.note({ events: 0 })).rejects.toMatchObject({ code: 'busy' });
     db.exec('commit');
-    await store.note({ 'refused.stale': 1 });
-    expect(await store.counters()).toEqual({ 'refused.stale': 1 });
+    await store.state.note({ 'refused.stale': 1 });
+    expect(await store.read.counters()).toEqual({ 'refused.stale': 1 });
   });
 
   test('E12: nothing is accepted into a file that was moved or replaced while open', async () => {
     const store = open({ owner: true });
-    await store.note({});
+    await store.state.note({});
     renameSync(path, `${path}.gone`);
-    await expect(store.note({})).rejects.toMatchObject({ code: 'replaced' });
+    await expect(store.state.note({})).rejects.toMatchObject({ code: 'replaced' });
     writeFileSync(path, '');
-    await expect(store.note({})).rejects.toMatchObject({ code: 'replaced' });
+    await expect(store.state.note({})).rejects.toMatchObject({ code: 'replaced' });
     expect(readFileSync(path, 'utf8')).toBe('');
   });
 
   describe('E51: the store opens a new connection', () => {
     /** Creates a table that only this connection sees. */
-    const mark = (store: Store): Promise<void> => store.setup((tx) => void tx.run('create temp table mark (a)'));
+    const mark = (store: Store): Promise<void> => store.work.setup((tx) => void tx.run('create temp table mark (a)'));
 
     async function isMarked(store: Store): Promise<boolean> {
       let found = false;
-      await store.setup(
+      await store.work.setup(
         async (tx) =>
           void (found = (await tx.get(`select 1 from temp.sqlite_schema where name = 'mark'`)) !== undefined),
       );
@@ -311,14 +311,14 @@ describe('SQLite', () => {
         });
         const store = open({ owner: true });
         await mark(store);
-        await store.note({ accepted: 1 });
+        await store.state.note({ accepted: 1 });
         expect(await isMarked(store)).toBe(true);
         failing = true;
-        await expect(store.note({ accepted: 1 })).rejects.toMatchObject({ code: 'unwritable' });
+        await expect(store.state.note({ accepted: 1 })).rejects.toMatchObject({ code: 'unwritable' });
         failing = false;
-        await store.note({ accepted: 1 });
+        await store.state.note({ accepted: 1 });
         expect(await isMarked(store)).toBe(false);
-        expect(await store.counters()).toEqual({ accepted: 2 });
+        expect(await store.read.counters()).toEqual({ accepted: 2 });
       },
     );
 
@@ -341,60 +341,60 @@ describe('SQLite', () => {
       const store = open({ synchronous: 'NORMAL', busyMs: 1 });
       await mark(store);
       const { fix } = await failSyncs(path);
-      await expect(store.accept(gap('1'))).rejects.toMatchObject({ name: 'Unsynced', code: 'unwritable' });
+      await expect(store.ingest.accept(gap('1'))).rejects.toMatchObject({ name: 'Unsynced', code: 'unwritable' });
       fix();
-      await open().note({});
+      await open().state.note({});
       const release = read();
-      await open().note({ accepted: 1 });
-      await expect(store.accept(gap('2'))).rejects.toMatchObject({ code: 'busy' });
-      expect(await store.gaps()).toHaveLength(1);
+      await open().state.note({ accepted: 1 });
+      await expect(store.ingest.accept(gap('2'))).rejects.toMatchObject({ code: 'busy' });
+      expect(await store.read.gaps()).toHaveLength(1);
       expect(await isMarked(store)).toBe(false);
       release();
-      await store.accept(gap('2'));
-      expect(await store.gaps()).toHaveLength(2);
+      await store.ingest.accept(gap('2'));
+      expect(await store.read.gaps()).toHaveLength(2);
     });
 
     test('after a failed sync, and syncs the earlier commits before the next completion', async () => {
       openSqlite(path, { owner: true }).close();
       const store = open({ synchronous: 'NORMAL', busyMs: 1 });
-      await store.accept(gap('1'));
-      const handler = (await store.register(['one'])).get('one') ?? 0;
+      await store.ingest.accept(gap('1'));
+      const handler = (await store.work.register(['one'])).get('one') ?? 0;
       const tasks = [{ event: 1, handler, lane: null, cursor: null, releaseAt: 0 }];
       const fanOut = { from: 0, upTo: 1, tasks };
-      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], fanOut, room: 1, handlers: [handler] });
+      const { claims } = await store.work.turn({ now: 0, boot: 1, settle: [], fanOut, room: 1, handlers: [handler] });
       const [claim] = claims;
       if (!claim) throw new Error('nothing was claimed');
       const { fix } = await failSyncs(path);
-      await expect(store.accept(gap('2'))).rejects.toMatchObject({ name: 'Unsynced' });
+      await expect(store.ingest.accept(gap('2'))).rejects.toMatchObject({ name: 'Unsynced' });
       fix();
       const release = read();
-      await open().note({ accepted: 1 });
+      await open().state.note({ accepted: 1 });
       let worked = 0;
-      await expect(store.complete(claim, 0, () => void worked++)).rejects.toMatchObject({ code: 'busy' });
+      await expect(store.work.complete(claim, 0, () => void worked++)).rejects.toMatchObject({ code: 'busy' });
       expect(worked).toBe(0);
       release();
-      expect(await store.complete(claim, 0, () => void worked++)).toBe(true);
+      expect(await store.work.complete(claim, 0, () => void worked++)).toBe(true);
       expect(worked).toBe(1);
     });
 
     test('E11: a completion whose sync fails is committed once, and only its sync is retried', async () => {
       openSqlite(path, { owner: true }).close();
       const store = open({ synchronous: 'NORMAL' });
-      await store.accept(gap('1'));
-      const handler = (await store.register(['one'])).get('one') ?? 0;
+      await store.ingest.accept(gap('1'));
+      const handler = (await store.work.register(['one'])).get('one') ?? 0;
       const tasks = [{ event: 1, handler, lane: null, cursor: null, releaseAt: 0 }];
       const fanOut = { from: 0, upTo: 1, tasks };
-      const { claims } = await store.turn({ now: 0, boot: 1, settle: [], fanOut, room: 1, handlers: [handler] });
+      const { claims } = await store.work.turn({ now: 0, boot: 1, settle: [], fanOut, room: 1, handlers: [handler] });
       const [claim] = claims;
       if (!claim) throw new Error('nothing was claimed');
       let worked = 0;
       const { fix, calls } = await failSyncs(path);
-      const completing = store.complete(claim, 0, () => void worked++);
+      const completing = store.work.complete(claim, 0, () => void worked++);
       await expect.poll(calls).toBeGreaterThan(2);
       fix();
       expect(await completing).toBe(true);
       expect(worked).toBe(1);
-      expect((await store.counters())['tasks.done']).toBe(1);
+      expect((await store.read.counters())['tasks.done']).toBe(1);
     });
 
     test('E11: a batch whose sync fails is committed once, and another sync, on a new connection, succeeds', async () => {
@@ -402,13 +402,13 @@ describe('SQLite', () => {
       const store = open({ synchronous: 'NORMAL' });
       await mark(store);
       const { fix } = await failSyncs(path);
-      await expect(store.accept(gap('1'))).rejects.toMatchObject({ name: 'Unsynced', accepted: [] });
-      await expect(store.sync()).rejects.toMatchObject({ code: 'unwritable' });
+      await expect(store.ingest.accept(gap('1'))).rejects.toMatchObject({ name: 'Unsynced', accepted: [] });
+      await expect(store.ingest.sync()).rejects.toMatchObject({ code: 'unwritable' });
       fix();
-      await store.sync();
+      await store.ingest.sync();
       expect(await isMarked(store)).toBe(false);
-      expect(await store.counters()).toEqual({ events: 1, accepted: 1 });
-      expect(await store.gaps()).toHaveLength(1);
+      expect(await store.read.counters()).toEqual({ events: 1, accepted: 1 });
+      expect(await store.read.gaps()).toHaveLength(1);
     });
   });
 
@@ -427,7 +427,7 @@ describe('SQLite', () => {
 
     test('gets a StoreError whichever file it cannot open, and uses the same store again later', async () => {
       const store = open({ owner: true });
-      await store.note({ accepted: 1 });
+      await store.state.note({ accepted: 1 });
       const db = raw();
       const before = /Max open files\s+(\d+)/.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1] ?? '1024';
       const broken = openSqlite(path, { synchronous: 'NORMAL', busyMs: 0 });
@@ -437,7 +437,7 @@ describe('SQLite', () => {
         // Opening gets no file descriptor, then one, then two and so on, so that each of its steps fails once.
         for (let free = 0; free < 6; free++) {
           const { fix } = await failSyncs(path);
-          await expect(broken.accept({ readings: [], now: 0 })).rejects.toBeInstanceOf(StoreError);
+          await expect(broken.ingest.accept({ readings: [], now: 0 })).rejects.toBeInstanceOf(StoreError);
           fix();
           // When the old connection closes, all file descriptors but `free` are taken at once.
           const close = Reflect.get(Database.prototype, 'close');
@@ -449,20 +449,20 @@ describe('SQLite', () => {
           });
           const errors: unknown[] = [];
           for (let n = 0; n < 10; n++)
-            await broken.note({ duplicates: 1 }).catch((error: unknown) => errors.push(error));
+            await broken.state.note({ duplicates: 1 }).catch((error: unknown) => errors.push(error));
           atClose.mockRestore();
           expect(errors.filter((error) => !(error instanceof StoreError))).toEqual([]);
           if (free === 0) expect(errors).toHaveLength(10);
           for (const suffix of ['a', 'b'])
             expect(codeOf(() => openSqlite(path + suffix, { owner: true }).close())).toMatch(/^(unwritable|no error)$/);
           for (const fd of hold.splice(0)) closeSync(fd);
-          await broken.note({ duplicates: 1 });
+          await broken.state.note({ duplicates: 1 });
         }
       } finally {
         for (const fd of hold) closeSync(fd);
         limitFiles(before);
       }
-      await broken.note({ unseen: 1 });
+      await broken.state.note({ unseen: 1 });
       broken.close();
       expect(db.prepare(`select value from counters where name = 'unseen'`).pluck().get()).toBe(1);
     });

@@ -27,7 +27,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
     async function start(): Promise<void> {
       store = open(path);
       opened.push(store);
-      handler = (await store.register(['strict'])).get('strict') ?? 0;
+      handler = (await store.work.register(['strict'])).get('strict') ?? 0;
     }
 
     beforeEach(async () => {
@@ -41,28 +41,28 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       rmSync(join(path, '..'), { recursive: true, force: true });
     });
 
-    function turn(fields: Partial<Parameters<Store['turn']>[0]> = {}): Promise<TurnResult> {
-      return store.turn({ now, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler], ...fields });
+    function turn(fields: Partial<Parameters<Store['work']['turn']>[0]> = {}): Promise<TurnResult> {
+      return store.work.turn({ now, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler], ...fields });
     }
 
     async function fanOut(toTask = strictTask): Promise<TurnResult> {
-      const { from, events } = await store.pending(10_000);
+      const { from, events } = await store.work.pending(10_000);
       const tasks = events.map((event) => toTask(event, handler));
       return turn({ fanOut: { from, upTo: events.at(-1)?.seq ?? from, tasks } });
     }
 
     async function arrive(lane: string, cursors: (number | null)[], toTask = strictTask): Promise<TurnResult> {
-      await store.accept({ readings: cursors.map((cursor) => reading(cursor, lane)), now });
+      await store.ingest.accept({ readings: cursors.map((cursor) => reading(cursor, lane)), now });
       return fanOut(toTask);
     }
 
     /** Replay brings these events and raises the watermark. */
     async function prove(watermark: number | string, readings: Reading[] = []): Promise<void> {
-      await store.accept({ readings, now, watermark: String(watermark) as Cursor });
+      await store.ingest.accept({ readings, now, watermark: String(watermark) as Cursor });
     }
 
     /** Records two complete reads of replay that began when the event with this `seq` was the newest. */
-    const search = (searched: number): Promise<void> => store.note({}, { searched });
+    const search = (searched: number): Promise<void> => store.state.note({}, { searched });
     const claim = async (room = ROOM): Promise<Claim[]> => (await turn({ room })).claims;
     const settle = (settlements: Settlement[]): Promise<TurnResult> => turn({ settle: settlements });
 
@@ -78,7 +78,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
     }
 
     async function held(): Promise<string[]> {
-      const { tasks } = await store.tasks({ state: 'held', limit: 1_000 }, now);
+      const { tasks } = await store.read.tasks({ state: 'held', limit: 1_000 }, now);
       return tasks.map(({ key }) => key.slice(2)).toSorted((a, b) => Number(a) - Number(b));
     }
 
@@ -117,7 +117,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
         worked.push(await workOff());
       }
       expect(worked).toEqual([['1', '2'], ['3', '4'], [], ['5', '6', '7', '8'], ['9', '10']]);
-      expect((await store.tasks({}, now)).tasks.filter(({ late }) => late)).toEqual([]);
+      expect((await store.read.tasks({}, now)).tasks.filter(({ late }) => late)).toEqual([]);
     });
 
     test('cursors are compared to their last digit', async () => {
@@ -249,10 +249,10 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await arrive('a', [10, 20]);
       await prove(20);
       await claim();
-      await store.giveBack([], now);
+      await store.processes.giveBack([], now);
       now += 3_600_000;
       expect(await claim()).toEqual([]);
-      const isolated = await store.claimIsolated(now, 2, [handler]);
+      const isolated = await store.work.claimIsolated(now, 2, [handler]);
       expect(isolated).toMatchObject({ event: { cursor: '10' }, unproven: false });
       await settle([done(isolated)]);
       expect(await workOff()).toEqual(['20']);
@@ -262,16 +262,16 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       await arrive('a', [10]);
       await search(1);
       await claim();
-      await store.giveBack([], now);
+      await store.processes.giveBack([], now);
       now += 3_600_000;
-      expect(await store.claimIsolated(now, 2, [handler])).toMatchObject({ unproven: true });
+      expect(await store.work.claimIsolated(now, 2, [handler])).toMatchObject({ unproven: true });
     });
 
     test('a held task that is discarded is no longer counted, and holds back no other task', async () => {
       await arrive('a', [10, 20]);
       await arrive('b', [30]);
-      const { tasks } = await store.tasks({ state: 'held' }, now);
-      await store.discard(
+      const { tasks } = await store.read.tasks({ state: 'held' }, now);
+      await store.admin.discard(
         tasks.flatMap(({ key, id }) => (key === 'c:20' ? [] : [id])),
         'no',
         now,
@@ -283,8 +283,8 @@ export function strictContract(name: string, open: (path: string) => Store): voi
 
     test('a held task that a person retries is released unproven, with the lower ones of its lane', async () => {
       await arrive('a', [10, 20, 30]);
-      const { tasks } = await store.tasks({ state: 'held' }, now);
-      await store.retry(
+      const { tasks } = await store.read.tasks({ state: 'held' }, now);
+      await store.admin.retry(
         tasks.flatMap(({ key, id }) => (key === 'c:20' ? [id] : [])),
         now,
       );
@@ -331,7 +331,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
 
     test('an event that arrived before the reads of replay is released unproven, even if its task is made afterwards', async () => {
       await arrive('a', [30]);
-      await store.accept({ readings: [reading(20, 'b')], now });
+      await store.ingest.accept({ readings: [reading(20, 'b')], now });
       await search(2);
       expect(await workOff()).toEqual([]);
       await fanOut();
@@ -361,12 +361,12 @@ export function strictContract(name: string, open: (path: string) => Store): voi
             for (const cursor of cursors) {
               pending.delete(cursor);
               await arrive(`lane ${cursor % 5}`, [cursor]);
-              received.set(String(cursor), await store.newestEvent());
+              received.set(String(cursor), await store.replay.newestEvent());
             }
           } else if (luck < 0.5) {
             watermark = Math.min(watermark + below(8), 120);
             const missed = [...pending].filter((cursor) => cursor <= watermark);
-            const before = await store.newestEvent();
+            const before = await store.replay.newestEvent();
             for (const [i, cursor] of missed.entries()) received.set(String(cursor), before + i + 1);
             for (const cursor of missed) pending.delete(cursor);
             await prove(
@@ -375,7 +375,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
             );
             await fanOut();
           } else if (luck < 0.55)
-            await search((searched = Math.max(searched, (await store.newestEvent()) - below(20))));
+            await search((searched = Math.max(searched, (await store.replay.newestEvent()) - below(20))));
           else if (luck < 0.6) await start();
           else if (luck < 0.65) await discardOne();
           else if (luck < 0.7) await crash();
@@ -384,17 +384,17 @@ export function strictContract(name: string, open: (path: string) => Store): voi
         }
 
         async function discardOne(): Promise<void> {
-          const { tasks } = await store.tasks({ state: 'held', limit: 1_000 }, now);
+          const { tasks } = await store.read.tasks({ state: 'held', limit: 1_000 }, now);
           const task = tasks[below(tasks.length)];
-          if (task) await store.discard([task.id], 'no', now);
+          if (task) await store.admin.discard([task.id], 'no', now);
         }
 
         async function crash(): Promise<void> {
-          await store.giveBack([], now);
+          await store.processes.giveBack([], now);
           running = [];
           boot++;
           for (;;) {
-            const isolated = await store.claimIsolated((now += 1_000_000), ++boot, [handler]);
+            const isolated = await store.work.claimIsolated((now += 1_000_000), ++boot, [handler]);
             if (!isolated) return;
             await turn({ settle: [end(isolated)] });
           }
@@ -432,7 +432,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
         now += 1_000_000;
         await workOff();
         await expectHeld();
-        const { tasks } = await store.status(now);
+        const { tasks } = await store.read.status(now);
         expect(tasks).toMatchObject({ held: 0, ready: 0, running: 0, done: 120 - tasks.skipped });
       },
     );
@@ -453,11 +453,11 @@ test('with twenty thousand strict lanes, a turn looks only at released lanes', a
     db.prepare = (sql: string) => countRuns(prepare(sql), () => statements++);
     const runner = createWorkStore(createSession(db, path));
     const handler = runner.register(['strict']).get('strict') ?? 0;
-    const turn = (fields: Partial<Parameters<Store['turn']>[0]>): TurnResult =>
+    const turn = (fields: Partial<Parameters<Store['work']['turn']>[0]>): TurnResult =>
       runner.turn({ now: T0, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler], ...fields });
 
     const readings = Array.from({ length: LANES }, (_, i) => reading(i + 1, `lane ${i}`));
-    await store.accept({ readings, now: T0 });
+    await store.ingest.accept({ readings, now: T0 });
     const { from, events } = runner.pending(LANES);
     turn({ fanOut: { from, upTo: LANES, tasks: events.map((event) => strictTask(event, handler)) } });
     expect(turn({ room: ROOM }).unproven).toBe(LANES);
@@ -466,7 +466,7 @@ test('with twenty thousand strict lanes, a turn looks only at released lanes', a
     expect(turn({ room: ROOM }).claims).toEqual([]);
     const idle = statements;
     for (const watermark of [10, 20, 500]) {
-      await store.accept({ readings: [], now: T0, watermark: String(watermark) as Cursor });
+      await store.ingest.accept({ readings: [], now: T0, watermark: String(watermark) as Cursor });
       statements = 0;
       const { claims, unproven } = turn({ room: ROOM });
       expect(unproven).toBe(LANES - watermark);
@@ -475,7 +475,7 @@ test('with twenty thousand strict lanes, a turn looks only at released lanes', a
     }
 
     // The watermark rises far in one step. The lanes are released in turns of a bounded size.
-    await store.accept({ readings: [], now: T0, watermark: '10000' as Cursor });
+    await store.ingest.accept({ readings: [], now: T0, watermark: '10000' as Cursor });
     for (let worked = 500; worked < 10_000;) {
       const { claims, nextAt } = turn({ room: 2_000 });
       expect(claims.length).toBeGreaterThan(0);
@@ -486,7 +486,7 @@ test('with twenty thousand strict lanes, a turn looks only at released lanes', a
     }
 
     // `searched` covers only finished tasks, so none is released. Each turn looks at one more page of waiting tasks.
-    await store.note({}, { searched: 10_000 });
+    await store.state.note({}, { searched: 10_000 });
     for (let turns = 0; turns < 12; turns++) {
       statements = 0;
       expect(turn({ room: ROOM })).toMatchObject({ claims: [], unproven: 10_000 });
@@ -494,7 +494,7 @@ test('with twenty thousand strict lanes, a turn looks only at released lanes', a
     }
     expect(turn({ room: ROOM }).nextAt).toBeNull();
 
-    await store.note({}, { searched: LANES });
+    await store.state.note({}, { searched: LANES });
     let unproven = 10_000;
     for (let turns = 0; unproven > 0; turns++) {
       const turned = turn({ room: 2_000 });

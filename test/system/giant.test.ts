@@ -37,7 +37,13 @@ async function start(lie: Lie, heapMb = HEAP_MB) {
       { timeout: 60_000, interval: 20 },
     );
   const count = (table: string) => file.query<{ n: number }>(`select count(*) as n from ${table}`)[0]?.n ?? 0;
-  return { ...file, server, until, count, reason: async () => (await file.store.status(0)).reconcile.reason ?? '' };
+  return {
+    ...file,
+    server,
+    until,
+    count,
+    reason: async () => (await file.store.read.status(0)).reconcile.reason ?? '',
+  };
 }
 
 function pageOf(rows: (i: number) => string, count: number): Answer {
@@ -82,7 +88,7 @@ test(
       { cursor: '7' },
       { cursor: '8' },
     ]);
-    expect(Number(await store.watermark())).toBeLessThanOrEqual(5 + count('events'));
+    expect(Number(await store.state.get('watermark'))).toBeLessThanOrEqual(5 + count('events'));
     expect(limits(server.requests)).toContain(1);
   },
 );

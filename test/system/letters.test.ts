@@ -28,24 +28,24 @@ async function kill(): Promise<void> {
     const [id, cursor, type] = [`e${n + 1}`, String(n + 1), 'MessageReceived'];
     return readDelivery(Buffer.from(JSON.stringify({ id, type, cursor, data: { [type]: { message_id: id } } })));
   });
-  await store.accept({ readings, now: clock.time });
-  const [handler = 0] = (await store.register(['answer'])).values();
+  await store.ingest.accept({ readings, now: clock.time });
+  const [handler = 0] = (await store.work.register(['answer'])).values();
   const turn = { now: clock.time, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler] };
   for (let from = 0; from < MANY;) {
-    const { events } = await store.pending(1_000);
+    const { events } = await store.work.pending(1_000);
     const upTo = events.at(-1)?.seq ?? from;
     const tasks = events.map(({ seq, cursor }) => {
       return { event: seq, handler, lane: `lane ${seq % 100}`, cursor, releaseAt: clock.time };
     });
-    await store.turn({ ...turn, fanOut: { from, upTo, tasks } });
+    await store.work.turn({ ...turn, fanOut: { from, upTo, tasks } });
     from = upTo;
   }
   for (let dead = 0; dead < MANY;) {
-    const { claims } = await store.turn({ ...turn, room: 100 });
+    const { claims } = await store.work.turn({ ...turn, room: 100 });
     const settle = claims.map(
       (claim) => ({ claim, state: 'dead', error: `Error: no answer to ${claim.task}` }) as const,
     );
-    await store.turn({ ...turn, settle });
+    await store.work.turn({ ...turn, settle });
     dead += claims.length;
   }
 }
@@ -64,9 +64,9 @@ test('ten thousand dead letters are one group, whose retry shows its progress an
   expect(await page.getByRole('button', { name: 'Retry all 10,000' }).count()).toBe(1);
 
   // The store waits for `go`, so that the test can see the progress.
-  const retry = ops.store.retry.bind(ops.store);
+  const retry = ops.store.admin.retry.bind(ops.store);
   let go = Promise.withResolvers<void>();
-  ops.store.retry = async (ids, now) => {
+  ops.store.admin.retry = async (ids, now) => {
     await go.promise;
     return retry(ids, now);
   };
@@ -76,7 +76,7 @@ test('ten thousand dead letters are one group, whose retry shows its progress an
   await page.getByRole('button', { name: 'Cancel' }).click();
   await page.getByText('Cancelled: what was moved stays moved').waitFor();
   go.resolve();
-  await expect.poll(async () => (await ops.store.status(ops.clock.time)).tasks.dead).toBe(MANY - 500);
+  await expect.poll(async () => (await ops.store.read.status(ops.clock.time)).tasks.dead).toBe(MANY - 500);
   await open('/dead-letters');
   await page.getByText('Retry 1: 500 of 10,000 moved; cancelled').waitFor();
   expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true);
@@ -85,7 +85,7 @@ test('ten thousand dead letters are one group, whose retry shows its progress an
   await page.getByRole('button', { name: 'Retry all 9,500' }).click();
   await page.getByText('Retry 2: 9,500 of 9,500 moved; done').waitFor({ timeout: 30_000 });
   await page.getByText('No dead letters.').waitFor();
-  expect((await ops.store.status(ops.clock.time)).tasks).toMatchObject({ dead: 0, ready: MANY });
+  expect((await ops.store.read.status(ops.clock.time)).tasks).toMatchObject({ dead: 0, ready: MANY });
 });
 
 test('a search leads to an event, whose body is masked, then revealed, and masked again', async () => {

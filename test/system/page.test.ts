@@ -106,7 +106,7 @@ describe.skipIf(!CHROMIUM)('the ops pages in a browser', () => {
     await page.click('nav >> text=Reconciliation');
     await page.click('text=Run now');
     expect(await page.textContent('.message')).toContain('asked for');
-    expect(await ops.store.reconcileAsked()).toBe(ops.clock.time);
+    expect(await ops.store.state.get('reconcile_asked')).toBe(ops.clock.time);
     await page.click('summary:has-text("Close")');
     await page.fill('#reason-1', 'fetched by hand');
     await page.click('button:has-text("Close the gap")');
@@ -123,7 +123,7 @@ describe.skipIf(!CHROMIUM)('the ops pages in a browser', () => {
     await page.selectOption('#every', '2');
     await page.click('summary >> nth=0');
     await page.fill('#reason-1', 'half a sen');
-    await ops.store.note({ recovered: 4_711 });
+    await ops.store.state.note({ recovered: 4_711 });
     await page.waitForSelector('text=4,725');
     expect(await page.inputValue('#reason-1')).toBe('half a sen');
     expect(await page.evaluate('document.activeElement.id')).toBe('reason-1');
@@ -158,7 +158,7 @@ describe.skipIf(!CHROMIUM)('the ops pages in a browser', () => {
     await page.click('button');
     await page.waitForURL(target);
     expect(await page.textContent('h1')).toBe('Not from here');
-    expect((await ops.store.gaps())[0]?.closedAt).toBeNull();
+    expect((await ops.store.read.gaps())[0]?.closedAt).toBeNull();
     elsewhere.close();
   });
 
@@ -193,7 +193,7 @@ describe.skipIf(!CHROMIUM)('the ops pages in a browser', () => {
 
 async function empty(ops: Ops): Promise<void> {
   for (const role of ['receive', 'run', 'keep'])
-    await ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
+    await ops.store.processes.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
 }
 
 async function healthy(ops: Ops): Promise<void> {
@@ -210,8 +210,14 @@ async function healthy(ops: Ops): Promise<void> {
       'ack.20': 1,
       ...(n % 40 === 7 ? { 'ack.200': 2 } : {}),
     };
-    await ops.store.note({ accepted: wave, 'tasks.done': wave, duplicates: n % 5, 'refused.path': n % 7, ...acks });
-    await ops.store.sample(ops.clock.time);
+    await ops.store.state.note({
+      accepted: wave,
+      'tasks.done': wave,
+      duplicates: n % 5,
+      'refused.path': n % 7,
+      ...acks,
+    });
+    await ops.store.read.sample(ops.clock.time);
   }
   await up(ops, 'idle', '9007199254740949');
 }
@@ -237,9 +243,9 @@ async function trouble(ops: Ops): Promise<void> {
     { cursor: '9223372036854775806', id: 'other' },
     { cursor: '9223372036854775805', id: 'third' },
   );
-  const ids = await ops.store.register(['hand-over']);
+  const ids = await ops.store.work.register(['hand-over']);
   const handler = ids.get('hand-over') ?? 0;
-  const { from, events } = await ops.store.pending(100);
+  const { from, events } = await ops.store.work.pending(100);
   const tasks = events.map(({ seq, cursor }) => ({
     event: seq,
     handler,
@@ -248,7 +254,7 @@ async function trouble(ops: Ops): Promise<void> {
     releaseAt: ops.clock.time,
   }));
   const now = ops.clock.time;
-  await ops.store.turn({
+  await ops.store.work.turn({
     now,
     boot: 1,
     settle: [],
@@ -260,7 +266,7 @@ async function trouble(ops: Ops): Promise<void> {
     unreadable: { origin: 'webhook' as const, cursor: null, body: Buffer.from(text), reason: 'not an object' },
   }));
   const gap = { after: '9007199254740000' as Cursor, upTo: null, reason: `the cursor has expired ${HOSTILE}` };
-  await ops.store.accept({ readings, now, gap });
+  await ops.store.ingest.accept({ readings, now, gap });
   const refusal = {
     at: new Date(now).toISOString(),
     headers: 5,
@@ -268,7 +274,7 @@ async function trouble(ops: Ops): Promise<void> {
     agent: HOSTILE.slice(0, 80),
     bytes: 1234,
   };
-  await ops.store.note(
+  await ops.store.state.note(
     { 'refused.bad_signature': 12, 'refused.clock_skew': 3, 'tasks.dead': 3 },
     {
       failure_run: 11,
@@ -298,23 +304,23 @@ async function trouble(ops: Ops): Promise<void> {
       }),
     },
   );
-  await ops.store.raise(
+  await ops.store.alarms.raise(
     'failure_run',
     '11 authentic deliveries in a row were not answered with 2xx (9 × store, 2 × clock_skew); at 15 the service switches the webhook off: see the log',
     now,
   );
-  await ops.store.raise('gap_open', '1 stretches of history can no longer be fetched: see npx kit gaps', now);
-  await ops.store.raise('reconcile_stopped', `reconciliation stopped (${HOSTILE}): fix API_KEY`, now);
+  await ops.store.alarms.raise('gap_open', '1 stretches of history can no longer be fetched: see npx kit gaps', now);
+  await ops.store.alarms.raise('reconcile_stopped', `reconciliation stopped (${HOSTILE}): fix API_KEY`, now);
   await up(ops, 'stopped', '9007199254740949', HOSTILE);
 }
 
 async function up(ops: Ops, state: string, watermark: string, reason: string | null = null): Promise<void> {
   for (const role of ['receive', 'run', 'keep'])
-    await ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
+    await ops.store.processes.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
   const at = new Date(ops.clock.time - 14_000).toISOString();
   const failures = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt: at };
   const more = reason === null ? { failures: JSON.stringify(failures) } : {};
-  await ops.store.note(
+  await ops.store.state.note(
     { recovered: 7, replay_calls: 212 },
     {
       replay: JSON.stringify({ state, since: at, lastAt: at, reason, progress: null }),

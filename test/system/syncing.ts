@@ -18,7 +18,7 @@ for (const cursor of ['1', '2', '3']) {
   const from = log().length;
   for (let done = false; !done;) {
     try {
-      const [one] = await store.accept(batch);
+      const [one] = await store.ingest.accept(batch);
       seen.push(one?.verdict ?? '');
       done = true;
     } catch (error) {

@@ -27,10 +27,10 @@ export default command;
 
 async function eraseAll(store: Store, sender: string, dry: boolean): Promise<Erased> {
   const isTheirs = isOf(sender);
-  const total = await store.eraseAsides(isTheirs, dry);
+  const total = await store.admin.eraseAsides(isTheirs, dry);
   let saidAfter = clock.monotonic();
   for (let after: number | null = 0; after !== null;) {
-    const { erased, next } = await store.eraseEvents(isTheirs, after, STEP, clock.now(), dry);
+    const { erased, next } = await store.admin.eraseEvents(isTheirs, after, STEP, clock.now(), dry);
     total.events += erased.events;
     total.skipped += erased.skipped;
     total.errors += erased.errors;

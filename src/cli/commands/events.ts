@@ -29,7 +29,7 @@ const command: Command = {
           if (!process.stdout.write(inert(line))) await once(process.stdout, 'drain');
         return EXIT.done;
       }
-      const { events, next } = await store.events({ ...filter, limit }, now);
+      const { events, next } = await store.read.events({ ...filter, limit }, now);
       if (values.json) printJson({ events: events.map(shown), next });
       else {
         printTable(

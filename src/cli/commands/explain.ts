@@ -45,13 +45,13 @@ interface Neighbours {
 /** The event, its tasks and their neighbours in the lane. Bodies are read only if an option asks for them. */
 async function find(store: Store, name: string, asked: { body?: boolean; curl?: boolean; fixture?: boolean }) {
   const now = clock.now();
-  const found = await store.event(name, now);
+  const found = await store.read.event(name, now);
   if (!found) return undefined;
   const neighbours: Neighbours[] = [];
-  for (const task of found.tasks) neighbours.push({ task, ...(await store.neighbours(task.id, now)) });
+  for (const task of found.tasks) neighbours.push({ task, ...(await store.read.neighbours(task.id, now)) });
   const { key } = found.event;
-  const body = asked.body || asked.curl || asked.fixture ? await store.body(key) : null;
-  return { ...found, neighbours, body, others: asked.body ? await store.contradictions(key) : [] };
+  const body = asked.body || asked.curl || asked.fixture ? await store.read.body(key) : null;
+  return { ...found, neighbours, body, others: asked.body ? await store.read.contradictions(key) : [] };
 }
 
 function tellEvent(found: Found): void {

@@ -15,7 +15,7 @@ const command: Command = {
     const [verb, id, ...more] = positionals;
     if (more.length > 0 || (verb !== undefined && verb !== 'close')) throw new UsageError('gaps, or gaps close <gap>');
     if (verb === 'close') return close(number('the gap', id), values.reason);
-    const gaps = await withStore((store) => store.gaps());
+    const gaps = await withStore((store) => store.read.gaps());
     if (values.json) printJson({ gaps });
     else if (gaps.length === 0) print('no gaps');
     else

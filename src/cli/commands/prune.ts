@@ -20,9 +20,9 @@ const command: Command = {
       only: ['RETENTION_DAYS', 'PAYLOAD_RETENTION_DAYS', 'DATABASE_URL'],
     });
     return withStore(async (store) => {
-      const before = (await store.status(clock.now())).events;
+      const before = (await store.read.status(clock.now())).events;
       await pruneAll(store, clock.now() - rows * DAY_MS, clock.now() - bodies * DAY_MS);
-      const { events, floor } = await store.status(clock.now());
+      const { events, floor } = await store.read.status(clock.now());
       const removed = before - events;
       if (values.json) printJson({ removed, events, floor });
       else print(`${count(removed, 'event')} removed, ${events} left; floor ${floor ?? '-'}`);
@@ -33,15 +33,15 @@ const command: Command = {
 export default command;
 
 async function pruneAll(store: Store, rows: number, bodies: number): Promise<void> {
-  const receipts = await store.receipts();
+  const receipts = await store.state.get('receipts');
   const settled = receipts === null ? 0 : settledUpTo(receipts);
   for (let after: Receipt | null = null, steps = 1; ; steps++) {
-    after = await store.prune({ now: clock.now(), before: rows, settled, after, limit: STEP });
+    after = await store.keep.prune({ now: clock.now(), before: rows, settled, after, limit: STEP });
     if (after === null) break;
     if (steps % 50 === 0) process.stderr.write(`looked at ${steps * STEP} events\n`);
   }
   for (let after: Receipt | null = null; ;) {
-    after = await store.purge(bodies, after, STEP);
+    after = await store.keep.purge(bodies, after, STEP);
     if (after === null) return;
   }
 }

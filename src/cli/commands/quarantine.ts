@@ -24,7 +24,7 @@ const command: Command = {
     if (verb === 'show') return show(id ?? 0);
     if (verb === 'retry') return retry(id);
     const limit = number('--limit', values.limit) ?? 50;
-    const rows = await withStore((store) => store.quarantine(limit));
+    const rows = await withStore((store) => store.read.quarantine(limit));
     if (values.json) printJson({ quarantine: rows });
     else if (rows.length === 0) print('nothing is quarantined');
     else
@@ -39,7 +39,7 @@ export default command;
 
 /** A pipe gets the original bytes. On a terminal, control characters are replaced. */
 async function show(id: number): Promise<number> {
-  const row = await withStore((store) => store.quarantined(id));
+  const row = await withStore((store) => store.read.quarantined(id));
   if (!row) return missing(id);
   if (process.stdout.isTTY) print(clean(new TextDecoder().decode(row.body)));
   else process.stdout.write(row.body);

@@ -21,7 +21,7 @@ const command: Command = {
   async run(args) {
     const { values } = parse(args, { flags: ['json'], names: false });
     return withStore(async (store) => {
-      const receiver = (await store.processes()).find(({ role }) => role === 'receive');
+      const receiver = (await store.processes.list()).find(({ role }) => role === 'receive');
       if (!receiver || !lives(receiver))
         return fail(
           'no receiver on this store is visible from here: npm start; in compose: docker compose exec receiver kit reload',
@@ -30,7 +30,7 @@ const command: Command = {
       const { pid } = receiver;
       if (!signal(pid, 0))
         return fail(`process ${pid}, which receives, is of user ${userOf(pid)}: run this as that user`);
-      const asked = await store.askReload();
+      const asked = await store.processes.askReload();
       signal(pid, 'SIGUSR2');
       const outcome = await outcomeOf(store, receiver, asked);
       return typeof outcome === 'string' ? fail(outcome) : tell(outcome, values.json);
@@ -43,7 +43,7 @@ export default command;
 async function outcomeOf(store: Store, receiver: Process, asked: number): Promise<Reloaded | string> {
   for (const began = clock.monotonic(); clock.monotonic() - began < PATIENCE_MS; await sleep(LOOK_MS)) {
     const alive = lives(receiver);
-    const outcome = await store.reloaded();
+    const outcome = await store.state.get('reloaded');
     if (outcome && outcome.asked >= asked) return outcome;
     if (!alive) return `process ${receiver.pid} ended before it had reloaded: see its log`;
   }

@@ -44,9 +44,9 @@ The handler's fields still apply: it gets the types of its \`on\`, and maxAgeMs 
       if (events === purged) return fail('no event matches: npx kit events lists events');
       if (!yes && !(await agrees(`run ${handler} again on ${count(events - purged, 'event')}?`)))
         return fail('nothing was changed');
-      const { processes } = await store.status(clock.now());
+      const { processes } = await store.read.status(clock.now());
       if (processes.receive === 'down') return fail(await whyDown(), EXIT.unreachable);
-      return followRerun(store, await store.askRerun(plan, clock.now()), json);
+      return followRerun(store, await store.admin.askRerun(plan, clock.now()), json);
     });
   },
 };
@@ -76,12 +76,12 @@ async function followRerun(store: Store, id: number, json: boolean): Promise<num
   let left = false;
   process.on('SIGINT', () => (left = true));
   const end = await follow(json, async (): Promise<Look<Rerun | 'left' | 'down'>> => {
-    const rerun = (await store.reruns(LISTED)).find((one) => one.id === id);
+    const rerun = (await store.read.reruns(LISTED)).find((one) => one.id === id);
     if (!rerun) throw new Error(`rerun ${id} is gone`);
     const line = wordingOf(rerun);
     if (rerun.state !== 'running') return { line, result: rerun };
     if (left) return { line, result: 'left' };
-    const { processes } = await store.status(clock.now());
+    const { processes } = await store.read.status(clock.now());
     return processes.receive === 'down' ? { line, result: 'down' } : { line };
   });
   if (end === 'down') return fail(`${await whyDown()}; rerun ${id} then continues`, EXIT.unreachable);
@@ -104,7 +104,7 @@ function wordingOf({ id, state, seen, events, made, untried, retrying, kept, pur
 }
 
 async function list(json: boolean): Promise<number> {
-  const reruns = await withStore((store) => store.reruns(LISTED));
+  const reruns = await withStore((store) => store.read.reruns(LISTED));
   if (json) printJson({ reruns });
   else if (reruns.length === 0) print('no reruns');
   else

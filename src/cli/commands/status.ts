@@ -19,8 +19,8 @@ const command: Command = {
     const receiver = await readiness();
     try {
       await withStore(async (store) => {
-        const status = withState(await store.status(clock.now()), receiver.state);
-        const missed = (await store.types()).reduce(
+        const status = withState(await store.read.status(clock.now()), receiver.state);
+        const missed = (await store.replay.types()).reduce(
           (sum, type) => sum + (type.deliveredAt === null ? 0 : type.missed),
           0,
         );

@@ -37,7 +37,7 @@ export default command;
 async function showTasks(filter: TaskFilter, json: boolean): Promise<number> {
   const { page, handlers } = await withStore(async (store) => ({
     page: await firstPage(store, filter),
-    handlers: await store.handlers(),
+    handlers: await store.read.handlers(),
   }));
   if (json) {
     printJson({ ...page, tasks: page.tasks.map((task) => ({ ...task, error: undefined, lane: undefined })) });
@@ -56,9 +56,9 @@ async function showTasks(filter: TaskFilter, json: boolean): Promise<number> {
 }
 
 /** The first page with tasks. Each page searches a limited number of tasks, so a page can be empty before the end. */
-async function firstPage(store: Store, filter: TaskFilter): ReturnType<Store['tasks']> {
+async function firstPage(store: Store, filter: TaskFilter): ReturnType<Store['read']['tasks']> {
   for (let before = filter.before; ;) {
-    const page = await store.tasks({ ...filter, before }, clock.now());
+    const page = await store.read.tasks({ ...filter, before }, clock.now());
     if (page.tasks.length > 0 || page.next === null) return page;
     before = page.next;
   }
@@ -66,7 +66,7 @@ async function firstPage(store: Store, filter: TaskFilter): ReturnType<Store['ta
 
 async function showGroups({ state, handler, limit }: TaskFilter & { limit: number }, json: boolean): Promise<number> {
   if (state !== 'dead') throw new UsageError('only dead tasks are grouped: --state dead --groups');
-  const found = await withStore((store) => store.groups({ handler, limit }));
+  const found = await withStore((store) => store.read.groups({ handler, limit }));
   if (json) printJson(found);
   else {
     printTable(
@@ -80,7 +80,7 @@ async function showGroups({ state, handler, limit }: TaskFilter & { limit: numbe
 }
 
 async function showLanes(json: boolean): Promise<number> {
-  const found = await withStore((store) => store.waitingLanes(SHOWN_LANES));
+  const found = await withStore((store) => store.read.waitingLanes(SHOWN_LANES));
   const lanes = found.map(({ handler, waiting, more, head }) => {
     return { handler, waiting, more, key: head.key, attempts: head.attempts };
   });

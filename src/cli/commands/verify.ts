@@ -31,16 +31,16 @@ async function verify(store: Store, begin: string, json: boolean): Promise<numbe
   const { from, short } = await verifyFrom(store, pointOf('--from', begin), asked);
   if (short) process.stderr.write(`nothing older than cursor ${from} is known: reading begins there\n`);
   const account = await follow(json, () => look(store, asked));
-  if (json) printJson({ ...account, asked: iso(account.asked), weeks: await store.arrivals() });
+  if (json) printJson({ ...account, asked: iso(account.asked), weeks: await store.read.arrivals() });
   else if (account.state === 'done') show(account);
   return account.state === 'done' ? EXIT.done : fail(clean(account.reason ?? account.state), EXIT.failed);
 }
 
 async function look(store: Store, asked: number): Promise<Look<VerifyAccount>> {
-  const account = await store.verifying();
+  const account = await store.state.get('verify');
   if (!account || account.asked !== asked) throw new Error('another verify has started: only one runs at a time');
   if (account.state !== 'running') return { result: account };
-  const { processes, reconcile } = await store.status(clock.now());
+  const { processes, reconcile } = await store.read.status(clock.now());
   const failed = (reason: string | null): Look<VerifyAccount> => ({ result: { ...account, state: 'failed', reason } });
   if (processes.keep === 'down' && !(await keepIsUp(store)))
     return failed(`${await whyDown()}; the comparison then continues`);
@@ -64,7 +64,7 @@ function show({ from, at, events, types }: VerifyAccount): void {
 }
 
 async function showWeeks(store: Store, json: boolean): Promise<number> {
-  const weeks = await store.arrivals();
+  const weeks = await store.read.arrivals();
   if (json) printJson({ weeks });
   else if (weeks.length === 0) print('nothing has arrived yet');
   else

@@ -54,7 +54,7 @@ export function createProber({ config, clock }: Context, store: Store) {
       timestampSeconds: Math.floor(clock.now() / 1000) - age,
       contentType,
     });
-    const stored = answer.status === 204 ? await store.body(id) : null;
+    const stored = answer.status === 204 ? await store.read.body(id) : null;
     return { ...answer, arrived: stored !== null && digest(stored) === digest(body) };
   }
 
@@ -63,7 +63,7 @@ export function createProber({ config, clock }: Context, store: Store) {
     const counted = async (): Promise<Map<string, number>> => {
       // The receiver writes its counters with its next commit, which this delivery causes.
       await send(loopbackUrl(config), PLAIN);
-      return refusalsIn(await store.counters());
+      return refusalsIn(await store.read.counters());
     };
     const before = await counted();
     await send(url, probe);

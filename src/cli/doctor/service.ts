@@ -71,7 +71,7 @@ export const replay: Check = {
   after: ['api key'],
   async run({ config }) {
     if (!config.API_KEY) return skipped(NOT_SET);
-    const status = await withStore((store) => store.status(0), config).catch(() => null);
+    const status = await withStore((store) => store.read.status(0), config).catch(() => null);
     const after = status?.watermark ?? status?.newestCursor;
     const page = await call(config, 'ReplayEvents', { limit: 1, ...(after ? { after_cursor: after } : {}) });
     if (!(page instanceof ServiceError))

@@ -68,8 +68,8 @@ export const file: Check = {
       );
     // Opening the store checks that the file is of this kit and version, and that `synchronous` is FULL.
     const receiver = await withStore(async (store) => {
-      await store.note({});
-      return (await store.processes()).find(({ role }) => role === 'receive');
+      await store.state.note({});
+      return (await store.processes.list()).find(({ role }) => role === 'receive');
     }, config);
     const log = statSync(`${storePath}-wal`, { throwIfNoEntry: false })?.size ?? 0;
     const size = `its log has ${(log / MB).toFixed(1)} MB`;
@@ -89,7 +89,7 @@ export const alarms: Check = {
   after: ['store file'],
   async run({ config, clock }) {
     const { state } = await readiness(config);
-    const { alarms: raised } = await withStore((store) => store.status(clock.now()), config);
+    const { alarms: raised } = await withStore((store) => store.read.status(clock.now()), config);
     const all = [...(state?.alarms ?? []), ...raised];
     return all.length === 0 ? ok('none is raised') : all.map(warningOf);
   },

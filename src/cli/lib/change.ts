@@ -58,9 +58,9 @@ function selectTasks(args: string[]): { filter: TaskFilter; reason: string | und
 /** Counts the selected tasks of each handler that is not loaded. */
 async function waitingForHandlers(store: Store, filter: TaskFilter): Promise<{ name: string; tasks: number }[]> {
   const waiting: { name: string; tasks: number }[] = [];
-  for (const { name, loaded } of await store.handlers()) {
+  for (const { name, loaded } of await store.read.handlers()) {
     if (loaded || (filter.handler ?? name) !== name) continue;
-    const { length: tasks } = await store.matching({ ...filter, handler: name }, clock.now());
+    const { length: tasks } = await store.admin.matching({ ...filter, handler: name }, clock.now());
     if (tasks > 0) waiting.push({ name, tasks });
   }
   return waiting;

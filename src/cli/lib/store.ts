@@ -66,7 +66,7 @@ export async function whyDown(): Promise<string> {
 /** Waits a few seconds for `keep`, which starts a moment after the receiver. */
 export async function keepIsUp(store: Store): Promise<boolean> {
   for (let looks = 0; looks < 50; looks++) {
-    const { processes } = await store.status(clock.now());
+    const { processes } = await store.read.status(clock.now());
     if (processes.keep === 'up' || processes.receive === 'down') return processes.keep === 'up';
     await sleep(100);
   }
@@ -76,7 +76,7 @@ export async function keepIsUp(store: Store): Promise<boolean> {
 /** Undefined if `keep` can read the service's history. Otherwise prints why not, and resolves to the exit code. */
 export async function unlessItReads(store: Store): Promise<number | undefined> {
   if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
-  const { reconcile } = await store.status(clock.now());
+  const { reconcile } = await store.read.status(clock.now());
   if (reconcile.state !== 'off') return undefined;
   return fail('reconciliation is off: set API_BASE_URL and API_KEY, then restart the kit', EXIT.configuration);
 }

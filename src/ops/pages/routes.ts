@@ -40,7 +40,7 @@ function addOverview({ screen }: Frame, { store, rules }: OpsContext): void {
     const asked = ctx.query['range'];
     const range = typeof asked === 'string' && Object.hasOwn(RANGES, asked) ? (asked as Range) : '1h';
     const { ms, stepMs } = RANGES[range];
-    const samples = await orEmpty(store.samples(now - ms, now, stepMs));
+    const samples = await orEmpty(store.read.samples(now - ms, now, stepMs));
     return overview({ status, samples, lanes: await orEmpty(reads.waitingLanes(LANES)), range, rules });
   });
 }
@@ -58,7 +58,7 @@ async function orEmpty<Row>(rows: Promise<Row[]>): Promise<Row[]> {
 function addEvents({ screen, reveal, download }: Frame, { store, clock }: OpsContext): void {
   screen('/events', 'Events', async ({ ctx, now, mayReveal }) => {
     const filter = eventFilterOf(ctx.query);
-    return eventsScreen({ filter, ...(await store.events(filter, now)) }, mayReveal);
+    return eventsScreen({ filter, ...(await store.read.events(filter, now)) }, mayReveal);
   });
   download('/events.ndjson', (ctx, bodies) => {
     ctx.attachment('events.ndjson');
@@ -70,10 +70,10 @@ function addEvents({ screen, reveal, download }: Frame, { store, clock }: OpsCon
     const { ctx, now, reads, mayChange, mayReveal } = visit;
     const found = await reads.event(ctx['params']['key'] ?? '', now);
     if (!found) return undefined;
-    const body = await store.body(found.event.key);
+    const body = await store.read.body(found.event.key);
     const inLanes = found.tasks.filter(({ lane }) => lane !== null);
     const neighbours = await Promise.all(
-      inLanes.map(async (task) => ({ task, ...(await store.neighbours(task.id, now)) })),
+      inLanes.map(async (task) => ({ task, ...(await store.read.neighbours(task.id, now)) })),
     );
     const copies = revealed && body ? copiesOf(found.event, body) : undefined;
     const page = { found, neighbours, masked: body && maskedOf(body), revealed: copies };
@@ -116,9 +116,22 @@ function chosen(form: URLSearchParams): TaskFilter {
 function addReconciliation({ screen, change }: Frame, { store, view, clock }: OpsContext): void {
   const path = '/reconciliation';
   screen(path, 'Reconciliation', async ({ status, now, mayChange }) => {
-    const [gaps, weeks, verify] = [await store.gaps(), await store.arrivals(), await store.verifying()];
+    const [gaps, weeks, verify] = [
+      await store.read.gaps(),
+      await store.read.arrivals(),
+      await store.state.get('verify'),
+    ];
     const calls = (await view.counters())['replay_calls'] ?? 0;
-    return reconciliation({ status, runs: await store.replayRuns(), gaps, weeks, verify, calls, mayChange, now });
+    return reconciliation({
+      status,
+      runs: await store.state.get('replay_runs'),
+      gaps,
+      weeks,
+      verify,
+      calls,
+      mayChange,
+      now,
+    });
   });
   change(`${path}/now`, path, async () => {
     await askToReconcile(store, clock.now());
@@ -135,11 +148,11 @@ function addReconciliation({ screen, change }: Frame, { store, view, clock }: Op
 
 function addRefused({ screen, change, reveal }: Frame, { store, view, clock, onChange }: OpsContext): void {
   screen('/refused', 'Refused and quarantined', async ({ status, mayChange }) => {
-    const [counters, refusals] = [await view.counters(), await store.refusals()];
-    return refused({ status, counters, refusals, quarantine: await store.quarantine(QUARANTINE), mayChange });
+    const [counters, refusals] = [await view.counters(), await store.state.get('refusals')];
+    return refused({ status, counters, refusals, quarantine: await store.read.quarantine(QUARANTINE), mayChange });
   });
   const one = async ({ ctx, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> => {
-    const row = await store.quarantined(Number(ctx['params']['id']) || 0);
+    const row = await store.read.quarantined(Number(ctx['params']['id']) || 0);
     return row && quarantined(row, revealed ? row.body : null, { change: mayChange, reveal: mayReveal });
   };
   screen('/refused/:id', 'Quarantined', (visit) => one(visit, false));

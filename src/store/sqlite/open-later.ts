@@ -1,6 +1,6 @@
 // Opens the store at the first call that succeeds, for a process that must start while the store is locked or its disk
 // is full.
-import { StoreError, type Store } from '../store.ts';
+import { StoreError, type Roles, type Store } from '../store.ts';
 import { guarded } from './fault.ts';
 
 /** Minimum time between two tries. */
@@ -11,11 +11,15 @@ export function openLater(path: string, open: () => Store): Store {
   let opened: Store | undefined;
   let failed: { error: StoreError; after: number } | undefined;
   type Method = (...args: unknown[]) => Promise<unknown>;
-  function methodOf(name: keyof Store): Method {
+  function methodOf(role: keyof Roles, name: string): Method {
     return async (...args) => {
       opened ??= tryToOpen();
-      return (opened[name] as Method)(...args);
+      const methods = opened[role] as unknown as Record<string, Method>;
+      return methods[name]?.(...args);
     };
+  }
+  function roleOf(role: keyof Roles): object {
+    return new Proxy({}, { get: (_, name) => methodOf(role, String(name)) });
   }
   function tryToOpen(): Store {
     if (failed && performance.now() - failed.after < PAUSE_MS) throw failed.error;
@@ -27,6 +31,6 @@ export function openLater(path: string, open: () => Store): Store {
     }
   }
   return new Proxy({} as Store, {
-    get: (_, name) => (name === 'close' ? () => opened?.close() : methodOf(name as keyof Store)),
+    get: (_, name) => (name === 'close' ? () => opened?.close() : roleOf(name as keyof Roles)),
   });
 }

@@ -3,7 +3,11 @@
 // deleted or replaced, the store accepts nothing more and never opens another file.
 import { iso, systemClock } from '../../base/clock.ts';
 import { retryWhileBusy } from '../retry-while-busy.ts';
-import { StoreError, Unsynced, type Store } from '../store.ts';
+import { StoreError, Unsynced, type Roles, type Store } from '../store.ts';
+import type { WorkStore } from '../work.ts';
+import { createAlarmStore } from './alarms.ts';
+import { createReplayStore } from './replay/store.ts';
+import { createStateStore } from './state.ts';
 import { saveOpen } from './backup.ts';
 import { connect, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
 import { faultOf, guarded } from './fault.ts';
@@ -53,8 +57,9 @@ const PLACED = new Set(['accept', 'note']);
 /** Maximum milliseconds that a completion waits for its sync. */
 const SYNC_MS = 8_000;
 
-type Parts = Sync<Omit<Store, 'close' | 'sync' | Completing>> &
-  Pick<Store, Completing> & { resettle(): void; inPlace(): boolean };
+type SyncRoles = { [Role in Exclude<keyof Roles, 'work'>]: Sync<Roles[Role]> } & {
+  work: Sync<Omit<WorkStore, Completing>> & Pick<WorkStore, Completing>;
+};
 
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { owner = false, synchronous = 'FULL', busyMs = 30 } = options;
@@ -77,41 +82,52 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     return opened;
   }
 
-  function assemble(connection: Connection): Parts {
+  function assemble(connection: Connection) {
     const opened = inodesOf(path);
     const session = createSession(connection, path);
     const events = createIngestStore(session, { idsInSegment, failing, onDropped });
     const tasks = createWorkStore(session);
-    const processes = createProcessStore(session);
-    return {
-      ...events,
-      accept(batch) {
-        log.settle(connection);
-        return events.accept(batch);
+    const { brokenHandlers, ...processes } = createProcessStore(session);
+    const { askRerun, cancelRerun, ...reruns } = createReruns(session);
+    const roles: SyncRoles = {
+      ingest: {
+        accept(batch) {
+          log.settle(connection);
+          return events.accept(batch);
+        },
+        sync: () => log.settle(connection),
       },
-      ...tasks,
-      complete(...given) {
-        log.settle(connection);
-        return tasks.complete(...given);
+      state: { ...createStateStore(session), note: events.note },
+      work: {
+        ...tasks,
+        complete(...given) {
+          log.settle(connection);
+          return tasks.complete(...given);
+        },
       },
-      resettle: () => log.settle(connection),
-      inPlace: () => inodesOf(path) === opened,
-      ...createKeepStore(session, events.accept, idsInSegment),
-      ...createReadStore(session),
-      ...createReruns(session),
-      ...createMove(session),
-      ...createSamples(session),
-      ...createRetry(session, events.readmit),
-      ...createErase(session),
-      ...processes,
-      settle() {
-        log.settle(connection, true);
-        if (owner && path !== ':memory:') seal.set(processes.identity());
+      processes: {
+        ...processes,
+        settle() {
+          log.settle(connection, true);
+          if (owner && path !== ':memory:') seal.set(processes.identity());
+        },
+      },
+      replay: createReplayStore(session, events.accept),
+      alarms: { ...createAlarmStore(session), brokenHandlers },
+      keep: createKeepStore(session, idsInSegment),
+      read: { ...createReadStore(session), ...reruns, ...createSamples(session) },
+      admin: {
+        askRerun,
+        cancelRerun,
+        ...createMove(session),
+        ...createRetry(session, events.readmit),
+        ...createErase(session),
       },
     };
+    return { roles, inPlace: () => inodesOf(path) === opened };
   }
 
-  function use(name: string, args: unknown[]): unknown {
+  function use(role: keyof Roles, name: string, args: unknown[]): unknown {
     try {
       if (PLACED.has(name) || broken) requirePlace();
       if (broken) {
@@ -121,8 +137,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
         parts = assemble(db);
         broken = false;
       }
-      const method = parts[name as keyof typeof parts] as (...values: unknown[]) => unknown;
-      const result = guarded(() => method(...args), path);
+      const methods = parts.roles[role] as Record<string, (...values: unknown[]) => unknown>;
+      const result = guarded(() => methods[name]?.(...args), path);
       return result instanceof Promise ? result.catch(failed) : result;
     } catch (error) {
       return failed(error);
@@ -140,9 +156,9 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   /** The other methods wait while a handler's transaction is open, because they use the same connection. */
   const connection: { work?: Promise<unknown> | undefined } = {};
 
-  async function inTurn(name: string, args: unknown[]): Promise<unknown> {
+  async function inTurn(role: keyof Roles, name: string, args: unknown[]): Promise<unknown> {
     while (connection.work) await connection.work;
-    const result = use(name, args);
+    const result = use(role, name, args);
     if (!(result instanceof Promise)) return result;
     const end = (): void => void (connection.work = undefined);
     connection.work = result.then(end, end);
@@ -172,9 +188,11 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     }
   }
 
-  const verbs = Object.keys(parts).filter((name) => name !== 'inPlace');
-  const methods = verbs.map((name) => [name, (...args: unknown[]) => inTurn(name, args)]);
-  const store = Object.fromEntries(methods) as Omit<Store, 'close' | 'sync'> & { resettle(): Promise<void> };
+  function asynchronous<Role extends keyof Roles>(role: Role): Roles[Role] {
+    const names = Object.keys(parts.roles[role]);
+    return Object.fromEntries(names.map((name) => [name, (...args: unknown[]) => inTurn(role, name, args)])) as never;
+  }
+  const [ingest, state, work] = [asynchronous('ingest'), asynchronous('state'), asynchronous('work')];
 
   // The WAL is opened early. Otherwise the first completion could be delayed until it has lost its claim.
   if (synchronous === 'NORMAL') void log.open().catch(() => {});
@@ -195,39 +213,50 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   async function openLog(): Promise<void> {
     if (synchronous === 'FULL') return;
     await log.open().catch(async (error: unknown) => {
-      await store.note({});
+      await state.note({});
       throw error;
     });
   }
 
   async function sync(): Promise<void> {
-    await store.resettle();
+    await ingest.sync();
     await synced();
   }
 
   return {
-    ...store,
-    sync,
-    async accept(batch) {
-      await openLog();
-      const accepted = await store.accept(batch);
-      try {
-        await synced();
-      } catch (error) {
-        throw error instanceof StoreError ? new Unsynced(error, accepted) : error;
-      }
-      return accepted;
+    state,
+    processes: asynchronous('processes'),
+    replay: asynchronous('replay'),
+    alarms: asynchronous('alarms'),
+    keep: asynchronous('keep'),
+    read: asynchronous('read'),
+    admin: asynchronous('admin'),
+    ingest: {
+      sync,
+      async accept(batch) {
+        await openLog();
+        const accepted = await ingest.accept(batch);
+        try {
+          await synced();
+        } catch (error) {
+          throw error instanceof StoreError ? new Unsynced(error, accepted) : error;
+        }
+        return accepted;
+      },
     },
-    async complete(...given) {
-      await openLog();
-      const held = await store.complete(...given);
-      // Completions that wait for the connection share the sync.
-      while (connection.work) await connection.work;
-      await synced().catch((error: unknown) => {
-        if (!(error instanceof StoreError)) throw error;
-        return retryWhileBusy(sync, SYNC_MS);
-      });
-      return held;
+    work: {
+      ...work,
+      async complete(...given) {
+        await openLog();
+        const held = await work.complete(...given);
+        // Completions that wait for the connection share the sync.
+        while (connection.work) await connection.work;
+        await synced().catch((error: unknown) => {
+          if (!(error instanceof StoreError)) throw error;
+          return retryWhileBusy(sync, SYNC_MS);
+        });
+        return held;
+      },
     },
     close() {
       log.close();

@@ -54,7 +54,7 @@ async function tell(): Promise<Sum[]> {
     return sending;
   });
   const replayed = service.api.calls();
-  await kit.store.note({}, { reconcile_asked: clock.now() });
+  await kit.store.state.note({}, { reconcile_asked: clock.now() });
 
   const events = history.all().length;
   await kit.until('replay to bring what was lost', async () => (await status()).reconcile.recovered >= lost.length);
@@ -110,11 +110,11 @@ function shuffle(events: SimulatedEvent[]): SimulatedEvent[] {
 }
 
 function status(): Promise<Status> {
-  return kit.store.status(clock.now());
+  return kit.store.read.status(clock.now());
 }
 
 async function refused(): Promise<number> {
-  const counters = Object.entries(await kit.store.counters());
+  const counters = Object.entries(await kit.store.read.counters());
   return counters.reduce((sum, [name, count]) => sum + (name.startsWith('refused.') ? count : 0), 0);
 }
 

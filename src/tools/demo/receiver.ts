@@ -56,7 +56,7 @@ export async function startReceiver(apiBaseUrl: string, apiKey: string): Promise
     store,
     output: () => output,
     async pidOfRun() {
-      const processes = await store.processes();
+      const processes = await store.processes.list();
       const run = processes.find(({ role }) => role === 'run');
       if (!run) throw new Error('the process that runs handlers has not started');
       return run.pid;

@@ -72,9 +72,13 @@ export async function deliver<Type extends string>(
   const log: Outcome['log'] = [];
   // The handler's rate limit is off, because the clock jumps and there is no service to protect.
   const loaded = { ...checkHandler(handler, name, true), rate: null };
-  await store.setup((tx) => loaded.setup?.(tx));
+  await store.work.setup((tx) => loaded.setup?.(tx));
   const run = createRunProcess({ store, clock, service, handler: loaded, crashAfter: options.crashAfter, log });
-  const groupCommit = createGroupCommit({ store, clock, onCommit: run.wake });
+  const groupCommit = createGroupCommit({
+    store: { ...store.ingest, note: (...given) => store.state.note(...given) },
+    clock,
+    onCommit: run.wake,
+  });
   await run.start();
   for (const event of arrange(given, options)) {
     await (event.type === 'kit.gap' ? raiseGap(store, event, clock) : groupCommit.accept(readingOf(event)));
@@ -85,10 +89,10 @@ export async function deliver<Type extends string>(
   await raiseWatermark(store, given, clock);
   await run.finish();
   const tasks: ShownTask[] = [];
-  for (let page = await store.tasks({ limit: 1_000 }, clock.now()); ;) {
+  for (let page = await store.read.tasks({ limit: 1_000 }, clock.now()); ;) {
     tasks.push(...page.tasks);
     if (page.next === null) break;
-    page = await store.tasks({ limit: 1_000, before: page.next }, clock.now());
+    page = await store.read.tasks({ limit: 1_000, before: page.next }, clock.now());
   }
   return {
     tasks: tasks
@@ -98,7 +102,7 @@ export async function deliver<Type extends string>(
     log,
     async query(sql) {
       let rows: SqlRow[] = [];
-      await store.setup(async (tx) => void (rows = await tx.all(sql)));
+      await store.work.setup(async (tx) => void (rows = await tx.all(sql)));
       return rows;
     },
   };
@@ -119,12 +123,12 @@ function arrange(events: Fixture[], { times = 1, order = 'given' }: DeliverOptio
 /** Stores a gap directly, because no delivery brings a gap. */
 async function raiseGap(store: Store, { data }: Fixture, clock: TestClock): Promise<void> {
   const { after, upTo, reason } = data as { after: Cursor; upTo: Cursor | null; reason: string };
-  await store.accept({ readings: [], now: clock.now(), gap: { after, upTo, reason } });
+  await store.ingest.accept({ readings: [], now: clock.now(), gap: { after, upTo, reason } });
 }
 
 /** Raises the watermark as replay would, because strict tasks wait for it. */
 async function raiseWatermark(store: Store, events: Fixture[], clock: TestClock): Promise<void> {
   const cursors = events.flatMap(({ cursor }) => cursor ?? []) as Cursor[];
   const [watermark] = cursors.toSorted(compareCursors).slice(-1);
-  if (watermark) await store.accept({ readings: [], now: clock.now(), watermark });
+  if (watermark) await store.ingest.accept({ readings: [], now: clock.now(), watermark });
 }

@@ -8,7 +8,7 @@ import type { RunOptions } from '../../run/runner-options.ts';
 import { startRunner, type Runner } from '../../run/runner.ts';
 import { createService, endingWith } from '../../service/service.ts';
 import type { Store } from '../../store/store.ts';
-import type { TurnResult } from '../../store/work.ts';
+import type { TurnResult, WorkStore } from '../../store/work.ts';
 import type { TestClock } from './clock.ts';
 import { Crashed, type Recorder } from './recorder.ts';
 
@@ -35,8 +35,8 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
     // Ends the timers of the runner that crashed.
     void runner?.drain(0);
     life = createLife();
-    const boot = await store.nextBoot();
-    await store.giveBack([boot], clock.now());
+    const boot = await store.processes.nextBoot();
+    await store.processes.giveBack([boot], clock.now());
     runner = await startRunner(optionsOf(boot));
   }
 
@@ -64,8 +64,8 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
     };
     return {
       store: {
-        ...storeWithin(life, store),
-        turn: (given) => within(async () => (last.turn = await store.turn(given))),
+        ...storeWithin(life, store.work),
+        turn: (given) => within(async () => (last.turn = await store.work.turn(given))),
       },
       handlers: [{ ...handler, handle }],
       serviceFor: (ends) => endingWith(client, ends),
@@ -81,12 +81,12 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
   async function work(): Promise<void> {
     for (;;) {
       if (life.hasCrashed()) await start();
-      if (await store.isolatedDue(clock.now(), [handler.name])) await workIsolated();
+      if (await store.processes.isolatedDue(clock.now(), [handler.name])) await workIsolated();
       last.turn = undefined;
       runner?.wake();
       while (!last.turn && !life.hasCrashed()) await nextTick();
       const { claims = [], nextAt = null } = (last.turn ?? {}) as Partial<TurnResult>;
-      const { unassigned, tasks } = await store.status(clock.now());
+      const { unassigned, tasks } = await store.read.status(clock.now());
       const due = claims.length > 0 || (nextAt !== null && nextAt <= clock.now());
       if (!due && !life.hasCrashed() && unassigned + tasks.running === 0) return;
       if (claims.length === 0) await sleep(1);
@@ -95,13 +95,13 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
 
   /** Runs the tasks that were running at the crash, one at a time. */
   async function workIsolated(): Promise<void> {
-    const options = optionsOf(await store.nextBoot());
+    const options = optionsOf(await store.processes.nextBoot());
     await Promise.race([runIsolated(options, new AbortController().signal), life.crashed]);
   }
 
   /** The next time at which a waiting task is released or due. Infinity: no task waits for a time. */
   async function nextTime(): Promise<number> {
-    const { tasks } = await store.tasks({ state: 'ready', limit: 1_000 }, clock.now());
+    const { tasks } = await store.read.tasks({ state: 'ready', limit: 1_000 }, clock.now());
     const times = [last.turn?.nextAt ?? Infinity, ...tasks.map(({ dueAt }) => Date.parse(dueAt))];
     return Math.min(...times.filter((at) => at > clock.now()));
   }
@@ -153,7 +153,7 @@ function createLife(): Life {
   };
 }
 
-function storeWithin({ within }: Life, store: Store): Store {
+function storeWithin({ within }: Life, store: WorkStore): WorkStore {
   const methods = Object.entries(store) as [string, (...args: unknown[]) => Promise<unknown>][];
   const wrapped = methods.map(([name, method]) => [name, (...args: unknown[]) => within(() => method(...args))]);
   return Object.fromEntries(wrapped);

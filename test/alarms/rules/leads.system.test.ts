@@ -18,7 +18,7 @@ const LOOKS = ['status', 'doctor'];
 type Made = (ops: Ops) => Promise<unknown>;
 
 const replay = (ops: Ops, state: string, reason: string) =>
-  ops.store.note(
+  ops.store.state.note(
     {},
     {
       replay: JSON.stringify({
@@ -33,7 +33,7 @@ const replay = (ops: Ops, state: string, reason: string) =>
 const bad = (ops: Ops) => {
   const at = new Date(ops.clock.time).toISOString();
   const failures = { causes: {}, badSignatures: 3, badSince: at, lastBadAt: at, lastGoodAt: null };
-  return ops.store.note({}, { failures: JSON.stringify(failures) });
+  return ops.store.state.note({}, { failures: JSON.stringify(failures) });
 };
 
 /** Stores more events than a list searches for one page, so that the alarm's own event is not among the newest. */
@@ -41,27 +41,31 @@ async function crowd(ops: Ops): Promise<void> {
   const readings = Array.from({ length: 11_000 }, (_, n) =>
     readDelivery(Buffer.from(JSON.stringify({ id: `f${n}`, type: 'A', cursor: String(n + 10), data: { A: {} } }))),
   );
-  await ops.store.accept({ readings, now: ops.clock.time });
+  await ops.store.ingest.accept({ readings, now: ops.clock.time });
 }
 
 const MADE: [name: string, make: Made, laterMs?: number][] = [
-  ['failure_run', (ops) => ops.store.note({}, { failure_run: 3 })],
-  ['failure_run', (ops) => ops.store.note({ failure_runs: 1 })],
-  ['failure_run', (ops) => ops.store.note({ unseen_failures: 3 })],
+  ['failure_run', (ops) => ops.store.state.note({}, { failure_run: 3 })],
+  ['failure_run', (ops) => ops.store.state.note({ failure_runs: 1 })],
+  ['failure_run', (ops) => ops.store.state.note({ unseen_failures: 3 })],
   [
     'webhook_silent',
     async (ops) => {
       await deliver(ops, { cursor: '1', type: 'MessageSent', data: {} });
       const text = `{"MessageSent":{"session_id":null,"timestamp_unix_ms":${ops.clock.time}}}`;
       ops.clock.time += 1_000;
-      await ops.store.accept({ readings: [readItem('replay', '9' as never, text)], now: ops.clock.time, fresh: true });
+      await ops.store.ingest.accept({
+        readings: [readItem('replay', '9' as never, text)],
+        now: ops.clock.time,
+        fresh: true,
+      });
     },
     200_000,
   ],
   ['secret_mismatch', bad],
-  ['clock_skew', (ops) => ops.store.note({ 'refused.clock_skew': 3 })],
-  ['body_limit', (ops) => ops.store.note({ 'refused.body_limit': 1 })],
-  ['replay_blind', (ops) => ops.store.note({ unseen: 1 }, { blind: '["MessageSent"]' })],
+  ['clock_skew', (ops) => ops.store.state.note({ 'refused.clock_skew': 3 })],
+  ['body_limit', (ops) => ops.store.state.note({ 'refused.body_limit': 1 })],
+  ['replay_blind', (ops) => ops.store.state.note({ unseen: 1 }, { blind: '["MessageSent"]' })],
   ['reconcile_stopped', (ops) => replay(ops, 'stopped', 'ReplayEvents: 401 UNAUTHENTICATED')],
   ['reconcile_behind', (ops) => replay(ops, 'backing-off', '503'), 200_000],
   [
@@ -77,7 +81,7 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
       await crowd(ops);
     },
   ],
-  ['cursor_regression', (ops) => ops.store.note({ regressions: 1 })],
+  ['cursor_regression', (ops) => ops.store.state.note({ regressions: 1 })],
   [
     'dead_letters',
     async (ops) => {
@@ -92,19 +96,19 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
       await deliver(ops, { cursor: '1' });
       const [handler = 0] = await fanOut(ops, ['answer']);
       await claim(ops, handler);
-      const back = await ops.store.giveBack([], ops.clock.time);
-      const crashes = addCrash(await ops.store.crashes(), back, 'exit code 7', ops.clock.time);
-      await ops.store.note({ run_crashes: 3 }, { crashes: JSON.stringify(crashes) });
+      const back = await ops.store.processes.giveBack([], ops.clock.time);
+      const crashes = addCrash(await ops.store.state.get('crashes'), back, 'exit code 7', ops.clock.time);
+      await ops.store.state.note({ run_crashes: 3 }, { crashes: JSON.stringify(crashes) });
     },
   ],
-  ['run_crashing', (ops) => ops.store.gone('run'), 0],
+  ['run_crashing', (ops) => ops.store.processes.gone('run'), 0],
   [
     'handler_failing',
     async (ops) => {
       // The task has no lane. A text that names `tasks --lanes` fails the test, because that list is empty.
       await deliver(ops, { cursor: '1' });
       await fanOut(ops, ['answer']);
-      await ops.store.note({ 'attempts.retry.answer': 9 });
+      await ops.store.state.note({ 'attempts.retry.answer': 9 });
     },
     400_000,
   ],
@@ -117,11 +121,11 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
       ops.exec(`insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, started_at, changed_at)
         select seq * 4096 + 2, seq, 2, null, 1, cursor, 'ready', 0, 1, 1, 1, 1 from events where seq > 1;
         update state set value = 11001 where name = 'fanned_out'; update counters set value = 11002 where name = 'tasks.ready'`);
-      await ops.store.note({ 'attempts.retry.answer': 9 });
+      await ops.store.state.note({ 'attempts.retry.answer': 9 });
     },
     400_000,
   ],
-  ['lane_fault', (ops) => ops.store.note({ 'lane_faults.answer': 1 })],
+  ['lane_fault', (ops) => ops.store.state.note({ 'lane_faults.answer': 1 })],
   ['disk_low', async () => {}],
   [
     'poisoned',
@@ -132,14 +136,14 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
         body: Buffer.from('{}'),
         reason: 'poisoned: TOOBIG',
       } as const;
-      await ops.store.accept({ readings: [{ unreadable }], now: ops.clock.time });
+      await ops.store.ingest.accept({ readings: [{ unreadable }], now: ops.clock.time });
     },
   ],
   [
     'watermark_ahead',
     async (ops) => {
       await deliver(ops, { cursor: '99' });
-      await ops.store.note({ watermark_ahead: 1 }, { lowered: '{"from":"99","to":"7"}' });
+      await ops.store.state.note({ watermark_ahead: 1 }, { lowered: '{"from":"99","to":"7"}' });
     },
   ],
 ];
@@ -155,13 +159,13 @@ test.each(MADE)('E42: %s names only commands that help, and no empty list', asyn
   const freeBytes = (): number => (name === 'disk_low' ? 0 : 100 * GB);
   const alarms = createAlarms({ store, clock, log, alertUrl: undefined, freeBytes });
   const beat = { pid: 1, started: '', boot: 1 };
-  for (const role of ['receive', 'run', 'keep']) await store.beat({ role, ...beat }, clock.time);
+  for (const role of ['receive', 'run', 'keep']) await store.processes.beat({ role, ...beat }, clock.time);
   await alarms.step();
   await make(ops);
   clock.time += laterMs;
   const lives = laterMs === 0 ? ['receive', 'keep'] : ['receive', 'run', 'keep'];
   if (laterMs === 0) clock.time += 20_000;
-  for (const role of lives) await store.beat({ role, ...beat }, clock.time);
+  for (const role of lives) await store.processes.beat({ role, ...beat }, clock.time);
   await alarms.step();
   const detail = alarms.up().find((alarm) => alarm.name === name)?.detail ?? '';
   expect(detail).toMatch(/\w+ \w+/);

@@ -186,14 +186,14 @@ async function begin({ from = 'first-webhook', key = API_KEY } = {}) {
         await receiver.groupCommit.probe();
         for (let calls = 0; clock.at >= nextStep && calls < 50; calls++)
           nextStep = clock.at + (await reconciler.step());
-        await store.beat({ role: 'run', pid: 1, started: '', boot: 1 }, clock.at);
+        await store.processes.beat({ role: 'run', pid: 1, started: '', boot: 1 }, clock.at);
         await alarms.step();
         nextStep = Math.min(nextStep, clock.at + 1_000);
       }
     },
     restart: () => void (reconciler = start()),
     raised: async () => {
-      return Object.fromEntries((await store.status(clock.at)).alarms.map(({ name, detail }) => [name, detail]));
+      return Object.fromEntries((await store.read.status(clock.at)).alarms.map(({ name, detail }) => [name, detail]));
     },
     /** Two deliveries arrive, and replay shows them. Then 15 minutes pass, after which no alarm is up. */
     rest: async () => {
@@ -220,7 +220,7 @@ describe('causes, with real deliveries', () => {
     expect(server.requests.length).toBeLessThanOrEqual(12);
     await happen({ delivered: false });
     await pass(2 * MINUTE);
-    expect((await store.types()).find(({ type }) => type === 'MessageReceived')?.missed).toBe(4);
+    expect((await store.replay.types()).find(({ type }) => type === 'MessageReceived')?.missed).toBe(4);
     await pass(30_000);
     server.requests.length = 0;
     const heardAt = clock.at;
@@ -321,7 +321,7 @@ describe('no false alarm', () => {
     restart();
     server.requests.length = 0;
     await pass(20 * MINUTE);
-    expect((await store.status(clock.at)).events).toBe(22);
+    expect((await store.read.status(clock.at)).events).toBe(22);
     expect(await raised()).toEqual({});
   });
 
@@ -335,7 +335,7 @@ describe('no false alarm', () => {
     }
     server.lieAlways();
     await pass(20 * MINUTE);
-    expect((await store.status(clock.at)).events).toBe(22);
+    expect((await store.read.status(clock.at)).events).toBe(22);
     expect(await raised()).toEqual({});
   });
 
@@ -359,14 +359,14 @@ describe('no false alarm', () => {
       await happen({ type: i % 2 ? 'MessageSent' : 'MessageReceived' });
       expect(await raised()).toEqual({});
     }
-    expect((await store.status(clock.at)).reconcile.recovered).toBe(1);
+    expect((await store.read.status(clock.at)).reconcile.recovered).toBe(1);
   });
 
   test('REPLAY_FROM=start fetches history', async () => {
     const { happen, pass, raised, store, clock } = await begin({ from: 'start' });
     for (let i = 0; i < 30; i++) await happen({ delivered: false });
     await pass(20 * MINUTE);
-    expect((await store.status(clock.at)).events).toBe(30);
+    expect((await store.read.status(clock.at)).events).toBe(30);
     expect(await happen()).toBe(204);
     await pass(20 * MINUTE);
     expect(await raised()).toEqual({});

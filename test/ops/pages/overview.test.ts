@@ -6,7 +6,7 @@ import { createOps, NOTHING_SET, type Ops } from '../harness.ts';
 async function opened(...up: string[]): Promise<Ops> {
   const ops = await createOps(NOTHING_SET, RULES);
   onTestFinished(() => ops.close());
-  for (const role of up) await ops.store.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
+  for (const role of up) await ops.store.processes.beat({ role, pid: 1, started: '', boot: 1 }, ops.clock.time);
   return ops;
 }
 
@@ -18,7 +18,7 @@ test.each(['store_unwritable', 'store_replaced'])(
   'E40: while the alarm %s is up, the sentence names the store, and nothing asks people to start a process',
   async (alarm) => {
     const ops = await opened('receive', 'run', 'keep');
-    await ops.store.raise(alarm, 'nothing can be written: df -h', ops.clock.time);
+    await ops.store.alarms.raise(alarm, 'nothing can be written: df -h', ops.clock.time);
     const { text } = await ops.get('/');
     expect(await sentence(ops)).toMatch(/^The store cannot be written: .*figures are those of before/);
     expect(text).toContain('df -h');
@@ -45,14 +45,14 @@ test.each([
   ['dead_letters', {}, 'Receiving. 1 alarm needs attention.'],
 ])('%s with %j reads: %s', async (alarm, facts, words) => {
   const ops = await opened('receive', 'run', 'keep');
-  await ops.store.note({}, facts);
-  await ops.store.raise(alarm, 'because', ops.clock.time);
+  await ops.store.state.note({}, facts);
+  await ops.store.alarms.raise(alarm, 'because', ops.clock.time);
   expect(await sentence(ops)).toBe(words);
 });
 
 test('refused signatures are shown before an alarm is raised', async () => {
   const ops = await opened('receive', 'run', 'keep');
   const failures = { causes: {}, badSignatures: 3, badSince: null, lastBadAt: null, lastGoodAt: null };
-  await ops.store.note({}, { failures: JSON.stringify(failures) });
+  await ops.store.state.note({}, { failures: JSON.stringify(failures) });
   expect((await ops.get('/')).text).toContain('3 since with a bad signature');
 });

@@ -51,9 +51,9 @@ async function liveADay(): Promise<void> {
     }
     if (step === LOST.to) await replay(lost);
     await handleAll();
-    await store.note({ 'refused.bad_signature': random.below(40) === 0 ? 9 : 0 });
+    await store.state.note({ 'refused.bad_signature': random.below(40) === 0 ? 9 : 0 });
     clock.time = begun + STEP_MS;
-    await store.sample(clock.time);
+    await store.read.sample(clock.time);
   }
 }
 
@@ -62,19 +62,19 @@ async function receive({ id, cursor, type, sessionId, data }: SimulatedEvent): P
   const luck = random.next();
   const delivery = { id, cursor, type, data, session: sessionId ?? '' };
   await deliver(ops, ...(luck < 0.02 ? [delivery, delivery] : [delivery]));
-  await store.note(countsOf(0.6 / (1.03 - luck)));
+  await store.state.note(countsOf(0.6 / (1.03 - luck)));
 }
 
 async function replay(events: SimulatedEvent[]): Promise<void> {
   const readings = events.map(({ cursor, type, data }) =>
     readItem('replay', cursor as Cursor, JSON.stringify({ [type]: data })),
   );
-  await store.accept({ readings, now: clock.time });
+  await store.ingest.accept({ readings, now: clock.time });
 }
 
 async function handleAll(): Promise<void> {
   const handlers = await fanOut(ops, HANDLERS);
-  const { tasks } = await store.tasks({ state: 'ready', limit: 1_000 }, clock.time);
+  const { tasks } = await store.read.tasks({ state: 'ready', limit: 1_000 }, clock.time);
   for (const handler of handlers)
     for (let left = tasks.length / handlers.length; left > 0; left--) await end(ops, handler, 'done');
 }
@@ -84,18 +84,19 @@ async function waitInALane(): Promise<void> {
   for (let n = 0; n < 3; n++) await receive(history.next());
   const [handler = 0] = await fanOut(ops, ['forward'], { lane: `${history.numbers[0]}/15550104` });
   const turn = { now: clock.time, boot: 1, settle: [], fanOut: null, room: 1, handlers: [handler] };
-  const [claim] = (await store.turn(turn)).claims;
+  const [claim] = (await store.work.turn(turn)).claims;
   if (!claim) throw new Error('no task is due');
   const error = 'Error: the endpoint answered 503';
   const failed = { claim, state: 'ready' as const, error, dueAt: clock.time + 30_000, holdMs: 120_000 };
-  await store.turn({ ...turn, settle: [failed], room: 0 });
+  await store.work.turn({ ...turn, settle: [failed], room: 0 });
 }
 
 async function beat(): Promise<void> {
-  for (const role of ['receive', 'run', 'keep']) await store.beat({ role, pid: 1, started: '', boot: 1 }, clock.time);
+  for (const role of ['receive', 'run', 'keep'])
+    await store.processes.beat({ role, pid: 1, started: '', boot: 1 }, clock.time);
   const at = new Date(clock.time - 14_000).toISOString();
   const lastGoodAt = new Date(clock.time - 1_000).toISOString();
-  await store.note(
+  await store.state.note(
     {},
     {
       replay: JSON.stringify({ state: 'idle', since: at, lastAt: at, reason: null, progress: null }),

@@ -61,7 +61,7 @@ export function createFrame(context: OpsContext): Frame {
     const status = await view.status(now);
     const mayChange = access.page(ctx, 'change') === 'allowed';
     const mayReveal = access.page(ctx, 'reveal') === 'allowed';
-    const reads = mayChange ? store : redacted(store);
+    const reads = mayChange ? store.read : redacted(store.read);
     const content = await show({ ctx, now, status, reads, mayChange, mayReveal });
     if (content) answers.page(ctx, { title, alarms: status.alarms }, content);
     else answers.lost(ctx, 404);

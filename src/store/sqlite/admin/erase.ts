@@ -1,9 +1,9 @@
 // Erases a person's data, in steps. The identity and the outcome of the events stay.
-import type { EraseStore, Erased, IsTheirs } from '../../admin.ts';
+import type { AdminStore, Erased, IsTheirs } from '../../admin.ts';
 import { HANDLERS, createMarkDirty } from '../work/waiting.ts';
 import type { Session, Sync } from '../session.ts';
 
-export function createErase(session: Session): Sync<EraseStore> {
+export function createErase(session: Session): Sync<Pick<AdminStore, 'eraseEvents' | 'eraseAsides'>> {
   const { db } = session;
   const markDirty = createMarkDirty(session);
   const events = db.prepare<unknown[], { seq: number; body: Uint8Array | null }>(

@@ -3,6 +3,7 @@ import type { Incoming, Reading, Unreadable } from '../../../wire/event.ts';
 import { isBehind, type Cursor } from '../../../wire/cursor.ts';
 import { decide, nameOfCursor, nameOfId, placeOf, type StoredIdentity } from '../../identity.ts';
 import type { Accepted, Batch, Conflict, Counts, IngestStore, StateKey } from '../../ingest.ts';
+import type { StateStore } from '../../state.ts';
 import { createBirthWatch, createHeard } from './birth.ts';
 import { faultOf } from '../fault.ts';
 import { createGaps } from './gaps.ts';
@@ -23,7 +24,7 @@ export function createIngestStore(
     failing = new Set(),
     onDropped = () => {},
   }: { idsInSegment?: number | undefined; failing?: Failing; onDropped?: Dropped } = {},
-): Sync<Omit<IngestStore, 'sync'>> & { accept: Accept; readmit: Accept } {
+): Sync<Omit<IngestStore, 'sync'> & Pick<StateStore, 'note'>> & { accept: Accept; readmit: Accept } {
   const { db } = session;
   const poison = createPoison(session, failing);
   const insert = db.prepare(`

@@ -5,7 +5,7 @@ import { parseCursor, type Cursor } from '../../../wire/cursor.ts';
 import type { Origin } from '../../../wire/event.ts';
 import { patternOf } from '../../error-pattern.ts';
 import type { StateKey } from '../../ingest.ts';
-import type { KeptHealth, Failures, Refusal, ReplayState, StreamState, Signer } from '../../keep.ts';
+import type { KeptHealth, Failures, ReplayState, StreamState, Signer } from '../../keep.ts';
 import type { TaskState } from '../../work.ts';
 import {
   CONFLICTS,
@@ -60,7 +60,9 @@ interface TaskRow extends Omit<ShownTask, 'state' | 'late' | 'dueAt' | 'startedA
 
 type AsideRow = Omit<Quarantined, 'receivedAt'> & { received_at: number };
 
-export function createReadStore(session: Session): Sync<Omit<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns'>> {
+export function createReadStore(
+  session: Session,
+): Sync<Omit<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns' | 'sample' | 'samples'>> {
   const { db } = session;
   const receipt = createByTime(db);
   const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
@@ -364,7 +366,6 @@ export function createReadStore(session: Session): Sync<Omit<ReadStore, 'handler
       const row = quarantined.get(id);
       return row && toQuarantined(row);
     },
-    refusals: () => JSON.parse(String(session.state('refusals') ?? '{}')) as Record<string, Refusal[]>,
     waitingLanes: (limit) =>
       crowded.all(limit).map(({ handler, lane, waiting, ...head }) => {
         const more = waiting > IN_LANE;

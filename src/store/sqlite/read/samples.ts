@@ -1,7 +1,7 @@
 // Samples of the counters for the charts: a row every ten seconds for a day, every minute for eight days. Written by
 // `keep` alone.
 import { ACK_NAMES } from '../../../base/latency-buckets.ts';
-import type { Sample, SampleStore } from '../../read.ts';
+import type { Sample, ReadStore } from '../../read.ts';
 import type { Session, Sync } from '../session.ts';
 
 const TEN_SECONDS_MS = 10_000;
@@ -9,7 +9,7 @@ const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 const KEPT_DAYS = 8;
 
-export function createSamples(session: Session): Sync<SampleStore> {
+export function createSamples(session: Session): Sync<Pick<ReadStore, 'sample' | 'samples'>> {
   const { db } = session;
   const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
   const insert = db.prepare('insert or replace into samples (at, figures) values (?, ?)');

@@ -1,10 +1,9 @@
 // The process role of the store: which processes are alive, and the tasks that dead ones had claimed.
-import type { KeepStore } from '../../keep.ts';
-import type { CrashPolicy, ProcessStore, Process, Reloaded } from '../../processes.ts';
+import type { AlarmStore } from '../../alarms.ts';
+import type { CrashPolicy, ProcessStore, Process } from '../../processes.ts';
 import { createHandlers } from './handlers.ts';
 import { createAttempts } from './attempts.ts';
 import { EVENT_KEY, type Session, type Sync } from '../session.ts';
-import { keptHealthOf } from '../read/read.ts';
 import { createMarkDirty, UNCLAIMED } from './waiting.ts';
 
 /** The policy if the main process died too: nothing shows that the task caused the crash. */
@@ -30,7 +29,7 @@ interface Orphan {
 
 export function createProcessStore(
   session: Session,
-): Sync<Omit<ProcessStore, 'settle'> & Pick<KeepStore, 'brokenHandlers'>> {
+): Sync<Omit<ProcessStore, 'settle'> & Pick<AlarmStore, 'brokenHandlers'>> {
   const { db } = session;
   const identity = db.prepare<[], string>('select id from store').pluck();
   const identify = db.prepare('update store set id = ?');
@@ -92,16 +91,13 @@ export function createProcessStore(
       }),
     beat: ({ role, pid, started, boot }, now) => void beat.run(role, pid, started, boot, now),
     gone: (role) => void gone.run(role),
-    processes: () => processes.all(),
-    books: () => keptHealthOf(session),
+    list: () => processes.all(),
     askReload: () =>
       session.write(() => {
         const asked = Number(session.state('reload_asked')) + 1;
         session.setState('reload_asked', asked);
         return asked;
       }),
-    reloadAsked: () => Number(session.state('reload_asked')),
-    reloaded: () => JSON.parse(String(session.state('reloaded'))) as Reloaded | null,
     giveBack: (alive, now, crash = WITH_THE_KIT) =>
       session.write(() => {
         const rows = orphans.all(JSON.stringify(alive));

@@ -1,0 +1,129 @@
+// The replay role of the store: how far history was read, and where to read on.
+import type { Cursor } from '../../../wire/cursor.ts';
+import type { IngestStore } from '../../ingest.ts';
+import type { DeliveredType, Stretch } from '../../keep.ts';
+import type { ReplayStore } from '../../replay.ts';
+import { createByTime } from '../ingest/by-time.ts';
+import { createWatermark } from '../ingest/watermark.ts';
+import type { Session, Sync } from '../session.ts';
+import { HANDLERS } from '../work/waiting.ts';
+
+// oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
+export function createReplayStore(session: Session, accept: Sync<IngestStore>['accept']): Sync<ReplayStore> {
+  const { db } = session;
+  const watermark = createWatermark(session);
+  const text = (column: string): string => `cast(${column} as text)`;
+  const lowest = db
+    .prepare<unknown[], Cursor | null>(
+      `select ${text('min(cursor)')} from events where cursor >= ? and conflicting = 0`,
+    )
+    .pluck();
+  const newest = db
+    .prepare<[], Cursor | null>(
+      `select ${text('max(cursor)')} from events where cursor is not null and conflicting = 0`,
+    )
+    .pluck();
+  const older = db
+    .prepare<unknown[], Cursor>(`
+    select ${text('cursor')} from (
+      select cursor from events where seq <= ? and cursor is not null and conflicting = 0 order by seq desc limit 100)
+    as latest where cursor >= ? order by latest.cursor`)
+    .pluck();
+  const lowestDelivered = db
+    .prepare<[], Cursor>(
+      `select ${text('cursor')} from events where cursor is not null and conflicting = 0 and id is not null order by events.cursor limit 1`,
+    )
+    .pluck();
+  const { bounds, lastBefore } = createByTime(db);
+  const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
+  const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`
+    select seq, case when origin = 'webhook' and cursor > @from and conflicting = 0
+      and not exists (select 1 from seen_by_origin where event = seq and origin in ('replay', 'stream')) then type end as type
+    from events where seq > @after and seq <= @last order by seq limit @limit`);
+  const above = db
+    .prepare<unknown[], Cursor>(`
+    select ${text('cursor')} from events where cursor > ? and conflicting = 0 order by events.cursor limit 1`)
+    .pluck();
+  const below = db
+    .prepare<unknown[], Cursor>(`
+    select ${text('cursor')} from events where cursor < ? and conflicting = 0 order by events.cursor desc limit 1`)
+    .pluck();
+  const atMost = db
+    .prepare<unknown[], Cursor>(`
+    select ${text('cursor')} from events where cursor <= ? and conflicting = 0 order by events.cursor desc limit 1`)
+    .pluck();
+  const stretch = db.prepare<unknown[], { cursor: Cursor; type: string; tasks: number; open: number; dead: number }>(`
+    select ${text('cursor')} as cursor, type,
+      (select count(*) from tasks where ${ofEvent}) as tasks,
+      (select count(*) from tasks where ${ofEvent} and state = 'ready') as open,
+      (select count(*) from tasks where ${ofEvent} and state = 'dead') as dead
+    from events where events.cursor > @after and conflicting = 0 and (events.cursor <= @upTo or received_at < @before)
+    order by events.cursor limit @limit`);
+  const types = db.prepare<[], DeliveredType>(
+    'select type, delivered_at as deliveredAt, missed, missed_since as missedSince from types',
+  );
+
+  return {
+    lowestDelivered: () => lowestDelivered.get() ?? null,
+    lowerWatermark: watermark.lower,
+    watermarkAhead: watermark.ahead,
+    ceiling: watermark.ceiling,
+    giveUpWatermark: (now) =>
+      session.write(() => {
+        const given = session.cursorState('watermark');
+        if (given === null) return null;
+        const state = { watermark: null, proved_from: null, begins_at: null, anchored_at: null, refused: null };
+        accept({ readings: [], now, gap: { after: given, upTo: null, reason: 'forgotten' }, state });
+        return given;
+      }),
+    newestCursor: () => newest.get() ?? null,
+    cursorAbove: (bound) => above.get(BigInt(bound ?? -1)) ?? null,
+    cursorBelow: (bound) => (bound === null ? newest.get() : below.get(BigInt(bound))) ?? null,
+    cursorUpTo: (bound) => atMost.get(BigInt(bound)) ?? null,
+    anchors(before) {
+      const last = lastBefore(before);
+      // Cursors below the end of the last gap do not count, because the service no longer has their events.
+      const from = BigInt(session.cursorState('proved_from') ?? 0);
+      const latest = older.all(last, from);
+      return {
+        lowest: lowest.get(from) ?? null,
+        older: latest[Math.floor(latest.length / 2)] ?? null,
+        young: (bounds().last ?? 0) > last,
+      };
+    },
+    unseen(after, upTo, limit) {
+      const from = session.cursorState('proved_from');
+      if (from === null) return { types: [], next: after };
+      const rows = unseen.all({ after, last: upTo, from: BigInt(from), limit });
+      const found = new Map<string, number>();
+      for (const { type } of rows) if (type !== null) found.set(type, (found.get(type) ?? 0) + 1);
+      return { types: [...found].map(([type, events]) => ({ type, events })), next: rows.at(-1)?.seq ?? after };
+    },
+    stretch(after, upTo, before, limit) {
+      const rows = stretch.all({ after: BigInt(after), upTo: BigInt(upTo), before, limit });
+      const sums = new Map<string, Stretch['types'][number]>();
+      for (const { type, tasks, open, dead } of rows) {
+        const sum = sums.get(type) ?? { type, stored: 0, handled: 0, dead: 0 };
+        sums.set(type, sum);
+        sum.stored++;
+        if (dead > 0) sum.dead++;
+        else if (tasks > 0 && open === 0) sum.handled++;
+      }
+      return { types: [...sums.values()], next: rows.length === limit ? (rows.at(-1)?.cursor ?? null) : null };
+    },
+    types: () => types.all(),
+    openHistory: () =>
+      session.write(() => {
+        if (session.state('history_reading') === null) session.setState('history_reading', 'open');
+      }),
+    endHistory: (upTo) =>
+      session.write(() => {
+        if (session.state('history') === null) session.setState('history', BigInt(upTo));
+      }),
+    closeHistory: () =>
+      session.write(() => {
+        if (session.state('history_reading') === 'open') session.setState('history_reading', 'over');
+      }),
+    newestEvent: () => bounds().last ?? 0,
+  };
+}
