@@ -36,9 +36,9 @@ function setUp(): Bench {
   const real = file.store;
   const { ingest, state, processes } = real;
   const store = {
-    ingest: { accept: failing((batch) => ingest.accept(batch)), sync: failing(() => ingest.sync()) },
-    state: { ...state, note: failing((...given) => state.note(...given)) },
-    processes: { ...processes, beat: failing((...given) => processes.beat(...given)) },
+    ingest: { accept: failing(ingest.accept.bind(ingest)), sync: failing(ingest.sync.bind(ingest)) },
+    state: { ...state, note: failing(state.note.bind(state)) },
+    processes: { ...processes, beat: failing(processes.beat.bind(processes)) },
   };
   const watch = watchStore(store, clock);
   const bench: Bench = {
