@@ -75,7 +75,7 @@ export async function deliver<Type extends string>(
   await store.work.setup((tx) => loaded.setup?.(tx));
   const run = createRunProcess({ store, clock, service, handler: loaded, crashAfter: options.crashAfter, log });
   const groupCommit = createGroupCommit({
-    store: { ...store.ingest, note: (...given) => store.state.note(...given) },
+    store: { ...store.ingest, note: (...counts) => store.state.note(...counts) },
     clock,
     onCommit: run.wake,
   });
