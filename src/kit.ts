@@ -1,10 +1,10 @@
 // Everything that handlers import as '#kit'. All of it is public, so its names must not change.
 import type { EventMap } from './wire/event-map.ts';
-import type { SqlValue, Tx } from './store/work.ts';
+import type { SqlRow, SqlValue, Tx } from './store/work.ts';
 import type { Origin } from './wire/event.ts';
 
 export * from './service/kit.ts';
-export type { EventMap, Origin, SqlValue, Tx };
+export type { EventMap, Origin, SqlRow, SqlValue, Tx };
 
 /** A type that src/events.ts or the kit defines. */
 export type EventName = keyof EventMap;
@@ -50,6 +50,15 @@ export interface Context {
   readonly lagMs: number | null;
   /** The same in every retry and rerun of this handler on this event. */
   readonly idempotencyKey: string;
+  /** What earlier attempts of this task noted, also before a crash or a rerun. Read-only. */
+  readonly notes: Readonly<Record<string, unknown>>;
+  /**
+   * Commits a small fact about this task at once, for example that a send has begun: JSON of at most 1 KiB, at most 32
+   * names. It is on disk when the promise resolves. Throws if the claim is gone. Await it outside `ctx.complete`.
+   */
+  note(name: string, value: unknown): Promise<void>;
+  /** The rows of one `select` on the handler's own tables. It changes nothing. */
+  read(sql: string, ...values: SqlValue[]): Promise<SqlRow[]>;
   /**
    * Commits both your writes to the kit's store and the task's completion, or neither. `work` may await only its `tx`.
    * Throws if the claim is gone: the attempt has timed out, or another process was given the task.

@@ -1,19 +1,6 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { crash, createClock, deliver, fixture, recorder, serviceError, type Answers } from '#kit/testing';
 import handler from './answer.ts';
-
-let folder: string;
-beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'answer-'));
-  vi.stubEnv('ANSWER_DIR', join(folder, 'marks'));
-});
-afterEach(() => {
-  vi.unstubAllEnvs();
-  rmSync(folder, { recursive: true });
-});
 
 const event = fixture('MessageReceived', { data: { from: '15550100' } });
 

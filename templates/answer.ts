@@ -1,22 +1,15 @@
 // Answers a message with a paid send: once, or not at all. Use it for a first reply, or to say that you are away.
-// It needs PAID_OPERATIONS=allow and a folder that survives restarts (ANSWER_DIR, default data/answers). Before the
-// handler sends, it writes an empty file into the folder, the mark, and syncs the mark to disk. If the mark exists, the
-// handler does not send. It looks for the answer in the history instead (contract 7.3). So nothing is sent twice after
-// OUTCOME_UNCERTAIN, RPC_DEADLINE_EXCEEDED, a lost connection, a timeout, a crash, or a rerun.
-// The mark is a file, because only `ctx.complete` writes to the store, and it also completes the task. `ctx.attempt`
-// cannot replace the mark, because a crashed attempt may not be counted.
-// After a crash between mark and send, nothing is sent, and the task becomes a dead letter. The task also becomes a
-// dead letter if the answer never appears in the history. Check by hand whether the answer was sent. If it was not,
-// remove the mark and retry the task with `npx kit retry`.
-// Backups of the store do not include the marks. A mark can be removed once its event is pruned.
+// It needs PAID_OPERATIONS=allow. Before the handler sends, it notes in the store that the send has begun. If an earlier
+// attempt noted that, the handler does not send. It looks for the answer in the history instead (contract 7.3). So
+// nothing is sent twice after OUTCOME_UNCERTAIN, RPC_DEADLINE_EXCEEDED, a lost connection, a timeout, a crash, or a rerun.
+// `ctx.attempt` cannot replace the note, because a crashed attempt may not be counted.
+// After a crash between note and send, nothing is sent, and the task becomes a dead letter. The task also becomes a
+// dead letter if the answer never appears in the history. Check whether it was sent; if not, answer by hand.
 // The contract does not show the fields of a send, nor the operation's name in a quote. Assumed: the fields in
 // `answerTo`, `idempotency_key` in the messages of the history (2.8), and `conversation_id` in ListMessages. Adapt them
 // below.
 // Lane: the conversation. Freshness: ten minutes. The handler checks the age itself and does not set `maxAgeMs`,
 // because a send that was begun must be looked up at any age.
-import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
 import { defineHandler, ServiceError, Skip, type Context, type KitEvent } from '#kit';
 
 const FRESH_MS = 600_000;
@@ -31,24 +24,19 @@ export default defineHandler({
   retry: { attempts: 8, firstMs: 30_000, maxMs: 1_800_000 },
   timeoutMs: 60_000,
   async handle(event, ctx) {
-    const mark = join(
-      process.env['ANSWER_DIR'] ?? 'data/answers',
-      createHash('sha256').update(ctx.idempotencyKey).digest('hex'),
-    );
-    if (existsSync(mark)) return settle(event, ctx, mark);
+    if (ctx.notes['begun'] === true) return settle(event, ctx);
     if (ctx.lagMs === null || ctx.lagMs > FRESH_MS) throw new Skip('stale: too late to answer');
     if (event.data.is_group) throw new Skip('groups are not answered');
 
     const message = answerTo(event, ctx);
     const { quoteId } = await ctx.service.quote(OPERATION, message, { signal: ctx.signal });
-    mkdirSync(dirname(mark), { recursive: true });
-    // `wx` fails if the mark exists. So if two attempts overlap, for example after a timeout, only one of them sends.
-    writeFileSync(mark, '', { flag: 'wx', flush: true });
+    // It throws if this attempt has timed out, so of two attempts that overlap, only one sends.
+    await ctx.note('begun', true);
     try {
       await ctx.service.send(message, { quoteId, signal: ctx.signal });
     } catch (error) {
-      // If the error is not `uncertain`, no message was sent. Without the file `mark`, the next attempt may send.
-      if (error instanceof ServiceError && !error.uncertain) rmSync(mark);
+      // If the error is not `uncertain`, no message was sent, so the next attempt may send.
+      if (error instanceof ServiceError && !error.uncertain) await ctx.note('begun', false);
       throw error;
     }
   },
@@ -60,12 +48,12 @@ function answerTo({ data }: Received, ctx: Context): Record<string, unknown> {
 }
 
 /** Returns if the answer is in the history. Otherwise throws, so that a later attempt looks again. */
-async function settle({ data }: Received, { service, signal, idempotencyKey }: Context, mark: string): Promise<void> {
+async function settle({ data }: Received, { service, signal, idempotencyKey }: Context): Promise<void> {
   for await (const conversation of service.items('ListConversations', {}, { signal })) {
     const { id, session_id, chat_jid, peer_phone } = conversation;
     if (session_id !== data.session_id || ![chat_jid, peer_phone].includes(data.from)) continue;
     for await (const message of service.items('ListMessages', { conversation_id: id }, { signal }))
       if (message.idempotency_key === idempotencyKey) return;
   }
-  throw new Error(`begun, but not in the history: check whether it was sent, see the header of this handler; ${mark}`);
+  throw new Error('begun, but not in the history: check whether it was sent, see the header of this handler');
 }

@@ -5,7 +5,7 @@ import { describe, loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Context } from '../kit.ts';
 import { StoreError } from '../store/store.ts';
-import type { Claim, Settlement, Work } from '../store/work.ts';
+import type { Claim, Settlement, SqlRow, SqlValue, Work } from '../store/work.ts';
 import { toKitEvent } from './handler-event.ts';
 import type { Loaded } from './load-handlers.ts';
 import type { AttemptOptions, ServiceOf } from './runner-options.ts';
@@ -13,6 +13,9 @@ import { afterThrow, withoutRun } from './settlement.ts';
 import type { Scope } from './stray-errors.ts';
 
 const LOCKED_MS = 10;
+/** Limits of a note: bytes of its JSON, characters of its name. */
+const NOTE = { bytes: 1_024, name: 100 };
+const GONE = 'the claim is gone: this attempt has timed out, or another process was given the task';
 
 export type Attempt = ReturnType<typeof startAttempt>;
 
@@ -90,6 +93,7 @@ class AttemptContext implements Context {
   #log: Logger | undefined;
   #service: ServiceOf<Context> | undefined;
   #ended: string | undefined;
+  #notes: Readonly<Record<string, unknown>> | undefined;
 
   constructor(claim: Claim, handler: Loaded, options: AttemptOptions) {
     this.#claim = claim;
@@ -133,6 +137,26 @@ class AttemptContext implements Context {
     return (this.#service ??= this.#options.serviceFor(this.signal));
   }
 
+  get notes(): Readonly<Record<string, unknown>> {
+    return (this.#notes ??= Object.freeze(
+      Object.fromEntries(Object.entries(this.#claim.notes).map(([name, text]) => [name, JSON.parse(text) as unknown])),
+    ));
+  }
+
+  async note(name: string, value: unknown): Promise<void> {
+    const text = noteOf(name, value);
+    if (this.over) throw new Error(GONE);
+    const held = await this.#whileLocked(() =>
+      this.#options.store.noteTask(this.#claim, name, text, this.#options.clock.now()),
+    );
+    if (!held) throw new Error(GONE);
+    this.#notes = Object.freeze({ ...this.notes, [name]: JSON.parse(text) as unknown });
+  }
+
+  read(sql: string, ...values: SqlValue[]): Promise<SqlRow[]> {
+    return this.#whileLocked(() => this.#options.store.read(sql, values));
+  }
+
   async complete(work: Work): Promise<void> {
     const completing = this.#complete(work);
     this.completing = Promise.allSettled([this.completing, completing]);
@@ -142,18 +166,20 @@ class AttemptContext implements Context {
 
   async #complete(work: Work): Promise<void> {
     if (this.over) throw new Error('the claim is gone: this attempt has ended');
-    const held = await this.#completed(work);
-    if (!held) throw new Error('the claim is gone: this attempt has timed out, or another process was given the task');
+    const held = await this.#whileLocked(() =>
+      this.#options.store.complete(this.#claim, this.#options.clock.now(), work),
+    );
+    if (!held) throw new Error(GONE);
     this.completed = true;
   }
 
   /**
    * Retries until the attempt ends while another process holds the store's lock. The lock does not count as a failure.
    */
-  async #completed(work: Work): Promise<boolean> {
+  async #whileLocked<Result>(call: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {
-        return await this.#options.store.complete(this.#claim, this.#options.clock.now(), work);
+        return await call();
       } catch (error) {
         if (!(error instanceof StoreError) || error.code !== 'busy' || this.over) throw error;
         await sleep(LOCKED_MS);
@@ -166,6 +192,17 @@ class AttemptContext implements Context {
     this.#ended ??= reason;
     this.#abort?.abort(new Error(reason));
   }
+}
+
+/** The JSON of a note's value. Throws if the note exceeds its limits. */
+function noteOf(name: string, value: unknown): string {
+  if (typeof name !== 'string' || name === '' || name.length > NOTE.name)
+    throw new Error(`ctx.note: the name must be a string of 1 to ${NOTE.name} characters`);
+  const text = JSON.stringify(value) as string | undefined;
+  if (text === undefined) throw new Error(`ctx.note: the value of ${JSON.stringify(name)} has no JSON`);
+  if (Buffer.byteLength(text) > NOTE.bytes)
+    throw new Error(`ctx.note: the value of ${JSON.stringify(name)} exceeds ${NOTE.bytes} bytes of JSON`);
+  return text;
 }
 
 class Timeout extends Error {

@@ -38,5 +38,5 @@ export interface RunModules {
 }
 
 export interface AttemptOptions extends Required<Pick<RunOptions, 'serviceFor' | 'clock' | 'log' | 'scopes'>> {
-  store: Pick<WorkStore, 'complete'>;
+  store: Pick<WorkStore, 'complete' | 'noteTask' | 'read'>;
 }

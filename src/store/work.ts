@@ -40,6 +40,9 @@ export interface NewTask {
   rerun?: number;
 }
 
+/** What a handler noted about a task: JSON by name. */
+export type Notes = Readonly<Record<string, string>>;
+
 export interface Claim {
   task: number;
   handler: number;
@@ -63,6 +66,7 @@ export interface Claim {
    * the lane has other tasks by now.
    */
   chain: { recalled: boolean };
+  notes: Notes;
 }
 
 /** The files of the loaded handlers, and the broken files: those that could not be loaded, or whose `setup` failed. */
@@ -206,6 +210,10 @@ export interface WorkStore {
   seenAt(): Promise<number | null>;
   /** Claims the next isolated task. It runs alone in a new process, because its last process died. */
   claimIsolated(now: number, boot: number, handlers: number[]): Promise<Claim | undefined>;
+  /** Commits a note of the task, synced. False: the claim is gone, and nothing was written. */
+  noteTask(claim: Claim, name: string, value: string, now: number): Promise<boolean>;
+  /** The rows of one `select`, from a snapshot of the store. */
+  read(sql: string, values: SqlValue[]): Promise<SqlRow[]>;
   /** Commits the user's writes and the task's completion together, synced, or neither. False: the claim is gone. */
   complete(claim: Claim, now: number, work: Work): Promise<boolean>;
 }

@@ -42,6 +42,7 @@ function claimed(fields: Partial<Claim> = {}): Claim {
     deferredMs: 0,
     error: null,
     chain: { recalled: false },
+    notes: {},
     ...fields,
   };
 }
@@ -53,7 +54,7 @@ const serviceOf = (ctx: object): typeof SERVICE => (ctx as { service: typeof SER
 function start(
   handler: Partial<Loaded>,
   claim = claimed(),
-  store: Pick<WorkStore, 'complete'> = never,
+  store: Pick<WorkStore, 'complete' | 'noteTask' | 'read'> = never,
   clock = createClock(),
 ): Attempt {
   const { log } = createLines();
@@ -67,7 +68,11 @@ function start(
 }
 
 /** The store of attempts that do not call `ctx.complete`. */
-const never: Pick<WorkStore, 'complete'> = { complete: () => Promise.reject(new Error('no store in this test')) };
+const never: Pick<WorkStore, 'complete' | 'noteTask' | 'read'> = {
+  complete: () => Promise.reject(new Error('no store in this test')),
+  noteTask: () => Promise.reject(new Error('no store in this test')),
+  read: () => Promise.reject(new Error('no store in this test')),
+};
 
 async function settle(handle: Loaded['handle'], claim = claimed(), handler: Partial<Loaded> = {}): Promise<Settlement> {
   const settlement = await start({ ...handler, handle }, claim).settled;
@@ -597,4 +602,65 @@ test('a call to the service after the time limit of the handler is aborted', asy
   await attempt.settled;
   over.resolve();
   await vi.waitFor(() => expect(asked).toEqual([false, true]));
+});
+
+describe('ctx.note', () => {
+  async function run(handle: Loaded['handle'], fields: Partial<Claim> = {}, handler: Partial<Loaded> = {}) {
+    const store = createStore();
+    const claim = { ...(await claimOf(store)), ...fields };
+    return { store, claim, settlement: await start({ ...handler, handle }, claim, store.work).settled };
+  }
+
+  test('shows what was noted, before and in this attempt', async () => {
+    const seen: unknown[] = [];
+    await run(
+      async (_, ctx) => {
+        seen.push({ ...ctx.notes });
+        await ctx.note('sent', { id: 7 });
+        seen.push({ ...ctx.notes });
+      },
+      { notes: { begun: 'true' } },
+    );
+    expect(seen).toEqual([{ begun: true }, { begun: true, sent: { id: 7 } }]);
+  });
+
+  test.each([
+    ['no name', '', 1, '1 to 100 characters'],
+    ['a long name', 'x'.repeat(101), 1, '1 to 100 characters'],
+    ['no JSON', 'a', undefined, 'has no JSON'],
+    ['more than 1 KiB', 'a', 'é'.repeat(512), 'exceeds 1024 bytes'],
+  ])('refuses %s', async (_, name, value, error) => {
+    const { settlement } = await run((__, ctx) => ctx.note(name, value));
+    expect(settlement?.error).toContain(error);
+  });
+
+  test('throws after the attempt has ended, and writes nothing', async () => {
+    const late = Promise.withResolvers<Context>();
+    const { store, claim } = await run(async (_, ctx) => late.resolve(ctx));
+    await expect((await late.promise).note('begun', true)).rejects.toThrow('the claim is gone');
+    expect(await store.work.read('select name from notes where task = ?', [claim.task])).toEqual([]);
+  });
+
+  test('throws if another attempt holds the claim', async () => {
+    const { settlement } = await run((_, ctx) => ctx.note('begun', true), { boot: 99 });
+    expect(settlement?.error).toContain('the claim is gone');
+  });
+
+  test('is refused inside ctx.complete, with a rollback', async () => {
+    const { settlement } = await run((_, ctx) => ctx.complete(() => ctx.note('begun', true)));
+    expect(settlement?.error).toContain('only tx may be awaited');
+  });
+});
+
+test('ctx.read returns rows of the handler, and refuses to write', async () => {
+  const store = createStore();
+  await store.work.setup((tx) => tx.run(`create table mine as select 5 as n`));
+  const got: unknown[] = [];
+  const handle: Loaded['handle'] = async (_, ctx) => {
+    got.push(await ctx.read('select n from mine where n > ?', 1));
+    await ctx.read('delete from mine');
+  };
+  const settlement = await start({ handle }, await claimOf(store), store.work).settled;
+  expect(got).toEqual([[{ n: 5 }]]);
+  expect(settlement?.error).toContain('write in ctx.complete');
 });

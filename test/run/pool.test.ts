@@ -11,6 +11,8 @@ import { createClock, createLines, handlerOf, noService, storedEvent, T0, until 
 
 type Handle = (cursor: string) => unknown;
 
+const none = (): Promise<never> => Promise.reject(new Error('no store in this test'));
+
 function stage(handle: Handle, concurrency = 4) {
   const clock = createClock();
   const begun: string[] = [];
@@ -21,7 +23,7 @@ function stage(handle: Handle, concurrency = 4) {
   let ends = 0;
   const pool = createPool({
     handlers: new Map([[1, handlerOf({ handle: own })]]),
-    store: { complete: () => Promise.reject(new Error('no store in this test')) },
+    store: { complete: none, noteTask: none, read: none },
     clock,
     log: createLines().log,
     concurrency,
@@ -38,7 +40,7 @@ function stage(handle: Handle, concurrency = 4) {
 function chainOf(...cursors: number[]): Claim[] {
   const chain = { recalled: false };
   const same = { handler: 1, lane: 1, alone: false, rerun: 0, attempt: 1, boot: 1, late: false, unproven: false };
-  const own = { startedAt: T0, deferredMs: 0, error: null, chain };
+  const own = { startedAt: T0, deferredMs: 0, error: null, chain, notes: {} };
   return cursors.map((cursor) => ({
     ...same,
     ...own,

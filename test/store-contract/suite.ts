@@ -13,6 +13,7 @@ import { createDesk, query, T0, type Desk, type Suite } from './harness.ts';
 import { lanes } from './lanes.ts';
 import { looking } from './reading.ts';
 import { fixing } from './admin.ts';
+import { notes } from './notes.ts';
 import { pruning } from './pruning.ts';
 import { reruns } from './reruns.ts';
 import { storms } from './concurrency.ts';
@@ -57,6 +58,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
     accepting(suite);
     lanes(suite);
     chains(suite);
+    notes(suite);
     attempts(suite);
     deaths(suite);
     fixing(suite);

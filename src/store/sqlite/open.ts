@@ -104,6 +104,10 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
           log.settle(connection);
           return tasks.complete(...given);
         },
+        noteTask(...given) {
+          log.settle(connection);
+          return tasks.noteTask(...given);
+        },
       },
       processes: {
         ...processes,
@@ -218,6 +222,19 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     });
   }
 
+  /** Resolves when what a handler has committed is on disk. */
+  async function onDisk(commit: () => Promise<boolean>): Promise<boolean> {
+    await openLog();
+    const held = await commit();
+    // Completions that wait for the connection share the sync.
+    while (connection.work) await connection.work;
+    await synced().catch((error: unknown) => {
+      if (!(error instanceof StoreError)) throw error;
+      return retryWhileBusy(sync, SYNC_MS);
+    });
+    return held;
+  }
+
   async function sync(): Promise<void> {
     await ingest.sync();
     await synced();
@@ -246,17 +263,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     },
     work: {
       ...work,
-      async complete(...given) {
-        await openLog();
-        const held = await work.complete(...given);
-        // Completions that wait for the connection share the sync.
-        while (connection.work) await connection.work;
-        await synced().catch((error: unknown) => {
-          if (!(error instanceof StoreError)) throw error;
-          return retryWhileBusy(sync, SYNC_MS);
-        });
-        return held;
-      },
+      complete: (...given) => onDisk(() => work.complete(...given)),
+      noteTask: (...given) => onDisk(() => work.noteTask(...given)),
     },
     close() {
       log.close();

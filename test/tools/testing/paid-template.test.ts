@@ -1,8 +1,5 @@
 // The template `answer` against the simulator over HTTP. Worst case: a send is carried out, but answered with 504.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { deliver, fixture, recorder, type Recorder } from '#kit/testing';
 import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
 import answer from '../../../templates/answer.ts';
@@ -15,14 +12,8 @@ test.each([
 ] as const)(
   'a paid send that is %s is sent once',
   async (_, { fault, crashAfter }: { fault?: '504'; crashAfter?: number }) => {
-    const folder = mkdtempSync(join(tmpdir(), 'kit-answer-'));
     const simulator = createSimulatedService({ seed: 1 });
-    onTestFinished(async () => {
-      await simulator.close();
-      vi.unstubAllEnvs();
-      rmSync(folder, { recursive: true });
-    });
-    vi.stubEnv('ANSWER_DIR', folder);
+    onTestFinished(() => simulator.close());
     const scopes = ['product:inbox', 'messages:send', 'events:read'];
     const { secret } = simulator.keys.create({ name: 'answer', scopes, validDays: 30 });
     const base = await simulator.listen();

@@ -20,6 +20,7 @@ export function createErase(session: Session): Sync<Pick<AdminStore, 'eraseEvent
   const quietAttempts = db.prepare(
     `update attempts set error = 'erased' where task between @from and @to and error is not null`,
   );
+  const forgetNotes = db.prepare('delete from notes where task between @from and @to');
   const lanesOf = db.prepare<unknown[], { id: number; name: string }>(`
     select id, name from lanes where name in (
       select name from lanes where id in (select lane from tasks where id between ? and ?))`);
@@ -39,6 +40,7 @@ export function createErase(session: Session): Sync<Pick<AdminStore, 'eraseEvent
     const skipped = skip.run({ ...range, now }).changes;
     const errors = quiet.run(range).changes;
     quietAttempts.run(range);
+    forgetNotes.run(range);
     session.count({ 'tasks.ready': -skipped, 'tasks.skipped': skipped });
     for (const { id, name } of lanesOf.all(range.from, range.to)) {
       // The name of a lane may hold the person's address. The lane itself stays, because it keeps the order.

@@ -66,6 +66,9 @@ export function createPruning(session: Session): Pruning {
   const removeAttempts = db.prepare(
     `delete from attempts where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1}`,
   );
+  const removeNotes = db.prepare(
+    `delete from notes where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1}`,
+  );
   const body = db.prepare<unknown[], { origin: Origin; type: string; body: Uint8Array | null }>(
     'select origin, type, body from events where seq = ?',
   );
@@ -97,6 +100,7 @@ export function createPruning(session: Session): Pruning {
     removeSightings.run(seq);
     removeCopies.run(seq);
     removeAttempts.run({ seq });
+    removeNotes.run({ seq });
     removeAliases.run(seq);
     removeEvent.run(seq);
     counts.events = (counts.events ?? 0) - 1;

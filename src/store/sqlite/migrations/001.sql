@@ -239,6 +239,15 @@ create table attempts (
   primary key (task, started_at, attempt)
 ) strict, without rowid;
 
+-- What handlers noted about their tasks. A note outlives attempts, crashes and reruns, and goes with its event.
+create table notes (
+  task     integer not null,
+  name     text not null,
+  value    text not null,           -- JSON, at most 1 KiB
+  noted_at integer not null,
+  primary key (task, name)
+) strict, without rowid;
+
 -- Reruns: a person asked that a handler gets these events again, in cursor order. Events without a cursor of their own
 -- come last. An event without a cursor counts as cursor -1.
 create table reruns (

@@ -15,7 +15,7 @@ export interface Attempts {
   ended(claim: Ended, state: TaskState, error: string | null, now: number): void;
   /** Notes that a person retried the task. */
   retried(task: number, now: number): void;
-  /** A task was moved to another handler and has a new id. Its attempts and its dead group move with it. */
+  /** A task was moved to another handler and has a new id. Its attempts, notes and dead group move with it. */
   given(from: number, to: number, handler: number, group: number | null): void;
   /** Lowers the count of this group of dead letters by `tasks`, because that many of its tasks are no longer dead. */
   leaveGroup(group: number, tasks: number): void;
@@ -37,6 +37,7 @@ export function createAttempts({ db }: Session): Attempts {
   const drop = db.prepare('delete from dead_groups where id = ? and dead <= 0');
 
   const give = db.prepare('update or replace attempts set task = @to where task = @from');
+  const giveNotes = db.prepare('update or replace notes set task = @to where task = @from');
   const share = db
     .prepare<unknown[], number>(`
     insert into dead_groups (handler, error_pattern, dead, first_at, last_at)
@@ -76,6 +77,7 @@ export function createAttempts({ db }: Session): Attempts {
     retried: (task, now) => keep(task, now, 0, now, 'retried', null),
     given(from, to, handler, group) {
       give.run({ from, to });
+      giveNotes.run({ from, to });
       if (group === null) return;
       blame.run(share.get({ handler, group }), to);
       leaveGroup(group, 1);

@@ -2,7 +2,17 @@
 // SQLite that the plan does not depend on the bound value. Otherwise SQLite would prepare the statement again, at ten
 // times its cost.
 import type { Counts } from '../../ingest.ts';
-import type { Claim, FanOutPage, NewTask, Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
+import type {
+  Claim,
+  FanOutPage,
+  NewTask,
+  Notes,
+  Settlement,
+  StoredEvent,
+  WorkStore,
+  Turn,
+  TurnResult,
+} from '../../work.ts';
 import { birthOf, createUndecided } from '../ingest/birth.ts';
 import { gapId } from '../ingest/gaps.ts';
 import { createHandlers } from './handlers.ts';
@@ -12,12 +22,21 @@ import { createLanes } from './lanes.ts';
 import { createRerunFeed } from '../admin/reruns.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session, type Sync } from '../session.ts';
 import { createRecentEvents } from './recent-events.ts';
+import { createNotes } from './notes.ts';
 import { inTransaction } from './tx.ts';
 import type { Chain } from '../../lanes/lanes.ts';
 import type { Waiting } from '../../lanes/waiting.ts';
 import { createMarkDirty, HANDLERS, toWaiting, UNCLAIMED, WAITING, type WaitingRow } from './waiting.ts';
 
 const ALONE = `state = 'ready' and alone = 1 and isolated = 0 and not exists (select 1 from claims where task = id)`;
+
+interface ClaimedBy {
+  now: number;
+  boot: number;
+  watermark: bigint;
+  chain: Chain;
+  notesOf: (task: number) => Notes;
+}
 
 /** Methods that call a handler's work, which may await its `tx`. */
 export type Completing = 'complete' | 'setup';
@@ -77,6 +96,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
   const reruns = createRerunFeed(session);
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
   const attemptLog = createAttempts(session);
+  const notes = createNotes(session);
   const undecided = createUndecided(session);
   // An erased event has neither body nor digest. A purged event still has its digest.
   const isErased = db
@@ -236,6 +256,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
   function claimUpTo({ room, handlers, limits, chains, reruns: most = room, now, boot }: Turn) {
     const claims: Claim[] = [];
     const left = new Map(limits);
+    const notesOf = room > 0 ? notes.reader() : () => ({});
     let places = most;
     for (let looks = LOOKS, again = true; again && looks > 0 && claims.length < room;) {
       const free = room - claims.length;
@@ -245,7 +266,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       const taken = lanes.core.take(lanes.heads(wants, now), now);
       lanes.setAside(taken.aside);
       for (const { task, chain } of taken.claims) {
-        claims.push(claimOne(task, now, boot, lanes.core.watermark(), chain));
+        claims.push(claimOne(task, { now, boot, watermark: lanes.core.watermark(), chain, notesOf }));
         if (task.rerun > 0) places--;
         const limit = left.get(task.handler);
         if (limit !== undefined) left.set(task.handler, limit - 1);
@@ -262,7 +283,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
     }
   }
 
-  function claimOne(task: Waiting, now: number, boot: number, watermark: bigint, chain: Chain): Claim {
+  function claimOne(task: Waiting, { now, boot, watermark, chain, notesOf }: ClaimedBy): Claim {
     const { id, handler, lane, alone: isAlone, rerun, deferred: deferredMs, error } = task;
     const event = recent.take(task.event) ?? readEvent(task.event);
     const late = lanes.isLate(task, !task.strict && isUnplaced(event, lane));
@@ -283,6 +304,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       deferredMs,
       error,
       chain,
+      notes: notesOf(id),
     };
   }
 
@@ -355,10 +377,17 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
         session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
         // Marks the lane dirty, so that the run process runs no other task of it at the same time.
         if (isolated.lane !== null) markDirty(isolated.lane);
-        return claimOne(toWaiting(isolated), now, boot, BigInt(session.cursorState('watermark') ?? -1), {
-          recalled: false,
+        const watermark = BigInt(session.cursorState('watermark') ?? -1);
+        return claimOne(toWaiting(isolated), {
+          now,
+          boot,
+          watermark,
+          chain: { recalled: false },
+          notesOf: notes.reader(),
         });
       }),
+    noteTask: notes.noteTask,
+    read: notes.read,
     async complete(given, now, work) {
       const settlement: Settlement = { claim: given, state: 'done', error: null };
       const held = await session.writeAsync(async () => {

@@ -44,7 +44,8 @@ export async function inTransaction(session: Session, work: Work): Promise<void>
   if (!session.db.inTransaction) throw new Error(ENDED);
 }
 
-const STEERING =
+/** Statements that would end the transaction or change the connection. */
+export const STEERING =
   /^(\s|--[^\n]*\n|\/\*.*?\*\/)*(begin|commit|end|rollback|savepoint|release|pragma\s[^;]*[=(]|attach|detach|vacuum|reindex)/is;
 /**
  * Finds writes to the kit's tables, and changes of its schema. This prevents mistakes, not malice: a handler can open

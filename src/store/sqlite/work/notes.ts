@@ -1,0 +1,42 @@
+// What handlers note about their tasks (`ctx.note`), and what they read of their own tables (`ctx.read`).
+import type { Claim, Notes, SqlRow, SqlValue } from '../../work.ts';
+import type { Session } from '../session.ts';
+import { STEERING } from './tx.ts';
+
+/** Maximum number of notes of a task. */
+const NOTES = 32;
+const NONE: Notes = {};
+
+export function createNotes(session: Session) {
+  const { db } = session;
+  const any = db.prepare<[], number>('select 1 from notes limit 1').pluck();
+  const ofTask = db.prepare<[number], { name: string; value: string }>('select name, value from notes where task = ?');
+  const isHeld = db
+    .prepare<unknown[], number>('select 1 from claims where task = ? and attempt = ? and boot = ?')
+    .pluck();
+  const count = db.prepare<unknown[], number>('select count(*) from notes where task = ? and name <> ?').pluck();
+  const put = db.prepare(`
+    insert into notes (task, name, value, noted_at) values (?, ?, ?, ?)
+    on conflict (task, name) do update set value = excluded.value, noted_at = excluded.noted_at`);
+
+  return {
+    /** Most stores hold no notes at all, so a turn looks once. */
+    reader(): (task: number) => Notes {
+      if (any.get() === undefined) return () => NONE;
+      return (task) => Object.fromEntries(ofTask.all(task).map(({ name, value }) => [name, value]));
+    },
+    noteTask: ({ task, attempt, boot }: Claim, name: string, value: string, now: number): boolean =>
+      session.write(() => {
+        if (isHeld.get(task, attempt, boot) === undefined) return false;
+        if ((count.get(task, name) ?? 0) >= NOTES) throw new Error(`a task has at most ${NOTES} notes`);
+        put.run(task, name, value, now);
+        return true;
+      }),
+    read: (sql: string, values: SqlValue[]): SqlRow[] => {
+      const statement = STEERING.test(sql) ? undefined : db.prepare<SqlValue[], SqlRow>(sql);
+      if (!statement?.reader || !statement.readonly)
+        throw new Error('ctx.read takes one select and changes nothing: write in ctx.complete');
+      return statement.all(...values);
+    },
+  };
+}
