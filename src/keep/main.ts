@@ -97,7 +97,7 @@ async function start({ boot }: Orders): Promise<void> {
   void Promise.all(started.map(async ({ ready }) => ready)).then(() =>
     owner.onBeat(() => store.processes.beat({ role: 'keep', ...owner.self, boot }, clock.now())),
   );
-  process.once('SIGTERM', () => {
+  owner.onStop(() => {
     void Promise.all([...loops, ...started].map((part) => part.stop())).then(() => process.exit(EXIT.done));
   });
   await owner.say({ type: 'ready' });

@@ -111,6 +111,15 @@ export function joinOwner() {
         begun = true;
       });
     },
+    /** Runs `work` at the first stop signal. Terminals and service managers may signal each process several times. */
+    onStop(work: () => void) {
+      let begun = false;
+      const stop = (): void => {
+        if (!begun) work();
+        begun = true;
+      };
+      for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, stop);
+    },
     onWake: (work: () => void) => on<Orders>('wake', work),
     onAccount: (work: (account: Account) => void) => on<Statement>('account', ({ account }) => work(account)),
     /** Runs `work` at once and then every two seconds. If it fails, the child goes on. */

@@ -128,7 +128,7 @@ async function start({ boot }: Orders): Promise<void> {
 
 async function workAlone(options: RunOptions): Promise<void> {
   const stop = new AbortController();
-  process.once('SIGTERM', () => stop.abort());
+  owner.onStop(() => stop.abort());
   await owner.say({ type: 'ready' });
   await runIsolated(options, stop.signal);
   process.exit(EXIT.done);
@@ -143,7 +143,7 @@ async function work(options: RunOptions, store: Store): Promise<void> {
     await store.state.note({}, runner.state());
   });
   const drain = (): Promise<void> => runner.drain(sandbox ? SANDBOX_DRAIN_MS : DRAIN_MS);
-  process.once('SIGTERM', () => void drain().then(() => process.exit(EXIT.done)));
+  owner.onStop(() => void drain().then(() => process.exit(EXIT.done)));
   // Saves compiled code for the next start, if NODE_COMPILE_CACHE names a folder.
   if (sandbox) flushCompileCache();
   for (const handler of handlers)

@@ -82,6 +82,26 @@ test('F18: SIGTERM under load answers the deliveries in flight, and exits with 0
   expect([...running.acknowledged].filter((id) => !stored.has(id))).toEqual([]);
 });
 
+test.each(['SIGTERM', 'SIGINT'] as const)(
+  'a stop lets the handlers end, even if main and run get %s, twice',
+  async (signal) => {
+    const kit = await newKit({ waiting: WAITING });
+    await kit.start();
+    await deliver(kit, makeEvent(1));
+    await until(() => kit.query('select * from claims').length === 1);
+    const run = kit.pid('run') ?? 0;
+    expect(run).toBeGreaterThan(0);
+    for (const times of [1, 2]) {
+      kit.signal(signal);
+      process.kill(run, signal);
+      if (times === 1) await until(() => kit.output().includes('stopping'));
+    }
+    writeFileSync(join(kit.folder, 'release'), '');
+    expect(await kit.exited()).toBe(0);
+    expect(kit.query('select state, attempts from tasks')).toEqual([{ state: 'done', attempts: 1 }]);
+  },
+);
+
 test('deliveries are accepted until the handlers have ended, so that a restart closes the port for a moment only', async () => {
   const kit = await newKit({ waiting: WAITING });
   await kit.start();
