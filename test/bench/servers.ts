@@ -40,13 +40,21 @@ export interface KitOptions {
   /** Words before the command, such as `strace …`. */
   prefix?: string[];
   env?: Record<string, string>;
+  /** Each attempt takes this long. Default: 0. */
+  slowMs?: number;
 }
 
 /** Starts the kit with a handler that records how long after its release each task began; see `lagsOf`. */
-export async function startKit({ folder, order = 'window', prefix = [], env = {} }: KitOptions): Promise<Server> {
+export async function startKit({
+  folder,
+  order = 'window',
+  slowMs = 0,
+  prefix = [],
+  env = {},
+}: KitOptions): Promise<Server> {
   const handlers = join(folder, 'handlers');
   mkdirSync(handlers, { recursive: true });
-  writeFileSync(join(handlers, 'noting.js'), handlerOf(order, join(folder, 'lags.json')));
+  writeFileSync(join(handlers, 'noting.js'), handlerOf(order, slowMs, join(folder, 'lags.json')));
   const server = launch(
     // The option that `npm start` sets.
     ['--max-semi-space-size=16', 'src/main.ts'],
@@ -75,13 +83,14 @@ export async function startKit({ folder, order = 'window', prefix = [], env = {}
 
 const WINDOW_MS = 250;
 
-function handlerOf(order: 'arrival' | 'window', file: string): string {
+function handlerOf(order: 'arrival' | 'window', slowMs: number, file: string): string {
   const held = order === 'window' ? WINDOW_MS : 0;
   return `import { writeFileSync } from 'node:fs';
 const lags = [];
 process.on('exit', () => lags.length && writeFileSync(${JSON.stringify(file)}, JSON.stringify(lags)));
 export default { on: '*', order: '${order}', lane: 'conversation', handle({ receivedAt }) {
   lags.push(Date.now() - Date.parse(receivedAt) - ${held});
+  ${slowMs > 0 ? `return new Promise((done) => setTimeout(done, ${slowMs}));` : ''}
 } };
 `;
 }
