@@ -7,7 +7,7 @@ RUN npm ci --omit=dev --omit=optional \
  && find node_modules/better-sqlite3/prebuilds -type f ! -name "linux-$(node -p process.arch).node" -delete
 
 FROM node:24-bookworm-slim
-ENV NODE_ENV=production DATABASE_URL=sqlite:/data/events.db
+ENV NODE_ENV=production DATABASE_URL=sqlite:/data/events.db NODE_COMPILE_CACHE=/data/.compiled
 WORKDIR /kit
 COPY --from=packages /kit/node_modules node_modules
 COPY package.json LICENSE ./

@@ -1,7 +1,8 @@
 // The log output: one line for each fact, written synchronously so that a kill loses none. A line never holds a body, a
 // secret or a phone number. Callers name the fields to log, and errors go through `loggable`.
-import { pino, type Logger } from 'pino';
-import pretty from 'pino-pretty';
+import { createRequire } from 'node:module';
+import { pino, type DestinationStream, type Logger } from 'pino';
+import type Pretty from 'pino-pretty';
 import type { Clock } from './clock.ts';
 
 export type { Logger };
@@ -17,11 +18,14 @@ export function createLog(role: string, { level, format }: LogOptions): Logger {
     // The terminal is gone, so nobody reads the lines of the stop.
     if (error.code !== 'EIO') throw error;
   });
-  const stream =
-    format === 'pretty'
-      ? pretty({ destination, ignore: 'pid,hostname,process', messageFormat: '{process} {msg}' })
-      : destination;
+  const stream = format === 'pretty' ? prettied(destination) : destination;
   return pino({ level, base: { process: role }, timestamp: pino.stdTimeFunctions.isoTime }, stream);
+}
+
+/** Loaded only if it is used, because each process would keep it in memory. */
+function prettied(destination: DestinationStream): DestinationStream {
+  const pretty = createRequire(import.meta.url)('pino-pretty') as typeof Pretty;
+  return pretty({ destination, ignore: 'pid,hostname,process', messageFormat: '{process} {msg}' });
 }
 
 const FLOOD_MS = 10_000;

@@ -1,6 +1,5 @@
 // The store's counters and status as Prometheus metrics. No label value comes from a delivery. src/ops/README.md lists
 // the metrics; a test compares the list with the code.
-import { Counter, Gauge, Registry } from 'prom-client';
 import { ACK_LE_MS, ACK_NAMES } from '../base/latency-buckets.ts';
 import type { Disk } from '../keep/module.ts';
 import type { Counter as CounterName } from '../store/ingest.ts';
@@ -108,6 +107,8 @@ export const METRICS: Record<string, Metric> = {
 };
 
 export async function renderMetrics(figures: Figures): Promise<{ type: string; text: string }> {
+  // Loaded at the first request, because a kit that nobody scrapes does without its memory.
+  const { Counter, Gauge, Registry } = await import('prom-client');
   const registry = new Registry();
   for (const [name, { help, labels: labelNames = [], read }] of Object.entries(METRICS)) {
     const found = read(figures);

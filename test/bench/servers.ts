@@ -57,7 +57,7 @@ export async function startKit({
   writeFileSync(join(handlers, 'noting.js'), handlerOf(order, slowMs, join(folder, 'lags.json')));
   const server = launch(
     // The option that `npm start` sets.
-    ['--max-semi-space-size=16', 'src/main.ts'],
+    ['--max-semi-space-size=16', 'src/base/node/launch.js', 'src/main.ts'],
     {
       OPS_PORT: String(OPS_PORT),
       HANDLERS_DIR: handlers,

@@ -2,6 +2,7 @@
 // the project. npm 10 installs that Node without linking it, so it is found by path.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import module from 'node:module';
 import { constants } from 'node:os';
 import { resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -9,6 +10,7 @@ import { refuseRuntime, tooOld } from './runtime.js';
 
 export async function launch(entry, args) {
   if (!tooOld()) {
+    keepCompiled();
     process.argv = [process.execPath, entry, ...args];
     await import(pathToFileURL(entry).href);
     return;
@@ -19,6 +21,12 @@ export async function launch(entry, args) {
   const child = spawn(installed, [...process.execArgv, entry, ...args], { stdio: 'inherit' });
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2']) process.on(signal, () => child.kill(signal));
   child.on('exit', (code, signal) => process.exit(code ?? 128 + (constants.signals[signal] ?? 0)));
+}
+
+/** Keeps compiled code on disk, so that the processes start faster and need less memory. NODE_COMPILE_CACHE moves it. */
+function keepCompiled() {
+  process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL('../../../node_modules/.cache/compiled', import.meta.url));
+  module.enableCompileCache(process.env.NODE_COMPILE_CACHE);
 }
 
 const [, self, entry, ...args] = process.argv;
