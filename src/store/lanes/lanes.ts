@@ -169,10 +169,17 @@ export function createLaneCore() {
   function insert(lane: Lane, task: Waiting, cursor: bigint): void {
     const last = lane.known.at(-1)?.cursor ?? null;
     if (lane.more && (last === null || cursor > last)) return;
-    const at = lane.known.findLastIndex((other) => other.cursor !== null && other.cursor < cursor) + 1;
-    const known = lane.known.toSpliced(at, 0, task);
     const most = knownTasks < KNOWN.all ? KNOWN.lane : Math.max(1, lane.known.length);
-    setKnown(lane, known.slice(0, most), lane.more || known.length > most);
+    if (last === null || cursor > last) lane.known.push(task);
+    else {
+      const at = lane.known.findLastIndex((other) => other.cursor !== null && other.cursor < cursor) + 1;
+      lane.known.splice(at, 0, task);
+    }
+    knownTasks++;
+    if (lane.known.length <= most) return;
+    lane.known.length--;
+    knownTasks--;
+    lane.more = true;
   }
 
   /** What the store must read of the lane before it can run. Null: nothing. */
@@ -246,18 +253,21 @@ export function createLaneCore() {
       if (why === null) break;
       if (why === 'aside') {
         aside.push(head.id);
-        setKnown(lane, lane.known.slice(1), lane.more);
+        lane.known.shift();
+        knownTasks--;
         continue;
       }
       schedule(lane, why.at);
       if (head.dueAt - now > SOON_MS) setKnown(lane, [], true);
       return [];
     }
-    const rest = lane.known.slice(1, most);
-    const stop = rest.findIndex((task) => !follows(lane, task, now));
-    const tasks = lane.known.slice(0, 1 + (stop < 0 ? rest.length : stop));
-    setKnown(lane, lane.known.slice(tasks.length), lane.more);
-    return tasks;
+    let length = 1;
+    for (; length < most; length++) {
+      const next = lane.known[length];
+      if (!next || !follows(lane, next, now)) break;
+    }
+    knownTasks -= length;
+    return lane.known.splice(0, length);
   }
 
   /** Tasks that the watermark has passed need not wait for their release time. */
