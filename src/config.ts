@@ -138,6 +138,8 @@ function faultsBetween(env: Env): string[] {
 export type Config = z.infer<typeof schema> & {
   /** The absolute path that DATABASE_URL names. */
   storePath: string;
+  /** The address of the store: `sqlite:` and its absolute path. */
+  storeUrl: string;
   handlersDir: string;
 };
 
@@ -176,11 +178,13 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
   if (own.length > 0) throw new ConfigError(own);
   // If ignored faults remain, only the variables in `only` are read, and the others get their defaults.
   const config = parsed.data ?? schema.parse({ WEBHOOK_SECRET: 'whsec_0000000000000000', ...pick(values, only ?? []) });
+  const storePath = realOf(pathOf(config.DATABASE_URL.slice('sqlite:'.length)));
   return {
     ...config,
     // A RETENTION_DAYS below the default of PAYLOAD_RETENTION_DAYS limits both, so bodies go with their rows.
     PAYLOAD_RETENTION_DAYS: Math.min(config.PAYLOAD_RETENTION_DAYS, config.RETENTION_DAYS),
-    storePath: realOf(pathOf(config.DATABASE_URL.slice('sqlite:'.length))),
+    storePath,
+    storeUrl: `sqlite:${storePath}`,
     handlersDir: pathOf(config.HANDLERS_DIR),
   };
 }

@@ -8,8 +8,7 @@ import { createLog, createThrottle } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
 import { joinOwner, type Orders } from '../processes/channel.ts';
 import { freeBytesOf } from '../store/sqlite/folder.ts';
-import { openLater } from '../store/sqlite/open-later.ts';
-import { openSqlite, type OpenOptions } from '../store/sqlite/open.ts';
+import { openLater, type OpenOptions } from '../store/open.ts';
 import { StoreError } from '../store/store.ts';
 import { createAccounts } from './account.ts';
 import { createCheckpointer } from './checkpoint.ts';
@@ -40,7 +39,7 @@ async function start({ boot }: Orders): Promise<void> {
         );
     },
   };
-  const store = openLater(config.storePath, () => openSqlite(config.storePath, options));
+  const store = openLater(config.storeUrl, options);
   const recover = (error: unknown): number => {
     if (!(error instanceof StoreError)) throw error;
     if (error.code === 'busy') return 50;

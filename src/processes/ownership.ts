@@ -6,7 +6,7 @@ import { startOf } from '../base/process-start.ts';
 import { guarded } from '../store/sqlite/fault.ts';
 import { inodeOf, newId, readMark, requireSame, requireUnharmed, writeMark } from '../store/sqlite/file-identity.ts';
 import { lockStore } from '../store/sqlite/lock.ts';
-import { openSqlite, type OpenOptions, type Replaced } from '../store/sqlite/open.ts';
+import { open, type OpenOptions, type Replaced } from '../store/open.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError, type Store } from '../store/store.ts';
 
@@ -31,7 +31,7 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
     const here = readMark(path)?.file === inodeOf(path);
     guarded(() => requireSame(path), path);
     const logged = (statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
-    store = openSqlite(path, { owner: true, synchronous: 'NORMAL', busyMs: 0, ...options });
+    store = open(`sqlite:${path}`, { owner: true, synchronous: 'NORMAL', busyMs: 0, ...options });
     const left = await endOthers(store, path, here);
     logLost = left.length > 0 && !logged;
     if (logLost) guarded(() => requireUnharmed(path), path);

@@ -10,7 +10,7 @@ import { systemClock as clock } from '../base/clock.ts';
 import { describe, EXIT, loggable } from '../base/errors.ts';
 import { createLog, createThrottle, type Logger } from '../base/log.ts';
 import { joinOwner, type LoadedHandler, type Orders } from '../processes/channel.ts';
-import { openSqlite } from '../store/sqlite/open.ts';
+import { IN_MEMORY, open } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { runIsolated } from './isolation.ts';
@@ -70,14 +70,14 @@ const onFile = (file: string): Promise<void> => owner.say({ type: 'at', file, st
 const folder = await loadHandlers(handlersDir, { replay, without, scopes, onFile }).catch((error: unknown) =>
   giveUp(error instanceof ConfigError ? error.faults : [String(error)]),
 );
-const trial = process.argv.includes('check') ? openSqlite(':memory:', { owner: true }) : undefined;
+const trial = process.argv.includes('check') ? open(IN_MEMORY, { owner: true }) : undefined;
 owner.onOrder('prepare', prepare);
 owner.onOrder('go', start);
 await owner.say({ type: 'loaded', ...loaded(), notes: notesOf(folder.handlers) });
 
 /** Runs the setups while the old `run` still works. If a setup fails, the old `run` is not replaced. */
 async function prepare(): Promise<void> {
-  const store = trial ?? open(loadConfig(env));
+  const store = trial ?? openFor(loadConfig(env));
   const at = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'setup' });
   try {
     // With `check` each setup runs twice, because a setup must accept the tables that it created before.
@@ -96,7 +96,7 @@ async function start({ boot }: Orders): Promise<void> {
   const config = loadConfig(env);
   log = createLog(solo ? 'run-solo' : 'run', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
   folder.over = true;
-  const store = open(config);
+  const store = openFor(config);
   const ready = withoutFaults();
   const handlers = [...ready.values()];
   if (inspectAt !== undefined) {
@@ -156,8 +156,8 @@ async function work(options: RunOptions, store: Store): Promise<void> {
   await owner.say({ type: 'ready' });
 }
 
-function open(config: Config): Store {
-  return openSqlite(config.storePath, { synchronous: 'NORMAL', busyMs: BUSY_MS });
+function openFor(config: Config): Store {
+  return open(config.storeUrl, { synchronous: 'NORMAL', busyMs: BUSY_MS });
 }
 
 function withoutFaults(): Map<string, Loaded> {

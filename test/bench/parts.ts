@@ -79,6 +79,37 @@ export async function rates({ folder, rounds, events, progress }: PartOptions): 
   return { title: 'Accepted and handled', note, rows };
 }
 
+/** Measures a backlog in few lanes, where tasks must run one after another, with fast handlers and with slow ones. */
+export async function busy({ folder, rounds, events, progress }: PartOptions): Promise<Part> {
+  const cases = [
+    { lanes: 10_000, slowMs: 0, share: 1 },
+    { lanes: 16, slowMs: 0, share: 1 },
+    { lanes: 1, slowMs: 0, share: 1 },
+    { lanes: 1_000, slowMs: SLOW_MS, share: 0.25 },
+    { lanes: 16, slowMs: SLOW_MS, share: 0.1 },
+  ];
+  const seen = cases.map(() => [] as { rate: number; of: number }[]);
+  for (let round = 1; round <= rounds; round++) {
+    let most = NaN;
+    for (const [index, { lanes, slowMs, share }] of cases.entries()) {
+      const server = await startKit({ folder: join(folder, `busy-${round}-${index}`), slowMs });
+      const { rate } = await drive(server, { count: Math.round(events * share), lanes });
+      await server.stop();
+      if (index === 0) most = rate;
+      seen[index]?.push({ rate, of: rate / most });
+      progress(`round ${round}: ${lanes} lanes, handlers of ${slowMs} ms: ${Math.round(rate)}/s`);
+    }
+  }
+  const rows = cases.map(({ lanes, slowMs }, index) => ({
+    lanes,
+    'handler ms': slowMs,
+    'a second': Math.round(median((seen[index] ?? []).map(({ rate }) => rate))),
+    'of the first row': round2(median((seen[index] ?? []).map(({ of }) => of))),
+  }));
+  const note = `Accepted and handled. Medians of ${rounds} rounds of ${events} events; fewer for slow handlers.`;
+  return { title: 'Lanes', note, rows };
+}
+
 /**
  * Measures the time until an answer, and from a task's release to the start of its handler. The rows differ in the rate
  * of deliveries, and in how long a sync of the disk takes.
@@ -156,37 +187,6 @@ export async function growth({ folder, rounds, events, stored, progress }: PartO
   }
   const note = `Medians of ${rounds} rounds of ${events} events, in turn with an empty store. Ready: from the start to the first 200 of /readyz. Memory: PSS of all processes; at rest ${REST_MS / 1000} s after a start.`;
   return { title: 'Growth', note, rows };
-}
-
-/** Measures a backlog in few lanes, where tasks must run one after another, with fast handlers and with slow ones. */
-export async function busy({ folder, rounds, events, progress }: PartOptions): Promise<Part> {
-  const cases = [
-    { lanes: 10_000, slowMs: 0, share: 1 },
-    { lanes: 16, slowMs: 0, share: 1 },
-    { lanes: 1, slowMs: 0, share: 1 },
-    { lanes: 1_000, slowMs: SLOW_MS, share: 0.25 },
-    { lanes: 16, slowMs: SLOW_MS, share: 0.1 },
-  ];
-  const seen = cases.map(() => [] as { rate: number; of: number }[]);
-  for (let round = 1; round <= rounds; round++) {
-    let most = NaN;
-    for (const [index, { lanes, slowMs, share }] of cases.entries()) {
-      const server = await startKit({ folder: join(folder, `busy-${round}-${index}`), slowMs });
-      const { rate } = await drive(server, { count: Math.round(events * share), lanes });
-      await server.stop();
-      if (index === 0) most = rate;
-      seen[index]?.push({ rate, of: rate / most });
-      progress(`round ${round}: ${lanes} lanes, handlers of ${slowMs} ms: ${Math.round(rate)}/s`);
-    }
-  }
-  const rows = cases.map(({ lanes, slowMs }, index) => ({
-    lanes,
-    'handler ms': slowMs,
-    'a second': Math.round(median((seen[index] ?? []).map(({ rate }) => rate))),
-    'of the first row': round2(median((seen[index] ?? []).map(({ of }) => of))),
-  }));
-  const note = `Accepted and handled. Medians of ${rounds} rounds of ${events} events; fewer for slow handlers.`;
-  return { title: 'Lanes', note, rows };
 }
 
 interface Loaded {

@@ -5,7 +5,7 @@ import { EXIT } from '../../base/errors.ts';
 import { loadConfig, readEnv } from '../../config.ts';
 import type { ReceiverState } from '../../receive/app.ts';
 import { fingerprintOf } from '../../store/sqlite/lock.ts';
-import { openSqlite } from '../../store/sqlite/open.ts';
+import { open } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';
 import { clean, fail } from './print.ts';
 
@@ -14,9 +14,9 @@ export const clock = systemClock;
 /** Opens the store. SQLite allows this while the receiver runs. */
 export async function withStore<Result>(
   work: (store: Store) => Promise<Result>,
-  { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] }),
+  { storeUrl } = loadConfig(readEnv(), { only: ['DATABASE_URL'] }),
 ): Promise<Result> {
-  const store = openSqlite(storePath, { busyMs: 5_000 });
+  const store = open(storeUrl, { busyMs: 5_000 });
   try {
     return await work(store);
   } finally {

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import Database from 'better-sqlite3';
-import { openSqlite } from '../../store/sqlite/open.ts';
+import { open } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';
 import { createSandbox } from '../sandbox.ts';
 
@@ -48,7 +48,7 @@ export async function startReceiver(apiBaseUrl: string, apiKey: string): Promise
   }
 
   await until('the receiver to be ready', () => Promise.resolve(output.includes('ready for deliveries')));
-  const store = openSqlite(kit.storePath, { busyMs: 5_000 });
+  const store = open(`sqlite:${kit.storePath}`, { busyMs: 5_000 });
   return {
     url: kit.url,
     opsUrl: kit.opsUrl,

@@ -4,7 +4,7 @@ import { createGroupCommit } from '../../receive/group-commit.ts';
 import type { Handler } from '../../kit.ts';
 import { checkHandler } from '../../run/load-handlers.ts';
 import { createRandom } from '../random.ts';
-import { openSqlite } from '../../store/sqlite/open.ts';
+import { IN_MEMORY, open } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';
 import type { ShownState, SqlRow } from '../../store/work.ts';
 import type { ShownTask } from '../../store/read.ts';
@@ -68,7 +68,7 @@ export async function deliver<Type extends string>(
   const given = [events].flat();
   const { service = recorder(), apartMs = 0, name = 'handler' } = options;
   const clock = options.clock ?? createClock(Math.max(...given.map(({ createdAt }) => Date.parse(createdAt))));
-  const store = openSqlite(':memory:', { owner: true });
+  const store = open(IN_MEMORY, { owner: true });
   const log: Outcome['log'] = [];
   // The handler's rate limit is off, because the clock jumps and there is no service to protect.
   const loaded = { ...checkHandler(handler, name, true), rate: null };

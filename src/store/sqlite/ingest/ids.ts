@@ -1,6 +1,9 @@
 // The index from ids to events. Ids are random, so a normal index would read and write a database page for each event.
 // The latest ids are in memory, and in a table in order of arrival. Every few thousand of them are sorted into a
 // segment, a part of the index on disk. Bloom filters in memory show that nearly every new id is in no segment.
+// Decided 2026-11-23, measured with ten million stored events, as a part of the rate of an empty store (limit: 0.9):
+// segments 0.93, an index over 48-bit hashes 0.87, over day and hash 0.74, a unique index over ids 0.70. Reversed if a
+// simpler index holds 0.9.
 import type { StateValue } from '../../ingest.ts';
 import type { Session } from '../session.ts';
 
