@@ -53,6 +53,8 @@ export function createPool(options: PoolOptions) {
   /** The number of claims, running or queued, and how many of them belong to reruns. */
   let claimed = 0;
   let reruns = 0;
+  /** By handler: the number of claims that have not begun, in the queue or in a chain. */
+  const unbegun = new Map<number, number>();
   /** The number of chains that have a place. */
   let places = 0;
   /** The number of attempts that ended since the last turn. */
@@ -92,6 +94,7 @@ export function createPool(options: PoolOptions) {
     const handler = handlers.get(claim.handler);
     if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
     const startedAt = clock.monotonic();
+    addUnbegun(claim, -1);
     const attempt = startAttempt(claim, handler, options);
     rates.get(claim.handler)?.begin(startedAt);
     active.push(attempt);
@@ -112,10 +115,15 @@ export function createPool(options: PoolOptions) {
     if (claim.rerun > 0) reruns--;
   }
 
+  function addUnbegun({ handler }: Claim, by: number): void {
+    unbegun.set(handler, (unbegun.get(handler) ?? 0) + by);
+  }
+
   /** Gives back claims that have not begun. They spend no attempt. */
   function leave(claims: Claim[]): void {
     for (const claim of claims) {
       over(claim);
+      addUnbegun(claim, -1);
       settle(giveBack(claim, clock.now()));
     }
   }
@@ -139,11 +147,10 @@ export function createPool(options: PoolOptions) {
     },
     /** How many of the tasks that `room` allows may belong to reruns. */
     roomForReruns: () => Math.max(0, Math.ceil(concurrency / RERUN_PART) - reruns),
-    /** How many tasks each handler with a rate limit may claim. Claims in the queue count as begun. */
+    /** How many tasks each handler with a rate limit may claim. Claims that have not begun count as begun. */
     limits() {
       const now = clock.monotonic();
-      const waiting = (id: number): number => queue.flat().filter(({ handler }) => handler === id).length;
-      return new Map([...rates].map(([id, rate]) => [id, Math.max(0, rate.free(now) - waiting(id))]));
+      return new Map([...rates].map(([id, rate]) => [id, Math.max(0, rate.free(now) - (unbegun.get(id) ?? 0))]));
     },
     /** Milliseconds until a handler at its rate limit may begin another attempt. Infinity: none is at its limit. */
     untilRate() {
@@ -159,6 +166,7 @@ export function createPool(options: PoolOptions) {
     add(claims: Claim[]) {
       queue.push(...Map.groupBy(claims, ({ chain }) => chain).values());
       claimed += claims.length;
+      for (const claim of claims) addUnbegun(claim, 1);
       reruns += claims.filter((claim) => claim.rerun > 0).length;
       if (reruns > 0) queue.sort(([a], [b]) => Math.sign(a?.rerun ?? 0) - Math.sign(b?.rerun ?? 0));
       if (draining) leave(queue.splice(0).flat());

@@ -13,7 +13,7 @@ type Handle = (cursor: string) => unknown;
 
 const none = (): Promise<never> => Promise.reject(new Error('no store in this test'));
 
-function stage(handle: Handle, concurrency = 4) {
+function stage(handle: Handle, concurrency = 4, fields: Partial<Loaded> = {}) {
   const clock = createClock();
   const begun: string[] = [];
   const own: Loaded['handle'] = (event) => {
@@ -22,7 +22,7 @@ function stage(handle: Handle, concurrency = 4) {
   };
   let ends = 0;
   const pool = createPool({
-    handlers: new Map([[1, handlerOf({ handle: own })]]),
+    handlers: new Map([[1, handlerOf({ ...fields, handle: own })]]),
     store: { complete: none, noteTask: none, read: none },
     clock,
     log: createLines().log,
@@ -109,4 +109,17 @@ test('chains are long for fast handlers, and single for slow ones', async () => 
   pool.add(chainOf(2));
   await until(() => pool.isIdle(), 'the slow attempt');
   expect(pool.chains().get(1)).toBe(1);
+});
+
+test('claims of a chain that have not begun count for the rate of their handler', async () => {
+  const first = Promise.withResolvers<void>();
+  const { pool, clock } = stage(() => first.promise, 4, { rate: { perMinute: 60_000 } });
+  // The limit of a handler starts used up.
+  clock.at += 1_000;
+  const free = pool.limits().get(1) ?? 0;
+  expect(free).toBeGreaterThan(3);
+  pool.add(chainOf(1, 2, 3));
+  expect(pool.limits().get(1)).toBeLessThanOrEqual(free - 3);
+  first.resolve();
+  await until(() => pool.isIdle(), 'the chain to end');
 });
