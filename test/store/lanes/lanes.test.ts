@@ -2,7 +2,8 @@
 // takes part: the test answers what the core asks for from a list of tasks.
 import { array, assert, bigInt, constantFrom, integer, oneof, property, record, type Arbitrary } from 'fast-check';
 import { expect, test } from 'vitest';
-import { createLaneCore, type Chain, type Heads, type Want } from '../../../src/store/lanes/lanes.ts';
+import type { Chain, Heads, Want } from '../../../src/store/lanes/lane.ts';
+import { createLaneCore } from '../../../src/store/lanes/lanes.ts';
 import { chainLengths, shareOut } from '../../../src/store/lanes/shares.ts';
 import type { Waiting } from '../../../src/store/lanes/waiting.ts';
 import { tries } from '../../cases.ts';

@@ -1,7 +1,8 @@
 // The statements of the lanes: what the lane core must know of them, and what it decides. Other processes note the lanes
 // that they change in `dirty_lanes`, and the run process reads those again.
 import { randomUUID } from 'node:crypto';
-import { createLaneCore, type Heads, type LaneCore, type LaneRow, type Want } from '../../lanes/lanes.ts';
+import type { Heads, LaneRow, Want } from '../../lanes/lane.ts';
+import { createLaneCore, type LaneCore } from '../../lanes/lanes.ts';
 import { LOOKS, type StrictRow } from '../../lanes/strict-order.ts';
 import type { Waiting } from '../../lanes/waiting.ts';
 import type { NewTask } from '../../work.ts';
@@ -12,6 +13,8 @@ const IN_LANE = `state = 'ready' and alone = 0`;
 const STRICT = `t.state = 'ready' and t.strict = 1 and t.alone = 0`;
 const LANE = `id, handler, name, rerun, cast(finished as text) as finished, cast(unproven as text) as unproven`;
 type TextRow = Omit<LaneRow, 'finished' | 'unproven'> & { finished: string; unproven: string };
+
+export type Lanes = ReturnType<typeof createLanes>;
 
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createLanes(session: Session) {

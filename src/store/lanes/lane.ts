@@ -1,0 +1,96 @@
+// A lane in memory, and what the store says of it.
+import type { Room } from './shares.ts';
+import type { StrictLane } from './strict-order.ts';
+import type { Waiting } from './waiting.ts';
+
+/** Shared by the claims of a lane. `recalled`: claims that have not begun go back, because the lane's order changed. */
+export interface Chain {
+  recalled: boolean;
+}
+
+export interface Lane extends StrictLane {
+  key: string;
+  handler: number;
+  /** The id of the rerun that the lane belongs to. 0: the lane is for events as they arrive. */
+  rerun: number;
+  /** Tasks at or below this cursor are released, unless they are strict. */
+  released: bigint;
+  /** The highest cursor of a finished task. Tasks below it are late. */
+  finished: bigint;
+  /** The number of its claims that are not settled. */
+  working: number;
+  /** The claims of this process. */
+  chain: Chain | null;
+  /** The highest cursor that this process has claimed. */
+  claimed: bigint;
+  /** The next waiting tasks in cursor order. If `more` is true, others may follow in the store. */
+  known: Waiting[];
+  more: boolean;
+  at: number | null;
+  dropped: boolean;
+}
+
+/** A lane as the store has it. */
+export interface LaneRow {
+  id: number;
+  handler: number;
+  name: string;
+  rerun: number;
+  finished: bigint;
+  unproven: bigint;
+}
+
+/** A lane of which the store must read the next tasks before it can run. */
+export interface Want {
+  lane: number;
+  /** Read up to this many tasks. */
+  most: number;
+  /** Tasks up to this cursor are released. If a task is not, read `top` and `earliest` too. */
+  released: bigint;
+}
+
+export interface Heads {
+  lane: number;
+  tasks: Waiting[];
+  /** As many as asked for were found, so others may follow. */
+  more: boolean;
+  /** The highest cursor of a waiting task whose release time has come, of those that are not strict. Null: none. */
+  top: bigint | null;
+  /** The earliest release time of a waiting task, of those that are not strict. */
+  earliest: number | null;
+}
+
+export interface Ask extends Room {
+  now: number;
+  /** Maximum number of lanes to look at. */
+  looks: number;
+  /** Maximum number of tasks of one lane, by handler id. Default: 1. */
+  chains?: Map<number, number> | undefined;
+  /** Due tasks that wait for no other, the oldest first. */
+  singles: (handler: number, rerun: boolean, most: number) => Waiting[];
+}
+
+export interface Taken {
+  /** In the order in which they must be claimed. */
+  claims: { task: Waiting; chain: Chain }[];
+  /** Ids of tasks that step aside from their lanes. */
+  aside: number[];
+  /** A chosen lane did not run, so another may have its place. */
+  again: boolean;
+  /** The number of lanes that were looked at. */
+  looks: number;
+}
+
+export function newLane({ id, handler, rerun, name }: LaneRow): Lane {
+  const none = { released: -1n, unproven: -1n, finished: -1n, claimed: -1n, awaited: null, chain: null };
+  const idle = { working: 0, known: [], more: false, at: null, dropped: false };
+  return { id, key: keyOf(handler, rerun, name), handler, rerun, ...none, ...idle };
+}
+
+export function waits(lane: Lane): boolean {
+  return lane.known.length > 0 || lane.more;
+}
+
+export function keyOf(handler: number, rerun: number, name: string): string {
+  return `${handler}/${rerun}/${name}`;
+}

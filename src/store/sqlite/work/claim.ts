@@ -1,0 +1,129 @@
+// Claims due tasks: those that the lane core chooses, and those that wait for no other.
+import type { Chain } from '../../lanes/lane.ts';
+import { LOOKS } from '../../lanes/strict-order.ts';
+import type { Waiting } from '../../lanes/waiting.ts';
+import type { Claim, Notes, StoredEvent, Turn } from '../../work.ts';
+import { EVENT_COLUMNS, EVENT_TEXT, type Session } from '../session.ts';
+import type { Lanes } from './lanes.ts';
+import type { createNotes } from './notes.ts';
+import { toWaiting, WAITING, type WaitingRow } from './waiting.ts';
+
+const ALONE = `state = 'ready' and alone = 1 and isolated = 0 and not exists (select 1 from claims where task = id)`;
+
+interface ClaimedBy {
+  now: number;
+  boot: number;
+  watermark: bigint;
+  chain: Chain;
+  notesOf: (task: number) => Notes;
+}
+
+export interface Claimers {
+  lanes: Lanes;
+  notes: ReturnType<typeof createNotes>;
+  /** The event, if it was read lately. */
+  recent: (event: number) => StoredEvent | undefined;
+}
+
+export function createClaim(session: Session, { lanes, notes, recent }: Claimers) {
+  const { db } = session;
+  const take = db.prepare('insert into claims (task, boot, attempt, late, started_at) values (?, ?, ?, ?, ?)');
+  const eventOf = db.prepare<unknown[], StoredEvent>(
+    `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq = ?`,
+  );
+  const alone = db.prepare<unknown[], WaitingRow>(`
+    select ${WAITING} from tasks where handler = +? and due_at <= +? and ${ALONE} and rerun = 0
+      order by due_at limit +?`);
+  const nextAlone = db
+    .prepare<unknown[], number>(`
+    select due_at from tasks where handler = +? and ${ALONE} and rerun = 0 order by due_at limit 1`)
+    .pluck();
+  const aloneOfReruns = db.prepare<unknown[], WaitingRow>(`
+    select ${WAITING} from tasks indexed by tasks_rerun where handler = +? and due_at <= +? and ${ALONE} and rerun > 0
+      order by due_at limit +?`);
+  const nextAloneOfReruns = db
+    .prepare<unknown[], number | null>(`
+    select min(due_at) from tasks indexed by tasks_rerun where handler = +? and ${ALONE} and rerun > 0`)
+    .pluck();
+
+  /** A lane that was chosen may turn out to wait, so others are looked at, up to a limit. */
+  function claimUpTo({ room, handlers, limits, chains, reruns: most = room, now, boot }: Turn) {
+    const claims: Claim[] = [];
+    const left = new Map(limits);
+    const notesOf = room > 0 ? notes.reader() : () => ({});
+    let places = most;
+    for (let looks = LOOKS, again = true; again && looks > 0 && claims.length < room;) {
+      const free = room - claims.length;
+      const caps = { limits: left, reruns: Math.min(places, free), chains, looks };
+      const ask = { now, room: free, handlers, ...caps, singles: due };
+      const wants = lanes.core.wants(ask);
+      const taken = lanes.core.take(lanes.heads(wants, now), now);
+      lanes.setAside(taken.aside);
+      for (const { task, chain } of taken.claims) {
+        claims.push(claimOne(task, { now, boot, watermark: lanes.core.watermark(), chain, notesOf }));
+        if (task.rerun > 0) places--;
+        const limit = left.get(task.handler);
+        if (limit !== undefined) left.set(task.handler, limit - 1);
+      }
+      again = taken.again;
+      looks -= taken.looks;
+    }
+    if (claims.length > 0) lanes.core.turned();
+    const free = handlers.filter((handler) => left.get(handler) !== 0);
+    return { claims, nextAt: whenDue(free, places > 0) };
+
+    function due(handler: number, rerun: boolean, limit: number): Waiting[] {
+      return (rerun ? aloneOfReruns : alone).all(handler, now, limit).map(toWaiting);
+    }
+  }
+
+  function claimOne(task: Waiting, { now, boot, watermark, chain, notesOf }: ClaimedBy): Claim {
+    const { id, handler, lane, alone: isAlone, rerun, deferred: deferredMs, error } = task;
+    const event = recent(task.event) ?? readEvent(task.event);
+    const late = lanes.isLate(task, !task.strict && isUnplaced(event, lane));
+    const attempt = task.attempts + 1;
+    take.run(id, boot, attempt, late ? 1 : 0, now);
+    return {
+      task: id,
+      handler,
+      event,
+      lane,
+      alone: isAlone,
+      rerun,
+      attempt,
+      boot,
+      late,
+      unproven: task.strict && task.cursor !== null && task.cursor > watermark,
+      startedAt: now,
+      deferredMs,
+      error,
+      chain,
+      notes: notesOf(id),
+    };
+  }
+
+  /**
+   * True if replay or stream brought the event without a session. Then its lane is one for events without a session,
+   * although a webhook may have named the session since.
+   */
+  function isUnplaced({ origin }: StoredEvent, lane: number | null): boolean {
+    return lane !== null && (origin === 'replay' || origin === 'stream') && lanes.hasNoSession(lane);
+  }
+
+  function readEvent(seq: number): StoredEvent {
+    const event = eventOf.get(seq);
+    if (!event) throw new Error(`event ${seq} is gone, and its tasks are not`);
+    return event;
+  }
+
+  function whenDue(handlers: number[], withReruns: boolean): number | null {
+    const times = handlers.flatMap((handler) => [
+      lanes.core.nextAt(handler, false),
+      nextAlone.get(handler) ?? null,
+      ...(withReruns ? [lanes.core.nextAt(handler, true), nextAloneOfReruns.get(handler) ?? null] : []),
+    ]);
+    return times.reduce((a, b) => (a === null || (b !== null && b < a) ? b : a), null);
+  }
+
+  return { claimUpTo, claimOne };
+}

@@ -1,0 +1,90 @@
+// Makes the tasks of new events, of events that a handler missed, and of reruns.
+import type { Counts } from '../../ingest.ts';
+import type { NewTask, Turn } from '../../work.ts';
+import { createRerunFeed } from '../admin/reruns.ts';
+import { createUndecided } from '../ingest/birth.ts';
+import type { Session } from '../session.ts';
+import { createAttempts } from './attempts.ts';
+import { createHandlers } from './handlers.ts';
+import type { Lanes } from './lanes.ts';
+import { HANDLERS } from './waiting.ts';
+
+export interface Makers {
+  lanes: Lanes;
+  registry: ReturnType<typeof createHandlers>;
+  reruns: ReturnType<typeof createRerunFeed>;
+  undecided: ReturnType<typeof createUndecided>;
+  /** Called when an event has a task, which will need the event. */
+  onTask: (event: number) => void;
+}
+
+export function createMake(session: Session, { lanes, registry, reruns, undecided, onTask }: Makers) {
+  const { db } = session;
+  const insert = db.prepare(`
+    insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, rerun, started_at, changed_at)
+    values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`);
+  const forgetEnd = db.prepare<unknown[], { state: 'done' | 'skipped' | 'dead'; deadGroup: number | null }>(
+    `delete from tasks where id = ? and state <> 'ready' returning state, dead_group as deadGroup`,
+  );
+  const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
+  const attemptLog = createAttempts(session);
+
+  function makeAll(tasks: NewTask[], now: number): number {
+    return tasks.filter((task) => make(task, now)).length;
+  }
+
+  /** Returns the number of the last event for which the handler has its tasks; null: it has caught up. */
+  function makeMissed(
+    { handler, from, upTo, joins, tasks, owed = [] }: NonNullable<Turn['missed']>,
+    together: boolean,
+    now: number,
+    add: (name: keyof Counts, by: number) => void,
+  ): number | null {
+    const to = joins && together ? null : upTo;
+    if (!registry.moveOn(handler, from, to)) return from;
+    undecided.give(handler, owed);
+    add('tasks.ready', makeAll(tasks, now));
+    return to;
+  }
+
+  /** Makes the tasks of a page of a rerun. Ended tasks begin anew; waiting and running tasks stay as they are. */
+  function feed(
+    { page, tasks }: NonNullable<Turn['rerun']>,
+    now: number,
+    add: (name: keyof Counts, by: number) => void,
+  ): void {
+    let made = 0;
+    let gone = 0;
+    for (const task of tasks) {
+      // The event was pruned, or lost its body, after the page was read.
+      if (!isWhole.get(task.event)) {
+        gone++;
+        continue;
+      }
+      const was = forgetEnd.get(task.event * HANDLERS + task.handler);
+      if (was) add(`tasks.${was.state}`, -1);
+      if (was?.deadGroup != null) attemptLog.leaveGroup(was.deadGroup, 1);
+      if (make(task, now)) made++;
+    }
+    add('tasks.ready', made);
+    reruns.count(page.id, made, tasks.length - made - gone, gone);
+  }
+
+  /** False: the handler already has a task of this event. */
+  function make(task: NewTask, now: number): boolean {
+    const { event, handler, releaseAt, strict = false, rerun = 0 } = task;
+    const lane = task.lane === null || task.cursor === null ? null : lanes.enter(task, task.lane, now);
+    const cursor = task.cursor === null ? null : BigInt(task.cursor);
+    const free = lane === null;
+    const dueAt = free ? releaseAt : now;
+    const id = event * HANDLERS + handler;
+    const row = [id, event, handler, lane, free ? 1 : 0, cursor, strict ? 1 : 0, releaseAt, dueAt, rerun, now, now];
+    if (insert.run(...row).changes === 0) return false;
+    onTask(event);
+    const fresh = { holdUntil: null, rerun, isolated: false, attempts: 0, deferred: 0, error: null };
+    if (!free) lanes.core.add({ id, event, handler, lane, alone: false, cursor, strict, releaseAt, dueAt, ...fresh });
+    return true;
+  }
+
+  return { makeAll, makeMissed, feed };
+}

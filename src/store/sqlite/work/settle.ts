@@ -1,0 +1,84 @@
+// Writes how attempts ended: the state of the task, the attempt's record, and the progress of its lane.
+import type { Counts } from '../../ingest.ts';
+import type { Settlement } from '../../work.ts';
+import { gapId } from '../ingest/gaps.ts';
+import type { Session } from '../session.ts';
+import { createAttempts } from './attempts.ts';
+import type { Lanes } from './lanes.ts';
+
+export function createSettle(session: Session, lanes: Lanes) {
+  const { db } = session;
+  const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
+  const handlerNames = new Map<number, string>();
+  const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
+  const end = db.prepare(`
+    update tasks set state = ?, error = ?, attempts = ?, late = ?, started_at = ?, changed_at = ?, isolated = 0 where id = ?`);
+  const postpone = db.prepare(`
+    update tasks set error = ?, due_at = ?, hold_until = coalesce(hold_until, ?), attempts = ?, deferred = deferred + ?,
+      started_at = ?, isolated = 0 where id = ?`);
+  const closeGap = db.prepare(`
+    update gaps set closed_at = ?, closed_by = (select name from handlers where id = ?)
+    where '${gapId('')}' || id = ? and closed_at is null`);
+  const attemptLog = createAttempts(session);
+  // An erased event has neither body nor digest. A purged event still has its digest.
+  const isErased = db
+    .prepare<unknown[], number>('select 1 from events where seq = ? and body is null and digest is null')
+    .pluck();
+
+  /** Kept in memory, because the name of a handler never changes. */
+  function nameOf(handler: number): string {
+    const name = handlerNames.get(handler) ?? handlerName.get(handler) ?? '';
+    handlerNames.set(handler, name);
+    return name;
+  }
+
+  /** False: the claim no longer holds, because another process has the task. */
+  function settleOne(settlement: Settlement, now: number): boolean {
+    const { claim, spent = true } = settlement;
+    if (giveUp.run(claim.task, claim.attempt, claim.boot).changes === 0) return false;
+    // If the event was erased while the task ran, its error is replaced, because it may quote the event.
+    const error = settlement.error !== null && isErased.get(claim.event.seq) ? 'erased' : settlement.error;
+    const late = claim.late ? 1 : 0;
+    const attempts = spent ? claim.attempt : claim.attempt - 1;
+    // An attempt that a stop of the process interrupted gets no entry, because it does not count.
+    if (spent || settlement.state !== 'ready' || settlement.deferredMs)
+      attemptLog.ended(claim, settlement.state, error, now);
+    if (settlement.state === 'ready') {
+      const { dueAt, holdMs, deferredMs = 0 } = settlement;
+      const holdUntil = holdMs === null ? null : now + holdMs;
+      postpone.run(error, dueAt, holdUntil, attempts, deferredMs, claim.startedAt, claim.task);
+    } else end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
+    if (settlement.state === 'done' && claim.event.type === 'kit.gap') closeGap.run(now, claim.handler, claim.event.id);
+    if (claim.lane !== null) lanes.saveFinished(claim.lane, endOf(settlement), now);
+    return true;
+  }
+
+  function freeLane(settlement: Settlement, now: number): void {
+    const { lane, alone: aside } = settlement.claim;
+    if (lane !== null) lanes.core.ended(lane, endOf(settlement), aside, now);
+  }
+
+  return { nameOf, settleOne, freeLane, countOf };
+
+  /** What the settlement changes in the counters. */
+  function countOf(settlement: Settlement): Counts {
+    const verdict = verdictOf(settlement);
+    return {
+      'tasks.running': -1,
+      [`tasks.${settlement.state}`]: 1,
+      ...(verdict && { [`attempts.${verdict}.${nameOf(settlement.claim.handler)}`]: 1 }),
+    };
+  }
+}
+
+/** The cursor of the task if it has ended; null: the task waits again, or has no cursor. */
+function endOf({ claim, state }: Settlement): bigint | null {
+  return state === 'ready' || claim.event.cursor === null ? null : BigInt(claim.event.cursor);
+}
+
+/** Null: the attempt was interrupted and does not count. */
+function verdictOf(settlement: Settlement): 'done' | 'skipped' | 'dead' | 'retry' | 'deferred' | null {
+  if (settlement.state !== 'ready') return settlement.state;
+  if (settlement.spent ?? true) return 'retry';
+  return settlement.deferredMs ? 'deferred' : null;
+}
