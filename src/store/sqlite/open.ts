@@ -4,26 +4,14 @@
 import { iso, systemClock } from '../../base/clock.ts';
 import { retryWhileBusy } from '../retry-while-busy.ts';
 import { StoreError, Unsynced, type Roles, type Store } from '../store.ts';
-import type { WorkStore } from '../work.ts';
-import { createAlarmStore } from './alarms.ts';
-import { createReplayStore } from './replay/store.ts';
-import { createStateStore } from './state.ts';
 import { saveOpen } from './backup.ts';
 import { connect, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
 import { faultOf, guarded } from './fault.ts';
 import { createSeal, inodeOf, inodesOf } from './file-identity.ts';
-import { createErase } from './admin/erase.ts';
-import { createIngestStore, type Dropped } from './ingest/events.ts';
 import { createLog } from './wal-sync.ts';
-import { createRetry } from './admin/retry.ts';
-import { createMove } from './admin/move.ts';
-import { createProcessStore } from './work/processes.ts';
-import { createReruns } from './admin/reruns.ts';
-import { createSamples } from './read/samples.ts';
-import { createSession, type Sync } from './session.ts';
-import { createWorkStore, type Completing } from './work/tasks.ts';
-import { createKeepStore } from './keep/store.ts';
-import { createReadStore } from './read/read.ts';
+import type { Dropped } from './ingest/events.ts';
+import { assembleRoles } from './roles.ts';
+import { createSession } from './session.ts';
 
 export interface OpenOptions {
   /** The owner creates and migrates the file. Other processes find it ready. */
@@ -57,10 +45,6 @@ const PLACED = new Set(['accept', 'note']);
 /** Maximum milliseconds that a completion waits for its sync. */
 const SYNC_MS = 8_000;
 
-type SyncRoles = { [Role in Exclude<keyof Roles, 'work'>]: Sync<Roles[Role]> } & {
-  work: Sync<Omit<WorkStore, Completing>> & Pick<WorkStore, Completing>;
-};
-
 export function openSqlite(path: string, options: OpenOptions = {}): Store {
   const { owner = false, synchronous = 'FULL', busyMs = 30 } = options;
   const { onReplaced = () => {}, onDropped = () => {}, idsInSegment } = options;
@@ -84,50 +68,15 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function assemble(connection: Connection) {
     const opened = inodesOf(path);
-    const session = createSession(connection, path);
-    const events = createIngestStore(session, { idsInSegment, failing, onDropped });
-    const tasks = createWorkStore(session);
-    const { brokenHandlers, ...processes } = createProcessStore(session);
-    const { askRerun, cancelRerun, ...reruns } = createReruns(session);
-    const roles: SyncRoles = {
-      ingest: {
-        accept(batch) {
-          log.settle(connection);
-          return events.accept(batch);
-        },
-        sync: () => log.settle(connection),
+    const roles = assembleRoles(createSession(connection, path), {
+      failing,
+      onDropped,
+      idsInSegment,
+      settleLog: (always) => log.settle(connection, always),
+      onSettled(identity) {
+        if (owner && path !== ':memory:') seal.set(identity);
       },
-      state: { ...createStateStore(session), note: events.note },
-      work: {
-        ...tasks,
-        complete(...given) {
-          log.settle(connection);
-          return tasks.complete(...given);
-        },
-        noteTask(...given) {
-          log.settle(connection);
-          return tasks.noteTask(...given);
-        },
-      },
-      processes: {
-        ...processes,
-        settle() {
-          log.settle(connection, true);
-          if (owner && path !== ':memory:') seal.set(processes.identity());
-        },
-      },
-      replay: createReplayStore(session, events.accept),
-      alarms: { ...createAlarmStore(session), brokenHandlers },
-      keep: createKeepStore(session, idsInSegment),
-      read: { ...createReadStore(session), ...reruns, ...createSamples(session) },
-      admin: {
-        askRerun,
-        cancelRerun,
-        ...createMove(session),
-        ...createRetry(session, events.readmit),
-        ...createErase(session),
-      },
-    };
+    });
     return { roles, inPlace: () => inodesOf(path) === opened };
   }
 
