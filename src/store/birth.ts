@@ -1,7 +1,7 @@
 // History is the events that happened before this store was created. Only handlers that ask for history get them. An
 // event's own time decides. If it has none, its neighbours in cursor order decide, which may arrive later.
 import { compareCursors, type Cursor } from '../wire/cursor.ts';
-import type { Origin } from '../wire/event.ts';
+import type { Incoming, Origin } from '../wire/event.ts';
 
 export interface Birth {
   /** When this store was created, Unix milliseconds. */
@@ -37,4 +37,26 @@ export function placeOf({ origin, cursor, createdAt, live }: Placed, birth: Birt
   if (younger !== null && compareCursors(cursor, younger) >= 0) return 'new';
   if (reading !== 'open') return 'history';
   return older !== null && compareCursors(cursor, older) <= 0 ? 'history' : 'undecided';
+}
+
+/** While history is being read, each event with a time narrows the range of cursors in which history ends. */
+export function narrow(birth: Birth, events: Incoming[]): Pick<Birth, 'older' | 'younger'> {
+  let { older, younger } = birth;
+  if (birth.reading !== 'open') return { older, younger };
+  for (const { cursor, createdAt, origin } of events) {
+    if (cursor === null || createdAt === null || origin === 'kit') continue;
+    if (createdAt >= birth.at) younger = younger === null || compareCursors(cursor, younger) < 0 ? cursor : younger;
+    else if (origin !== 'webhook') older = older === null || compareCursors(cursor, older) > 0 ? cursor : older;
+  }
+  return { older, younger };
+}
+
+/**
+ * Undecided events at or above `newFrom` are newer than the store, as `placeOf` says. Others up to `historyTo` are
+ * history.
+ */
+export function decidedBy({ younger, end, reading, older }: Birth): { newFrom: bigint; historyTo: bigint } {
+  const none = 2n ** 63n - 1n;
+  const [a, b] = [younger === null ? none : BigInt(younger), end === null ? none : BigInt(end) + 1n];
+  return { newFrom: a < b ? a : b, historyTo: reading === 'open' ? BigInt(older ?? -1) : none };
 }

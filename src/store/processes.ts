@@ -62,3 +62,22 @@ export interface GivenBack {
   alone: boolean;
   dead: boolean;
 }
+
+/** The policy if the main process died too: nothing shows that the task caused the crash. */
+const WITH_THE_KIT: CrashPolicy = {
+  how: 'with the kit',
+  after: (_, attempt) => ({ delayMs: 1_000 * 2 ** Math.min(attempt - 1, 12), holdMs: 120_000 }),
+};
+
+/** What follows for a task that was alone when its process died. `crashes`: how often its process died before. */
+export function afterCrash(
+  crash: CrashPolicy | undefined,
+  handler: string,
+  attempt: number,
+  crashesBefore: number,
+): { crashes: number; error: string; next: ReturnType<CrashPolicy['after']> } {
+  const { how, after } = crash ?? WITH_THE_KIT;
+  const crashes = crashesBefore + (crash ? 1 : 0);
+  const often = crashes > 1 ? `its process died ${crashes} times` : 'its process died';
+  return { crashes, error: `${often}: ${how}`, next: after(handler, attempt, crashes) };
+}

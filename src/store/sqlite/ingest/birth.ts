@@ -1,7 +1,7 @@
 // When the store was created, which decides what events are history; and the events that wait for that decision.
-import { compareCursors, type Cursor } from '../../../wire/cursor.ts';
+import type { Cursor } from '../../../wire/cursor.ts';
 import type { Incoming } from '../../../wire/event.ts';
-import { placeOf, type Birth } from '../../birth.ts';
+import { decidedBy, narrow, placeOf, type Birth } from '../../birth.ts';
 import type { FanOutPage, StoredEvent } from '../../work.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session } from '../session.ts';
 
@@ -19,17 +19,11 @@ export function birthOf(session: Session): Birth {
   };
 }
 
-/** While history is being read, each event with a time narrows the range of cursors in which history ends. */
 export function createBirthWatch(session: Session): (events: Incoming[]) => void {
   return (events) => {
     if (session.state('history_reading') !== 'open') return;
     const birth = birthOf(session);
-    let { older, younger } = birth;
-    for (const { cursor, createdAt, origin } of events) {
-      if (cursor === null || createdAt === null || origin === 'kit') continue;
-      if (createdAt >= birth.at) younger = younger === null || compareCursors(cursor, younger) < 0 ? cursor : younger;
-      else if (origin !== 'webhook') older = older === null || compareCursors(cursor, older) > 0 ? cursor : older;
-    }
+    const { older, younger } = narrow(birth, events);
     if (older !== birth.older && older !== null) session.setState('older', BigInt(older));
     if (younger !== birth.younger && younger !== null) session.setState('younger', BigInt(younger));
   };
@@ -75,16 +69,9 @@ export function createUndecided(session: Session) {
     where o.handler = ? order by o.event limit ?`);
   const give = db.prepare('delete from owed where event = ? and handler = ?');
 
-  /** Undecided events at or above this cursor are newer than the store, as `placeOf` says. */
-  function newFrom({ younger, end }: Birth): bigint {
-    const none = 2n ** 63n - 1n;
-    const [a, b] = [younger === null ? none : BigInt(younger), end === null ? none : BigInt(end) + 1n];
-    return a < b ? a : b;
-  }
-
   return {
     decided: (birth: Birth, limit: number): StoredEvent[] =>
-      any.get() === undefined ? [] : decided.all({ newFrom: newFrom(birth), limit }),
+      any.get() === undefined ? [] : decided.all({ newFrom: decidedBy(birth).newFrom, limit }),
     owed: (handler: number, limit: number): StoredEvent[] => owed.all(handler, limit),
     /** Call it in the transaction that makes the handler's tasks of these events. */
     give(handler: number, events: number[]): void {
@@ -103,9 +90,8 @@ export function createUndecided(session: Session) {
     /** Removes undecided events that turned out to be history, so that they wait no longer. */
     giveUp(): void {
       if (any.get() === undefined) return;
-      const birth = birthOf(session);
-      const history = birth.reading === 'open' ? BigInt(birth.older ?? -1) : 2n ** 63n - 1n;
-      session.count({ undecided: -giveUp.run({ newFrom: newFrom(birth), history }).changes });
+      const { newFrom, historyTo: history } = decidedBy(birthOf(session));
+      session.count({ undecided: -giveUp.run({ newFrom, history }).changes });
     },
   };
 }

@@ -1,16 +1,11 @@
-// The watermark. Replay and stream raise it. Deliveries that prove it too high, a lower first delivery, or a person
-// lower it. A cursor that was too high is remembered, so that the same item does not raise the watermark again.
+// The statements of the watermark. The rules stand in store/watermark.ts. A cursor that was too high is remembered, so
+// that the same item does not raise the watermark again.
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { Batch } from '../../ingest.ts';
+import { aheadOf, PROMPT_MS, refusalOf, riseOf, WITNESSES, witnessedAfter } from '../../watermark.ts';
 import type { Ahead, Lowering, Lowered } from '../../keep.ts';
 import type { Session } from '../session.ts';
 
-/** This many deliveries below the watermark that replay has not shown prove the watermark too high. */
-const WITNESSES = 3;
-/** Maximum milliseconds from an event to the signature of its delivery. A later signature is that of a redelivery. */
-const PROMPT_MS = 60_000;
-/** Maximum milliseconds that the service's clock may be ahead of ours. */
-const SKEW_MS = 300_000;
 /** Maximum events to search for the last one that replay has shown. */
 const LOOKED = 10_000;
 
@@ -70,10 +65,9 @@ export function createWatermark(session: Session): Watermark {
   function evidence(watermark: Cursor, { types, upTo, now }: { types: string[]; upTo: number; now: number }): string[] {
     const of = { moved: Number(session.state('moved')), upTo, watermark: BigInt(watermark) };
     if (above.get(of) !== undefined) return [];
-    const time = happened.get(of.watermark) ?? null;
     return witnesses.all({
       ...of,
-      happened: time !== null && time <= now + SKEW_MS ? time : Number.MIN_SAFE_INTEGER,
+      happened: witnessedAfter(happened.get(of.watermark) ?? null, now),
       all: types.includes('*') ? 1 : 0,
       types: JSON.stringify(types),
     });
@@ -81,38 +75,34 @@ export function createWatermark(session: Session): Watermark {
 
   return {
     ceiling,
-    raise({ watermark, after, now }) {
+    raise(batch) {
+      const { watermark, now } = batch;
       if (!watermark) return;
       const before = session.cursorState('watermark');
-      const to = BigInt(watermark);
-      if (before !== null && to < BigInt(before)) return;
-      // The watermark was lowered while the page was read, so nothing has read the range from there to `after`.
-      if (before !== null && after !== undefined && BigInt(after) > BigInt(before)) return;
-      const top = ceiling();
-      if (top !== null && to >= BigInt(top)) return;
+      const rise = riseOf(batch, before, ceiling);
+      if (rise === 'none') return;
       // If a gap begins at the watermark, the service knows it again. Nothing is missing, so the gap is closed.
       if (before !== null) rejoin.run(now, BigInt(before));
-      if (before !== null && to === BigInt(before)) return;
-      session.setState('watermark', to);
+      if (rise === 'again') return;
+      session.setState('watermark', BigInt(watermark));
       session.setState('moved', newest.get() ?? 0);
     },
     ahead(types, upTo, now) {
       const watermark = session.cursorState('watermark');
       if (watermark === null) return null;
-      const [lowest, ...more] = evidence(watermark, { types, upTo, now });
-      if (lowest === undefined || more.length < WITNESSES - 1) return null;
-      const to = BigInt(lastShown.get(BigInt(lowest)) ?? lowest);
-      const floor = session.floor() ?? -1n;
-      return { from: watermark, to: String(to < floor ? floor : to) as Cursor };
+      return aheadOf(
+        watermark,
+        evidence(watermark, { types, upTo, now }),
+        (below) => lastShown.get(BigInt(below)),
+        session.floor(),
+      );
     },
-    lower: ({ to, why, now }) =>
+    lower: (lowering) =>
       session.write(() => {
+        const { to, why, now } = lowering;
         const watermark = session.cursorState('watermark');
-        const floor = session.floor();
-        if (watermark === null) return { done: false, why: 'none' };
-        const refuse = { done: false, watermark, floor: (floor?.toString() ?? null) as Cursor | null } as const;
-        if (BigInt(to) >= BigInt(watermark)) return { ...refuse, why: 'not_lower' };
-        if (floor !== null && BigInt(to) < floor) return { ...refuse, why: 'floor' };
+        const refusal = refusalOf(lowering, watermark, session.floor());
+        if (refusal || watermark === null) return refusal ?? { done: false, why: 'none' };
         const doubtful =
           why === 'evidence' ||
           (why === 'asked' && evidence(watermark, { types: ['*'], upTo: newest.get() ?? 0, now }).length > 0);

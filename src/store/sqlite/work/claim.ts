@@ -1,6 +1,6 @@
 // Claims due tasks: those that the lane core chooses, and those that wait for no other.
+import { startClaiming } from '../../lanes/claiming.ts';
 import type { Chain } from '../../lanes/lane.ts';
-import { LOOKS } from '../../lanes/strict-order.ts';
 import type { Waiting } from '../../lanes/waiting.ts';
 import type { Claim, Notes, StoredEvent, Turn } from '../../work.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session } from '../session.ts';
@@ -21,7 +21,7 @@ interface ClaimedBy {
 export interface Claimers {
   lanes: Lanes;
   notes: ReturnType<typeof createNotes>;
-  /** The event, if it was read lately. */
+  /** The event, if it is still in memory since its tasks were made. */
   recent: (event: number) => StoredEvent | undefined;
 }
 
@@ -46,35 +46,23 @@ export function createClaim(session: Session, { lanes, notes, recent }: Claimers
     select min(due_at) from tasks indexed by tasks_rerun where handler = +? and ${ALONE} and rerun > 0`)
     .pluck();
 
-  /** A lane that was chosen may turn out to wait, so others are looked at, up to a limit. */
-  function claimUpTo({ room, handlers, limits, chains, reruns: most = room, now, boot }: Turn) {
+  function claimUpTo(turn: Turn) {
+    const { room, now, boot } = turn;
     const claims: Claim[] = [];
-    const left = new Map(limits);
     const notesOf = room > 0 ? notes.reader() : () => ({});
-    let places = most;
-    for (let looks = LOOKS, again = true; again && looks > 0 && claims.length < room;) {
-      const free = room - claims.length;
-      const caps = { limits: left, reruns: Math.min(places, free), chains, looks };
-      const ask = { now, room: free, handlers, ...caps, singles: due };
-      const wants = lanes.core.wants(ask);
-      const taken = lanes.core.take(lanes.heads(wants, now), now);
-      lanes.setAside(taken.aside);
-      for (const { task, chain } of taken.claims) {
+    const claiming = startClaiming(lanes.core, turn);
+    while (claiming.goesOn()) {
+      const wants = claiming.wants((handler, rerun, limit) =>
+        (rerun ? aloneOfReruns : alone).all(handler, now, limit).map(toWaiting),
+      );
+      const { claims: taken, aside } = claiming.take(lanes.heads(wants, now));
+      lanes.setAside(aside);
+      for (const { task, chain } of taken)
         claims.push(claimOne(task, { now, boot, watermark: lanes.core.watermark(), chain, notesOf }));
-        if (task.rerun > 0) places--;
-        const limit = left.get(task.handler);
-        if (limit !== undefined) left.set(task.handler, limit - 1);
-      }
-      again = taken.again;
-      looks -= taken.looks;
     }
-    if (claims.length > 0) lanes.core.turned();
-    const free = handlers.filter((handler) => left.get(handler) !== 0);
-    return { claims, nextAt: whenDue(free, places > 0) };
-
-    function due(handler: number, rerun: boolean, limit: number): Waiting[] {
-      return (rerun ? aloneOfReruns : alone).all(handler, now, limit).map(toWaiting);
-    }
+    const singleAt = (handler: number, rerun: boolean): number | null =>
+      (rerun ? nextAloneOfReruns : nextAlone).get(handler) ?? null;
+    return { claims, nextAt: claiming.end(singleAt) };
   }
 
   function claimOne(task: Waiting, { now, boot, watermark, chain, notesOf }: ClaimedBy): Claim {
@@ -114,15 +102,6 @@ export function createClaim(session: Session, { lanes, notes, recent }: Claimers
     const event = eventOf.get(seq);
     if (!event) throw new Error(`event ${seq} is gone, and its tasks are not`);
     return event;
-  }
-
-  function whenDue(handlers: number[], withReruns: boolean): number | null {
-    const times = handlers.flatMap((handler) => [
-      lanes.core.nextAt(handler, false),
-      nextAlone.get(handler) ?? null,
-      ...(withReruns ? [lanes.core.nextAt(handler, true), nextAloneOfReruns.get(handler) ?? null] : []),
-    ]);
-    return times.reduce((a, b) => (a === null || (b !== null && b < a) ? b : a), null);
   }
 
   return { claimUpTo, claimOne };

@@ -1,5 +1,6 @@
 // The handlers that the store knows: loaded, gone, or waiting because their file is broken. A waiting handler gets its
 // missed tasks when it is back. A new handler starts at the current event.
+import { mayBeBroken } from '../../handler-files.ts';
 import type { HandlerFiles } from '../../work.ts';
 import type { Session } from '../session.ts';
 
@@ -31,15 +32,6 @@ export function createHandlers(session: Session) {
     return new Map(all.all().flatMap(({ id, name }) => (names.includes(name) ? [[name, id] as const] : [])));
   }
 
-  /** True if the handler's file is broken, or if it is gone and a broken file is new, which may be the renamed one. */
-  function waits({ file }: HandlerRow, known: HandlerRow[], { of, broken }: HandlerFiles): boolean {
-    if (broken.length === 0) return false;
-    if (file !== null && broken.includes(file)) return true;
-    const isNew = (one: string): boolean => !known.some((row) => row.file === one);
-    const isGone = file !== null && ![...of.values()].includes(file);
-    return isGone && broken.some(isNew);
-  }
-
   return {
     register(names: string[], files: HandlerFiles = { of: new Map(), broken: [] }): Map<string, number> {
       return session.write(() => {
@@ -48,7 +40,7 @@ export function createHandlers(session: Session) {
         for (const row of known) {
           if (names.includes(row.name)) continue;
           const waited = row.loaded === 1 || row.waits_from !== null;
-          unload.run(waited && waits(row, known, files) ? (row.waits_from ?? fannedOut) : null, row.id);
+          unload.run(waited && mayBeBroken(row, known, files) ? (row.waits_from ?? fannedOut) : null, row.id);
         }
         for (const name of names) load.run({ name, file: files.of.get(name) ?? null });
         forgetOwed.run();

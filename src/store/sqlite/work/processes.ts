@@ -1,16 +1,10 @@
 // The process role of the store: which processes are alive, and the tasks that dead ones had claimed.
 import type { AlarmStore } from '../../alarms.ts';
-import type { CrashPolicy, ProcessStore, Process } from '../../processes.ts';
+import { afterCrash, type CrashPolicy, type ProcessStore, type Process } from '../../processes.ts';
 import { createHandlers } from './handlers.ts';
 import { createAttempts } from './attempts.ts';
 import { EVENT_KEY, type Session, type Sync } from '../session.ts';
 import { createMarkDirty, UNCLAIMED } from './waiting.ts';
-
-/** The policy if the main process died too: nothing shows that the task caused the crash. */
-const WITH_THE_KIT: CrashPolicy = {
-  how: 'with the kit',
-  after: (_, attempt) => ({ delayMs: 1_000 * 2 ** Math.min(attempt - 1, 12), holdMs: 120_000 }),
-};
 
 interface Orphan {
   task: number;
@@ -64,13 +58,10 @@ export function createProcessStore(
     .pluck();
 
   /** Ends the attempt of a task that was alone when its process died. True: the task is dead. */
-  function spend(row: Orphan, crash: CrashPolicy, now: number): boolean {
+  function spend(row: Orphan, crash: CrashPolicy | undefined, now: number): boolean {
     const { task, name, attempt, late, startedAt, placed } = row;
-    const crashes = row.crashes + (crash === WITH_THE_KIT ? 0 : 1);
-    const next = crash.after(name, attempt, crashes);
+    const { crashes, error, next } = afterCrash(crash, name, attempt, row.crashes);
     const dead = next === 'dead';
-    const often = crashes > 1 ? `its process died ${crashes} times` : 'its process died';
-    const error = `${often}: ${crash.how}`;
     if (dead) {
       die.run(attempt, crashes, late, error, startedAt, now, task);
       if (placed) finish.run(now, task);
@@ -98,7 +89,7 @@ export function createProcessStore(
         session.setState('reload_asked', asked);
         return asked;
       }),
-    giveBack: (alive, now, crash = WITH_THE_KIT) =>
+    giveBack: (alive, now, crash) =>
       session.write(() => {
         const rows = orphans.all(JSON.stringify(alive));
         const atWork = Map.groupBy(rows, ({ boot }) => boot);

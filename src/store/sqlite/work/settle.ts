@@ -1,5 +1,5 @@
 // Writes how attempts ended: the state of the task, the attempt's record, and the progress of its lane.
-import type { Counts } from '../../ingest.ts';
+import { endOf } from '../../settlement.ts';
 import type { Settlement } from '../../work.ts';
 import { gapId } from '../ingest/gaps.ts';
 import type { Session } from '../session.ts';
@@ -58,27 +58,5 @@ export function createSettle(session: Session, lanes: Lanes) {
     if (lane !== null) lanes.core.ended(lane, endOf(settlement), aside, now);
   }
 
-  return { nameOf, settleOne, freeLane, countOf };
-
-  /** What the settlement changes in the counters. */
-  function countOf(settlement: Settlement): Counts {
-    const verdict = verdictOf(settlement);
-    return {
-      'tasks.running': -1,
-      [`tasks.${settlement.state}`]: 1,
-      ...(verdict && { [`attempts.${verdict}.${nameOf(settlement.claim.handler)}`]: 1 }),
-    };
-  }
-}
-
-/** The cursor of the task if it has ended; null: the task waits again, or has no cursor. */
-function endOf({ claim, state }: Settlement): bigint | null {
-  return state === 'ready' || claim.event.cursor === null ? null : BigInt(claim.event.cursor);
-}
-
-/** Null: the attempt was interrupted and does not count. */
-function verdictOf(settlement: Settlement): 'done' | 'skipped' | 'dead' | 'retry' | 'deferred' | null {
-  if (settlement.state !== 'ready') return settlement.state;
-  if (settlement.spent ?? true) return 'retry';
-  return settlement.deferredMs ? 'deferred' : null;
+  return { nameOf, settleOne, freeLane };
 }

@@ -2,6 +2,7 @@
 // SQLite that the plan does not depend on the bound value. Otherwise SQLite would prepare the statement again, at ten
 // times its cost.
 import type { Counts } from '../../ingest.ts';
+import { countsOf } from '../../settlement.ts';
 import type { FanOutPage, NewTask, Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
 import { birthOf, createUndecided } from '../ingest/birth.ts';
 import { createHandlers } from './handlers.ts';
@@ -40,7 +41,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
   const undecided = createUndecided(session);
   const notes = createNotes(session);
   let recent = createRecentEvents();
-  const { nameOf, settleOne, freeLane, countOf } = createSettle(session, lanes);
+  const { nameOf, settleOne, freeLane } = createSettle(session, lanes);
   const onTask = (event: number): void => recent.await(event);
   const { makeAll, makeMissed, feed } = createMake(session, { lanes, registry, reruns, undecided, onTask });
   const { claimUpTo, claimOne } = createClaim(session, { lanes, notes, recent: (event) => recent.take(event) });
@@ -79,7 +80,8 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
         if (!settleOne(settlement, now)) fenced++;
         else {
           freeLane(settlement, now);
-          for (const [name, by = 0] of Object.entries(countOf(settlement))) add(name as keyof Counts, by);
+          for (const [name, by = 0] of Object.entries(countsOf(settlement, nameOf(settlement.claim.handler))))
+            add(name as keyof Counts, by);
         }
       }
       add('fenced', fenced);
@@ -161,7 +163,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       const settlement: Settlement = { claim: given, state: 'done', error: null };
       const held = await session.writeAsync(async () => {
         if (!settleOne(settlement, now)) return false;
-        session.count({ 'tasks.running': -1, 'tasks.done': 1, [`attempts.done.${nameOf(given.handler)}`]: 1 });
+        session.count(countsOf(settlement, nameOf(given.handler)));
         await inTransaction(session, work);
         return true;
       });
