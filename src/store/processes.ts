@@ -51,7 +51,7 @@ export interface ProcessStore {
 export interface CrashPolicy {
   /** In words: exit code or signal, and the place if it is known. */
   how: string;
-  after(handler: string, attempt: number, crashes: number): { delayMs: number; holdMs: number } | 'dead';
+  after: (handler: string, attempt: number, crashes: number) => { delayMs: number; holdMs: number } | 'dead';
 }
 
 export interface GivenBack {

@@ -48,3 +48,24 @@ export interface StateStore {
   /** Delivery health, as an earlier process stored it. */
   books(): Promise<KeptHealth>;
 }
+
+const CURSORS = new Set<keyof KeptState>(['watermark', 'begins_at']);
+const DEFAULTS: Partial<KeptState> = {
+  replay_runs: [],
+  crashes: [],
+  compared: 0,
+  reconcile_asked: 0,
+  refusals: {},
+  reload_asked: 0,
+};
+
+/** Cursors are kept as they are. Other texts are JSON documents. */
+export function isCursor(name: keyof KeptState): boolean {
+  return CURSORS.has(name);
+}
+
+/** The typed value of what the store keeps under this name. */
+export function keptOf<Name extends keyof KeptState>(name: Name, value: StateValue): KeptState[Name] {
+  const known: unknown = typeof value === 'string' && !isCursor(name) ? JSON.parse(value) : value;
+  return (known ?? DEFAULTS[name] ?? null) as KeptState[Name];
+}

@@ -40,6 +40,9 @@ export interface NewTask {
   rerun?: number;
 }
 
+/** Maximum number of notes of a task. */
+export const NOTES = 32;
+
 /** What a handler noted about a task: JSON by name. */
 export type Notes = Readonly<Record<string, string>>;
 

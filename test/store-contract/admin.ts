@@ -4,9 +4,10 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { changeInSteps } from '../../src/admin/in-steps.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { TaskFilter } from '../../src/store/read.ts';
+import type { Claim } from '../../src/store/work.ts';
 import { cursorOf, done, ended, failed, present, range, ROOM, T0, tasksOf, type Desk, type Suite } from './harness.ts';
 
-export function fixing(suite: Suite): void {
+export function fixing(suite: Suite<Store>): void {
   let store: Store;
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
@@ -170,6 +171,67 @@ export function fixing(suite: Suite): void {
         { name: 'second', loaded: true },
       ]);
     });
+  });
+
+  test('a chain is recalled if another process changes its lane', async () => {
+    await desk.arrive('a', [10, 20, 30]);
+    const claims = (await desk.turn({ room: ROOM, chains: new Map([[desk.handler, 2]]) })).claims;
+    await store.admin.discard(await store.admin.matching({ state: 'ready' }, T0), 'for a test', T0);
+    await desk.turn({ room: 1 });
+    expect(claims.map(({ chain }) => chain.recalled)).toEqual([true, true]);
+  });
+
+  describe('a note', () => {
+    let claim: Claim;
+    beforeEach(async () => {
+      await desk.arrive('a', [10]);
+      claim = present((await desk.claim())[0]);
+      await store.work.noteTask(claim, 'begun', '"15550100"', T0);
+    });
+
+    test('stays when a dead letter is retried', async () => {
+      await desk.settle([ended(claim, 'dead')]);
+      await store.admin.retry([claim.task], T0);
+      expect((await desk.claim()).map((again) => again.notes)).toEqual([{ begun: '"15550100"' }]);
+    });
+
+    test('goes when the event is erased', async () => {
+      await desk.settle([ended(claim, 'dead')]);
+      await store.admin.eraseEvents(() => true, 0, 10, T0, false);
+      await store.admin.retry([claim.task], T0);
+      expect((await desk.claim()).map((again) => again.notes)).toEqual([{}]);
+    });
+
+    test('follows its task to another handler', async () => {
+      await desk.settle([ended(claim, 'dead')]);
+      const second = present((await store.work.register(['second'])).get('second'));
+      await store.admin.giveTo([claim.task], 'second', T0);
+      await store.admin.retry(await store.admin.matching({ handler: 'second' }, T0), T0);
+      const { claims } = await desk.turn({ room: 1, handlers: [second] });
+      expect(claims.map((again) => again.notes)).toEqual([{ begun: '"15550100"' }]);
+    });
+  });
+
+  test('a retry by a person starts with the first attempt and no crashes', async () => {
+    const crash = {
+      how: 'exit code 7',
+      after: (_: string, __: number, crashes: number) =>
+        crashes >= 3 ? ('dead' as const) : { delayMs: 10, holdMs: 60_000 },
+    };
+    await desk.arrive(null, [1]);
+    await desk.claim();
+    for (let boot = 2; boot < 5; boot++) {
+      await store.processes.giveBack([], desk.now, crash);
+      desk.now += 100;
+      await store.work.claimIsolated(desk.now, boot, [desk.handler]);
+    }
+    const { tasks } = await store.read.tasks({ state: 'dead', limit: 10 }, desk.now);
+    await store.admin.retry(
+      tasks.map(({ id }) => id),
+      desk.now,
+    );
+    await desk.claim();
+    expect(await store.processes.giveBack([], desk.now, crash)).toMatchObject([{ attempt: 1, dead: false }]);
   });
 }
 

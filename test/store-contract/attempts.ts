@@ -1,9 +1,22 @@
 // The end of an attempt. A failed task holds its lane for a limited time. Only the holder of the claim can end the
 // task, in one commit with the writes of its handler.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { Store } from '../../src/store/store.ts';
+import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import type { Tx } from '../../src/store/work.ts';
-import { cursorOf, done, ended, failed, present, query, range, ROOM, T0, type Desk, type Suite } from './harness.ts';
+import {
+  cursorOf,
+  done,
+  ended,
+  failed,
+  present,
+  range,
+  ROOM,
+  T0,
+  type Desk,
+  type Suite,
+  rowsOf,
+  sums,
+} from './harness.ts';
 
 /** The transaction as it was before its statements returned promises. */
 interface OldTx {
@@ -14,7 +27,7 @@ interface OldTx {
 
 export function attempts(suite: Suite): void {
   const { another } = suite;
-  let store: Store;
+  let store: WorkingStore;
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
 
@@ -122,7 +135,7 @@ export function attempts(suite: Suite): void {
       const claims = await desk.claim();
       const result = await desk.settle([...claims.map((claim) => ended(claim, 'dead')), ...claims.map(done)]);
       expect(result.fenced).toBe(1);
-      expect((await store.read.status(T0)).tasks).toMatchObject({ done: 0, dead: 1 });
+      expect((await sums(store)).tasks).toMatchObject({ done: 0, dead: 1 });
     });
 
     test('an attempt that ends after the next one began is fenced, also if it completes', async () => {
@@ -134,14 +147,13 @@ export function attempts(suite: Suite): void {
       expect(await store.work.complete(present(first), T0, () => void (ran = true))).toBe(false);
       expect(ran).toBe(false);
       expect((await desk.settle([done(first), done(second)])).fenced).toBe(1);
-      expect((await store.read.status(T0)).tasks.done).toBe(1);
+      expect((await sums(store)).tasks.done).toBe(1);
     });
   });
 
   describe('completing', () => {
     beforeEach(() => store.work.setup((tx) => void tx.run('create table mine (n integer)')));
-    const count = (one: Store): Promise<number> =>
-      query(one, async (tx) => Number((await tx.get('select count(*) as n from mine'))?.['n']));
+    const count = (one: WorkingStore): Promise<number> => rowsOf(one, 'mine').then(({ length }) => length);
 
     test("commits the handler's own writes with the end of its task", async () => {
       await desk.arrive('a', [1, 2]);
@@ -152,7 +164,7 @@ export function attempts(suite: Suite): void {
       });
       expect(held).toBe(true);
       expect(await count(another())).toBe(1);
-      expect((await store.read.status(T0)).tasks).toMatchObject({ done: 1, ready: 1 });
+      expect((await sums(store)).tasks).toMatchObject({ done: 1, ready: 1 });
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
     });
 
@@ -165,11 +177,11 @@ export function attempts(suite: Suite): void {
       });
       await expect(failing).rejects.toThrow('no');
       expect(await count(store)).toBe(0);
-      expect((await store.read.status(T0)).tasks).toMatchObject({ done: 0, running: 1 });
+      expect((await sums(store)).tasks).toMatchObject({ done: 0, running: 1 });
       expect((await desk.settle(claims.map(done))).fenced).toBe(0);
     });
 
-    const lines = (one: Store): Promise<unknown[]> => query(one, (tx) => tx.all('select n from mine order by n'));
+    const lines = (one: WorkingStore): Promise<unknown[]> => rowsOf(one, 'mine');
 
     /** Completes one task with this work. Resolves to the error, if any, and the committed rows. */
     async function completed(work: (tx: Tx) => unknown): Promise<{ error: unknown; rows: unknown[] }> {
@@ -179,9 +191,7 @@ export function attempts(suite: Suite): void {
         () => null,
         (reason: unknown) => reason,
       );
-      expect((await store.read.status(T0)).tasks).toMatchObject(
-        error ? { done: 0, running: 1 } : { done: 1, running: 0 },
-      );
+      expect((await sums(store)).tasks).toMatchObject(error ? { done: 0, running: 1 } : { done: 1, running: 0 });
       return { error, rows: await lines(store) };
     }
 
@@ -207,7 +217,7 @@ export function attempts(suite: Suite): void {
       ['an immediate', () => new Promise((resolve) => void setImmediate(resolve))],
       ['the next tick', () => new Promise((resolve) => process.nextTick(resolve))],
       ['nothing that ends', () => new Promise(() => {})],
-      ['the store itself', () => store.read.status(T0)],
+      ['the store itself', () => store.work.read('select 1', [])],
       ['another completion', () => store.work.setup(() => {})],
     ];
     test.each(awaited)('is refused if it awaits %s, and writes nothing', async (_, wait) => {

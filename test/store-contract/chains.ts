@@ -90,14 +90,6 @@ export function chains(suite: Suite): void {
       expect(claims.map(({ chain }) => chain.recalled)).toEqual([false, false]);
     });
 
-    test('is recalled if another process changes its lane', async () => {
-      await desk.arrive('a', [10, 20, 30]);
-      const claims = await claim(2);
-      await suite.store.admin.discard(await suite.store.admin.matching({ state: 'ready' }, T0), 'for a test', T0);
-      await desk.turn({ room: 1 });
-      expect(claims.map(({ chain }) => chain.recalled)).toEqual([true, true]);
-    });
-
     test('that goes on after a failure cannot spend an attempt of a task that had not begun', async () => {
       await desk.arrive('a', [10, 20, 30]);
       const [first, second, third] = await claim(8);

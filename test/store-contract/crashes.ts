@@ -1,13 +1,21 @@
 // A crash loses no task. The running tasks are given back, and each task that may have crashed the process runs alone.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { Store } from '../../src/store/store.ts';
+import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
+import type { Claim } from '../../src/store/work.ts';
 import { cursorOf, done, present, ROOM, T0, type Desk, type Suite } from './harness.ts';
 
 export function deaths(suite: Suite): void {
   const { another } = suite;
-  let store: Store;
+  let store: WorkingStore;
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
+
+  /** The process of an isolated task settles it. */
+  async function endIsolated(claim: Claim): Promise<void> {
+    const { boot } = claim;
+    const nothing = { fanOut: null, room: 0, handlers: [] };
+    await another().work.turn({ now: desk.now, boot, settle: [done(claim)], ...nothing });
+  }
 
   describe('when a process has died', () => {
     test('the attempts of its running tasks do not count, and the tasks run isolated', async () => {
@@ -78,8 +86,6 @@ export function deaths(suite: Suite): void {
         expect(tasks).toMatchObject([
           { key: 'c:1', attempts: 3, error: 'its process died 3 times: exit code 7 at bad.ts:3' },
         ]);
-        expect((await store.read.event('1', desk.now))?.attempts).toHaveLength(3);
-        expect((await store.read.groups({ limit: 10 })).groups).toMatchObject([{ handler: 'first', dead: 1 }]);
         // The dead letter no longer holds its lane.
         desk.boot = 50;
         expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
@@ -98,23 +104,6 @@ export function deaths(suite: Suite): void {
             { attempt: 1, alone: false, dead: false },
           ]);
         }
-      });
-
-      test('a retry by a person starts with the first attempt and no crashes', async () => {
-        await desk.arrive(null, [1]);
-        await desk.claim();
-        for (let boot = 2; boot < 5; boot++) {
-          await store.processes.giveBack([], desk.now, crash);
-          desk.now += 100;
-          await store.work.claimIsolated(desk.now, boot, [desk.handler]);
-        }
-        const { tasks } = await store.read.tasks({ state: 'dead', limit: 10 }, desk.now);
-        await store.admin.retry(
-          tasks.map(({ id }) => id),
-          desk.now,
-        );
-        await desk.claim();
-        expect(await store.processes.giveBack([], desk.now, crash)).toMatchObject([{ attempt: 1, dead: false }]);
       });
 
       test('no crash is counted if the whole kit died, because the task did not cause it', async () => {
@@ -153,14 +142,7 @@ export function deaths(suite: Suite): void {
       expect(cursorOf(isolated)).toBe('5');
       desk.now += 300;
       expect(await desk.claim()).toEqual([]);
-      await another().work.turn({
-        now: desk.now,
-        boot: 3,
-        settle: [done(isolated)],
-        fanOut: null,
-        room: 0,
-        handlers: [],
-      });
+      await endIsolated(isolated);
       expect((await desk.claim()).map(cursorOf)).toEqual(['3']);
     });
 
@@ -188,14 +170,7 @@ export function deaths(suite: Suite): void {
       const isolated = present(await another().work.claimIsolated(desk.now, 3, [desk.handler]));
       expect(isolated.alone).toBe(true);
       await desk.claim();
-      await another().work.turn({
-        now: desk.now,
-        boot: 3,
-        settle: [done(isolated)],
-        fanOut: null,
-        room: 0,
-        handlers: [],
-      });
+      await endIsolated(isolated);
       await desk.arrive('a', [4], desk.now + 250);
       expect((await desk.claim()).map(({ late }) => late)).toEqual([true]);
     });
@@ -229,15 +204,6 @@ export function deaths(suite: Suite): void {
         await store.processes.nextBoot(),
       ];
       expect(new Set(boots).size).toBe(3);
-    });
-
-    test('a process is listed until it is gone, and shown as down after a time without a sign of life', async () => {
-      await store.processes.beat({ role: 'run', pid: 7, started: '99', boot: 1 }, T0);
-      expect(await another().processes.list()).toEqual([{ role: 'run', pid: 7, started: '99', boot: 1 }]);
-      expect((await store.read.status(T0)).processes).toEqual({ receive: 'down', run: 'up', keep: 'down' });
-      expect((await store.read.status(T0 + 60_000)).processes.run).toBe('down');
-      await store.processes.gone('run');
-      expect(await store.processes.list()).toEqual([]);
     });
   });
 }

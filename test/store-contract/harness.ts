@@ -1,6 +1,6 @@
 // Helpers for all parts of the suite: events, settlements, and a desk, which runs turns on the store as `run` does.
-import type { Store } from '../../src/store/store.ts';
-import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/work.ts';
+import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
+import type { Claim, NewTask, Settlement, StoredEvent, SqlRow, Turn, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import type { Incoming, Reading } from '../../src/wire/event.ts';
 
@@ -8,23 +8,23 @@ export const T0 = Date.UTC(2026, 0, 1);
 export const ROOM = 1_000;
 
 /** Store and desk are new for each test, so each part reads them in its `beforeEach`. */
-export interface Suite {
-  readonly store: Store;
+export interface Suite<Kind extends WorkingStore = WorkingStore> {
+  readonly store: Kind;
   readonly desk: Desk;
   /** Opens the same store once more, as another process would. */
-  another: () => Store;
+  another: () => Kind;
 }
 
 /** Stands for the process `run`: runs turns on the store. Its clock stands still. Each session is a lane. */
-export interface Desk {
-  store: Store;
+export interface Desk<Kind extends WorkingStore = WorkingStore> {
+  store: Kind;
   handler: number;
   now: number;
   boot: number;
   accept(lane: string | null, cursors: (number | string | null)[]): Promise<void>;
   fanOut(releaseAt?: number): Promise<void>;
   arrive(lane: string | null, cursors: (number | string | null)[], releaseAt?: number): Promise<void>;
-  turn(turn: Partial<Parameters<Store['work']['turn']>[0]>): Promise<TurnResult>;
+  turn(turn: Partial<Turn>): Promise<TurnResult>;
   claim(room?: number): Promise<Claim[]>;
   settle(settle: Settlement[]): Promise<TurnResult>;
   /** Claims and completes tasks until none is due. Returns the cursors of each turn. */
@@ -33,9 +33,9 @@ export interface Desk {
 
 let withoutCursor = 0;
 
-export async function createDesk(store: Store): Promise<Desk> {
+export async function createDesk<Kind extends WorkingStore>(store: Kind): Promise<Desk<Kind>> {
   const handler = (await store.work.register(['first'])).get('first') ?? 0;
-  const desk: Desk = {
+  const desk: Desk<Kind> = {
     store,
     handler,
     now: T0,
@@ -130,11 +130,31 @@ export function range(first: number, last: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, i) => first + i);
 }
 
-export async function query<Result>(
-  store: Store,
-  work: (tx: Parameters<Parameters<Store['work']['setup']>[0]>[0]) => Promise<Result>,
-): Promise<Result> {
-  let result: { value: Result } | undefined;
-  await store.work.setup(async (tx) => void (result = { value: await work(tx) }));
-  return present(result).value;
+/** The rows of a handler's own table. */
+export function rowsOf(store: WorkingStore, table: string): Promise<SqlRow[]> {
+  return store.work.read(`select * from ${table}`, []);
+}
+
+/** The counters that count rows, and those of arrivals. */
+export async function sums(store: WorkingStore) {
+  const counters = await store.read.counters();
+  const of = (name: string): number => counters[name] ?? 0;
+  return {
+    events: of('events'),
+    quarantined: of('quarantined'),
+    duplicates: of('duplicates'),
+    conflicts: of('conflicts'),
+    tasks: {
+      ready: of('tasks.ready'),
+      running: of('tasks.running'),
+      done: of('tasks.done'),
+      skipped: of('tasks.skipped'),
+      dead: of('tasks.dead'),
+    },
+  };
+}
+
+export async function laneOf(store: WorkingStore, key: string): Promise<string | null | undefined> {
+  const { tasks } = await store.read.tasks({ limit: 1_000 }, T0);
+  return tasks.find((task) => task.key === key)?.lane;
 }

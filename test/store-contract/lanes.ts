@@ -1,13 +1,26 @@
 // Order. The tasks of an event are made once. A lane runs its tasks one at a time, the lowest released cursor first. No
 // task is claimed twice, and no lane or handler delays another.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { Store } from '../../src/store/store.ts';
+import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { createDesk, cursorOf, done, present, range, ROOM, T0, tasksOf, type Desk, type Suite } from './harness.ts';
+import {
+  createDesk,
+  cursorOf,
+  done,
+  present,
+  range,
+  ROOM,
+  T0,
+  tasksOf,
+  type Desk,
+  type Suite,
+  sums,
+  laneOf,
+} from './harness.ts';
 
 export function lanes(suite: Suite): void {
   const { another } = suite;
-  let store: Store;
+  let store: WorkingStore;
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
 
@@ -16,10 +29,9 @@ export function lanes(suite: Suite): void {
       await desk.accept('a', [1, 2]);
       const found = await store.work.pending(1);
       expect(found).toMatchObject({ from: 0, events: [{ key: 'c:1' }] });
-      expect((await store.read.status(T0)).unassigned).toBe(2);
       await desk.fanOut();
       expect(await store.work.pending(10)).toMatchObject({ from: 2, events: [] });
-      expect(await store.read.status(T0)).toMatchObject({ unassigned: 0, tasks: { ready: 2 } });
+      expect((await sums(store)).tasks.ready).toBe(2);
     });
 
     test('if two processes read the same events, one makes the tasks, and the other makes none', async () => {
@@ -112,16 +124,6 @@ export function lanes(suite: Suite): void {
         await store.work.register([], broken('/h/second.ts'));
         await store.work.register(['first', 'second'], both);
         expect([...(await store.work.behind()).keys()]).not.toContain(desk.handler);
-      });
-
-      test('loses no missed event to pruning', async () => {
-        await store.work.register(['first'], files);
-        await store.work.register([], broken('/h/first.ts'));
-        await desk.accept('a', [1, 2, 3]);
-        await desk.turn({ fanOut: { from: 0, upTo: 3, tasks: [] } });
-        await store.keep.prune({ now: T0, before: T0 + 1, settled: 3, after: null, limit: 100 });
-        await store.work.register(['first'], files);
-        expect((await store.work.missed(0, 3, 10)).map(({ key }) => key)).toEqual(['c:1', 'c:2', 'c:3']);
       });
     });
 
@@ -255,17 +257,6 @@ export function lanes(suite: Suite): void {
       expect(await desk.claim(4)).toHaveLength(4);
     });
 
-    test('a lane that was swept away and is created again is not confused with another', async () => {
-      await desk.arrive('a', [1]);
-      await desk.workOff();
-      desk.now += 86_400_000;
-      await store.keep.sweep(T0 + 1);
-      await desk.arrive('b', [2]);
-      await desk.arrive('a', [3]);
-      expect((await desk.claim()).map(cursorOf).toSorted((a, b) => Number(a) - Number(b))).toEqual(['2', '3']);
-      expect((await store.read.event('3', T0))?.tasks[0]?.lane).toBe('a');
-    });
-
     test('a lane that was created in a failed turn is not confused with another', async () => {
       await desk.accept('a', [1]);
       const { from, events } = await store.work.pending(10);
@@ -276,7 +267,7 @@ export function lanes(suite: Suite): void {
       await other.turn({ fanOut: { from, upTo: 1, tasks: tasksOf(second, desk.handler, T0) } });
       await desk.arrive('a', [2]);
       expect((await desk.claim()).map(cursorOf).toSorted((a, b) => Number(a) - Number(b))).toEqual(['1', '2']);
-      expect((await store.read.event('2', T0))?.tasks[0]?.lane).toBe('a');
+      expect(await laneOf(store, 'c:2')).toBe('a');
     });
 
     test.each([0, 1, 2])(

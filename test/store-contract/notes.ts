@@ -1,7 +1,7 @@
 // Notes: small facts that a handler commits about its task while it runs. They outlive the attempt and its process.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Claim } from '../../src/store/work.ts';
-import { done, ended, failed, present, query, range, T0, type Desk, type Suite } from './harness.ts';
+import { done, failed, present, range, T0, type Desk, type Suite, rowsOf } from './harness.ts';
 
 const LIMIT = 32;
 
@@ -55,31 +55,6 @@ export function notes(suite: Suite): void {
       expect(await note('begun', 'true', stale)).toBe(false);
       await desk.settle([done(next)]);
       expect(await note('begun', 'true', next)).toBe(false);
-      expect(await query(suite.store, (tx) => tx.all('select name from notes'))).toEqual([]);
-    });
-
-    test('stays when a dead letter is retried', async () => {
-      await note('begun', 'true');
-      await desk.settle([ended(claim, 'dead')]);
-      await suite.store.admin.retry([claim.task], T0);
-      expect((await desk.claim()).map((again) => again.notes)).toEqual([{ begun: 'true' }]);
-    });
-
-    test('goes when the event is erased', async () => {
-      await note('begun', '"15550100"');
-      await desk.settle([done(claim)]);
-      await suite.store.admin.eraseEvents(() => true, 0, 10, T0, false);
-      expect(await query(suite.store, (tx) => tx.all('select name from notes'))).toEqual([]);
-    });
-
-    test('follows its task to another handler', async () => {
-      await note('begun', 'true');
-      await desk.settle([ended(claim, 'dead')]);
-      const second = present((await suite.store.work.register(['second'])).get('second'));
-      await suite.store.admin.giveTo([claim.task], 'second', T0);
-      await suite.store.admin.retry(await suite.store.admin.matching({ handler: 'second' }, T0), T0);
-      const { claims } = await desk.turn({ room: 1, handlers: [second] });
-      expect(claims.map((again) => again.notes)).toEqual([{ begun: 'true' }]);
     });
 
     test('is refused beyond the limit of a task, and a known one can still be changed', async () => {
@@ -102,15 +77,15 @@ export function notes(suite: Suite): void {
 
     test.each([
       'insert into mine values (1) returning *',
-      'delete from events',
+      'delete from mine',
       'create table other (n)',
       'begin',
       'pragma journal_mode = delete',
-      'select 1; delete from events',
+      'select 1; delete from mine',
     ])('refuses %s, and names the remedy', async (sql) => {
       await suite.store.work.setup((tx) => tx.run('create table mine (n)'));
       await expect(read(sql)).rejects.toThrow(/write in ctx.complete|more than one statement/);
-      expect(await query(suite.store, (tx) => tx.all('select n from mine'))).toEqual([]);
+      expect(await rowsOf(suite.store, 'mine')).toEqual([]);
     });
   });
 }

@@ -4,9 +4,9 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import type { Receipt } from '../../src/store/keep.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { done, ended, event, T0, unreadable, type Desk, type Suite } from './harness.ts';
+import { done, ended, event, T0, unreadable, type Desk, type Suite, cursorOf, laneOf } from './harness.ts';
 
-export function pruning(suite: Suite): void {
+export function pruning(suite: Suite<Store>): void {
   let store: Store;
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
@@ -100,5 +100,27 @@ export function pruning(suite: Suite): void {
       expect(await desk.claim()).toMatchObject([{ event: { cursor: '3' } }]);
       expect((await store.read.tasks({}, T0)).tasks.map(({ lane }) => lane)).toEqual(['b', 'b', null]);
     });
+  });
+
+  test('loses no missed event to pruning', async () => {
+    const file = { of: new Map([['first', '/h/first.ts']]), broken: [] };
+    await store.work.register(['first'], file);
+    await store.work.register([], { of: new Map(), broken: ['/h/first.ts'] });
+    await desk.accept('a', [1, 2, 3]);
+    await desk.turn({ fanOut: { from: 0, upTo: 3, tasks: [] } });
+    await store.keep.prune({ now: T0, before: T0 + 1, settled: 3, after: null, limit: 100 });
+    await store.work.register(['first'], file);
+    expect((await store.work.missed(0, 3, 10)).map(({ key }) => key)).toEqual(['c:1', 'c:2', 'c:3']);
+  });
+
+  test('a lane that was swept away and is created again is not confused with another', async () => {
+    await desk.arrive('a', [1]);
+    await desk.workOff();
+    desk.now += 86_400_000;
+    await store.keep.sweep(T0 + 1);
+    await desk.arrive('b', [2]);
+    await desk.arrive('a', [3]);
+    expect((await desk.claim()).map(cursorOf).toSorted((a, b) => Number(a) - Number(b))).toEqual(['2', '3']);
+    expect(await laneOf(store, 'c:3')).toBe('a');
   });
 }

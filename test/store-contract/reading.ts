@@ -2,9 +2,9 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { incoming, range, T0, tasksOf, unreadable, type Desk, type Suite } from './harness.ts';
+import { incoming, range, T0, tasksOf, unreadable, type Desk, type Suite, event } from './harness.ts';
 
-export function looking(suite: Suite): void {
+export function looking(suite: Suite<Store>): void {
   let store: Store;
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
@@ -159,5 +159,13 @@ export function looking(suite: Suite): void {
       await store.alarms.clear('dead_letters');
       expect((await store.read.status(T0)).alarms).toEqual([]);
     });
+  });
+
+  test('the body of an event is returned as received, by cursor and by key', async () => {
+    const reading = event('7');
+    await store.ingest.accept({ readings: [reading], now: T0 });
+    const bytes = 'event' in reading ? Buffer.from(reading.event.body) : undefined;
+    for (const one of ['7', 'c:7']) expect(Buffer.from((await store.read.body(one)) ?? [])).toEqual(bytes);
+    expect(await store.read.body('8')).toBeNull();
   });
 }

@@ -17,7 +17,7 @@ import {
   type Suite,
 } from './harness.ts';
 
-export function reruns(suite: Suite): void {
+export function reruns(suite: Suite<Store>): void {
   const { another } = suite;
   let store: Store;
   let desk: Desk;

@@ -1,31 +1,64 @@
 // The contract of every store. Another kind of store is complete when this suite passes. Each promise of the store
-// belongs here, not into the test of one store. test/store/identity.test.ts tests which arrivals are the same event.
+// belongs here, not into the test of one store. The suite uses the interface of the store alone, and no table of the kit.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
+import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import { accepting } from './accepting.ts';
+import { fixing } from './admin.ts';
 import { attempts } from './attempts.ts';
 import { chains } from './chains.ts';
+import { storms } from './concurrency.ts';
 import { deaths } from './crashes.ts';
-import { createDesk, query, T0, type Desk, type Suite } from './harness.ts';
+import { createDesk, sums, T0, type Desk, type Suite } from './harness.ts';
+import { health } from './health.ts';
 import { lanes } from './lanes.ts';
-import { looking } from './reading.ts';
-import { fixing } from './admin.ts';
 import { notes } from './notes.ts';
 import { pruning } from './pruning.ts';
+import { looking } from './reading.ts';
 import { reruns } from './reruns.ts';
-import { storms } from './concurrency.ts';
 
+/** Tests the roles that accept, order, run and reconcile. */
+export function workingContract(name: string, open: (path: string) => WorkingStore): void {
+  suiteOf(name, open, workingParts);
+}
+
+/** Tests all roles. */
 export function storeContract(name: string, open: (path: string) => Store): void {
+  suiteOf(name, open, (suite) => {
+    workingParts(suite);
+    health(suite);
+    fixing(suite);
+    reruns(suite);
+    pruning(suite);
+    looking(suite);
+  });
+}
+
+function workingParts(suite: Suite): void {
+  accepting(suite);
+  lanes(suite);
+  chains(suite);
+  notes(suite);
+  attempts(suite);
+  deaths(suite);
+  storms(suite);
+}
+
+function suiteOf<Kind extends WorkingStore>(
+  name: string,
+  open: (path: string) => Kind,
+  parts: (suite: Suite<Kind>) => void,
+): void {
   describe(name, () => {
     let folder: string;
-    let store: Store;
-    let desk: Desk;
-    const opened: Store[] = [];
+    let store: Kind;
+    let desk: Desk<Kind>;
+    const opened: Kind[] = [];
 
-    function another(): Store {
+    function another(): Kind {
       const one = open(join(folder, 'events.db'));
       opened.push(one);
       return one;
@@ -46,7 +79,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
       }
     });
 
-    const suite: Suite = {
+    parts({
       get store() {
         return store;
       },
@@ -54,34 +87,25 @@ export function storeContract(name: string, open: (path: string) => Store): void
         return desk;
       },
       another,
-    };
-    accepting(suite);
-    lanes(suite);
-    chains(suite);
-    notes(suite);
-    attempts(suite);
-    deaths(suite);
-    fixing(suite);
-    reruns(suite);
-    pruning(suite);
-    looking(suite);
-    storms(suite);
+    });
   });
 }
 
-/** `status` reads counters instead of counting rows, so each counter must equal the number of its rows. */
-async function expectCountersToEqualRows(store: Store): Promise<void> {
-  const rows = await query(store, async (tx) => ({
-    tasks: await tx.all(`
-      select case when state = 'ready' and id in (select task from claims) then 'running' else state end as state,
-        count(*) as n from tasks group by 1`),
-    events: (await tx.get('select count(*) as n from events'))?.['n'],
-    quarantined: (await tx.get('select count(*) as n from quarantine'))?.['n'],
-  }));
-  const { tasks, events, quarantined } = await store.read.status(T0);
-  const { held, ready, running, done: finished, skipped, dead } = tasks;
-  const none = { ready: 0, running: 0, done: 0, skipped: 0, dead: 0 };
-  const counted = { ready: held + ready, running, done: finished, skipped, dead };
-  expect(counted).toEqual({ ...none, ...Object.fromEntries(rows.tasks.map(({ state, n }) => [String(state), n])) });
-  expect({ events, quarantined }).toEqual({ events: rows.events, quarantined: rows.quarantined });
+/** People see counters instead of counted rows, so each counter must equal the number of its rows. */
+async function expectCountersToEqualRows(store: WorkingStore): Promise<void> {
+  const counted = { ready: 0, running: 0, done: 0, skipped: 0, dead: 0 };
+  for (let before: number | undefined = Infinity; before !== undefined;) {
+    const page = await store.read.tasks({ limit: 1_000, before }, T0);
+    for (const { state } of page.tasks) counted[state === 'held' ? 'ready' : state]++;
+    before = page.next ?? undefined;
+  }
+  let events = 0;
+  for (let after = 0; ;) {
+    const page = await store.work.missed(after, Number.MAX_SAFE_INTEGER, 1_000);
+    events += page.length;
+    const last = page.at(-1);
+    if (!last) break;
+    after = last.seq;
+  }
+  expect(await sums(store)).toMatchObject({ events, tasks: counted });
 }

@@ -12,7 +12,7 @@ import { createDesk, cursorOf, T0, type Desk } from '../store-contract/harness.t
 const DAY_MS = 86_400_000;
 
 let path: string;
-let desk: Desk;
+let desk: Desk<Store>;
 const opened: { close(): unknown }[] = [];
 
 function open(): Store {

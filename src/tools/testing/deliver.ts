@@ -1,16 +1,15 @@
-// Runs a handler as in production, but in one process, with a real store in memory, the real group commit and the real
+// Runs a handler as in production, but in one process, with a store in memory, the real group commit and the real
 // runner. When all tasks wait for a time, the clock jumps to the earliest of these times.
 import { createGroupCommit } from '../../receive/group-commit.ts';
 import type { Handler } from '../../kit.ts';
 import { checkHandler } from '../../run/load-handlers.ts';
 import { createRandom } from '../random.ts';
-import { IN_MEMORY, open } from '../../store/open.ts';
-import type { Store } from '../../store/store.ts';
 import type { ShownState, SqlRow } from '../../store/work.ts';
-import type { ShownTask } from '../../store/read.ts';
+import type { Gap, ShownTask } from '../../store/read.ts';
 import { compareCursors, type Cursor } from '../../wire/cursor.ts';
 import { createClock, type TestClock } from './clock.ts';
 import { readingOf, type Fixture } from './fixture.ts';
+import { openMemory, type WorkingStore } from './memory/store.ts';
 import { recorder, type Call, type Recorder } from './recorder.ts';
 import { createRunProcess } from './run-process.ts';
 
@@ -54,8 +53,9 @@ export interface Outcome {
   tasks: TaskOutcome[];
   /** The calls that the handler made to the service. */
   calls: Call[];
-  /** Reads the store: the handler's own tables, and the kit's. */
+  /** The rows of one `select` from the handler's own tables. */
   query: (sql: string) => Promise<SqlRow[]>;
+  gaps: Gap[];
   log: Record<string, unknown>[];
 }
 
@@ -68,7 +68,7 @@ export async function deliver<Type extends string>(
   const given = [events].flat();
   const { service = recorder(), apartMs = 0, name = 'handler' } = options;
   const clock = options.clock ?? createClock(Math.max(...given.map(({ createdAt }) => Date.parse(createdAt))));
-  const store = open(IN_MEMORY, { owner: true });
+  const store = openMemory();
   const log: Outcome['log'] = [];
   // The handler's rate limit is off, because the clock jumps and there is no service to protect.
   const loaded = { ...checkHandler(handler, name, true), rate: null };
@@ -100,11 +100,8 @@ export async function deliver<Type extends string>(
       .map(({ key, state, attempts, late, error }) => ({ key, state, attempts, late, error })),
     calls: service.calls,
     log,
-    async query(sql) {
-      let rows: SqlRow[] = [];
-      await store.work.setup(async (tx) => void (rows = await tx.all(sql)));
-      return rows;
-    },
+    query: (sql) => store.work.read(sql, []),
+    gaps: await store.read.gaps(),
   };
 }
 
@@ -121,13 +118,13 @@ function arrange(events: Fixture[], { times = 1, order = 'given' }: DeliverOptio
 }
 
 /** Stores a gap directly, because no delivery brings a gap. */
-async function raiseGap(store: Store, { data }: Fixture, clock: TestClock): Promise<void> {
+async function raiseGap(store: WorkingStore, { data }: Fixture, clock: TestClock): Promise<void> {
   const { after, upTo, reason } = data as { after: Cursor; upTo: Cursor | null; reason: string };
   await store.ingest.accept({ readings: [], now: clock.now(), gap: { after, upTo, reason } });
 }
 
 /** Raises the watermark as replay would, because strict tasks wait for it. */
-async function raiseWatermark(store: Store, events: Fixture[], clock: TestClock): Promise<void> {
+async function raiseWatermark(store: WorkingStore, events: Fixture[], clock: TestClock): Promise<void> {
   const cursors = events.flatMap(({ cursor }) => cursor ?? []) as Cursor[];
   const [watermark] = cursors.toSorted(compareCursors).slice(-1);
   if (watermark) await store.ingest.accept({ readings: [], now: clock.now(), watermark });

@@ -7,15 +7,15 @@ import type { Loaded } from '../../run/load-handlers.ts';
 import type { RunOptions } from '../../run/runner-options.ts';
 import { startRunner, type Runner } from '../../run/runner.ts';
 import { createService, endingWith } from '../../service/service.ts';
-import type { Store } from '../../store/store.ts';
 import type { TurnResult, WorkStore } from '../../store/work.ts';
 import type { TestClock } from './clock.ts';
+import type { WorkingStore } from './memory/store.ts';
 import { Crashed, type Recorder } from './recorder.ts';
 
 const WINDOW_MS = 250;
 
 export interface RunProcessOptions {
-  store: Store;
+  store: WorkingStore;
   clock: TestClock;
   service: Recorder;
   handler: Loaded;
@@ -86,9 +86,10 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
       runner?.wake();
       while (!last.turn && !life.hasCrashed()) await nextTick();
       const { claims = [], nextAt = null } = (last.turn ?? {}) as Partial<TurnResult>;
-      const { unassigned, tasks } = await store.read.status(clock.now());
+      const { events } = await store.work.pending(1);
+      const { 'tasks.running': running = 0 } = await store.read.counters();
       const due = claims.length > 0 || (nextAt !== null && nextAt <= clock.now());
-      if (!due && !life.hasCrashed() && unassigned + tasks.running === 0) return;
+      if (!due && !life.hasCrashed() && events.length + running === 0) return;
       if (claims.length === 0) await sleep(1);
     }
   }

@@ -138,7 +138,7 @@ test('after a crash during a call, the service has the call, and the handler run
 test("a gap is raised as the kit raises it, and closed by the handler's completion", async () => {
   const gaps: unknown[] = [];
   const handler = defineHandler({ on: 'kit.gap', handle: (event) => void gaps.push(event.data) });
-  const { query } = await deliver(handler, fixture('kit.gap', { data: { after: '5', upTo: '9' } }));
+  const outcome = await deliver(handler, fixture('kit.gap', { data: { after: '5', upTo: '9' } }));
   expect(gaps).toEqual([{ gap: 1, after: '5', upTo: '9', reason: 'the cursor has expired' }]);
-  expect(await query('select closed_by from gaps')).toEqual([{ closed_by: 'handler' }]);
+  expect(outcome.gaps).toMatchObject([{ closedBy: 'handler' }]);
 });

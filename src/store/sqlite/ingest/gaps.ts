@@ -1,6 +1,7 @@
 // Gaps: ranges of history that replay can no longer show. A gap is raised as a `kit.gap` event, so handlers can act on
 // it.
 import type { Incoming } from '../../../wire/event.ts';
+import { gapEvent } from '../../gap-event.ts';
 import type { Batch } from '../../ingest.ts';
 import { bind, type Session } from '../session.ts';
 
@@ -22,15 +23,8 @@ export function createGaps({ db }: Session): Raise {
       return [];
     }
     const gap = Number(addGap.run(BigInt(after), bind(upTo), reason, now).lastInsertRowid);
-    const body = Buffer.from(JSON.stringify({ 'kit.gap': { gap, after, upTo, reason } }));
-    const rest = { cursor: null, type: 'kit.gap', sessionId: null, createdAt: now, flags: [] };
-    return [{ event: { origin: 'kit', id: gapId(gap), body, ...rest } }];
+    return [{ event: gapEvent(gap, { after, upTo, reason }, now) }];
   }
 
   return raise;
-}
-
-/** No delivery can have such an id: ids of the service are ASCII. */
-export function gapId(gap: number | string): string {
-  return `kit.gap\u00b7${gap}`;
 }

@@ -1,6 +1,6 @@
 // The handlers that the store knows: loaded, gone, or waiting because their file is broken. A waiting handler gets its
 // missed tasks when it is back. A new handler starts at the current event.
-import { mayBeBroken } from '../../handler-files.ts';
+import { mayBeBroken } from '../../missed.ts';
 import type { HandlerFiles } from '../../work.ts';
 import type { Session } from '../session.ts';
 

@@ -1,10 +1,8 @@
 // What handlers note about their tasks (`ctx.note`), and what they read of their own tables (`ctx.read`).
-import type { Claim, Notes, SqlRow, SqlValue } from '../../work.ts';
+import { NOTES, type Claim, type Notes, type SqlRow, type SqlValue } from '../../work.ts';
 import type { Session } from '../session.ts';
-import { STEERING } from './tx.ts';
+import { selected } from './tx.ts';
 
-/** Maximum number of notes of a task. */
-const NOTES = 32;
 const NONE: Notes = {};
 
 export function createNotes(session: Session) {
@@ -32,11 +30,6 @@ export function createNotes(session: Session) {
         put.run(task, name, value, now);
         return true;
       }),
-    read: (sql: string, values: SqlValue[]): SqlRow[] => {
-      const statement = STEERING.test(sql) ? undefined : db.prepare<SqlValue[], SqlRow>(sql);
-      if (!statement?.reader || !statement.readonly)
-        throw new Error('ctx.read takes one select and changes nothing: write in ctx.complete');
-      return statement.all(...values);
-    },
+    read: (sql: string, values: SqlValue[]): SqlRow[] => selected(db, sql, values),
   };
 }

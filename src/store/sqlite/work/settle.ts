@@ -1,7 +1,7 @@
 // Writes how attempts ended: the state of the task, the attempt's record, and the progress of its lane.
 import { endOf } from '../../settlement.ts';
 import type { Settlement } from '../../work.ts';
-import { gapId } from '../ingest/gaps.ts';
+import { gapId } from '../../gap-event.ts';
 import type { Session } from '../session.ts';
 import { createAttempts } from './attempts.ts';
 import type { Lanes } from './lanes.ts';

@@ -3,7 +3,8 @@
 // times its cost.
 import type { Counts } from '../../ingest.ts';
 import { countsOf } from '../../settlement.ts';
-import type { FanOutPage, NewTask, Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
+import { withoutMissed } from '../../missed.ts';
+import type { Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
 import { birthOf, createUndecided } from '../ingest/birth.ts';
 import { createHandlers } from './handlers.ts';
 import { createClaim } from './claim.ts';
@@ -112,7 +113,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       return events;
     },
     owed: (handler, limit) => undecided.owed(handler, limit),
-    setup: (work) => session.writeAsync(() => inTransaction(session, work)),
+    setup: (work) => session.writeAsync(() => inTransaction(db, work)),
     pending(limit) {
       const from = Number(session.state('fanned_out'));
       const events = between.all(from, Number.MAX_SAFE_INTEGER, limit);
@@ -164,7 +165,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       const held = await session.writeAsync(async () => {
         if (!settleOne(settlement, now)) return false;
         session.count(countsOf(settlement, nameOf(given.handler)));
-        await inTransaction(session, work);
+        await inTransaction(db, work);
         return true;
       });
       // The lane changes in memory only after the commit, because `work` may throw.
@@ -172,11 +173,4 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       return held;
     },
   };
-}
-
-/** If the handler could not join after all, the next page brings its tasks. Decided events come in no page. */
-function withoutMissed({ tasks, decided = [] }: FanOutPage, missed: Turn['missed'], behind: number | null): NewTask[] {
-  if (!missed || behind === null) return tasks;
-  const kept = new Set(decided);
-  return tasks.filter(({ handler, event }) => handler !== missed.handler || kept.has(event));
 }

@@ -1,8 +1,7 @@
 // The transaction that a handler writes into: `ctx.complete` and `setup`. It refuses statements that control the
 // connection, and writes to the kit's own tables.
-import { NAMES } from '../connection.ts';
+import { NAMES, type Connection } from '../connection.ts';
 import type { SqlRow, SqlValue, Tx, Work } from '../../work.ts';
-import type { Session } from '../session.ts';
 
 /** Microtasks without a call of `tx`, after which the work waits for something else. */
 const MOST_IDLE = 1_000;
@@ -23,10 +22,10 @@ interface State {
  * Runs the work, and rejects if it fails, a statement fails, or it awaits anything but `tx`. Microtasks alone may
  * pass: a timer or I/O of this process would run while its connection is in the transaction.
  */
-export async function inTransaction(session: Session, work: Work): Promise<void> {
+export async function inTransaction(db: Connection, work: Work): Promise<void> {
   const state: State = { open: true, calls: 0 };
   try {
-    Promise.resolve(work(txOf(session, state))).then(
+    Promise.resolve(work(txOf(db, state))).then(
       () => (state.ended = {}),
       (error: unknown) => (state.ended = { error }),
     );
@@ -41,11 +40,11 @@ export async function inTransaction(session: Session, work: Work): Promise<void>
   }
   if ('error' in state.ended) throw state.ended.error;
   if (state.failed) throw state.failed.error;
-  if (!session.db.inTransaction) throw new Error(ENDED);
+  if (!db.inTransaction) throw new Error(ENDED);
 }
 
 /** Statements that would end the transaction or change the connection. */
-export const STEERING =
+const STEERING =
   /^(\s|--[^\n]*\n|\/\*.*?\*\/)*(begin|commit|end|rollback|savepoint|release|pragma\s[^;]*[=(]|attach|detach|vacuum|reindex)/is;
 /**
  * Finds writes to the kit's tables, and changes of its schema. This prevents mistakes, not malice: a handler can open
@@ -64,7 +63,7 @@ function bare(sql: string): string {
     .replaceAll(/["`[\]]/g, ' ');
 }
 
-function txOf({ db }: Session, state: State): Tx {
+function txOf(db: Connection, state: State): Tx {
   function prepare(sql: string) {
     if (!state.open) throw new Error('this transaction has ended');
     if (state.failed) throw state.failed.error;
@@ -104,4 +103,12 @@ function txOf({ db }: Session, state: State): Tx {
     get: (sql, ...values) => promise('get', () => prepare(sql).get(...values)),
     all: (sql, ...values) => promise('all', () => prepare(sql).all(...values)),
   };
+}
+
+/** The rows of one `select`. */
+export function selected(db: Connection, sql: string, values: SqlValue[]): SqlRow[] {
+  const statement = STEERING.test(sql) ? undefined : db.prepare<SqlValue[], SqlRow>(sql);
+  if (!statement?.reader || !statement.readonly)
+    throw new Error('ctx.read takes one select and changes nothing: write in ctx.complete');
+  return statement.all(...values);
 }
