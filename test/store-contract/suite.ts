@@ -19,10 +19,12 @@ import { notes } from './notes.ts';
 import { pruning } from './pruning.ts';
 import { looking } from './reading.ts';
 import { reruns } from './reruns.ts';
+import { strictContract } from './strict.ts';
 
 /** Tests the roles that accept, order, run and reconcile. */
 export function workingContract(name: string, open: (path: string) => WorkingStore): void {
   suiteOf(name, open, workingParts);
+  strictContract(name, open);
 }
 
 /** Tests all roles. */
@@ -35,6 +37,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
     pruning(suite);
     looking(suite);
   });
+  strictContract(name, open, open);
 }
 
 function workingParts(suite: Suite): void {

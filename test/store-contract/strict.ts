@@ -1,28 +1,28 @@
-// Strict order, as every store must keep it: which tasks wait for the watermark, which are released unproven, and how
-// many still wait. The limit on the cost of a turn with very many lanes holds for SQLite alone.
+// Strict order: which tasks wait for the watermark, which are released unproven, and how many still wait.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { connect } from '../../src/store/sqlite/connection.ts';
-import { openSqlite } from '../../src/store/sqlite/open.ts';
-import { createSession } from '../../src/store/sqlite/session.ts';
-import { createWorkStore } from '../../src/store/sqlite/work/tasks.ts';
 import type { Store } from '../../src/store/store.ts';
+import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import type { Reading } from '../../src/wire/event.ts';
+import { cursorOf, done, present, ROOM, sums, T0 } from './harness.ts';
 
-const T0 = Date.UTC(2026, 0, 1);
-const ROOM = 1_000;
-
-export function strictContract(name: string, open: (path: string) => Store): void {
+/** `openWhole`: for the tests in which a person changes tasks, or the process restarts. */
+export function strictContract(
+  name: string,
+  open: (path: string) => WorkingStore,
+  openWhole?: (path: string) => Store,
+): void {
   describe(`strict order in ${name}`, () => {
     let path: string;
-    let store: Store;
+    let store: WorkingStore;
     let handler: number;
     let now: number;
-    const opened: Store[] = [];
+    const opened: WorkingStore[] = [];
+    let person: Store | undefined;
 
     async function start(): Promise<void> {
       store = open(path);
@@ -38,10 +38,17 @@ export function strictContract(name: string, open: (path: string) => Store): voi
 
     afterEach(() => {
       for (const one of opened.splice(0)) one.close();
+      person = undefined;
       rmSync(join(path, '..'), { recursive: true, force: true });
     });
 
-    function turn(fields: Partial<Parameters<Store['work']['turn']>[0]> = {}): Promise<TurnResult> {
+    /** The admin role as a person uses it, in another process. */
+    function admin(): Store['admin'] | undefined {
+      if (!person && openWhole) opened.push((person = openWhole(path)));
+      return person?.admin;
+    }
+
+    function turn(fields: Partial<Parameters<WorkingStore['work']['turn']>[0]> = {}): Promise<TurnResult> {
       return store.work.turn({ now, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler], ...fields });
     }
 
@@ -267,30 +274,36 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await store.work.claimIsolated(now, 2, [handler])).toMatchObject({ unproven: true });
     });
 
-    test('a held task that is discarded is no longer counted, and holds back no other task', async () => {
-      await arrive('a', [10, 20]);
-      await arrive('b', [30]);
-      const { tasks } = await store.read.tasks({ state: 'held' }, now);
-      await store.admin.discard(
-        tasks.flatMap(({ key, id }) => (key === 'c:20' ? [] : [id])),
-        'no',
-        now,
-      );
-      await expectHeld(20);
-      await prove(30);
-      expect(await workOff()).toEqual(['20']);
-    });
+    test.runIf(openWhole)(
+      'a held task that is discarded is no longer counted, and holds back no other task',
+      async () => {
+        await arrive('a', [10, 20]);
+        await arrive('b', [30]);
+        const { tasks } = await store.read.tasks({ state: 'held' }, now);
+        await admin()?.discard(
+          tasks.flatMap(({ key, id }) => (key === 'c:20' ? [] : [id])),
+          'no',
+          now,
+        );
+        await expectHeld(20);
+        await prove(30);
+        expect(await workOff()).toEqual(['20']);
+      },
+    );
 
-    test('a held task that a person retries is released unproven, with the lower ones of its lane', async () => {
-      await arrive('a', [10, 20, 30]);
-      const { tasks } = await store.read.tasks({ state: 'held' }, now);
-      await store.admin.retry(
-        tasks.flatMap(({ key, id }) => (key === 'c:20' ? [id] : [])),
-        now,
-      );
-      await expectHeld(30);
-      expect(await claim()).toMatchObject([{ event: { cursor: '10' }, unproven: true }]);
-    });
+    test.runIf(openWhole)(
+      'a held task that a person retries is released unproven, with the lower ones of its lane',
+      async () => {
+        await arrive('a', [10, 20, 30]);
+        const { tasks } = await store.read.tasks({ state: 'held' }, now);
+        await admin()?.retry(
+          tasks.flatMap(({ key, id }) => (key === 'c:20' ? [id] : [])),
+          now,
+        );
+        await expectHeld(30);
+        expect(await claim()).toMatchObject([{ event: { cursor: '10' }, unproven: true }]);
+      },
+    );
 
     test('a lane keeps the tasks that were made before its handler became strict', async () => {
       await arrive('a', [10], windowTask);
@@ -313,21 +326,24 @@ export function strictContract(name: string, open: (path: string) => Store): voi
       expect(await claim()).toMatchObject([{ event: { cursor: '10' }, late: true, unproven: true }]);
     });
 
-    test('a task that stepped aside before its handler became strict releases the strict tasks below it when it ends', async () => {
-      await arrive('a', [20], windowTask);
-      now += 250;
-      await settle([failed((await claim())[0], now + 1)]);
-      expect(await claim()).toEqual([]);
-      await start();
-      await arrive('a', [10, 30]);
-      await expectHeld(10, 30);
-      now += 1;
-      const claims = await claim();
-      expect(claims).toMatchObject([{ event: { cursor: '20' }, alone: true }]);
-      await settle(claims.map(done));
-      await expectHeld(30);
-      expect(await workOff()).toEqual(['10']);
-    });
+    test.runIf(openWhole)(
+      'a task that stepped aside before its handler became strict releases the strict tasks below it when it ends',
+      async () => {
+        await arrive('a', [20], windowTask);
+        now += 250;
+        await settle([failed((await claim())[0], now + 1)]);
+        expect(await claim()).toEqual([]);
+        await start();
+        await arrive('a', [10, 30]);
+        await expectHeld(10, 30);
+        now += 1;
+        const claims = await claim();
+        expect(claims).toMatchObject([{ event: { cursor: '20' }, alone: true }]);
+        await settle(claims.map(done));
+        await expectHeld(30);
+        expect(await workOff()).toEqual(['10']);
+      },
+    );
 
     test('an event that arrived before the reads of replay is released unproven, even if its task is made afterwards', async () => {
       await arrive('a', [30]);
@@ -386,7 +402,7 @@ export function strictContract(name: string, open: (path: string) => Store): voi
         async function discardOne(): Promise<void> {
           const { tasks } = await store.read.tasks({ state: 'held', limit: 1_000 }, now);
           const task = tasks[below(tasks.length)];
-          if (task) await store.admin.discard([task.id], 'no', now);
+          if (task) await admin()?.discard([task.id], 'no', now);
         }
 
         async function crash(): Promise<void> {
@@ -432,100 +448,14 @@ export function strictContract(name: string, open: (path: string) => Store): voi
         now += 1_000_000;
         await workOff();
         await expectHeld();
-        const { tasks } = await store.read.status(now);
-        expect(tasks).toMatchObject({ held: 0, ready: 0, running: 0, done: 120 - tasks.skipped });
+        const { tasks } = await sums(store);
+        expect(tasks).toMatchObject({ ready: 0, running: 0, done: 120 - tasks.skipped });
       },
     );
   });
 }
 
-strictContract('a SQLite store', (path) => openSqlite(path, { owner: true }));
-
-test('with twenty thousand strict lanes, a turn looks only at released lanes', async () => {
-  const LANES = 20_000;
-  const folder = mkdtempSync(join(tmpdir(), 'kit-strict-'));
-  const path = join(folder, 'events.db');
-  const store = openSqlite(path, { owner: true });
-  const db = connect(path, { create: false, busyMs: 5_000 });
-  try {
-    let statements = 0;
-    const prepare = db.prepare.bind(db);
-    db.prepare = (sql: string) => countRuns(prepare(sql), () => statements++);
-    const runner = createWorkStore(createSession(db, path));
-    const handler = runner.register(['strict']).get('strict') ?? 0;
-    const turn = (fields: Partial<Parameters<Store['work']['turn']>[0]>): TurnResult =>
-      runner.turn({ now: T0, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler], ...fields });
-
-    const readings = Array.from({ length: LANES }, (_, i) => reading(i + 1, `lane ${i}`));
-    await store.ingest.accept({ readings, now: T0 });
-    const { from, events } = runner.pending(LANES);
-    turn({ fanOut: { from, upTo: LANES, tasks: events.map((event) => strictTask(event, handler)) } });
-    expect(turn({ room: ROOM }).unproven).toBe(LANES);
-
-    statements = 0;
-    expect(turn({ room: ROOM }).claims).toEqual([]);
-    const idle = statements;
-    for (const watermark of [10, 20, 500]) {
-      await store.ingest.accept({ readings: [], now: T0, watermark: String(watermark) as Cursor });
-      statements = 0;
-      const { claims, unproven } = turn({ room: ROOM });
-      expect(unproven).toBe(LANES - watermark);
-      expect(statements).toBeLessThanOrEqual(idle + 10 + 2 * claims.length);
-      turn({ settle: claims.map(done) });
-    }
-
-    // The watermark rises far in one step. The lanes are released in turns of a bounded size.
-    await store.ingest.accept({ readings: [], now: T0, watermark: '10000' as Cursor });
-    for (let worked = 500; worked < 10_000;) {
-      const { claims, nextAt } = turn({ room: 2_000 });
-      expect(claims.length).toBeGreaterThan(0);
-      expect(claims.length).toBeLessThanOrEqual(ROOM);
-      worked += claims.length;
-      if (worked < 10_000) expect(nextAt).toBeLessThanOrEqual(T0);
-      turn({ settle: claims.map(done) });
-    }
-
-    // `searched` covers only finished tasks, so none is released. Each turn looks at one more page of waiting tasks.
-    await store.state.note({}, { searched: 10_000 });
-    for (let turns = 0; turns < 12; turns++) {
-      statements = 0;
-      expect(turn({ room: ROOM })).toMatchObject({ claims: [], unproven: 10_000 });
-      expect(statements).toBeLessThanOrEqual(idle + 10);
-    }
-    expect(turn({ room: ROOM }).nextAt).toBeNull();
-
-    await store.state.note({}, { searched: LANES });
-    let unproven = 10_000;
-    for (let turns = 0; unproven > 0; turns++) {
-      const turned = turn({ room: 2_000 });
-      expect(turned.claims.every((claim) => claim.unproven)).toBe(true);
-      expect(unproven - turned.unproven).toBeLessThanOrEqual(ROOM);
-      unproven = turned.unproven;
-      expect(turns).toBeLessThan(20);
-    }
-  } finally {
-    db.close();
-    store.close();
-    rmSync(folder, { recursive: true, force: true });
-  }
-});
-
-/** Counts each run of a statement, by `run`, `get` or `all`. */
-function countRuns<Statement extends object>(statement: Statement, count: () => void): Statement {
-  return new Proxy(statement, {
-    get(target, name) {
-      const value: unknown = Reflect.get(target, name, target);
-      if (typeof value !== 'function') return value;
-      return (...args: unknown[]) => {
-        if (name === 'run' || name === 'get' || name === 'all') count();
-        const result: unknown = Reflect.apply(value, target, args);
-        return result === target ? countRuns(target, count) : result;
-      };
-    },
-  });
-}
-
-function strictTask({ seq, sessionId, cursor, receivedAt }: StoredEvent, handler: number): NewTask {
+export function strictTask({ seq, sessionId, cursor, receivedAt }: StoredEvent, handler: number): NewTask {
   return { event: seq, handler, lane: sessionId, cursor, strict: cursor !== null, releaseAt: receivedAt };
 }
 
@@ -535,28 +465,15 @@ function windowTask({ seq, sessionId, cursor, receivedAt }: StoredEvent, handler
 
 let withoutCursor = 0;
 
-function reading(cursor: number | null, sessionId: string): Reading {
+export function reading(cursor: number | null, sessionId: string): Reading {
   const id = cursor === null ? `id-none-${++withoutCursor}` : `id-${cursor}`;
   const body = Buffer.from(JSON.stringify({ id, type: 'Thing', data: { Thing: {} } }));
   const at = cursor === null ? null : (String(cursor) as Cursor);
   return { event: { origin: 'webhook', id, cursor: at, type: 'Thing', sessionId, createdAt: null, body, flags: [] } };
 }
 
-function done(claim: Claim | undefined): Settlement {
-  return { claim: present(claim), state: 'done', error: null };
-}
-
 function failed(claim: Claim | undefined, dueAt: number): Settlement {
   return { claim: present(claim), state: 'ready', error: 'Error: no', dueAt, holdMs: 0 };
-}
-
-function cursorOf({ event }: Claim): string {
-  return String(event.cursor);
-}
-
-function present<Value>(value: Value | undefined): Value {
-  if (value === undefined) throw new Error('expected a claim');
-  return value;
 }
 
 function seeded(seed: number): () => number {
