@@ -14,6 +14,7 @@ import { storms } from './concurrency.ts';
 import { deaths } from './crashes.ts';
 import { createDesk, sums, T0, type Desk, type Suite } from './harness.ts';
 import { health } from './health.ts';
+import { identityContract } from './identity.ts';
 import { lanes } from './lanes.ts';
 import { notes } from './notes.ts';
 import { pruning } from './pruning.ts';
@@ -25,6 +26,7 @@ import { strictContract } from './strict.ts';
 export function workingContract(name: string, open: (path: string) => WorkingStore): void {
   suiteOf(name, open, workingParts);
   strictContract(name, open);
+  identityContract(name, open);
 }
 
 /** Tests all roles. */
@@ -38,6 +40,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
     looking(suite);
   });
   strictContract(name, open, open);
+  identityContract(name, open, open);
 }
 
 function workingParts(suite: Suite): void {

@@ -13,6 +13,8 @@ export interface EventRow extends StoredEvent {
   body: Uint8Array;
   digest: null;
   conflicting: 0 | 1;
+  /** Further deliveries of the event. */
+  copies: number;
   seenBy: Set<Origin>;
   skewSeconds: number;
 }

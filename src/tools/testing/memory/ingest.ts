@@ -2,7 +2,7 @@
 import { narrow, placeOf } from '../../../store/birth.ts';
 import { gapEvent } from '../../../store/gap-event.ts';
 import { decide, nameOfCursor, nameOfId, type StoredIdentity } from '../../../store/identity.ts';
-import type { Accepted, Batch, Conflict, IngestStore, StateKey } from '../../../store/ingest.ts';
+import type { Accepted, Batch, Conflict, StateKey } from '../../../store/ingest.ts';
 import { iso } from '../../../base/clock.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
 import type { Incoming, Unreadable } from '../../../wire/event.ts';
@@ -10,7 +10,7 @@ import type { Data, EventRow } from './data.ts';
 import type { createWatermark } from './watermark.ts';
 
 // oxlint-disable-next-line max-lines-per-function -- one method of the role each, and each is short
-export function createIngest(data: Data, watermark: ReturnType<typeof createWatermark>): IngestStore {
+export function createIngest(data: Data, watermark: ReturnType<typeof createWatermark>) {
   const { events, gaps, state, undecided, types, count } = data;
   const byCursor = new Map<Cursor, EventRow>();
   const byId = new Map<string, EventRow>();
@@ -69,6 +69,7 @@ export function createIngest(data: Data, watermark: ReturnType<typeof createWate
     if (decision.addId) addId(known, event);
     if (decision.alias) aliases.set(decision.alias, known);
     count({ [origin === 'webhook' ? 'duplicates' : 'reread']: 1 });
+    if (origin === 'webhook') known.copies++;
     known.seenBy.add(origin);
     const { reason } = decision;
     return { verdict: 'duplicate', ...(reason !== undefined && { conflict: record(known, event, reason) }) };
@@ -81,7 +82,7 @@ export function createIngest(data: Data, watermark: ReturnType<typeof createWate
     const live = event.live ? 1 : 0;
     const text = Buffer.from(body).toString();
     const identity = { seq: events.length + 1, key, id, cursor, type, sessionId, origin, conflicting } as const;
-    const row: EventRow = { ...identity, ...at, live, text, body, digest: null, seenBy: new Set([origin]) };
+    const row: EventRow = { ...identity, ...at, live, text, body, digest: null, copies: 0, seenBy: new Set([origin]) };
     events.push(row);
     if (id !== null) byId.set(id, row);
     if (cursor !== null && !conflicting) byCursor.set(cursor, row);
@@ -124,7 +125,17 @@ export function createIngest(data: Data, watermark: ReturnType<typeof createWate
     return { verdict: 'quarantined' };
   }
 
-  return { accept: async (batch) => accept(batch), sync: async () => {} };
+  return {
+    accept: async (batch: Batch) => accept(batch),
+    sync: async () => {},
+    /** By key, id or cursor. */
+    find: (name: string): EventRow | undefined =>
+      events.find(({ key }) => key === name) ??
+      byCursor.get(name as Cursor) ??
+      byId.get(name) ??
+      aliases.get(`i:${name}`) ??
+      aliases.get(`c:${name}`),
+  };
 }
 
 function identityOf(row: EventRow, { cursor }: Incoming): StoredIdentity {

@@ -4,7 +4,7 @@ import { iso } from '../../../base/clock.ts';
 import { keptOf, type StateStore } from '../../../store/state.ts';
 import type { StateKey } from '../../../store/ingest.ts';
 import type { ProcessStore } from '../../../store/processes.ts';
-import type { ReadStore, ShownTask } from '../../../store/read.ts';
+import type { ReadStore, ShownEvent, ShownTask } from '../../../store/read.ts';
 import type { Roles } from '../../../store/store.ts';
 import { createData, type Data, type TaskRow } from './data.ts';
 import { createIngest } from './ingest.ts';
@@ -14,11 +14,15 @@ import { createTables } from './tables.ts';
 import { createWatermark } from './watermark.ts';
 import { createWork } from './work.ts';
 
+type Known = Pick<ShownEvent, 'key' | 'id' | 'origin' | 'sessionId' | 'createdAt' | 'copies'>;
+
 /** The part of a store that works: whatever accepts, orders, runs and reconciles, and what a test reads of it. */
 export interface WorkingStore extends Pick<Roles, 'ingest' | 'work' | 'replay'> {
   state: Pick<StateStore, 'get' | 'note'>;
   processes: Pick<ProcessStore, 'nextBoot' | 'giveBack' | 'isolatedDue'>;
-  read: Pick<ReadStore, 'tasks' | 'counters' | 'gaps'>;
+  read: Pick<ReadStore, 'tasks' | 'counters' | 'gaps'> & {
+    event(name: string, now: number): Promise<{ event: Known } | undefined>;
+  };
   close(): void;
 }
 
@@ -48,6 +52,10 @@ export function openMemory(): WorkingStore {
       },
       counters: async () => Object.fromEntries([...counters].filter(([, value]) => value !== 0)),
       gaps: async () => gaps,
+      async event(name) {
+        const event = ingest.find(name);
+        return event && { event };
+      },
     },
     close: tables.close,
   };
