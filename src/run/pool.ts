@@ -20,6 +20,8 @@ const AHEAD = 512;
  * attempts decides the number. A chain of slow attempts would only make other lanes wait.
  */
 const CHAIN = { ms: 5, tasks: 64 };
+/** If a chain takes longer than this, what has not begun goes back, so that people can discard, move or erase it. */
+const SLOW_MS = 50;
 /** The weight of an attempt in the mean time of its handler's attempts. */
 const WEIGHT = 1 / 8;
 /** At most one in this many of the `concurrency` attempts is of a rerun, so that tasks of new events need not wait. */
@@ -74,19 +76,26 @@ export function createPool(options: PoolOptions) {
 
   /** Runs the claims of a lane one after another. If one fails, or the lane has other tasks by now, the rest go back. */
   async function runChain(chain: Claim[]): Promise<void> {
-    for (const [index, claim] of chain.entries()) {
+    const rest = [...chain];
+    const slow = rest.length > 1 ? setTimeout(giveUpRest, SLOW_MS) : undefined;
+    for (let claim = rest.shift(); claim; claim = rest.shift()) {
       if (draining || claim.chain.recalled) {
-        leave(chain.slice(index));
+        leave([claim, ...rest.splice(0)]);
         break;
       }
       const settlement = await run(claim);
-      if (settlement?.state === 'ready') leave(chain.slice(index + 1));
-      if (index + 1 < chain.length && settlement?.state !== 'ready') options.onEnd(false);
-      else break;
+      if (settlement?.state === 'ready') leave(rest.splice(0));
+      if (rest.length > 0) options.onEnd(false);
     }
+    clearTimeout(slow);
     places--;
     fill();
     options.onEnd(true);
+
+    function giveUpRest(): void {
+      leave(rest.splice(0));
+      options.onEnd(false);
+    }
   }
 
   /** Null: `ctx.complete` has settled the task. */

@@ -63,6 +63,17 @@ test('a chain runs its tasks one after another, also after a skip, and other cha
   expect(settled().toSorted()).toEqual(['1 done', '11 done', '12 done', '2 skipped', '3 done']);
 });
 
+test('if an attempt takes long, the rest of its chain goes back, and the chain ends with it', async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const { pool, begun, settled } = stage(() => promise);
+  pool.add(chainOf(1, 2, 3));
+  await until(() => settled().length === 2, 'the rest to go back');
+  expect(settled()).toEqual(['2 back', '3 back']);
+  resolve();
+  await until(() => pool.isIdle(), 'the chain to end');
+  expect([begun, settled().at(-1)]).toEqual([['1'], '1 done']);
+});
+
 test.each([
   ['a failure', () => new Error('no'), '2 ready'],
   ['RetryAfter', () => new RetryAfter(1_000, 'later'), '2 back'],

@@ -181,6 +181,30 @@ export function fixing(suite: Suite<Store>): void {
     expect(claims.map(({ chain }) => chain.recalled)).toEqual([true, true]);
   });
 
+  test('after an erasure, what had been claimed and not begun goes back, and is skipped with no attempt spent', async () => {
+    await desk.arrive('a', [10, 20, 30]);
+    const { claims } = await desk.turn({ room: ROOM, chains: new Map([[desk.handler, 3]]) });
+    await store.admin.eraseEvents((body) => !String(Buffer.from(body)).includes('"30"'), 0, 10, T0, false);
+    await desk.turn({ room: 1 });
+    expect(claims.map(({ chain }) => chain.recalled)).toEqual([true, true, true]);
+    const [first, ...rest] = claims;
+    const back = rest.map((claim) => ({ ...failed(claim, { dueAt: T0, holdMs: 0 }), error: null, spent: false }));
+    await desk.settle([done(first), ...back]);
+    expect((await desk.claim()).map(cursorOf)).toEqual(['30']);
+    expect((await store.read.tasks({ state: 'skipped' }, T0)).tasks).toMatchObject([
+      { key: 'c:20', error: 'erased', attempts: 0 },
+    ]);
+  });
+
+  test('a running task whose event was erased is not tried again', async () => {
+    await desk.arrive('a', [10]);
+    const claims = await desk.claim();
+    await store.admin.eraseEvents(() => true, 0, 10, T0, false);
+    await desk.settle(claims.map((claim) => failed(claim, { dueAt: T0, holdMs: 0 })));
+    expect(await desk.claim()).toEqual([]);
+    expect((await store.read.tasks({}, T0)).tasks).toMatchObject([{ state: 'skipped', error: 'erased', attempts: 1 }]);
+  });
+
   describe('a note', () => {
     let claim: Claim;
     beforeEach(async () => {

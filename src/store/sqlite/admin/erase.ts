@@ -45,7 +45,8 @@ export function createErase(session: Session): Sync<Pick<AdminStore, 'eraseEvent
     for (const { id, name } of lanesOf.all(range.from, range.to)) {
       // The name of a lane may hold the person's address. The lane itself stays, because it keeps the order.
       if (isTheirs(Buffer.from(JSON.stringify(name.split('/'))))) nameless.run(id);
-      if (skipped > 0) markDirty(id);
+      // What was claimed and has not begun goes back, and is skipped then.
+      markDirty(id);
     }
     return { skipped, errors };
   }

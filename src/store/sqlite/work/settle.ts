@@ -32,12 +32,12 @@ export function createSettle(session: Session, lanes: Lanes) {
     return name;
   }
 
-  /** False: the claim no longer holds, because another process has the task. */
-  function settleOne(settlement: Settlement, now: number): boolean {
-    const { claim, spent = true } = settlement;
-    if (giveUp.run(claim.task, claim.attempt, claim.boot).changes === 0) return false;
-    // If the event was erased while the task ran, its error is replaced, because it may quote the event.
-    const error = settlement.error !== null && isErased.get(claim.event.seq) ? 'erased' : settlement.error;
+  /** Undefined: the claim no longer holds, because another process has the task. */
+  function settleOne(given: Settlement, now: number): Settlement | undefined {
+    const { task, attempt, boot } = given.claim;
+    if (giveUp.run(task, attempt, boot).changes === 0) return undefined;
+    const settlement = given.state === 'done' || !isErased.get(given.claim.event.seq) ? given : afterErasure(given);
+    const { claim, spent = true, error } = settlement;
     const late = claim.late ? 1 : 0;
     const attempts = spent ? claim.attempt : claim.attempt - 1;
     // An attempt that a stop of the process interrupted gets no entry, because it does not count.
@@ -50,7 +50,7 @@ export function createSettle(session: Session, lanes: Lanes) {
     } else end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
     if (settlement.state === 'done' && claim.event.type === 'kit.gap') closeGap.run(now, claim.handler, claim.event.id);
     if (claim.lane !== null) lanes.saveFinished(claim.lane, endOf(settlement), now);
-    return true;
+    return settlement;
   }
 
   function freeLane(settlement: Settlement, now: number): void {
@@ -59,4 +59,11 @@ export function createSettle(session: Session, lanes: Lanes) {
   }
 
   return { nameOf, settleOne, freeLane };
+}
+
+/** The event was erased after its task was claimed. Its error may quote the event, and it cannot be tried again. */
+function afterErasure(settlement: Settlement): Settlement {
+  const { claim, state, spent = true } = settlement;
+  if (state === 'ready') return { claim, state: 'skipped', error: 'erased', spent };
+  return settlement.error === null ? settlement : { ...settlement, error: 'erased' };
 }

@@ -63,8 +63,8 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
     }
   }
 
-  function turn(given: Turn): TurnResult {
-    const { now, settle: settlements, fanOut, missed, rerun, room } = given;
+  function turn(asked: Turn): TurnResult {
+    const { now, settle: settlements, fanOut, missed, rerun, room } = asked;
     const claiming = fanOut !== null || missed != null || rerun != null || room > 0;
     if (claiming) lanes.load(now);
     return withLanes(() => {
@@ -77,8 +77,9 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
         counts[name] = (counts[name] ?? 0) + by;
       };
       let fenced = 0;
-      for (const settlement of settlements) {
-        if (!settleOne(settlement, now)) fenced++;
+      for (const given of settlements) {
+        const settlement = settleOne(given, now);
+        if (!settlement) fenced++;
         else {
           freeLane(settlement, now);
           for (const [name, by = 0] of Object.entries(countsOf(settlement, nameOf(settlement.claim.handler))))
@@ -95,7 +96,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       if (fanOut && moved) add('tasks.ready', makeAll(withoutMissed(fanOut, missed, behind), now));
       if (rerun && reruns.moveOn(rerun.page, now)) feed(rerun, now, add);
       if (claiming) unproven = lanes.advance(now);
-      const { claims, nextAt } = claimUpTo(given);
+      const { claims, nextAt } = claimUpTo(asked);
       add('tasks.ready', -claims.length);
       add('tasks.running', claims.length);
       session.count(counts);
