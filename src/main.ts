@@ -62,7 +62,7 @@ else await start(config).catch(refuse);
 async function start(given: Config): Promise<void> {
   const store = await takeStore(given);
   for (const { check } of modules) await check?.(given);
-  await retryWhileBusy(() => store.processes.giveBack([], clock.now()), START_MS);
+  await retryWhileBusy(() => store.processes.giveBack([], store.now()), START_MS);
   const late = await children.start();
   if (late.length > 0) throw new ConfigError(late);
 

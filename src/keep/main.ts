@@ -1,13 +1,14 @@
 // The `keep` process prunes the store and copies the WAL into its file. The process's modules fetch what webhooks
 // missed, raise alarms, and show the state. It never runs a handler and never accepts a delivery.
 import { statSync } from 'node:fs';
-import { systemClock as clock } from '../base/clock.ts';
+import { systemClock } from '../base/clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT, loggable } from '../base/errors.ts';
 import { createLog, createThrottle } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
 import { joinOwner, type Orders } from '../processes/channel.ts';
 import { freeBytesOf } from '../store/sqlite/folder.ts';
+import { clockOf } from '../store/clock.ts';
 import { openLater, type OpenOptions } from '../store/open.ts';
 import { StoreError } from '../store/store.ts';
 import { createAccounts } from './account.ts';
@@ -27,7 +28,7 @@ await owner.say({ type: 'loaded', handlers: [], faults: [], notes: [] });
 async function start({ boot }: Orders): Promise<void> {
   const config = loadConfig(readEnv());
   const log = createLog('keep', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
-  const throttle = createThrottle(clock);
+  const throttle = createThrottle(systemClock);
   const options: OpenOptions = {
     busyMs: 100,
     onDropped(what, error) {
@@ -40,6 +41,7 @@ async function start({ boot }: Orders): Promise<void> {
     },
   };
   const store = openLater(config.storeUrl, options);
+  const clock = clockOf(store);
   const recover = (error: unknown): number => {
     if (!(error instanceof StoreError)) throw error;
     if (error.code === 'busy') return 50;

@@ -25,6 +25,8 @@ export interface ReceiveOptions {
   bodies: BodyReader;
   groupCommit: GroupCommit;
   clock: Clock;
+  /** The machine's clock, which measures the age of signatures. */
+  machine: Clock;
   log: Logger;
   refusalLog: RefusalLog;
   health: DeliveryHealth;
@@ -61,7 +63,7 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
 
 /** The webhook route: checks the headers, reads and verifies the body, commits the event and answers. */
 function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) => Promise<void> {
-  const { prefix, bodyLimit, verifier, bodies, groupCommit, clock, log, refusalLog, health, draining } = options;
+  const { prefix, bodyLimit, verifier, bodies, groupCommit, machine, log, refusalLog, health, draining } = options;
   const names = receivedHeaders(prefix);
   const warnOfPrefix = createPrefixWarning(log, prefix);
   const pace = createPacer();
@@ -87,7 +89,7 @@ function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) =>
     if (draining()) ctx.set('Connection', 'close');
     const encoding = headers['content-encoding'] ?? 'identity';
     if (encoding.toLowerCase() !== 'identity') return refuse(ctx, 'content_encoding');
-    const claimed = verifier.headers(req, clock.now());
+    const claimed = verifier.headers(req, machine.now());
     if (claimed === 'no_signature') warnOfPrefix(headers);
     if (typeof claimed === 'string') return refuse(ctx, claimed);
     if (Number(headers['content-length'] ?? 0) > bodyLimit) return refuse(ctx, 'body_limit');
@@ -96,14 +98,14 @@ function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) =>
     const body = await bodies.read(req, bodyLimit);
     if (typeof body === 'string') return refuse(ctx, body);
     await pace(body.length);
-    const signers = verifier.body(claimed, body, clock.now());
+    const signers = verifier.body(claimed, body, machine.now());
     if (signers === 'bad_signature') return refuse(ctx, signers);
     const reading = readDelivery(body);
     const sentByKit = isSentByKit(reading);
     if (signers === 'clock_skew') return refuse(ctx, sentByKit ? 'own_skew' : signers);
 
     if ('event' in reading) {
-      const skewSeconds = Math.round(clock.now() / 1000) - claimed.timestamp;
+      const skewSeconds = Math.round(machine.now() / 1000) - claimed.timestamp;
       reading.event.signed = { secret: (signers[0] ?? 0) + 1, skewSeconds };
     }
     if (!sentByKit) health.signed(signers, claimed.timestamp);

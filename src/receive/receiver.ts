@@ -7,6 +7,7 @@ import type { Config } from '../config.ts';
 import { START_MS } from '../processes/ownership.ts';
 import type { Account } from '../processes/channel.ts';
 import type { Children } from '../processes/children.ts';
+import { clockOf } from '../store/clock.ts';
 import { orNone } from '../store/or-none.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { freeBytesOf } from '../store/sqlite/folder.ts';
@@ -51,7 +52,8 @@ interface ReceiverOptions {
 
 // oxlint-disable-next-line max-lines-per-function -- wiring: every part below needs one of the parts before it
 export async function createReceiver(options: ReceiverOptions): Promise<Receiver> {
-  const { config, store, children, modules, clock, log, draining } = options;
+  const { config, store, children, modules, clock: machine, log, draining } = options;
+  const clock = clockOf(store);
   const { storePath, WEBHOOK_SECRET: secrets, WEBHOOK_HEADER_PREFIX: prefix } = config;
   const watch = watchStore(store, clock);
   const verifier = createVerifier({ secrets, prefix, toleranceSeconds: config.TIMESTAMP_TOLERANCE_SECONDS });
@@ -107,6 +109,7 @@ export async function createReceiver(options: ReceiverOptions): Promise<Receiver
     bodies: createBodyReader(),
     groupCommit,
     clock,
+    machine,
     log,
     refusalLog,
     health,

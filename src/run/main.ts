@@ -6,10 +6,11 @@ import { open as openInspector } from 'node:inspector';
 import { flushCompileCache } from 'node:module';
 import { setImmediate as settled } from 'node:timers/promises';
 import { ConfigError, loadConfig, readEnv, type Config } from '../config.ts';
-import { systemClock as clock } from '../base/clock.ts';
+import { systemClock } from '../base/clock.ts';
 import { describe, EXIT, loggable } from '../base/errors.ts';
 import { createLog, createThrottle, type Logger } from '../base/log.ts';
 import { joinOwner, type LoadedHandler, type Orders } from '../processes/channel.ts';
+import { clockOf } from '../store/clock.ts';
 import { IN_MEMORY, open } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
@@ -40,7 +41,7 @@ const sandbox = process.argv.includes('--sandbox');
 const inspectAt = valueOf('--inspect');
 const without = JSON.parse(valueOf('--without') ?? '[]') as string[];
 const scopes = new AsyncLocalStorage<Scope>();
-const strays = createThrottle(clock, 10);
+const strays = createThrottle(systemClock, 10);
 const owner = joinOwner();
 const env = readEnv();
 let log: Logger | undefined;
@@ -112,8 +113,8 @@ async function start({ boot }: Orders): Promise<void> {
       of: new Map([...ready].map(([file, { name }]) => [name, file])),
       broken: [...without, ...folder.faults.keys()],
     },
-    serviceFor: serviceOf?.({ config, clock, log }) ?? noService,
-    clock,
+    serviceFor: serviceOf?.({ config, clock: systemClock, log }) ?? noService,
+    clock: clockOf(store),
     log,
     boot,
     concurrency: config.RUN_CONCURRENCY,
@@ -139,7 +140,7 @@ async function work(options: RunOptions, store: Store): Promise<void> {
   const runner = await startRunner(options);
   owner.onWake(() => runner.wake());
   owner.onBeat(async () => {
-    await store.processes.beat({ role: 'run', ...owner.self, boot }, clock.now());
+    await store.processes.beat({ role: 'run', ...owner.self, boot }, store.now());
     await store.state.note({}, runner.state());
   });
   const drain = (): Promise<void> => runner.drain(sandbox ? SANDBOX_DRAIN_MS : DRAIN_MS);

@@ -53,5 +53,10 @@ export interface Roles {
 }
 
 export interface Store extends Roles {
+  /**
+   * Unix milliseconds by the clock that all processes of the store share. Every stored time comes from it. Only the
+   * age of a signature is measured by the machine's clock.
+   */
+  now(): number;
   close(): void;
 }

@@ -150,6 +150,7 @@ export async function openReceiver({
     bodies,
     groupCommit,
     clock,
+    machine: clock,
     log,
     refusalLog,
     health: {

@@ -30,7 +30,7 @@ async function eraseAll(store: Store, sender: string, dry: boolean): Promise<Era
   const total = await store.admin.eraseAsides(isTheirs, dry);
   let saidAfter = clock.monotonic();
   for (let after: number | null = 0; after !== null;) {
-    const { erased, next } = await store.admin.eraseEvents(isTheirs, after, STEP, clock.now(), dry);
+    const { erased, next } = await store.admin.eraseEvents(isTheirs, after, STEP, store.now(), dry);
     total.events += erased.events;
     total.skipped += erased.skipped;
     total.errors += erased.errors;

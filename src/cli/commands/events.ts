@@ -6,7 +6,7 @@ import { linesOf, shown } from '../../admin/export.ts';
 import { eventQuery, origin } from '../../admin/filters.ts';
 import { number, parse, readOptions, type Command } from '../lib/command.ts';
 import { inert, print, printJson } from '../lib/print.ts';
-import { clock, withStore } from '../lib/store.ts';
+import { withStore } from '../lib/store.ts';
 import { printTable } from '../lib/table.ts';
 
 const command: Command = {
@@ -23,7 +23,7 @@ const command: Command = {
     const filter = readOptions(eventQuery, values);
     const limit = number('--limit', values.limit) ?? 20;
     return withStore(async (store) => {
-      const now = clock.now();
+      const now = store.now();
       if (values.ndjson) {
         for await (const line of linesOf(store, filter, { now, bodies: values.bodies ?? false }))
           if (!process.stdout.write(inert(line))) await once(process.stdout, 'drain');

@@ -7,7 +7,7 @@ import type { Store } from '../../store/store.ts';
 import { laneWords, rivalOf, timelineOf, type Found } from '../../admin/timeline.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
 import { clean, count, fail, inert, print, printJson } from '../lib/print.ts';
-import { clock, withStore } from '../lib/store.ts';
+import { withStore } from '../lib/store.ts';
 
 const command: Command = {
   summary: 'the timeline of one event',
@@ -44,7 +44,7 @@ interface Neighbours {
 
 /** The event, its tasks and their neighbours in the lane. Bodies are read only if an option asks for them. */
 async function find(store: Store, name: string, asked: { body?: boolean; curl?: boolean; fixture?: boolean }) {
-  const now = clock.now();
+  const now = store.now();
   const found = await store.read.event(name, now);
   if (!found) return undefined;
   const neighbours: Neighbours[] = [];

@@ -3,7 +3,7 @@ import { EXIT } from '../../base/errors.ts';
 import { closeGap } from '../../admin/gaps.ts';
 import { number, parse, UsageError, type Command } from '../lib/command.ts';
 import { clean, print, printJson } from '../lib/print.ts';
-import { clock, withStore } from '../lib/store.ts';
+import { withStore } from '../lib/store.ts';
 import { printTable } from '../lib/table.ts';
 
 const command: Command = {
@@ -31,7 +31,7 @@ export default command;
 async function close(gap: number | undefined, reason = ''): Promise<number> {
   if (gap === undefined) throw new UsageError('which gap? npx kit gaps lists them');
   if (!reason.trim()) throw new UsageError('--reason is needed: what was done about it');
-  const words = await withStore((store) => closeGap(store, { gap, reason }, clock.now()));
+  const words = await withStore((store) => closeGap(store, { gap, reason }, store.now()));
   print(`${words}: ${clean(reason)}`);
   return EXIT.done;
 }

@@ -6,7 +6,7 @@ import type { Receipt } from '../../store/keep.ts';
 import type { Store } from '../../store/store.ts';
 import { parse, type Command } from '../lib/command.ts';
 import { count, print, printJson } from '../lib/print.ts';
-import { clock, withStore } from '../lib/store.ts';
+import { withStore } from '../lib/store.ts';
 
 const DAY_MS = 86_400_000;
 const STEP = 200;
@@ -20,9 +20,9 @@ const command: Command = {
       only: ['RETENTION_DAYS', 'PAYLOAD_RETENTION_DAYS', 'DATABASE_URL'],
     });
     return withStore(async (store) => {
-      const before = (await store.read.status(clock.now())).events;
-      await pruneAll(store, clock.now() - rows * DAY_MS, clock.now() - bodies * DAY_MS);
-      const { events, floor } = await store.read.status(clock.now());
+      const before = (await store.read.status(store.now())).events;
+      await pruneAll(store, store.now() - rows * DAY_MS, store.now() - bodies * DAY_MS);
+      const { events, floor } = await store.read.status(store.now());
       const removed = before - events;
       if (values.json) printJson({ removed, events, floor });
       else print(`${count(removed, 'event')} removed, ${events} left; floor ${floor ?? '-'}`);
@@ -36,7 +36,7 @@ async function pruneAll(store: Store, rows: number, bodies: number): Promise<voi
   const receipts = await store.state.get('receipts');
   const settled = receipts === null ? 0 : settledUpTo(receipts);
   for (let after: Receipt | null = null, steps = 1; ; steps++) {
-    after = await store.keep.prune({ now: clock.now(), before: rows, settled, after, limit: STEP });
+    after = await store.keep.prune({ now: store.now(), before: rows, settled, after, limit: STEP });
     if (after === null) break;
     if (steps % 50 === 0) process.stderr.write(`looked at ${steps * STEP} events\n`);
   }

@@ -3,7 +3,7 @@ import { EXIT } from '../../base/errors.ts';
 import { readAgain } from '../../admin/quarantine.ts';
 import { number, parse, UsageError, type Command } from '../lib/command.ts';
 import { clean, count, fail, print, printJson } from '../lib/print.ts';
-import { clock, withStore } from '../lib/store.ts';
+import { withStore } from '../lib/store.ts';
 import { printTable } from '../lib/table.ts';
 
 const ALL = { newest: 10_000 };
@@ -47,7 +47,7 @@ async function show(id: number): Promise<number> {
 }
 
 async function retry(id: number | undefined): Promise<number> {
-  const outcomes = await withStore((store) => readAgain(store, id ?? ALL, clock.now()));
+  const outcomes = await withStore((store) => readAgain(store, id ?? ALL, store.now()));
   if (id !== undefined && outcomes.includes(undefined)) return missing(id);
   const left = outcomes.filter((one) => one?.verdict === 'quarantined').length;
   const why = left > 0 ? ': npx kit quarantine says why' : '';

@@ -36,13 +36,13 @@ export default command;
 async function reconcile(store: Store, to: Cursor | undefined, json: boolean): Promise<number> {
   const refused = await unlessItReads(store);
   if (refused !== undefined) return refused;
-  const before = await store.read.status(clock.now());
+  const before = await store.read.status(store.now());
   if (to !== undefined) {
     if (!(await isPlace(store, to, before)))
       return fail(
         `the store knows no event at or below ${to}, so the watermark stays. Name a cursor that npx kit events shows; or ask the service with npx kit verify --from ${to}, which opens no gap: if it does not know ${to} either, nothing is missing there`,
       );
-    const lowered = await store.replay.lowerWatermark({ to, why: 'asked', now: clock.now() });
+    const lowered = await store.replay.lowerWatermark({ to, why: 'asked', now: store.now() });
     if (!lowered.done) return fail(whyNot(to, lowered));
     if (!json) print(`the watermark went down from ${lowered.watermark} to ${to}`);
   }
@@ -63,7 +63,7 @@ async function reconcile(store: Store, to: Cursor | undefined, json: boolean): P
  */
 async function isPlace(store: Store, to: Cursor, { watermark, floor }: Status): Promise<boolean> {
   if (watermark === null || !isBehind(to, watermark) || !isBehind(floor, to)) return true;
-  const { lowest } = await store.replay.anchors(clock.now());
+  const { lowest } = await store.replay.anchors(store.now());
   return (lowest !== null && !isBehind(to, lowest)) || (await store.replay.cursorUpTo(to)) === to;
 }
 
@@ -84,10 +84,10 @@ async function giveUp(): Promise<number> {
       'API_KEY is set. Only without it can the watermark be removed: remove the key, restart, then run this again',
     );
   return withStore(async (store) => {
-    const { reconcile: running, processes } = await store.read.status(clock.now());
+    const { reconcile: running, processes } = await store.read.status(store.now());
     if (processes.keep === 'up' && running.state !== 'off')
       return fail('the running kit still has API_KEY: restart it without the key, then run this again');
-    const watermark = await store.replay.giveUpWatermark(clock.now());
+    const watermark = await store.replay.giveUpWatermark(store.now());
     if (watermark === null) return fail('there is no watermark to remove');
     print(
       `the watermark ${watermark} is removed. Events after it are a gap: npx kit gaps. A new key starts without a watermark`,
@@ -112,11 +112,11 @@ async function showRuns(json = false): Promise<number> {
  */
 async function ask(store: Store, json: boolean): Promise<Status> {
   const begun = clock.monotonic();
-  const asked = clock.now();
+  const asked = store.now();
   const { lastAt: before } = (await store.read.status(asked)).reconcile;
   await askToReconcile(store, asked);
   return follow(json, async (): Promise<Look<Status>> => {
-    const status = await store.read.status(clock.now());
+    const status = await store.read.status(store.now());
     const { state, lastAt, reason, recovered } = status.reconcile;
     const line = `${state}${reason ? ` (${clean(reason)})` : ''}: watermark ${status.watermark ?? '-'}, ${recovered} recovered in all`;
     const heard = clock.monotonic() - begun > 2_000;

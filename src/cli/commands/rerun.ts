@@ -7,7 +7,8 @@ import type { Store } from '../../store/store.ts';
 import { number, parse, pointOf, UsageError, type Command } from '../lib/command.ts';
 import { follow, type Look } from '../lib/follow.ts';
 import { count, fail, print, printJson, progress } from '../lib/print.ts';
-import { clock, whyDown, withStore } from '../lib/store.ts';
+import { whyDown, withStore } from '../lib/store.ts';
+import { clockOf } from '../../store/clock.ts';
 import { printTable } from '../lib/table.ts';
 
 const LISTED = 20;
@@ -44,9 +45,9 @@ The handler's fields still apply: it gets the types of its \`on\`, and maxAgeMs 
       if (events === purged) return fail('no event matches: npx kit events lists events');
       if (!yes && !(await agrees(`run ${handler} again on ${count(events - purged, 'event')}?`)))
         return fail('nothing was changed');
-      const { processes } = await store.read.status(clock.now());
+      const { processes } = await store.read.status(store.now());
       if (processes.receive === 'down') return fail(await whyDown(), EXIT.unreachable);
-      return followRerun(store, await store.admin.askRerun(plan, clock.now()), json);
+      return followRerun(store, await store.admin.askRerun(plan, store.now()), json);
     });
   },
 };
@@ -81,7 +82,7 @@ async function followRerun(store: Store, id: number, json: boolean): Promise<num
     const line = wordingOf(rerun);
     if (rerun.state !== 'running') return { line, result: rerun };
     if (left) return { line, result: 'left' };
-    const { processes } = await store.read.status(clock.now());
+    const { processes } = await store.read.status(store.now());
     return processes.receive === 'down' ? { line, result: 'down' } : { line };
   });
   if (end === 'down') return fail(`${await whyDown()}; rerun ${id} then continues`, EXIT.unreachable);
@@ -120,7 +121,7 @@ async function list(json: boolean): Promise<number> {
 
 async function cancel(id: number | undefined): Promise<number> {
   if (id === undefined) throw new UsageError('which rerun? npx kit rerun lists them');
-  const skipped = await withStore((store) => cancelRerun(store, id, clock, progress));
+  const skipped = await withStore((store) => cancelRerun(store, id, clockOf(store), progress));
   print(`rerun ${id} is cancelled: ${count(skipped, 'waiting task')} skipped`);
   return EXIT.done;
 }

@@ -19,7 +19,7 @@ const command: Command = {
     const receiver = await readiness();
     try {
       await withStore(async (store) => {
-        const status = withState(await store.read.status(clock.now()), receiver.state);
+        const status = withState(await store.read.status(store.now()), receiver.state);
         const missed = (await store.replay.types()).reduce(
           (sum, type) => sum + (type.deliveredAt === null ? 0 : type.missed),
           0,

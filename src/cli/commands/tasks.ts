@@ -7,7 +7,8 @@ import type { TaskFilter } from '../../store/read.ts';
 import type { Store } from '../../store/store.ts';
 import { number, parse, readOptions, UsageError, type Command } from '../lib/command.ts';
 import { clean, count, print, printJson, progress } from '../lib/print.ts';
-import { clock, withStore } from '../lib/store.ts';
+import { withStore } from '../lib/store.ts';
+import { clockOf } from '../../store/clock.ts';
 import { printTable } from '../lib/table.ts';
 
 const SHOWN_LANES = 20;
@@ -58,7 +59,7 @@ async function showTasks(filter: TaskFilter, json: boolean): Promise<number> {
 /** The first page with tasks. Each page searches a limited number of tasks, so a page can be empty before the end. */
 async function firstPage(store: Store, filter: TaskFilter): ReturnType<Store['read']['tasks']> {
   for (let before = filter.before; ;) {
-    const page = await store.read.tasks({ ...filter, before }, clock.now());
+    const page = await store.read.tasks({ ...filter, before }, store.now());
     if (page.tasks.length > 0 || page.next === null) return page;
     before = page.next;
   }
@@ -102,7 +103,7 @@ async function showLanes(json: boolean): Promise<number> {
 
 async function move(from = '', to = '', json = false): Promise<number> {
   if (!from || !to || from === to) throw new UsageError('two handlers are needed: --from OLD --to NEW');
-  const moved = await withStore((store) => moveTasks(store, { from, to }, clock, progress));
+  const moved = await withStore((store) => moveTasks(store, { from, to }, clockOf(store), progress));
   if (json) printJson({ moved });
   else print(`${count(moved, 'task')} moved from ${from} to ${to}; those that are done stay`);
   return EXIT.done;

@@ -8,7 +8,7 @@ import type { Store } from '../../store/store.ts';
 import { parse, pointOf, UsageError, type Command } from '../lib/command.ts';
 import { follow, type Look } from '../lib/follow.ts';
 import { clean, count, fail, print, printJson } from '../lib/print.ts';
-import { clock, keepIsUp, unlessItReads, whyDown, withStore } from '../lib/store.ts';
+import { keepIsUp, unlessItReads, whyDown, withStore } from '../lib/store.ts';
 import { printTable } from '../lib/table.ts';
 
 const command: Command = {
@@ -27,7 +27,7 @@ export default command;
 async function verify(store: Store, begin: string, json: boolean): Promise<number> {
   const refused = await unlessItReads(store);
   if (refused !== undefined) return refused;
-  const asked = clock.now();
+  const asked = store.now();
   const { from, short } = await verifyFrom(store, pointOf('--from', begin), asked);
   if (short) process.stderr.write(`nothing older than cursor ${from} is known: reading begins there\n`);
   const account = await follow(json, () => look(store, asked));
@@ -40,7 +40,7 @@ async function look(store: Store, asked: number): Promise<Look<VerifyAccount>> {
   const account = await store.state.get('verify');
   if (!account || account.asked !== asked) throw new Error('another verify has started: only one runs at a time');
   if (account.state !== 'running') return { result: account };
-  const { processes, reconcile } = await store.read.status(clock.now());
+  const { processes, reconcile } = await store.read.status(store.now());
   const failed = (reason: string | null): Look<VerifyAccount> => ({ result: { ...account, state: 'failed', reason } });
   if (processes.keep === 'down' && !(await keepIsUp(store)))
     return failed(`${await whyDown()}; the comparison then continues`);

@@ -87,9 +87,9 @@ export const alarms: Check = {
   name: 'alarms',
   needs: ['DATABASE_URL', 'PORT'],
   after: ['store file'],
-  async run({ config, clock }) {
+  async run({ config }) {
     const { state } = await readiness(config);
-    const { alarms: raised } = await withStore((store) => store.read.status(clock.now()), config);
+    const { alarms: raised } = await withStore((store) => store.read.status(store.now()), config);
     const all = [...(state?.alarms ?? []), ...raised];
     return all.length === 0 ? ok('none is raised') : all.map(warningOf);
   },

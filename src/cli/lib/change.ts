@@ -3,11 +3,12 @@ import { taskQuery } from '../../admin/filters.ts';
 import { unloadedWords } from '../../admin/move.ts';
 import { CHANGED, changeTasks, taskChange, type Action } from '../../admin/tasks.ts';
 import { EXIT } from '../../base/errors.ts';
+import { clockOf } from '../../store/clock.ts';
 import type { TaskFilter } from '../../store/read.ts';
 import type { Store } from '../../store/store.ts';
 import { number, parse, readOptions, UsageError } from './command.ts';
 import { clean, count, fail, print, printJson, progress } from './print.ts';
-import { clock, withStore } from './store.ts';
+import { withStore } from './store.ts';
 
 const WORDS = {
   retry: { become: 'will run again', states: 'dead, skipped or waiting' },
@@ -29,7 +30,7 @@ export async function change(action: Action, args: string[]): Promise<number> {
   };
   const { moved, waiting } = await withStore(async (store) => ({
     waiting: action === 'retry' ? await waitingForHandlers(store, filter) : [],
-    moved: await changeTasks(store, taskChange(action, filter, reason), clock, onStep, stop.signal),
+    moved: await changeTasks(store, taskChange(action, filter, reason), clockOf(store), onStep, stop.signal),
   }));
   const { become, states } = WORDS[action];
   if (json) printJson({ [CHANGED[action]]: moved, left });
@@ -60,7 +61,7 @@ async function waitingForHandlers(store: Store, filter: TaskFilter): Promise<{ n
   const waiting: { name: string; tasks: number }[] = [];
   for (const { name, loaded } of await store.read.handlers()) {
     if (loaded || (filter.handler ?? name) !== name) continue;
-    const { length: tasks } = await store.admin.matching({ ...filter, handler: name }, clock.now());
+    const { length: tasks } = await store.admin.matching({ ...filter, handler: name }, store.now());
     if (tasks > 0) waiting.push({ name, tasks });
   }
   return waiting;

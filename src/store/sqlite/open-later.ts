@@ -1,5 +1,6 @@
 // Opens the store at the first call that succeeds, for a process that must start while the store is locked or its disk
 // is full.
+import { systemClock } from '../../base/clock.ts';
 import { StoreError, type Roles, type Store } from '../store.ts';
 import { guarded } from './fault.ts';
 
@@ -31,6 +32,10 @@ export function openLater(path: string, open: () => Store): Store {
     }
   }
   return new Proxy({} as Store, {
-    get: (_, name) => (name === 'close' ? () => opened?.close() : roleOf(name as keyof Roles)),
+    get(_, name) {
+      if (name === 'close') return () => opened?.close();
+      if (name === 'now') return () => opened?.now() ?? systemClock.now();
+      return roleOf(name as keyof Roles);
+    },
   });
 }

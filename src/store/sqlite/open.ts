@@ -215,6 +215,8 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
       complete: (...given) => onDisk(() => work.complete(...given)),
       noteTask: (...given) => onDisk(() => work.noteTask(...given)),
     },
+    // The processes of an SQLite store are on one machine.
+    now: () => systemClock.now(),
     close() {
       log.close();
       db.close();
