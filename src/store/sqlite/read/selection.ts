@@ -2,6 +2,9 @@
 import type { ShownState, TaskState } from '../../work.ts';
 import type { TaskFilter } from '../../read.ts';
 
+/** Maximum events, or tasks, that one page of a filtered list looks at. */
+export const STRETCH = 10_000;
+
 /** A ready task with a claim is running. */
 export const STATE = `case when t.state = 'ready' and exists (select 1 from claims where task = t.id) then 'running' else t.state end`;
 

@@ -1,0 +1,125 @@
+// Events as people see them: pages by keyset, and one event with everything that is known of it.
+import { parseCursor } from '../../../wire/cursor.ts';
+import type { Origin } from '../../../wire/event.ts';
+import { CONFLICTS, type ReadStore, type ShownAttempt, type ShownConflict, type ShownEvent } from '../../read.ts';
+import { createByTime } from '../ingest/by-time.ts';
+import { EVENT_COLUMNS, isoOf, type Session, type Sync } from '../session.ts';
+import { HANDLERS } from '../work/waiting.ts';
+import { IN_STATE, inState, STRETCH } from './selection.ts';
+import { TASK, toTask, type TaskRow } from './tasks.ts';
+
+/** Maximum bodies that one page searches. */
+const SEARCHED = 5_000;
+/** A page of a list looks at LOOK events at a time, and stops after LOOK_MS. On a cold disk it looks at few. */
+const LOOK = 250;
+const LOOK_MS = 15;
+
+// oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
+export function createEvents({ db }: Session): Sync<Pick<ReadStore, 'events' | 'event' | 'contradictions' | 'body'>> {
+  const receipt = createByTime(db);
+  const shown = `select ${EVENT_COLUMNS}, e.copies, e.flags, length(e.body) as bytes from events e`;
+  const eventList = db.prepare<unknown[], ShownEvent>(`
+    ${shown} where e.seq < @before and e.seq > @from and (@type is null or e.type = @type)
+      and (@contradicted is null or exists (select 1 from conflicts c where c.seq = e.seq))
+      and (@session is null or e.session_id = @session) and (@origin is null or e.origin = @origin)
+      and (@state is null and @handler is null or exists (
+        select 1 from tasks t left join lanes l on l.id = t.lane
+        where t.id between e.seq * ${HANDLERS} and e.seq * ${HANDLERS} + ${HANDLERS - 1} and (@state is null or ${IN_STATE})
+          and (@handler is null or t.handler = (select id from handlers where name = @handler))))
+      and (@compact is null or instr(e.body, @compact) or instr(e.body, @spaced))
+    order by e.seq desc limit @limit`);
+  const named = db.prepare<unknown[], ShownEvent>(`
+    ${shown} where (e.cursor = @cursor and e.cursor is not null and e.conflicting = 0) or e.id = @id and e.seq in (
+        select event from latest_ids where id = @id
+        union all select event from ids where segment in (select segment from id_segments) and id = @id)
+      or e.seq in (select seq from aliases where name in ('c:' || @cursor, 'i:' || @id)) order by e.conflicting limit 1`);
+  const body = db.prepare<unknown[], Uint8Array | null>('select body from events where seq = ?').pluck();
+  const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();
+  const sightings = db.prepare<unknown[], { origin: Origin; at: number }>(
+    'select origin, seen_at as at from seen_by_origin where event = ? order by seen_at',
+  );
+  const deliveries = db.prepare<unknown[], { at: number; secret: number | null; skewSeconds: number | null }>(`
+    select 0 as n, received_at as at, secret, skew_s as skewSeconds from events where seq = @seq and origin = 'webhook'
+    union all select n, received_at, secret, skew_s from redeliveries where event = @seq order by n`);
+  const attempts = db.prepare<unknown[], Omit<ShownAttempt, 'startedAt' | 'endedAt'> & { from: number; to: number }>(`
+    select task, attempt, started_at as "from", ended_at as "to", state, error from attempts
+    where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by started_at, attempt`);
+  const conflicts = db.prepare<unknown[], Omit<ShownConflict, 'at'> & { at: number }>(`
+    select received_at as at, origin, event_id as id, cast(cursor as text) as cursor, reason from conflicts
+    where seq = ? order by received_at, id limit ${CONFLICTS}`);
+  const lastContradicted = db.prepare<unknown[], number | null>('select max(seq) from conflicts where seq < ?').pluck();
+  const contradictions = db.prepare<unknown[], { at: number; body: Uint8Array }>(
+    `select received_at as at, body from conflicts where seq = ? order by received_at, id limit ${CONFLICTS}`,
+  );
+  const ofEvent = db.prepare<unknown[], TaskRow>(
+    `${TASK} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`,
+  );
+
+  return {
+    events({ type, session: sessionId, state, contradicted, origin, handler, since, until, q, before, limit }, now) {
+      const row = q === undefined || before !== undefined ? undefined : named.get(nameOf(q));
+      if (row) return { events: [row], next: null };
+      const last = until === undefined ? (receipt.bounds().last ?? 0) : receipt.lastBefore(until);
+      const upper = Math.min(before ?? Infinity, last + 1);
+      // Begins at the newest contradicted event, which may be far from the newest event.
+      const top = contradicted ? (lastContradicted.get(upper) ?? 0) + 1 : upper;
+      const floor = since === undefined ? 0 : receipt.lastBefore(since);
+      const from = Math.max(floor, top - 1 - (q === undefined ? STRETCH : SEARCHED));
+      const given = {
+        type: type ?? null,
+        session: sessionId ?? null,
+        origin: origin ?? null,
+        handler: handler ?? null,
+        contradicted: contradicted ? 1 : null,
+      };
+      const match = { ...inState(state), ...given, ...messageId(q), now };
+      const begun = performance.now();
+      const events: ShownEvent[] = [];
+      for (let at = top; ;) {
+        const down = Math.max(from, at - 1 - LOOK);
+        const found = eventList.all({ ...match, before: at, from: down, limit: limit - events.length });
+        events.push(...found);
+        if (events.length === limit) return { events, next: events.at(-1)?.seq ?? null };
+        at = down + 1;
+        if (down <= floor) return { events, next: null };
+        if (down <= from || performance.now() - begun > LOOK_MS) return { events, next: at };
+      }
+    },
+    event(name, now) {
+      const row = named.get(nameOf(name));
+      if (!row) return undefined;
+      return {
+        event: row,
+        sightings: sightings.all(row.seq).map(({ origin, at }) => ({ origin, at: isoOf(at) })),
+        deliveries: deliveries.all({ seq: row.seq }).map(({ at, secret, skewSeconds }) => {
+          return { at: isoOf(at), secret, skewSeconds };
+        }),
+        aliases: aliases.all(row.seq),
+        conflicts: conflicts.all(row.seq).map((one) => ({ ...one, at: isoOf(one.at) })),
+        tasks: ofEvent.all({ seq: row.seq, now }).map(toTask),
+        attempts: attempts.all({ seq: row.seq }).map(({ from, to, ...attempt }) => {
+          return { ...attempt, startedAt: isoOf(from), endedAt: isoOf(to) };
+        }),
+      };
+    },
+    contradictions: (name) =>
+      contradictions
+        .all(named.get(nameOf(name))?.seq ?? null)
+        .map(({ at, body: bytes }) => ({ at: isoOf(at), body: bytes })),
+    body: (name) => body.get(named.get(nameOf(name))?.seq ?? null) ?? null,
+  };
+}
+
+/** The names that people use for an event: its key (`c:…`, `i:…`), its cursor or its id. */
+function nameOf(text: string): { cursor: bigint | null; id: string | null } {
+  const cursor = parseCursor(text.startsWith('c:') ? text.slice(2) : text);
+  const id = text.startsWith('i:') ? text.slice(2) : text.startsWith('c:') ? null : text;
+  return { cursor: cursor === undefined ? null : BigInt(cursor), id };
+}
+
+/** The two usual ways to write a `message_id` in JSON: without a space after the colon, and with one. */
+function messageId(q: string | undefined): { compact: Uint8Array | null; spaced: Uint8Array | null } {
+  if (q === undefined) return { compact: null, spaced: null };
+  const [compact, spaced] = ['', ' '].map((space) => Buffer.from(`"message_id":${space}${JSON.stringify(q)}`));
+  return { compact: compact ?? null, spaced: spaced ?? null };
+}

@@ -1,0 +1,144 @@
+// The status of the kit, from counters and state. No figure is counted row by row.
+import { iso } from '../../../base/clock.ts';
+import { parseCursor, type Cursor } from '../../../wire/cursor.ts';
+import type { StateKey } from '../../ingest.ts';
+import type { Failures, KeptHealth, ReplayState, Signer, StreamState } from '../../keep.ts';
+import type { Alarm, ReadStore } from '../../read.ts';
+import { isoOf, type Session, type Sync } from '../session.ts';
+import { HANDLERS } from '../work/waiting.ts';
+import { idsOf } from './selection.ts';
+
+/**
+ * A process is shown as down after this time without a sign of life. A sign from the future means that the clock was
+ * set back.
+ */
+const BEAT_MS = 5_000;
+/** If fewer tasks wait than this, the oldest is found by the index of waiting tasks. */
+const FEW = 10_000;
+/** Maximum waiting tasks to search for the oldest that does not wait for the watermark. */
+const WAITING = 50_000;
+/** The id of the oldest waiting task is stored again only if it has grown by this much. */
+const FAR = 10_000 * HANDLERS;
+
+// oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
+export function createStatus(session: Session): Sync<Pick<ReadStore, 'status' | 'counters'>> {
+  const { db } = session;
+  const counters = db.prepare<[], { name: string; value: number }>('select name, value from counters');
+  const newest = db.prepare<[], { seq: number | null; cursor: string | null }>(`
+    select (select max(seq) from events) as seq,
+      cast((select max(cursor) from events where cursor is not null and conflicting = 0) as text) as cursor`);
+  const oldestOf = (which: string) => {
+    const waiting = `from tasks where id >= +? and ${which} and rerun = 0 order by id`;
+    return {
+      any: db.prepare<unknown[], number>(`select id ${waiting} limit 1`).pluck(),
+      proved: db
+        .prepare<unknown[], number>(`
+        select e.received_at from (select * ${waiting} limit ${WAITING}) w join events e on e.seq = w.event
+        where w.strict = 0 or w.cursor <= +? order by w.id limit 1`)
+        .pluck(),
+    };
+  };
+  const oldest = { few: oldestOf(`id in (${idsOf.ready})`), many: oldestOf(`state = 'ready'`) };
+  const gaps = db.prepare<[], number>('select count(*) from gaps where closed_at is null').pluck();
+  const alarms = db.prepare<[], { name: string; since: number; detail: string }>(
+    'select name, since, detail from alarms where cleared = 0 order by since',
+  );
+  const processes = db.prepare<[], { role: string; beat_at: number }>('select role, beat_at from processes');
+
+  const counterMap = (): Record<string, number> =>
+    Object.fromEntries(counters.all().map(({ name, value }) => [name, value]));
+
+  /** When the event of the oldest waiting task was received. Tasks before the stored id have ended. */
+  function oldestReady(ready: number): number | null {
+    const from = Number(session.state('oldest'));
+    const { any, proved } = ready < FEW ? oldest.few : oldest.many;
+    const found = any.get(from);
+    if (found === undefined) return null;
+    if (found > from + FAR) remember(from, found);
+    // Tasks that wait for the watermark count as held.
+    return proved.get(found, BigInt(session.cursorState('watermark') ?? -1)) ?? null;
+  }
+
+  function remember(before: number, id: number): void {
+    try {
+      session.write(() => {
+        // A retry may have moved the oldest task back meanwhile.
+        if (Number(session.state('oldest')) === before) session.setState('oldest', id);
+      });
+    } catch {
+      // The store is locked now; the next look searches a little further.
+    }
+  }
+
+  return {
+    status(now) {
+      const n = counterMap();
+      const at = (name: string): number => n[name] ?? 0;
+      const { seq, cursor } = newest.get() ?? { seq: null, cursor: null };
+      const ready = at('tasks.ready');
+      const held = Math.min(ready, Number(session.state('held')));
+      const waiting = ready > held ? oldestReady(ready) : null;
+      const up = new Set(
+        processes.all().flatMap(({ role, beat_at }) => (Math.abs(now - beat_at) < BEAT_MS ? [role] : [])),
+      );
+      const isUp = (role: string): 'up' | 'down' => (up.has(role) ? 'up' : 'down');
+      const replay = JSON.parse(
+        String(session.state('replay') ?? '{"state":"off","since":null,"lastAt":null,"reason":null,"progress":null}'),
+      ) as ReplayState;
+      const { failureRun, failures, signers } = keptHealthOf(session);
+      const { lastGoodAt, ...bad } = failures;
+      return {
+        events: at('events'),
+        unassigned: Math.max(0, (seq ?? 0) - Number(session.state('fanned_out'))),
+        undecided: at('undecided'),
+        duplicates: at('duplicates'),
+        quarantined: at('quarantined'),
+        conflicts: at('conflicts'),
+        tasks: {
+          held,
+          ready: ready - held,
+          running: at('tasks.running'),
+          done: at('tasks.done'),
+          skipped: at('tasks.skipped'),
+          dead: at('tasks.dead'),
+        },
+        oldestReadySeconds: waiting === null ? null : Math.max(0, Math.round((now - waiting) / 1000)),
+        watermark: session.cursorState('watermark'),
+        floor: (session.floor()?.toString() ?? null) as Cursor | null,
+        newestCursor: cursor === null ? null : (parseCursor(cursor) ?? null),
+        reconcile: { ...replay, recovered: at('recovered') },
+        stream: JSON.parse(
+          String(session.state('stream') ?? '{"state":"off","since":null,"reason":null}'),
+        ) as StreamState,
+        gaps: gaps.get() ?? 0,
+        failureRun,
+        failures: bad,
+        lastDeliveryAt: lastGoodAt,
+        secrets: signers
+          .flatMap(({ number, hits, lastAt, mayGo }) =>
+            number === null ? [] : [{ number, hits, lastAt: iso(lastAt), mayGo }],
+          )
+          .toSorted((a, b) => a.number - b.number),
+        alarms: alarms.all().map(({ name, since, detail }): Alarm => ({ name, since: isoOf(since), detail })),
+        processes: { receive: isUp('receive'), run: isUp('run'), keep: isUp('keep') },
+      };
+    },
+    counters: counterMap,
+  };
+}
+
+/** State that the main process writes and reads again when it starts. */
+export function keptHealthOf(session: Session): KeptHealth {
+  const read = (name: StateKey): unknown => JSON.parse(String(session.state(name)));
+  return {
+    failureRun: Number(session.state('failure_run')),
+    failures: (read('failures') as Failures | null) ?? {
+      causes: {},
+      badSignatures: 0,
+      badSince: null,
+      lastBadAt: null,
+      lastGoodAt: null,
+    },
+    signers: (read('signers') as Signer[] | null) ?? [],
+  };
+}
