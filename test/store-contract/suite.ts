@@ -12,6 +12,7 @@ import { attempts } from './attempts.ts';
 import { chains } from './chains.ts';
 import { storms } from './concurrency.ts';
 import { deaths } from './crashes.ts';
+import { erasingContract } from './erasing.ts';
 import { createDesk, sums, T0, type Desk, type Suite } from './harness.ts';
 import { health } from './health.ts';
 import { identityContract } from './identity.ts';
@@ -29,8 +30,12 @@ export function workingContract(name: string, open: (path: string) => WorkingSto
   identityContract(name, open);
 }
 
-/** Tests all roles. */
-export function storeContract(name: string, open: (path: string) => Store): void {
+/** Tests all roles. `everyByte`: what the store holds in its folder. */
+export function storeContract(
+  name: string,
+  open: (path: string) => Store,
+  everyByte?: (folder: string) => string,
+): void {
   suiteOf(name, open, (suite) => {
     workingParts(suite);
     health(suite);
@@ -41,6 +46,7 @@ export function storeContract(name: string, open: (path: string) => Store): void
   });
   strictContract(name, open, open);
   identityContract(name, open, open);
+  erasingContract(name, open, everyByte);
 }
 
 function workingParts(suite: Suite): void {

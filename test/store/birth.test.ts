@@ -129,6 +129,15 @@ describe('E4: events of replay', () => {
     });
   }
 
+  const prune = () =>
+    file.store.keep.prune({
+      now: clock.time,
+      before: clock.time + HOUR,
+      settled: Infinity,
+      after: null,
+      limit: 10,
+    });
+
   async function restart(broken = false): Promise<void> {
     await runner.drain(0);
     await start(broken);
@@ -257,13 +266,7 @@ describe('E4: events of replay', () => {
       await file.store.replay.endHistory(cursor(3));
       await file.store.replay.closeHistory();
       await become(0);
-      await file.store.keep.prune({
-        now: clock.time,
-        before: clock.time + HOUR,
-        settled: Infinity,
-        after: null,
-        limit: 10,
-      });
+      await prune();
       await restart();
       await rest();
       await until(async () => (await file.store.work.behind()).size === 0, 'the handler to catch up');
@@ -271,7 +274,7 @@ describe('E4: events of replay', () => {
       expect(handled.filter((at) => Number(at) < 10_000).toSorted()).toEqual(['2', '3']);
       expect(new Set(handled).size).toBe(handled.length);
       expect(handled.length).toBe(missed + 2);
-      expect(file.query('select * from undecided')).toEqual([]);
+      expect((await file.store.read.counters())['undecided'] ?? 0).toBe(0);
     });
 
     test('before it became a task, reaches a handler that catches up', async () => {
@@ -313,7 +316,9 @@ describe('E4: events of replay', () => {
         handlers: [handler],
       });
       expect(behind).toBe(waits + 256);
-      expect(file.query(`select handler from tasks where handler = ${handler} and cursor = 1`)).toHaveLength(1);
+      expect(
+        (await file.store.read.event('c:1', clock.time))?.tasks.filter((made) => made.handler === 'plain'),
+      ).toHaveLength(1);
       await start();
     });
   });
@@ -321,13 +326,7 @@ describe('E4: events of replay', () => {
   test('are not pruned while they are undecided, however long the catch-up takes', async () => {
     await accept(item(1), item(2), item(3));
     await file.store.ingest.accept({ readings: [], now: clock.time, watermark: cursor(3) });
-    await file.store.keep.prune({
-      now: clock.time,
-      before: clock.time + HOUR,
-      settled: Infinity,
-      after: null,
-      limit: 10,
-    });
+    await prune();
     await accept(webhook(1, clock.time + 1));
     await become(0);
     await rest();

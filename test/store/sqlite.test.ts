@@ -24,7 +24,14 @@ import { openSqlite, type OpenOptions } from '../../src/store/sqlite/open.ts';
 import { StoreError, type Store } from '../../src/store/store.ts';
 import { storeContract } from '../store-contract/suite.ts';
 
-storeContract('a SQLite store', (path) => openSqlite(path, { owner: true, idsInSegment: 3 }));
+storeContract(
+  'a SQLite store',
+  (path) => openSqlite(path, { owner: true, idsInSegment: 3 }),
+  (folder) =>
+    readdirSync(folder)
+      .map((file) => readFileSync(join(folder, file), 'latin1'))
+      .join(''),
+);
 
 describe('SQLite', () => {
   let folder: string;
