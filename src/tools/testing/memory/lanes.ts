@@ -82,6 +82,11 @@ export function createLanes(data: Data) {
     return found.toSorted((a, b) => a.dueAt - b.dueAt);
   }
 
+  function leave(task: TaskRow): void {
+    const waiting = laneOf(task)?.waiting ?? [];
+    if (waiting.includes(task)) waiting.splice(waiting.indexOf(task), 1);
+  }
+
   return {
     core,
     learn,
@@ -100,10 +105,7 @@ export function createLanes(data: Data) {
       lane.waiting.splice(at, 0, task);
       core.add({ ...task });
     },
-    leave(task: TaskRow): void {
-      const waiting = laneOf(task)?.waiting ?? [];
-      if (waiting.includes(task)) waiting.splice(waiting.indexOf(task), 1);
-    },
+    leave,
     finish: (task: TaskRow): void => raise(laneOf(task), 'finished', task.cursor ?? -1n),
     /** Follows the watermark, and returns how many strict tasks wait for it. */
     advance(now: number): number {
@@ -130,7 +132,7 @@ export function createLanes(data: Data) {
         const taken = claiming.take(wants.map((want) => heads(want, now)));
         for (const id of taken.aside) {
           const task = tasks.get(id) as TaskRow;
-          this.leave(task);
+          leave(task);
           task.alone = true;
         }
         for (const { task, chain } of taken.claims)
