@@ -6,6 +6,7 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { itemsUnder } from '../documents.ts';
 import { API_KEY, item, startReplayServer, type ReplayServer } from '../reconcile/replay-server.ts';
@@ -157,6 +158,12 @@ async function lies(): Promise<void> {
 }
 
 async function askOps(): Promise<void> {
+  // A reload starts `keep` again, which serves them.
+  for (let up = false; !up; await sleep(20))
+    up = await fetch(`http://127.0.0.1:${kit.opsPort}/livez`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
   const ask = async (path: string, token: string, init: RequestInit = {}, into = said): Promise<void> => {
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
     const response = await fetch(`http://127.0.0.1:${kit.opsPort}${path}`, { headers, ...init });
