@@ -168,6 +168,19 @@ export function attempts(suite: Suite): void {
       expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
     });
 
+    test('writes nothing if the commit is refused, and the task is still running', async () => {
+      await store.work.setup(async (tx) => {
+        await tx.run('create table parents (n integer primary key)');
+        await tx.run('create table children (n integer references parents (n) deferrable initially deferred)');
+      });
+      await desk.arrive('a', [1]);
+      const [claim] = await desk.claim();
+      const orphan = (tx: Tx): unknown => tx.run('insert into children values (7)');
+      await expect(store.work.complete(present(claim), T0, orphan)).rejects.toThrow('FOREIGN KEY');
+      expect(await rowsOf(store, 'children')).toEqual([]);
+      expect((await sums(store)).tasks).toMatchObject({ done: 0, running: 1 });
+    });
+
     test('writes nothing if the work throws, and the task is still running', async () => {
       await desk.arrive('a', [1]);
       const claims = await desk.claim();

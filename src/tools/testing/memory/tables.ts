@@ -15,15 +15,16 @@ export function createTables() {
   }
 
   return {
-    /** Commits the work if `holds` is true before and after it. The second call ends the task. */
-    write: (work: Work, holds: (phase: 'begin' | 'end') => boolean): Promise<boolean> =>
+    /** Commits the work if `holds` is true before and after it. `ended` runs at once after the commit. */
+    write: (work: Work, holds = () => true, ended = () => {}): Promise<boolean> =>
       inTurn(async () => {
-        if (!holds('begin')) return false;
+        if (!holds()) return false;
         db.exec('begin');
         try {
           await inTransaction(db, work);
-          if (!holds('end')) return false;
+          if (!holds()) return false;
           db.exec('commit');
+          ended();
           return true;
         } finally {
           if (db.inTransaction) db.exec('rollback');

@@ -183,11 +183,13 @@ export function createWork(data: Data, lanes: Lanes, tables: ReturnType<typeof c
       if (notes && !notes.has(name) && notes.size >= NOTES) refuse(`a task has at most ${NOTES} notes`);
       return notes?.set(name, value) !== undefined;
     },
-    setup: async (given) => void (await tables.write(given, () => true)),
+    setup: async (given) => void (await tables.write(given)),
     read: tables.read,
     complete: (claim, now, given) =>
-      tables.write(given, (phase) =>
-        phase === 'begin' ? holds(claim) !== undefined : settle({ claim, state: 'done', error: null }, now),
+      tables.write(
+        given,
+        () => holds(claim) !== undefined,
+        () => void settle({ claim, state: 'done', error: null }, now),
       ),
   };
 
