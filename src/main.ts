@@ -53,7 +53,7 @@ let ownership: Ownership | undefined;
 /** Settles when the content of a replaced store has been copied. */
 let saving: Promise<void> | undefined;
 const log = createLog('receive', { level: config?.LOG_LEVEL ?? 'info', format: config?.LOG_FORMAT ?? 'json' });
-const children = createChildren({ args, env: () => env, store: () => ownership?.store, clock, log });
+const children = createChildren({ args, env: () => env, store: () => ownership?.store, log });
 
 faults.push(...(await children.load()));
 if (!config || faults.length > 0) await refuse(new ConfigError(faults));

@@ -1,6 +1,5 @@
 // The processes beside the main one: `run`, `keep`, and `run-solo` for tasks whose process crashed. Reloads and
 // restarts are queued, because two at once would each start a process.
-import type { Clock } from '../base/clock.ts';
 import type { Env } from '../config.ts';
 import type { Logger } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
@@ -40,14 +39,13 @@ export interface ChildrenOptions {
   env: () => Env;
   /** Undefined until the store is open. No child works before. */
   store: () => Store | undefined;
-  clock: Clock;
   log: Logger;
 }
 
 export type Children = ReturnType<typeof createChildren>;
 
 // oxlint-disable-next-line max-lines-per-function -- wiring: how the processes wake and replace each other
-export function createChildren({ args, env, store, clock, log }: ChildrenOptions) {
+export function createChildren({ args, env, store, log }: ChildrenOptions) {
   const inTurn = createQueue();
   let ending = false;
   /** True: the store is lost, so nothing is written when a process ends. */
@@ -98,7 +96,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
   async function runEnded(ended: Ended): Promise<void> {
     const open = store();
     if (!open || abandoned) return;
-    await giveTasksBack(ended, [run, solo], { store: open, clock, log });
+    await giveTasksBack(ended, [run, solo], { store: open, log });
     await forget(ended.role);
   }
 
@@ -135,7 +133,7 @@ export function createChildren({ args, env, store, clock, log }: ChildrenOptions
 
   /** Each task whose process crashed runs alone, in a process of its own. Other tasks go on. */
   async function runIsolated(): Promise<void> {
-    if (solo.pid() !== undefined || !(await opened().processes.isolatedDue(clock.now(), names()))) return;
+    if (solo.pid() !== undefined || !(await opened().processes.isolatedDue(opened().now(), names()))) return;
     const problems = textsOf(await solo.start());
     if (problems.length > 0) log.error({ problems }, 'the process for isolated tasks cannot start');
   }

@@ -1,6 +1,6 @@
 // When a process that runs handlers has ended, its tasks are retried or given up, and the crash is noted for the alarm.
 import { afterCrash } from '../base/retry-policy.ts';
-import { iso, type Clock } from '../base/clock.ts';
+import { iso } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Crash } from '../store/keep.ts';
 import type { GivenBack } from '../store/processes.ts';
@@ -26,16 +26,16 @@ export interface Ended {
 export async function giveTasksBack(
   { role, exit, unexpected }: Ended,
   runs: Child[],
-  { store, clock, log }: { store: Store; clock: Clock; log: Logger },
+  { store, log }: { store: Store; log: Logger },
 ): Promise<void> {
   const how = howOf(exit);
   const alive = runs.flatMap((run) => run.boot() ?? []);
   const policies = new Map(runs.flatMap((run) => run.handlers()).map((handler) => [handler.name, handler]));
   const after = afterCrash(policies);
-  const tasks = await retryWhileBusy(() => store.processes.giveBack(alive, clock.now(), { how, after }));
+  const tasks = await retryWhileBusy(() => store.processes.giveBack(alive, store.now(), { how, after }));
   if (tasks.length > 0) log.error({ role, how, ...fieldsOf(tasks) }, messageOf(tasks));
   if (tasks.length === 0 && !unexpected) return;
-  const crashes = addCrash(await retryWhileBusy(() => store.state.get('crashes')), tasks, how, clock.now());
+  const crashes = addCrash(await retryWhileBusy(() => store.state.get('crashes')), tasks, how, store.now());
   await retryWhileBusy(() => store.state.note({ run_crashes: 1 }, { crashes: JSON.stringify(crashes) }));
 }
 
