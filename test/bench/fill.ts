@@ -54,7 +54,8 @@ export async function fill(
   const now = Date.now();
   db.prepare(`
     with recursive n (n) as (select 1 union all select n + 1 from n where n < ?)
-    insert into lanes (id, handler, name, used_at) select n, 1, 'past/' || n, ? from n`).run(lanes, now);
+    insert into lanes (id, handler, name) select n, 1, 'past/' || n from n`).run(lanes);
+  db.prepare('insert into lane_progress (lane, used_at) select id, ? from lanes').run(now);
   for (let from = 1; from <= events; from += CHUNK) {
     const to = Math.min(events, from + CHUNK - 1);
     db.transaction(() => {

@@ -28,19 +28,21 @@ export function createMove(session: Session): Sync<Pick<AdminStore, 'giveTo' | '
   );
   const lane = db
     .prepare<unknown[], number>(`
-    insert into lanes (handler, name, rerun, finished, unproven, used_at)
-      select @handler, name, rerun, finished, unproven, @now from lanes where id = @lane
-    on conflict (name, handler, rerun) do update set finished = max(finished, excluded.finished),
-      unproven = max(unproven, excluded.unproven), used_at = excluded.used_at
-    returning id`)
+    insert into lanes (handler, name, rerun) select @handler, name, rerun from lanes where id = @lane
+    on conflict (name, handler, rerun) do update set name = excluded.name returning id`)
     .pluck();
+  const progress = db.prepare(`
+    insert into lane_progress select @id, finished, unproven, @now from lane_progress where lane = @lane
+    on conflict (lane) do update set finished = max(finished, excluded.finished),
+      unproven = max(unproven, excluded.unproven), used_at = excluded.used_at`);
   const lanesOf = db
     .prepare<unknown[], number>('select id from lanes where handler = ? and id > ? order by id limit ?')
     .pluck();
 
   /** The id of the handler's lane named like lane `old`. If that lane was removed: `old`, an id never reused. */
   function laneFor(old: number, handler: number, now: number): number {
-    const id = lane.get({ lane: old, handler, now }) ?? old;
+    const id = lane.get({ lane: old, handler }) ?? old;
+    if (id !== old) progress.run({ id, lane: old, now });
     markDirty(old);
     markDirty(id);
     return id;

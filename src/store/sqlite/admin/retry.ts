@@ -27,7 +27,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
   const matching = (ids: string) =>
     db
       .prepare<unknown[], number>(`
-      select t.id from tasks t left join lanes l on l.id = t.lane
+      select t.id from tasks t
       where t.id in (${ids}) and not exists (select 1 from claims where task = t.id) and ${MATCHING}
       order by t.cursor, t.id`)
       .pluck();
@@ -54,7 +54,8 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
       dead_group = null, changed_at = ? where id = ?`);
   // A strict task that a person retries does not wait for the watermark. Nor do its lane's tasks with a lower cursor.
   const waive = db.prepare(`
-    update lanes set unproven = max(unproven, t.cursor) from tasks t where t.id = ? and t.strict = 1 and lanes.id = t.lane`);
+    update lane_progress set unproven = max(unproven, t.cursor) from tasks t
+    where t.id = ? and t.strict = 1 and lane_progress.lane = t.lane`);
   const skip = db.prepare(
     `update tasks set state = 'skipped', changed_at = ?, error = ?, dead_group = null where id = ?`,
   );

@@ -15,7 +15,7 @@ export function createKeepStore(session: Session, idsInSegment?: number): Sync<K
   const removeQuarantine = db.prepare('delete from quarantine where received_at < ?');
   const removeConflicts = db.prepare('delete from conflicts where received_at < ?');
   const removeLanes = db.prepare(`
-    delete from lanes where used_at < ?
+    delete from lanes where id in (select lane from lane_progress where used_at < ?)
       and not exists (select 1 from tasks where lane = lanes.id and state = 'ready' and alone = 0)`);
 
   return {

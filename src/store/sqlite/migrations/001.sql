@@ -162,11 +162,19 @@ create table lanes (
   handler  integer not null,
   name     text not null,
   rerun    integer not null default 0,   -- reruns.id: the lane belongs to this rerun; 0: events as they arrive
-  finished integer not null default -1,  -- the highest finished cursor: a task below it is late
-  unproven integer not null default -1,  -- strict tasks up to here are released although the watermark has not passed them
-  used_at  integer not null,
   unique (name, handler, rerun)
 ) strict;
+
+-- How far each lane is. A turn writes a row for each task that it settles. These rows are small, so that many of them
+-- share a database page, and a turn writes few pages.
+create table lane_progress (
+  lane     integer primary key,          -- lanes.id
+  finished integer not null default -1,  -- the highest finished cursor: a task below it is late
+  unproven integer not null default -1,  -- strict tasks up to here are released although the watermark has not passed them
+  used_at  integer not null
+) strict;
+create trigger lanes_with_progress after delete on lanes
+  begin delete from lane_progress where lane = old.id; end;
 
 -- Lanes that another process has changed. The run process, which keeps lanes in memory, reads these again.
 create table dirty_lanes (

@@ -23,7 +23,7 @@ export function createEvents({ db }: Session): Sync<Pick<ReadStore, 'events' | '
       and (@contradicted is null or exists (select 1 from conflicts c where c.seq = e.seq))
       and (@session is null or e.session_id = @session) and (@origin is null or e.origin = @origin)
       and (@state is null and @handler is null or exists (
-        select 1 from tasks t left join lanes l on l.id = t.lane
+        select 1 from tasks t
         where t.id between e.seq * ${HANDLERS} and e.seq * ${HANDLERS} + ${HANDLERS - 1} and (@state is null or ${IN_STATE})
           and (@handler is null or t.handler = (select id from handlers where name = @handler))))
       and (@compact is null or instr(e.body, @compact) or instr(e.body, @spaced))

@@ -10,7 +10,7 @@ export const STATE = `case when t.state = 'ready' and exists (select 1 from clai
 
 /** A task is released if the watermark or its lane has passed it, or if it was released unproven. */
 const PASSED = `t.cursor <= max(coalesce((select value from state where name = 'watermark'), -1),
-  coalesce(l.finished, -1), coalesce(l.unproven, -1))`;
+  coalesce((select max(finished, unproven) from lane_progress where lane = t.lane), -1))`;
 
 /** A strict task is held unless `PASSED`; any other until its release time, or until a later task is released. */
 export const HELD = `t.state = 'ready' and not exists (select 1 from claims where task = t.id)
@@ -22,7 +22,7 @@ export const HELD = `t.state = 'ready' and not exists (select 1 from claims wher
 /** `@held` is 1 for held tasks, 0 for ready tasks that are not held, null for both. */
 export const IN_STATE = `${STATE} = @state and (@held is null or (${HELD}) = @held)`;
 
-/** A condition for queries of `tasks t left join lanes l`. Its parameters come from `matchOf`. */
+/** A condition for queries of `tasks t`. Its parameters come from `matchOf`. */
 export const MATCHING = `
     (@state is null or (${IN_STATE})) and (@handler is null or t.handler = (select id from handlers where name = @handler))
     and (@group is null or t.dead_group = @group) and (@ids is null or t.id in (select value from json_each(@ids)))`;

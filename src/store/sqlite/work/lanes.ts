@@ -11,7 +11,7 @@ import { createMarkDirty, toWaiting, WAITING, type WaitingRow } from './waiting.
 
 const IN_LANE = `state = 'ready' and alone = 0`;
 const STRICT = `t.state = 'ready' and t.strict = 1 and t.alone = 0`;
-const LANE = `id, handler, name, rerun, cast(finished as text) as finished, cast(unproven as text) as unproven`;
+const PROGRESS = `cast(finished as text) as finished, cast(unproven as text) as unproven`;
 type TextRow = Omit<LaneRow, 'finished' | 'unproven'> & { finished: string; unproven: string };
 
 export type Lanes = ReturnType<typeof createLanes>;
@@ -23,15 +23,22 @@ export function createLanes(session: Session) {
   const me = randomUUID();
   const markDirty = createMarkDirty(session);
   const reading = createReading(session);
-  const enter = db.prepare<unknown[], TextRow>(`
-    insert into lanes (handler, name, rerun, used_at) values (?, ?, ?, ?)
-    on conflict (name, handler, rerun) do update set used_at = excluded.used_at returning ${LANE}`);
-  const finish = db.prepare('update lanes set finished = max(finished, ?), used_at = ? where id = ?');
+  const name = db
+    .prepare<unknown[], number>(`
+    insert into lanes (handler, name, rerun) values (?, ?, ?)
+    on conflict (name, handler, rerun) do update set name = excluded.name returning id`)
+    .pluck();
+  const begin = db.prepare<unknown[], Pick<TextRow, 'finished' | 'unproven'>>(`
+    insert into lane_progress (lane, used_at) values (?, ?)
+    on conflict (lane) do update set used_at = excluded.used_at returning ${PROGRESS}`);
+  const finish = db.prepare(`
+    insert into lane_progress (lane, finished, used_at) values (?, ?, ?)
+    on conflict (lane) do update set finished = max(finished, excluded.finished), used_at = excluded.used_at`);
   const restore = db.prepare(`
-    insert into lanes (id, handler, name, used_at)
-    select lane, handler, 'restored ' || lane, @now from tasks where lane = @id and ${IN_LANE} limit 1`);
+    insert into lanes (id, handler, name)
+    select lane, handler, 'restored ' || lane from tasks where lane = ? and ${IN_LANE} limit 1`);
   const clearDirty = db.prepare('delete from dirty_lanes');
-  const setUnproven = db.prepare('update lanes set unproven = max(unproven, ?) where id = ?');
+  const setUnproven = db.prepare('update lane_progress set unproven = max(unproven, ?) where lane = ?');
   const stepAside = db.prepare('update tasks set alone = 1 where id = ?');
   let loaded = false;
   let swept = session.state('lanes_swept');
@@ -52,11 +59,11 @@ export function createLanes(session: Session) {
   }
 
   /** Restores the rows of lanes in which tasks wait. A person may have deleted them from the file by hand. */
-  function repair(ids: number[], now: number): void {
+  function repair(ids: number[]): void {
     const lost = ids.filter((id) => !reading.lane(id));
     if (lost.length === 0) return;
     session.write(() => {
-      for (const id of lost) restore.run({ id, now });
+      for (const id of lost) restore.run(id);
       session.count({ lanes_restored: lost.length });
     });
   }
@@ -73,7 +80,7 @@ export function createLanes(session: Session) {
       // Written before the reading, so that this process notices if another one reads the lanes meanwhile.
       session.write(() => session.setState('runner', me));
       const waiting = reading.waitingLanes();
-      repair(waiting, now);
+      repair(waiting);
       learn(waiting, now);
       loaded = true;
     },
@@ -89,17 +96,18 @@ export function createLanes(session: Session) {
       core.strictChanged();
     },
     /** The id of the task's lane; a new lane is created. */
-    enter({ handler, rerun = 0 }: NewTask, name: string, now: number): number {
-      const known = core.laneOf(handler, rerun, name);
+    enter({ handler, rerun = 0 }: NewTask, laneName: string, now: number): number {
+      const known = core.laneOf(handler, rerun, laneName);
       if (known !== undefined) return known;
-      const row = enter.get(handler, name, rerun, now);
-      if (!row) throw new Error(`lane ${name} of handler ${handler} cannot be created`);
-      core.entered(toLane(row));
-      return row.id;
+      const id = name.get(handler, laneName, rerun);
+      const progress = begin.get(id, now);
+      if (id === undefined || !progress) throw new Error(`a lane of handler ${handler} cannot be created`);
+      core.entered(toLane({ id, handler, name: laneName, rerun, ...progress }));
+      return id;
     },
     /** Writes to the file that an attempt in the lane ended. `finished`: the task's cursor; null: it waits again. */
     saveFinished(lane: number, finished: bigint | null, now: number) {
-      if (finished !== null) finish.run(finished, now, lane);
+      if (finished !== null) finish.run(lane, finished, now);
       if (!core.has(lane)) markDirty(lane);
     },
     /** Follows the watermark and returns how many strict tasks still wait for it. */
@@ -160,7 +168,9 @@ export function createLanes(session: Session) {
 }
 
 function createReading({ db }: Session) {
-  const lane = db.prepare<[number], TextRow>(`select ${LANE} from lanes where id = ?`);
+  const lane = db.prepare<[number], TextRow>(`
+    select id, handler, name, rerun, coalesce(cast(finished as text), '-1') as finished, coalesce(cast(unproven as text), '-1') as unproven
+    from lanes left join lane_progress on lane = id where id = ?`);
   // The query skips from lane to lane: it takes as many steps as lanes, however many tasks wait in each.
   const waitingLanes = db
     .prepare<[], number>(`
@@ -189,17 +199,19 @@ function createReading({ db }: Session) {
     )
     .pluck();
   const furthest = db
-    .prepare<unknown[], string>('select cast(max(finished) as text) from lanes where handler = ? and rerun = 0')
+    .prepare<unknown[], string>(
+      'select cast(max(finished) as text) from lanes join lane_progress on lane = id where handler = ? and rerun = 0',
+    )
     .pluck();
   const overtaken = db
     .prepare<unknown[], number>(`
-    select 1 where exists (select 1 from lanes where id = @lane and finished > @cursor)
+    select 1 where exists (select 1 from lane_progress where lane = @lane and finished > @cursor)
       or (@alone and exists (select 1 from claims c cross join tasks t on t.id = c.task where t.lane = @lane and t.cursor > @cursor))`)
     .pluck();
   const newest = db.prepare<[], number | null>('select max(seq) from events').pluck();
   const strict = db
     .prepare<unknown[], number>(`
-    select count(*) from tasks t cross join lanes l on l.id = t.lane
+    select count(*) from tasks t cross join lane_progress l on l.lane = t.lane
     where ${STRICT} and t.cursor > +? and t.cursor <= +? and t.cursor > max(l.finished, l.unproven)`)
     .pluck();
   // By cursor and lane, because several handlers may have a task of the same cursor.

@@ -47,7 +47,8 @@ export function createProcessStore(
     update tasks set state = 'dead', isolated = 0, attempts = ?, crashes = ?, late = ?, error = ?, started_at = ?,
       changed_at = ? where id = ?`);
   const finish = db.prepare(`
-    update lanes set finished = max(finished, t.cursor), used_at = ? from tasks t where t.id = ? and lanes.id = t.lane`);
+    update lane_progress set finished = max(finished, t.cursor), used_at = ? from tasks t
+    where t.id = ? and lane_progress.lane = t.lane`);
   const attemptLog = createAttempts(session);
   const registry = createHandlers(session);
   const isolatedDue = db
