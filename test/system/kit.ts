@@ -24,8 +24,16 @@ export interface Kit extends Target {
   folder: string;
   opsPort: number;
   output: () => string;
-  /** Resolves when the kit is ready for deliveries. Rejects with the output if the kit ends first. */
+  /**
+   * Resolves when the kit is ready for deliveries. The ops port opens later: wait for `alive('keep')`. Rejects with the
+   * output if the kit ends first.
+   */
   start(): Promise<void>;
+  /**
+   * Reloads the kit, whose configuration must have no fault. Resolves when the new `keep` is ready: the old one answers
+   * at the ops port until the reload is nearly over, and closes the port then.
+   */
+  reload(): Promise<void>;
   /** The exit code. Null if a signal ended the process. */
   exited: () => Promise<number | null>;
   signal(signal: NodeJS.Signals): void;
@@ -35,6 +43,8 @@ export interface Kit extends Target {
   remove(): Promise<void>;
   query<Row>(sql: string, ...values: unknown[]): Row[];
   pid(role: string): number | undefined;
+  /** Resolves to the pid of this role's process, which is not `before`, once the process has given a sign of life. */
+  alive(role: string, before?: number): Promise<number>;
   /** The pid of the process that `start` made, available at once. */
   main(): number | undefined;
   addHandler(name: string, source: string): void;
@@ -85,6 +95,11 @@ export async function createKit(
       await Promise.race([until(() => output.includes('ready for deliveries'), 120_000), ended]);
       ended.catch(() => {});
     },
+    async reload() {
+      const before = await kit.alive('keep');
+      kit.signal('SIGHUP');
+      await kit.alive('keep', before);
+    },
     exited: () =>
       new Promise((done) => {
         if (!child || child.exitCode !== null || child.signalCode !== null) done(child?.exitCode ?? null);
@@ -116,6 +131,11 @@ export async function createKit(
     },
     main: () => child?.pid,
     pid: (role) => kit.query<{ pid: number }>('select pid from processes where role = ?', role)[0]?.pid,
+    async alive(role, before) {
+      let pid = before;
+      await until(() => (pid = kit.pid(role)) !== undefined && pid !== before, 60_000);
+      return pid as number;
+    },
     addHandler: (name, source) => writeFileSync(join(folder, 'handlers', `${name}.ts`), source),
   };
   for (const [name, source] of Object.entries(handlers)) kit.addHandler(name, source);

@@ -6,7 +6,6 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { itemsUnder } from '../documents.ts';
 import { API_KEY, item, startReplayServer, type ReplayServer } from '../reconcile/replay-server.ts';
@@ -74,14 +73,14 @@ beforeAll(async () => {
   writeFileSync(secretFile, SECRET);
   await kit.start();
   // Waits for `keep`, because alarms count only what happens after its start.
-  await until(() => kit.pid('keep') !== undefined);
+  await kit.alive('keep');
   for (const [name, bytes] of catalogue()) said.push([name, await exchange(kit.port, bytes, name.includes('cut off'))]);
   for (const index of DEEDS.keys()) await exchange(kit.port, post(envelope({ cursor: String(2_000 + index) })));
   await lies();
   const open = `select 1 from tasks where state = 'ready' limit 1`;
-  // The handler's file ended the process soon after the start, so the handler waits for a reload.
-  await until(() => kit.output().includes('wait until they can be loaded'), 60_000);
-  kit.signal('SIGHUP');
+  await until(() => kit.output().includes('the process of this task died'), 60_000);
+  // The handler waits for a reload if its file ended the process soon after the start of that process.
+  await kit.reload();
   await until(() => kit.query(open).length === 0 && kit.output().includes('"role":"run-solo"'), 120_000);
   await until(
     () =>
@@ -98,7 +97,7 @@ beforeAll(async () => {
     .split('\n')
     .filter((line) => line.startsWith('{'))
     .map((line) => JSON.parse(line) as Record<string, unknown>);
-}, 170_000);
+}, 300_000);
 
 afterAll(async () => {
   await kit.remove();
@@ -158,12 +157,6 @@ async function lies(): Promise<void> {
 }
 
 async function askOps(): Promise<void> {
-  // A reload starts `keep` again, which serves them.
-  for (let up = false; !up; await sleep(20))
-    up = await fetch(`http://127.0.0.1:${kit.opsPort}/livez`).then(
-      ({ ok }) => ok,
-      () => false,
-    );
   const ask = async (path: string, token: string, init: RequestInit = {}, into = said): Promise<void> => {
     const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
     const response = await fetch(`http://127.0.0.1:${kit.opsPort}${path}`, { headers, ...init });
@@ -229,8 +222,7 @@ async function askCli(): Promise<void> {
 /** Mistakes of the operator: secrets under wrong names, or in values that are refused. */
 async function slips(secretFile: string): Promise<void> {
   writeFileSync(secretFile, `whsec_${MARKS.newSecret},${SECRET}`);
-  kit.signal('SIGHUP');
-  await until(() => kit.output().includes('SIGHUP: secrets and handlers reloaded'));
+  await kit.reload();
   writeFileSync(secretFile, MARKS.slip);
   kit.signal('SIGHUP');
   await until(() => kit.output().includes('the old one stays in force'));

@@ -101,6 +101,8 @@ export const handlers: Fault[] = [
         scene.holds(await eventually(() => count('dead') === many, 60_000), `${count('dead')} dead letters`);
         writeFileSync(join(kit.folder, 'fixed'), '');
         scene.load(50);
+        // `keep` serves the ops port.
+        await kit.alive('keep');
         const began = performance.now();
         const { status } = await ask(
           kit.opsPort,
