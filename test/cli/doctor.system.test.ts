@@ -11,7 +11,7 @@ import { receiver, roundTrip } from '../../src/cli/doctor/trip.ts';
 import type { Env } from '../../src/config.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { createFolder } from '../run/fixture.ts';
-import { createKit, SECRET, until, type Kit } from '../system/kit.ts';
+import { createKit, SECRET, type Kit } from '../system/kit.ts';
 import { closed, see, serve } from './harness.ts';
 
 let at: string;
@@ -197,7 +197,7 @@ test('a WAL that was deleted under the running receiver is found before the stor
   const kit = await createKit();
   try {
     await kit.start();
-    await until(() => kit.pid('keep') !== undefined);
+    await kit.alive('keep');
     rmSync(join(kit.folder, 'events.db-wal'));
     const { text, exit } = await see([folder, file], { DATABASE_URL: `sqlite:${kit.folder}/events.db` });
     expect(text).toContain('stop the kit with SIGTERM: it still has what was acknowledged');

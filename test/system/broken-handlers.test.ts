@@ -97,9 +97,11 @@ async function stage(sources: Record<string, string>, atEnd: (work: () => Promis
     keys: (table: string): string[] =>
       kit.query<{ key: string }>(`select key from ${table} order by n`).map(({ key }) => key),
     lines: (words: string): number => kit.output().split(words).length - 1,
-    crash(): void {
-      const pid = kit.pid('run');
-      if (pid) process.kill(pid, 'SIGKILL');
+    /** Kills `run`. Resolves to its pid. */
+    async crash(): Promise<number> {
+      const pid = await kit.alive('run');
+      process.kill(pid, 'SIGKILL');
+      return pid;
     },
   };
 }
@@ -141,7 +143,7 @@ test.concurrent.for(chosen)(
     await it.kit.start();
     expect(await deliver(it.kit, makeEvent(1))).toBe(204);
     await until(() => it.keys('good').length === 1 && it.keys('bad').length === 1);
-    const before = it.kit.pid('run');
+    const before = await it.kit.alive('run');
 
     it.kit.addHandler('bad', source);
     it.kit.signal('SIGHUP');
@@ -154,17 +156,14 @@ test.concurrent.for(chosen)(
     await until(() => it.keys('bad').length === 2);
     await until(() => it.alarms().some(({ name, detail }) => name === 'handler_failing' && detail.includes('bad.ts')));
 
-    it.crash();
+    await it.crash();
     await until(() => it.lines('wait until they can be loaded') === 1, 60_000);
     for (let n = 3; n < 9; n++) await deliver(it.kit, makeEvent(n, 1));
     await until(() => it.keys('good').length === 8);
     expect(it.keys('bad')).toHaveLength(2);
 
     await until(() => it.alarms().some(({ detail }) => detail.includes('handler bad waits, the others go on')));
-    it.crash();
-    await until(
-      () => it.kit.query("select 1 from processes where role = 'run'").length === 1 && it.kit.pid('run') !== before,
-    );
+    await it.kit.alive('run', await it.crash());
 
     it.kit.addHandler('bad', handler('bad'));
     it.kit.signal('SIGHUP');
@@ -184,7 +183,7 @@ test.concurrent('E60: a waiting handler misses no event over a restart of the ki
   await deliver(it.kit, makeEvent(1));
   await until(() => it.keys('bad').length === 1);
   it.kit.addHandler('bad', 'export default {');
-  it.crash();
+  await it.crash();
   await until(() => it.lines('wait until they can be loaded') === 1);
   await deliver(it.kit, makeEvent(2));
   await until(() => it.keys('good').length === 2);
@@ -207,7 +206,7 @@ test.concurrent('E60: a broken file that is renamed keeps its handler if the han
   await until(() => it.keys('bad').length === 1 && it.keys('gone').length === 1);
   renameSync(it.file('bad'), it.file('better'));
   it.kit.addHandler('better', 'export default {');
-  it.crash();
+  await it.crash();
   await until(() => it.lines('wait until they can be loaded') === 1);
   await deliver(it.kit, makeEvent(2));
   await until(() => it.keys('gone').length === 2);

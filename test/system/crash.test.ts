@@ -41,13 +41,13 @@ test('the tasks that a killed run process was running wait again, and the next r
   await kit.start();
   const running = load(kit, 200);
   await until(() => running.acknowledged.size > 50);
-  const first = kit.pid('run');
-  process.kill(first ?? 0, 'SIGKILL');
+  const first = await kit.alive('run');
+  process.kill(first, 'SIGKILL');
   await until(() => running.acknowledged.size > 200);
   await running.stop();
   expect([...running.statuses.keys()]).toEqual([204]);
   await until(() => handled() === running.acknowledged.size);
-  await until(() => kit.pid('run') !== first);
+  await kit.alive('run', first);
 });
 
 test('if the write-ahead log is deleted while the kit runs, deliveries are refused, and a stop writes back all acknowledged events', async () => {

@@ -46,13 +46,12 @@ test.each(['at work', 'stopped by SIGSTOP'])(
   async (how) => {
     kit = await createKit({ record: RECORD });
     await kit.start();
-    await until(() => kit.pid('keep') !== undefined);
+    const pids = [await kit.alive('run'), await kit.alive('keep')];
     expect(await deliver(kit, makeEvent(1))).toBe(204);
     const backup = join(kit.folder, 'backup.db');
     expect(await cli('backup', backup)).toMatchObject({ code: 0 });
     const running = load(kit, 100);
     await until(() => running.acknowledged.size > 100);
-    const pids = ['run', 'keep'].map((role) => kit.pid(role) ?? 0);
     if (how !== 'at work') for (const pid of pids) process.kill(pid, 'SIGSTOP');
     renameSync(backup, pathOf());
     const bytes = readFileSync(pathOf());

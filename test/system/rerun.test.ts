@@ -85,7 +85,7 @@ test(
     expect(ofHistory()).toBeLessThan(2 * EVENTS);
     await kit.start();
     await until(() => ofHistory() > EVENTS * 1.6, LIMIT_MS);
-    process.kill(kit.pid('run') ?? 0, 'SIGKILL');
+    process.kill(await kit.alive('run'), 'SIGKILL');
     const resumedAt = before + live.acknowledged.size + 200;
     await until(() => ofHistory() === 2 * EVENTS, LIMIT_MS);
     const next = await live.stop();

@@ -89,8 +89,7 @@ test.each(['SIGTERM', 'SIGINT'] as const)(
     await kit.start();
     await deliver(kit, makeEvent(1));
     await until(() => kit.query('select * from claims').length === 1);
-    const run = kit.pid('run') ?? 0;
-    expect(run).toBeGreaterThan(0);
+    const run = await kit.alive('run');
     for (const times of [1, 2]) {
       kit.signal(signal);
       process.kill(run, signal);
@@ -120,9 +119,9 @@ test('repeated SIGHUP under load refuses no delivery, and loads changed handlers
   await kit.start();
   const running = load(kit, 200);
   for (let round = 0; round < 4; round++) {
-    const before = kit.pid('run');
+    const before = await kit.alive('run');
     kit.signal('SIGHUP');
-    await until(() => ![undefined, before].includes(kit.pid('run')));
+    await kit.alive('run', before);
   }
   await running.stop();
   expect([...running.statuses.keys()]).toEqual([204]);
@@ -160,7 +159,7 @@ test('F28: a handler file that breaks later: SIGHUP loads the secrets and keeps 
   await until(() => kit.output().includes('the old handlers keep running'));
   expect(await deliver(kit, makeEvent(1), [rotated])).toBe(204);
   await until(() => seen() === 1);
-  process.kill(kit.pid('run') ?? 0, 'SIGKILL');
+  process.kill(await kit.alive('run'), 'SIGKILL');
   await until(() => kit.output().includes('wait until they can be loaded'));
   expect(await deliver(kit, makeEvent(2))).toBe(204);
   kit.addHandler('record', RECORD);
@@ -171,10 +170,9 @@ test('F28: a handler file that breaks later: SIGHUP loads the secrets and keeps 
 test('when the main process is killed, the others end at once, even with a handler that spins', async () => {
   const kit = await newKit({ spin: `export default { on: '*', order: 'arrival', handle() { for (;;); } };` });
   await kit.start();
-  await until(() => kit.pid('keep') !== undefined);
+  const pids = [await kit.alive('run'), await kit.alive('keep')];
   await deliver(kit, makeEvent(1));
   await until(() => kit.query('select * from claims').length === 1);
-  const pids = ['run', 'keep'].map((role) => kit.pid(role) ?? 0);
   kit.signal('SIGKILL');
   await until(() => pids.every((pid) => !lives(pid)));
 });

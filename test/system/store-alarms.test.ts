@@ -29,6 +29,8 @@ async function startKit(handlers: Record<string, string>, env: Record<string, st
   kit = await createKit(handlers, { ALERT_URL: endpoint.url, ...env });
   end.push(() => kit.remove());
   await kit.start();
+  // A test may lock the store, and then no sign of life can be written.
+  await kit.alive('keep');
   await eventually(async () => (await status()).processes?.['keep'] === 'up');
 }
 
@@ -101,7 +103,7 @@ test('E40: an idle kit raises an alarm while its store is locked, shows it every
   expect(page).not.toMatch(/is down|does not run/);
 
   const before = kit.output().length;
-  process.kill(kit.pid('keep') ?? 0, 'SIGKILL');
+  process.kill(await kit.alive('keep'), 'SIGKILL');
   await until(() => kit.output().slice(before).includes('keep died'));
   await eventually(async () => {
     const shown = await status();

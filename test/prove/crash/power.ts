@@ -90,7 +90,7 @@ async function record(seed: number, rounds: number, lines: string): Promise<{ st
       story.miss();
     }
     await story.settled();
-    process.kill(kit.pid('receive') ?? 0, 'SIGTERM');
+    process.kill(await kit.alive('receive'), 'SIGTERM');
     await kit.exited();
     return { steps: await readRecording(lines, story.path), story };
   } finally {

@@ -2,7 +2,7 @@
 import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RECORD, until } from '../../system/kit.ts';
+import { RECORD } from '../../system/kit.ts';
 import { eventually, stage, type Fault, type Scene } from './scene.ts';
 import { failing, limitFiles, smallDisk } from './tools.ts';
 
@@ -60,8 +60,7 @@ export const disk: Fault[] = [
         const { kit } = scene;
         const log = (): number => statSync(join(kit.folder, 'events.db-wal')).size;
         const before = log();
-        await until(() => kit.pid('keep') !== undefined);
-        const end = await failing(kit.pid('keep'), 'pwrite64:error=ENOSPC', 'ftruncate:error=ENOSPC');
+        const end = await failing(await kit.alive('keep'), 'pwrite64:error=ENOSPC', 'ftruncate:error=ENOSPC');
         await sleep(5_000);
         const [during, ready] = [log(), await scene.probe()];
         await end();

@@ -48,18 +48,18 @@ export const ends: Fault[] = [
     produce: () =>
       stage({ allowed: role === 'receive' ? [0] : [] }, async (scene) => {
         const { kit } = scene;
-        await until(() => kit.pid(role) !== undefined);
+        await kit.alive(role);
         scene.load(200);
         await scene.acknowledge(100);
-        const before = kit.pid(role);
-        process.kill(before ?? 0, 'SIGKILL');
+        const before = await kit.alive(role);
+        process.kill(before, 'SIGKILL');
         if (role === 'receive') {
           await kit.exited();
           await scene.rest();
           await kit.start();
           return 'started again by hand, as a service manager does';
         }
-        await until(() => ![undefined, before].includes(kit.pid(role)));
+        await kit.alive(role, before);
         await scene.acknowledge(50);
         return 'started again by the main process';
       }),

@@ -129,8 +129,7 @@ export const file: Fault[] = [
       stage({ allowed: [503], completes: false }, async (scene) => {
         const { kit } = scene;
         for (let n = 0; n < 50; n++) await scene.send();
-        await eventually(() => kit.pid('keep') !== undefined);
-        const pids = ['receive', 'run', 'keep'].flatMap((role) => kit.pid(role) ?? []);
+        const pids = await Promise.all(['receive', 'run', 'keep'].map((role) => kit.alive(role)));
         await eventually(() => statSync(pathOf(scene)).size > 20 * PAGE);
         const before = statSync(pathOf(scene)).size;
         copyFileSync(pathOf(scene), join(scene.kit.folder, 'copy.db'));
@@ -181,7 +180,7 @@ export const file: Fault[] = [
         cli(scene, 'backup', `${path}.backup`);
         account.happen(50);
         await account.whole();
-        const pids = ['run', 'keep'].map((role) => scene.kit.pid(role) ?? 0);
+        const pids = [await scene.kit.alive('run'), await scene.kit.alive('keep')];
         if (how !== 'at work') for (const pid of pids) process.kill(pid, 'SIGSTOP');
         renameSync(`${path}.backup`, path);
         const before = readFileSync(path);

@@ -63,9 +63,9 @@ export const handlers: Fault[] = [
         kit.addHandler('record', RECORD.slice(0, 200));
         kit.signal('SIGHUP');
         await until(() => kit.output().includes('the old handlers keep running'));
-        const pid = kit.pid('run') ?? 0;
+        const pid = await kit.alive('run');
         process.kill(pid, 'SIGKILL');
-        await until(() => ![undefined, pid].includes(kit.pid('run')));
+        await kit.alive('run', pid);
         await scene.acknowledge(20);
         kit.addHandler('record', RECORD);
         kit.signal('SIGHUP');
@@ -112,7 +112,7 @@ export const handlers: Fault[] = [
         );
         scene.holds(status >= 200 && status < 300, `the job is refused with ${status}`);
         await eventually(() => count('done') > many / 10);
-        process.kill(kit.pid('run') ?? 0, 'SIGKILL');
+        process.kill(await kit.alive('run'), 'SIGKILL');
         scene.holds(
           await eventually(() => count('dead') === 0 && count('done') >= many, 90_000),
           `${count('dead')} are still dead`,
