@@ -252,9 +252,16 @@ export async function until(holds: () => boolean, limitMs = 30_000): Promise<voi
   }
 }
 
-/** A free port below the ephemeral range, because a client could get an ephemeral port while the kit is down. */
+const given = new Set<number>();
+
+/**
+ * A free port below the ephemeral range, because a client could get an ephemeral port while the kit is down. No port is
+ * given twice, because a kit that starts or restarts has not opened its ports yet.
+ */
 export function freePort(): Promise<number> {
   const port = randomInt(10_000, 32_768);
+  if (given.has(port)) return freePort();
+  given.add(port);
   return new Promise((done) => {
     const server = createServer();
     server.once('error', () => done(freePort()));
