@@ -7,14 +7,17 @@ export function endOf({ claim, state }: Settlement): bigint | null {
   return state === 'ready' || claim.event.cursor === null ? null : BigInt(claim.event.cursor);
 }
 
-/** What the settlement changes in the counters. */
-export function countsOf(settlement: Settlement, handlerName: string): Counts {
-  const verdict = verdictOf(settlement);
-  return {
-    'tasks.running': -1,
-    [`tasks.${settlement.state}`]: 1,
-    ...(verdict && { [`attempts.${verdict}.${handlerName}`]: 1 }),
-  };
+/** What the settlements change in the counters. */
+export function countsOf(settlements: Settlement[], nameOf: (handler: number) => string): Counts {
+  const counts: Counts = {};
+  const add = (name: keyof Counts, by: number): void => void (counts[name] = (counts[name] ?? 0) + by);
+  add('tasks.running', -settlements.length);
+  for (const settlement of settlements) {
+    add(`tasks.${settlement.state}`, 1);
+    const verdict = verdictOf(settlement);
+    if (verdict) add(`attempts.${verdict}.${nameOf(settlement.claim.handler)}`, 1);
+  }
+  return counts;
 }
 
 /** Null: the attempt was interrupted and does not count. */

@@ -1,8 +1,8 @@
 // Claims due tasks: those that the lane core chooses, and those that wait for no other.
 import { startClaiming } from '../../lanes/claiming.ts';
-import type { Chain } from '../../lanes/lane.ts';
-import type { Waiting } from '../../lanes/waiting.ts';
+import type { Taken } from '../../lanes/lane.ts';
 import type { Claim, Notes, StoredEvent, Turn } from '../../work.ts';
+import { createBulkInsert } from '../bulk.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session } from '../session.ts';
 import type { Lanes } from './lanes.ts';
 import type { createNotes } from './notes.ts';
@@ -14,7 +14,6 @@ interface ClaimedBy {
   now: number;
   boot: number;
   watermark: bigint;
-  chain: Chain;
   notesOf: (task: number) => Notes;
 }
 
@@ -27,7 +26,10 @@ export interface Claimers {
 
 export function createClaim(session: Session, { lanes, notes, recent }: Claimers) {
   const { db } = session;
-  const take = db.prepare('insert into claims (task, boot, attempt, late, started_at) values (?, ?, ?, ?, ?)');
+  const take = createBulkInsert(db, {
+    into: 'insert into claims (task, boot, attempt, late, started_at)',
+    row: '(?, ?, ?, ?, ?)',
+  });
   const eventOf = db.prepare<unknown[], StoredEvent>(
     `select ${EVENT_COLUMNS}, ${EVENT_TEXT} from events e where e.seq = ?`,
   );
@@ -57,20 +59,25 @@ export function createClaim(session: Session, { lanes, notes, recent }: Claimers
       );
       const { claims: taken, aside } = claiming.take(lanes.heads(wants, now));
       lanes.setAside(aside);
-      for (const { task, chain } of taken)
-        claims.push(claimOne(task, { now, boot, watermark: lanes.core.watermark(), chain, notesOf }));
+      const by = { now, boot, watermark: lanes.core.watermark(), notesOf };
+      for (const group of groupsOf(taken)) claims.push(...claimAll(group, by));
     }
     const singleAt = (handler: number, rerun: boolean): number | null =>
       (rerun ? nextAloneOfReruns : nextAlone).get(handler) ?? null;
     return { claims, nextAt: claiming.end(singleAt) };
   }
 
-  function claimOne(task: Waiting, { now, boot, watermark, chain, notesOf }: ClaimedBy): Claim {
+  function claimAll(taken: Taken['claims'], by: ClaimedBy): Claim[] {
+    const claims = taken.map((one) => claimOf(one, by));
+    take(claims.map(({ task, boot, attempt, late, startedAt }) => [task, boot, attempt, late ? 1 : 0, startedAt]));
+    return claims;
+  }
+
+  function claimOf({ task, chain }: Taken['claims'][number], { now, boot, watermark, notesOf }: ClaimedBy): Claim {
     const { id, handler, lane, alone: isAlone, rerun, deferred: deferredMs, error } = task;
     const event = recent(task.event) ?? readEvent(task.event);
     const late = lanes.isLate(task, !task.strict && isUnplaced(event, lane));
     const attempt = task.attempts + 1;
-    take.run(id, boot, attempt, late ? 1 : 0, now);
     return {
       task: id,
       handler,
@@ -104,5 +111,21 @@ export function createClaim(session: Session, { lanes, notes, recent }: Claimers
     return event;
   }
 
-  return { claimUpTo, claimOne };
+  return { claimUpTo, claimAll };
+}
+
+/**
+ * Claims that are written together. A task that stepped aside is late if its lane has run ahead, so the claims before it
+ * are written first.
+ */
+function groupsOf(taken: Taken['claims']): Taken['claims'][] {
+  const groups: Taken['claims'][] = [];
+  let open: Taken['claims'] | undefined;
+  for (const one of taken) {
+    const aside = one.task.alone && one.task.lane !== null;
+    if (open && !aside) open.push(one);
+    else groups.push((open = [one]));
+    if (aside) open = undefined;
+  }
+  return groups;
 }

@@ -5,7 +5,9 @@ import type { Heads, LaneRow, Want } from '../../lanes/lane.ts';
 import { createLaneCore, type LaneCore } from '../../lanes/lanes.ts';
 import { LOOKS, type StrictRow } from '../../lanes/strict-order.ts';
 import type { Waiting } from '../../lanes/waiting.ts';
-import type { NewTask } from '../../work.ts';
+import { endOf } from '../../settlement.ts';
+import type { NewTask, Settlement } from '../../work.ts';
+import { createBulkInsert } from '../bulk.ts';
 import { bind, type Session } from '../session.ts';
 import { createMarkDirty, toWaiting, WAITING, type WaitingRow } from './waiting.ts';
 
@@ -31,9 +33,12 @@ export function createLanes(session: Session) {
   const begin = db.prepare<unknown[], Pick<TextRow, 'finished' | 'unproven'>>(`
     insert into lane_progress (lane, used_at) values (?, ?)
     on conflict (lane) do update set used_at = excluded.used_at returning ${PROGRESS}`);
-  const finish = db.prepare(`
-    insert into lane_progress (lane, finished, used_at) values (?, ?, ?)
-    on conflict (lane) do update set finished = max(finished, excluded.finished), used_at = excluded.used_at`);
+  const finish = createBulkInsert(db, {
+    into: 'insert into lane_progress (lane, finished, used_at)',
+    row: '(?, ?, ?)',
+    conflict:
+      'on conflict (lane) do update set finished = max(finished, excluded.finished), used_at = excluded.used_at',
+  });
   const restore = db.prepare(`
     insert into lanes (id, handler, name)
     select lane, handler, 'restored ' || lane from tasks where lane = ? and ${IN_LANE} limit 1`);
@@ -105,10 +110,17 @@ export function createLanes(session: Session) {
       core.entered(toLane({ id, handler, name: laneName, rerun, ...progress }));
       return id;
     },
-    /** Writes to the file that an attempt in the lane ended. `finished`: the task's cursor; null: it waits again. */
-    saveFinished(lane: number, finished: bigint | null, now: number) {
-      if (finished !== null) finish.run(lane, finished, now);
-      if (!core.has(lane)) markDirty(lane);
+    /** Writes to the file how far the settled tasks bring their lanes. */
+    saveFinished(settlements: Settlement[], now: number) {
+      const ends = new Map<number, bigint>();
+      for (const settlement of settlements) {
+        const { lane } = settlement.claim;
+        if (lane === null) continue;
+        const finished = endOf(settlement);
+        if (finished !== null && finished > (ends.get(lane) ?? -1n)) ends.set(lane, finished);
+        if (!core.has(lane)) markDirty(lane);
+      }
+      finish([...ends].map(([lane, finished]) => [lane, finished, now]));
     },
     /** Follows the watermark and returns how many strict tasks still wait for it. */
     advance(now: number): number {

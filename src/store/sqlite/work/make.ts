@@ -1,7 +1,9 @@
 // Makes the tasks of new events, of events that a handler missed, and of reruns.
 import type { Counts } from '../../ingest.ts';
-import type { NewTask, Turn } from '../../work.ts';
+import type { Waiting } from '../../lanes/waiting.ts';
+import type { FanOutPage, NewTask, Turn } from '../../work.ts';
 import { createRerunFeed } from '../admin/reruns.ts';
+import { createBulkInsert } from '../bulk.ts';
 import { createUndecided } from '../ingest/birth.ts';
 import type { Session } from '../session.ts';
 import { createAttempts } from './attempts.ts';
@@ -20,17 +22,34 @@ export interface Makers {
 
 export function createMake(session: Session, { lanes, registry, reruns, undecided, onTask }: Makers) {
   const { db } = session;
-  const insert = db.prepare(`
-    insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, rerun, started_at, changed_at)
-    values (?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`);
+  const insert = createBulkInsert(db, {
+    into: 'insert into tasks (id, event, handler, lane, alone, cursor, state, strict, release_at, due_at, rerun, started_at, changed_at)',
+    row: `(?, ?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?)`,
+    conflict: 'on conflict (id) do nothing',
+  });
   const forgetEnd = db.prepare<unknown[], { state: 'done' | 'skipped' | 'dead'; deadGroup: number | null }>(
     `delete from tasks where id = ? and state <> 'ready' returning state, dead_group as deadGroup`,
   );
   const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
   const attemptLog = createAttempts(session);
 
+  /** Makes tasks, one by one because a handler may already have a task of the event. Returns how many are new. */
   function makeAll(tasks: NewTask[], now: number): number {
-    return tasks.filter((task) => make(task, now)).length;
+    return tasks.filter((task) => makeThese([task], now) === 1).length;
+  }
+
+  /** Makes the tasks of new events. Events that were decided late may already have tasks. */
+  function makeNew({ tasks, decided = [] }: FanOutPage, now: number): number {
+    const late = new Set(decided);
+    const fresh = tasks.filter(({ event }) => !late.has(event));
+    if (makeThese(fresh, now) !== fresh.length) throw new Error('a new event already has a task');
+    return (
+      fresh.length +
+      makeAll(
+        tasks.filter(({ event }) => late.has(event)),
+        now,
+      )
+    );
   }
 
   /** Returns the number of the last event for which the handler has its tasks; null: it has caught up. */
@@ -64,27 +83,37 @@ export function createMake(session: Session, { lanes, registry, reruns, undecide
       const was = forgetEnd.get(task.event * HANDLERS + task.handler);
       if (was) add(`tasks.${was.state}`, -1);
       if (was?.deadGroup != null) attemptLog.leaveGroup(was.deadGroup, 1);
-      if (make(task, now)) made++;
+      made += makeThese([task], now);
     }
     add('tasks.ready', made);
     reruns.count(page.id, made, tasks.length - made - gone, gone);
   }
 
-  /** False: the handler already has a task of this event. */
-  function make(task: NewTask, now: number): boolean {
+  /** Either all of these tasks are new, or none is. Returns how many. */
+  function makeThese(tasks: NewTask[], now: number): number {
+    const waiting = tasks.map((task) => toWaiting(task, now));
+    const written = insert(
+      waiting.map(({ id, event, handler, lane, alone, cursor, strict, releaseAt, dueAt, rerun }) => {
+        const flags = [alone ? 1 : 0, cursor, strict ? 1 : 0];
+        return [id, event, handler, lane, ...flags, releaseAt, dueAt, rerun, now, now];
+      }),
+    );
+    for (const task of written > 0 ? waiting : []) {
+      onTask(task.event);
+      if (!task.alone) lanes.core.add(task);
+    }
+    return written;
+  }
+
+  function toWaiting(task: NewTask, now: number): Waiting {
     const { event, handler, releaseAt, strict = false, rerun = 0 } = task;
     const lane = task.lane === null || task.cursor === null ? null : lanes.enter(task, task.lane, now);
     const cursor = task.cursor === null ? null : BigInt(task.cursor);
-    const free = lane === null;
-    const dueAt = free ? releaseAt : now;
-    const id = event * HANDLERS + handler;
-    const row = [id, event, handler, lane, free ? 1 : 0, cursor, strict ? 1 : 0, releaseAt, dueAt, rerun, now, now];
-    if (insert.run(...row).changes === 0) return false;
-    onTask(event);
-    const fresh = { holdUntil: null, rerun, isolated: false, attempts: 0, deferred: 0, error: null };
-    if (!free) lanes.core.add({ id, event, handler, lane, alone: false, cursor, strict, releaseAt, dueAt, ...fresh });
-    return true;
+    const alone = lane === null;
+    const untried = { holdUntil: null, isolated: false, attempts: 0, deferred: 0, error: null };
+    const times = { releaseAt, dueAt: alone ? releaseAt : now };
+    return { id: event * HANDLERS + handler, event, handler, lane, alone, cursor, strict, ...times, rerun, ...untried };
   }
 
-  return { makeAll, makeMissed, feed };
+  return { makeNew, makeMissed, feed };
 }

@@ -11,6 +11,13 @@ export function createSettle(session: Session, lanes: Lanes) {
   const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
   const handlerNames = new Map<number, string>();
   const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
+  const giveUpAll = db
+    .prepare<unknown[], number>(`
+    delete from claims where task in (select value from json_each(?)) and attempt = 1 and boot = ? returning task`)
+    .pluck();
+  const endAll = db.prepare(`
+    update tasks set state = 'done', error = null, attempts = 1, late = ?, started_at = ?, changed_at = ?, isolated = 0
+    where id in (select value from json_each(?))`);
   const end = db.prepare(`
     update tasks set state = ?, error = ?, attempts = ?, late = ?, started_at = ?, changed_at = ?, isolated = 0 where id = ?`);
   const postpone = db.prepare(`
@@ -32,6 +39,39 @@ export function createSettle(session: Session, lanes: Lanes) {
     return name;
   }
 
+  /** Returns the settlements whose claims hold, in the same order. */
+  function settleAll(given: Settlement[], now: number): Settlement[] {
+    const settled: Settlement[] = [];
+    let done: Settlement[] = [];
+    for (const one of given) {
+      if (isPlain(one)) {
+        done.push(one);
+        continue;
+      }
+      settled.push(...settleDone(done, now));
+      done = [];
+      const settlement = settleOne(one, now);
+      if (settlement) settled.push(settlement);
+    }
+    return [...settled, ...settleDone(done, now)];
+  }
+
+  /** Most tasks are done at their first attempt: few statements settle them all. */
+  function settleDone(given: Settlement[], now: number): Settlement[] {
+    const held = new Set<number>();
+    const alike = Map.groupBy(given, ({ claim }) => `${claim.boot} ${claim.late} ${claim.startedAt}`);
+    for (const group of alike.values()) {
+      const { boot, late, startedAt } = group[0]?.claim ?? {};
+      const tasks = giveUpAll.all(JSON.stringify(group.map(({ claim }) => claim.task)), boot);
+      endAll.run(late ? 1 : 0, startedAt, now, JSON.stringify(tasks));
+      for (const task of tasks) held.add(task);
+    }
+    // `delete`: of two settlements of one claim, the second does not hold.
+    const settled = given.filter(({ claim }) => held.delete(claim.task));
+    lanes.saveFinished(settled, now);
+    return settled;
+  }
+
   /** Undefined: the claim no longer holds, because another process has the task. */
   function settleOne(given: Settlement, now: number): Settlement | undefined {
     const { task, attempt, boot } = given.claim;
@@ -49,7 +89,7 @@ export function createSettle(session: Session, lanes: Lanes) {
       postpone.run(error, dueAt, holdUntil, attempts, deferredMs, claim.startedAt, claim.task);
     } else end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
     if (settlement.state === 'done' && claim.event.type === 'kit.gap') closeGap.run(now, claim.handler, claim.event.id);
-    if (claim.lane !== null) lanes.saveFinished(claim.lane, endOf(settlement), now);
+    lanes.saveFinished([settlement], now);
     return settlement;
   }
 
@@ -58,7 +98,12 @@ export function createSettle(session: Session, lanes: Lanes) {
     if (lane !== null) lanes.core.ended(lane, endOf(settlement), aside, now);
   }
 
-  return { nameOf, settleOne, freeLane };
+  return { nameOf, settleAll, settleOne, freeLane };
+}
+
+/** The task is done at its first attempt, and its end concerns no other row. */
+function isPlain({ claim, state, spent = true }: Settlement): boolean {
+  return state === 'done' && spent && claim.attempt === 1 && claim.event.type !== 'kit.gap';
 }
 
 /** The event was erased after its task was claimed. Its error may quote the event, and it cannot be tried again. */

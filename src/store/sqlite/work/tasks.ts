@@ -42,10 +42,10 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
   const undecided = createUndecided(session);
   const notes = createNotes(session);
   let recent = createRecentEvents();
-  const { nameOf, settleOne, freeLane } = createSettle(session, lanes);
+  const { nameOf, settleAll, settleOne, freeLane } = createSettle(session, lanes);
   const onTask = (event: number): void => recent.await(event);
-  const { makeAll, makeMissed, feed } = createMake(session, { lanes, registry, reruns, undecided, onTask });
-  const { claimUpTo, claimOne } = createClaim(session, { lanes, notes, recent: (event) => recent.take(event) });
+  const { makeNew, makeMissed, feed } = createMake(session, { lanes, registry, reruns, undecided, onTask });
+  const { claimUpTo, claimAll } = createClaim(session, { lanes, notes, recent: (event) => recent.take(event) });
   let erased = session.state('erased');
   let unproven = 0;
 
@@ -76,16 +76,10 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       const add = (name: keyof Counts, by: number): void => {
         counts[name] = (counts[name] ?? 0) + by;
       };
-      let fenced = 0;
-      for (const given of settlements) {
-        const settlement = settleOne(given, now);
-        if (!settlement) fenced++;
-        else {
-          freeLane(settlement, now);
-          for (const [name, by = 0] of Object.entries(countsOf(settlement, nameOf(settlement.claim.handler))))
-            add(name as keyof Counts, by);
-        }
-      }
+      const settled = settleAll(settlements, now);
+      for (const settlement of settled) freeLane(settlement, now);
+      session.count(countsOf(settled, nameOf));
+      const fenced = settlements.length - settled.length;
       add('fenced', fenced);
       if (claiming) undecided.giveUp();
       const moved = fanOut !== null && planned && moveOn.run(BigInt(fanOut.upTo), BigInt(fanOut.from)).changes === 1;
@@ -93,7 +87,8 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       const behind =
         missed && planned ? makeMissed(missed, moved || fanOut === null, now, add) : (missed?.from ?? null);
       if (fanOut && moved) undecided.fanOut(fanOut);
-      if (fanOut && moved) add('tasks.ready', makeAll(withoutMissed(fanOut, missed, behind), now));
+      if (fanOut && moved)
+        add('tasks.ready', makeNew({ ...fanOut, tasks: withoutMissed(fanOut, missed, behind) }, now));
       if (rerun && reruns.moveOn(rerun.page, now)) feed(rerun, now, add);
       if (claiming) unproven = lanes.advance(now);
       const { claims, nextAt } = claimUpTo(asked);
@@ -151,13 +146,8 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
         // Marks the lane dirty, so that the run process runs no other task of it at the same time.
         if (isolated.lane !== null) markDirty(isolated.lane);
         const watermark = BigInt(session.cursorState('watermark') ?? -1);
-        return claimOne(toWaiting(isolated), {
-          now,
-          boot,
-          watermark,
-          chain: { recalled: false },
-          notesOf: notes.reader(),
-        });
+        const taken = [{ task: toWaiting(isolated), chain: { recalled: false } }];
+        return claimAll(taken, { now, boot, watermark, notesOf: notes.reader() })[0];
       }),
     noteTask: notes.noteTask,
     read: notes.read,
@@ -165,7 +155,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
       const settlement: Settlement = { claim: given, state: 'done', error: null };
       const held = await session.writeAsync(async () => {
         if (!settleOne(settlement, now)) return false;
-        session.count(countsOf(settlement, nameOf(given.handler)));
+        session.count(countsOf([settlement], nameOf));
         await inTransaction(db, work);
         return true;
       });

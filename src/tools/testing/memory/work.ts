@@ -50,7 +50,7 @@ export function createWork(data: Data, lanes: Lanes, tables: ReturnType<typeof c
       if (gap) Object.assign(gap, { closedAt: iso(now), closedBy: byId(claim.handler).name });
     }
     if (claim.lane !== null) lanes.core.ended(claim.lane, endOf(settlement), claim.alone, now);
-    count(countsOf(settlement, byId(claim.handler).name));
+    count(countsOf([settlement], (id) => byId(id).name));
     return true;
   }
 
