@@ -18,8 +18,8 @@ interface Read {
 }
 
 interface Known extends StoredEvent {
-  /** The data before parsing. It is dropped afterwards, so that a waiting task keeps no second copy in memory. */
-  [RAW]?: JsonObject | undefined;
+  /** The data before src/events.ts parses them. Then `text` is empty, so that a waiting task keeps no second copy. */
+  [RAW]?: JsonObject;
   [READ]?: Read;
 }
 
@@ -48,13 +48,13 @@ export function asReplayed(stored: StoredEvent): KitEvent {
 /** The data before src/events.ts parses it. Throws if the body was purged. */
 export function rawOf(stored: Known): JsonObject {
   if (stored.text === null) throw new Error('its body was purged after PAYLOAD_RETENTION_DAYS');
-  return (stored[RAW] ??= dataOfText(stored.origin, stored.type, stored.text));
+  const data = (stored[RAW] ??= dataOfText(stored.origin, stored.type, stored.text));
+  stored.text = '';
+  return data;
 }
 
 function read(stored: Known): Read {
-  const known = (stored[READ] ??= readOnce(stored));
-  stored[RAW] = undefined;
-  return known;
+  return (stored[READ] ??= readOnce(stored));
 }
 
 function readOnce(stored: Known): Read {

@@ -84,13 +84,14 @@ export interface Taken {
 export function newLane({ id, handler, rerun, name }: LaneRow): Lane {
   const none = { released: -1n, unproven: -1n, finished: -1n, claimed: -1n, awaited: null, chain: null };
   const idle = { working: 0, known: [], more: false, at: null, dropped: false };
-  return { id, key: keyOf(handler, rerun, name), handler, rerun, ...none, ...idle };
+  return { id, key: keyOf(rerun, name), handler, rerun, ...none, ...idle };
 }
 
 export function waits(lane: Lane): boolean {
   return lane.known.length > 0 || lane.more;
 }
 
-export function keyOf(handler: number, rerun: number, name: string): string {
-  return `${handler}/${rerun}/${name}`;
+/** Unique among the lanes of a handler's reruns, or among its other lanes. */
+export function keyOf(rerun: number, name: string): string {
+  return rerun > 0 ? `${rerun}/${name}` : name;
 }

@@ -15,8 +15,8 @@ export type LaneCore = ReturnType<typeof createLaneCore>;
 // oxlint-disable-next-line max-lines-per-function -- the methods share the lanes, and each is short
 export function createLaneCore() {
   const lanes = new Map<number, Lane>();
-  const names = new Map<string, Lane>();
-  /** By handler id. The queue under the negative id holds the lanes of the handler's reruns. */
+  /** By handler id. Under the negative id are the lanes of the handler's reruns. */
+  const names = new Map<number, Map<string, Lane>>();
   const queues = new Map<number, DueQueue<Lane>>();
   /** By handler: the highest cursor finished in any of its lanes, once the store has said it. */
   const highest = new Map<number, bigint>();
@@ -41,7 +41,7 @@ export function createLaneCore() {
   function know(row: LaneRow): Lane {
     const lane = lanes.get(row.id) ?? newLane(row);
     lanes.set(row.id, lane);
-    names.set(lane.key, lane);
+    namesOf(lane.handler, lane.rerun).set(lane.key, lane);
     raise(lane, row.finished);
     if (row.unproven > lane.unproven) lane.unproven = row.unproven;
     return lane;
@@ -51,7 +51,7 @@ export function createLaneCore() {
     known.set(lane, [], false);
     lane.dropped = true;
     lanes.delete(lane.id);
-    names.delete(lane.key);
+    namesOf(lane.handler, lane.rerun).delete(lane.key);
   }
 
   function raise(lane: Lane, finished: bigint): void {
@@ -60,6 +60,13 @@ export function createLaneCore() {
     if (finished > lane.finished) lane.finished = finished;
     if (finished > lane.released) lane.released = finished;
     if (finished > lane.unproven) lane.unproven = finished;
+  }
+
+  function namesOf(handler: number, rerun: number): Map<string, Lane> {
+    const key = rerun > 0 ? -handler : handler;
+    let named = names.get(key);
+    if (!named) names.set(key, (named = new Map()));
+    return named;
   }
 
   function queueOf(handler: number, reruns: boolean): DueQueue<Lane> {
@@ -102,7 +109,7 @@ export function createLaneCore() {
     },
     /** The id of the lane with this name. Undefined: the store must create or find it, and `entered` says the result. */
     laneOf: (handler: number, rerun: number, name: string): number | undefined =>
-      names.get(keyOf(handler, rerun, name))?.id,
+      namesOf(handler, rerun).get(keyOf(rerun, name))?.id,
     entered: (row: LaneRow): void => void know(row),
     has: (id: number): boolean => lanes.has(id),
     /**
@@ -110,9 +117,9 @@ export function createLaneCore() {
      * later in the turn, an idle lane may be about to get a task.
      */
     dropIdle(all: boolean) {
-      if (names.size <= idleLimit && !all) return;
+      if (lanes.size <= idleLimit && !all) return;
       for (const lane of lanes.values()) if (!waits(lane) && lane.working === 0) drop(lane);
-      idleLimit = Math.max(IDLE, 2 * names.size);
+      idleLimit = Math.max(IDLE, 2 * lanes.size);
     },
     /** Adds a task that is new in the store. */
     add(task: Waiting) {
