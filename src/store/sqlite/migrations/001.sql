@@ -41,9 +41,10 @@ create table latest_ids (
 ) strict;
 create table ids (
   segment integer not null,         -- id_segments.segment
+  part    integer not null,         -- what was added to the segment at once
   id      text not null,
   event   integer not null,
-  primary key (segment, id)
+  primary key (segment, part, id)
 ) strict, without rowid;
 create table id_segments (
   segment  integer primary key,

@@ -5,6 +5,7 @@ import { CONFLICTS, type ReadStore, type ShownAttempt, type ShownConflict, type 
 import { createByTime } from '../ingest/by-time.ts';
 import { EVENT_COLUMNS, isoOf, type Session, type Sync } from '../session.ts';
 import { HANDLERS } from '../work/waiting.ts';
+import { IN_A_PART } from '../ingest/ids.ts';
 import { IN_STATE, inState, STRETCH } from './selection.ts';
 import { TASK, toTask, type TaskRow } from './tasks.ts';
 
@@ -31,7 +32,7 @@ export function createEvents({ db }: Session): Sync<Pick<ReadStore, 'events' | '
   const named = db.prepare<unknown[], ShownEvent>(`
     ${shown} where (e.cursor = @cursor and e.cursor is not null and e.conflicting = 0) or e.id = @id and e.seq in (
         select event from latest_ids where id = @id
-        union all select event from ids where segment in (select segment from id_segments) and id = @id)
+        union all select event from ids where segment in (select segment from id_segments) and ${IN_A_PART} and id = @id)
       or e.seq in (select seq from aliases where name in ('c:' || @cursor, 'i:' || @id)) order by e.conflicting limit 1`);
   const body = db.prepare<unknown[], Uint8Array | null>('select body from events where seq = ?').pluck();
   const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();
