@@ -12,20 +12,20 @@ export interface Clock {
 
 export const systemClock: Clock = { now: () => Date.now(), monotonic: () => performance.now() };
 
-/** Texts of seconds, by their last digits. Events that arrive together share a second, and a Date costs much more. */
+/** The latest time that a Date can hold. */
+const LATEST_MS = 8.64e15;
+/** The texts of the last seconds. Events that arrive together share a second, and making the text costs much more. */
 const SECONDS: { second: number; text: string }[] = [];
 const KEPT = 64;
 
 /** ISO 8601 in UTC. Null if there is no time, or if a Date cannot hold it. */
 export function iso(ms: number | null): string | null {
-  if (ms === null) return null;
+  if (ms === null || !(Math.abs(ms) <= LATEST_MS)) return null;
   const second = Math.floor(ms / 1_000);
   const place = Math.abs(second % KEPT);
   let known = SECONDS[place];
   if (known?.second !== second) {
-    const date = new Date(ms);
-    if (Number.isNaN(date.getTime())) return null;
-    known = { second, text: date.toISOString().slice(0, -4) };
+    known = { second, text: new Date(second * 1_000).toISOString().slice(0, -4) };
     SECONDS[place] = known;
   }
   return `${known.text}${String(Math.trunc(ms - second * 1_000)).padStart(3, '0')}Z`;

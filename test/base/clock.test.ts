@@ -1,5 +1,6 @@
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { timeOf } from '../../src/base/clock.ts';
+import { iso, timeOf } from '../../src/base/clock.ts';
 
 test.each([
   ['2026-01-31', Date.UTC(2026, 0, 31)],
@@ -13,4 +14,21 @@ test.each([
   ['yesterday', undefined],
 ])('%s', (text, time) => {
   expect(timeOf(text)).toBe(time);
+});
+
+test('a time is written as a Date writes it, whatever times were written before', () => {
+  const near = fc.integer({ min: -200_000, max: 200_000 });
+  const far = fc.integer({ min: -8.64e15, max: 8.64e15 });
+  fc.assert(
+    fc.property(fc.array(fc.oneof(near, far), { minLength: 1, maxLength: 50 }), (times) => {
+      expect(times.map(iso)).toEqual(times.map((ms) => new Date(ms).toISOString()));
+    }),
+  );
+  expect([8.64e15, null, NaN, Infinity, 8.64e15 + 2].map(iso)).toEqual([
+    '+275760-09-13T00:00:00.000Z',
+    null,
+    null,
+    null,
+    null,
+  ]);
 });
