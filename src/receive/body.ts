@@ -42,8 +42,10 @@ export function createBodyReader(budget = BUDGET, monotonic = (): number => perf
         const chunks: Buffer[] = [];
         const reader: Reader = { bytes: 0, since: monotonic(), drop: () => refuse('body_dropped') };
         const onGone = (): void => refuse('body_aborted');
+        let settled = false;
 
         function onData(chunk: Buffer): void {
+          if (settled) return;
           chunks.push(chunk);
           reader.bytes += chunk.length;
           if (reader.bytes > limit) return refuse('body_limit');
@@ -52,19 +54,17 @@ export function createBodyReader(budget = BUDGET, monotonic = (): number => perf
           makeRoom();
         }
         function onEnd(): void {
-          finish();
-          resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks));
+          settle(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks));
         }
         function refuse(cause: BodyCause): void {
-          finish();
           chunks.length = 0;
-          resolve(cause);
+          settle(cause);
         }
-        function finish(): void {
+        // The listeners stay, because an error without one would crash the process. What comes later is ignored.
+        function settle(result: Buffer | BodyCause): void {
+          settled = true;
           large.delete(reader);
-          request.off('data', onData).off('end', onEnd).off('close', onGone).off('error', onGone);
-          // The request is settled, so a later error is ignored. Without a listener it would crash the process.
-          request.on('error', () => {});
+          resolve(result);
         }
         request.on('data', onData).on('end', onEnd).on('close', onGone).on('error', onGone);
       }),

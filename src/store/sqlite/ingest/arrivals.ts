@@ -39,7 +39,7 @@ export function createArrivals({ db }: Session): (now: number) => ArrivalsOfBatc
   return (now) => {
     const delivered = new Set<string>();
     const missed = new Map<string, number>();
-    const arrivals = new Map<string, Arrivals>();
+    const arrivals: Arrivals[] = [];
     return {
       delivered({ cursor, type }) {
         // Events without a cursor are no part of the history: test events, and events of the kit.
@@ -48,9 +48,8 @@ export function createArrivals({ db }: Session): (now: number) => ArrivalsOfBatc
       first({ cursor, origin, type, createdAt }, wasMissed) {
         if (cursor === null) return;
         if (wasMissed) missed.set(type, (missed.get(type) ?? 0) + 1);
-        const key = `${origin} ${type}`;
-        let sum = arrivals.get(key);
-        if (!sum) arrivals.set(key, (sum = { type, origin, events: 0, aged: 0, lateMs: 0, latestMs: 0 }));
+        let sum = arrivals.find((one) => one.type === type && one.origin === origin);
+        if (!sum) arrivals.push((sum = { type, origin, events: 0, aged: 0, lateMs: 0, latestMs: 0 }));
         sum.events++;
         if (createdAt === null) return;
         const lateMs = Math.min(Math.max(0, now - createdAt), LATEST_MS);
@@ -61,7 +60,7 @@ export function createArrivals({ db }: Session): (now: number) => ArrivalsOfBatc
       write() {
         for (const [type, count] of missed) miss.run(type, count, now);
         for (const type of delivered) deliver.run(type, now);
-        for (const sum of arrivals.values()) arrive.run({ day: Math.floor(now / DAY_MS), ...sum });
+        for (const sum of arrivals) arrive.run({ day: Math.floor(now / DAY_MS), ...sum });
       },
     };
   };
