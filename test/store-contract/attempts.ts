@@ -130,12 +130,39 @@ export function attempts(suite: Suite): void {
       expect(await store.read.counters()).toMatchObject({ fenced: 1 });
     });
 
-    test('the second of two settlements of one claim writes nothing', async () => {
-      await desk.arrive('a', [1]);
+    test.each([
+      ['dead', 'done'],
+      ['done', 'dead'],
+      ['done', 'done'],
+    ] as const)('of two settlements of one claim, %s and %s, the second writes nothing', async (first, second) => {
+      await desk.arrive('a', [1, 2]);
       const claims = await desk.claim();
-      const result = await desk.settle([...claims.map((claim) => ended(claim, 'dead')), ...claims.map(done)]);
+      const result = await desk.settle([first, second].flatMap((state) => claims.map((claim) => ended(claim, state))));
       expect(result.fenced).toBe(1);
-      expect((await sums(store)).tasks).toMatchObject({ done: 0, dead: 1 });
+      const none = { ready: 1, running: 0, done: 0, skipped: 0, dead: 0 };
+      expect((await sums(store)).tasks).toMatchObject({ ...none, [first]: 1 });
+      expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
+    });
+
+    test('many tasks that end in one turn in different ways each keep their own end', async () => {
+      await desk.arrive('a', [1]);
+      const lanes = Array.from({ length: 70 }, (_, n) => `lane-${n}`);
+      for (const [n, lane] of lanes.entries()) await desk.arrive(lane, [100 + n]);
+      const claims = await desk.claim(100);
+      const states = ['done', 'done', 'skipped', 'done', 'dead'] as const;
+      const ends = claims.map((claim, n) => ended(claim, states[n % states.length] ?? 'done'));
+      expect((await desk.settle(ends)).fenced).toBe(0);
+      const shown = await store.read.tasks({ limit: 100 }, T0);
+      const stateOf = new Map(shown.tasks.map(({ id, state }) => [id, state]));
+      expect(ends.map(({ claim }) => stateOf.get(claim.task))).toEqual(ends.map(({ state }) => state));
+      expect(shown.tasks.every(({ attempts, startedAt }) => attempts === 1 && startedAt !== null)).toBe(true);
+      const tasks = Object.groupBy(ends, ({ state }) => state);
+      expect((await sums(store)).tasks).toMatchObject({
+        done: tasks.done?.length,
+        skipped: tasks.skipped?.length,
+        dead: tasks.dead?.length,
+        running: 0,
+      });
     });
 
     test('an attempt that ends after the next one began is fenced, also if it completes', async () => {

@@ -42,14 +42,9 @@ export function createMake(session: Session, { lanes, registry, reruns, undecide
   function makeNew({ tasks, decided = [] }: FanOutPage, now: number): number {
     const late = new Set(decided);
     const fresh = tasks.filter(({ event }) => !late.has(event));
+    const others = tasks.filter(({ event }) => late.has(event));
     if (makeThese(fresh, now) !== fresh.length) throw new Error('a new event already has a task');
-    return (
-      fresh.length +
-      makeAll(
-        tasks.filter(({ event }) => late.has(event)),
-        now,
-      )
-    );
+    return fresh.length + makeAll(others, now);
   }
 
   /** Returns the number of the last event for which the handler has its tasks; null: it has caught up. */
