@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { array, assert, integer, oneof, property } from 'fast-check';
 import { expect, test } from 'vitest';
 import { iso, timeOf } from '../../src/base/clock.ts';
 
@@ -17,10 +17,10 @@ test.each([
 });
 
 test('a time is written as a Date writes it, whatever times were written before', () => {
-  const near = fc.integer({ min: -200_000, max: 200_000 });
-  const far = fc.integer({ min: -8.64e15, max: 8.64e15 });
-  fc.assert(
-    fc.property(fc.array(fc.oneof(near, far), { minLength: 1, maxLength: 50 }), (times) => {
+  const near = integer({ min: -200_000, max: 200_000 });
+  const far = integer({ min: -8.64e15, max: 8.64e15 });
+  assert(
+    property(array(oneof(near, far), { minLength: 1, maxLength: 50 }), (times) => {
       expect(times.map(iso)).toEqual(times.map((ms) => new Date(ms).toISOString()));
     }),
   );

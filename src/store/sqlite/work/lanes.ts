@@ -25,7 +25,7 @@ export function createLanes(session: Session) {
   const me = randomUUID();
   const markDirty = createMarkDirty(session);
   const reading = createReading(session);
-  const name = db
+  const nameLane = db
     .prepare<unknown[], number>(`
     insert into lanes (handler, name, rerun) values (?, ?, ?)
     on conflict (name, handler, rerun) do update set name = excluded.name returning id`)
@@ -104,7 +104,7 @@ export function createLanes(session: Session) {
     enter({ handler, rerun = 0 }: NewTask, laneName: string, now: number): number {
       const known = core.laneOf(handler, rerun, laneName);
       if (known !== undefined) return known;
-      const id = name.get(handler, laneName, rerun);
+      const id = nameLane.get(handler, laneName, rerun);
       const progress = begin.get(id, now);
       if (id === undefined || !progress) throw new Error(`a lane of handler ${handler} cannot be created`);
       core.entered(toLane({ id, handler, name: laneName, rerun, ...progress }));
