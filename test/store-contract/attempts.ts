@@ -58,6 +58,20 @@ export function attempts(suite: Suite): void {
       expect(await desk.claim()).toMatchObject([{ event: { cursor: '10' }, attempt: 3, alone: true, late: true }]);
     });
 
+    test('is late if it has stepped aside and a later task of its lane is claimed in the same turn', async () => {
+      await desk.arrive('a', [10, 20]);
+      await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 6_000, holdMs: 5_000 })));
+      desk.now = T0 + 5_000;
+      const next = await desk.claim();
+      desk.now = T0 + 6_000;
+      const again = next.map((claim) => ({ ...failed(claim, { dueAt: desk.now, holdMs: 0 }), spent: false }));
+      const { claims } = await desk.turn({ settle: again, room: ROOM });
+      expect(claims.map((claim) => [cursorOf(claim), claim.late])).toEqual([
+        ['20', false],
+        ['10', true],
+      ]);
+    });
+
     test.each([3_600_000, 60 * 86_400_000, -3_600_000, -60 * 86_400_000])(
       'F16: waits as long as before if the clock is set by %i ms, in a lane or in none',
       async (ms) => {
@@ -128,6 +142,17 @@ export function attempts(suite: Suite): void {
       expect((await desk.settle(gone.map(done))).fenced).toBe(1);
       expect(await store.read.tasks({}, T0)).toEqual(before);
       expect(await store.read.counters()).toMatchObject({ fenced: 1 });
+    });
+
+    test('a settlement is fenced if another process holds the task, even at an attempt of the same number', async () => {
+      await desk.arrive('a', [1]);
+      await desk.arrive('b', [2]);
+      const old = await desk.claim();
+      await store.processes.giveBack([], T0);
+      const isolated = present(await another().work.claimIsolated(desk.now, 3, [desk.handler]));
+      expect(isolated.attempt).toBe(1);
+      expect((await desk.settle(old.map(done))).fenced).toBe(2);
+      expect((await sums(store)).tasks).toMatchObject({ ready: 1, running: 1, done: 0 });
     });
 
     test.each([

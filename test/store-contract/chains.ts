@@ -1,7 +1,19 @@
 // Chains: several tasks of a lane are claimed in a turn and run one after another in one place.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Claim } from '../../src/store/work.ts';
-import { cursorOf, done, event, failed, present, range, ROOM, T0, type Desk, type Suite } from './harness.ts';
+import {
+  createDesk,
+  cursorOf,
+  done,
+  event,
+  failed,
+  present,
+  range,
+  ROOM,
+  T0,
+  type Desk,
+  type Suite,
+} from './harness.ts';
 
 const MINUTE_MS = 60_000;
 
@@ -105,6 +117,22 @@ export function chains(suite: Suite): void {
       const limits = new Map([[desk.handler, 3]]);
       const { claims } = await desk.turn({ room: ROOM, limits, chains: new Map([[desk.handler, 64]]) });
       expect(claims.map(cursorOf)).toEqual(['1', '2', '3']);
+    });
+
+    test('that ended in one turn has brought its lane as far as its last task, for a later process as well', async () => {
+      await desk.arrive('a', [10, 20, 30]);
+      await desk.settle((await claim(64)).map(done));
+      const later = await createDesk(suite.another());
+      await later.arrive('a', [25, 35]);
+      const late: [string, boolean][] = [];
+      for (let claims = await later.claim(); claims.length > 0; claims = await later.claim()) {
+        late.push(...claims.map((one): [string, boolean] => [cursorOf(one), one.late]));
+        await later.settle(claims.map(done));
+      }
+      expect(late).toEqual([
+        ['25', true],
+        ['35', false],
+      ]);
     });
 
     test('of two boots never share a lane', async () => {
