@@ -1,5 +1,6 @@
 // Identity: decides which stored event an arrival is. It is pure: the store looks up what is known, and writes what is
 // decided. Contradictions are recorded; no event is merged or dropped.
+import type { Cursor } from '../wire/cursor.ts';
 import { dataOfBody, type Incoming } from '../wire/event.ts';
 import { digestOf, sameJson, type JsonObject } from '../wire/json.ts';
 
@@ -7,8 +8,7 @@ import { digestOf, sameJson, type JsonObject } from '../wire/json.ts';
 export interface StoredIdentity {
   seq: number;
   id: string | null;
-  /** 1: the stored event has the cursor of the arriving one. */
-  sameCursor: 0 | 1;
+  cursor: Cursor | null;
   /** 1: another event with other data has the same cursor. */
   conflicting: 0 | 1;
   type: string;
@@ -48,7 +48,7 @@ export type Decision<Stored> =
 export function decide<Stored extends StoredIdentity>(event: Incoming, known: Known<Stored>): Decision<Stored> {
   const { atCursor: c, withId: i } = known;
   if (i) {
-    if (c && c.seq !== i.seq && !(i.conflicting && i.sameCursor))
+    if (c && c.seq !== i.seq && !(i.conflicting && i.cursor === event.cursor))
       return { is: 'known', of: i, reason: 'its id and its cursor name two different events' };
     const alias = !c && nameOfCursor(event);
     const reason = sameData(i, event) ? undefined : 'its id was known with other data';

@@ -7,7 +7,7 @@ import {
   nameOfId,
   placeOf,
   type Decision,
-  type StoredIdentity,
+  type StoredIdentity as Row,
 } from '../../src/store/identity.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Incoming, type Reading } from '../../src/wire/event.ts';
@@ -32,13 +32,9 @@ function arrival({ id, cursor, text }: Fields): Incoming {
   return eventOf(readDelivery(Buffer.from(JSON.stringify({ id, type: 'Thing', cursor, data }))));
 }
 
-interface Row extends StoredIdentity {
-  cursor: string | null;
-}
-
 function rowOf(seq: number, event: Incoming, conflicting: 0 | 1 = 0): Row {
   const { id, cursor, type, origin, body } = event;
-  return { seq, id, cursor, conflicting, sameCursor: 1, type, origin, body, digest: null };
+  return { seq, id, cursor, conflicting, type, origin, body, digest: null };
 }
 
 describe('an arrival, by what is known', () => {
@@ -60,7 +56,7 @@ describe('an arrival, by what is known', () => {
     [
       'its id and its cursor apart',
       {},
-      { c: stored({ id: 'b' }, { seq: 2 }), i: stored({ cursor: '2' }, { sameCursor: 0 }) },
+      { c: stored({ id: 'b' }, { seq: 2 }), i: stored({ cursor: '2' }) },
       { is: 'known', reason: 'its id and its cursor name two different events' },
     ],
     [
@@ -141,10 +137,9 @@ function createModel() {
     rows.find(({ seq }) => name !== null && seq === aliases.get(name));
 
   function apply(event: Incoming): Decision<Row> {
-    const near = rows.map((row): Row => Object.assign(row, { sameCursor: row.cursor === event.cursor ? 1 : 0 }));
-    const at = near.filter(({ cursor }) => event.cursor !== null && cursor === event.cursor);
+    const at = rows.filter(({ cursor }) => event.cursor !== null && cursor === event.cursor);
     const atCursor = at.find(({ conflicting }) => !conflicting) ?? aliased(nameOfCursor(event));
-    const withId = near.find(({ id }) => id !== null && id === event.id) ?? aliased(nameOfId(event));
+    const withId = rows.find(({ id }) => id !== null && id === event.id) ?? aliased(nameOfId(event));
     const decision = decide<Row>(event, { atCursor, withId, conflicting: at.filter((row) => row.conflicting) });
     if (decision.is === 'new') rows.push(rowOf(rows.length + 1, event));
     if (decision.is === 'conflicting') rows.push(rowOf(rows.length + 1, event, 1));

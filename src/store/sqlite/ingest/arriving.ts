@@ -29,8 +29,7 @@ export function createArriving(
     insert into events (cursor, conflicting, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, live, body)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const known = `
-    select seq, ${EVENT_KEY}, id, cursor is ? as sameCursor, conflicting, type, origin, body, digest
-    from events e`;
+    select seq, ${EVENT_KEY}, id, cast(cursor as text) as cursor, conflicting, type, origin, body, digest from events e`;
   const byCursor = db.prepare<unknown[], Stored>(
     `${known} where cursor = ? and cursor is not null and conflicting = 0`,
   );
@@ -126,7 +125,7 @@ export function createArriving(
     }
 
     function named(event: Incoming): boolean {
-      return [nameOfCursor(event), nameOfId(event)].some((name) => name && byAlias.get(null, name));
+      return [nameOfCursor(event), nameOfId(event)].some((name) => name && byAlias.get(name));
     }
 
     function keepAside(unreadable: Unreadable): Accepted {
@@ -141,9 +140,9 @@ export function createArriving(
     /** For an arrival whose id or cursor may be known. */
     function resolve(event: Incoming): Accepted {
       const cursor = bind(event.cursor);
-      const c = event.cursor ? (byCursor.get(cursor, cursor) ?? byAlias.get(cursor, nameOfCursor(event))) : undefined;
-      const i = c && c.id !== null && c.id === event.id ? c : withId(event, cursor);
-      const conflicting = c && !i ? conflictingAt.all(cursor, cursor) : [];
+      const c = event.cursor ? (byCursor.get(cursor) ?? byAlias.get(nameOfCursor(event))) : undefined;
+      const i = c && c.id !== null && c.id === event.id ? c : withId(event);
+      const conflicting = c && !i ? conflictingAt.all(cursor) : [];
       const decision = decide(event, { atCursor: c, withId: i, conflicting });
       if (decision.is === 'new') return { ...duplicate(event, undefined), pruned: true };
       const { of, reason } = decision;
@@ -161,9 +160,9 @@ export function createArriving(
       return reason === undefined ? accepted : { ...accepted, conflict: record(of, event, reason) };
     }
 
-    function withId(event: Incoming, cursor: bigint | null): Stored | undefined {
+    function withId(event: Incoming): Stored | undefined {
       const seq = ofId(event.id);
-      return seq === undefined ? byAlias.get(cursor, nameOfId(event)) : bySeq.get(cursor, seq);
+      return seq === undefined ? byAlias.get(nameOfId(event)) : bySeq.get(seq);
     }
 
     function addIdTo({ seq, origin }: Stored, { id, sessionId, cursor, createdAt, toldAt }: Incoming): void {

@@ -1,7 +1,7 @@
 // Ingest in memory: an arrival is a new event, or one that is known (store/identity.ts).
 import { narrow, placeOf } from '../../../store/birth.ts';
 import { gapEvent } from '../../../store/gap-event.ts';
-import { decide, nameOfCursor, nameOfId, type StoredIdentity } from '../../../store/identity.ts';
+import { decide, nameOfCursor, nameOfId } from '../../../store/identity.ts';
 import type { Accepted, Batch, Conflict, StateKey } from '../../../store/ingest.ts';
 import { iso } from '../../../base/clock.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
@@ -50,18 +50,17 @@ export function createIngest(data: Data, watermark: ReturnType<typeof createWate
     const { cursor, id, type, origin } = event;
     if (origin === 'webhook' && cursor !== null)
       types.set(type, { deliveredAt: batch.now, missed: 0, missedSince: null });
-    const of = (row: EventRow | undefined) => row && identityOf(row, event);
-    const atCursor = cursor === null ? undefined : of(byCursor.get(cursor) ?? aliases.get(nameOfCursor(event) ?? ''));
-    const withId = id === null ? undefined : of(byId.get(id) ?? aliases.get(nameOfId(event) ?? ''));
+    const atCursor = cursor === null ? undefined : (byCursor.get(cursor) ?? aliases.get(nameOfCursor(event) ?? ''));
+    const withId = id === null ? undefined : (byId.get(id) ?? aliases.get(nameOfId(event) ?? ''));
     const conflicting = events.filter((row) => cursor !== null && row.cursor === cursor && row.conflicting);
-    const decision = decide(event, { atCursor, withId, conflicting: conflicting.map((row) => identityOf(row, event)) });
+    const decision = decide(event, { atCursor, withId, conflicting });
     if (decision.is === 'new') {
       store(event, 0, batch.now);
       if (origin === 'replay') count({ recovered: 1 });
       if (batch.fresh && origin !== 'webhook') miss(type, batch.now);
       return { verdict: 'new' };
     }
-    const known = events[decision.of.seq - 1] as EventRow;
+    const known = decision.of;
     if (decision.is === 'conflicting') {
       store(event, 1, batch.now);
       return { verdict: 'new', conflict: record(known, event, decision.reason) };
@@ -136,8 +135,4 @@ export function createIngest(data: Data, watermark: ReturnType<typeof createWate
       aliases.get(`i:${name}`) ??
       aliases.get(`c:${name}`),
   };
-}
-
-function identityOf(row: EventRow, { cursor }: Incoming): StoredIdentity {
-  return { ...row, sameCursor: row.cursor === cursor ? 1 : 0 };
 }
