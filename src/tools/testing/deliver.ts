@@ -5,7 +5,7 @@ import type { Handler } from '../../kit.ts';
 import { checkHandler } from '../../run/load-handlers.ts';
 import { createRandom } from '../random.ts';
 import type { ShownState, SqlRow } from '../../store/work.ts';
-import type { Gap, ShownTask } from '../../store/read.ts';
+import type { Gap } from '../../store/read.ts';
 import { compareCursors, type Cursor } from '../../wire/cursor.ts';
 import { createClock, type TestClock } from './clock.ts';
 import { readingOf, type Fixture } from './fixture.ts';
@@ -88,12 +88,7 @@ export async function deliver<Type extends string>(
   }
   await raiseWatermark(store, given, clock);
   await run.finish();
-  const tasks: ShownTask[] = [];
-  for (let page = await store.read.tasks({ limit: 1_000 }, clock.now()); ;) {
-    tasks.push(...page.tasks);
-    if (page.next === null) break;
-    page = await store.read.tasks({ limit: 1_000, before: page.next }, clock.now());
-  }
+  const { tasks } = await store.read.tasks({ limit: Infinity }, clock.now());
   return {
     tasks: tasks
       .toSorted((a, b) => a.id - b.id)

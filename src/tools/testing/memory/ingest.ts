@@ -1,40 +1,53 @@
-// Ingest in memory: an arrival is a new event, or one that is known (store/identity.ts).
-import { narrow, placeOf } from '../../../store/birth.ts';
+// Ingest in memory: an arrival is a new event, or one that is known (store/identity.ts). Beside the events it keeps gaps,
+// counters and state.
 import { gapEvent } from '../../../store/gap-event.ts';
-import { decide, nameOfCursor, nameOfId } from '../../../store/identity.ts';
-import type { Accepted, Batch, Conflict, StateKey } from '../../../store/ingest.ts';
+import { decide, nameOfCursor, nameOfId, type StoredIdentity } from '../../../store/identity.ts';
+import type { Accepted, Batch, Counts, StateKey, StateValue } from '../../../store/ingest.ts';
+import type { Gap } from '../../../store/read.ts';
+import type { StoredEvent } from '../../../store/work.ts';
+import { riseOf } from '../../../store/watermark.ts';
 import { iso } from '../../../base/clock.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
-import type { Incoming, Unreadable } from '../../../wire/event.ts';
-import type { Data, EventRow } from './data.ts';
-import type { createWatermark } from './watermark.ts';
+import type { Incoming, Reading, Unreadable } from '../../../wire/event.ts';
 
-// oxlint-disable-next-line max-lines-per-function -- one method of the role each, and each is short
-export function createIngest(data: Data, watermark: ReturnType<typeof createWatermark>) {
-  const { events, gaps, state, undecided, types, count } = data;
-  const byCursor = new Map<Cursor, EventRow>();
-  const byId = new Map<string, EventRow>();
-  const aliases = new Map<string, EventRow>();
-  const quarantine = new Set<string>();
-  const conflicts = new Set<string>();
+/** `copies`: further deliveries of the event. */
+type EventRow = StoredEvent & StoredIdentity & { copies: number };
+
+export type Ingest = ReturnType<typeof createIngest>;
+
+// oxlint-disable-next-line max-lines-per-function -- the steps of one arrival share what is known
+export function createIngest() {
+  /** The number of an event or gap is its place in the list, from 1. */
+  const events: EventRow[] = [];
+  const gaps: Gap[] = [];
+  const counters = new Map<string, number>();
+  const state = new Map<StateKey, StateValue>();
+  /** By the names of identity.ts: the cursors and ids of events, and their aliases. */
+  const known = new Map<string, EventRow>();
+  /** What is recorded once: contradictions, and quarantined bytes. */
+  const records = new Set<string>();
+
+  /** Finds an event by its key, cursor or id. */
+  const find = (name: string) => known.get(name) ?? known.get(`c:${name}`) ?? known.get(`i:${name}`);
+  const watermark = (): Cursor | null => (state.get('watermark') ?? null) as Cursor | null;
+
+  function note(counts: Counts, values: Batch['state'] = {}): void {
+    for (const [name, by = 0] of Object.entries(counts)) counters.set(name, (counters.get(name) ?? 0) + by);
+    for (const [name, value] of Object.entries(values)) state.set(name as StateKey, value);
+  }
 
   function accept(batch: Batch): Accepted[] {
-    const arriving = batch.readings.flatMap((reading) => ('event' in reading ? [reading.event] : []));
     // Nothing is written if one of the cursors is no number.
-    for (const { cursor } of arriving) BigInt(cursor ?? 0);
-    const birth = data.birth();
-    const { older, younger } = narrow(birth, arriving);
-    state.set('older', older).set('younger', younger);
+    for (const reading of batch.readings) if ('event' in reading) BigInt(reading.event.cursor ?? 0);
     const readings = [...batch.readings, ...raiseGap(batch)];
-    const accepted = readings.map((one) => ('event' in one ? take(one.event, batch) : setAside(one.unreadable)));
-    if (batch.from) state.set('proved_from', batch.from);
-    watermark.raise(batch);
-    count(batch.counts ?? {});
-    for (const [name, value] of Object.entries(batch.state ?? {})) state.set(name as StateKey, value);
+    const accepted = readings.map((one) => ('event' in one ? take(one.event, batch.now) : setAside(one.unreadable)));
+    const rises = batch.watermark && riseOf(batch, watermark(), () => null) === 'rises';
+    note(batch.counts ?? {}, { ...(rises && { watermark: batch.watermark }), ...batch.state });
     return accepted.slice(0, batch.readings.length);
   }
 
-  function raiseGap({ gap, now }: Batch): { event: Incoming }[] {
+  /** There is one gap for each `after`. If it is found again while its end is unknown, only its end is written. */
+  function raiseGap({ gap, now }: Batch): Reading[] {
     if (!gap) return [];
     const open = gaps.findLast(({ after, upTo }) => after === gap.after && upTo === null);
     if (open && (gap.upTo === null || open.closedAt === null)) {
@@ -46,93 +59,58 @@ export function createIngest(data: Data, watermark: ReturnType<typeof createWate
     return [{ event: gapEvent(id, gap, now) }];
   }
 
-  function take(event: Incoming, batch: Batch): Accepted {
-    const { cursor, id, type, origin } = event;
-    if (origin === 'webhook' && cursor !== null)
-      types.set(type, { deliveredAt: batch.now, missed: 0, missedSince: null });
-    const atCursor = cursor === null ? undefined : (byCursor.get(cursor) ?? aliases.get(nameOfCursor(event) ?? ''));
-    const withId = id === null ? undefined : (byId.get(id) ?? aliases.get(nameOfId(event) ?? ''));
-    const conflicting = events.filter((row) => cursor !== null && row.cursor === cursor && row.conflicting);
+  function take(event: Incoming, now: number): Accepted {
+    const { cursor, origin } = event;
+    const atCursor = known.get(nameOfCursor(event) ?? '');
+    const withId = known.get(nameOfId(event) ?? '');
+    const conflicting = atCursor ? events.filter((row) => row.conflicting && row.cursor === cursor) : [];
     const decision = decide(event, { atCursor, withId, conflicting });
     if (decision.is === 'new') {
-      store(event, 0, batch.now);
-      if (origin === 'replay') count({ recovered: 1 });
-      if (batch.fresh && origin !== 'webhook') miss(type, batch.now);
+      store(event, 0, now);
+      if (origin === 'replay') note({ recovered: 1 });
       return { verdict: 'new' };
     }
-    const known = decision.of;
+    const { of: row, reason } = decision;
+    if (reason && isFirst(`conflict ${row.seq}`, event.body)) note({ conflicts: 1 });
+    const conflict = reason && { conflict: { with: row.key, reason } };
     if (decision.is === 'conflicting') {
-      store(event, 1, batch.now);
-      return { verdict: 'new', conflict: record(known, event, decision.reason) };
+      store(event, 1, now);
+      return { verdict: 'new', ...conflict };
     }
-    if (decision.addId) addId(known, event);
-    if (decision.alias) aliases.set(decision.alias, known);
-    count({ [origin === 'webhook' ? 'duplicates' : 'reread']: 1 });
-    if (origin === 'webhook') known.copies++;
-    known.seenBy.add(origin);
-    const { reason } = decision;
-    return { verdict: 'duplicate', ...(reason !== undefined && { conflict: record(known, event, reason) }) };
+    if (decision.addId) {
+      const { id, sessionId, createdAt } = event;
+      Object.assign(row, { id, sessionId: row.sessionId ?? sessionId, createdAt: row.createdAt ?? createdAt });
+      known.set(`i:${id}`, row);
+    }
+    if (decision.alias) known.set(decision.alias, row);
+    if (origin === 'webhook') row.copies++;
+    note({ [origin === 'webhook' ? 'duplicates' : 'reread']: 1 });
+    return { verdict: 'duplicate', ...conflict };
   }
 
-  function store(event: Incoming, conflicting: 0 | 1, now: number): void {
-    const { cursor, id, type, sessionId, createdAt, origin, body } = event;
+  function store(event: Incoming, conflicting: 0 | 1, receivedAt: number): void {
+    const { cursor, id, body } = event;
     const key = cursor === null || conflicting ? `i:${id}` : `c:${cursor}`;
-    const at = { createdAt, receivedAt: now, skewSeconds: event.signed?.skewSeconds ?? 0 };
-    const live = event.live ? 1 : 0;
     const text = Buffer.from(body).toString();
-    const identity = { seq: events.length + 1, key, id, cursor, type, sessionId, origin, conflicting } as const;
-    const row: EventRow = { ...identity, ...at, live, text, body, digest: null, copies: 0, seenBy: new Set([origin]) };
+    const live = event.live ? 1 : 0;
+    const seq = events.length + 1;
+    const row: EventRow = { ...event, seq, key, receivedAt, live, text, conflicting, digest: null, copies: 0 };
     events.push(row);
-    if (id !== null) byId.set(id, row);
-    if (cursor !== null && !conflicting) byCursor.set(cursor, row);
-    count({ events: 1, accepted: 1 });
-  }
-
-  /** A webhook names an event that replay or stream had brought without an id. */
-  function addId(row: EventRow, { id, sessionId, createdAt, toldAt, cursor }: Incoming): void {
-    if (id !== null) byId.set(id, row);
-    row.id = id;
-    row.sessionId ??= sessionId;
-    row.createdAt ??= createdAt;
-    const birth = { ...data.birth(), younger: null };
-    if (cursor === null || Math.max(createdAt ?? -Infinity, toldAt ?? -Infinity) < birth.at) return;
-    if (!undecided.has(row.seq)) {
-      if (placeOf({ origin: row.origin, cursor, createdAt: null }, birth) === 'new') return;
-      count({ undecided: 1 });
-    }
-    undecided.set(row.seq, { cursor: BigInt(cursor), ready: true });
-  }
-
-  function miss(type: string, now: number): void {
-    const known = types.get(type) ?? { deliveredAt: null, missed: 0, missedSince: null };
-    types.set(type, { ...known, missed: known.missed + 1, missedSince: known.missedSince ?? now });
-  }
-
-  /** The same contradiction is recorded once. */
-  function record({ seq, key }: EventRow, { body }: Incoming, reason: string): Conflict {
-    const row = `${seq} ${Buffer.from(body).toString('base64')}`;
-    if (!conflicts.has(row)) count({ conflicts: 1 });
-    conflicts.add(row);
-    return { with: key, reason };
+    known.set(key, row);
+    if (id !== null) known.set(`i:${id}`, row);
+    note({ events: 1, accepted: 1 });
   }
 
   function setAside({ body, cursor, origin }: Unreadable): Accepted {
-    const row = `${cursor} ${Buffer.from(body).toString('base64')}`;
-    const name = !quarantine.has(row) ? 'quarantined' : origin === 'webhook' ? 'duplicates' : 'reread';
-    count({ [name]: 1 });
-    quarantine.add(row);
+    const again = origin === 'webhook' ? 'duplicates' : 'reread';
+    note({ [isFirst(`quarantine ${cursor}`, body) ? 'quarantined' : again]: 1 });
     return { verdict: 'quarantined' };
   }
 
-  return {
-    accept: async (batch: Batch) => accept(batch),
-    sync: async () => {},
-    /** By key, id or cursor. */
-    find: (name: string): EventRow | undefined =>
-      events.find(({ key }) => key === name) ??
-      byCursor.get(name as Cursor) ??
-      byId.get(name) ??
-      aliases.get(`i:${name}`) ??
-      aliases.get(`c:${name}`),
-  };
+  function isFirst(what: string, body: Uint8Array): boolean {
+    const before = records.size;
+    return records.add(`${what} ${Buffer.from(body).toString('base64')}`).size > before;
+  }
+
+  return { events, gaps, counters, state, watermark, note, accept, find };
 }
