@@ -1,5 +1,4 @@
-// Ingest in memory: an arrival is a new event, or one that is known (store/identity.ts). Beside the events it keeps gaps,
-// counters and state.
+// Ingest in memory: an arrival is a new event, or one that is known (store/identity.ts). Also gaps, counters and state.
 import { gapEvent } from '../../../store/gap-event.ts';
 import { decide, nameOfCursor, nameOfId, type StoredIdentity } from '../../../store/identity.ts';
 import type { Accepted, Batch, Counts, StateKey, StateValue } from '../../../store/ingest.ts';
@@ -12,8 +11,6 @@ import type { Incoming, Reading, Unreadable } from '../../../wire/event.ts';
 
 /** `copies`: further deliveries of the event. */
 type EventRow = StoredEvent & StoredIdentity & { copies: number };
-
-export type Ingest = ReturnType<typeof createIngest>;
 
 // oxlint-disable-next-line max-lines-per-function -- the steps of one arrival share what is known
 export function createIngest() {

@@ -5,8 +5,8 @@ import { createLaneCore } from '../../../store/lanes/lanes.ts';
 import { LOOKS, type StrictPlace } from '../../../store/lanes/strict-order.ts';
 import { endOf } from '../../../store/settlement.ts';
 import type { Waiting } from '../../../store/lanes/waiting.ts';
-import type { Claim, Settlement, StoredEvent, TaskState, Turn } from '../../../store/work.ts';
-import type { Ingest } from './ingest.ts';
+import type { Claim, Settlement, ShownState, StoredEvent, TaskState, Turn } from '../../../store/work.ts';
+import type { createIngest } from './ingest.ts';
 
 export interface TaskRow extends Waiting {
   state: Exclude<TaskState, 'running'>;
@@ -23,7 +23,7 @@ const highest = (a: bigint, b: bigint): bigint => (a > b ? a : b);
 const byPlace = (a: StrictPlace, b: StrictPlace): number => Number(a.cursor - b.cursor) || a.lane - b.lane;
 
 // oxlint-disable-next-line max-lines-per-function -- the methods share the lanes, and each is short
-export function createLanes({ events, state, watermark, note }: Ingest) {
+export function createLanes({ events, state, watermark, note }: ReturnType<typeof createIngest>) {
   const core = createLaneCore();
   const tasks = new Map<number, TaskRow>();
   /** The id of a lane is its place in the list, from 1. */
@@ -38,9 +38,8 @@ export function createLanes({ events, state, watermark, note }: Ingest) {
   /** Puts a new task into the lane with this name. */
   function enter(task: TaskRow, name: string, cursor: bigint): void {
     const { handler, rerun } = task;
-    const none = { finished: -1n, unproven: -1n, tasks: [] };
     const known = laneOf(core.laneOf(handler, rerun, name) ?? null);
-    const lane = known ?? { id: lanes.length + 1, handler, rerun, name, ...none };
+    const lane = known ?? { id: lanes.length + 1, handler, rerun, name, finished: -1n, unproven: -1n, tasks: [] };
     lanes[lane.id - 1] = lane;
     lane.tasks.push(Object.assign(task, { lane: lane.id, alone: false, cursor }));
     lane.tasks.sort(byPlace);
@@ -57,9 +56,8 @@ export function createLanes({ events, state, watermark, note }: Ingest) {
   function ended(settlement: Settlement, now: number): void {
     const lane = laneOf(settlement.claim.lane);
     if (!lane) return;
-    const cursor = endOf(settlement);
-    lane.finished = highest(lane.finished, cursor ?? -1n);
-    core.ended(lane.id, cursor, settlement.claim.alone, now);
+    lane.finished = highest(lane.finished, endOf(settlement) ?? -1n);
+    core.ended(lane.id, endOf(settlement), settlement.claim.alone, now);
   }
 
   /** Follows the watermark, and returns how many strict tasks wait for it. */
@@ -67,21 +65,20 @@ export function createLanes({ events, state, watermark, note }: Ingest) {
     const searched = Number(state.get('searched') ?? 0);
     core.follow({ watermark: BigInt(watermark() ?? -1), searched, newest: events.length, fannedOut }, now);
     const place = core.strictWants();
-    const after = lanes.flatMap(waitingIn).filter((task) => task.strict && place && byPlace(task, place) > 0);
-    if (place) core.strictFound(after.toSorted(byPlace).slice(0, LOOKS), now);
-    for (const { lane: id, cursor } of core.releasedUnproven()) {
-      const lane = laneOf(id);
-      if (lane) lane.unproven = highest(lane.unproven, cursor);
-    }
+    const strict = lanes.flatMap(waitingIn).filter((task) => task.strict);
+    const after = strict.filter((task) => place && byPlace(task, place) > 0).toSorted(byPlace);
+    if (place) core.strictFound(after.slice(0, LOOKS), now);
+    for (const { lane, cursor } of core.releasedUnproven()) (lanes[lane - 1] as Lane).unproven = cursor;
     // The core also keeps this count, for stores that have too many tasks to count.
-    return [...tasks.values()].filter(isHeld).length;
+    return [...tasks.values()].filter((task) => stateOf(task) === 'held').length;
   }
 
-  /** A strict task is held until the watermark or its lane has passed it. */
-  function isHeld(task: TaskRow): boolean {
+  /** A strict task is held until the watermark or its lane has passed it. No other task is shown as held. */
+  function stateOf(task: TaskRow): ShownState {
     const { finished = -1n, unproven = -1n } = laneOf(task.lane) ?? {};
     const passed = highest(highest(finished, unproven), core.watermark());
-    return task.strict && !task.alone && task.state === 'ready' && (task.cursor ?? -1n) > passed;
+    const isHeld = task.strict && !task.alone && task.state === 'ready' && (task.cursor ?? -1n) > passed;
+    return task.claim ? 'running' : isHeld ? 'held' : task.state;
   }
 
   function claimUpTo(turn: Turn): { claims: Claim[]; nextAt: number | null } {
@@ -145,5 +142,5 @@ export function createLanes({ events, state, watermark, note }: Ingest) {
     return claimed;
   }
 
-  return { tasks, enter, learn, ended, advance, claimUpTo, isolated, claimIsolated, isHeld, laneOf };
+  return { tasks, enter, learn, ended, advance, claimUpTo, isolated, claimIsolated, stateOf, laneOf };
 }

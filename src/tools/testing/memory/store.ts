@@ -38,8 +38,7 @@ export function openMemory(): WorkingStore {
     const key = events[row.event - 1]?.key ?? '';
     const lane = lanes.laneOf(row.lane)?.name ?? null;
     const dueAt = iso(Math.max(row.dueAt, row.releaseAt)) ?? '';
-    const waits = lanes.isHeld(row) ? 'held' : row.state;
-    return { id, key, lane, state: row.claim ? 'running' : waits, attempts, late, error, dueAt };
+    return { id, key, lane, state: lanes.stateOf(row), attempts, late, error, dueAt };
   }
 
   return {

@@ -1,27 +1,26 @@
-// The work and process roles in memory: events become tasks, which are claimed and settled. The tables of the handlers
-// are in an SQLite database in memory, apart from the kit's data.
+// The work and process roles in memory. The handlers' own tables are in an SQLite database, apart from the kit's data.
 import { iso, systemClock } from '../../../base/clock.ts';
 import { gapId } from '../../../store/gap-event.ts';
 import { mayBeBroken, withoutMissed } from '../../../store/missed.ts';
-import { afterCrash, type CrashPolicy, type GivenBack, type ProcessStore } from '../../../store/processes.ts';
+import { afterCrash, type CrashPolicy, type ProcessStore } from '../../../store/processes.ts';
 import { countsOf } from '../../../store/settlement.ts';
 import { connect } from '../../../store/sqlite/connection.ts';
 import { inTransaction, selected } from '../../../store/sqlite/work/tx.ts';
 import { HANDLERS } from '../../../store/sqlite/work/waiting.ts';
-import { NOTES, type Claim, type NewTask, type Settlement, type Work, type WorkStore } from '../../../store/work.ts';
-import type { Turn, TurnResult } from '../../../store/work.ts';
-import type { Ingest } from './ingest.ts';
+import { NOTES, type Claim, type NewTask, type Settlement, type Turn, type WorkStore } from '../../../store/work.ts';
+import type { createIngest } from './ingest.ts';
 import type { createLanes, TaskRow } from './lanes.ts';
 
 /** `waitsFrom`: the last event for which the handler has its tasks, if it missed events. */
 type Handler = { id: number; name: string; loaded: boolean; file: string | null; waitsFrom: number | null };
 
 // oxlint-disable-next-line max-lines-per-function -- one method of the role each, and each is short
-export function createWork(ingest: Ingest, lanes: ReturnType<typeof createLanes>) {
+export function createWork(ingest: ReturnType<typeof createIngest>, lanes: ReturnType<typeof createLanes>) {
   const { events, gaps, state, watermark, note } = ingest;
   const { tasks } = lanes;
   /** The id of a handler is its place in the list, from 1. */
   const handlers: Handler[] = [];
+  const handlerOf = (id: number): Handler => handlers[id - 1] as Handler;
   const birth = { at: systemClock.now(), reading: 'none', end: null, older: null, younger: null } as const;
   const tables = connect(':memory:', { create: true });
   /** The last event that has its tasks. */
@@ -36,7 +35,7 @@ export function createWork(ingest: Ingest, lanes: ReturnType<typeof createLanes>
     return result;
   }
 
-  async function write(given: Work): Promise<void> {
+  const write: WorkStore['setup'] = async (given) => {
     tables.exec('begin');
     try {
       await inTransaction(tables, given);
@@ -44,13 +43,7 @@ export function createWork(ingest: Ingest, lanes: ReturnType<typeof createLanes>
     } finally {
       if (tables.inTransaction) tables.exec('rollback');
     }
-  }
-
-  function handlerOf(id: number): Handler {
-    const handler = handlers[id - 1];
-    if (!handler) throw new Error(`handler ${id} is unknown`);
-    return handler;
-  }
+  };
 
   function holds({ task, attempt, boot }: Claim): TaskRow | undefined {
     const row = tasks.get(task);
@@ -63,8 +56,7 @@ export function createWork(ingest: Ingest, lanes: ReturnType<typeof createLanes>
     const row = holds(claim);
     if (!row) return false;
     const { name } = handlerOf(claim.handler);
-    const attempts = spent ? claim.attempt : claim.attempt - 1;
-    Object.assign(row, { claim: null, error, attempts, isolated: false });
+    Object.assign(row, { claim: null, error, attempts: claim.attempt - (spent ? 0 : 1), isolated: false });
     if (settlement.state === 'ready') {
       const { dueAt, holdMs, deferredMs = 0 } = settlement;
       const holdUntil = row.holdUntil ?? (holdMs === null ? null : now + holdMs);
@@ -102,10 +94,11 @@ export function createWork(ingest: Ingest, lanes: ReturnType<typeof createLanes>
     return row.waitsFrom;
   }
 
-  function turn(given: Turn): TurnResult {
+  function turn(given: Turn) {
     const { now, fanOut, missed, settle: settlements } = given;
     // Nothing is written if one of the handlers is unknown.
-    for (const { handler } of [...(fanOut?.tasks ?? []), ...(missed?.tasks ?? [])]) handlerOf(handler);
+    for (const { handler } of [...(fanOut?.tasks ?? []), ...(missed?.tasks ?? [])])
+      if (!handlers[handler - 1]) throw new Error(`handler ${handler} is unknown`);
     const fenced = settlements.filter((settlement) => !settle(settlement, now)).length;
     note({ fenced });
     const moved = fanOut?.from === fannedOut;
@@ -118,9 +111,9 @@ export function createWork(ingest: Ingest, lanes: ReturnType<typeof createLanes>
     return { ...lanes.claimUpTo(given), fenced, unproven, behind };
   }
 
-  function giveBack(alive: number[], now: number, crash?: CrashPolicy): GivenBack[] {
+  function giveBack(alive: number[], now: number, crash?: CrashPolicy) {
     const orphans = [...tasks.values()].flatMap(({ claim }) => (claim && !alive.includes(claim.boot) ? [claim] : []));
-    return orphans.map((claim): GivenBack => {
+    return orphans.map((claim) => {
       const row = tasks.get(claim.task) as TaskRow;
       const alone = orphans.filter(({ boot }) => boot === claim.boot).length === 1;
       const { name: handler } = handlerOf(claim.handler);
