@@ -1,10 +1,9 @@
 // Accepting: an event is one row however often it comes, and each reading gets its result. A batch is written whole or
 // not at all, together with its counters and state.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import type { StoredEvent } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
-import { event, T0, unreadable, type Suite, sums } from './harness.ts';
+import { event, T0, unreadable, type Suite, sums, type WorkingStore } from './harness.ts';
 
 export function accepting(suite: Suite): void {
   const { another } = suite;

@@ -1,7 +1,6 @@
 // The end of an attempt. A failed task holds its lane for a limited time. Only the holder of the claim can end the
 // task, in one commit with the writes of its handler.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import type { Tx } from '../../src/store/work.ts';
 import {
   cursorOf,
@@ -16,6 +15,7 @@ import {
   type Suite,
   rowsOf,
   sums,
+  type WorkingStore,
 } from './harness.ts';
 
 /** The transaction as it was before its statements returned promises. */

@@ -1,8 +1,19 @@
 // Events may arrive in any order and number. Every task ends once, and each lane runs in order except for late tasks.
 import { beforeEach, expect, test } from 'vitest';
-import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import type { Claim, Settlement } from '../../src/store/work.ts';
-import { done, ended, event, failed, present, range, T0, type Desk, type Suite, sums } from './harness.ts';
+import {
+  done,
+  ended,
+  event,
+  failed,
+  present,
+  range,
+  T0,
+  type Desk,
+  type Suite,
+  sums,
+  type WorkingStore,
+} from './harness.ts';
 
 export function storms(suite: Suite): void {
   let store: WorkingStore;

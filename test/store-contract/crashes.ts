@@ -1,8 +1,7 @@
 // A crash loses no task. The running tasks are given back, and each task that may have crashed the process runs alone.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import type { Claim } from '../../src/store/work.ts';
-import { cursorOf, done, present, ROOM, T0, type Desk, type Suite } from './harness.ts';
+import { cursorOf, done, present, ROOM, T0, type Desk, type Suite, type WorkingStore } from './harness.ts';
 
 export function deaths(suite: Suite): void {
   const { another } = suite;

@@ -1,11 +1,32 @@
 // Helpers for all parts of the suite: events, settlements, and a desk, which runs turns on the store as `run` does.
-import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
+import type { ProcessStore } from '../../src/store/processes.ts';
+import type { ReadStore, ShownEvent, ShownTask, TaskFilter } from '../../src/store/read.ts';
+import type { ReplayStore } from '../../src/store/replay.ts';
+import type { StateStore } from '../../src/store/state.ts';
+import type { Store } from '../../src/store/store.ts';
 import type { Claim, NewTask, Settlement, StoredEvent, SqlRow, Turn, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import type { Incoming, Reading } from '../../src/wire/event.ts';
 
 export const T0 = Date.UTC(2026, 0, 1);
 export const ROOM = 1_000;
+
+/** The part of a store that works: whatever accepts, orders and runs, and what tests read of it. */
+export interface WorkingStore extends Pick<Store, 'ingest' | 'work' | 'close'> {
+  state: Pick<StateStore, 'get' | 'note'>;
+  processes: Pick<ProcessStore, 'nextBoot' | 'giveBack' | 'isolatedDue'>;
+  replay: Pick<ReplayStore, 'newestCursor' | 'newestEvent'>;
+  read: Pick<ReadStore, 'counters' | 'gaps'> & {
+    event(name: string, now: number): Promise<{ event: KnownEvent } | undefined>;
+    tasks(
+      filter: Pick<TaskFilter, 'state' | 'before' | 'limit'>,
+      now: number,
+    ): Promise<{ tasks: KnownTask[]; next: number | null }>;
+  };
+}
+
+type KnownEvent = Pick<ShownEvent, 'key' | 'id' | 'origin' | 'sessionId' | 'createdAt' | 'copies'>;
+type KnownTask = Pick<ShownTask, 'id' | 'key' | 'lane' | 'state' | 'attempts' | 'late' | 'error'>;
 
 /** Store and desk are new for each test, so each part reads them in its `beforeEach`. */
 export interface Suite<Kind extends WorkingStore = WorkingStore> {

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Accepted } from '../../src/store/ingest.ts';
 import type { Store } from '../../src/store/store.ts';
-import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../src/wire/event.ts';
+import type { WorkingStore } from './harness.ts';
 
 const NOW = Date.UTC(2026, 5, 1);
 const DAY = 86_400_000;

@@ -1,7 +1,6 @@
 // Order. The tasks of an event are made once. A lane runs its tasks one at a time, the lowest released cursor first. No
 // task is claimed twice, and no lane or handler delays another.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import {
   createDesk,
@@ -16,6 +15,7 @@ import {
   type Suite,
   sums,
   laneOf,
+  type WorkingStore,
 } from './harness.ts';
 
 export function lanes(suite: Suite): void {

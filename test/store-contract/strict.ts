@@ -4,11 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
-import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import type { Claim, NewTask, Settlement, StoredEvent, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import type { Reading } from '../../src/wire/event.ts';
-import { cursorOf, done, present, ROOM, sums, T0 } from './harness.ts';
+import { cursorOf, done, present, ROOM, sums, T0, type WorkingStore } from './harness.ts';
 
 /** `openWhole`: for the tests in which a person changes tasks, or the process restarts. */
 export function strictContract(

@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
-import type { WorkingStore } from '../../src/tools/testing/memory/store.ts';
 import { accepting } from './accepting.ts';
 import { fixing } from './admin.ts';
 import { attempts } from './attempts.ts';
@@ -13,7 +12,7 @@ import { chains } from './chains.ts';
 import { storms } from './concurrency.ts';
 import { deaths } from './crashes.ts';
 import { erasingContract } from './erasing.ts';
-import { createDesk, sums, T0, type Desk, type Suite } from './harness.ts';
+import { createDesk, sums, T0, type Desk, type Suite, type WorkingStore } from './harness.ts';
 import { health } from './health.ts';
 import { identityContract } from './identity.ts';
 import { lanes } from './lanes.ts';
@@ -23,7 +22,7 @@ import { looking } from './reading.ts';
 import { reruns } from './reruns.ts';
 import { strictContract } from './strict.ts';
 
-/** Tests the roles that accept, order, run and reconcile. */
+/** Tests the part of a store that accepts, orders and runs. */
 export function workingContract(name: string, open: (path: string) => WorkingStore): void {
   suiteOf(name, open, workingParts);
   strictContract(name, open);

@@ -9,7 +9,7 @@ import type { Gap } from '../../store/read.ts';
 import { compareCursors, type Cursor } from '../../wire/cursor.ts';
 import { createClock, type TestClock } from './clock.ts';
 import { readingOf, type Fixture } from './fixture.ts';
-import { openMemory, type WorkingStore } from './memory/store.ts';
+import { openMemory, type MemoryStore } from './memory/store.ts';
 import { recorder, type Call, type Recorder } from './recorder.ts';
 import { createRunProcess } from './run-process.ts';
 
@@ -88,7 +88,7 @@ export async function deliver<Type extends string>(
   }
   await raiseWatermark(store, given, clock);
   await run.finish();
-  const { tasks } = await store.read.tasks({ limit: Infinity }, clock.now());
+  const { tasks } = await store.read.tasks({ limit: Infinity });
   return {
     tasks: tasks
       .toSorted((a, b) => a.id - b.id)
@@ -113,13 +113,13 @@ function arrange(events: Fixture[], { times = 1, order = 'given' }: DeliverOptio
 }
 
 /** Stores a gap directly, because no delivery brings a gap. */
-async function raiseGap(store: WorkingStore, { data }: Fixture, clock: TestClock): Promise<void> {
+async function raiseGap(store: MemoryStore, { data }: Fixture, clock: TestClock): Promise<void> {
   const { after, upTo, reason } = data as { after: Cursor; upTo: Cursor | null; reason: string };
   await store.ingest.accept({ readings: [], now: clock.now(), gap: { after, upTo, reason } });
 }
 
 /** Raises the watermark as replay would, because strict tasks wait for it. */
-async function raiseWatermark(store: WorkingStore, events: Fixture[], clock: TestClock): Promise<void> {
+async function raiseWatermark(store: MemoryStore, events: Fixture[], clock: TestClock): Promise<void> {
   const cursors = events.flatMap(({ cursor }) => cursor ?? []) as Cursor[];
   const [watermark] = cursors.toSorted(compareCursors).slice(-1);
   if (watermark) await store.ingest.accept({ readings: [], now: clock.now(), watermark });
