@@ -2,16 +2,14 @@
 import type { AlarmStore, RaisedAlarm } from '../alarms.ts';
 import { EVENT_KEY, type Session, type Sync } from './session.ts';
 
-export function createAlarmStore({ db }: Session): Sync<Omit<AlarmStore, 'brokenHandlers'>> {
+export function createAlarmStore({ db, value }: Session): Sync<Omit<AlarmStore, 'brokenHandlers'>> {
   const newestDeadGroup = db.prepare<[], { id: number; handler: string; error: string | null }>(`
     select c.id, h.name as handler, t.error from dead_groups c join handlers h on h.id = c.handler
       join tasks t on t.id = (select max(id) from tasks where dead_group = c.id and state = 'dead')
     where c.dead > 0 order by c.id desc limit 1`);
-  const lastContradicted = db
-    .prepare<[], string>(
-      `select ${EVENT_KEY} from conflicts c join events e on e.seq = c.seq order by c.id desc limit 1`,
-    )
-    .pluck();
+  const lastContradicted = value<string, []>(
+    `select ${EVENT_KEY} from conflicts c join events e on e.seq = c.seq order by c.id desc limit 1`,
+  );
   const raised = db.prepare<[], Omit<RaisedAlarm, 'cleared'> & { cleared: number }>(
     'select name, detail, since, told_at as toldAt, level, news, cleared from alarms',
   );

@@ -1,4 +1,5 @@
 // Shared by the parts of the SQLite store: connection, transaction, counters, state, and columns of events.
+import type { Statement } from 'better-sqlite3';
 import { iso } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
 import type { Counts, StateKey, StateValue } from '../ingest.ts';
@@ -14,6 +15,8 @@ export type Sync<Part> = {
 export interface Session {
   db: Connection;
   path: string;
+  /** Prepares a statement whose rows are the values of their first column. */
+  value: <Result = unknown, Args extends unknown[] = unknown[]>(sql: string) => Statement<Args, Result>;
   /** BEGIN IMMEDIATE … COMMIT. A transaction that begins as a read could not wait for the write lock. */
   write<Result>(work: () => Result): Result;
   /** The same for asynchronous work, which must end before the next timer or I/O of this process. */
@@ -35,8 +38,11 @@ export function createSession(db: Connection, path: string): Session {
   const add = db.prepare(`
     insert into counters values (?, ?)
     on conflict (name) do update set value = min(value + excluded.value, ${Number.MAX_SAFE_INTEGER})`);
-  const get = db.prepare<[string], StateValue>('select value from state where name = ?').pluck();
-  const getText = db.prepare<[string], Cursor | null>('select cast(value as text) from state where name = ?').pluck();
+  function valueOf<Result, Args extends unknown[]>(sql: string): Statement<Args, Result> {
+    return db.prepare<Args, Result>(sql).pluck();
+  }
+  const get = valueOf<StateValue, [string]>('select value from state where name = ?');
+  const getText = valueOf<Cursor | null, [string]>('select cast(value as text) from state where name = ?');
   const set = db.prepare('insert into state values (?, ?) on conflict (name) do update set value = excluded.value');
   const transaction = db.transaction((work: () => unknown) => work());
   const [begin, commit, rollback] = [db.prepare('begin immediate'), db.prepare('commit'), db.prepare('rollback')];
@@ -44,6 +50,7 @@ export function createSession(db: Connection, path: string): Session {
   return {
     db,
     path,
+    value: valueOf,
     write: <Result>(work: () => Result) => transaction.immediate(work) as Result,
     async writeAsync(work) {
       begin.run();

@@ -17,27 +17,23 @@ export function createMove(session: Session): Sync<Pick<AdminStore, 'giveTo' | '
   const { db } = session;
   const markDirty = createMarkDirty(session);
   const attemptLog = createAttempts(session);
-  const idOf = db.prepare<unknown[], number>('select id from handlers where name = ?').pluck();
+  const idOf = session.value<number>('select id from handlers where name = ?');
   const given = db.prepare<unknown[], GivenRow>(`
     select id, event, state, lane, dead_group as deadGroup from tasks where id in (select value from json_each(?)) and state <> 'done'
       and not exists (select 1 from claims where task = tasks.id)`);
-  const taken = db.prepare<unknown[], number>('select 1 from tasks where id = ?').pluck();
+  const taken = session.value<number>('select 1 from tasks where id = ?');
   const give = db.prepare('update tasks set id = @to, handler = @handler, lane = @lane where id = @id');
   const skip = db.prepare(
     `update tasks set state = 'skipped', changed_at = ?, error = ?, dead_group = null where id = ?`,
   );
-  const lane = db
-    .prepare<unknown[], number>(`
+  const lane = session.value<number>(`
     insert into lanes (handler, name, rerun) select @handler, name, rerun from lanes where id = @lane
-    on conflict (name, handler, rerun) do update set name = excluded.name returning id`)
-    .pluck();
+    on conflict (name, handler, rerun) do update set name = excluded.name returning id`);
   const progress = db.prepare(`
     insert into lane_progress select @id, finished, unproven, @now from lane_progress where lane = @lane
     on conflict (lane) do update set finished = max(finished, excluded.finished),
       unproven = max(unproven, excluded.unproven), used_at = excluded.used_at`);
-  const lanesOf = db
-    .prepare<unknown[], number>('select id from lanes where handler = ? and id > ? order by id limit ?')
-    .pluck();
+  const lanesOf = session.value<number>('select id from lanes where handler = ? and id > ? order by id limit ?');
 
   /** The id of the handler's lane named like lane `old`. If that lane was removed: `old`, an id never reused. */
   function laneFor(old: number, handler: number, now: number): number {

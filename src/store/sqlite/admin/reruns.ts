@@ -52,7 +52,7 @@ export function createRerunFeed(session: Session) {
   const { db } = session;
   const walk = createWalk(session, `${EVENT_TEXT}, `);
   // A cheap query first, because it runs at each turn and usually there is no rerun.
-  const any = db.prepare('select 1 from reruns where ended_at is null limit 1').pluck();
+  const any = session.value('select 1 from reruns where ended_at is null limit 1');
   const next = db
     .prepare<unknown[], RerunRow>(`
     select id, handler, type, ${RANGE}, at_cursor, at_event from reruns
@@ -111,9 +111,9 @@ export function createReruns(session: Session): Sync<Reruns> {
   const cancel = db.prepare(`
     update reruns set cancelled = 1, ended_at = coalesce(ended_at, ?) where id = ? and (ended_at is null
       or exists (select 1 from tasks where rerun = reruns.id and rerun > 0 and state = 'ready'))`);
-  const waitingOf = db
-    .prepare<unknown[], number>(`select id from tasks where rerun = ? and rerun > 0 and state = 'ready' order by id`)
-    .pluck();
+  const waitingOf = session.value<number>(
+    `select id from tasks where rerun = ? and rerun > 0 and state = 'ready' order by id`,
+  );
 
   function range(from: Point, to: Point | null): Range {
     const fannedOut = Number(session.state('fanned_out'));

@@ -25,19 +25,15 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Accepte
   const markDirty = createMarkDirty(session);
   const attemptLog = createAttempts(session);
   const matching = (ids: string) =>
-    db
-      .prepare<unknown[], number>(`
+    session.value<number>(`
       select t.id from tasks t
       where t.id in (${ids}) and not exists (select 1 from claims where task = t.id) and ${MATCHING}
-      order by t.cursor, t.id`)
-      .pluck();
+      order by t.cursor, t.id`);
   // Dead tasks need no check for claims, and there can be so many that further conditions would cost time.
   const dead = (which: string) =>
-    db
-      .prepare<unknown[], number>(`
+    session.value<number>(`
       select id from tasks where ${which} and (@handler is null or handler = (select id from handlers where name = @handler))
-        and (@ids is null or id in (select value from json_each(@ids))) order by cursor, id`)
-      .pluck();
+        and (@ids is null or id in (select value from json_each(@ids))) order by cursor, id`);
   const lists = {
     dead: dead(`state in ('dead', 'skipped') and state = 'dead'`),
     skipped: matching(idsOf.skipped),

@@ -36,7 +36,7 @@ export function createArriving(
   const bySeq = db.prepare<unknown[], Stored>(`${known} where seq = ?`);
   const conflictingAt = db.prepare<unknown[], Stored>(`${known} where cursor = ? and conflicting = 1`);
   const byAlias = db.prepare<unknown[], Stored>(`${known} where seq = (select seq from aliases where name = ?)`);
-  const anyAlias = db.prepare('select 1 from aliases limit 1').pluck();
+  const anyAlias = session.value('select 1 from aliases limit 1');
   const addAlias = db.prepare('insert into aliases values (?, ?) on conflict (name) do nothing');
   const addId = db.prepare(`
     update events set id = ?, session_id = coalesce(session_id, ?),

@@ -36,7 +36,7 @@ export function createHeard(
   const { db } = session;
   const ready = db.prepare(`
     insert into undecided (event, cursor, ready) values (?, ?, 1) on conflict (event) do update set ready = 1`);
-  const known = db.prepare<[number], number>('select 1 from undecided where event = ?').pluck();
+  const known = session.value<number, [number]>('select 1 from undecided where event = ?');
   return ({ seq, cursor }, origin) => {
     // Without `younger`: this webhook may have set it after `run` planned a turn, and the plan lacks the event's task.
     const birth = { ...birthOf(session), younger: null };
@@ -50,7 +50,7 @@ export function createHeard(
 
 export function createUndecided(session: Session) {
   const { db } = session;
-  const any = db.prepare('select 1 from undecided limit 1').pluck();
+  const any = session.value('select 1 from undecided limit 1');
   const add = db.prepare('insert into undecided (event, cursor) values (?, ?) on conflict (event) do nothing');
   const remove = db.prepare('delete from undecided where event = ?');
   const isNew = 'u.ready = 1 or u.cursor >= @newFrom';

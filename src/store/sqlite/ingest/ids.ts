@@ -46,23 +46,21 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   const addFrom = db.prepare(
     'insert into latest_ids (id, event) select id, seq from events where seq >= ? and id is not null',
   );
-  const newest = db.prepare<[], number>('select coalesce(max(n), 0) from latest_ids').pluck();
+  const newest = session.value<number, []>('select coalesce(max(n), 0) from latest_ids');
   const after = db.prepare<unknown[], { n: number; id: string; event: number }>(
     'select n, id, event from latest_ids where n > ? order by n',
   );
-  const holds = db.prepare<unknown[], number>('select seq from events where seq = ? and id = ?').pluck();
-  const inSegment = db
-    .prepare<unknown[], number>(
-      `select e.seq from ids i join events e on e.seq = i.event and e.id = i.id where i.segment = +? and ${IN_A_PART} and i.id = +?`,
-    )
-    .pluck();
+  const holds = session.value<number>('select seq from events where seq = ? and id = ?');
+  const inSegment = session.value<number>(
+    `select e.seq from ids i join events e on e.seq = i.event and e.id = i.id where i.segment = +? and ${IN_A_PART} and i.id = +?`,
+  );
   const lastSegment = db.prepare<[], { segment: number; ids: number }>(
     'select segment, ids from id_segments order by segment desc limit 1',
   );
   const setSegment = db.prepare('insert or replace into id_segments values (@segment, @ids, @now)');
-  const ofSegment = db.prepare<[number], string>('select id from ids where segment = ?').pluck();
-  const oldest = db.prepare<[], number>('select coalesce(min(n), 0) from latest_ids').pluck();
-  const upTo = db.prepare<[number], string>('select id from latest_ids where n <= ?').pluck();
+  const ofSegment = session.value<string, [number]>('select id from ids where segment = ?');
+  const oldest = session.value<number, []>('select coalesce(min(n), 0) from latest_ids');
+  const upTo = session.value<string, [number]>('select id from latest_ids where n <= ?');
   const sort = db.prepare(
     'insert or replace into ids select ?, ?, id, event from latest_ids where n <= ? order by id, n',
   );
@@ -158,9 +156,7 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
 /** Removes segments whose events are old enough to be pruned. Ids whose events still exist are kept. */
 export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before: number) => void {
   const { db } = session;
-  const old = db
-    .prepare<unknown[], number>('select segment from id_segments where added_at < ? order by segment')
-    .pluck();
+  const old = session.value<number>('select segment from id_segments where added_at < ? order by segment');
   const rescue = db.prepare(`
     insert into latest_ids (id, event)
     select i.id, i.event from ids i join events e on e.seq = i.event and e.id = i.id where i.segment = ?`);
@@ -169,7 +165,7 @@ export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before
   const removeFilters = db.prepare(
     `delete from id_filters where not exists (select 1 from id_segments where segment between first and first + ${SHARED - 1})`,
   );
-  const waiting = db.prepare<[], number>('select count(*) from latest_ids').pluck();
+  const waiting = session.value<number, []>('select count(*) from latest_ids');
   return (before) => {
     for (const segment of old.all(before)) {
       // The other segments wait for the next sweep, because the kept ids are in memory until they are sorted.

@@ -19,42 +19,32 @@ export interface Watermark {
 
 export function createWatermark(session: Session): Watermark {
   const { db } = session;
-  const newest = db.prepare<[], number>('select coalesce(max(seq), 0) from events').pluck();
+  const newest = session.value<number, []>('select coalesce(max(seq), 0) from events');
   const rejoin = db.prepare(`
     update gaps set closed_at = ?, closed_by = 'the service knows the cursor again: nothing is missing'
     where after = ? and up_to is null and closed_at is null`);
   // Only a delivery brings an id, so an event with an id was delivered.
-  const delivered = db
-    .prepare<unknown[], number>(
-      'select 1 from events where cursor >= ? and cursor is not null and conflicting = 0 and id is not null limit 1',
-    )
-    .pluck();
-  const happened = db
-    .prepare<unknown[], number | null>(
-      'select created_at from events where cursor = ? and cursor is not null and conflicting = 0',
-    )
-    .pluck();
+  const delivered = session.value<number>(
+    'select 1 from events where cursor >= ? and cursor is not null and conflicting = 0 and id is not null limit 1',
+  );
+  const happened = session.value<number | null>(
+    'select created_at from events where cursor = ? and cursor is not null and conflicting = 0',
+  );
   const shown = `(origin = 'replay' or exists (select 1 from seen_by_origin where event = seq and origin = 'replay'))`;
   const fresh = `seq > @moved and seq <= @upTo and origin in ('webhook', 'stream') and id is not null
     and cursor is not null and conflicting = 0`;
-  const above = db
-    .prepare<unknown[], number>(`select 1 from events where ${fresh} and cursor >= @watermark limit 1`)
-    .pluck();
+  const above = session.value<number>(`select 1 from events where ${fresh} and cursor >= @watermark limit 1`);
   // An event that is older than the one at the watermark was delivered late. It proves nothing.
-  const witnesses = db
-    .prepare<unknown[], string>(`
+  const witnesses = session.value<string>(`
     select cast(cursor as text) from events where ${fresh} and cursor < @watermark and not ${shown}
       and (created_at is null or (created_at > @happened
         and abs(received_at - 1000 * coalesce(skew_s, 0) - created_at) <= ${PROMPT_MS}))
       and (@all or type in (select value from json_each(@types)))
-    order by events.cursor limit ${WITNESSES}`)
-    .pluck();
-  const lastShown = db
-    .prepare<unknown[], string>(`
+    order by events.cursor limit ${WITNESSES}`);
+  const lastShown = session.value<string>(`
     select cast(cursor as text) from (
       select seq, cursor, origin from events where cursor < ? and conflicting = 0 order by events.cursor desc limit ${LOOKED})
-    where ${shown} limit 1`)
-    .pluck();
+    where ${shown} limit 1`);
 
   /** The watermark that was too high. Null: none, or a delivery has brought its cursor or a higher one since. */
   function ceiling(): Cursor | null {

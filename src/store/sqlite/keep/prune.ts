@@ -31,11 +31,9 @@ export function createPruning(session: Session): Pruning {
   const { db } = session;
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
   // A handler that waits for its file still needs tasks of these events.
-  const fannedOut = db
-    .prepare<[], number>(
-      `select min(value, coalesce((select min(waits_from) from handlers), value)) from state where name = 'fanned_out'`,
-    )
-    .pluck();
+  const fannedOut = session.value<number, []>(
+    `select min(value, coalesce((select min(waits_from) from handlers), value)) from state where name = 'fanned_out'`,
+  );
   const finished = `seq <= @fannedOut and not exists (select 1 from undecided where event = seq)
     and not exists (select 1 from owed where event = seq)
     and not exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
@@ -48,14 +46,13 @@ export function createPruning(session: Session): Pruning {
       .safeIntegers();
   const oldRows = old('');
   const oldBodies = old('and body is not null');
-  const newest = db.prepare<[], number>('select coalesce(max(seq), 0) from events').pluck();
-  const latest = db
-    .prepare<[number], bigint>(
+  const newest = session.value<number, []>('select coalesce(max(seq), 0) from events');
+  const latest = session
+    .value<bigint, [number]>(
       'select cursor from events where cursor is not null and conflicting = 0 order by seq desc limit ?',
     )
-    .pluck()
     .safeIntegers();
-  const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();
+  const aliases = session.value<string>('select name from aliases where seq = ?');
   const removeEvent = db.prepare('delete from events where seq = ?');
   const removeTasks = db.prepare<unknown[], { state: 'done' | 'skipped' }>(
     `delete from tasks where id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} returning state`,

@@ -16,7 +16,10 @@ const LOOK = 250;
 const LOOK_MS = 15;
 
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
-export function createEvents({ db }: Session): Sync<Pick<ReadStore, 'events' | 'event' | 'contradictions' | 'body'>> {
+export function createEvents({
+  db,
+  value,
+}: Session): Sync<Pick<ReadStore, 'events' | 'event' | 'contradictions' | 'body'>> {
   const receipt = createByTime(db);
   const shown = `select ${EVENT_COLUMNS}, e.copies, e.flags, length(e.body) as bytes from events e`;
   const eventList = db.prepare<unknown[], ShownEvent>(`
@@ -34,8 +37,8 @@ export function createEvents({ db }: Session): Sync<Pick<ReadStore, 'events' | '
         select event from latest_ids where id = @id
         union all select event from ids where segment in (select segment from id_segments) and ${IN_A_PART} and id = @id)
       or e.seq in (select seq from aliases where name in ('c:' || @cursor, 'i:' || @id)) order by e.conflicting limit 1`);
-  const body = db.prepare<unknown[], Uint8Array | null>('select body from events where seq = ?').pluck();
-  const aliases = db.prepare<unknown[], string>('select name from aliases where seq = ?').pluck();
+  const body = value<Uint8Array | null>('select body from events where seq = ?');
+  const aliases = value<string>('select name from aliases where seq = ?');
   const sightings = db.prepare<unknown[], { origin: Origin; at: number }>(
     'select origin, seen_at as at from seen_by_origin where event = ? order by seen_at',
   );
@@ -48,7 +51,7 @@ export function createEvents({ db }: Session): Sync<Pick<ReadStore, 'events' | '
   const conflicts = db.prepare<unknown[], Omit<ShownConflict, 'at'> & { at: number }>(`
     select received_at as at, origin, event_id as id, cast(cursor as text) as cursor, reason from conflicts
     where seq = ? order by received_at, id limit ${CONFLICTS}`);
-  const lastContradicted = db.prepare<unknown[], number | null>('select max(seq) from conflicts where seq < ?').pluck();
+  const lastContradicted = value<number | null>('select max(seq) from conflicts where seq < ?');
   const contradictions = db.prepare<unknown[], { at: number; body: Uint8Array }>(
     `select received_at as at, body from conflicts where seq = ? order by received_at, id limit ${CONFLICTS}`,
   );

@@ -30,16 +30,14 @@ export function createStatus(session: Session): Sync<Pick<ReadStore, 'status' | 
   const oldestOf = (which: string) => {
     const waiting = `from tasks where id >= +? and ${which} and rerun = 0 order by id`;
     return {
-      any: db.prepare<unknown[], number>(`select id ${waiting} limit 1`).pluck(),
-      proved: db
-        .prepare<unknown[], number>(`
+      any: session.value<number>(`select id ${waiting} limit 1`),
+      proved: session.value<number>(`
         select e.received_at from (select * ${waiting} limit ${WAITING}) w join events e on e.seq = w.event
-        where w.strict = 0 or w.cursor <= +? order by w.id limit 1`)
-        .pluck(),
+        where w.strict = 0 or w.cursor <= +? order by w.id limit 1`),
     };
   };
   const oldest = { few: oldestOf(`id in (${idsOf.ready})`), many: oldestOf(`state = 'ready'`) };
-  const gaps = db.prepare<[], number>('select count(*) from gaps where closed_at is null').pluck();
+  const gaps = session.value<number, []>('select count(*) from gaps where closed_at is null');
   const alarms = db.prepare<[], { name: string; since: number; detail: string }>(
     'select name, since, detail from alarms where cleared = 0 order by since',
   );

@@ -32,6 +32,7 @@ export const TASK = `
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createTasks({
   db,
+  value,
 }: Session): Sync<Pick<ReadStore, 'neighbours' | 'groups' | 'tasks' | 'waitingLanes'>> {
   /** The newest ids of one kind, at most as many as one page looks at. */
   const lookedAt = (ids: string): string =>
@@ -41,7 +42,7 @@ export function createTasks({
       `${TASK} where t.id in (${lookedAt(ids)}) and ${MATCHING} order by t.id desc limit @limit`,
     ),
     /** The last row that was looked at, if there may be more. */
-    last: db.prepare<unknown[], number>(`${lookedAt(ids)} offset ${STRETCH - 1}`).pluck(),
+    last: value<number>(`${lookedAt(ids)} offset ${STRETCH - 1}`),
   });
   const lists = {
     ready: listOf(idsOf.ready),
@@ -73,11 +74,9 @@ export function createTasks({
     from dead_groups c join handlers h on h.id = c.handler
       join tasks t on t.id = (select max(id) from tasks where dead_group = c.id and state = 'dead') join events e on e.seq = t.event
     where (@handler is null or h.name = @handler) and (@id is null or c.id = @id) order by c.dead desc limit @limit`);
-  const deadOf = db
-    .prepare<unknown[], number>(`
+  const deadOf = value<number>(`
     select coalesce(sum(dead), 0) from dead_groups
-    where (@handler is null or handler = (select id from handlers where name = @handler)) and (@id is null or id = @id)`)
-    .pluck();
+    where (@handler is null or handler = (select id from handlers where name = @handler)) and (@id is null or id = @id)`);
   const waits = `lane = hop.lane and state = 'ready' and alone = 0`;
   // The query skips from lane to lane in an index, so a long backlog costs no more than a short one.
   const crowded = db.prepare<unknown[], Omit<WaitingLane, 'head' | 'more'> & WaitingLane['head']>(`

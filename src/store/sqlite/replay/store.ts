@@ -13,45 +13,31 @@ export function createReplayStore(session: Session, accept: Sync<IngestStore>['a
   const { db } = session;
   const watermark = createWatermark(session);
   const text = (column: string): string => `cast(${column} as text)`;
-  const lowest = db
-    .prepare<unknown[], Cursor | null>(
-      `select ${text('min(cursor)')} from events where cursor >= ? and conflicting = 0`,
-    )
-    .pluck();
-  const newest = db
-    .prepare<[], Cursor | null>(
-      `select ${text('max(cursor)')} from events where cursor is not null and conflicting = 0`,
-    )
-    .pluck();
-  const older = db
-    .prepare<unknown[], Cursor>(`
+  const lowest = session.value<Cursor | null>(
+    `select ${text('min(cursor)')} from events where cursor >= ? and conflicting = 0`,
+  );
+  const newest = session.value<Cursor | null, []>(
+    `select ${text('max(cursor)')} from events where cursor is not null and conflicting = 0`,
+  );
+  const older = session.value<Cursor>(`
     select ${text('cursor')} from (
       select cursor from events where seq <= ? and cursor is not null and conflicting = 0 order by seq desc limit 100)
-    as latest where cursor >= ? order by latest.cursor`)
-    .pluck();
-  const lowestDelivered = db
-    .prepare<[], Cursor>(
-      `select ${text('cursor')} from events where cursor is not null and conflicting = 0 and id is not null order by events.cursor limit 1`,
-    )
-    .pluck();
+    as latest where cursor >= ? order by latest.cursor`);
+  const lowestDelivered = session.value<Cursor, []>(
+    `select ${text('cursor')} from events where cursor is not null and conflicting = 0 and id is not null order by events.cursor limit 1`,
+  );
   const { bounds, lastBefore } = createByTime(db);
   const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
   const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`
     select seq, case when origin = 'webhook' and cursor > @from and conflicting = 0
       and not exists (select 1 from seen_by_origin where event = seq and origin in ('replay', 'stream')) then type end as type
     from events where seq > @after and seq <= @last order by seq limit @limit`);
-  const above = db
-    .prepare<unknown[], Cursor>(`
-    select ${text('cursor')} from events where cursor > ? and conflicting = 0 order by events.cursor limit 1`)
-    .pluck();
-  const below = db
-    .prepare<unknown[], Cursor>(`
-    select ${text('cursor')} from events where cursor < ? and conflicting = 0 order by events.cursor desc limit 1`)
-    .pluck();
-  const atMost = db
-    .prepare<unknown[], Cursor>(`
-    select ${text('cursor')} from events where cursor <= ? and conflicting = 0 order by events.cursor desc limit 1`)
-    .pluck();
+  const above = session.value<Cursor>(`
+    select ${text('cursor')} from events where cursor > ? and conflicting = 0 order by events.cursor limit 1`);
+  const below = session.value<Cursor>(`
+    select ${text('cursor')} from events where cursor < ? and conflicting = 0 order by events.cursor desc limit 1`);
+  const atMost = session.value<Cursor>(`
+    select ${text('cursor')} from events where cursor <= ? and conflicting = 0 order by events.cursor desc limit 1`);
   const stretch = db.prepare<unknown[], { cursor: Cursor; type: string; tasks: number; open: number; dead: number }>(`
     select ${text('cursor')} as cursor, type,
       (select count(*) from tasks where ${ofEvent}) as tasks,

@@ -21,30 +21,26 @@ export interface Attempts {
   leaveGroup(group: number, tasks: number): void;
 }
 
-export function createAttempts({ db }: Session): Attempts {
+export function createAttempts({ db, value }: Session): Attempts {
   const add = db.prepare(`
     insert into attempts (task, started_at, attempt, ended_at, state, error) values (?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const forget = db.prepare(`
     delete from attempts where task = @task and started_at < (
       select started_at from attempts where task = @task order by started_at desc limit 1 offset ${KEPT - 1})`);
-  const die = db
-    .prepare<unknown[], number>(`
+  const die = value<number>(`
     insert into dead_groups (handler, error_pattern, dead, first_at, last_at) values (@handler, @errorPattern, 1, @now, @now)
-    on conflict (handler, error_pattern) do update set dead = dead + 1, last_at = @now returning id`)
-    .pluck();
+    on conflict (handler, error_pattern) do update set dead = dead + 1, last_at = @now returning id`);
   const blame = db.prepare('update tasks set dead_group = ? where id = ?');
   const shrink = db.prepare('update dead_groups set dead = dead - ? where id = ?');
   const drop = db.prepare('delete from dead_groups where id = ? and dead <= 0');
 
   const give = db.prepare('update or replace attempts set task = @to where task = @from');
   const giveNotes = db.prepare('update or replace notes set task = @to where task = @from');
-  const share = db
-    .prepare<unknown[], number>(`
+  const share = value<number>(`
     insert into dead_groups (handler, error_pattern, dead, first_at, last_at)
       select @handler, error_pattern, 1, first_at, last_at from dead_groups where id = @group
     on conflict (handler, error_pattern) do update set dead = dead + 1, first_at = min(first_at, excluded.first_at),
-      last_at = max(last_at, excluded.last_at) returning id`)
-    .pluck();
+      last_at = max(last_at, excluded.last_at) returning id`);
 
   function leaveGroup(group: number, tasks: number): void {
     shrink.run(tasks, group);

@@ -36,17 +36,13 @@ export function createClaim(session: Session, { lanes, notes, recent }: Claimers
   const alone = db.prepare<unknown[], WaitingRow>(`
     select ${WAITING} from tasks where handler = +? and due_at <= +? and ${ALONE} and rerun = 0
       order by due_at limit +?`);
-  const nextAlone = db
-    .prepare<unknown[], number>(`
-    select due_at from tasks where handler = +? and ${ALONE} and rerun = 0 order by due_at limit 1`)
-    .pluck();
+  const nextAlone = session.value<number>(`
+    select due_at from tasks where handler = +? and ${ALONE} and rerun = 0 order by due_at limit 1`);
   const aloneOfReruns = db.prepare<unknown[], WaitingRow>(`
     select ${WAITING} from tasks indexed by tasks_rerun where handler = +? and due_at <= +? and ${ALONE} and rerun > 0
       order by due_at limit +?`);
-  const nextAloneOfReruns = db
-    .prepare<unknown[], number | null>(`
-    select min(due_at) from tasks indexed by tasks_rerun where handler = +? and ${ALONE} and rerun > 0`)
-    .pluck();
+  const nextAloneOfReruns = session.value<number | null>(`
+    select min(due_at) from tasks indexed by tasks_rerun where handler = +? and ${ALONE} and rerun > 0`);
 
   function claimUpTo(turn: Turn) {
     const { room, now, boot } = turn;

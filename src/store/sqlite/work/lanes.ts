@@ -25,11 +25,9 @@ export function createLanes(session: Session) {
   const me = randomUUID();
   const markDirty = createMarkDirty(session);
   const reading = createReading(session);
-  const nameLane = db
-    .prepare<unknown[], number>(`
+  const nameLane = session.value<number>(`
     insert into lanes (handler, name, rerun) values (?, ?, ?)
-    on conflict (name, handler, rerun) do update set name = excluded.name returning id`)
-    .pluck();
+    on conflict (name, handler, rerun) do update set name = excluded.name returning id`);
   const begin = db.prepare<unknown[], Pick<TextRow, 'finished' | 'unproven'>>(`
     insert into lane_progress (lane, used_at) values (?, ?)
     on conflict (lane) do update set used_at = excluded.used_at returning ${PROGRESS}`);
@@ -157,8 +155,8 @@ export function createLanes(session: Session) {
     },
     /** True for the lanes of events without a session (an account's number): one per conversation, one for the rest. */
     hasNoSession(id: number): boolean {
-      const name = reading.lane(id)?.name;
-      return name === '' || name?.startsWith('/') === true;
+      const laneName = reading.lane(id)?.name;
+      return laneName === '' || laneName?.startsWith('/') === true;
     },
     /** Drops all lanes from memory. Call it after a rollback. */
     forget,
@@ -179,53 +177,40 @@ export function createLanes(session: Session) {
   }
 }
 
-function createReading({ db }: Session) {
+function createReading({ db, value }: Session) {
   const lane = db.prepare<[number], TextRow>(`
     select id, handler, name, rerun, coalesce(cast(finished as text), '-1') as finished, coalesce(cast(unproven as text), '-1') as unproven
     from lanes left join lane_progress on lane = id where id = ?`);
   // The query skips from lane to lane: it takes as many steps as lanes, however many tasks wait in each.
-  const waitingLanes = db
-    .prepare<[], number>(`
+  const waitingLanes = value<number, []>(`
     with recursive waiting (lane) as (
       select min(lane) from tasks where ${IN_LANE}
       union all select (select min(lane) from tasks where lane > waiting.lane and ${IN_LANE}) from waiting where lane is not null
-    ) select lane from waiting where lane is not null`)
-    .pluck();
+    ) select lane from waiting where lane is not null`);
   // "cross" makes SQLite start from the few claims, not from the tasks.
   const working = db.prepare<[], { lane: number; claims: number }>(`
     select t.lane, count(*) as claims from claims c cross join tasks t on t.id = c.task where t.alone = 0 group by t.lane`);
-  const dirty = db.prepare<[], number>('select lane from dirty_lanes').pluck();
+  const dirty = value<number, []>('select lane from dirty_lanes');
   const heads = db.prepare<unknown[], WaitingRow>(
     `select ${WAITING} from tasks where lane = +? and ${IN_LANE} order by tasks.cursor limit +?`,
   );
   // Reads from the highest cursor down, past the few held tasks, to the first released one.
-  const top = db
-    .prepare<unknown[], bigint>(
-      `select cursor from tasks where lane = +? and ${IN_LANE} and strict = 0 and release_at <= +? order by cursor desc limit 1`,
-    )
-    .pluck()
-    .safeIntegers();
-  const earliest = db
-    .prepare<unknown[], number | null>(
-      `select min(release_at) from tasks where lane = +? and ${IN_LANE} and strict = 0`,
-    )
-    .pluck();
-  const furthest = db
-    .prepare<unknown[], string>(
-      'select cast(max(finished) as text) from lanes join lane_progress on lane = id where handler = ? and rerun = 0',
-    )
-    .pluck();
-  const overtaken = db
-    .prepare<unknown[], number>(`
+  const top = value<bigint>(
+    `select cursor from tasks where lane = +? and ${IN_LANE} and strict = 0 and release_at <= +? order by cursor desc limit 1`,
+  ).safeIntegers();
+  const earliest = value<number | null>(
+    `select min(release_at) from tasks where lane = +? and ${IN_LANE} and strict = 0`,
+  );
+  const furthest = value<string>(
+    'select cast(max(finished) as text) from lanes join lane_progress on lane = id where handler = ? and rerun = 0',
+  );
+  const overtaken = value<number>(`
     select 1 where exists (select 1 from lane_progress where lane = @lane and finished > @cursor)
-      or (@alone and exists (select 1 from claims c cross join tasks t on t.id = c.task where t.lane = @lane and t.cursor > @cursor))`)
-    .pluck();
-  const newest = db.prepare<[], number | null>('select max(seq) from events').pluck();
-  const strict = db
-    .prepare<unknown[], number>(`
+      or (@alone and exists (select 1 from claims c cross join tasks t on t.id = c.task where t.lane = @lane and t.cursor > @cursor))`);
+  const newest = value<number | null, []>('select max(seq) from events');
+  const strict = value<number>(`
     select count(*) from tasks t cross join lane_progress l on l.lane = t.lane
-    where ${STRICT} and t.cursor > +? and t.cursor <= +? and t.cursor > max(l.finished, l.unproven)`)
-    .pluck();
+    where ${STRICT} and t.cursor > +? and t.cursor <= +? and t.cursor > max(l.finished, l.unproven)`);
   // By cursor and lane, because several handlers may have a task of the same cursor.
   const strictAfter = db.prepare<unknown[], { cursor: string; lane: number; event: number }>(`
     select cast(t.cursor as text) as cursor, t.lane, t.event from tasks t

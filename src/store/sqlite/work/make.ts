@@ -30,7 +30,7 @@ export function createMake(session: Session, { lanes, registry, reruns, undecide
   const forgetEnd = db.prepare<unknown[], { state: 'done' | 'skipped' | 'dead'; deadGroup: number | null }>(
     `delete from tasks where id = ? and state <> 'ready' returning state, dead_group as deadGroup`,
   );
-  const isWhole = db.prepare<unknown[], number>('select 1 from events where seq = ? and body is not null').pluck();
+  const isWhole = session.value<number>('select 1 from events where seq = ? and body is not null');
   const attemptLog = createAttempts(session);
 
   /** Makes tasks, one by one because a handler may already have a task of the event. Returns how many are new. */

@@ -7,12 +7,10 @@ const NONE: Notes = {};
 
 export function createNotes(session: Session) {
   const { db } = session;
-  const any = db.prepare<[], number>('select 1 from notes limit 1').pluck();
+  const any = session.value<number, []>('select 1 from notes limit 1');
   const ofTask = db.prepare<[number], { name: string; value: string }>('select name, value from notes where task = ?');
-  const isHeld = db
-    .prepare<unknown[], number>('select 1 from claims where task = ? and attempt = ? and boot = ?')
-    .pluck();
-  const count = db.prepare<unknown[], number>('select count(*) from notes where task = ? and name <> ?').pluck();
+  const isHeld = session.value<number>('select 1 from claims where task = ? and attempt = ? and boot = ?');
+  const count = session.value<number>('select count(*) from notes where task = ? and name <> ?');
   const put = db.prepare(`
     insert into notes (task, name, value, noted_at) values (?, ?, ?, ?)
     on conflict (task, name) do update set value = excluded.value, noted_at = excluded.noted_at`);

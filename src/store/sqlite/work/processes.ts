@@ -25,7 +25,7 @@ export function createProcessStore(
   session: Session,
 ): Sync<Omit<ProcessStore, 'settle'> & Pick<AlarmStore, 'brokenHandlers'>> {
   const { db } = session;
-  const identity = db.prepare<[], string>('select id from store').pluck();
+  const identity = session.value<string, []>('select id from store');
   const identify = db.prepare('update store set id = ?');
   const markDirty = createMarkDirty(session);
   const beat = db.prepare(`
@@ -51,12 +51,10 @@ export function createProcessStore(
     where t.id = ? and lane_progress.lane = t.lane`);
   const attemptLog = createAttempts(session);
   const registry = createHandlers(session);
-  const isolatedDue = db
-    .prepare<unknown[], number>(`
+  const isolatedDue = session.value<number>(`
     select 1 from tasks where state = 'ready' and isolated = 1 and due_at <= ?
       and handler in (select id from handlers where name in (select value from json_each(?)))
-      and ${UNCLAIMED} limit 1`)
-    .pluck();
+      and ${UNCLAIMED} limit 1`);
 
   /** Ends the attempt of a task that was alone when its process died. True: the task is dead. */
   function spend(row: Orphan, crash: CrashPolicy | undefined, now: number): boolean {

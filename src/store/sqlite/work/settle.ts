@@ -8,13 +8,11 @@ import type { Lanes } from './lanes.ts';
 
 export function createSettle(session: Session, lanes: Lanes) {
   const { db } = session;
-  const handlerName = db.prepare<[number], string>('select name from handlers where id = ?').pluck();
+  const handlerName = session.value<string, [number]>('select name from handlers where id = ?');
   const handlerNames = new Map<number, string>();
   const giveUp = db.prepare('delete from claims where task = ? and attempt = ? and boot = ?');
-  const giveUpAll = db
-    .prepare<unknown[], number>(`
-    delete from claims where task in (select value from json_each(?)) and attempt = 1 and boot = ? returning task`)
-    .pluck();
+  const giveUpAll = session.value<number>(`
+    delete from claims where task in (select value from json_each(?)) and attempt = 1 and boot = ? returning task`);
   const endAll = db.prepare(`
     update tasks set state = 'done', error = null, attempts = 1, late = ?, started_at = ?, changed_at = ?, isolated = 0
     where id in (select value from json_each(?))`);
@@ -28,9 +26,7 @@ export function createSettle(session: Session, lanes: Lanes) {
     where '${gapId('')}' || id = ? and closed_at is null`);
   const attemptLog = createAttempts(session);
   // An erased event has neither body nor digest. A purged event still has its digest.
-  const isErased = db
-    .prepare<unknown[], number>('select 1 from events where seq = ? and body is null and digest is null')
-    .pluck();
+  const isErased = session.value<number>('select 1 from events where seq = ? and body is null and digest is null');
 
   /** Kept in memory, because the name of a handler never changes. */
   function nameOf(handler: number): string {
