@@ -2,7 +2,7 @@
 // the metrics; a test compares the list with the code.
 import { ACK_LE_MS, ACK_NAMES } from '../base/latency-buckets.ts';
 import type { Disk } from '../keep/module.ts';
-import type { Counter as CounterName } from '../store/ingest.ts';
+import type { Counter as CounterName } from '../store/state.ts';
 import type { Status } from '../store/read.ts';
 
 export interface Figures {

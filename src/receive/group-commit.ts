@@ -2,8 +2,8 @@
 // the commit is retried until the deliveries have waited too long.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
-import type { Accepted, Batch, Counter, Counts, IngestStore, StateKey, StateValue } from '../store/ingest.ts';
-import type { StateStore } from '../store/state.ts';
+import type { Accepted, Batch, IngestStore } from '../store/ingest.ts';
+import type { StateStore, Counter, Counts, StateKey, StateValue } from '../store/state.ts';
 import { StoreError, Unsynced } from '../store/store.ts';
 import type { Reading } from '../wire/event.ts';
 

@@ -1,5 +1,5 @@
 // What the end of an attempt changes: the progress of the lane, and the counters.
-import type { Counts } from './ingest.ts';
+import type { Counts } from './state.ts';
 import type { Settlement } from './work.ts';
 
 /** The cursor of the task if it has ended; null: the task waits again, or has no cursor. */

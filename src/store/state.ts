@@ -1,15 +1,57 @@
 // The state role of the store: single values that the processes keep, and counters.
 import type { Cursor } from '../wire/cursor.ts';
-import type { Counts, StateKey, StateValue } from './ingest.ts';
 import type { Ahead, Crash, KeptHealth, Receipts, Refusal, ReplayRun, ReplayState, VerifyAccount } from './keep.ts';
 import type { Reloaded } from './processes.ts';
+import type { TaskState } from './work.ts';
+
+/**
+ * Counters only grow, except `events`, `quarantined`, `undecided` and `tasks.*`, which count rows. `duplicates` counts
+ * deliveries of known events; `reread` counts items of replay or stream that were known already.
+ */
+export type Counter =
+  | 'events'
+  | 'accepted'
+  | 'duplicates'
+  | 'reread'
+  | 'quarantined'
+  /** Readable events that were quarantined because storing them failed. */
+  | 'poisoned'
+  | 'conflicts'
+  | 'recovered'
+  | 'unseen'
+  | 'regressions'
+  | 'other_types'
+  | 'replay_calls'
+  /** How often the watermark was lowered because deliveries proved that it was too high. */
+  | 'watermark_ahead'
+  | 'fenced'
+  | 'run_crashes'
+  /** Events that may still turn out to be history (see birth.ts). */
+  | 'undecided'
+  /** Lanes whose missing row was restored, because tasks waited in them. */
+  | 'lanes_restored'
+  | `lane_faults.${string}`
+  | 'failure_runs'
+  /** New events whose delivery reports failed attempts in an unsigned header. So the count is only a hint. */
+  | 'unseen_failures'
+  | `tasks.${TaskState}`
+  | 'pruned.done'
+  | `ack.${string}`
+  /** Outcomes of attempts, by handler, except those that a stop or the crash of a shared process interrupted. */
+  | `attempts.${'done' | 'skipped' | 'dead' | 'retry' | 'deferred'}.${string}`
+  | `refused.${string}`;
+
+export type Counts = Partial<Record<Counter, number>>;
 
 /** Values that one process keeps and others read. Null: it was never kept. */
 export interface KeptState {
   watermark: Cursor | null;
   /** The cursor at which replay begins if there is no watermark. */
   begins_at: Cursor | null;
-  /** When the first delivery set `begins_at`, Unix milliseconds. Null: something else set it. */
+  /**
+   * When the first delivery set `begins_at`, Unix milliseconds. For RECONCILE_OVERLAP_SECONDS, lower cursors replace
+   * it. Null: something else set it.
+   */
   anchored_at: number | null;
   /** `from`: the watermark that deliveries last proved too high. `to`: what it was lowered to. */
   lowered: Ahead | null;
@@ -21,7 +63,7 @@ export interface KeptState {
   replay_runs: ReplayRun[];
   /** The number of the last event that was compared with replay. */
   compared: number;
-  /** The types that replay did not show. */
+  /** The types that webhooks bring and replay does not show. */
   blind: string[] | null;
   /** Counters of the last minutes. */
   snapshots: { at: number; counters: Record<string, number> }[] | null;
@@ -41,6 +83,49 @@ export interface KeptState {
   reloaded: Reloaded | null;
 }
 
+export type StateKey =
+  | keyof KeptState
+  | 'born'
+  /** The cursor at which the first catch-up of replay ended. Events above it happened after the store was created. */
+  | 'history'
+  | 'history_reading'
+  | 'older'
+  | 'younger'
+  /** The highest cursor that pruning has removed. The floor is the lower of this and the watermark. */
+  | 'pruned_to'
+  /** Unix milliseconds: every pruned event was received, and happened, before this time. */
+  | 'pruned_before'
+  /** How often `sweep` has removed lanes. The process that keeps lanes in memory watches this number. */
+  | 'lanes_swept'
+  | 'fanned_out'
+  | 'runner'
+  | 'boot'
+  /** The number of an event: two complete reads of replay have looked for every event up to it. */
+  | 'searched'
+  /** The number of the newest event when the watermark last moved. */
+  | 'moved'
+  /** A watermark that was too high. Until a delivery has this cursor or a higher one, the watermark stays below. */
+  | 'refused'
+  /** The cursor above which replay has shown everything that it can show, up to the watermark. */
+  | 'proved_from'
+  /** The state of the stream: JSON. */
+  | 'stream'
+  /** Written by the main process as JSON: Failures and Signer[]. */
+  | 'failures'
+  | 'signers'
+  | 'failure_run'
+  | 'held'
+  /** The wall clock when `run` was last alive, Unix milliseconds. */
+  | 'run_seen'
+  /** Handler files that could not be loaded: JSON. */
+  | 'handler_faults'
+  | 'oldest'
+  | 'erased'
+  /** Grows with each change of a segment, which is a part of the index from ids to events (ids.ts). */
+  | 'id_version';
+
+export type StateValue = string | number | bigint | null;
+
 export interface StateStore {
   get<Name extends keyof KeptState>(name: Name): Promise<KeptState[Name]>;
   /** Adds to counters and sets state. Also used to test whether the store can be written. */
@@ -49,7 +134,6 @@ export interface StateStore {
   books(): Promise<KeptHealth>;
 }
 
-const CURSORS = new Set<keyof KeptState>(['watermark', 'begins_at']);
 const DEFAULTS: Partial<KeptState> = {
   replay_runs: [],
   crashes: [],
@@ -61,7 +145,7 @@ const DEFAULTS: Partial<KeptState> = {
 
 /** Cursors are kept as they are. Other texts are JSON documents. */
 export function isCursor(name: keyof KeptState): boolean {
-  return CURSORS.has(name);
+  return name === 'watermark' || name === 'begins_at';
 }
 
 /** The typed value of what the store keeps under this name. */

@@ -2,7 +2,7 @@
 import type { Statement } from 'better-sqlite3';
 import { iso } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
-import type { Counts, StateKey, StateValue } from '../ingest.ts';
+import type { Counts, StateKey, StateValue } from '../state.ts';
 import type { Connection } from './connection.ts';
 
 /** The synchronous form of a part. `openSqlite` makes methods asynchronous and turns faults into StoreError. */

@@ -1,5 +1,5 @@
 // Moves a handler's tasks to another handler, for example after a rename, together with its lanes and their progress.
-import type { Counts } from '../../ingest.ts';
+import type { Counts } from '../../state.ts';
 import type { AdminStore } from '../../admin.ts';
 import { createAttempts } from '../work/attempts.ts';
 import type { Session, Sync } from '../session.ts';

@@ -1,7 +1,8 @@
 // Retries and discards: dead, skipped or waiting tasks run again or become skipped, in the order of their lanes.
 import { readDelivery, readItem, type Origin } from '../../../wire/event.ts';
 import type { Cursor } from '../../../wire/cursor.ts';
-import type { Accepted, Batch, Counts } from '../../ingest.ts';
+import type { Accepted, Batch } from '../../ingest.ts';
+import type { Counts } from '../../state.ts';
 import type { AdminStore } from '../../admin.ts';
 import { createAttempts } from '../work/attempts.ts';
 import { createMarkDirty } from '../work/waiting.ts';

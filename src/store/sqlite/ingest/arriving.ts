@@ -2,7 +2,8 @@
 import type { Incoming, Reading, Unreadable } from '../../../wire/event.ts';
 import { isBehind, type Cursor } from '../../../wire/cursor.ts';
 import { decide, nameOfCursor, nameOfId, placeOf, type StoredIdentity } from '../../identity.ts';
-import type { Accepted, Batch, Conflict, Counts } from '../../ingest.ts';
+import type { Accepted, Batch, Conflict } from '../../ingest.ts';
+import type { Counts } from '../../state.ts';
 import { createArrivals } from './arrivals.ts';
 import { createBirthWatch, createHeard } from './birth.ts';
 import type { createIds } from './ids.ts';

@@ -1,7 +1,7 @@
 // Ingest, the one door: a batch is written in one piece, or reading by reading if it fails.
 import type { Reading } from '../../../wire/event.ts';
-import type { Accepted, Batch, Counts, IngestStore, StateKey } from '../../ingest.ts';
-import type { StateStore } from '../../state.ts';
+import type { Accepted, Batch, IngestStore } from '../../ingest.ts';
+import type { StateStore, Counts, StateKey } from '../../state.ts';
 import { createArriving, type Seen } from './arriving.ts';
 import { faultOf } from '../fault.ts';
 import { createGaps } from './gaps.ts';

@@ -4,7 +4,7 @@
 // Decided 2026-11-23, measured with ten million stored events, as a part of the rate of an empty store (limit: 0.9):
 // segments 0.93, an index over 48-bit hashes 0.87, over day and hash 0.74, a unique index over ids 0.70. Reversed if a
 // simpler index holds 0.9.
-import type { StateValue } from '../../ingest.ts';
+import type { StateValue } from '../../state.ts';
 import type { Session } from '../session.ts';
 
 /** Ids in a segment, about 1.5 MB. Never change it after a release: full segments have their filters in the file. */

@@ -2,7 +2,7 @@
 // the watermark has passed it, or, without a watermark, while the service repeats deliveries.
 import { dataOfBody, type Origin } from '../../../wire/event.ts';
 import { digestOf } from '../../../wire/json.ts';
-import type { Counts } from '../../ingest.ts';
+import type { Counts } from '../../state.ts';
 import type { PruneStep, Receipt } from '../../keep.ts';
 import type { Session } from '../session.ts';
 import { HANDLERS } from '../work/waiting.ts';

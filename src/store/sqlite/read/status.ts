@@ -1,7 +1,7 @@
 // The status of the kit, from counters and state. No figure is counted row by row.
 import { iso } from '../../../base/clock.ts';
 import { parseCursor, type Cursor } from '../../../wire/cursor.ts';
-import type { StateKey } from '../../ingest.ts';
+import type { StateKey } from '../../state.ts';
 import type { Failures, KeptHealth, ReplayState, Signer, StreamState } from '../../keep.ts';
 import type { Alarm, ReadStore } from '../../read.ts';
 import { isoOf, type Session, type Sync } from '../session.ts';

@@ -1,5 +1,5 @@
 // Makes the tasks of new events, of events that a handler missed, and of reruns.
-import type { Counts } from '../../ingest.ts';
+import type { Counts } from '../../state.ts';
 import type { Waiting } from '../../lanes/waiting.ts';
 import type { FanOutPage, NewTask, Turn } from '../../work.ts';
 import { createRerunFeed } from '../admin/reruns.ts';

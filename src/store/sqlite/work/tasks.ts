@@ -1,7 +1,7 @@
 // The work role of the store. A claim costs the same with a million waiting tasks or a long history. In SQL, `+?` tells
 // SQLite that the plan does not depend on the bound value. Otherwise SQLite would prepare the statement again, at ten
 // times its cost.
-import type { Counts } from '../../ingest.ts';
+import type { Counts } from '../../state.ts';
 import { countsOf } from '../../settlement.ts';
 import { withoutMissed } from '../../missed.ts';
 import type { Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';

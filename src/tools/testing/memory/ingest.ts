@@ -1,7 +1,8 @@
 // Ingest in memory: an arrival is a new event, or one that is known (store/identity.ts). Also gaps, counters and state.
 import { gapEvent } from '../../../store/gap-event.ts';
 import { decide, nameOfCursor, nameOfId, type StoredIdentity } from '../../../store/identity.ts';
-import type { Accepted, Batch, Counts, StateKey, StateValue } from '../../../store/ingest.ts';
+import type { Accepted, Batch } from '../../../store/ingest.ts';
+import type { Counts, StateKey, StateValue } from '../../../store/state.ts';
 import type { Gap } from '../../../store/read.ts';
 import type { StoredEvent } from '../../../store/work.ts';
 import { riseOf } from '../../../store/watermark.ts';
