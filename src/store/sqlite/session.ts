@@ -26,6 +26,8 @@ export interface Session {
   /** A state that is a cursor, as an exact decimal. */
   cursorState(name: StateKey): Cursor | null;
   setState(name: StateKey, value: StateValue): void;
+  /** Adds 1 to a state that is a number, and returns it. An absent state becomes 1. */
+  increment(name: StateKey): number;
   /**
    * An unknown event at or below the floor counts as pruned. The floor is never above the watermark; without a
    * watermark there is none.
@@ -44,6 +46,8 @@ export function createSession(db: Connection, path: string): Session {
   const get = valueOf<StateValue, [string]>('select value from state where name = ?');
   const getText = valueOf<Cursor | null, [string]>('select cast(value as text) from state where name = ?');
   const set = db.prepare('insert into state values (?, ?) on conflict (name) do update set value = excluded.value');
+  const increment = valueOf<number, [string]>(`
+    insert into state values (?, 1) on conflict (name) do update set value = coalesce(value, 0) + 1 returning value`);
   const transaction = db.transaction((work: () => unknown) => work());
   const [begin, commit, rollback] = [db.prepare('begin immediate'), db.prepare('commit'), db.prepare('rollback')];
   const cursorState = (name: StateKey): Cursor | null => getText.get(name) ?? null;
@@ -67,6 +71,7 @@ export function createSession(db: Connection, path: string): Session {
     },
     state: (name) => get.get(name) ?? null,
     cursorState,
+    increment: (name) => increment.get(name) ?? 1,
     floor(watermark = cursorState('watermark')) {
       const pruned = cursorState('pruned_to');
       if (pruned === null || watermark === null) return null;

@@ -65,7 +65,7 @@ export function createErase(session: Session): Sync<Pick<AdminStore, 'eraseEvent
           erased.skipped += skipped;
           erased.errors += errors;
         }
-        if (!dry && erased.events > 0) session.setState('erased', Number(session.state('erased')) + 1);
+        if (!dry && erased.events > 0) session.increment('erased');
         return { erased, next: rows.length === limit ? (rows.at(-1)?.seq ?? null) : null };
       });
       // The WAL also holds the data until it is emptied.

@@ -146,7 +146,7 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
         // If the transaction fails, the filter has too many marks, which is harmless. It never has too few.
         const filter = mark(segment, taken);
         if (ids + taken.length >= idsInSegment) keepFilter.run(filter);
-        return { next: nextVersion(session), rest: end < count };
+        return { next: session.increment('id_version'), rest: end < count };
       });
       if (folded) [version, count, latest] = [folded.rest ? undefined : folded.next, 0, new Map()];
     },
@@ -175,17 +175,10 @@ export function createIdSweep(session: Session, idsInSegment = SEGMENT): (before
         removeIds.run(segment);
         removeSegment.run(segment);
         removeFilters.run();
-        nextVersion(session);
+        session.increment('id_version');
       });
     }
   };
-}
-
-/** Tells other connections that segments have changed. */
-function nextVersion(session: Session): number {
-  const next = Number(session.state('id_version') ?? 0) + 1;
-  session.setState('id_version', next);
-  return next;
 }
 
 /** The bytes of a Bloom filter that stand for an id, all in one block. Most lookups end at the second or third byte. */

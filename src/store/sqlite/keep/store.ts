@@ -26,8 +26,7 @@ export function createKeepStore(session: Session, idsInSegment?: number): Sync<K
         session.count({ quarantined: -removeQuarantine.run(before).changes });
         removeConflicts.run(before);
         // `lanes_swept` tells the process that keeps lanes in memory not to use the ids of removed lanes.
-        if (removeLanes.run(before).changes > 0)
-          session.setState('lanes_swept', Number(session.state('lanes_swept') ?? 0) + 1);
+        if (removeLanes.run(before).changes > 0) session.increment('lanes_swept');
         removeArrivals.run(Math.floor(before / DAY_MS));
       });
     },

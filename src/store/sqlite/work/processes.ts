@@ -73,21 +73,11 @@ export function createProcessStore(
   return {
     identity: () => identity.get() ?? '',
     identify: (id) => void identify.run(id),
-    nextBoot: () =>
-      session.write(() => {
-        const boot = Number(session.state('boot')) + 1;
-        session.setState('boot', boot);
-        return boot;
-      }),
+    nextBoot: () => session.write(() => session.increment('boot')),
     beat: ({ role, pid, started, boot }, now) => void beat.run(role, pid, started, boot, now),
     gone: (role) => void gone.run(role),
     list: () => processes.all(),
-    askReload: () =>
-      session.write(() => {
-        const asked = Number(session.state('reload_asked')) + 1;
-        session.setState('reload_asked', asked);
-        return asked;
-      }),
+    askReload: () => session.write(() => session.increment('reload_asked')),
     giveBack: (alive, now, crash) =>
       session.write(() => {
         const rows = orphans.all(JSON.stringify(alive));
