@@ -1,11 +1,12 @@
 // Prunes finished events after their retention, and their bodies. The row stays while the event may arrive again: until
 // the watermark has passed it, or, without a watermark, while the service repeats deliveries.
+import type { Cursor } from '../../../wire/cursor.ts';
 import { dataOfBody, type Origin } from '../../../wire/event.ts';
 import { digestOf } from '../../../wire/json.ts';
 import type { Counts } from '../../state.ts';
 import type { PruneStep, Receipt } from '../../keep.ts';
 import type { Session } from '../session.ts';
-import { HANDLERS } from '../work/waiting.ts';
+import { idsOfEvent } from '../work/waiting.ts';
 
 const DAY_MS = 86_400_000;
 /** An event's own time is ignored if it is further ahead of the receipt than this. */
@@ -16,7 +17,7 @@ const LATEST = 100;
 interface OldRow {
   seq: number;
   at: number;
-  cursor: bigint | null;
+  cursor: Cursor | null;
   created_at: number | null;
   whole: number;
   finished: number;
@@ -29,43 +30,34 @@ export interface Pruning {
 
 export function createPruning(session: Session): Pruning {
   const { db } = session;
-  const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
   // A handler that waits for its file still needs tasks of these events.
   const fannedOut = session.value<number, []>(
     `select min(value, coalesce((select min(waits_from) from handlers), value)) from state where name = 'fanned_out'`,
   );
   const finished = `seq <= @fannedOut and not exists (select 1 from undecided where event = seq)
     and not exists (select 1 from owed where event = seq)
-    and not exists (select 1 from tasks where ${ofEvent} and state not in ('done', 'skipped'))`;
+    and not exists (select 1 from tasks where id ${idsOfEvent('seq')} and state not in ('done', 'skipped'))`;
   const old = (also: string) =>
-    db
-      .prepare<unknown[], Record<keyof OldRow, bigint | null>>(`
-      select seq, received_at as at, cursor, created_at, body is not null as whole, ${finished} as finished from events
+    db.prepare<unknown[], OldRow>(`
+      select seq, received_at as at, cast(cursor as text) as cursor, created_at, body is not null as whole, ${finished} as finished from events
       where received_at >= @at and (received_at > @at or seq > @seq) and received_at < @before and seq < @newest ${also}
-      order by received_at, seq limit @limit`)
-      .safeIntegers();
+      order by received_at, seq limit @limit`);
   const oldRows = old('');
   const oldBodies = old('and body is not null');
   const newest = session.value<number, []>('select coalesce(max(seq), 0) from events');
-  const latest = session
-    .value<bigint, [number]>(
-      'select cursor from events where cursor is not null and conflicting = 0 order by seq desc limit ?',
-    )
-    .safeIntegers();
+  const latest = session.value<Cursor, [number]>(
+    'select cast(cursor as text) from events where cursor is not null and conflicting = 0 order by seq desc limit ?',
+  );
   const aliases = session.value<string>('select name from aliases where seq = ?');
   const removeEvent = db.prepare('delete from events where seq = ?');
   const removeTasks = db.prepare<unknown[], { state: 'done' | 'skipped' }>(
-    `delete from tasks where id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} returning state`,
+    `delete from tasks where id ${idsOfEvent('@seq')} returning state`,
   );
   const removeAliases = db.prepare('delete from aliases where seq = ?');
   const removeSightings = db.prepare('delete from seen_by_origin where event = ?');
   const removeCopies = db.prepare('delete from redeliveries where event = ?');
-  const removeAttempts = db.prepare(
-    `delete from attempts where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1}`,
-  );
-  const removeNotes = db.prepare(
-    `delete from notes where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1}`,
-  );
+  const removeAttempts = db.prepare(`delete from attempts where task ${idsOfEvent('@seq')}`);
+  const removeNotes = db.prepare(`delete from notes where task ${idsOfEvent('@seq')}`);
   const body = db.prepare<unknown[], { origin: Origin; type: string; body: Uint8Array | null }>(
     'select origin, type, body from events where seq = ?',
   );
@@ -74,14 +66,7 @@ export function createPruning(session: Session): Pruning {
   function rows(statement: typeof oldRows, before: number, after: Receipt | null, limit: number): OldRow[] {
     const from = after ?? { at: Number.MIN_SAFE_INTEGER, seq: 0 };
     const bounds = { before, limit, newest: newest.get() ?? 0, fannedOut: fannedOut.get() ?? 0 };
-    return statement.all({ ...from, ...bounds }).map(({ cursor, ...row }) => ({
-      cursor,
-      seq: Number(row.seq),
-      at: Number(row.at),
-      created_at: row.created_at === null ? null : Number(row.created_at),
-      whole: Number(row.whole),
-      finished: Number(row.finished),
-    }));
+    return statement.all({ ...from, ...bounds });
   }
 
   function purgeBody(seq: number): void {
@@ -105,11 +90,14 @@ export function createPruning(session: Session): Pruning {
 
   function cursorsOf({ seq, cursor }: OldRow): bigint[] {
     const more = aliases.all(seq).flatMap((name) => (name.startsWith('c:') ? [BigInt(name.slice(2))] : []));
-    return cursor === null ? more : [cursor, ...more];
+    return cursor === null ? more : [BigInt(cursor), ...more];
   }
 
   function median(): bigint {
-    const cursors = latest.all(LATEST).toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0));
+    const cursors = latest
+      .all(LATEST)
+      .map(BigInt)
+      .toSorted((a, b) => (a < b ? -1 : a > b ? 1 : 0));
     return cursors[Math.floor(cursors.length / 2)] ?? -1n;
   }
 

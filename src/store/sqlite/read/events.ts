@@ -4,7 +4,7 @@ import type { Origin } from '../../../wire/event.ts';
 import { CONFLICTS, type ReadStore, type ShownAttempt, type ShownConflict, type ShownEvent } from '../../read.ts';
 import { createByTime } from '../ingest/by-time.ts';
 import { EVENT_COLUMNS, isoOf, type Session, type Sync } from '../session.ts';
-import { HANDLERS } from '../work/waiting.ts';
+import { idsOfEvent } from '../work/waiting.ts';
 import { IN_A_PART } from '../ingest/ids.ts';
 import { IN_STATE, inState, STRETCH } from './selection.ts';
 import { TASK, toTask, type TaskRow } from './tasks.ts';
@@ -28,7 +28,7 @@ export function createEvents({
       and (@session is null or e.session_id = @session) and (@origin is null or e.origin = @origin)
       and (@state is null and @handler is null or exists (
         select 1 from tasks t
-        where t.id between e.seq * ${HANDLERS} and e.seq * ${HANDLERS} + ${HANDLERS - 1} and (@state is null or ${IN_STATE})
+        where t.id ${idsOfEvent('e.seq')} and (@state is null or ${IN_STATE})
           and (@handler is null or t.handler = (select id from handlers where name = @handler))))
       and (@compact is null or instr(e.body, @compact) or instr(e.body, @spaced))
     order by e.seq desc limit @limit`);
@@ -47,7 +47,7 @@ export function createEvents({
     union all select n, received_at, secret, skew_s from redeliveries where event = @seq order by n`);
   const attempts = db.prepare<unknown[], Omit<ShownAttempt, 'startedAt' | 'endedAt'> & { from: number; to: number }>(`
     select task, attempt, started_at as "from", ended_at as "to", state, error from attempts
-    where task between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by started_at, attempt`);
+    where task ${idsOfEvent('@seq')} order by started_at, attempt`);
   const conflicts = db.prepare<unknown[], Omit<ShownConflict, 'at'> & { at: number }>(`
     select received_at as at, origin, event_id as id, cast(cursor as text) as cursor, reason from conflicts
     where seq = ? order by received_at, id limit ${CONFLICTS}`);
@@ -55,9 +55,7 @@ export function createEvents({
   const contradictions = db.prepare<unknown[], { at: number; body: Uint8Array }>(
     `select received_at as at, body from conflicts where seq = ? order by received_at, id limit ${CONFLICTS}`,
   );
-  const ofEvent = db.prepare<unknown[], TaskRow>(
-    `${TASK} where t.id between @seq * ${HANDLERS} and @seq * ${HANDLERS} + ${HANDLERS - 1} order by t.id`,
-  );
+  const ofEvent = db.prepare<unknown[], TaskRow>(`${TASK} where t.id ${idsOfEvent('@seq')} order by t.id`);
 
   return {
     events({ type, session: sessionId, state, contradicted, origin, handler, since, until, q, before, limit }, now) {

@@ -6,7 +6,7 @@ import type { ReplayStore } from '../../replay.ts';
 import { createByTime } from '../ingest/by-time.ts';
 import { createWatermark } from '../ingest/watermark.ts';
 import type { Session, Sync } from '../session.ts';
-import { HANDLERS } from '../work/waiting.ts';
+import { idsOfEvent } from '../work/waiting.ts';
 
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createReplayStore(session: Session, accept: Sync<IngestStore>['accept']): Sync<ReplayStore> {
@@ -27,7 +27,7 @@ export function createReplayStore(session: Session, accept: Sync<IngestStore>['a
     `select ${text('cursor')} from events where cursor is not null and conflicting = 0 and id is not null order by events.cursor limit 1`,
   );
   const { bounds, lastBefore } = createByTime(db);
-  const ofEvent = `id between seq * ${HANDLERS} and seq * ${HANDLERS} + ${HANDLERS - 1}`;
+  const ofEvent = `id ${idsOfEvent('seq')}`;
   const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`
     select seq, case when origin = 'webhook' and cursor > @from and conflicting = 0
       and not exists (select 1 from seen_by_origin where event = seq and origin in ('replay', 'stream')) then type end as type

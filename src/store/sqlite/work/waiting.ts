@@ -25,6 +25,10 @@ export const UNCLAIMED = `not exists (select 1 from claims where task = tasks.id
 
 /** The maximum number of handlers. A task's id is made of its event and its handler. */
 export const HANDLERS = 4_096;
+/** A range for the ids of an event's tasks. `seq` is a column or a parameter. */
+export const idsOfEvent = (seq: string): string =>
+  `between ${seq} * ${HANDLERS} and ${seq} * ${HANDLERS} + ${HANDLERS - 1}`;
+
 /** Tells the process that keeps the lanes in memory to read this lane again. */
 export function createMarkDirty({ db }: Session): (lane: number) => void {
   const markDirty = db.prepare('insert into dirty_lanes (lane) values (?) on conflict (lane) do nothing');
