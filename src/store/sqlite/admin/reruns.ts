@@ -94,7 +94,7 @@ type Reruns = Pick<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns'> &
 
 export function createReruns(session: Session): Sync<Reruns> {
   const { db } = session;
-  const { lastBefore } = createByTime(session.db);
+  const { lastBefore } = createByTime(session);
   const walk = createWalk(session, '');
   const handlers = db.prepare<[], { name: string; loaded: number }>('select name, loaded from handlers order by name');
   const ask = db.prepare(`

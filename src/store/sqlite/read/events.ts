@@ -16,11 +16,9 @@ const LOOK = 250;
 const LOOK_MS = 15;
 
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
-export function createEvents({
-  db,
-  value,
-}: Session): Sync<Pick<ReadStore, 'events' | 'event' | 'contradictions' | 'body'>> {
-  const receipt = createByTime(db);
+export function createEvents(session: Session): Sync<Pick<ReadStore, 'events' | 'event' | 'contradictions' | 'body'>> {
+  const { db, value } = session;
+  const receipt = createByTime(session);
   const shown = `select ${EVENT_COLUMNS}, e.copies, e.flags, length(e.body) as bytes from events e`;
   const eventList = db.prepare<unknown[], ShownEvent>(`
     ${shown} where e.seq < @before and e.seq > @from and (@type is null or e.type = @type)
@@ -61,7 +59,7 @@ export function createEvents({
     events({ type, session: sessionId, state, contradicted, origin, handler, since, until, q, before, limit }, now) {
       const row = q === undefined || before !== undefined ? undefined : named.get(nameOf(q));
       if (row) return { events: [row], next: null };
-      const last = until === undefined ? (receipt.bounds().last ?? 0) : receipt.lastBefore(until);
+      const last = until === undefined ? receipt.newest() : receipt.lastBefore(until);
       const upper = Math.min(before ?? Infinity, last + 1);
       // Begins at the newest contradicted event, which may be far from the newest event.
       const top = contradicted ? (lastContradicted.get(upper) ?? 0) + 1 : upper;

@@ -26,7 +26,7 @@ export function createReplayStore(session: Session, accept: Sync<IngestStore>['a
   const lowestDelivered = session.value<Cursor, []>(
     `select ${text('cursor')} from events where cursor is not null and conflicting = 0 and id is not null order by events.cursor limit 1`,
   );
-  const { bounds, lastBefore } = createByTime(db);
+  const { newest: newestEvent, lastBefore } = createByTime(session);
   const ofEvent = `id ${idsOfEvent('seq')}`;
   const unseen = db.prepare<unknown[], { seq: number; type: string | null }>(`
     select seq, case when origin = 'webhook' and cursor > @from and conflicting = 0
@@ -74,7 +74,7 @@ export function createReplayStore(session: Session, accept: Sync<IngestStore>['a
       return {
         lowest: lowest.get(from) ?? null,
         older: latest[Math.floor(latest.length / 2)] ?? null,
-        young: (bounds().last ?? 0) > last,
+        young: newestEvent() > last,
       };
     },
     unseen(after, upTo, limit) {
@@ -110,6 +110,6 @@ export function createReplayStore(session: Session, accept: Sync<IngestStore>['a
       session.write(() => {
         if (session.state('history_reading') === 'open') session.setState('history_reading', 'over');
       }),
-    newestEvent: () => bounds().last ?? 0,
+    newestEvent,
   };
 }
