@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { AddressInfo } from 'node:net';
 import { systemClock as clock } from './base/clock.ts';
 import { EXIT, loggable } from './base/errors.ts';
-import { createLog, createThrottle } from './base/log.ts';
+import { createLog } from './base/log.ts';
 import { startLoop } from './base/loop.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
 import { createChildren, STOP_MS } from './processes/children.ts';
@@ -17,7 +17,7 @@ import { createReceiver } from './receive/receiver.ts';
 import { createReload, serially } from './receive/reload.ts';
 import { createReceiveServer, drainServer, listen } from './receive/server.ts';
 import { orNone } from './store/or-none.ts';
-import { retryWhileBusy } from './store/retry-while-busy.ts';
+import { createDropLog, retryWhileBusy } from './store/retry-while-busy.ts';
 import { StoreError, type Store } from './store/store.ts';
 
 const modules = Object.values<ReceiveModule>(registered);
@@ -106,17 +106,9 @@ async function start(given: Config): Promise<void> {
 }
 
 async function takeStore({ storePath }: Config): Promise<Store> {
-  const throttle = createThrottle(clock);
   ownership = await own(storePath, {
     onReplaced: (replaced) => void (saving = onReplaced(replaced)),
-    onDropped(what, error) {
-      const more = throttle(what);
-      if (more)
-        log.error(
-          { what, ...loggable(error), ...more },
-          'a figure of the kit cannot be stored, and is dropped; deliveries are not affected',
-        );
-    },
+    onDropped: createDropLog(log, clock),
   });
   if (ownership.logLost) log.error(LOG_LOST);
   return ownership.store;

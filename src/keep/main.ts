@@ -3,14 +3,14 @@
 import { statSync } from 'node:fs';
 import { systemClock } from '../base/clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
-import { EXIT, loggable } from '../base/errors.ts';
-import { createLog, createThrottle } from '../base/log.ts';
+import { EXIT } from '../base/errors.ts';
+import { createLog } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
 import { joinOwner, type Orders } from '../processes/channel.ts';
 import { freeBytesOf } from '../store/sqlite/folder.ts';
 import { clockOf } from '../store/clock.ts';
-import { openLater, type OpenOptions } from '../store/open.ts';
-import { StoreError } from '../store/store.ts';
+import { openLater } from '../store/open.ts';
+import { createDropLog, createRecovery } from '../store/retry-while-busy.ts';
 import { createAccounts } from './account.ts';
 import { createCheckpointer } from './checkpoint.ts';
 import { createPruner } from './prune.ts';
@@ -28,27 +28,9 @@ await owner.say({ type: 'loaded', handlers: [], faults: [], notes: [] });
 async function start({ boot }: Orders): Promise<void> {
   const config = loadConfig(readEnv());
   const log = createLog('keep', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
-  const throttle = createThrottle(systemClock);
-  const options: OpenOptions = {
-    busyMs: 100,
-    onDropped(what, error) {
-      const more = throttle(`dropped ${what}`);
-      if (more)
-        log.error(
-          { what, ...loggable(error), ...more },
-          'a figure of the kit cannot be stored, and is dropped; deliveries are not affected',
-        );
-    },
-  };
-  const store = openLater(config.storeUrl, options);
+  const store = openLater(config.storeUrl, { busyMs: 100, onDropped: createDropLog(log, systemClock) });
   const clock = clockOf(store);
-  const recover = (error: unknown): number => {
-    if (!(error instanceof StoreError)) throw error;
-    if (error.code === 'busy') return 50;
-    const more = throttle('store');
-    if (more) log.error({ code: error.code, ...more }, 'the store cannot be written; retrying');
-    return 1_000;
-  };
+  const recover = createRecovery(log, systemClock, 50);
 
   const pruner = createPruner({
     store,

@@ -8,7 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
 import { ConfigError } from '../config.ts';
 import { describe } from '../base/errors.ts';
-import type { Handler } from '../kit.ts';
+import type { Handler, KitEvent } from '../kit.ts';
 import { typeOf } from '../wire/event-map.ts';
 import type { FileFault } from '../processes/channel.ts';
 import { DEFAULT_HOLD_MS, DEFAULT_RETRY, type RetryPolicy } from '../base/retry-policy.ts';
@@ -51,7 +51,7 @@ const ms = z
   .int()
   .min(0)
   .max(365 * DAY_MS);
-const fn = z.custom<(...args: never[]) => unknown>((value) => typeof value === 'function', 'must be a function');
+const isFunction = (value: unknown): boolean => typeof value === 'function';
 const shape = z.strictObject({
   name: z
     .string()
@@ -59,20 +59,27 @@ const shape = z.strictObject({
     .optional(),
   on: z.union([z.string(), z.array(z.string()).min(1)], 'must be an event type, several, or "*"'),
   lane: z
-    .union([z.enum(['conversation', 'session', 'none']), fn], 'must be conversation, session, none, or a function')
-    .optional(),
-  order: z.enum(['arrival', 'window', 'strict'], `must be 'arrival', 'window' or 'strict'`).optional(),
+    .union(
+      [z.enum(['conversation', 'session', 'none']), z.custom<(event: KitEvent) => string>(isFunction)],
+      'must be conversation, session, none, or a function',
+    )
+    .default('conversation'),
+  order: z.enum(['arrival', 'window', 'strict'], `must be 'arrival', 'window' or 'strict'`).default('window'),
   retry: z
-    .strictObject({ attempts: z.int().min(1).max(1_000).optional(), firstMs: ms.optional(), maxMs: ms.optional() })
-    .optional(),
-  laneHoldMs: ms.optional(),
-  timeoutMs: z.number().min(1).max(DAY_MS).optional(),
+    .strictObject({
+      attempts: z.int().min(1).max(1_000).default(DEFAULT_RETRY.attempts),
+      firstMs: ms.default(DEFAULT_RETRY.firstMs),
+      maxMs: ms.default(DEFAULT_RETRY.maxMs),
+    })
+    .prefault({}),
+  laneHoldMs: ms.default(DEFAULT_HOLD_MS),
+  timeoutMs: z.number().min(1).max(DAY_MS).default(30_000),
   maxAgeMs: ms.optional(),
-  onStale: z.enum(['run', 'skip', 'dead']).optional(),
-  history: z.boolean().optional(),
+  onStale: z.enum(['run', 'skip', 'dead']).default('run'),
+  history: z.boolean().default(false),
   rate: z.strictObject({ perMinute: z.int().min(1).max(60_000) }).optional(),
-  setup: fn.optional(),
-  handle: z.custom((value) => typeof value === 'function', 'is required: an async function of the event and ctx'),
+  setup: z.custom<Required<Handler>['setup']>(isFunction, 'must be a function').optional(),
+  handle: z.custom<Handler['handle']>(isFunction, 'is required: an async function of the event and ctx'),
 });
 
 /** Throws ConfigError if the folder cannot be read. If one file has a fault, the others are still loaded. */
@@ -153,23 +160,11 @@ export function checkHandler(exported: unknown, fileName: string, replay: boolea
       parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'handler'}: ${message}`).join('; '),
     );
   }
-  const handler = exported as Handler;
-  if (handler.order === 'strict' && !replay) throw new Error(NO_PROOF);
-  return {
-    name: handler.name ?? fileName,
-    on: handler.on === '*' ? '*' : new Set(typeof handler.on === 'string' ? [handler.on] : handler.on),
-    lane: handler.lane ?? 'conversation',
-    order: handler.order ?? 'window',
-    retry: { ...DEFAULT_RETRY, ...handler.retry },
-    laneHoldMs: handler.laneHoldMs ?? DEFAULT_HOLD_MS,
-    timeoutMs: handler.timeoutMs ?? 30_000,
-    maxAgeMs: handler.maxAgeMs ?? null,
-    onStale: handler.onStale ?? 'run',
-    history: handler.history ?? false,
-    rate: handler.rate ?? null,
-    setup: handler.setup?.bind(handler),
-    handle: handler.handle.bind(handler),
-  };
+  const { name = fileName, on, maxAgeMs = null, rate = null, setup, handle, ...rest } = parsed.data;
+  if (rest.order === 'strict' && !replay) throw new Error(NO_PROOF);
+  const types = on === '*' ? on : new Set(typeof on === 'string' ? [on] : on);
+  const methods = { setup: setup?.bind(exported), handle: handle.bind(exported) };
+  return { ...rest, name, on: types, maxAgeMs, rate, ...methods };
 }
 
 function faultOf(error: unknown, path: string, what: string): string {

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { createThrottle } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
-import { retryWhileBusy } from '../store/retry-while-busy.ts';
+import { createRecovery, retryWhileBusy } from '../store/retry-while-busy.ts';
 import { StoreError } from '../store/store.ts';
 import type { TurnResult, WorkStore } from '../store/work.ts';
 import { offsetOf, stepBetween, watchClock } from './clock-steps.ts';
@@ -40,7 +40,6 @@ export async function startRunner(options: RunOptions) {
   await moveIfSetBack(store, clock);
   const steps = watchClock(clock);
   const throttle = createThrottle(clock, LINES);
-  const storeThrottle = createThrottle(clock);
   const behind = await retryWhileBusy(() => store.behind());
   const fanOut = createFanOut({ ...options, handlers, behind, throttle, received: steps.received });
   const pool = createPool({ ...options, handlers, throttle, scopes, onEnd });
@@ -114,13 +113,7 @@ export async function startRunner(options: RunOptions) {
     if (plan.asks) options.onUnproven?.();
   }
 
-  const loop: Loop = startLoop(step, (error) => {
-    if (!(error instanceof StoreError)) throw error;
-    if (error.code === 'busy') return 5;
-    const more = storeThrottle('store');
-    if (more) log.error({ code: error.code, ...more }, 'the store cannot be written; retrying');
-    return 1_000;
-  });
+  const loop: Loop = startLoop(step, createRecovery(log, clock, 5));
 
   return {
     /** Call it when events were accepted. */
