@@ -72,7 +72,7 @@ async function start(given: Config): Promise<void> {
   const server = createReceiveServer(receiver.app);
   await listen(server, 'PORT', given.PORT, given.HOST);
   await retryWhileBusy(receiver.beat, START_MS);
-  const looking = startLoop(receiver.look);
+  const looking = startLoop(() => receiver.look());
   children.startRest();
 
   async function stop(signal: string): Promise<void> {
@@ -94,7 +94,7 @@ async function start(given: Config): Promise<void> {
   process.on('SIGTERM', () => void stop('SIGTERM'));
   process.on('SIGINT', () => void stop('SIGINT'));
   if (sandbox) process.on('disconnect', () => void stop('the parent process ended'));
-  const reload = createReloads(store, receiver.useConfig);
+  const reload = createReloads(store, (changed) => receiver.useConfig(changed));
   onReload(
     () => void reload(),
     () => void stop('SIGHUP'),

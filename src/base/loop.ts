@@ -2,15 +2,10 @@
 // loop can be woken early and stopped. A step that throws ends the process, unless `recover` expects the error.
 import { throwUncaught } from './errors.ts';
 
-export interface Loop {
-  /** Takes the next step now. If a step is at work, the next one follows right after it. */
-  wake(): void;
-  /** Takes no further step. Resolves when the present step has ended. */
-  stop(): Promise<void>;
-}
-
 /** The longest delay of a timer. Node fires a longer one at once. */
 const LONGEST_MS = 2 ** 31 - 1;
+
+export type Loop = ReturnType<typeof startLoop>;
 
 export function startLoop(
   /** Milliseconds until the next step. Infinity: until the loop is woken. */
@@ -19,7 +14,7 @@ export function startLoop(
   recover: (error: unknown) => number = (error) => {
     throw error;
   },
-): Loop {
+) {
   let timer: NodeJS.Timeout | undefined;
   let working: Promise<void> | undefined;
   let again = false;
@@ -54,12 +49,14 @@ export function startLoop(
 
   run();
   return {
-    wake() {
+    /** Takes the next step now. If a step is at work, the next one follows right after it. */
+    wake(): void {
       if (again) return;
       again = true;
       if (!working) setImmediate(run);
     },
-    async stop() {
+    /** Takes no further step. Resolves when the present step has ended. */
+    async stop(): Promise<void> {
       stopped = true;
       clearTimeout(timer);
       await working;

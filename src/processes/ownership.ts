@@ -15,15 +15,10 @@ export const START_MS = 5_000;
 
 export type { Replaced };
 
-export interface Ownership {
-  store: Store;
-  /** True: the WAL was deleted or emptied after a kill, so the last commits may be missing. */
-  logLost: boolean;
-  release(): void;
-}
+export type Ownership = Awaited<ReturnType<typeof own>>;
 
 /** Throws StoreError: `owned` if another process owns the store, `replaced` if another file is in its place. */
-export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' | 'onDropped'>): Promise<Ownership> {
+export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' | 'onDropped'>) {
   const lock = lockStore(path);
   let store: Store | undefined;
   let logLost = false;
@@ -45,8 +40,9 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
   const owned = store;
   return {
     store: owned,
+    /** True: the WAL was deleted or emptied after a kill, so the last commits may be missing. */
     logLost,
-    release() {
+    release(): void {
       owned.close();
       lock.close();
     },

@@ -18,12 +18,9 @@ interface Reader {
 
 type BodyCause = Extract<RefusalName, `body_${string}`>;
 
-export interface BodyReader {
-  /** The whole body, or the cause of its refusal: it is too long, it was dropped for the budget, or the sender left. */
-  read(request: IncomingMessage, limit: number): Promise<Buffer | BodyCause>;
-}
+export type BodyReader = ReturnType<typeof createBodyReader>;
 
-export function createBodyReader(budget = BUDGET, monotonic = (): number => performance.now()): BodyReader {
+export function createBodyReader(budget = BUDGET, monotonic = (): number => performance.now()) {
   const large = new Set<Reader>();
 
   function makeRoom(): void {
@@ -37,7 +34,8 @@ export function createBodyReader(budget = BUDGET, monotonic = (): number => perf
   }
 
   return {
-    read: (request, limit) =>
+    /** The whole body, or the cause of its refusal: it is too long, it was dropped for the budget, or the sender left. */
+    read: (request: IncomingMessage, limit: number): Promise<Buffer | BodyCause> =>
       new Promise((resolve) => {
         const chunks: Buffer[] = [];
         const reader: Reader = { bytes: 0, since: monotonic(), drop: () => refuse('body_dropped') };

@@ -21,22 +21,7 @@ const WRITE_MS = 1_000;
  */
 const STARTING_MS = 2_000;
 
-export interface DeliveryHealth {
-  /** The secrets at these positions signed the delivery. `timestamp` is signed too: Unix seconds (contract 6.3). */
-  signed(positions: number[], timestamp: number): void;
-  /** Call it when a delivery was answered. `cause`: why it was refused, or for a 2xx, the store's verdict. */
-  answered(status: number, cause: string): void;
-  /** Call it for a new event. If its attempt number is above 1, earlier deliveries failed, maybe unseen by the kit. */
-  firstSeen(reading: Reading, attempt: string | string[] | undefined): void;
-  /** No configured secret signed the delivery: it is forged, or the service has another secret. */
-  forged(): void;
-  /** Call it when secrets are rotated: from now on, positions refer to this list. */
-  useSecrets(secrets: string[]): void;
-  /** The length of the present failure run, and its failures by cause. */
-  run(): { failureRun: number; causes: Record<string, number> };
-  /** Hands changes to the group commit, which writes them with its next commit. */
-  flush(): void;
-}
+export type DeliveryHealth = ReturnType<typeof createDeliveryHealth>;
 
 // oxlint-disable-next-line max-lines-per-function -- every method changes the same failure run
 export function createDeliveryHealth({
@@ -53,7 +38,7 @@ export function createDeliveryHealth({
   kept: KeptHealth;
   /** Called after each failure, with the length of the failure run. */
   onFailure?: (run: number) => void;
-}): DeliveryHealth {
+}) {
   let run = kept.failureRun;
   const { failures } = kept;
   const signers = createSigners(kept.signers, clock);
@@ -84,12 +69,14 @@ export function createDeliveryHealth({
   useSecrets(secrets);
 
   return {
-    signed(...given) {
-      signers.signed(...given);
+    /** The secrets at these positions signed the delivery. `timestamp` is signed too: Unix seconds (contract 6.3). */
+    signed(positions: number[], timestamp: number): void {
+      signers.signed(positions, timestamp);
       // Nothing is written here, because `answered` follows for the same delivery and writes the change.
       changed = true;
     },
-    answered(status, cause) {
+    /** Call it when a delivery was answered. `cause`: why it was refused, or for a 2xx, the store's verdict. */
+    answered(status: number, cause: string): void {
       if (status >= 300) {
         run++;
         refused++;
@@ -106,20 +93,25 @@ export function createDeliveryHealth({
         Object.assign(failures, { causes: {}, badSignatures: 0, badSince: null });
       note(ended);
     },
-    firstSeen(reading, attempt) {
+    /** Call it for a new event. If its attempt number is above 1, earlier deliveries failed, maybe unseen by the kit. */
+    firstSeen(reading: Reading, attempt: string | string[] | undefined): void {
       const happenedAt = ('event' in reading && reading.event.createdAt) || 0;
       if (happenedAt < startedAt || !isRepeated(attempt)) return;
       if (refused === 0) groupCommit.count({ unseen_failures: 1 });
       refused = Math.max(0, refused - Number(attempt) + 1);
     },
-    forged() {
+    /** No configured secret signed the delivery: it is forged, or the service has another secret. */
+    forged(): void {
       failures.badSignatures++;
       failures.lastBadAt = iso(clock.now());
       failures.badSince ??= failures.lastBadAt;
       note(false);
     },
+    /** Call it when secrets are rotated: from now on, positions refer to this list. */
     useSecrets,
-    run: () => ({ failureRun: run, causes: failures.causes }),
+    /** The length of the present failure run, and its failures by cause. */
+    run: (): { failureRun: number; causes: Record<string, number> } => ({ failureRun: run, causes: failures.causes }),
+    /** Hands changes to the group commit, which writes them with its next commit. */
     flush,
   };
 }

@@ -25,21 +25,6 @@ export class Unavailable extends Error {
   }
 }
 
-export interface GroupCommit {
-  /** Resolves once the event, or the bytes of an unreadable one, are on disk. Throws Unavailable. */
-  accept(reading: Reading): Promise<Accepted>;
-  /** `count` and `setState` write nothing themselves: the next commit writes the values. */
-  count(counts: Counts): void;
-  setState(name: StateKey, value: StateValue): void;
-  /** Writes counters and state without a delivery, and so finds out whether the store can be written again. */
-  probe(): Promise<void>;
-  ready(): boolean;
-  /** The store's file was replaced or deleted. No delivery is committed until the kit is restarted. */
-  replaced(): boolean;
-  /** The number of deliveries that wait for their commit. */
-  waiting(): number;
-}
-
 interface Pending {
   reading: Reading;
   /** The time of arrival, in monotonic milliseconds. */
@@ -66,8 +51,10 @@ interface Options {
   onFault?: (error: StoreError) => void;
 }
 
+export type GroupCommit = ReturnType<typeof createGroupCommit>;
+
 // oxlint-disable-next-line max-lines-per-function -- one loop over one queue: each step reads and changes both
-export function createGroupCommit({ store, clock, onCommit, onFault }: Options): GroupCommit {
+export function createGroupCommit({ store, clock, onCommit, onFault }: Options) {
   /** In order of arrival. */
   const pending: Pending[] = [];
   /** Counters and state for the next commit. */
@@ -180,15 +167,18 @@ export function createGroupCommit({ store, clock, onCommit, onFault }: Options):
   }
 
   return {
-    accept: (reading) =>
+    /** Resolves once the event, or the bytes of an unreadable one, are on disk. Throws Unavailable. */
+    accept: (reading: Reading): Promise<Accepted> =>
       new Promise((resolve, refuse) => {
         pending.push({ reading, since: clock.monotonic(), answered: false, resolve, reject: refuse });
         // The commit starts after all ready sockets have been read, so that deliveries that arrived together share it.
         if (pending.length === 1 && !committing) setImmediate(() => void commitAll());
       }),
-    count: (counts) => add(notes.counts, counts),
-    setState: (name, value) => void (notes.state[name] = value),
-    async probe() {
+    /** `count` and `setState` write nothing themselves: the next commit writes the values. */
+    count: (counts: Counts): void => add(notes.counts, counts),
+    setState: (name: StateKey, value: StateValue): void => void (notes.state[name] = value),
+    /** Writes counters and state without a delivery, and so finds out whether the store can be written again. */
+    async probe(): Promise<void> {
       if (committing) return;
       const taken = take();
       try {
@@ -200,9 +190,11 @@ export function createGroupCommit({ store, clock, onCommit, onFault }: Options):
         fail(error);
       }
     },
-    waiting: () => pending.length,
-    ready: () => !replaced && !isLong(failingSince) && !isLong(askedSince),
-    replaced: () => replaced,
+    /** The number of deliveries that wait for their commit. */
+    waiting: (): number => pending.length,
+    ready: (): boolean => !replaced && !isLong(failingSince) && !isLong(askedSince),
+    /** The store's file was replaced or deleted. No delivery is committed until the kit is restarted. */
+    replaced: (): boolean => replaced,
   };
 }
 

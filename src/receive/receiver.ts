@@ -1,5 +1,4 @@
 // Puts the parts of the receiver together, and reports the process's state to `keep`, to probes and to modules.
-import type Koa from 'koa';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { startOf } from '../base/process-start.ts';
@@ -28,18 +27,6 @@ const LOOK_MS = { well: 2_000, failing: 250 };
 /** After this time without a successful write the receiver is not ready. */
 const READY_MS = 1_000;
 
-export interface Receiver {
-  app: Koa;
-  /** The number of deliveries that wait for their commit. */
-  waiting: () => number;
-  beat: () => Promise<void>;
-  /** Checks the store and reports the process's state. Resolves to the milliseconds until the next look. */
-  look: () => Promise<number>;
-  useConfig: (config: Config) => void;
-  /** Writes the counters and state that are still in memory. */
-  stop: () => Promise<void>;
-}
-
 interface ReceiverOptions {
   config: Config;
   store: Store;
@@ -51,7 +38,7 @@ interface ReceiverOptions {
 }
 
 // oxlint-disable-next-line max-lines-per-function -- wiring: every part below needs one of the parts before it
-export async function createReceiver(options: ReceiverOptions): Promise<Receiver> {
+export async function createReceiver(options: ReceiverOptions) {
   const { config, store, children, modules, clock: machine, log, draining } = options;
   const clock = clockOf(store);
   const { storePath, WEBHOOK_SECRET: secrets, WEBHOOK_HEADER_PREFIX: prefix } = config;
@@ -125,9 +112,11 @@ export async function createReceiver(options: ReceiverOptions): Promise<Receiver
 
   return {
     app,
-    waiting: () => groupCommit.waiting(),
+    /** The number of deliveries that wait for their commit. */
+    waiting: (): number => groupCommit.waiting(),
     beat,
-    async look() {
+    /** Checks the store and reports the process's state. Resolves to the milliseconds until the next look. */
+    async look(): Promise<number> {
       health.flush();
       await groupCommit.probe();
       await orNone(beat);
@@ -136,12 +125,13 @@ export async function createReceiver(options: ReceiverOptions): Promise<Receiver
       report();
       return watch.failing() ? LOOK_MS.failing : LOOK_MS.well;
     },
-    useConfig(changed) {
+    useConfig(changed: Config): void {
       verifier.useSecrets(changed.WEBHOOK_SECRET);
       health.useSecrets(changed.WEBHOOK_SECRET);
       for (const module of started) module.useConfig(changed);
     },
-    async stop() {
+    /** Writes the counters and state that are still in memory. */
+    async stop(): Promise<void> {
       await Promise.all(started.map((module) => module.stop()));
       health.flush();
       await groupCommit.probe();

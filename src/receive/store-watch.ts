@@ -51,21 +51,9 @@ export interface WriteTrouble extends Trouble {
   recovers: boolean;
 }
 
-export interface StoreWatch {
-  /** The store's write methods. Every call through them is watched. */
-  writes: Writes;
-  failing(): boolean;
-  /** Milliseconds for which signs of life could not be written; 0 while they can. */
-  silentMs(): number;
-  /** Tries an empty commit if the last commit failed. Call it only while no delivery waits. */
-  retry(freeBytes: () => number): Promise<void>;
-  /** Call it when a delivery was answered with 503. */
-  refused(): void;
-  /** Undefined: the store can be written. */
-  trouble(): Trouble | undefined;
-}
+export type StoreWatch = ReturnType<typeof watchStore>;
 
-export function watchStore(store: Watched, clock: Clock): StoreWatch {
+export function watchStore(store: Watched, clock: Clock) {
   const { writes, worst, faultOf } = watchWrites(store, clock);
   let up: { fault: Fault; since: number; refused: number; codes: Set<string> } | undefined;
   let wellAfter: number | null = null;
@@ -85,22 +73,27 @@ export function watchStore(store: Watched, clock: Clock): StoreWatch {
   }
 
   return {
+    /** The store's write methods. Every call through them is watched. */
     writes,
-    failing: () => worst() !== undefined,
-    silentMs() {
+    failing: (): boolean => worst() !== undefined,
+    /** Milliseconds for which signs of life could not be written; 0 while they can. */
+    silentMs(): number {
       const fault = faultOf('beat');
       return fault ? clock.monotonic() - fault.after : 0;
     },
-    async retry(freeBytes) {
+    /** Tries an empty commit if the last commit failed. Call it only while no delivery waits. */
+    async retry(freeBytes: () => number): Promise<void> {
       const fault = faultOf('accept');
       // An empty commit succeeds even on a full disk, so it would prove nothing.
       if (!fault || (FULL.test(codeOf(fault)) && freeBytes() < ROOM_BYTES)) return;
       await orNone(() => writes.accept({ readings: [], now: clock.now() }));
     },
-    refused() {
+    /** Call it when a delivery was answered with 503. */
+    refused(): void {
       if (up) up.refused++;
     },
-    trouble() {
+    /** Undefined: the store can be written. */
+    trouble(): Trouble | undefined {
       update();
       if (!up) return undefined;
       const { fault, since, refused, codes } = up;

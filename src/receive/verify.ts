@@ -11,21 +11,16 @@ export interface Claimed {
   signatures: Buffer[];
 }
 
-export interface Verifier {
-  /** The timestamp and signatures in the headers, or the cause of a refusal. The body is not read. */
-  headers(request: IncomingMessage, nowMs: number): Claimed | 'no_signature' | 'bad_timestamp' | 'far_timestamp';
-  /** The positions of the secrets that signed, or the cause of a refusal. `clock_skew`: outside the time window. */
-  body(claimed: Claimed, body: Buffer, nowMs: number): number[] | 'bad_signature' | 'clock_skew';
-  useSecrets(secrets: string[]): void;
-}
+export type Verifier = ReturnType<typeof createVerifier>;
 
-export function createVerifier(options: { secrets: string[]; prefix: string; toleranceSeconds: number }): Verifier {
+export function createVerifier(options: { secrets: string[]; prefix: string; toleranceSeconds: number }) {
   const { toleranceSeconds } = options;
   const names = receivedHeaders(options.prefix);
   let { secrets } = options;
 
   return {
-    headers({ headers }, nowMs) {
+    /** The timestamp and signatures in the headers, or the cause of a refusal. The body is not read. */
+    headers({ headers }: IncomingMessage, nowMs: number): Claimed | 'no_signature' | 'bad_timestamp' | 'far_timestamp' {
       const signatures = readSignatures(headers[names.signature]?.toString());
       if (signatures.length === 0) return 'no_signature';
       // Two header lines arrive joined by a comma, so they never pass as one timestamp.
@@ -34,12 +29,13 @@ export function createVerifier(options: { secrets: string[]; prefix: string; tol
       if (Math.abs(nowMs / 1000 - timestamp) > DAY_SECONDS) return 'far_timestamp';
       return { timestamp, signatures };
     },
-    body({ timestamp, signatures }, body, nowMs) {
+    /** The positions of the secrets that signed, or the cause of a refusal. `clock_skew`: outside the time window. */
+    body({ timestamp, signatures }: Claimed, body: Buffer, nowMs: number): number[] | 'bad_signature' | 'clock_skew' {
       const signers = findSigners(secrets, timestamp, body, signatures);
       if (signers.length === 0) return 'bad_signature';
       return inWindow(timestamp, nowMs, toleranceSeconds) ? signers : 'clock_skew';
     },
-    useSecrets(changed) {
+    useSecrets(changed: string[]): void {
       secrets = changed;
     },
   };

@@ -5,18 +5,7 @@ import type { Ask, Heads, Taken, Want } from './lane.ts';
 import type { LaneCore } from './lanes.ts';
 import { LOOKS } from './strict-order.ts';
 
-export interface Claiming {
-  /** Whether another round follows. */
-  goesOn(): boolean;
-  /** What the store must read. `singles`: due tasks that wait for no other, the oldest first. */
-  wants(singles: Ask['singles']): Want[];
-  /** What the store must write: tasks that are claimed, in this order, and tasks that step aside. */
-  take(heads: Heads[]): Taken;
-  /** Ends the rounds. Returns when the next task may be due. `singleAt`: the same for tasks that wait for no other. */
-  end(singleAt: (handler: number, rerun: boolean) => number | null): number | null;
-}
-
-export function startClaiming(core: LaneCore, turn: Turn): Claiming {
+export function startClaiming(core: LaneCore, turn: Turn) {
   const { room, handlers, limits, chains, reruns: most = room, now } = turn;
   const left = new Map(limits);
   let places = most;
@@ -24,8 +13,10 @@ export function startClaiming(core: LaneCore, turn: Turn): Claiming {
   let looks = LOOKS;
   let again = true;
   return {
-    goesOn: () => again && looks > 0 && claimed < room,
-    wants(singles) {
+    /** Whether another round follows. */
+    goesOn: (): boolean => again && looks > 0 && claimed < room,
+    /** What the store must read. `singles`: due tasks that wait for no other, the oldest first. */
+    wants(singles: Ask['singles']): Want[] {
       const free = room - claimed;
       return core.wants({
         now,
@@ -38,7 +29,8 @@ export function startClaiming(core: LaneCore, turn: Turn): Claiming {
         singles,
       });
     },
-    take(heads) {
+    /** What the store must write: tasks that are claimed, in this order, and tasks that step aside. */
+    take(heads: Heads[]): Taken {
       const taken = core.take(heads, now);
       for (const { task } of taken.claims) {
         claimed++;
@@ -50,7 +42,8 @@ export function startClaiming(core: LaneCore, turn: Turn): Claiming {
       looks -= taken.looks;
       return taken;
     },
-    end(singleAt) {
+    /** Ends the rounds. Returns when the next task may be due. `singleAt`: the same for tasks that wait for no other. */
+    end(singleAt: (handler: number, rerun: boolean) => number | null): number | null {
       if (claimed > 0) core.turned();
       const kinds = places > 0 ? [false, true] : [false];
       const times = handlers

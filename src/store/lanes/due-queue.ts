@@ -7,16 +7,9 @@ export interface Timed {
   dropped: boolean;
 }
 
-export interface DueQueue<Lane> {
-  push(lane: Lane, at: number): void;
-  /** Removes the next lane whose time has come. */
-  pop(now: number): Lane | undefined;
-  nextAt(): number | null;
-  /** Lanes whose time is later than this. */
-  after(now: number): Lane[];
-}
+export type DueQueue<Lane extends Timed> = ReturnType<typeof createDueQueue<Lane>>;
 
-export function createDueQueue<Lane extends Timed>(): DueQueue<Lane> {
+export function createDueQueue<Lane extends Timed>() {
   const queue = new TinyQueue<{ at: number; lane: Lane }>([], (a, b) => a.at - b.at);
   const isCurrent = ({ at, lane }: { at: number; lane: Lane }): boolean => lane.at === at && !lane.dropped;
 
@@ -29,18 +22,21 @@ export function createDueQueue<Lane extends Timed>(): DueQueue<Lane> {
   }
 
   return {
-    push(lane, at) {
+    push(lane: Lane, at: number): void {
       lane.at = at;
       queue.push({ at, lane });
     },
-    pop(now) {
+    /** Removes the next lane whose time has come. */
+    pop(now: number): Lane | undefined {
       const entry = first();
       if (!entry || entry.at > now) return undefined;
       queue.pop();
       entry.lane.at = null;
       return entry.lane;
     },
-    nextAt: () => first()?.at ?? null,
-    after: (now) => queue.data.filter((entry) => entry.at > now && isCurrent(entry)).map(({ lane }) => lane),
+    nextAt: (): number | null => first()?.at ?? null,
+    /** Lanes whose time is later than this. */
+    after: (now: number): Lane[] =>
+      queue.data.filter((entry) => entry.at > now && isCurrent(entry)).map(({ lane }) => lane),
   };
 }

@@ -33,37 +33,12 @@ export interface StrictPlace {
 
 export type StrictRow = StrictPlace & { event: number };
 
-export interface StrictOrder<Lane> {
-  watermark(): bigint;
-  /** The lane waits until the watermark has passed the cursor. */
-  waitFor(lane: Lane, cursor: bigint): void;
-  /** Counts a new strict task that waits for the watermark. */
-  add(lane: Lane, cursor: bigint, event: number): void;
-  /** Releases the tasks of the lane up to the cursor, although the watermark has not passed them. */
-  releaseUnproven(lane: Lane, cursor: bigint): void;
-  /** The waiting tasks must be counted again. */
-  invalidate(): void;
-  /** Follows the watermark, and calls `wake` for each lane that may go on. */
-  follow(facts: Facts, wake: (lane: Lane) => void): void;
-  /** The place after which the store must read `LOOKS` waiting tasks for `found`. Null: none. */
-  wants(): StrictPlace | null;
-  found(rows: StrictRow[], laneOf: (id: number) => Lane | undefined, wake: (lane: Lane) => void): void;
-  /** The cursor range (above, up to) to count waiting strict tasks in for `counted`. Null: the count is known. */
-  countIn(): { above: bigint; upTo: bigint } | null;
-  counted(tasks: number): void;
-  /** The number of strict tasks that wait for the watermark. */
-  waiting(): number;
-  /** Lanes that were released unproven since the last call, to be saved. */
-  released(): { lane: number; cursor: bigint }[];
-  /** Whether lanes are left to look at, because one turn looks at a limited number. */
-  unfinished(): boolean;
-  forget(): void;
-}
-
 const LAST = 2n ** 63n - 1n;
 
+export type StrictOrder<Lane extends StrictLane> = ReturnType<typeof createStrictOrder<Lane>>;
+
 // oxlint-disable-next-line max-lines-per-function -- every method changes the same few values
-export function createStrictOrder<Lane extends StrictLane>(): StrictOrder<Lane> {
+export function createStrictOrder<Lane extends StrictLane>() {
   const queue = new TinyQueue<{ cursor: bigint; lane: Lane }>([], (a, b) =>
     a.cursor < b.cursor ? -1 : a.cursor > b.cursor ? 1 : 0,
   );
@@ -108,23 +83,28 @@ export function createStrictOrder<Lane extends StrictLane>(): StrictOrder<Lane> 
   }
 
   return {
-    watermark: () => known.watermark,
-    waitFor(lane, cursor) {
+    watermark: (): bigint => known.watermark,
+    /** The lane waits until the watermark has passed the cursor. */
+    waitFor(lane: Lane, cursor: bigint): void {
       if (lane.awaited === cursor) return;
       lane.awaited = cursor;
       queue.push({ cursor, lane });
     },
-    add(lane, cursor, event) {
+    /** Counts a new strict task that waits for the watermark. */
+    add(lane: Lane, cursor: bigint, event: number): void {
       waiting++;
       // The step that looks for searched tasks may be past it.
       if (place) stale = true;
       if (event <= known.searched) releaseUnproven(lane, cursor);
     },
+    /** Releases the tasks of the lane up to the cursor, although the watermark has not passed them. */
     releaseUnproven,
-    invalidate() {
+    /** The waiting tasks must be counted again. */
+    invalidate(): void {
       stale = true;
     },
-    follow(facts, wake) {
+    /** Follows the watermark, and calls `wake` for each lane that may go on. */
+    follow(facts: Facts, wake: (lane: Lane) => void): void {
       learn(facts);
       for (let looks = 0; looks < LOOKS; looks++) {
         const entry = queue.peek();
@@ -135,8 +115,9 @@ export function createStrictOrder<Lane extends StrictLane>(): StrictOrder<Lane> 
         wake(entry.lane);
       }
     },
-    wants: () => place,
-    found(rows, laneOf, wake) {
+    /** The place after which the store must read `LOOKS` waiting tasks for `found`. Null: none. */
+    wants: (): StrictPlace | null => place,
+    found(rows: StrictRow[], laneOf: (id: number) => Lane | undefined, wake: (lane: Lane) => void): void {
       for (const { cursor, lane: id, event } of rows) {
         const lane = laneOf(id);
         if (!lane || cursor <= lane.unproven) continue;
@@ -152,27 +133,31 @@ export function createStrictOrder<Lane extends StrictLane>(): StrictOrder<Lane> 
       place = rows.length === LOOKS ? (rows.at(-1) ?? null) : null;
       if (!place) passed.clear();
     },
-    countIn() {
+    /** The cursor range (above, up to) to count waiting strict tasks in for `counted`. Null: the count is known. */
+    countIn(): { above: bigint; upTo: bigint } | null {
       // While lanes are still being released, each turn would count all tasks again.
       if (stale && !next && !place) return { above: known.watermark, upTo: LAST };
       return stale || passedFrom === null ? null : { above: passedFrom, upTo: known.watermark };
     },
-    counted(tasks) {
+    counted(tasks: number): void {
       waiting = stale ? tasks : waiting - tasks;
       stale = false;
       passedFrom = null;
     },
-    waiting: () => waiting,
-    released() {
+    /** The number of strict tasks that wait for the watermark. */
+    waiting: (): number => waiting,
+    /** Lanes that were released unproven since the last call, to be saved. */
+    released(): { lane: number; cursor: bigint }[] {
       const rows = [...released].map(([lane, cursor]) => ({ lane, cursor }));
       if (rows.length > 0) released = new Map();
       return rows;
     },
-    unfinished() {
+    /** Whether lanes are left to look at, because one turn looks at a limited number. */
+    unfinished(): boolean {
       const entry = queue.peek();
       return place !== null || (entry !== undefined && entry.cursor <= known.watermark);
     },
-    forget() {
+    forget(): void {
       queue.data = [];
       queue.length = 0;
       known = { watermark: -1n, searched: 0 };

@@ -162,25 +162,17 @@ function sizeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 }
 
-/**
- * Detects that another file was copied over the file of a running kit, which keeps the inode. A backup has another id.
- * A raw copy of the same run has the same id. It is smaller or has a lower change counter, because a store in use only
- * grows.
- */
-export interface Seal {
-  /** Call it when the id has been copied into the file. */
-  set(id: string): void;
-  holds(): boolean;
-  /** Call it after closing the connection: closing a file frees all locks that the process has on it. */
-  close(): void;
-}
-
 /** Bytes to search for the id. The table with the id is made first, so its database page is among the first. */
 const SEAL_WITHIN = 1024 * 1024;
 /** The offset of the change counter in the header of a SQLite file: 4 bytes, whose number rises when the file grows. */
 const CHANGE_COUNTER_AT = 24;
 
-export function createSeal(path: string): Seal {
+/**
+ * Detects that another file was copied over the file of a running kit, which keeps the inode. A backup has another id.
+ * A raw copy of the same run has the same id. It is smaller or has a lower change counter, because a store in use only
+ * grows.
+ */
+export function createSeal(path: string) {
   let file: number | undefined;
   let bytes = Buffer.alloc(0);
   let at = -1;
@@ -200,13 +192,15 @@ export function createSeal(path: string): Seal {
   }
 
   return {
-    set(id) {
+    /** Call it when the id has been copied into the file. */
+    set(id: string): void {
       file ??= openSync(path, 'r');
       bytes = Buffer.from(id);
       at = read(SEAL_WITHIN, 0).indexOf(bytes);
     },
-    holds: () => file === undefined || at === -1 || (read(bytes.length, at).equals(bytes) && hasGrown(file)),
-    close() {
+    holds: (): boolean => file === undefined || at === -1 || (read(bytes.length, at).equals(bytes) && hasGrown(file)),
+    /** Call it after closing the connection: closing a file frees all locks that the process has on it. */
+    close(): void {
       if (file !== undefined) closeSync(file);
       file = undefined;
     },

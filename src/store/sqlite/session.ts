@@ -12,35 +12,15 @@ export type Sync<Part> = {
     : Part[Name];
 };
 
-export interface Session {
-  db: Connection;
-  path: string;
-  /** Prepares a statement whose rows are the values of their first column. */
-  value: <Result = unknown, Args extends unknown[] = unknown[]>(sql: string) => Statement<Args, Result>;
-  /** BEGIN IMMEDIATE … COMMIT. A transaction that begins as a read could not wait for the write lock. */
-  write<Result>(work: () => Result): Result;
-  /** The same for asynchronous work, which must end before the next timer or I/O of this process. */
-  writeAsync<Result>(work: () => Promise<Result>): Promise<Result>;
-  count(counts: Counts): void;
-  state(name: StateKey): StateValue;
-  /** A state that is a cursor, as an exact decimal. */
-  cursorState(name: StateKey): Cursor | null;
-  setState(name: StateKey, value: StateValue): void;
-  /** Adds 1 to a state that is a number, and returns it. An absent state becomes 1. */
-  increment(name: StateKey): number;
-  /**
-   * An unknown event at or below the floor counts as pruned. The floor is never above the watermark; without a
-   * watermark there is none.
-   */
-  floor(watermark?: Cursor | null): bigint | null;
-}
+export type Session = ReturnType<typeof createSession>;
 
-export function createSession(db: Connection, path: string): Session {
+export function createSession(db: Connection, path: string) {
   // A counter stops at the largest exact integer.
   const add = db.prepare(`
     insert into counters values (?, ?)
     on conflict (name) do update set value = min(value + excluded.value, ${Number.MAX_SAFE_INTEGER})`);
-  function valueOf<Result, Args extends unknown[]>(sql: string): Statement<Args, Result> {
+  /** Prepares a statement whose rows are the values of their first column. */
+  function valueOf<Result = unknown, Args extends unknown[] = unknown[]>(sql: string): Statement<Args, Result> {
     return db.prepare<Args, Result>(sql).pluck();
   }
   const get = valueOf<StateValue, [string]>('select value from state where name = ?');
@@ -55,8 +35,10 @@ export function createSession(db: Connection, path: string): Session {
     db,
     path,
     value: valueOf,
+    /** BEGIN IMMEDIATE … COMMIT. A transaction that begins as a read could not wait for the write lock. */
     write: <Result>(work: () => Result) => transaction.immediate(work) as Result,
-    async writeAsync(work) {
+    /** The same for asynchronous work, which must end before the next timer or I/O of this process. */
+    async writeAsync<Result>(work: () => Promise<Result>): Promise<Result> {
       begin.run();
       try {
         const result = await work();
@@ -66,18 +48,24 @@ export function createSession(db: Connection, path: string): Session {
         if (db.inTransaction) rollback.run();
       }
     },
-    count(counts) {
+    count(counts: Counts): void {
       for (const [name, value] of Object.entries(counts)) if (value) add.run(name, value);
     },
-    state: (name) => get.get(name) ?? null,
+    state: (name: StateKey): StateValue => get.get(name) ?? null,
+    /** A state that is a cursor, as an exact decimal. */
     cursorState,
-    increment: (name) => increment.get(name) ?? 1,
-    floor(watermark = cursorState('watermark')) {
+    /** Adds 1 to a state that is a number, and returns it. An absent state becomes 1. */
+    increment: (name: StateKey): number => increment.get(name) ?? 1,
+    /**
+     * An unknown event at or below the floor counts as pruned. The floor is never above the watermark; without a
+     * watermark there is none.
+     */
+    floor(watermark = cursorState('watermark')): bigint | null {
       const pruned = cursorState('pruned_to');
       if (pruned === null || watermark === null) return null;
       return BigInt(pruned) < BigInt(watermark) ? BigInt(pruned) : BigInt(watermark);
     },
-    setState(name, value) {
+    setState(name: StateKey, value: StateValue): void {
       // The column has no type, so SQLite would store a number as a float.
       set.run(name, typeof value === 'number' ? BigInt(value) : value);
     },

@@ -4,27 +4,9 @@ import { open, type FileHandle } from 'node:fs/promises';
 import { StoreError } from '../store.ts';
 import type { Connection } from './connection.ts';
 
-export interface Log {
-  /**
-   * Call before the commit, because the kernel reports an error of the disk only to processes that had the WAL open.
-   * Throws StoreError `unwritable`.
-   */
-  open(): Promise<void>;
-  /**
-   * Resolves when everything committed before the call is on disk. One sync serves all calls made before it begins.
-   * Throws StoreError `unwritable`.
-   */
-  sync(): Promise<void>;
-  /**
-   * Call before the next commit. After a failed sync it makes sure that the WAL is on disk, or throws StoreError
-   * `busy`. With `always` it does so even if this process knows of no failed sync.
-   */
-  settle(db: Connection, always?: boolean): void;
-  /** Closes the WAL file. The next sync opens it again. */
-  close(): void;
-}
+export type Log = ReturnType<typeof createLog>;
 
-export function createLog(path: string): Log {
+export function createLog(path: string) {
   let file: Promise<FileHandle> | undefined;
   /** True after a failed sync. The kernel then treats the lost pages as clean, so another sync would prove nothing. */
   let doubted = false;
@@ -58,10 +40,18 @@ export function createLog(path: string): Log {
   }
 
   return {
-    async open() {
+    /**
+     * Call before the commit, because the kernel reports an error of the disk only to processes that had the WAL open.
+     * Throws StoreError `unwritable`.
+     */
+    async open(): Promise<void> {
       if (path !== ':memory:') await ready();
     },
-    sync() {
+    /**
+     * Resolves when everything committed before the call is on disk. One sync serves all calls made before it begins.
+     * Throws StoreError `unwritable`.
+     */
+    sync(): Promise<void> {
       if (path === ':memory:') return last;
       if (next) return next;
       next = last.then(begin).catch((error: unknown) => {
@@ -71,7 +61,11 @@ export function createLog(path: string): Log {
       last = next.catch(() => {});
       return next;
     },
-    settle(db, always = false) {
+    /**
+     * Call before the next commit. After a failed sync it makes sure that the WAL is on disk, or throws StoreError
+     * `busy`. With `always` it does so even if this process knows of no failed sync.
+     */
+    settle(db: Connection, always = false): void {
       if (!doubted && !always) return;
       // Copies the WAL into the file, syncs it and empties the WAL. Otherwise a power failure could lose everything
       // that is in the WAL behind the part that was not synced.
@@ -80,7 +74,8 @@ export function createLog(path: string): Log {
         throw new StoreError('busy', `${path} is being read: a failed sync cannot be made good yet`);
       doubted = false;
     },
-    close() {
+    /** Closes the WAL file. The next sync opens it again. */
+    close(): void {
       void file?.then(
         (opened) => opened.close(),
         () => {},

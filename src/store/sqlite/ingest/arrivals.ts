@@ -16,15 +16,7 @@ interface Arrivals {
   latestMs: number;
 }
 
-export interface ArrivalsOfBatch {
-  /** A webhook brought the event, for the first time or again. */
-  delivered(event: Incoming): void;
-  /** The event is new. `missed`: a webhook should have brought it before. */
-  first(event: Incoming, missed: boolean): void;
-  write(): void;
-}
-
-export function createArrivals({ db }: Session): (now: number) => ArrivalsOfBatch {
+export function createArrivals({ db }: Session) {
   const deliver = db.prepare(`
     insert into types (type, delivered_at) values (?, ?)
     on conflict (type) do update set delivered_at = excluded.delivered_at, missed = 0, missed_since = null`);
@@ -36,16 +28,18 @@ export function createArrivals({ db }: Session): (now: number) => ArrivalsOfBatc
     on conflict (day, type, origin) do update set events = events + @events, aged = aged + @aged,
       late_ms = min(late_ms + @lateMs, ${Number.MAX_SAFE_INTEGER}), latest_ms = max(latest_ms, @latestMs)`);
 
-  return (now) => {
+  return (now: number) => {
     const delivered = new Set<string>();
     const missed = new Map<string, number>();
     const arrivals: Arrivals[] = [];
     return {
-      delivered({ cursor, type }) {
+      /** A webhook brought the event, for the first time or again. */
+      delivered({ cursor, type }: Incoming): void {
         // Events without a cursor are no part of the history: test events, and events of the kit.
         if (cursor !== null) delivered.add(type);
       },
-      first({ cursor, origin, type, createdAt }, wasMissed) {
+      /** The event is new. `wasMissed`: a webhook should have brought it before. */
+      first({ cursor, origin, type, createdAt }: Incoming, wasMissed: boolean): void {
         if (cursor === null) return;
         if (wasMissed) missed.set(type, (missed.get(type) ?? 0) + 1);
         let sum = arrivals.find((one) => one.type === type && one.origin === origin);
@@ -57,7 +51,7 @@ export function createArrivals({ db }: Session): (now: number) => ArrivalsOfBatc
         sum.lateMs += lateMs;
         sum.latestMs = Math.max(sum.latestMs, lateMs);
       },
-      write() {
+      write(): void {
         for (const [type, count] of missed) miss.run(type, count, now);
         for (const type of delivered) deliver.run(type, now);
         for (const sum of arrivals) arrive.run({ day: Math.floor(now / DAY_MS), ...sum });

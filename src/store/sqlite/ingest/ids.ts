@@ -25,22 +25,7 @@ interface Filter {
   marks: Uint8Array;
 }
 
-export interface Ids {
-  /** The event with this id, or undefined. Call within a transaction, after `refresh`. */
-  find(id: string): number | undefined;
-  /** Writes the id of an event. Call `learn` after the commit. */
-  add(seq: number): void;
-  /** Writes the ids of this event and of all newer ones into the table `latest_ids`. Call `learn` after the commit. */
-  addFrom(seq: number): void;
-  /** Adds ids to the memory. Call it after their commit. */
-  learn(added: Map<string, number>): void;
-  /** Reads the ids that other connections have written since the last call. */
-  refresh(): void;
-  /** Sorts the latest ids into a segment, in a transaction of its own, once there are enough. */
-  fold(now: number): void;
-}
-
-export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
+export function createIds(session: Session, idsInSegment = SEGMENT) {
   const { db } = session;
   const add = db.prepare('insert into latest_ids (id, event) select id, seq from events where seq = ?');
   const addFrom = db.prepare(
@@ -103,7 +88,8 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
   }
 
   return {
-    find(id) {
+    /** The event with this id, or undefined. Call within a transaction, after `refresh`. */
+    find(id: string): number | undefined {
       const recent = latest.get(id);
       if (recent !== undefined && holds.get(recent, id) !== undefined) return recent;
       if (filters.length === 0) return undefined;
@@ -118,9 +104,12 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
       }
       return undefined;
     },
-    add: (seq) => void add.run(seq),
-    addFrom: (seq) => void addFrom.run(seq),
-    learn(added) {
+    /** Writes the id of an event. Call `learn` after the commit. */
+    add: (seq: number): void => void add.run(seq),
+    /** Writes the ids of this event and of all newer ones into the table `latest_ids`. Call `learn` after the commit. */
+    addFrom: (seq: number): void => void addFrom.run(seq),
+    /** Adds ids to the memory. Call it after their commit. */
+    learn(added: Map<string, number>): void {
       // The caller's transaction may still fail, so the next `refresh` reads everything again.
       if (db.inTransaction) {
         version = undefined;
@@ -129,8 +118,10 @@ export function createIds(session: Session, idsInSegment = SEGMENT): Ids {
       for (const [id, seq] of added) latest.set(id, seq);
       count += added.size;
     },
+    /** Reads the ids that other connections have written since the last call. */
     refresh,
-    fold(now) {
+    /** Sorts the latest ids into a segment, in a transaction of its own, once there are enough. */
+    fold(now: number): void {
       if (count < enough || db.inTransaction) return;
       const folded = session.write(() => {
         refresh();

@@ -23,18 +23,7 @@ export interface Steps {
   keep: (reading: Reading, reason: string) => Accepted;
 }
 
-export interface Poison {
-  /** Call within a transaction. Throws StoreError if the store is at fault, or an item of a page cannot be kept. */
-  apart(readings: Reading[], isPage: boolean, steps: Steps): Accepted[];
-  /**
-   * Runs the work in a savepoint. If the work itself fails, it is undone, and its error is returned. Undefined: it
-   * succeeded. Throws StoreError if the store is at fault.
-   */
-  failureOf(work: () => void): unknown;
-  unwritable(error: unknown): StoreError;
-}
-
-export function createPoison(session: Session, failing: Failing): Poison {
+export function createPoison(session: Session, failing: Failing) {
   const { db, path } = session;
 
   function failureOf(work: () => void): unknown {
@@ -66,9 +55,14 @@ export function createPoison(session: Session, failing: Failing): Poison {
   }
 
   return {
+    /**
+     * Runs the work in a savepoint. If the work itself fails, it is undone, and its error is returned. Undefined: it
+     * succeeded. Throws StoreError if the store is at fault.
+     */
     failureOf,
     unwritable,
-    apart(readings, isPage, { take, keep }) {
+    /** Call within a transaction. Throws StoreError if the store is at fault, or an item of a page cannot be kept. */
+    apart(readings: Reading[], isPage: boolean, { take, keep }: Steps): Accepted[] {
       const results: Accepted[] = [];
       let row: { at: number; reading: Reading; code: string }[] = [];
 

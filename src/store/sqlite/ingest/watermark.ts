@@ -9,15 +9,7 @@ import type { Session } from '../session.ts';
 /** Maximum events to search for the last one that replay has shown. */
 const LOOKED = 10_000;
 
-export interface Watermark {
-  /** Call within the transaction of the batch. */
-  raise: (batch: Pick<Batch, 'watermark' | 'after' | 'now'>) => void;
-  ceiling: () => Cursor | null;
-  ahead: (types: string[], upTo: number, now: number) => Ahead | null;
-  lower: (lowering: Lowering) => Lowered;
-}
-
-export function createWatermark(session: Session): Watermark {
+export function createWatermark(session: Session) {
   const { db } = session;
   const newest = session.value<number, []>('select coalesce(max(seq), 0) from events');
   const rejoin = db.prepare(`
@@ -65,7 +57,8 @@ export function createWatermark(session: Session): Watermark {
 
   return {
     ceiling,
-    raise(batch) {
+    /** Call within the transaction of the batch. */
+    raise(batch: Pick<Batch, 'watermark' | 'after' | 'now'>): void {
       const { watermark, now } = batch;
       if (!watermark) return;
       const before = session.cursorState('watermark');
@@ -77,7 +70,7 @@ export function createWatermark(session: Session): Watermark {
       session.setState('watermark', BigInt(watermark));
       session.setState('moved', newest.get() ?? 0);
     },
-    ahead(types, upTo, now) {
+    ahead(types: string[], upTo: number, now: number): Ahead | null {
       const watermark = session.cursorState('watermark');
       if (watermark === null) return null;
       return aheadOf(
@@ -87,7 +80,7 @@ export function createWatermark(session: Session): Watermark {
         session.floor(),
       );
     },
-    lower: (lowering) =>
+    lower: (lowering: Lowering): Lowered =>
       session.write(() => {
         const { to, why, now } = lowering;
         const watermark = session.cursorState('watermark');

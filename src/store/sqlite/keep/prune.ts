@@ -23,12 +23,7 @@ interface OldRow {
   finished: number;
 }
 
-export interface Pruning {
-  prune(step: PruneStep): Receipt | null;
-  purge(before: number, after: Receipt | null, limit: number): Receipt | null;
-}
-
-export function createPruning(session: Session): Pruning {
+export function createPruning(session: Session) {
   const { db } = session;
   // A handler that waits for its file still needs tasks of these events.
   const fannedOut = session.value<number, []>(
@@ -102,7 +97,7 @@ export function createPruning(session: Session): Pruning {
   }
 
   return {
-    prune({ now, before, settled, after, limit }) {
+    prune({ now, before, settled, after, limit }: PruneStep): Receipt | null {
       // SQLite then overwrites deleted content, also whole pages of the file.
       db.pragma('secure_delete = on');
       return session.write(() => {
@@ -131,7 +126,7 @@ export function createPruning(session: Session): Pruning {
         return nextOf(found, limit);
       });
     },
-    purge(before, after, limit) {
+    purge(before: number, after: Receipt | null, limit: number): Receipt | null {
       db.pragma('secure_delete = on');
       return session.write(() => {
         const found = rows(oldBodies, before, after, limit);

@@ -52,7 +52,7 @@ export function createReplayStore(session: Session, accept: Sync<IngestStore>['a
   return {
     lowestDelivered: () => lowestDelivered.get() ?? null,
     lowerWatermark: watermark.lower,
-    watermarkAhead: watermark.ahead,
+    watermarkAhead: (...given) => watermark.ahead(...given),
     ceiling: watermark.ceiling,
     giveUpWatermark: (now) =>
       session.write(() => {

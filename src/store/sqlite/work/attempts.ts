@@ -10,18 +10,7 @@ const ERROR_LENGTH = 200;
 
 type Ended = Pick<Claim, 'task' | 'attempt' | 'startedAt' | 'handler'>;
 
-export interface Attempts {
-  /** Part of the transaction that settles the attempt. A task that ends at its first attempt needs no row here. */
-  ended(claim: Ended, state: TaskState, error: string | null, now: number): void;
-  /** Notes that a person retried the task. */
-  retried(task: number, now: number): void;
-  /** A task was moved to another handler and has a new id. Its attempts, notes and dead group move with it. */
-  given(from: number, to: number, handler: number, group: number | null): void;
-  /** Lowers the count of this group of dead letters by `tasks`, because that many of its tasks are no longer dead. */
-  leaveGroup(group: number, tasks: number): void;
-}
-
-export function createAttempts({ db, value }: Session): Attempts {
+export function createAttempts({ db, value }: Session) {
   const add = db.prepare(`
     insert into attempts (task, started_at, attempt, ended_at, state, error) values (?, ?, ?, ?, ?, ?) on conflict do nothing`);
   const forget = db.prepare(`
@@ -60,7 +49,8 @@ export function createAttempts({ db, value }: Session): Attempts {
   }
 
   return {
-    ended(claim, state, error, now) {
+    /** Part of the transaction that settles the attempt. A task that ends at its first attempt needs no row here. */
+    ended(claim: Ended, state: TaskState, error: string | null, now: number): void {
       const { task, attempt, startedAt, handler } = claim;
       if (state === 'ready' || state === 'dead' || attempt > 1) keep(task, startedAt, attempt, now, state, error);
       if (state !== 'dead') return;
@@ -70,14 +60,17 @@ export function createAttempts({ db, value }: Session): Attempts {
         .slice(0, 16);
       blame.run(die.get({ handler, errorPattern, now }), task);
     },
-    retried: (task, now) => keep(task, now, 0, now, 'retried', null),
-    given(from, to, handler, group) {
+    /** Notes that a person retried the task. */
+    retried: (task: number, now: number): void => keep(task, now, 0, now, 'retried', null),
+    /** A task was moved to another handler and has a new id. Its attempts, notes and dead group move with it. */
+    given(from: number, to: number, handler: number, group: number | null): void {
       give.run({ from, to });
       giveNotes.run({ from, to });
       if (group === null) return;
       blame.run(share.get({ handler, group }), to);
       leaveGroup(group, 1);
     },
+    /** Lowers the count of this group of dead letters by `tasks`, because that many of its tasks are no longer dead. */
     leaveGroup,
   };
 }
