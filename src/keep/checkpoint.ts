@@ -6,7 +6,6 @@ import type { Store } from '../store/store.ts';
 const EVERY_MS = 250;
 const RESTART_BYTES = 32 * 1024 * 1024;
 
-/** Each step returns the milliseconds until the next. */
 export function createCheckpointer(store: Pick<Store, 'keep'>): { step: () => Promise<number> } {
   let bytes = 0;
   return {

@@ -21,7 +21,6 @@ export interface PruneOptions {
   payloadDays: number;
 }
 
-/** Each step returns the milliseconds until the next. */
 export function createPruner({ store, clock, retentionDays, payloadDays }: PruneOptions): {
   step: () => Promise<number>;
 } {

@@ -176,7 +176,6 @@ export function createChild(options: ChildOptions) {
       await gone;
       clearTimeout(timer);
     },
-    /** Sends SIGKILL if there was no sign of life for this long. */
     endIfSilent(ms: number) {
       if (current?.endIfSilent(ms))
         log.error(

@@ -23,7 +23,6 @@ export interface SpawnOptions {
   args: string[];
   env: Env;
   onWake: () => void;
-  /** The process was killed because its event loop was blocked. */
   onHung: (limitMs: number) => void;
   onError: (error: Error) => void;
 }

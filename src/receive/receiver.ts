@@ -112,7 +112,6 @@ export async function createReceiver(options: ReceiverOptions) {
 
   return {
     app,
-    /** The number of deliveries that wait for their commit. */
     waiting: (): number => groupCommit.waiting(),
     beat,
     /** Checks the store and reports the process's state. Resolves to the milliseconds until the next look. */

@@ -92,7 +92,6 @@ export function watchStore(store: Watched, clock: Clock) {
     refused(): void {
       if (up) up.refused++;
     },
-    /** Undefined: the store can be written. */
     trouble(): Trouble | undefined {
       update();
       if (!up) return undefined;

@@ -98,7 +98,6 @@ export function createPool(options: PoolOptions) {
     }
   }
 
-  /** Null: `ctx.complete` has settled the task. */
   async function run(claim: Claim): Promise<Settlement | null> {
     const handler = handlers.get(claim.handler);
     if (!handler) throw new Error(`claimed a task of handler ${claim.handler}, which is not loaded`);
@@ -187,7 +186,6 @@ export function createPool(options: PoolOptions) {
     settlements: () => settled.map(asOfNow),
     /** Call after a turn has written this many settlements, the oldest first. */
     written: (count: number) => void settled.splice(0, count),
-    /** Begins no more attempts, and lets running ones end within the limit. Tasks that are left become ready again. */
     async drain(limitMs: number) {
       draining = true;
       leave(queue.splice(0).flat());

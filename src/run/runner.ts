@@ -50,7 +50,6 @@ export async function startRunner(options: RunOptions) {
   let draining = false;
   /** One entry per turn: how many tasks it left held, and when the last is released, in monotonic milliseconds. */
   let held: { until: number; tasks: number }[] = [];
-  /** The number of strict tasks that wait for the watermark. */
   let unproven = 0;
 
   async function step(): Promise<number> {

@@ -58,7 +58,6 @@ export interface GivenBack {
   handler: string;
   key: string;
   attempt: number;
-  /** The task was the only one in its process. */
   alone: boolean;
   dead: boolean;
 }

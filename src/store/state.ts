@@ -115,7 +115,6 @@ export type StateKey =
   | 'signers'
   | 'failure_run'
   | 'held'
-  /** The wall clock when `run` was last alive, Unix milliseconds. */
   | 'run_seen'
   /** Handler files that could not be loaded: JSON. */
   | 'handler_faults'

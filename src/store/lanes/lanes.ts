@@ -121,7 +121,6 @@ export function createLaneCore() {
       for (const lane of lanes.values()) if (!waits(lane) && lane.working === 0) drop(lane);
       idleLimit = Math.max(IDLE, 2 * lanes.size);
     },
-    /** Adds a task that is new in the store. */
     add(task: Waiting) {
       const lane = lanes.get(task.lane ?? 0);
       if (!lane || task.cursor === null) return;
@@ -172,9 +171,7 @@ export function createLaneCore() {
     },
     strictCountIn: () => strictOrder.countIn(),
     strictCounted: (tasks: number): void => strictOrder.counted(tasks),
-    /** The number of strict tasks that wait for the watermark. */
     unproven: (): number => strictOrder.waiting(),
-    /** How far lanes were released unproven since the last call. The store saves it. */
     releasedUnproven: () => strictOrder.released(),
     strictChanged: (): void => strictOrder.invalidate(),
     /** Phase one: chooses lanes by fair shares, and says what the store must read of them. */

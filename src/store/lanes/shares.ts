@@ -21,7 +21,6 @@ export interface Pick<Lane, Single> {
 export interface Candidates<Lane, Single> {
   /** Up to this many lanes whose time has come. */
   lanes(handler: number, rerun: boolean, most: number): Lane[];
-  /** Due tasks that wait for no other, the oldest first. */
   singles(handler: number, rerun: boolean, most: number): Single[];
 }
 

@@ -150,7 +150,6 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
   // The WAL is opened early. Otherwise the first completion could be delayed until it has lost its claim.
   if (synchronous === 'NORMAL') void log.open().catch(() => {});
 
-  /** Resolves when everything committed before the call is on disk. */
   async function synced(): Promise<void> {
     // With FULL, SQLite has already synced within the commit.
     if (synchronous === 'FULL') return;

@@ -24,7 +24,6 @@ export interface RoleOptions {
   failing: Set<string>;
   onDropped: Dropped;
   idsInSegment: number | undefined;
-  /** Makes sure that the WAL is on disk after a failed sync. `always`: also if none is known to have failed. */
   settleLog: (always?: boolean) => void;
   /** Called when the store was settled, with its identity. */
   onSettled: (identity: string) => void;

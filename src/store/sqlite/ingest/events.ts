@@ -149,7 +149,6 @@ export function createIngestStore(
 
 type Accept = (batch: Batch) => Accepted[];
 
-/** Called with counters or state that could not be written along with deliveries. */
 export type Dropped = (what: string, error: unknown) => void;
 
 /** Whether every reading must be kept: items of a page do not arrive again once the watermark has passed them. */

@@ -47,7 +47,6 @@ export function createMake(session: Session, { lanes, registry, reruns, undecide
     return fresh.length + makeAll(others, now);
   }
 
-  /** Returns the number of the last event for which the handler has its tasks; null: it has caught up. */
   function makeMissed(
     { handler, from, upTo, joins, tasks, owed = [] }: NonNullable<Turn['missed']>,
     together: boolean,
