@@ -9,7 +9,7 @@ const MAP = readFileSync(join(SRC, 'README.md'), 'utf8');
 const LIMITS = { path: 4_341, core: 11_933, modules: 11_594 };
 
 const MODULES =
-  /^(service|reconcile|alarms|admin|ops|cli)\/|^store\/(read|shown|admin|alarms)\.ts$|^store\/sqlite\/(read|admin)\//;
+  /^(service|reconcile|alarms|admin|ops|cli)\/|^store\/(read|shown|admin|alarms|replay)\.ts$|^store\/sqlite\/((read|admin|replay)\/|alarms\.ts)/;
 const OTHERS = /^(tools|handlers)\/|^(testing|events)\.ts$/;
 
 const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((file) => /\.[jt]s$/.test(file));

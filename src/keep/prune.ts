@@ -15,7 +15,7 @@ const REPEATS_MS = 8 * 3_600_000;
 const MARK_MS = 3_600_000;
 
 export interface PruneOptions {
-  store: Pick<Store, 'keep' | 'state' | 'replay'>;
+  store: Pick<Store, 'keep' | 'state'>;
   clock: Clock;
   retentionDays: number;
   payloadDays: number;
@@ -34,7 +34,7 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
     const known = await store.state.get('receipts');
     const ranMs = markedAt === null ? sinceLastRun(known, clock.now()) : clock.monotonic() - markedAt;
     markedAt = clock.monotonic();
-    const receipts = markReceipt(known, { at: clock.now(), ranMs, event: await store.replay.newestEvent() });
+    const receipts = markReceipt(known, { at: clock.now(), ranMs, event: await store.keep.newestEvent() });
     settled = settledUpTo(receipts);
     await store.state.note({}, { receipts: JSON.stringify(receipts) });
   }

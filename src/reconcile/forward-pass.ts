@@ -57,7 +57,7 @@ export function createForwardPass(context: PassContext, overlap: OverlapPass): F
     if (from === undefined) {
       schedule.wait(WAIT_FOR_WEBHOOK_MS);
       await say('idle', 'waiting for the first webhook');
-    } else if (!schedule.begun()) schedule.begin(await store.replay.newestEvent());
+    } else if (!schedule.begun()) schedule.begin(await store.keep.newestEvent());
     return from;
   }
 

@@ -62,7 +62,7 @@ export function createOverlapPass({ store, clock, log, overlapMs, commit, say }:
     async begin(watermark) {
       if (stood.at(-1)?.cursor !== watermark) stood.push({ at: clock.monotonic(), cursor: watermark });
       if (at !== null) return true;
-      newest = await store.replay.newestEvent();
+      newest = await store.keep.newestEvent();
       const from = await beforeOverlap();
       if (from !== null && isBehind(from, watermark)) at = from;
       else covered = newest;

@@ -137,6 +137,8 @@ export interface KeepStore {
   purge(before: number, after: Receipt | null, limit: number): Promise<Receipt | null>;
   /** Removes quarantine, conflicts, arrivals, idle lanes and ids of pruned events that are from before `before`. */
   sweep(before: number): Promise<void>;
+  /** The number of the newest event; 0: no event. */
+  newestEvent(): Promise<number>;
   /** Copies the WAL into the file; with `restart`, the WAL also begins anew. Returns the size of the WAL in bytes. */
   checkpoint(restart: boolean): Promise<number>;
 }

@@ -50,6 +50,4 @@ export interface ReplayStore {
   endHistory(upTo: Cursor): Promise<void>;
   /** Call it RECONCILE_OVERLAP_SECONDS after `endHistory`. Events that are still undecided become history. */
   closeHistory(): Promise<void>;
-  /** The number of the newest event; 0: no event. */
-  newestEvent(): Promise<number>;
 }

@@ -24,7 +24,7 @@ const searched = () =>
 test('an event that two complete passes did not show is counted once, by its type', async () => {
   const { webhook, pass, store } = await begin();
   await webhook(11, { type: 'MessageSent' });
-  const arrived = await store.replay.newestEvent();
+  const arrived = await store.keep.newestEvent();
   expect(await unseen()).toBe(0);
   await pass(5 * INTERVAL_MS);
   expect(await unseen()).toBe(1);
@@ -39,7 +39,7 @@ test('an event above the watermark counts as searched for within seconds, after 
   await pass(1_000);
   await webhook(11);
   prove();
-  const arrived = await store.replay.newestEvent();
+  const arrived = await store.keep.newestEvent();
   await pass(500);
   expect(searched()).toBeLessThan(arrived);
   await pass(10_000);

@@ -96,7 +96,7 @@ describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
     clock.step(ms);
     await webhook(11);
     prove();
-    const arrived = await store.replay.newestEvent();
+    const arrived = await store.keep.newestEvent();
     expect(searched()).toBeLessThan(arrived);
     await pass(1_500);
     expect(searched(), 'the first of the two').toBeLessThan(arrived);

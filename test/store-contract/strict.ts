@@ -376,12 +376,12 @@ export function strictContract(
             for (const cursor of cursors) {
               pending.delete(cursor);
               await arrive(`lane ${cursor % 5}`, [cursor]);
-              received.set(String(cursor), await store.replay.newestEvent());
+              received.set(String(cursor), await store.keep.newestEvent());
             }
           } else if (luck < 0.5) {
             watermark = Math.min(watermark + below(8), 120);
             const missed = [...pending].filter((cursor) => cursor <= watermark);
-            const before = await store.replay.newestEvent();
+            const before = await store.keep.newestEvent();
             for (const [i, cursor] of missed.entries()) received.set(String(cursor), before + i + 1);
             for (const cursor of missed) pending.delete(cursor);
             await prove(
@@ -390,7 +390,7 @@ export function strictContract(
             );
             await fanOut();
           } else if (luck < 0.55)
-            await search((searched = Math.max(searched, (await store.replay.newestEvent()) - below(20))));
+            await search((searched = Math.max(searched, (await store.keep.newestEvent()) - below(20))));
           else if (luck < 0.6) await start();
           else if (luck < 0.65) await discardOne();
           else if (luck < 0.7) await crash();

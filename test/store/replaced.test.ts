@@ -18,7 +18,7 @@ import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { own, type Ownership, type Replaced } from '../../src/processes/ownership.ts';
-import { backUp, putInPlace } from '../../src/store/sqlite/backup.ts';
+import { backUp, putInPlace } from '../../src/store/sqlite/admin/backup.ts';
 import { lockStore } from '../../src/store/sqlite/lock.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { StoreError } from '../../src/store/store.ts';

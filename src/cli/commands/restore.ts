@@ -5,7 +5,7 @@ import { iso } from '../../base/clock.ts';
 import { loadConfig, readEnv } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
 import { lockStore } from '../../store/sqlite/lock.ts';
-import { putInPlace } from '../../store/sqlite/backup.ts';
+import { putInPlace } from '../../store/sqlite/admin/backup.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
 import { print, printJson } from '../lib/print.ts';
 import { clock } from '../lib/store.ts';

@@ -126,6 +126,7 @@ export function createPruning(session: Session) {
         return nextOf(found, limit);
       });
     },
+    newestEvent: (): number => newest.get() ?? 0,
     purge(before: number, after: Receipt | null, limit: number): Receipt | null {
       db.pragma('secure_delete = on');
       return session.write(() => {

@@ -2,7 +2,7 @@
 import { parseCursor } from '../../../wire/cursor.ts';
 import type { Origin } from '../../../wire/event.ts';
 import { CONFLICTS, type ReadStore, type ShownAttempt, type ShownConflict, type ShownEvent } from '../../read.ts';
-import { createByTime } from '../ingest/by-time.ts';
+import { createByTime } from './by-time.ts';
 import { EVENT_COLUMNS, isoOf, type Session, type Sync } from '../session.ts';
 import { idsOfEvent } from '../work/waiting.ts';
 import { IN_A_PART } from '../ingest/ids.ts';

@@ -1,10 +1,10 @@
 // The status of the kit, from counters and state. No figure is counted row by row.
 import { iso } from '../../../base/clock.ts';
 import { parseCursor, type Cursor } from '../../../wire/cursor.ts';
-import type { StateKey } from '../../state.ts';
-import type { Failures, KeptHealth, ReplayState, Signer, StreamState } from '../../keep.ts';
+import type { ReplayState, StreamState } from '../../keep.ts';
 import type { Alarm, ReadStore } from '../../read.ts';
 import { isoOf, type Session, type Sync } from '../session.ts';
+import { keptHealthOf } from '../state.ts';
 import { HANDLERS } from '../work/waiting.ts';
 import { idsOf } from './selection.ts';
 
@@ -122,21 +122,5 @@ export function createStatus(session: Session): Sync<Pick<ReadStore, 'status' | 
       };
     },
     counters: counterMap,
-  };
-}
-
-/** State that the main process writes and reads again when it starts. */
-export function keptHealthOf(session: Session): KeptHealth {
-  const read = (name: StateKey): unknown => JSON.parse(String(session.state(name)));
-  return {
-    failureRun: Number(session.state('failure_run')),
-    failures: (read('failures') as Failures | null) ?? {
-      causes: {},
-      badSignatures: 0,
-      badSince: null,
-      lastBadAt: null,
-      lastGoodAt: null,
-    },
-    signers: (read('signers') as Signer[] | null) ?? [],
   };
 }

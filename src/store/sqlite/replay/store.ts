@@ -3,7 +3,7 @@ import type { Cursor } from '../../../wire/cursor.ts';
 import type { IngestStore } from '../../ingest.ts';
 import type { DeliveredType, Stretch } from '../../keep.ts';
 import type { ReplayStore } from '../../replay.ts';
-import { createByTime } from '../ingest/by-time.ts';
+import { createByTime } from '../read/by-time.ts';
 import { createWatermark } from '../ingest/watermark.ts';
 import type { Session, Sync } from '../session.ts';
 import { idsOfEvent } from '../work/waiting.ts';
@@ -110,6 +110,5 @@ export function createReplayStore(session: Session, accept: Sync<IngestStore>['a
       session.write(() => {
         if (session.state('history_reading') === 'open') session.setState('history_reading', 'over');
       }),
-    newestEvent,
   };
 }

@@ -2,13 +2,13 @@
 import type { Counts } from '../../state.ts';
 import type { Waiting } from '../../lanes/waiting.ts';
 import type { FanOutPage, NewTask, Turn } from '../../work.ts';
-import { createRerunFeed } from '../admin/reruns.ts';
 import { createBulkInsert } from '../bulk.ts';
 import { createUndecided } from '../ingest/birth.ts';
 import type { Session } from '../session.ts';
 import { createAttempts } from './attempts.ts';
 import { createHandlers } from './handlers.ts';
 import type { Lanes } from './lanes.ts';
+import type { createRerunFeed } from './reruns.ts';
 import { HANDLERS } from './waiting.ts';
 
 export interface Makers {

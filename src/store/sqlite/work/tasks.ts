@@ -11,7 +11,7 @@ import { createClaim } from './claim.ts';
 import { createLanes } from './lanes.ts';
 import { createMake } from './make.ts';
 import { createSettle } from './settle.ts';
-import { createRerunFeed } from '../admin/reruns.ts';
+import { createRerunFeed } from './reruns.ts';
 import { EVENT_COLUMNS, EVENT_TEXT, type Session, type Sync } from '../session.ts';
 import { createRecentEvents } from './recent-events.ts';
 import { createNotes } from './notes.ts';

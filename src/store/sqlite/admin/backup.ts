@@ -1,0 +1,143 @@
+// Backs up the whole store while the kit runs, and restores a copy while it does not.
+import { chmodSync, closeSync, copyFileSync, existsSync, linkSync, openSync, renameSync, rmSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { StoreError } from '../../store.ts';
+import { makeOwn, partOf, replacedName } from '../backup.ts';
+import { connect, requireVersion } from '../connection.ts';
+import { guarded } from '../fault.ts';
+import { prepareFolder } from '../folder.ts';
+import { giveToFolder, newId, readMark, requireSame, sync, writeMark } from '../file-identity.ts';
+
+/**
+ * The copy shows the store at one moment. While it is made, the WAL grows, because it cannot begin anew. Throws
+ * StoreError, also if `to` exists.
+ */
+export function backUp(path: string, to: string): void {
+  const part = partOf(to);
+  try {
+    // Only the owner of the file may ever read it, so the mode is set at creation.
+    guarded(() => closeSync(openSync(part, 'w', 0o600)), part);
+    guarded(() => copyInto(path, part), part);
+    sync(part);
+    // Unlike rename, link fails if the name is taken.
+    linkSync(part, to);
+    sync(dirname(to));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw errorOf(error, to);
+    throw new StoreError('unwritable', `${to} is there already: name another file`);
+  } finally {
+    for (const suffix of ['', '-journal']) rmSync(part + suffix, { force: true });
+  }
+}
+
+function copyInto(path: string, part: string): void {
+  const db = connect(path, { busyMs: 5_000 });
+  try {
+    db.prepare('vacuum into ?').run(part);
+  } finally {
+    db.close();
+  }
+  makeOwn(part);
+}
+
+function errorOf(error: unknown, to: string): unknown {
+  const { code } = error as NodeJS.ErrnoException;
+  if (error instanceof StoreError || typeof code !== 'string' || !/^E[A-Z]+$/.test(code)) return error;
+  return new StoreError('unwritable', `${to} cannot be written (${code}): see its folder, its rights and the disk`);
+}
+
+/** Names of the files that were set aside: the old store, and a WAL that belonged to another file. */
+export interface Kept {
+  file: string | null;
+  log: string | null;
+}
+
+/**
+ * Restores the store from the file `from`, which may be the one at `path` itself. The old file is kept beside the new
+ * one. Only the holder of the lock may call it.
+ */
+export function putInPlace(from: string, path: string, now: string): Kept {
+  const copy = partOf(path);
+  prepareFolder(path);
+  try {
+    const kept = guarded(() => {
+      const own = isOwn(path);
+      // If another file is at `path`, the WAL beside it is not its own, and must not be copied into it.
+      if (own) requireClosed(path);
+      copyFileSync(from, copy);
+      const id = requireWhole(copy, from);
+      const aside = setAside(path, replacedName(path, now), own);
+      // The `-id` file names the old id too and is written first: a start before the rename then accepts the old file.
+      writeMark(path, id, readMark(path)?.id ?? null, copy);
+      return aside;
+    }, path);
+    // A rename is one step: at every moment there is a store.
+    renameSync(copy, path);
+    sync(dirname(path));
+    return kept;
+  } finally {
+    for (const suffix of ['', '-wal', '-shm']) rmSync(copy + suffix, { force: true });
+  }
+}
+
+/** Whether the file is the store that the `-id` file beside it names. Only then may the WAL be applied to it. */
+function isOwn(path: string): boolean {
+  try {
+    requireSame(path);
+    return existsSync(path);
+  } catch (error) {
+    if (error instanceof StoreError && error.code === 'replaced') return false;
+    throw error;
+  }
+}
+
+/** Gives the file the second name `kept` and renames the WAL: to match `kept`, if it is the file's own WAL. */
+function setAside(path: string, kept: string, own: boolean): Kept {
+  const file = existsSync(path) ? kept : null;
+  if (file) linkSync(path, kept);
+  const logged = existsSync(`${path}-wal`);
+  // SQLite does not look for a WAL under this name.
+  const log = logged && !own ? `${kept}-log-of-another-file` : null;
+  if (logged) renameSync(`${path}-wal`, log ?? `${kept}-wal`);
+  // SQLite creates the -shm file again from the WAL.
+  rmSync(`${path}-shm`, { force: true });
+  return { file, log };
+}
+
+/** Copies the WAL into the file, so that the file alone is complete. If the file is damaged, both stay as they are. */
+function requireClosed(path: string): void {
+  try {
+    const db = connect(path, { busyMs: 5_000 });
+    const [{ busy }] = db.pragma('wal_checkpoint(TRUNCATE)') as [{ busy: number }];
+    db.close();
+    if (busy) throw new StoreError('busy', `${path} is open in another process: end that first`);
+    for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
+  } catch (error) {
+    if (error instanceof StoreError && error.code === 'busy') throw error;
+  }
+}
+
+/** Checks the copy and gives it a new id, which is returned. Errors call the file `name`, as people know it. */
+function requireWhole(copy: string, name: string): string {
+  const id = newId();
+  try {
+    guarded(() => {
+      const db = connect(copy);
+      requireVersion(db, name);
+      const verdict = db.pragma('quick_check(1)', { simple: true });
+      if (verdict !== 'ok') throw new StoreError('missing', `${name} is damaged: take an older backup`);
+      db.exec('delete from processes');
+      db.prepare('update store set id = ?').run(id);
+      db.pragma('wal_checkpoint(TRUNCATE)');
+      db.close();
+    }, name);
+  } catch (error) {
+    if (error instanceof StoreError) throw new StoreError(error.code, error.message.replaceAll(copy, name), error);
+    throw error;
+  }
+  for (const suffix of ['-wal', '-shm']) rmSync(copy + suffix, { force: true });
+  chmodSync(copy, 0o600);
+  giveToFolder(copy);
+  sync(copy);
+  return id;
+}
