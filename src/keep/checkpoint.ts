@@ -6,10 +6,10 @@ import type { Store } from '../store/store.ts';
 const EVERY_MS = 250;
 const RESTART_BYTES = 32 * 1024 * 1024;
 
-export function createCheckpointer(store: Pick<Store, 'keep'>): { step: () => Promise<number> } {
+export function createCheckpointer(store: Pick<Store, 'keep'>) {
   let bytes = 0;
   return {
-    async step() {
+    step: async (): Promise<number> => {
       bytes = await store.keep.checkpoint(bytes > RESTART_BYTES);
       return EVERY_MS;
     },

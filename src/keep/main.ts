@@ -67,7 +67,7 @@ async function start({ boot }: Orders): Promise<void> {
   };
   const loops: Pick<Loop, 'stop'>[] = [
     startLoop(createCheckpointer(store).step, recover),
-    startLoop(pruner.step, recover),
+    startLoop(() => pruner.step(), recover),
     startLoop(async () => {
       await store.read.sample(clock.now());
       return SAMPLE_MS - (clock.now() % SAMPLE_MS);

@@ -21,9 +21,7 @@ export interface PruneOptions {
   payloadDays: number;
 }
 
-export function createPruner({ store, clock, retentionDays, payloadDays }: PruneOptions): {
-  step: () => Promise<number>;
-} {
+export function createPruner({ store, clock, retentionDays, payloadDays }: PruneOptions) {
   let stage: 'mark' | 'rows' | 'bodies' | 'rest' = 'mark';
   let after: Receipt | null = null;
   let settled = 0;
@@ -40,7 +38,7 @@ export function createPruner({ store, clock, retentionDays, payloadDays }: Prune
   }
 
   return {
-    async step() {
+    async step(): Promise<number> {
       const before = (days: number): number => clock.now() - days * DAY_MS;
       if (stage === 'mark') {
         await mark();

@@ -21,10 +21,7 @@ interface Stored extends StoredIdentity {
 }
 
 // oxlint-disable-next-line max-lines-per-function -- the steps of one arrival share the counts and the ids of its batch
-export function createArriving(
-  session: Session,
-  ids: ReturnType<typeof createIds>,
-): (readings: Reading[], batch: Batch, seen: Seen) => Accepted[] {
+export function createArriving(session: Session, ids: ReturnType<typeof createIds>) {
   const { db } = session;
   const insert = db.prepare(`
     insert into events (cursor, conflicting, id, type, session_id, created_at, received_at, origin, flags, secret, skew_s, live, body)
@@ -59,7 +56,7 @@ export function createArriving(
   const learnBirth = createBirthWatch(session);
   const heard = createHeard(session);
 
-  return (readings, batch, seen) => {
+  return (readings: Reading[], batch: Batch, seen: Seen): Accepted[] => {
     let firstNew: number | undefined;
     const counts: Counts = {};
     const add = (name: keyof Counts, by = 1): void => {

@@ -19,8 +19,8 @@ export function birthOf(session: Session): Birth {
   };
 }
 
-export function createBirthWatch(session: Session): (events: Incoming[]) => void {
-  return (events) => {
+export function createBirthWatch(session: Session) {
+  return (events: Incoming[]): void => {
     if (session.state('history_reading') !== 'open') return;
     const birth = birthOf(session);
     const { older, younger } = narrow(birth, events);
@@ -30,14 +30,12 @@ export function createBirthWatch(session: Session): (events: Incoming[]) => void
 }
 
 /** Call it when a webhook shows that an event of replay or stream happened after the creation of the store. */
-export function createHeard(
-  session: Session,
-): (event: { seq: number; cursor: Cursor }, origin: Incoming['origin']) => void {
+export function createHeard(session: Session) {
   const { db } = session;
   const ready = db.prepare(`
     insert into undecided (event, cursor, ready) values (?, ?, 1) on conflict (event) do update set ready = 1`);
   const known = session.value<number, [number]>('select 1 from undecided where event = ?');
-  return ({ seq, cursor }, origin) => {
+  return ({ seq, cursor }: { seq: number; cursor: Cursor }, origin: Incoming['origin']): void => {
     // Without `younger`: this webhook may have set it after `run` planned a turn, and the plan lacks the event's task.
     const birth = { ...birthOf(session), younger: null };
     if (known.get(seq) === undefined) {
