@@ -1,4 +1,5 @@
 // Helpers for all parts of the suite: events, settlements, and a desk, which runs turns on the store as `run` does.
+import type { KeepStore } from '../../src/store/keep.ts';
 import type { ProcessStore } from '../../src/store/processes.ts';
 import type { ReadStore, ShownEvent, ShownTask, TaskFilter } from '../../src/store/read.ts';
 import type { ReplayStore } from '../../src/store/replay.ts';
@@ -15,7 +16,8 @@ export const ROOM = 1_000;
 export interface WorkingStore extends Pick<Store, 'ingest' | 'work' | 'close'> {
   state: Pick<StateStore, 'get' | 'note'>;
   processes: Pick<ProcessStore, 'nextBoot' | 'giveBack' | 'isolatedDue'>;
-  replay: Pick<ReplayStore, 'newestCursor' | 'newestEvent'>;
+  replay: Pick<ReplayStore, 'newestCursor'>;
+  keep: Pick<KeepStore, 'newestEvent'>;
   read: Pick<ReadStore, 'counters' | 'gaps'> & {
     event(name: string, now: number): Promise<{ event: KnownEvent } | undefined>;
     tasks(

@@ -1,5 +1,4 @@
-// A store in memory for tests of handlers and of the contract, on the same lane core and the same identity as any other.
-// It accepts, orders and runs. Nobody reconciles, prunes, retries or erases in it, so its watermark only rises.
+// A store in memory for tests, on the lane core. It accepts, orders and runs, but reconciles, prunes and erases nothing.
 import { iso } from '../../../base/clock.ts';
 import type { Batch } from '../../../store/ingest.ts';
 import type { TaskFilter } from '../../../store/read.ts';
@@ -33,8 +32,8 @@ export function openMemory() {
     },
     replay: {
       newestCursor: async () => events.reduce<Cursor | null>((a, { cursor: b }) => (isBehind(a, b) ? b : a), null),
-      newestEvent: async () => events.length,
     },
+    keep: { newestEvent: async () => events.length },
     read: {
       async event(name: string) {
         const event = find(name);
