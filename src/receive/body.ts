@@ -38,15 +38,15 @@ export function createBodyReader(budget = BUDGET, monotonic = (): number => perf
     read: (request: IncomingMessage, limit: number): Promise<Buffer | BodyCause> =>
       new Promise((resolve) => {
         const chunks: Buffer[] = [];
-        const reader: Reader = { bytes: 0, since: monotonic(), drop: () => refuse('body_dropped') };
-        const onGone = (): void => refuse('body_aborted');
+        const reader: Reader = { bytes: 0, since: monotonic(), drop: () => settle('body_dropped') };
+        const onGone = (): void => settle('body_aborted');
         let settled = false;
 
         function onData(chunk: Buffer): void {
           if (settled) return;
           chunks.push(chunk);
           reader.bytes += chunk.length;
-          if (reader.bytes > limit) return refuse('body_limit');
+          if (reader.bytes > limit) return settle('body_limit');
           if (reader.bytes <= SMALL) return;
           large.add(reader);
           makeRoom();
@@ -54,13 +54,10 @@ export function createBodyReader(budget = BUDGET, monotonic = (): number => perf
         function onEnd(): void {
           settle(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks));
         }
-        function refuse(cause: BodyCause): void {
-          chunks.length = 0;
-          settle(cause);
-        }
         // The listeners stay, because an error without one would crash the process. What comes later is ignored.
         function settle(result: Buffer | BodyCause): void {
           settled = true;
+          chunks.length = 0;
           large.delete(reader);
           resolve(result);
         }
