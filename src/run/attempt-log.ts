@@ -12,6 +12,7 @@ const VERDICTS = {
   skipped: { verdict: 'skipped', level: 'debug', words: 'skipped' },
   dead: { verdict: 'dead', level: 'error', words: 'dead letter: see npx kit explain' },
   ready: { verdict: 'retry', level: 'warn', words: 'failed; will be retried: see npx kit explain' },
+  completed: { verdict: 'done', level: 'warn', words: 'failed after ctx.complete; the task stays done' },
 } as const;
 
 export interface AttemptLog extends Pick<RunOptions, 'log' | 'tellsWhy'> {
@@ -33,7 +34,8 @@ export interface Ended {
  */
 export function logEnd({ log, tellsWhy, throttle }: AttemptLog, ended: Ended, how = ''): void {
   const { claim, handler, settlement, attempt, ms } = ended;
-  const { verdict, level, words } = VERDICTS[settlement?.state ?? 'done'];
+  const completed = Object.keys(attempt.thrown()).length > 0 ? 'completed' : 'done';
+  const { verdict, level, words } = VERDICTS[settlement?.state ?? completed];
   if (!log.isLevelEnabled(level)) return;
   const more = level === 'debug' || !throttle ? {} : throttle(`${verdict} ${handler.name}`);
   if (!more) return;

@@ -16,6 +16,7 @@ const LOCKED_MS = 10;
 /** Limits of a note: bytes of its JSON, characters of its name. */
 const NOTE = { bytes: 1_024, name: 100 };
 const GONE = 'the claim is gone: this attempt has timed out, or another process was given the task';
+const COMPLETED = 'ctx.complete has ended this task: call it once, and ctx.note before it';
 
 export type Attempt = ReturnType<typeof startAttempt>;
 
@@ -53,9 +54,9 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
       await Promise.race([immediate(), outside.promise]).catch((error: unknown) => (failure ??= { error }));
     }
     ended = true;
+    if (failure) thrown = loggable(failure.error);
     if (context.completed) return null;
     if (!failure) return { claim, state: 'done', error: null };
-    thrown = loggable(failure.error);
     return afterThrow(failure.error, { claim, handler, now: options.clock.now(), draining });
   }
 
@@ -68,7 +69,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
   return {
     /** Resolves to the settlement. Null: `ctx.complete` has settled the task. Never rejects. */
     settled: run().catch((error: unknown): Settlement => ({ claim, state: 'dead', error: describe(error).message })),
-    /** Log fields of the handler's error, without its message. */
+    /** Log fields of the handler's error, without its message. Empty: it threw none. */
     thrown: () => thrown,
     /** Call it when the kit stops. It aborts the handler's signal. An attempt that fails now does not count. */
     drain() {
@@ -145,6 +146,7 @@ class AttemptContext implements Context {
 
   async note(name: string, value: unknown): Promise<void> {
     const text = noteOf(name, value);
+    if (this.completed) throw new Error(COMPLETED);
     if (this.over) throw new Error(GONE);
     const held = await this.#whileLocked(() =>
       this.#options.store.noteTask(this.#claim, name, text, this.#options.clock.now()),
@@ -165,6 +167,7 @@ class AttemptContext implements Context {
   }
 
   async #complete(work: Work): Promise<void> {
+    if (this.completed) throw new Error(COMPLETED);
     if (this.over) throw new Error('the claim is gone: this attempt has ended');
     const held = await this.#whileLocked(() =>
       this.#options.store.complete(this.#claim, this.#options.clock.now(), work),

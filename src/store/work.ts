@@ -166,7 +166,10 @@ export interface RerunPage {
   purged: number;
 }
 
-/** The open transaction of `ctx.complete` or `setup`. A failed statement ends it, even if the error is caught. */
+/**
+ * The open transaction of `ctx.complete` or `setup`. A failed statement ends it, even if the error is caught. Integers
+ * that a number cannot hold exactly are bigints.
+ */
 export interface Tx {
   run(sql: string, ...values: SqlValue[]): Promise<{ changes: number }>;
   get(sql: string, ...values: SqlValue[]): Promise<SqlRow | undefined>;

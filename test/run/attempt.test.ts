@@ -4,6 +4,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { describe, expect, test, vi } from 'vitest';
 import type { Context, KitEvent } from '../../src/kit.ts';
 import type { Scope } from '../../src/run/stray-errors.ts';
+import { logEnd } from '../../src/run/attempt-log.ts';
 import { startAttempt, type Attempt } from '../../src/run/attempt.ts';
 import type { ServiceFor } from '../../src/run/runner-options.ts';
 import { staleness } from '../../src/run/settlement.ts';
@@ -424,6 +425,31 @@ describe('ctx.complete', () => {
     });
     expect(settlement).toBeNull();
     expect(await countOf(store)).toBe(0);
+  });
+
+  test.each([
+    ['a second completion', (ctx: Context) => ctx.complete(() => {})],
+    ['a note', (ctx: Context) => ctx.note('name', 1)],
+  ])('%s after it throws an error that says why, and the handler is logged as failed', async (_, call) => {
+    const store = createStore();
+    const claim = await claimOf(store);
+    const errors: string[] = [];
+    const handle = async (event: KitEvent, ctx: Context): Promise<void> => {
+      await ctx.complete(() => {});
+      await call(ctx).catch((error: Error) => {
+        errors.push(error.message);
+        throw error;
+      });
+    };
+    const attempt = start({ handle }, claim, store.work);
+    const settlement = await attempt.settled;
+    expect(errors).toEqual(['ctx.complete has ended this task: call it once, and ctx.note before it']);
+    const { log, lines } = createLines();
+    logEnd({ log, tellsWhy: false }, { claim, handler: handlerOf({ handle }), settlement, attempt, ms: 1 });
+    expect(lines).toMatchObject([
+      { level: 40, verdict: 'done', error: 'Error', msg: expect.stringContaining('stays') },
+    ]);
+    expect(JSON.stringify(lines)).not.toContain('has ended this task');
   });
 
   test('after the time limit, when the failure was written, throws and writes nothing (F22)', async () => {

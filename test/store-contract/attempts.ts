@@ -1,7 +1,7 @@
 // The end of an attempt. A failed task holds its lane for a limited time. Only the holder of the claim can end the
 // task, in one commit with the writes of its handler.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { Tx } from '../../src/store/work.ts';
+import type { Claim, Tx } from '../../src/store/work.ts';
 import {
   cursorOf,
   done,
@@ -277,6 +277,32 @@ export function attempts(suite: Suite): void {
       expect(rows).toEqual(range(1, 100).map((n) => ({ n })));
     });
 
+    test('commits every statement of helpers that nobody awaited', async () => {
+      const { error, rows } = await completed((tx) => {
+        for (const n of [1, 2, 3])
+          void (async () => {
+            await tx.run('insert into mine values (?)', n);
+            await deep(5);
+            await tx.run('update mine set n = n + 10 where n = ?', n);
+            const row = await tx.get('select n from mine where n = ?', n + 10);
+            await tx.run('update mine set n = n + 10 where n = ?', Number(row?.['n']));
+          })();
+      });
+      expect(error).toBeNull();
+      expect(rows).toEqual([{ n: 21 }, { n: 22 }, { n: 23 }]);
+    });
+
+    test('reads an integer exactly: as a bigint where a number would be rounded', async () => {
+      const large = 2n ** 53n + 1n;
+      const { error, rows } = await completed(async (tx) => {
+        await tx.run('insert into mine values (?), (7)', large);
+        expect(await tx.all('select n from mine')).toEqual([{ n: large }, { n: 7 }]);
+        expect(await tx.get('select max(n) as n, 0.5 as half from mine')).toEqual({ n: large, half: 0.5 });
+      });
+      expect(error).toBeNull();
+      expect(rows).toEqual([{ n: large }, { n: 7 }]);
+    });
+
     const awaited: [string, () => Promise<unknown>][] = [
       ['a timer', () => new Promise((resolve) => void setTimeout(resolve, 1))],
       ['an immediate', () => new Promise((resolve) => void setImmediate(resolve))],
@@ -284,6 +310,7 @@ export function attempts(suite: Suite): void {
       ['nothing that ends', () => new Promise(() => {})],
       ['the store itself', () => store.work.read('select 1', [])],
       ['another completion', () => store.work.setup(() => {})],
+      ['a note', () => store.work.noteTask({ task: 1, attempt: 1, boot: 1 } as Claim, 'name', '1', T0)],
     ];
     test.each(awaited)('is refused if it awaits %s, and writes nothing', async (_, wait) => {
       const { error, rows } = await completed(async (tx) => {
@@ -319,6 +346,9 @@ export function attempts(suite: Suite): void {
       ['tx.get', (tx) => tx.get('select 1 as n')?.n],
       ['tx.all', (tx) => tx.all('select 1 as n').map(Object)],
       ['tx.all', (tx) => [...tx.all('select 1 as n')]],
+      ['tx.get', (tx) => (tx.get('select 1 as n') ? undefined : 1)],
+      ['tx.get', (tx) => void { ...tx.get('select 1 as n') }],
+      ['tx.all', (tx) => void tx.all('select 1 as n')],
     ];
     test.each(old)(
       'work that reads the result of %s without await gets an error with the remedy',

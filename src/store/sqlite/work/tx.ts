@@ -1,10 +1,13 @@
 // The transaction that a handler writes into: `ctx.complete` and `setup`. It refuses statements that control the
 // connection, and writes to the kit's own tables.
+import { describe } from '../../../base/errors.ts';
 import { NAMES, type Connection } from '../connection.ts';
 import type { SqlRow, SqlValue, Tx, Work } from '../../work.ts';
 
 /** Microtasks without a call of `tx`, after which the work waits for something else. */
 const MOST_IDLE = 1_000;
+/** After the end of the work, helpers that nobody awaited may go on while they call `tx` this often. */
+const HELPERS_IDLE = 50;
 
 const ENDED = 'a statement has ended the transaction';
 
@@ -14,6 +17,8 @@ interface State {
   calls: number;
   /** The error of the first failed statement. */
   failed?: { error: unknown };
+  /** Reads whose result nobody has awaited, by the name of their method. */
+  unread: Map<object, string>;
   /** Set when the work has ended, with its error if it has failed. */
   ended?: { error?: unknown };
 }
@@ -23,13 +28,13 @@ interface State {
  * pass: a timer or I/O of this process would run while its connection is in the transaction.
  */
 export async function inTransaction(db: Connection, work: Work): Promise<void> {
-  const state: State = { open: true, calls: 0 };
+  const state: State = { open: true, calls: 0, unread: new Map() };
   try {
     Promise.resolve(work(txOf(db, state))).then(
       () => (state.ended = {}),
       (error: unknown) => (state.ended = { error }),
     );
-    for (let idle = 0, calls = 0; !state.ended; idle++) {
+    for (let idle = 0, calls = 0; !state.ended || idle < HELPERS_IDLE; idle++) {
       if (calls !== state.calls) [calls, idle] = [state.calls, 0];
       if (idle > MOST_IDLE)
         throw new Error('only tx may be awaited in ctx.complete and setup: await the rest before it');
@@ -40,7 +45,13 @@ export async function inTransaction(db: Connection, work: Work): Promise<void> {
   }
   if ('error' in state.ended) throw state.ended.error;
   if (state.failed) throw state.failed.error;
+  for (const name of state.unread.values()) throw new Error(unawaited(name));
   if (!db.inTransaction) throw new Error(ENDED);
+}
+
+/** For handlers that were written for a synchronous `tx`. */
+function unawaited(name: string): string {
+  return `tx.${name} returns a promise: write await tx.${name}(…), in an async function`;
 }
 
 /** Statements that would end the transaction or change the connection. */
@@ -65,14 +76,17 @@ function bare(sql: string): string {
 
 function txOf(db: Connection, state: State): Tx {
   function prepare(sql: string) {
-    if (!state.open) throw new Error('this transaction has ended');
-    if (state.failed) throw state.failed.error;
+    if (!state.open) throw new Error('this transaction has ended: await each statement, or what calls it');
+    if (state.failed)
+      throw new Error(
+        `a failed statement ends the transaction, even if its error is caught: ${describe(state.failed.error).message}`,
+      );
     if (!db.inTransaction) throw new Error(ENDED);
     if (STEERING.test(sql))
       throw new Error('a handler neither steers transactions nor the connection: leave this statement out');
     if (OWN.test(bare(sql)))
       throw new Error('the tables of the kit are only read by handlers: write to tables of your own');
-    return db.prepare<SqlValue[], SqlRow>(sql);
+    return db.prepare<SqlValue[], SqlRow>(sql).safeIntegers();
   }
 
   /** The statement runs at once, so statements keep their order even if nobody awaits them. */
@@ -86,13 +100,13 @@ function txOf(db: Connection, state: State): Tx {
       result = Promise.reject(error);
       result.catch(() => {});
     }
+    if (name !== 'run') state.unread.set(result, name);
     return new Proxy(result, {
       get(target, key) {
+        if (key === 'then') state.unread.delete(result);
         const value: unknown = Reflect.get(target, key, target);
         if (typeof value === 'function') return value.bind(target) as unknown;
-        // Handlers that were written for a synchronous `tx` read the result without `await`.
-        if (typeof key === 'string' || key === Symbol.iterator)
-          throw new Error(`tx.${name} returns a promise: write await tx.${name}(…), in an async function`);
+        if (typeof key === 'string' || key === Symbol.iterator) throw new Error(unawaited(name));
         return value;
       },
     });
@@ -100,9 +114,21 @@ function txOf(db: Connection, state: State): Tx {
 
   return {
     run: (sql, ...values) => promise('run', () => ({ changes: prepare(sql).run(...values).changes })),
-    get: (sql, ...values) => promise('get', () => prepare(sql).get(...values)),
-    all: (sql, ...values) => promise('all', () => prepare(sql).all(...values)),
+    get: (sql, ...values) => promise('get', () => rounded(prepare(sql).get(...values))),
+    all: (sql, ...values) =>
+      promise('all', () =>
+        prepare(sql)
+          .all(...values)
+          .map(rounded),
+      ),
   };
+}
+
+/** Integers are numbers where these are exact, and bigints beyond. */
+function rounded<Row extends SqlRow | undefined>(row: Row): Row {
+  for (const [name, value] of Object.entries(row ?? {}))
+    if (row && typeof value === 'bigint' && Number.isSafeInteger(Number(value))) row[name] = Number(value);
+  return row;
 }
 
 /** The rows of one `select`. */
@@ -110,5 +136,8 @@ export function selected(db: Connection, sql: string, values: SqlValue[]): SqlRo
   const statement = STEERING.test(sql) ? undefined : db.prepare<SqlValue[], SqlRow>(sql);
   if (!statement?.reader || !statement.readonly)
     throw new Error('ctx.read takes one select and changes nothing: write in ctx.complete');
-  return statement.all(...values);
+  return statement
+    .safeIntegers()
+    .all(...values)
+    .map(rounded);
 }

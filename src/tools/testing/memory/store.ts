@@ -17,10 +17,9 @@ export function openMemory() {
 
   function shown(row: TaskRow) {
     const { id, attempts, late, error } = row;
-    const key = events[row.event - 1]?.key ?? '';
     const lane = lanes.laneOf(row.lane)?.name ?? null;
     const dueAt = iso(Math.max(row.dueAt, row.releaseAt)) ?? '';
-    return { id, key, lane, state: lanes.stateOf(row), attempts, late, error, dueAt };
+    return { id, key: events[row.event - 1]?.key ?? '', lane, state: lanes.stateOf(row), attempts, late, error, dueAt };
   }
 
   return {

@@ -163,11 +163,12 @@ export function createWork(ingest: ReturnType<typeof createIngest>, lanes: Retur
     },
     seenAt: async () => Number(state.get('run_seen') ?? 0) || null,
     claimIsolated: async (...given) => lanes.claimIsolated(...given),
-    async noteTask(claim, name, value) {
-      const notes = holds(claim)?.notes;
-      if (notes && !notes.has(name) && notes.size >= NOTES) throw new Error(`a task has at most ${NOTES} notes`);
-      return notes?.set(name, value) !== undefined;
-    },
+    noteTask: (claim, name, value) =>
+      inTurn(() => {
+        const notes = holds(claim)?.notes;
+        if (notes && !notes.has(name) && notes.size >= NOTES) throw new Error(`a task has at most ${NOTES} notes`);
+        return notes?.set(name, value) !== undefined;
+      }),
     setup: (given) => inTurn(() => write(given)),
     read: (sql, values) => inTurn(() => selected(tables, sql, values)),
     complete: (claim, now, given) =>
