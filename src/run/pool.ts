@@ -20,7 +20,7 @@ const AHEAD = 512;
  * attempts decides the number. A chain of slow attempts would only make other lanes wait.
  */
 const CHAIN = { ms: 5, tasks: 64 };
-/** If a chain takes longer than this, what has not begun goes back, so that people can discard, move or erase it. */
+/** A claim that has not begun after this time goes back, so that people can discard, move or erase the task. */
 const SLOW_MS = 50;
 /** The weight of an attempt in the mean time of its handler's attempts. */
 const WEIGHT = 1 / 8;
@@ -69,15 +69,14 @@ export function createPool(options: PoolOptions) {
     while (places < concurrency) {
       const chain = queue.shift();
       if (!chain) return;
+      if (chain.length === 0) continue;
       places++;
       void runChain(chain);
     }
   }
 
   /** Runs the claims of a lane one after another. If one fails, or the lane has other tasks by now, the rest go back. */
-  async function runChain(chain: Claim[]): Promise<void> {
-    const rest = [...chain];
-    const slow = rest.length > 1 ? setTimeout(giveUpRest, SLOW_MS) : undefined;
+  async function runChain(rest: Claim[]): Promise<void> {
     for (let claim = rest.shift(); claim; claim = rest.shift()) {
       if (draining || claim.chain.recalled) {
         leave([claim, ...rest.splice(0)]);
@@ -87,15 +86,17 @@ export function createPool(options: PoolOptions) {
       if (settlement?.state === 'ready') leave(rest.splice(0));
       if (rest.length > 0) options.onEnd(false);
     }
-    clearTimeout(slow);
     places--;
     fill();
     options.onEnd(true);
+  }
 
-    function giveUpRest(): void {
-      leave(rest.splice(0));
-      options.onEnd(false);
-    }
+  /** Gives back the claims of these chains that have not begun. */
+  function giveUp(chains: Claim[][]): void {
+    const claims = chains.flatMap((chain) => chain.splice(0));
+    if (claims.length === 0) return;
+    leave(claims);
+    options.onEnd(false);
   }
 
   async function run(claim: Claim): Promise<Settlement | null> {
@@ -172,13 +173,15 @@ export function createPool(options: PoolOptions) {
     },
     /** Begins attempts while there are places, and queues the other claims. */
     add(claims: Claim[]) {
-      queue.push(...Map.groupBy(claims, ({ chain }) => chain).values());
+      const chains = [...Map.groupBy(claims, ({ chain }) => chain).values()];
+      queue.push(...chains);
       claimed += claims.length;
       for (const claim of claims) addUnbegun(claim, 1);
       reruns += claims.filter((claim) => claim.rerun > 0).length;
       if (reruns > 0) queue.sort(([a], [b]) => Math.sign(a?.rerun ?? 0) - Math.sign(b?.rerun ?? 0));
-      if (draining) leave(queue.splice(0).flat());
+      if (draining) giveUp(queue.splice(0));
       else fill();
+      if (chains.some(({ length }) => length > 0)) setTimeout(() => giveUp(chains), SLOW_MS);
     },
     hasPlace: () => places < concurrency,
     isIdle: () => claimed === 0,
@@ -188,7 +191,7 @@ export function createPool(options: PoolOptions) {
     written: (count: number) => void settled.splice(0, count),
     async drain(limitMs: number) {
       draining = true;
-      leave(queue.splice(0).flat());
+      giveUp(queue.splice(0));
       for (const attempt of active) attempt.drain();
       const end = Promise.all(active.map((attempt) => attempt.settled));
       await Promise.race([end, sleep(limitMs, undefined, { ref: false })]);

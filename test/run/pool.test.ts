@@ -1,7 +1,7 @@
 // The pool: a chain of claims runs one after another in one place. After a failure, a recall or a drain, what has not
 // begun goes back, and spends no attempt.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { RetryAfter, Skip } from '../../src/kit.ts';
 import type { Loaded } from '../../src/run/load-handlers.ts';
 import { createPool } from '../../src/run/pool.ts';
@@ -72,6 +72,30 @@ test('if an attempt takes long, the rest of its chain goes back, and the chain e
   resolve();
   await until(() => pool.isIdle(), 'the chain to end');
   expect([begun, settled().at(-1)]).toEqual([['1'], '1 done']);
+});
+
+test('claims that get no place soon go back and spend no attempt, so that people can discard or erase them', async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const { pool, begun, settled } = stage(() => promise, 1);
+  pool.add([...chainOf(1, 2), ...chainOf(11, 12), ...chainOf(21)]);
+  await until(() => settled().length === 4, 'what waits to go back');
+  expect(settled().toSorted()).toEqual(['11 back', '12 back', '2 back', '21 back']);
+  pool.add(chainOf(31));
+  resolve();
+  await until(() => pool.isIdle(), 'the chains to end');
+  expect(begun).toEqual(['1', '31']);
+});
+
+test('what a drain gives back goes back once', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout'] });
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const { pool, settled } = stage(() => promise, 1);
+  pool.add([...chainOf(1, 2), ...chainOf(11, 12)]);
+  resolve();
+  await pool.drain(1_000);
+  vi.runAllTimers();
+  vi.useRealTimers();
+  expect(settled().toSorted()).toEqual(['1 done', '11 back', '12 back', '2 back']);
 });
 
 test.each([

@@ -4,6 +4,8 @@ import type { Claim } from '../../src/store/work.ts';
 import {
   createDesk,
   cursorOf,
+  incoming,
+  tasksOf,
   done,
   event,
   failed,
@@ -133,6 +135,37 @@ export function chains(suite: Suite): void {
         ['25', true],
         ['35', false],
       ]);
+    });
+
+    test('is recalled when a task that had stepped aside ends, so that the rest can be late', async () => {
+      await desk.arrive('a', [50]);
+      await desk.settle((await claim(1)).map((one) => failed(one, { dueAt: T0 + 5_000, holdMs: 1_000 })));
+      desk.now += 2_000;
+      expect(await claim(8)).toEqual([]);
+      await desk.arrive('a', [10, 20]);
+      desk.now += 3_000;
+      const [first, second, aside] = await claim(8);
+      expect([first, second, aside].map((one) => cursorOf(present(one)))).toEqual(['10', '20', '50']);
+      await desk.settle([done(aside)]);
+      expect(second?.chain.recalled).toBe(true);
+      await desk.settle([done(first), givenBack(second)]);
+      expect((await claim(8)).map((one) => [cursorOf(one), one.late])).toEqual([['20', true]]);
+    });
+
+    test('has one task in a lane of events without a session, because any lane may make the next one late', async () => {
+      await suite.store.ingest.accept({ readings: [10, 20].map((n) => event(String(n), null)), now: T0 });
+      const { from, events } = await suite.store.work.pending(10);
+      const tasks = tasksOf(events, desk.handler, T0).map((task) => ({ ...task, lane: '' }));
+      await desk.turn({ fanOut: { from, upTo: from + 2, tasks } });
+      expect((await claim(8)).map(cursorOf)).toEqual(['10']);
+    });
+
+    test('has events of one cursor in order of arrival', async () => {
+      await desk.arrive('a', [10, 20]);
+      const other = { ...incoming('10'), id: 'another', body: Buffer.from('{"data":{"Thing":{"other":true}}}') };
+      await suite.store.ingest.accept({ readings: [{ event: other }], now: T0 });
+      await desk.fanOut();
+      expect((await claim(8)).map((one) => one.event.key)).toEqual(['c:10', 'i:another', 'c:20']);
     });
 
     test('of two boots never share a lane', async () => {

@@ -1,7 +1,19 @@
 // A crash loses no task. The running tasks are given back, and each task that may have crashed the process runs alone.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { Claim } from '../../src/store/work.ts';
-import { cursorOf, done, present, ROOM, T0, type Desk, type Suite, type WorkingStore } from './harness.ts';
+import type { Claim, Settlement } from '../../src/store/work.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import {
+  cursorOf,
+  done,
+  failed,
+  present,
+  ROOM,
+  T0,
+  tasksOf,
+  type Desk,
+  type Suite,
+  type WorkingStore,
+} from './harness.ts';
 
 export function deaths(suite: Suite): void {
   const { another } = suite;
@@ -10,10 +22,10 @@ export function deaths(suite: Suite): void {
   beforeEach(() => void ({ store, desk } = suite));
 
   /** The process of an isolated task settles it. */
-  async function endIsolated(claim: Claim): Promise<void> {
+  async function endIsolated(claim: Claim, settlement: Settlement = done(claim)): Promise<void> {
     const { boot } = claim;
     const nothing = { fanOut: null, room: 0, handlers: [] };
-    await another().work.turn({ now: desk.now, boot, settle: [done(claim)], ...nothing });
+    await another().work.turn({ now: desk.now, boot, settle: [settlement], ...nothing });
   }
 
   describe('when a process has died', () => {
@@ -117,6 +129,41 @@ export function deaths(suite: Suite): void {
       });
     });
 
+    test.each([false, true])(
+      'the tasks of a chain run isolated in cursor order, and one that fails holds its lane (strict: %s)',
+      async (strict) => {
+        await desk.accept('a', [30, 10, 20]);
+        await store.ingest.accept({ readings: [], now: desk.now, watermark: '100' as Cursor });
+        const { from, events } = await store.work.pending(10);
+        const tasks = tasksOf(events, desk.handler, desk.now).map((task) => ({ ...task, strict }));
+        await desk.turn({ fanOut: { from, upTo: from + 3, tasks } });
+        const chain = await desk.turn({ room: ROOM, chains: new Map([[desk.handler, 8]]) });
+        expect(chain.claims.map(cursorOf)).toEqual(['10', '20', '30']);
+        await store.processes.giveBack([], desk.now);
+        desk.boot = 5;
+        const ran: string[] = [];
+        const isolated = async (): Promise<Claim | undefined> =>
+          (await store.processes.isolatedDue(desk.now, ['first']))
+            ? store.work.claimIsolated(desk.now, 2, [desk.handler])
+            : undefined;
+        for (let claim = await isolated(); claim; claim = await isolated()) {
+          ran.push(`${cursorOf(claim)} ${claim.late}`);
+          const fails = ran.length === 1;
+          await endIsolated(claim, fails ? failed(claim, { dueAt: desk.now + 1_000, holdMs: 120_000 }) : done(claim));
+        }
+        expect(ran).toEqual(['10 false']);
+        desk.now += 2_000;
+        const [again] = await desk.claim();
+        expect([cursorOf(present(again)), again?.late]).toEqual(['10', false]);
+        await desk.settle([done(again)]);
+        for (let claim = await isolated(); claim; claim = await isolated()) {
+          ran.push(`${cursorOf(claim)} ${claim.late}`);
+          await endIsolated(claim);
+        }
+        expect(ran).toEqual(['10 false', '20 false', '30 false']);
+      },
+    );
+
     test('a lane does not wait for ever for an isolated task that keeps crashing its process', async () => {
       await desk.arrive('a', [1, 2]);
       await desk.claim();
@@ -136,9 +183,9 @@ export function deaths(suite: Suite): void {
       await store.processes.giveBack([], desk.now);
       desk.boot = 2;
       await desk.claim();
-      await desk.arrive('a', [3], desk.now + 250);
       const isolated = present(await another().work.claimIsolated(desk.now, 3, [desk.handler]));
       expect(cursorOf(isolated)).toBe('5');
+      await desk.arrive('a', [3], desk.now + 250);
       desk.now += 300;
       expect(await desk.claim()).toEqual([]);
       await endIsolated(isolated);

@@ -135,6 +135,49 @@ export function erasingContract(
         expect(again?.event.text).toBeNull();
       });
 
+      test('keeps no note that a running attempt makes afterwards', async () => {
+        const [claim] = await arrive(9, 'x');
+        if (!claim) throw new Error('not claimed');
+        expect(await store.work.noteTask(claim, 'before', '1', NOW)).toBe(true);
+        await eraseAll('15550100');
+        expect(await store.work.noteTask(claim, 'to', '"15550100"', NOW)).toBe(false);
+        if (everyByte) expect(everyByte(folder)).not.toContain('15550100');
+      });
+
+      test('leaves one lane for the later events of the person, also for a later process', async () => {
+        await arrive(20);
+        await eraseAll('15550100');
+        // The first turn after an erasure makes no tasks that were planned before.
+        await store.work.turn({ now: NOW, boot: 1, settle: [], room: 9, handlers: [], fanOut: null });
+        const [claim] = await arrive(21);
+        if (!claim) throw new Error('not claimed');
+        const settle = [{ claim, state: 'ready' as const, error: 'no', dueAt: NOW + 60_000, holdMs: 120_000 }];
+        await store.work.turn({ now: NOW, boot: 1, settle, room: 0, handlers: [claim.handler], fanOut: null });
+        expect(await arrive(22)).toEqual([]);
+        store.close();
+        store = open(join(folder, 'events.db'));
+        expect(await arrive(23)).toEqual([]);
+      });
+
+      /** Accepts an event of the person, makes its task and claims what is due. Resolves to its claim. */
+      async function arrive(n: number, lane = 'session/15550100'): Promise<Claim[]> {
+        const handler = (await store.work.register(['one'])).get('one') ?? 0;
+        const reading = readDelivery(delivery(n, '15550100', SECRET_WORDS));
+        await store.ingest.accept({ readings: [reading], now: NOW });
+        const { from, events } = await store.work.pending(10);
+        const tasks = events.map(({ seq, cursor }) => ({ event: seq, handler, lane, cursor, releaseAt: NOW }));
+        const fanOut = { from, upTo: events.at(-1)?.seq ?? 0, tasks };
+        const { claims } = await store.work.turn({
+          now: NOW,
+          boot: 1,
+          settle: [],
+          room: 9,
+          handlers: [handler],
+          fanOut,
+        });
+        return claims.filter(({ event }) => event.id === `evt_${n}`);
+      }
+
       test('drops tasks that were planned before the erasure, so that no task lacks its body and no lane has their address', async () => {
         await store.ingest.accept({ readings: [readDelivery(delivery(9, '15550100', SECRET_WORDS))], now: NOW });
         const handler = (await store.work.register(['one'])).get('one') ?? 0;

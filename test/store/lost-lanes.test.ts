@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
-import { createDesk, cursorOf, T0, type Desk } from '../store-contract/harness.ts';
+import { createDesk, cursorOf, failed, present, T0, tasksOf, type Desk } from '../store-contract/harness.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -51,6 +51,28 @@ test.each([0, DAY_MS, -DAY_MS, 60 * DAY_MS, -60 * DAY_MS])(
     expect((await restarted.store.read.event('3', T0))?.tasks[0]?.lane).toBe('a');
   },
 );
+
+test('E8: a lane that was swept away while its last task was still in memory is created again', async () => {
+  await desk.arrive('a', [1]);
+  const [claim] = await desk.claim();
+  await desk.settle([failed(claim, { dueAt: T0 + 40 * DAY_MS + 10_000, holdMs: 50 * DAY_MS })]);
+  await desk.claim();
+  desk.now += 40 * DAY_MS;
+  const other = open();
+  await other.admin.discard([present(claim).task], 'for a test', desk.now);
+  // The handler is at its rate limit, so no turn looks at the lane.
+  const limits = new Map([[desk.handler, 0]]);
+  await desk.turn({ room: 9, limits });
+  await other.keep.sweep(desk.now - 30 * DAY_MS);
+  await desk.accept('a', [2]);
+  const { from, events } = await desk.store.work.pending(9);
+  await desk.turn({
+    room: 9,
+    limits,
+    fanOut: { from, upTo: from + 1, tasks: tasksOf(events, desk.handler, desk.now) },
+  });
+  expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
+});
 
 test('E8: the schema refuses a waiting task without its lane, and the deletion of a lane with a waiting task', async () => {
   await desk.arrive('a', [1]);

@@ -28,11 +28,11 @@ export function createKnownTasks() {
     /** Inserts a task that is new in the store. The known tasks stay the lane's next ones, in cursor order. */
     insert(lane: Lane, task: Waiting, cursor: bigint) {
       const last = lane.known.at(-1)?.cursor ?? null;
-      if (lane.more && (last === null || cursor > last)) return;
+      if (lane.more && (last === null || cursor >= last)) return;
       const most = count < KNOWN.all ? KNOWN.lane : Math.max(1, lane.known.length);
-      if (last === null || cursor > last) lane.known.push(task);
+      if (last === null || cursor >= last) lane.known.push(task);
       else {
-        const at = lane.known.findLastIndex((other) => other.cursor !== null && other.cursor < cursor) + 1;
+        const at = lane.known.findLastIndex((other) => other.cursor !== null && other.cursor <= cursor) + 1;
         lane.known.splice(at, 0, task);
       }
       count++;

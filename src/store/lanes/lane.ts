@@ -91,6 +91,11 @@ export function waits(lane: Lane): boolean {
   return lane.known.length > 0 || lane.more;
 }
 
+/** Lanes of events without a session: one per conversation, and one for all others. */
+export function hasNoSession(name: string): boolean {
+  return name === '' || name.startsWith('/');
+}
+
 /** Unique among the lanes of a handler's reruns, or among its other lanes. */
 export function keyOf(rerun: number, name: string): string {
   return rerun > 0 ? `${rerun}/${name}` : name;

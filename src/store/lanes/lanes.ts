@@ -41,6 +41,9 @@ export function createLaneCore() {
   function know(row: LaneRow): Lane {
     const lane = lanes.get(row.id) ?? newLane(row);
     lanes.set(row.id, lane);
+    // An erasure renames lanes. The next event of the person then gets the same lane as in a later process.
+    namesOf(lane.handler, lane.rerun).delete(lane.key);
+    lane.key = keyOf(row.rerun, row.name);
     namesOf(lane.handler, lane.rerun).set(lane.key, lane);
     raise(lane, row.finished);
     if (row.unproven > lane.unproven) lane.unproven = row.unproven;
@@ -121,6 +124,8 @@ export function createLaneCore() {
       for (const lane of lanes.values()) if (!waits(lane) && lane.working === 0) drop(lane);
       idleLimit = Math.max(IDLE, 2 * lanes.size);
     },
+    /** Lanes in which tasks may wait that are not in memory. */
+    unread: () => [...lanes.values()].filter(({ known, more }) => more && known.length === 0).map(({ id }) => id),
     add(task: Waiting) {
       const lane = lanes.get(task.lane ?? 0);
       if (!lane || task.cursor === null) return;
@@ -147,6 +152,8 @@ export function createLaneCore() {
         // The end of a task that stepped aside releases the strict tasks below it, so they are counted again.
         if (aside && finished > lane.unproven && finished > strictOrder.watermark()) strictOrder.invalidate();
         raise(lane, finished);
+        // What has not begun may be late now.
+        if (aside && lane.chain) lane.chain.recalled = true;
       }
       if (!aside) {
         lane.working = Math.max(0, lane.working - 1);
@@ -177,11 +184,7 @@ export function createLaneCore() {
     /** Phase one: chooses lanes by fair shares, and says what the store must read of them. */
     wants({ now, looks, singles, chains = new Map(), ...room }: Ask): Want[] {
       let left = looks;
-      const {
-        picks,
-        left: limits,
-        reruns,
-      } = shareOut<Lane, Waiting>(room, round, {
+      const shared = shareOut<Lane, Waiting>(room, round, {
         singles,
         lanes(handler, rerun, most) {
           const queue = queueOf(handler, rerun);
@@ -195,8 +198,9 @@ export function createLaneCore() {
           return due;
         },
       });
-      const rest = { room: room.room, chains, left: limits, reruns: (room.reruns ?? room.room) - reruns };
-      chosen = { picks, lengths: chainLengths(picks, rest) };
+      const reruns = (room.reruns ?? room.room) - shared.reruns;
+      const lengths = chainLengths(shared.picks, { room: room.room, chains, left: shared.left, reruns });
+      chosen = { picks: shared.picks, lengths };
       return [...chosen.lengths].flatMap(([lane, most]) => nextTasks.wantOf(lane, most) ?? []);
     },
     /** Phase two: who runs, now that the store has read the lanes. */

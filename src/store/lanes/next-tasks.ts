@@ -1,6 +1,6 @@
 // Which tasks of a lane may run now: the first that is released and due, and those that may follow it in a chain.
 import type { KnownTasks } from './known-tasks.ts';
-import type { Heads, Lane, Want } from './lane.ts';
+import { hasNoSession, type Heads, type Lane, type Want } from './lane.ts';
 import type { StrictOrder } from './strict-order.ts';
 import type { Waiting } from './waiting.ts';
 
@@ -72,6 +72,8 @@ export function createNextTasks(strictOrder: StrictOrder<Lane>, known: KnownTask
     now: number,
   ): boolean {
     if (cursor === null || isolated || attempts > 0 || deferred > 0 || dueAt > now) return false;
+    // In such a lane, the end of a task in any lane of the handler may make the next task late.
+    if (hasNoSession(lane.key)) return false;
     return strict ? cursor <= strictOrder.watermark() : releaseAt <= now || isFree(lane, cursor, false);
   }
 

@@ -1,7 +1,7 @@
 // The statements of the lanes: what the lane core must know of them, and what it decides. Other processes note the lanes
 // that they change in `dirty_lanes`, and the run process reads those again.
 import { randomUUID } from 'node:crypto';
-import type { Heads, LaneRow, Want } from '../../lanes/lane.ts';
+import { hasNoSession, type Heads, type LaneRow, type Want } from '../../lanes/lane.ts';
 import { createLaneCore, type LaneCore } from '../../lanes/lanes.ts';
 import { LOOKS, type StrictRow } from '../../lanes/strict-order.ts';
 import type { Waiting } from '../../lanes/waiting.ts';
@@ -91,6 +91,8 @@ export function createLanes(session: Session) {
     refresh(now: number) {
       const sweeps = session.state('lanes_swept');
       core.dropIdle(sweeps !== swept);
+      // Nothing waits in a lane that was swept away, although it may have looked so here.
+      if (sweeps !== swept) for (const id of core.unread()) if (!reading.lane(id)) core.gone(id);
       swept = sweeps;
       const changed = reading.dirty();
       if (changed.length === 0) return;
@@ -153,10 +155,9 @@ export function createLanes(session: Session) {
       const finished = alone ? null : core.finishedOf(lane);
       return finished === null ? reading.isOvertaken(lane, cursor, alone) : cursor < finished;
     },
-    /** True for the lanes of events without a session (an account's number): one per conversation, one for the rest. */
     hasNoSession(id: number): boolean {
-      const laneName = reading.lane(id)?.name;
-      return laneName === '' || laneName?.startsWith('/') === true;
+      const row = reading.lane(id);
+      return row !== undefined && hasNoSession(row.name);
     },
     /** Drops all lanes from memory. Call it after a rollback. */
     forget,

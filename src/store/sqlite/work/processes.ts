@@ -4,7 +4,7 @@ import { afterCrash, type CrashPolicy, type ProcessStore, type Process } from '.
 import { createHandlers } from './handlers.ts';
 import { createAttempts } from './attempts.ts';
 import { EVENT_KEY, type Session, type Sync } from '../session.ts';
-import { createMarkDirty, UNCLAIMED } from './waiting.ts';
+import { createMarkDirty, NEXT } from './waiting.ts';
 
 interface Orphan {
   task: number;
@@ -54,7 +54,7 @@ export function createProcessStore(
   const isolatedDue = session.value<number>(`
     select 1 from tasks where state = 'ready' and isolated = 1 and due_at <= ?
       and handler in (select id from handlers where name in (select value from json_each(?)))
-      and ${UNCLAIMED} limit 1`);
+      and ${NEXT} limit 1`);
 
   /** Ends the attempt of a task that was alone when its process died. True: the task is dead. */
   function spend(row: Orphan, crash: CrashPolicy | undefined, now: number): boolean {

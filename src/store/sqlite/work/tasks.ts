@@ -16,7 +16,7 @@ import { EVENT_COLUMNS, EVENT_TEXT, type Session, type Sync } from '../session.t
 import { createRecentEvents } from './recent-events.ts';
 import { createNotes } from './notes.ts';
 import { inTransaction } from './tx.ts';
-import { createMarkDirty, toWaiting, UNCLAIMED, WAITING, type WaitingRow } from './waiting.ts';
+import { createMarkDirty, toWaiting, NEXT, WAITING, type WaitingRow } from './waiting.ts';
 
 /** Methods that call a handler's work, which may await its `tx`. */
 export type Completing = 'complete' | 'setup';
@@ -31,7 +31,7 @@ export function createWorkStore(session: Session): Sync<Omit<WorkStore, Completi
   const moveOn = db.prepare(`update state set value = ? where name = 'fanned_out' and value = ?`);
   const isolatedTasks = db.prepare<unknown[], WaitingRow>(`
     select ${WAITING} from tasks where state = 'ready' and isolated = 1 and due_at <= ?
-      and handler in (select value from json_each(?)) and ${UNCLAIMED}
+      and handler in (select value from json_each(?)) and ${NEXT}
     order by due_at limit 1`);
   const shift = db.prepare(`
     update tasks set release_at = release_at + @ms, due_at = due_at + @ms, hold_until = hold_until + @ms

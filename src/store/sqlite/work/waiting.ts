@@ -19,9 +19,10 @@ export function toWaiting(row: WaitingRow): Waiting {
   };
 }
 
-/** A condition for queries of tasks: neither the task nor another task of its lane is claimed. */
-export const UNCLAIMED = `not exists (select 1 from claims where task = tasks.id) and (tasks.alone = 1
-  or not exists (select 1 from claims c cross join tasks o on o.id = c.task where o.lane = tasks.lane and o.alone = 0))`;
+/** A condition for queries of tasks: the task is the next of its lane, and no task of the lane is claimed. */
+export const NEXT = `not exists (select 1 from claims where task = tasks.id) and (tasks.alone = 1
+  or not exists (select 1 from claims c cross join tasks o on o.id = c.task where o.lane = tasks.lane and o.alone = 0)
+  and not exists (select 1 from tasks o where o.lane = tasks.lane and o.state = 'ready' and o.alone = 0 and o.cursor < tasks.cursor))`;
 
 /** The maximum number of handlers. A task's id is made of its event and its handler. */
 export const HANDLERS = 4_096;

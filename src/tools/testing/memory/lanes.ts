@@ -127,11 +127,11 @@ export function createLanes({ events, state, watermark, note }: ReturnType<typeo
     return cursor < lane.finished || (alone && lane.tasks.some((one) => one.claim && one.cursor > cursor));
   }
 
-  /** The next isolated task of these handlers, if no task of its lane is running. */
+  /** The next isolated task of these handlers that is the next of its lane, if no task of the lane is running. */
   function isolated(now: number, handlers: number[]): TaskRow | undefined {
-    const isFree = (task: TaskRow): boolean => !task.claim && (task.alone || workingIn(laneOf(task.lane)) === 0);
-    const due = [...tasks.values()].filter((task) => task.isolated && task.dueAt <= now);
-    return due.find((task) => handlers.includes(task.handler) && isFree(task));
+    const isNext = (task: TaskRow, lane = laneOf(task.lane)) => workingIn(lane) === 0 && waitingIn(lane)[0] === task;
+    const due = [...tasks.values()].filter((task) => task.isolated && !task.claim && task.dueAt <= now);
+    return due.find((task) => handlers.includes(task.handler) && (task.alone || isNext(task)));
   }
 
   function claimIsolated(now: number, boot: number, ids: number[]): Claim | undefined {
