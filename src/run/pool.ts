@@ -1,6 +1,6 @@
 // Holds the running attempts, the claims whose attempts cannot begin yet, and the settlements that no turn has written.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Claim, Settlement } from '../store/work.ts';
+import { UNBEGUN_MS, type Claim, type Settlement } from '../store/work.ts';
 import { logEnd, type AttemptLog } from './attempt-log.ts';
 import { startAttempt, type Attempt } from './attempt.ts';
 import { offsetOf, stepBetween } from './clock-steps.ts';
@@ -20,8 +20,6 @@ const AHEAD = 512;
  * attempts decides the number. A chain of slow attempts would only make other lanes wait.
  */
 const CHAIN = { ms: 5, tasks: 64 };
-/** A claim that has not begun after this time goes back, so that people can discard, move or erase the task. */
-const SLOW_MS = 50;
 /** The weight of an attempt in the mean time of its handler's attempts. */
 const WEIGHT = 1 / 8;
 /** At most one in this many of the `concurrency` attempts is of a rerun, so that tasks of new events need not wait. */
@@ -181,7 +179,7 @@ export function createPool(options: PoolOptions) {
       if (reruns > 0) queue.sort(([a], [b]) => Math.sign(a?.rerun ?? 0) - Math.sign(b?.rerun ?? 0));
       if (draining) giveUp(queue.splice(0));
       else fill();
-      if (chains.some(({ length }) => length > 0)) setTimeout(() => giveUp(chains), SLOW_MS);
+      if (chains.some(({ length }) => length > 0)) setTimeout(() => giveUp(chains), UNBEGUN_MS);
     },
     hasPlace: () => places < concurrency,
     isIdle: () => claimed === 0,

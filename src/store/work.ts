@@ -40,6 +40,9 @@ export interface NewTask {
   rerun?: number;
 }
 
+/** A claim that has not begun after this time goes back, so that people can discard, move or erase the task. */
+export const UNBEGUN_MS = 50;
+
 /** Maximum number of notes of a task. */
 export const NOTES = 32;
 

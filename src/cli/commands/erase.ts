@@ -1,8 +1,10 @@
 // Erases a person: removes their messages from events, dead letters, quarantine and conflicts. Ids, cursors and times
 // stay.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { EXIT } from '../../base/errors.ts';
 import type { Erased } from '../../store/admin.ts';
 import type { Store } from '../../store/store.ts';
+import { UNBEGUN_MS } from '../../store/work.ts';
 import { isOf } from '../../admin/person.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
 import { count, print, printJson } from '../lib/print.ts';
@@ -39,6 +41,8 @@ async function eraseAll(store: Store, sender: string, dry: boolean): Promise<Era
     saidAfter = clock.monotonic();
     process.stderr.write(`looked at events up to ${after}, ${total.events} of theirs\n`);
   }
+  // Tasks of erased events that were claimed before, and have not begun by then, are skipped.
+  if (!dry && total.events > 0) await sleep(2 * UNBEGUN_MS);
   return total;
 }
 

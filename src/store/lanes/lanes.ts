@@ -125,7 +125,7 @@ export function createLaneCore() {
       idleLimit = Math.max(IDLE, 2 * lanes.size);
     },
     /** Lanes in which tasks may wait that are not in memory. */
-    unread: () => [...lanes.values()].filter(({ known, more }) => more && known.length === 0).map(({ id }) => id),
+    unread: () => [...lanes.values()].filter((lane) => lane.more && lane.known.length === 0).map(({ id }) => id),
     add(task: Waiting) {
       const lane = lanes.get(task.lane ?? 0);
       if (!lane || task.cursor === null) return;
