@@ -1,6 +1,5 @@
 // The ops pages in a real browser, with an empty store, a healthy kit, and a kit in trouble. Hostile text and foreign
 // sites must do no harm. The test needs Chromium. Set PAGE_SHOTS to a folder to keep screenshots.
-import { existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -8,10 +7,8 @@ import { chromium, type Browser, type BrowserContextOptions, type Page } from 'p
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { fanOut, createOps, deliver, end, NOTHING_SET, SESSION, type Ops } from '../ops/harness.ts';
+import { CHROMIUM } from './chromium.ts';
 
-const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((path) =>
-  existsSync(path),
-);
 const SHOTS = process.env['PAGE_SHOTS'];
 const TOKEN = 'the-token-that-may-change-things';
 const SCREENS = {
@@ -30,8 +27,6 @@ const SCREENS = {
 const WIDE = { width: 1600, height: 900 };
 const PHONE = { width: 320, height: 640 };
 const HOSTILE = `<script>window.owned=1</script><img src=x onerror="window.owned=1">' onfocus='window.owned=1' \u202e\u0007 ${'w'.repeat(300)}`;
-
-if (!CHROMIUM) process.stderr.write('no chromium: the page is not tested in a browser (apt-get install chromium)\n');
 
 describe.skipIf(!CHROMIUM)('the ops pages in a browser', () => {
   let browser: Browser;
