@@ -175,7 +175,8 @@ export function createMachine() {
     for (let turns = 0; turns < 1_000; turns++) {
       const { claims, nextAt } = await turn({ ends: Infinity, how: 'done', reads: 100, room: PLENTY });
       if (alone() || claims.length > 0 || atWork.size > 0) continue;
-      const dues = order.tasks.flatMap(({ isolated, dueAt }) => (isolated ? dueAt : []));
+      // An isolated task that is due and was not claimed waits for a task of its lane.
+      const dues = order.tasks.flatMap(({ isolated, dueAt }) => (isolated && dueAt > now ? dueAt : []));
       const at = Math.min(nextAt ?? Infinity, ...dues);
       if (at === Infinity) break;
       now = Math.max(now, at);

@@ -60,7 +60,7 @@ export function createOrder() {
       const working = others.find((other) => other.state === 'running' && !other.alone);
       hold(!working, () => `${name} was claimed while ${working?.name} was at work in its lane`);
       const first = others.find((o) => o.state === 'waiting' && below(o, task) && !hasSteppedAside(o, now));
-      hold(task.isolated || !first, () => `${name} was claimed before ${first?.name}, which waited in its lane`);
+      hold(!first, () => `${name} was claimed before ${first?.name}, which waited in its lane`);
     }
     hold(isReleased(task, now), () => `${name} was claimed before its release`);
     const late = others.some(
