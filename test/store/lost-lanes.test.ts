@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
-import { createDesk, cursorOf, failed, present, T0, tasksOf, type Desk } from '../store-contract/harness.ts';
+import { createDesk, cursorOf, done, failed, present, T0, tasksOf, type Desk } from '../store-contract/harness.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -72,6 +72,24 @@ test('E8: a lane that was swept away while its last task was still in memory is 
     fanOut: { from, upTo: from + 1, tasks: tasksOf(events, desk.handler, desk.now) },
   });
   expect((await desk.claim()).map(cursorOf)).toEqual(['2']);
+});
+
+test('a sweep leaves no progress of lanes that are gone, also of a task that ends after its lane was swept', async () => {
+  await desk.arrive('a', [1]);
+  const [first] = await desk.claim();
+  await desk.settle([failed(first, { dueAt: T0 + 2, holdMs: 1 })]);
+  desk.now += 1;
+  await desk.claim();
+  desk.now += DAY_MS;
+  const [again] = await desk.claim();
+  expect(again?.alone).toBe(true);
+  await desk.store.keep.sweep(desk.now);
+  const db = raw();
+  const rows = (table: string): unknown => db.prepare(`select count(*) from ${table}`).pluck().get();
+  await desk.settle([done(again)]);
+  expect([rows('lanes'), rows('lane_progress')]).toEqual([0, 1]);
+  await desk.store.keep.sweep(desk.now + 1);
+  expect(rows('lane_progress')).toBe(0);
 });
 
 test('E8: the schema refuses a waiting task without its lane, and the deletion of a lane with a waiting task', async () => {

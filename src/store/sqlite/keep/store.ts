@@ -17,6 +17,10 @@ export function createKeepStore(session: Session, idsInSegment?: number): Sync<K
   const removeLanes = db.prepare(`
     delete from lanes where id in (select lane from lane_progress where used_at < ?)
       and not exists (select 1 from tasks where lane = lanes.id and state = 'ready' and alone = 0)`);
+  // A task that stepped aside may have ended after its lane was removed.
+  const removeProgress = db.prepare(
+    'delete from lane_progress where used_at < ? and not exists (select 1 from lanes where id = lane)',
+  );
 
   return {
     ...createPruning(session),
@@ -27,6 +31,7 @@ export function createKeepStore(session: Session, idsInSegment?: number): Sync<K
         removeConflicts.run(before);
         // `lanes_swept` tells the process that keeps lanes in memory not to use the ids of removed lanes.
         if (removeLanes.run(before).changes > 0) session.increment('lanes_swept');
+        removeProgress.run(before);
         removeArrivals.run(Math.floor(before / DAY_MS));
       });
     },

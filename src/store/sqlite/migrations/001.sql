@@ -174,8 +174,6 @@ create table lane_progress (
   unproven integer not null default -1,  -- strict tasks up to here are released although the watermark has not passed them
   used_at  integer not null
 ) strict;
-create trigger lanes_with_progress after delete on lanes
-  begin delete from lane_progress where lane = old.id; end;
 
 -- Lanes that another process has changed. The run process, which keeps lanes in memory, reads these again.
 create table dirty_lanes (
