@@ -69,7 +69,10 @@ const schema = z.object({
   BODY_LIMIT_BYTES: whole(1_024, 2 ** 28, 12_582_912),
   DATABASE_URL: z
     .string()
-    .regex(/^sqlite:./, 'must be sqlite:<path of the file>, like sqlite:data/events.db')
+    .regex(
+      /^(sqlite:.|postgres(ql)?:\/\/.)/,
+      'must be sqlite:<path of the file>, like sqlite:data/events.db, or postgres://<user>@<host>/<database>',
+    )
     .default('sqlite:data/events.db'),
   API_BASE_URL: url("the service's, ending in /v1").optional(),
   API_KEY: z
@@ -136,9 +139,9 @@ function faultsBetween(env: Env): string[] {
 }
 
 export type Config = z.infer<typeof schema> & {
-  /** The absolute path that DATABASE_URL names. */
-  storePath: string;
-  /** The address of the store: `sqlite:` and its absolute path. */
+  /** The absolute path that DATABASE_URL names. Null: the store is no file. */
+  storePath: string | null;
+  /** The address of the store. That of a file has its absolute path. */
   storeUrl: string;
   handlersDir: string;
 };
@@ -178,13 +181,14 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
   if (own.length > 0) throw new ConfigError(own);
   // If ignored faults remain, only the variables in `only` are read, and the others get their defaults.
   const config = parsed.data ?? schema.parse({ WEBHOOK_SECRET: 'whsec_0000000000000000', ...pick(values, only ?? []) });
-  const storePath = realOf(pathOf(config.DATABASE_URL.slice('sqlite:'.length)));
+  const file = /^sqlite:(.*)$/s.exec(config.DATABASE_URL)?.[1];
+  const storePath = file === undefined ? null : realOf(pathOf(file));
   return {
     ...config,
     // A RETENTION_DAYS below the default of PAYLOAD_RETENTION_DAYS limits both, so bodies go with their rows.
     PAYLOAD_RETENTION_DAYS: Math.min(config.PAYLOAD_RETENTION_DAYS, config.RETENTION_DAYS),
     storePath,
-    storeUrl: `sqlite:${storePath}`,
+    storeUrl: storePath === null ? config.DATABASE_URL : `sqlite:${storePath}`,
     handlersDir: pathOf(config.HANDLERS_DIR),
   };
 }

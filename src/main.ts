@@ -10,14 +10,16 @@ import { createLog } from './base/log.ts';
 import { startLoop } from './base/loop.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
 import { createChildren, STOP_MS } from './processes/children.ts';
-import { own, START_MS, type Ownership, type Replaced } from './processes/ownership.ts';
+import { createLeadership } from './processes/leadership.ts';
 import type { ReceiveModule } from './receive/module.ts';
 import * as registered from './receive/modules.ts';
 import { createReceiver } from './receive/receiver.ts';
 import { createReload, serially } from './receive/reload.ts';
 import { createReceiveServer, drainServer, listen } from './receive/server.ts';
 import { orNone } from './store/or-none.ts';
+import { siteOf, type Replaced } from './store/open.ts';
 import { createDropLog, retryWhileBusy } from './store/retry-while-busy.ts';
+import { START_MS, type Taken } from './store/site.ts';
 import { StoreError, type Store } from './store/store.ts';
 
 const modules = Object.values<ReceiveModule>(registered);
@@ -49,11 +51,25 @@ try {
   faults.push(...error.faults);
 }
 
-let ownership: Ownership | undefined;
+let ownership: Taken | undefined;
 /** Settles when the content of a replaced store has been copied. */
 let saving: Promise<void> | undefined;
 const log = createLog('receive', { level: config?.LOG_LEVEL ?? 'info', format: config?.LOG_FORMAT ?? 'json' });
-const children = createChildren({ args, env: () => env, store: () => ownership?.store, log });
+const leadership = createLeadership({
+  store() {
+    if (!ownership) throw new Error('the store is not open yet');
+    return ownership.store;
+  },
+  children: () => children,
+  log,
+});
+const children = createChildren({
+  args,
+  env: () => env,
+  store: () => ownership?.store,
+  standing: () => leadership.standing(),
+  log,
+});
 
 faults.push(...(await children.load()));
 if (!config || faults.length > 0) await refuse(new ConfigError(faults));
@@ -62,7 +78,7 @@ else await start(config).catch(refuse);
 async function start(given: Config): Promise<void> {
   const store = await takeStore(given);
   for (const { check } of modules) await check?.(given);
-  await retryWhileBusy(() => store.processes.giveBack([], store.now()), START_MS);
+  await leadership.join();
   const late = await children.start();
   if (late.length > 0) throw new ConfigError(late);
 
@@ -74,18 +90,20 @@ async function start(given: Config): Promise<void> {
   await retryWhileBusy(receiver.beat, START_MS);
   const looking = startLoop(() => receiver.look());
   children.startRest();
+  leadership.follow();
 
   async function stop(signal: string): Promise<void> {
     if (stopping.draining) return;
     stopping.draining = true;
     log.info({ signal }, 'stopping: deliveries are accepted until handlers have ended');
-    const ended = children.stop();
+    const ended = children.stop().then(() => leadership.resign());
     // The port stays open until handlers have ended and a proxy has seen /readyz.
     const noticed = Promise.all([ended, sleep(sandbox ? 0 : NOTICE_MS)]);
     const drained = within(noticed, DRAIN_MS).then(() => drainServer(server, receiver.waiting));
     await Promise.all([ended, within(Promise.all([drained, saving]), STOP_MS)]);
     await looking.stop();
     await receiver.stop();
+    await leadership.stop();
     ownership?.release();
     log.info('stopped');
     process.exit(EXIT.done);
@@ -102,11 +120,11 @@ async function start(given: Config): Promise<void> {
 
   const { port } = server.address() as AddressInfo;
   const ms = Math.round(performance.now() - began);
-  log.info({ pid: process.pid, port, path: given.WEBHOOK_PATH, store: given.storePath, ms }, 'ready for deliveries');
+  log.info({ pid: process.pid, port, path: given.WEBHOOK_PATH, store: siteOf(given.storeUrl).name, ms }, 'ready for deliveries');
 }
 
-async function takeStore({ storePath }: Config): Promise<Store> {
-  ownership = await own(storePath, {
+async function takeStore({ storeUrl }: Config): Promise<Store> {
+  ownership = await siteOf(storeUrl).take({
     onReplaced: (replaced) => void (saving = onReplaced(replaced)),
     onDropped: createDropLog(log, clock),
   });

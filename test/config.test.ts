@@ -146,7 +146,7 @@ describe('a variable', () => {
     expect(config.WEBHOOK_SECRET).toEqual([SECRET, `${SECRET}2`]);
     expect(config.EVENT_TYPES).toEqual(['MessageReceived', 'MessageSent']);
     expect([config.storePath, config.handlersDir]).toEqual(['/var/lib/kit/events.db', '/opt/handlers']);
-    expect(isAbsolute(load().storePath) && isAbsolute(load().handlersDir)).toBe(true);
+    expect(isAbsolute(load().storePath ?? '') && isAbsolute(load().handlersDir)).toBe(true);
   });
 });
 
@@ -155,7 +155,7 @@ describe('faults', () => {
     const faults = faultsOf({
       PORT: 'x',
       WEBHOOK_PATH: 'hooks',
-      DATABASE_URL: 'postgres://x',
+      DATABASE_URL: 'mysql://x',
       REPLAY_FROM: 'yesterday',
       PAID_OPERATIONS: 'maybe',
       RETENTION_DAYS: 'for ever',

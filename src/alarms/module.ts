@@ -1,5 +1,5 @@
 // Registers the alarms in the keep process.
-import { startLoop } from '../base/loop.ts';
+import { startLoop, type Loop } from '../base/loop.ts';
 import type { KeepModule } from '../keep/module.ts';
 import { createAlarms } from './alarms.ts';
 import { RULES } from './rules/index.ts';
@@ -7,14 +7,14 @@ import { RULES } from './rules/index.ts';
 const LOOK_MS = 2_000;
 const NOTIFY_MS = 1_000;
 
-export const alarms: KeepModule = ({ config, store, clock, log, disk, accounts, shared }) => {
+export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accounts, leading, shared }) => {
   const stopping = new AbortController();
   const { step, notify, up, silent } = createAlarms({
     store,
     clock,
     log,
     accounts,
-    freeBytes: () => disk().freeBytes,
+    freeBytes,
     alertUrl: config.ALERT_URL,
     reconcileNow: () => shared.reconcile(),
     signal: stopping.signal,
@@ -22,20 +22,24 @@ export const alarms: KeepModule = ({ config, store, clock, log, disk, accounts, 
   // The ops pages get all rules, because they also show the alarms of the main process.
   Object.assign(shared.rules, RULES);
   Object.assign(shared, { alarms: up, webhooksSilent: silent });
-  // Posts have a loop of their own, so that a slow ALERT_URL does not delay the rules.
-  const notifying = startLoop(async () => {
-    await notify();
-    return NOTIFY_MS;
-  });
-  const looking = startLoop(async () => {
-    await step();
-    notifying.wake();
-    return LOOK_MS;
+  const loops: Loop[] = [];
+  void leading.then(() => {
+    // Posts have a loop of their own, so that a slow ALERT_URL does not delay the rules.
+    const notifying = startLoop(async () => {
+      await notify();
+      return NOTIFY_MS;
+    });
+    const looking = startLoop(async () => {
+      await step();
+      notifying.wake();
+      return LOOK_MS;
+    });
+    loops.push(notifying, looking);
   });
   return {
     stop() {
       stopping.abort();
-      return Promise.all([looking.stop(), notifying.stop()]);
+      return Promise.all(loops.map((loop) => loop.stop()));
     },
   };
 };

@@ -63,3 +63,21 @@ export function startLoop(
     },
   };
 }
+
+/** Calls that come before the interval has passed become one call at its end. */
+export function atMostEvery(ms: number, work: () => void): () => void {
+  let lastAt = -Infinity;
+  let waiting = false;
+  const run = (): void => {
+    waiting = false;
+    lastAt = performance.now();
+    work();
+  };
+  return () => {
+    if (waiting) return;
+    waiting = true;
+    const since = performance.now() - lastAt;
+    if (since >= ms) run();
+    else setTimeout(run, ms - since);
+  };
+}

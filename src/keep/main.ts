@@ -1,15 +1,13 @@
 // The `keep` process prunes the store and copies the WAL into its file. The process's modules fetch what webhooks
 // missed, raise alarms, and show the state. It never runs a handler and never accepts a delivery.
-import { statSync } from 'node:fs';
 import { systemClock } from '../base/clock.ts';
 import { loadConfig, readEnv } from '../config.ts';
 import { EXIT } from '../base/errors.ts';
 import { createLog } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
 import { joinOwner, type Orders } from '../processes/channel.ts';
-import { freeBytesOf } from '../store/sqlite/folder.ts';
 import { clockOf } from '../store/clock.ts';
-import { openLater } from '../store/open.ts';
+import { openLater, siteOf } from '../store/open.ts';
 import { createDropLog, createRecovery } from '../store/retry-while-busy.ts';
 import { createAccounts } from './account.ts';
 import { createCheckpointer } from './checkpoint.ts';
@@ -25,10 +23,10 @@ owner.onOrder('go', start);
 await owner.say({ type: 'loaded', handlers: [], faults: [], notes: [] });
 
 // oxlint-disable-next-line max-lines-per-function -- wiring: one object after another, each of which needs those before it
-async function start({ boot }: Orders): Promise<void> {
+async function start({ boot, instance, leads }: Orders): Promise<void> {
   const config = loadConfig(readEnv());
   const log = createLog('keep', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
-  const store = openLater(config.storeUrl, { busyMs: 100, onDropped: createDropLog(log, systemClock) });
+  const store = openLater(config.storeUrl, { busyMs: 100, instance, onDropped: createDropLog(log, systemClock) });
   const clock = clockOf(store);
   const recover = createRecovery(log, systemClock, 50);
 
@@ -38,9 +36,12 @@ async function start({ boot }: Orders): Promise<void> {
     retentionDays: config.RETENTION_DAYS,
     payloadDays: config.PAYLOAD_RETENTION_DAYS,
   });
-  const bytesOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  const site = siteOf(config.storeUrl);
   const accounts = createAccounts(clock);
   owner.onAccount((account) => accounts.take(account));
+  const leading = Promise.withResolvers<void>();
+  if (leads) leading.resolve();
+  owner.onLead(leading.resolve);
   const shared: Shared = {
     alarms: () => [],
     rules: {},
@@ -57,22 +58,24 @@ async function start({ boot }: Orders): Promise<void> {
     recover,
     accounts,
     view: createView({ store: store.read, account: () => accounts.latest(), up: () => shared.alarms() }),
-    disk: () => ({
-      storeBytes: bytesOf(config.storePath),
-      logBytes: bytesOf(`${config.storePath}-wal`),
-      freeBytes: freeBytesOf(config.storePath),
-    }),
+    disk: () => site.disk(store),
+    freeBytes: site.freeBytes,
     wake: () => void owner.say({ type: 'wake' }),
+    leads,
+    leading: leading.promise,
     shared,
   };
-  const loops: Pick<Loop, 'stop'>[] = [
-    startLoop(createCheckpointer(store).step, recover),
-    startLoop(() => pruner.step(), recover),
-    startLoop(async () => {
-      await store.read.sample(clock.now());
-      return SAMPLE_MS - (clock.now() % SAMPLE_MS);
-    }, recover),
-  ];
+  const loops: Pick<Loop, 'stop'>[] = [];
+  void leading.promise.then(() =>
+    loops.push(
+      startLoop(createCheckpointer(store).step, recover),
+      startLoop(() => pruner.step(), recover),
+      startLoop(async () => {
+        await store.read.sample(clock.now());
+        return SAMPLE_MS - (clock.now() % SAMPLE_MS);
+      }, recover),
+    ),
+  );
   const started = await Promise.all(Object.values<KeepModule>(modules).map(async (module) => module(keep)));
   if (!('reconcile' in modules))
     log.warn('recovery is off: this kit has no src/reconcile; missed webhooks stay missing');

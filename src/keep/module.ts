@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Config } from '../config.ts';
 import type { Alarm, ReadStore } from '../store/read.ts';
+import type { Disk } from '../store/site.ts';
 import type { Store } from '../store/store.ts';
 import type { Accounts } from './account.ts';
 
@@ -15,8 +16,12 @@ export interface Keep {
   recover: (error: unknown) => number;
   accounts: Accounts;
   view: Pick<ReadStore, 'status' | 'counters'>;
-  disk: () => Disk;
+  disk: () => Promise<Disk>;
+  freeBytes: () => number;
   wake: () => void;
+  /** Whether this instance leads at the start. If not, only the state is shown until `leading` resolves. */
+  leads: boolean;
+  leading: Promise<void>;
   shared: Shared;
 }
 
@@ -31,13 +36,6 @@ export interface Shared {
   reconcile: () => void;
   /** Makes reconciliation look at once for events that strict tasks wait for. */
   prove: () => void;
-}
-
-/** Bytes. */
-export interface Disk {
-  storeBytes: number;
-  logBytes: number;
-  freeBytes: number;
 }
 
 /**

@@ -49,7 +49,7 @@ function addProbes({ router, access, view, rules, clock, disk }: OpsContext): vo
   });
   router.get('/metrics', may('read', access), async (ctx) => {
     const [status, counters] = [await view.status(clock.now()), await view.counters()];
-    const { type, text } = await renderMetrics({ status, counters, disk: disk() });
+    const { type, text } = await renderMetrics({ status, counters, disk: await disk() });
     ctx.type = type;
     ctx.body = text;
   });

@@ -4,8 +4,9 @@ import type { Router } from '@koa/router';
 import type { Jobs } from '../admin/jobs.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import type { AlarmRules, Disk } from '../keep/module.ts';
+import type { AlarmRules } from '../keep/module.ts';
 import type { ReadStore } from '../store/read.ts';
+import type { Disk } from '../store/site.ts';
 import type { Access } from './access.ts';
 
 export interface OpsContext {
@@ -19,7 +20,7 @@ export interface OpsContext {
   clock: Clock;
   log: Logger;
   jobs: Jobs;
-  disk: () => Disk;
+  disk: () => Promise<Disk>;
   /** Called after events or tasks were changed by hand. */
   onChange: () => void;
 }

@@ -1,9 +1,9 @@
 // The store's counters and status as Prometheus metrics. No label value comes from a delivery. src/ops/README.md lists
 // the metrics; a test compares the list with the code.
 import { ACK_LE_MS, ACK_NAMES } from '../base/latency-buckets.ts';
-import type { Disk } from '../keep/module.ts';
 import type { Counter as CounterName } from '../store/state.ts';
 import type { Status } from '../store/read.ts';
+import type { Disk } from '../store/site.ts';
 
 export interface Figures {
   status: Status;
@@ -103,7 +103,7 @@ export const METRICS: Record<string, Metric> = {
   },
   kit_store_bytes: { help: "Size of the store's file.", read: ({ disk }) => disk.storeBytes },
   kit_store_log_bytes: { help: "Size of the store's write-ahead log.", read: ({ disk }) => disk.logBytes },
-  kit_disk_free_bytes: { help: 'Free bytes on the disk of the store.', read: ({ disk }) => disk.freeBytes },
+  kit_disk_free_bytes: { help: 'Free bytes on the disk of the store.', read: ({ disk }) => (Number.isFinite(disk.freeBytes) ? disk.freeBytes : null) },
 };
 
 export async function renderMetrics(figures: Figures): Promise<{ type: string; text: string }> {

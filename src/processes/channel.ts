@@ -10,11 +10,15 @@ import type { RetryPolicy } from '../base/retry-policy.ts';
 /** From the main process to a child. */
 export interface Orders {
   /** `prepare`: run the setups of the loaded handlers. */
-  type: 'prepare' | 'go' | 'wake';
+  type: 'prepare' | 'go' | 'lead' | 'wake';
   /**
    * Unique for each start of a process that claims tasks. Claims carry it, so that no other process can settle them.
    */
   boot: number;
+  /** The instance of the main process. */
+  instance: number;
+  /** Whether this instance leads. If not, `keep` only shows the state, until it gets `lead`. */
+  leads: boolean;
 }
 
 type Life = 'up' | 'down';
@@ -121,6 +125,7 @@ export function joinOwner() {
       for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, stop);
     },
     onWake: (work: () => void) => on<Orders>('wake', work),
+    onLead: (work: () => void) => on<Orders>('lead', work),
     onAccount: (work: (account: Account) => void) => on<Statement>('account', ({ account }) => work(account)),
     /** Runs `work` at once and then every two seconds. If it fails, the child goes on. */
     onBeat(work: () => Promise<void>) {

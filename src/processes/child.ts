@@ -3,9 +3,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Env } from '../config.ts';
 import type { Logger } from '../base/log.ts';
-import type { LoadedHandler, Statement } from './channel.ts';
+import { atMostEvery } from '../base/loop.ts';
+import type { LoadedHandler, Orders, Statement } from './channel.ts';
 import { crashedBy, howOf, type Exit } from './exit.ts';
-import { spawnChild, type Failed, type Spawned, type SpawnOptions } from './spawn.ts';
+import { NOTHING, spawnChild, type Failed, type Spawned, type SpawnOptions } from './spawn.ts';
 
 /** A process with a debugger attached does not end by itself, so a stop kills it after this time. */
 const DEBUGGED_STOP_MS = 1_000;
@@ -28,6 +29,8 @@ export interface ChildOptions extends Pick<SpawnOptions, 'memory' | 'entry'> {
   env: () => Env;
   /** Returns the number of this start, which claims carry. The child waits for it before it works. */
   boot: () => Promise<number>;
+  /** The instance and whether it leads, at each start. */
+  standing: () => Pick<Orders, 'instance' | 'leads'>;
   log: Logger;
   /** False: the child ends by itself and is not restarted. */
   lasting?: boolean;
@@ -115,7 +118,7 @@ export function createChild(options: ChildOptions) {
     handlers = spawned.handlers();
     broken = faults.flatMap(({ file }) => file ?? []);
     options.onFaults?.(faults);
-    const reached = await spawned.go(number);
+    const reached = await spawned.go({ boot: number, ...options.standing() });
     return 'faults' in reached || stopped.aborted ? [] : problemsOf(role, reached);
   }
 
@@ -163,7 +166,9 @@ export function createChild(options: ChildOptions) {
       );
       return first;
     },
-    wake: atMostEvery(WAKE_MS, () => current?.send({ type: 'wake', boot: boot ?? 0 })),
+    wake: atMostEvery(WAKE_MS, () => current?.send({ ...NOTHING, type: 'wake' })),
+    /** Tells the process that this instance leads from now on. */
+    lead: () => current?.send({ ...NOTHING, type: 'lead' }),
     send: (statement: Statement) => current?.send(statement),
     /** Sends SIGTERM, and SIGKILL after the limit. A limit of 0 sends SIGKILL at once. */
     async stop(limitMs: number) {
@@ -197,22 +202,4 @@ function problemsOf(role: string, failed: Failed): Fault[] {
   const faults =
     'refused' in failed ? failed.refused : [`${role} ended with ${howOf(failed.exit)} before it was ready`];
   return faults.map((fault) => ({ file: null, fault }));
-}
-
-/** Calls that come before the interval has passed become one call at its end. */
-function atMostEvery(ms: number, work: () => void): () => void {
-  let lastAt = -Infinity;
-  let waiting = false;
-  const run = (): void => {
-    waiting = false;
-    lastAt = performance.now();
-    work();
-  };
-  return () => {
-    if (waiting) return;
-    waiting = true;
-    const since = performance.now() - lastAt;
-    if (since >= ms) run();
-    else setTimeout(run, ms - since);
-  };
 }

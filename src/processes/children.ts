@@ -39,13 +39,15 @@ export interface ChildrenOptions {
   env: () => Env;
   /** Undefined until the store is open. No child works before. */
   store: () => Store | undefined;
+  /** The number of this instance, and whether it leads. Only then does `run` work. */
+  standing: () => { instance: number; leads: boolean };
   log: Logger;
 }
 
 export type Children = ReturnType<typeof createChildren>;
 
 // oxlint-disable-next-line max-lines-per-function -- wiring: how the processes wake and replace each other
-export function createChildren({ args, env, store, log }: ChildrenOptions) {
+export function createChildren({ args, env, store, standing, log }: ChildrenOptions) {
   const inTurn = createQueue();
   let ending = false;
   /** True: the store is lost, so nothing is written when a process ends. */
@@ -55,11 +57,12 @@ export function createChildren({ args, env, store, log }: ChildrenOptions) {
   let next: Child | undefined;
 
   const handlerFaults = createHandlerFaults(opened, log);
-  const running = { ...RUN, env, log, boot: () => retryWhileBusy(() => opened().processes.nextBoot()) };
+  const running = { ...RUN, env, standing, log, boot: () => retryWhileBusy(() => opened().processes.nextBoot()) };
 
   const keep = createChild({
     ...KEEP,
     env,
+    standing,
     log,
     // `keep` claims no tasks, and must start even if the store is locked.
     boot: async () => 0,
@@ -128,12 +131,12 @@ export function createChildren({ args, env, store, log }: ChildrenOptions) {
     await run.stop(STOP_MS);
     run = next;
     next = undefined;
-    return ending ? [] : textsOf(await run.start());
+    return ending || !standing().leads ? [] : textsOf(await run.start());
   }
 
   /** Each task whose process crashed runs alone, in a process of its own. Other tasks go on. */
   async function runIsolated(): Promise<void> {
-    if (solo.pid() !== undefined || !(await opened().processes.isolatedDue(opened().now(), names()))) return;
+    if (!standing().leads || solo.pid() !== undefined || !(await opened().processes.isolatedDue(opened().now(), names()))) return;
     const problems = textsOf(await solo.start());
     if (problems.length > 0) log.error({ problems }, 'the process for isolated tasks cannot start');
   }
@@ -154,18 +157,35 @@ export function createChildren({ args, env, store, log }: ChildrenOptions) {
      */
     load: async () => textsOf(await run.load()),
     /**
-     * Runs the setups and, without faults, starts `run`. Resolves with the faults that prevent the start, or with none.
+     * Runs the setups and, without faults and if this instance leads, starts `run`. Resolves with the faults that prevent
+     * the start, or with none.
      */
     async start() {
       const faults = await run.prepare();
-      return textsOf(faults.length > 0 ? faults : await run.start());
+      return textsOf(faults.length > 0 || !standing().leads ? faults : await run.start());
     },
+    /** This instance leads from now on. */
+    lead: () =>
+      inTurn(async () => {
+        if (ending) return;
+        keep.lead();
+        const faults = textsOf(await run.start());
+        if (faults.length > 0) log.error({ faults }, 'run cannot start; retrying. Fix the error above');
+      }),
+    /** This instance no longer leads: what runs is killed, because another instance may run it already. */
+    standBy: () =>
+      inTurn(async () => {
+        await Promise.all([run, solo, keep].map((child) => child.stop(0)));
+        run = createRun();
+        if (!ending) await run.prepare();
+        await startKeep();
+      }),
     /** Starts `keep`, and from now on `run-solo` whenever an isolated task is due. */
     startRest() {
       isolation = startLoop(() => orNone(runIsolated).then(() => ISOLATED_MS));
       void inTurn(startKeep);
     },
-    wake: () => run.wake(),
+    wake: () => (standing().leads ? run.wake() : store()?.ring()),
     processes: () => ({ run: lifeOf(run), keep: lifeOf(keep) }),
     /** Sends `keep` the state of the main process. */
     report: (account: Account) => keep.send({ type: 'account', account }),

@@ -12,6 +12,8 @@ import type { Exit } from './exit.ts';
  */
 const HUNG_MS = { starting: 60_000, working: 10_000 };
 const LOOK_MS = 500;
+/** The fields of orders that need none of them. */
+export const NOTHING = { boot: 0, instance: 0, leads: false };
 /** The niceness of a child is this much above the main process's, up to the highest niceness that exists. */
 const NICE = 10;
 const LEAST = 19;
@@ -114,12 +116,12 @@ export function spawnChild({ memory, entry, args, env, onWake, onHung, onError }
     async prepared() {
       const loaded = await stages.loaded.promise;
       if (!('faults' in loaded)) return loaded;
-      send({ type: 'prepare', boot: 0 });
+      send({ ...NOTHING, type: 'prepare' });
       return stages.prepared.promise;
     },
     /** Starts the work. Resolves when the process is ready. */
-    go(boot: number) {
-      send({ type: 'go', boot });
+    go(order: Pick<Orders, 'boot' | 'instance' | 'leads'>) {
+      send({ ...order, type: 'go' });
       return stages.ready.promise;
     },
     ended: ended.promise,

@@ -3,14 +3,13 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { startOf } from '../base/process-start.ts';
 import type { Config } from '../config.ts';
-import { START_MS } from '../processes/ownership.ts';
 import type { Account } from '../processes/channel.ts';
 import type { Children } from '../processes/children.ts';
 import { clockOf } from '../store/clock.ts';
 import { orNone } from '../store/or-none.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
-import { freeBytesOf } from '../store/sqlite/folder.ts';
-import { fingerprintOf, writerOf } from '../store/sqlite/lock.ts';
+import { siteOf } from '../store/open.ts';
+import { START_MS } from '../store/site.ts';
 import type { Store } from '../store/store.ts';
 import { createReceiveApp } from './app.ts';
 import { createBodyReader } from './body.ts';
@@ -41,7 +40,8 @@ interface ReceiverOptions {
 export async function createReceiver(options: ReceiverOptions) {
   const { config, store, children, modules, clock: machine, log, draining } = options;
   const clock = clockOf(store);
-  const { storePath, WEBHOOK_SECRET: secrets, WEBHOOK_HEADER_PREFIX: prefix } = config;
+  const { WEBHOOK_SECRET: secrets, WEBHOOK_HEADER_PREFIX: prefix } = config;
+  const site = siteOf(config.storeUrl);
   const watch = watchStore(store, clock);
   const verifier = createVerifier({ secrets, prefix, toleranceSeconds: config.TIMESTAMP_TOLERANCE_SECONDS });
   const refusals = createRefusalLog(log, clock);
@@ -58,7 +58,7 @@ export async function createReceiver(options: ReceiverOptions) {
     onFault({ code }) {
       refusalLog.note(storeNotice(code), {});
       // A handler that spins inside a transaction keeps the lock that deliveries need, so its process is killed.
-      const writer = code === 'busy' ? writerOf(storePath) : undefined;
+      const writer = code === 'busy' ? site.writer() : undefined;
       if (writer !== undefined) children.endIfSilent(writer);
     },
   });
@@ -79,9 +79,10 @@ export async function createReceiver(options: ReceiverOptions) {
   function trouble(): WriteTrouble | undefined {
     const found = watch.trouble();
     if (!found) return undefined;
-    const writer = found.code === 'locked' ? writerOf(storePath) : undefined;
+    const writer = found.code === 'locked' ? site.writer() : undefined;
     const { failureRun } = health.run();
-    return { ...found, waiting: groupCommit.waiting(), failureRun, writer, recovers: config.API_KEY !== undefined };
+    const recovers = config.API_KEY !== undefined;
+    return { ...found, waiting: groupCommit.waiting(), failureRun, writer, recovers, remedy: site.remedyOf(found.code) };
   }
 
   function report(): void {
@@ -103,7 +104,7 @@ export async function createReceiver(options: ReceiverOptions) {
     draining,
     state: () => ({
       writable: watch.silentMs() < READY_MS,
-      store: fingerprintOf(storePath),
+      store: site.fingerprint,
       processes: processes(),
       alarms: alarms(),
     }),
@@ -119,7 +120,7 @@ export async function createReceiver(options: ReceiverOptions) {
       health.flush();
       await groupCommit.probe();
       await orNone(beat);
-      if (groupCommit.waiting() === 0) await watch.retry(() => freeBytesOf(storePath));
+      if (groupCommit.waiting() === 0) await watch.retry(site.freeBytes);
       for (const module of started) module.look();
       report();
       return watch.failing() ? LOOK_MS.failing : LOOK_MS.well;
@@ -134,7 +135,6 @@ export async function createReceiver(options: ReceiverOptions) {
       await Promise.all(started.map((module) => module.stop()));
       health.flush();
       await groupCommit.probe();
-      await orNone(() => store.processes.gone('receive'));
     },
   };
 }

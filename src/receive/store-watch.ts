@@ -5,7 +5,6 @@ import type { ProcessStore } from '../store/processes.ts';
 import type { StateStore } from '../store/state.ts';
 import type { Clock } from '../base/clock.ts';
 import { orNone } from '../store/or-none.ts';
-import { FULL } from '../store/sqlite/fault.ts';
 import { StoreError, type Store } from '../store/store.ts';
 
 /** A store that has failed for less than this is only busy. */
@@ -14,6 +13,7 @@ const PATIENCE_MS = 2_000;
 const WELL_MS = 5_000;
 /** After a full disk, a write is tried only when this much space is free. */
 const ROOM_BYTES = 16 * 1024 * 1024;
+const FULL = /FULL|ENOSPC|EDQUOT/;
 
 type Writes = IngestStore & Pick<StateStore, 'note'> & Pick<ProcessStore, 'beat'>;
 type Watched = Pick<Store, 'ingest' | 'state' | 'processes'>;
@@ -49,6 +49,8 @@ export interface WriteTrouble extends Trouble {
   writer: number | undefined;
   /** True: an API key is set, so replay fetches missed events. */
   recovers: boolean;
+  /** What to do about the code. */
+  remedy: string;
 }
 
 export type StoreWatch = ReturnType<typeof watchStore>;

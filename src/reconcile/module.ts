@@ -2,7 +2,7 @@
 import type { KeepModule } from '../keep/module.ts';
 import { startRecovery, type Recovery } from './start.ts';
 
-export const reconcile: KeepModule = ({ config, store, clock, log, recover, wake, shared }) => {
+export const reconcile: KeepModule = ({ config, store, clock, log, recover, wake, leads, leading, shared }) => {
   let recovery: Recovery | undefined;
 
   // The caller does not await `start`, because the ops port and the alarms must not wait for the store.
@@ -12,5 +12,6 @@ export const reconcile: KeepModule = ({ config, store, clock, log, recover, wake
     if (recovery) Object.assign(shared, { reconcile: recovery.now, prove: recovery.prove });
   }
 
-  return { ready: start(), stop: async () => recovery?.stop() };
+  const started = leading.then(start);
+  return { ...(leads && { ready: started }), stop: async () => recovery?.stop() };
 };

@@ -93,11 +93,11 @@ async function prepare(): Promise<void> {
   await owner.say({ type: 'prepared', ...loaded() });
 }
 
-async function start({ boot }: Orders): Promise<void> {
+async function start({ boot, instance }: Orders): Promise<void> {
   const config = loadConfig(env);
   log = createLog(solo ? 'run-solo' : 'run', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
   folder.over = true;
-  const store = openFor(config);
+  const store = openFor(config, instance);
   const ready = withoutFaults();
   const handlers = [...ready.values()];
   if (inspectAt !== undefined) {
@@ -139,6 +139,7 @@ async function work(options: RunOptions, store: Store): Promise<void> {
   const { handlers, boot } = options;
   const runner = await startRunner(options);
   owner.onWake(() => runner.wake());
+  store.onRing(() => runner.wake());
   owner.onBeat(async () => {
     await store.processes.beat({ role: 'run', ...owner.self, boot }, store.now());
     await store.state.note({}, runner.state());
@@ -157,8 +158,8 @@ async function work(options: RunOptions, store: Store): Promise<void> {
   await owner.say({ type: 'ready' });
 }
 
-function openFor(config: Config): Store {
-  return open(config.storeUrl, { synchronous: 'NORMAL', busyMs: BUSY_MS });
+function openFor(config: Config, instance = 0): Store {
+  return open(config.storeUrl, { synchronous: 'NORMAL', busyMs: BUSY_MS, instance });
 }
 
 function withoutFaults(): Map<string, Loaded> {

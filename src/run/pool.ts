@@ -76,7 +76,8 @@ export function createPool(options: PoolOptions) {
   /** Runs the claims of a lane one after another. If one fails, or the lane has other tasks by now, the rest go back. */
   async function runChain(rest: Claim[]): Promise<void> {
     for (let claim = rest.shift(); claim; claim = rest.shift()) {
-      if (draining || claim.chain.recalled) {
+      // A process that was stopped for a while may have lost its claims.
+      if (draining || claim.chain.recalled || clock.monotonic() > (claim.chain.until ?? Infinity)) {
         leave([claim, ...rest.splice(0)]);
         break;
       }
@@ -175,6 +176,7 @@ export function createPool(options: PoolOptions) {
       queue.push(...chains);
       claimed += claims.length;
       for (const claim of claims) addUnbegun(claim, 1);
+      for (const { chain } of claims) chain.until = clock.monotonic() + 2 * UNBEGUN_MS;
       reruns += claims.filter((claim) => claim.rerun > 0).length;
       if (reruns > 0) queue.sort(([a], [b]) => Math.sign(a?.rerun ?? 0) - Math.sign(b?.rerun ?? 0));
       if (draining) giveUp(queue.splice(0));

@@ -1,21 +1,34 @@
 // Opens the store that DATABASE_URL names. No other file outside the stores knows which kinds there are.
 import { openLater as openSqliteLater } from './sqlite/open-later.ts';
-import { openSqlite, type OpenOptions } from './sqlite/open.ts';
+import { openSqlite } from './sqlite/open.ts';
+import { siteOf as sqliteSiteOf } from './sqlite/site.ts';
+import { openPostgres } from './postgres/open.ts';
+import { siteOf as postgresSiteOf } from './postgres/site.ts';
+import type { OpenOptions, Site } from './site.ts';
 import type { Store } from './store.ts';
 
-export type { OpenOptions, Replaced } from './sqlite/open.ts';
+export type { OpenOptions, Replaced } from './site.ts';
 
 /** The URL of a store in memory. It is gone when it is closed. */
 export const IN_MEMORY = 'sqlite::memory:';
 
-/** `url`: `sqlite:<path>`. Throws StoreError if the store is missing, replaced or of a newer kit. */
+/** `url`: `sqlite:<path>` or `postgres://…`. Throws StoreError if the store is missing, replaced or of a newer kit. */
 export function open(url: string, options?: OpenOptions): Store {
-  return openSqlite(pathOf(url), options);
+  return isPostgres(url) ? openPostgres(url, options) : openSqlite(pathOf(url), options);
 }
 
 /** Opens the store at the first call that succeeds. Until then, each call throws StoreError. */
 export function openLater(url: string, options?: OpenOptions): Store {
-  return openSqliteLater(pathOf(url), () => open(url, options));
+  // A PostgreSQL store is always opened at the first call.
+  return isPostgres(url) ? openPostgres(url, options) : openSqliteLater(pathOf(url), () => open(url, options));
+}
+
+export function siteOf(url: string): Site {
+  return isPostgres(url) ? postgresSiteOf(url) : sqliteSiteOf(pathOf(url));
+}
+
+function isPostgres(url: string): boolean {
+  return /^postgres(ql)?:\/\//.test(url);
 }
 
 function pathOf(url: string): string {

@@ -9,6 +9,30 @@ export interface Process {
   boot: number;
 }
 
+/** What an instance of the kit may do. An instance is one main process and its children. */
+export interface Standing {
+  instance: number;
+  /** Its `run` runs handlers, and its `keep` reconciles, prunes and raises alarms. Only one instance leads. */
+  leads: boolean;
+  /** The instance had been taken for lost and has a new number. Its children must not go on. */
+  renewed: boolean;
+  /** The names of instances that were found lost. Their claims must be given back. */
+  lost: string[];
+  /** When to ask again, milliseconds. Null: the answer does not change. */
+  againMs: number | null;
+}
+
+/** `processes`: the roles of its processes that give signs of life. Times are Unix milliseconds. */
+export interface Instance {
+  instance: number;
+  name: string;
+  version: string;
+  since: number;
+  lostAt: number | null;
+  leads: boolean;
+  processes: string[];
+}
+
 export interface Reloaded {
   /** The reload answers all requests for a reload up to this number. */
   asked: number;
@@ -38,11 +62,19 @@ export interface ProcessStore {
   list(): Promise<Process[]>;
   /** Requests a reload and returns the number of the request. The main process must be signalled as well. */
   askReload(): Promise<number>;
+  /** Renews the standing of this instance. If it may, it takes the lead that no living instance has. */
+  lead(mayLead: boolean): Promise<Standing>;
+  /** Gives up the lead, so that another instance takes it at once. */
+  resign(): Promise<void>;
+  /** The instance ends. */
+  leave(): Promise<void>;
+  instances(): Promise<Instance[]>;
   /**
    * Ends the claims of dead processes and marks their tasks isolated. If a task was the only one in its process, its
-   * attempt counts. `alive` are the boots of the processes that still run.
+   * attempt counts. `alive` are the boots of the processes of this instance that still run. `lost`: a whole instance was
+   * lost, which need not be the fault of a task. So a task is isolated only if that happened to it before.
    */
-  giveBack(alive: number[], now: number, crash?: CrashPolicy): Promise<GivenBack[]>;
+  giveBack(alive: number[], now: number, crash?: CrashPolicy, lost?: boolean): Promise<GivenBack[]>;
   /** Whether an isolated task of one of these handlers is due. It then needs a process of its own. */
   isolatedDue(now: number, handlers: string[]): Promise<boolean>;
 }

@@ -6,7 +6,7 @@ import { createThrottle, type Logger } from '../base/log.ts';
 import { StoreError } from './store.ts';
 
 const PAUSE_MS = 20;
-const PASSING = new Set<StoreError['code']>(['busy', 'unwritable']);
+const PASSING = new Set<StoreError['code']>(['busy', 'unwritable', 'standby']);
 
 /** Retries while the store is locked or failing, until the limit. Errors that need a person are thrown at once. */
 export async function retryWhileBusy<Result>(work: () => Promise<Result>, limitMs = Infinity): Promise<Result> {
@@ -26,7 +26,7 @@ export function createRecovery(log: Logger, clock: Clock, busyMs: number): (erro
   const throttle = createThrottle(clock);
   return (error) => {
     if (!(error instanceof StoreError)) throw error;
-    if (error.code === 'busy') return busyMs;
+    if (error.code === 'busy' || error.code === 'standby') return busyMs;
     const more = throttle('store');
     if (more) log.error({ code: error.code, ...more }, 'the store cannot be written; retrying');
     return 1_000;

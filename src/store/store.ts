@@ -11,10 +11,11 @@ import type { WorkStore } from './work.ts';
 
 /**
  * `busy`: another process holds the lock, retry. `unwritable`: retry on a new connection. `replaced`: another file, or
- * none, is at the store's path. All codes but `busy` and `unwritable` need a person.
+ * none, is at the store's path. `standby`: another instance leads. All codes but `busy`, `unwritable` and `standby` need
+ * a person.
  */
 export class StoreError extends Error {
-  readonly code: 'busy' | 'unwritable' | 'missing' | 'newer' | 'owned' | 'replaced';
+  readonly code: 'busy' | 'unwritable' | 'missing' | 'newer' | 'owned' | 'replaced' | 'standby';
   constructor(code: StoreError['code'], message: string, cause?: unknown) {
     super(message, { cause });
     this.name = 'StoreError';
@@ -58,5 +59,9 @@ export interface Store extends Roles {
    * age of a signature is measured by the machine's clock.
    */
   now(): number;
+  /** Tells the instance that leads that events were accepted. It also looks by itself, but later. */
+  ring(): void;
+  /** Calls `work` when another instance rings. */
+  onRing(work: () => void): void;
   close(): void;
 }

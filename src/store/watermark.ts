@@ -18,15 +18,14 @@ const SKEW_MS = 300_000;
 export function riseOf(
   { watermark, after }: Pick<Batch, 'watermark' | 'after'>,
   before: Cursor | null,
-  ceiling: () => Cursor | null,
+  ceiling: Cursor | null,
 ): 'none' | 'again' | 'rises' {
   if (!watermark) return 'none';
   const to = BigInt(watermark);
   if (before !== null && to < BigInt(before)) return 'none';
   // The watermark was lowered while the page was read, so nothing has read the range from there to `after`.
   if (before !== null && after !== undefined && BigInt(after) > BigInt(before)) return 'none';
-  const top = ceiling();
-  if (top !== null && to >= BigInt(top)) return 'none';
+  if (ceiling !== null && to >= BigInt(ceiling)) return 'none';
   return before !== null && to === BigInt(before) ? 'again' : 'rises';
 }
 
@@ -35,16 +34,14 @@ export function witnessedAfter(at: number | null, now: number): number {
   return at !== null && at <= now + SKEW_MS ? at : Number.MIN_SAFE_INTEGER;
 }
 
-/** `witnesses`: cursors, the lowest first. `lastShown`: the highest cursor below them that replay has shown. */
-export function aheadOf(
-  watermark: Cursor,
-  witnesses: string[],
-  lastShown: (below: string) => string | undefined,
-  floor: bigint | null,
-): Ahead | null {
-  const [lowest] = witnesses;
-  if (lowest === undefined || witnesses.length < WITNESSES) return null;
-  const to = BigInt(lastShown(lowest) ?? lowest);
+/** The lowest of these cursors, which begin with it. Undefined: so few witnesses prove nothing. */
+export function lowestOf(witnesses: string[]): string | undefined {
+  return witnesses.length < WITNESSES ? undefined : witnesses[0];
+}
+
+/** `shown`: the highest cursor below the lowest witness that replay has shown; without one, the witness itself. */
+export function aheadOf(watermark: Cursor, shown: string, floor: bigint | null): Ahead {
+  const to = BigInt(shown);
   return { from: watermark, to: String(floor !== null && to < floor ? floor : to) as Cursor };
 }
 

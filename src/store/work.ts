@@ -69,9 +69,9 @@ export interface Claim {
   error: string | null;
   /**
    * Shared by the claims of a lane, which run one after another. If it is recalled, those that have not begun go back:
-   * the lane has other tasks by now.
+   * the lane has other tasks by now. So do those that have not begun at `until`, a time of the monotonic clock.
    */
-  chain: { recalled: boolean };
+  chain: { recalled: boolean; until?: number };
   notes: Notes;
 }
 
@@ -174,6 +174,8 @@ export interface RerunPage {
  * that a number cannot hold exactly are bigints.
  */
 export interface Tx {
+  /** Which SQL the statements are in. */
+  readonly dialect: 'sqlite' | 'postgres';
   run(sql: string, ...values: SqlValue[]): Promise<{ changes: number }>;
   get(sql: string, ...values: SqlValue[]): Promise<SqlRow | undefined>;
   all(sql: string, ...values: SqlValue[]): Promise<SqlRow[]>;

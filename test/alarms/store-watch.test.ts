@@ -4,6 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { evaluate } from '../../src/alarms/rules/rule.ts';
 import { WRITES } from '../../src/alarms/rules/store.ts';
 import { watchStore, type StoreWatch, type WriteTrouble } from '../../src/receive/store-watch.ts';
+import { remedyOf } from '../../src/store/sqlite/fault.ts';
 import { StoreError } from '../../src/store/store.ts';
 import { readDelivery } from '../../src/wire/event.ts';
 import { createClock, createStoreFile, type TestClock } from '../reconcile/harness.ts';
@@ -60,7 +61,7 @@ function setUp(): Bench {
 function wordsOf(watch: StoreWatch, around: Partial<Around> = {}): string {
   const trouble = watch.trouble();
   if (!trouble) return '';
-  const firing = evaluate(WRITES, { ...AROUND, ...around, ...trouble });
+  const firing = evaluate(WRITES, { ...AROUND, ...around, ...trouble, remedy: remedyOf(trouble.code) });
   return [...firing].map(([name, { level, detail }]) => `${name} ${level}: ${detail}`).join('\n');
 }
 

@@ -40,7 +40,7 @@ export async function createOps(
     rules,
     clock,
     log: testLog.log,
-    disk: () => DISK,
+    disk: async () => DISK,
     onChange: () => void changes++,
   };
   const server = createOpsServer(options);

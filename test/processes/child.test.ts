@@ -25,6 +25,7 @@ test('a child that crashes while it waits for its boot number is restarted with 
     entry: '../test/processes/idle-child.ts',
     env: () => ({ ...process.env, NUMBERS: numbers }),
     boot,
+    standing: () => ({ instance: 0, leads: true }),
     log: createTestLog().log,
   });
   child = one;
@@ -52,6 +53,7 @@ test('a child may block its event loop for a minute while it starts, and for ten
     entry: '../test/processes/idle-child.ts',
     args: ['slow'],
     env: () => process.env,
+    standing: () => ({ instance: 0, leads: true }),
     boot: () => {
       loaded.resolve();
       return Promise.withResolvers<number>().promise;

@@ -37,7 +37,7 @@ test('the unit signals only the main process, waits for its end, and does not re
   expect(Number(unit('TimeoutStopSec')) * 1_000).toBeGreaterThan(STOP_MS);
   expect(text).toContain(`it stops within ${Math.ceil(STOP_MS / 1_000)} s`);
   expect(unit('RestartPreventExitStatus')).toBe(String(EXIT.configuration));
-  expect(unit('ReadWritePaths')).toBe(join(unit('WorkingDirectory'), relative('.', dirname(config.storePath))));
+  expect(unit('ReadWritePaths')).toBe(join(unit('WorkingDirectory'), relative('.', dirname(config.storePath ?? ''))));
 });
 
 test('the nginx block has the path and the port, and passes every body that the receiver accepts', () => {

@@ -17,7 +17,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { own, type Ownership, type Replaced } from '../../src/processes/ownership.ts';
+import type { Replaced, Taken } from '../../src/store/site.ts';
+import { own } from '../../src/store/sqlite/ownership.ts';
 import { backUp, putInPlace } from '../../src/store/sqlite/admin/backup.ts';
 import { lockStore } from '../../src/store/sqlite/lock.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
@@ -42,7 +43,7 @@ afterEach(() => {
 const webhook = (cursor: number): Reading => readDelivery(bodyOf({ cursor: String(cursor) }));
 const wal = (): string => `${path}-wal`;
 
-async function start(at = path, onReplaced?: (replaced: Replaced) => void): Promise<Ownership> {
+async function start(at = path, onReplaced?: (replaced: Replaced) => void): Promise<Taken> {
   const owned = await own(at, onReplaced ? { onReplaced } : {});
   let open = true;
   const release = (): void => {
@@ -53,7 +54,7 @@ async function start(at = path, onReplaced?: (replaced: Replaced) => void): Prom
   return { ...owned, release };
 }
 
-async function accept({ store }: Ownership, ...cursors: number[]): Promise<void> {
+async function accept({ store }: Taken, ...cursors: number[]): Promise<void> {
   await store.ingest.accept({ readings: cursors.map(webhook), now: T0 });
 }
 

@@ -20,7 +20,8 @@ import { pathToFileURL } from 'node:url';
 import Database, { type Statement } from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { connect, migrate, setSynchronous, versionOf } from '../../src/store/sqlite/connection.ts';
-import { openSqlite, type OpenOptions } from '../../src/store/sqlite/open.ts';
+import type { OpenOptions } from '../../src/store/site.ts';
+import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { StoreError, type Store } from '../../src/store/store.ts';
 import { storeContract } from '../store-contract/suite.ts';
 

@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { connect } from '../../src/store/sqlite/connection.ts';
 import { openSqlite } from '../../src/store/sqlite/open.ts';
-import { createSession } from '../../src/store/sqlite/session.ts';
-import { createWorkStore } from '../../src/store/sqlite/work/tasks.ts';
+import { createSession } from '../../src/store/sql/session.ts';
+import { createDatabase } from '../../src/store/sqlite/database.ts';
+import { createWorkStore } from '../../src/store/sql/work/tasks.ts';
 import type { Turn, TurnResult } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { done, ROOM, T0 } from '../store-contract/harness.ts';
@@ -22,53 +23,53 @@ test('with twenty thousand strict lanes, a turn looks only at released lanes', a
     let statements = 0;
     const prepare = db.prepare.bind(db);
     db.prepare = (sql: string) => countRuns(prepare(sql), () => statements++);
-    const runner = createWorkStore(createSession(db, path));
-    const handler = runner.register(['strict']).get('strict') ?? 0;
-    const turn = (fields: Partial<Turn>): TurnResult =>
+    const runner = createWorkStore(createSession(createDatabase(db, path)));
+    const handler = (await runner.register(['strict'])).get('strict') ?? 0;
+    const turn = (fields: Partial<Turn>): Promise<TurnResult> =>
       runner.turn({ now: T0, boot: 1, settle: [], fanOut: null, room: 0, handlers: [handler], ...fields });
 
     const readings = Array.from({ length: LANES }, (_, i) => reading(i + 1, `lane ${i}`));
     await store.ingest.accept({ readings, now: T0 });
-    const { from, events } = runner.pending(LANES);
-    turn({ fanOut: { from, upTo: LANES, tasks: events.map((event) => strictTask(event, handler)) } });
-    expect(turn({ room: ROOM }).unproven).toBe(LANES);
+    const { from, events } = await runner.pending(LANES);
+    await turn({ fanOut: { from, upTo: LANES, tasks: events.map((event) => strictTask(event, handler)) } });
+    expect((await turn({ room: ROOM })).unproven).toBe(LANES);
 
     statements = 0;
-    expect(turn({ room: ROOM }).claims).toEqual([]);
+    expect((await turn({ room: ROOM })).claims).toEqual([]);
     const idle = statements;
     for (const watermark of [10, 20, 500]) {
       await store.ingest.accept({ readings: [], now: T0, watermark: String(watermark) as Cursor });
       statements = 0;
-      const { claims, unproven } = turn({ room: ROOM });
+      const { claims, unproven } = await turn({ room: ROOM });
       expect(unproven).toBe(LANES - watermark);
       expect(statements).toBeLessThanOrEqual(idle + 10 + 2 * claims.length);
-      turn({ settle: claims.map(done) });
+      await turn({ settle: claims.map(done) });
     }
 
     // The watermark rises far in one step. The lanes are released in turns of a bounded size.
     await store.ingest.accept({ readings: [], now: T0, watermark: '10000' as Cursor });
     for (let worked = 500; worked < 10_000;) {
-      const { claims, nextAt } = turn({ room: 2_000 });
+      const { claims, nextAt } = await turn({ room: 2_000 });
       expect(claims.length).toBeGreaterThan(0);
       expect(claims.length).toBeLessThanOrEqual(ROOM);
       worked += claims.length;
       if (worked < 10_000) expect(nextAt).toBeLessThanOrEqual(T0);
-      turn({ settle: claims.map(done) });
+      await turn({ settle: claims.map(done) });
     }
 
     // `searched` covers only finished tasks, so none is released. Each turn looks at one more page of waiting tasks.
     await store.state.note({}, { searched: 10_000 });
     for (let turns = 0; turns < 12; turns++) {
       statements = 0;
-      expect(turn({ room: ROOM })).toMatchObject({ claims: [], unproven: 10_000 });
+      expect(await turn({ room: ROOM })).toMatchObject({ claims: [], unproven: 10_000 });
       expect(statements).toBeLessThanOrEqual(idle + 10);
     }
-    expect(turn({ room: ROOM }).nextAt).toBeNull();
+    expect((await turn({ room: ROOM })).nextAt).toBeNull();
 
     await store.state.note({}, { searched: LANES });
     let unproven = 10_000;
     for (let turns = 0; unproven > 0; turns++) {
-      const turned = turn({ room: 2_000 });
+      const turned = await turn({ room: 2_000 });
       expect(turned.claims.every((claim) => claim.unproven)).toBe(true);
       expect(unproven - turned.unproven).toBeLessThanOrEqual(ROOM);
       unproven = turned.unproven;

@@ -2,7 +2,6 @@
 import { iso } from '../../base/clock.ts';
 import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
 import type { WriteTrouble } from '../../receive/store-watch.ts';
-import { remedyOf } from '../../store/sqlite/fault.ts';
 import type { Observation } from './observation.ts';
 import { magnitude, switchedOff, type Rules } from './rule.ts';
 
@@ -24,12 +23,12 @@ export const WRITES: Rules<WriteTrouble> = {
     level: ({ refused }) => 1 + magnitude(refused),
     // The number of different codes, so that only a new code is posted: on a full disk, two codes alternate.
     news: ({ codes }) => codes,
-    words: ({ code, since, refused, waiting, failureRun, writer, recovers }) => {
+    words: ({ code, since, refused, waiting, failureRun, writer, recovers, remedy: known }) => {
       const holder = writer === undefined ? '' : ` by process ${writer}`;
       const remedy =
         code === 'locked'
           ? 'End the process that holds the lock: a copy, a SQLite shell, a handler that spins'
-          : remedyOf(code);
+          : known;
       return `nothing can be written to the store since ${iso(since)} (${code}${holder}): ${waiting} deliveries wait, ${refused} were answered with 503${switchedOff(failureRun, recovers)}. ${remedy}. The service retries these deliveries`;
     },
   },

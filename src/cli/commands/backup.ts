@@ -3,14 +3,13 @@ import { once } from 'node:events';
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
-import { loadConfig, readEnv } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
 import { backUp } from '../../store/sqlite/admin/backup.ts';
 import { partOf } from '../../store/sqlite/backup.ts';
 import { StoreError } from '../../store/store.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
 import { print, printJson } from '../lib/print.ts';
-import { clock } from '../lib/store.ts';
+import { clock, fileOfStore } from '../lib/store.ts';
 
 const command: Command = {
   summary: 'copy the store while the receiver runs',
@@ -18,7 +17,7 @@ const command: Command = {
   async run(args) {
     const { values, positionals } = parse(args, { flags: ['json'] });
     if (positionals.length > 1) throw new UsageError('only one file can be named');
-    const { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] });
+    const storePath = fileOfStore();
     const moment = new Date(clock.now()).toISOString().replaceAll(/[:.]/g, '-');
     const to = resolve(positionals[0] ?? `${storePath}.backup-${moment}`);
     await copy({ path: storePath, to });

@@ -2,13 +2,12 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { iso } from '../../base/clock.ts';
-import { loadConfig, readEnv } from '../../config.ts';
 import { EXIT } from '../../base/errors.ts';
 import { lockStore } from '../../store/sqlite/lock.ts';
 import { putInPlace } from '../../store/sqlite/admin/backup.ts';
 import { parse, UsageError, type Command } from '../lib/command.ts';
 import { print, printJson } from '../lib/print.ts';
-import { clock } from '../lib/store.ts';
+import { clock, fileOfStore } from '../lib/store.ts';
 
 const command: Command = {
   summary: 'replace the store with a backup',
@@ -18,7 +17,7 @@ const command: Command = {
     const [file] = positionals;
     if (!file || positionals.length > 1) throw new UsageError('name the backup to restore');
     if (!statSync(file, { throwIfNoEntry: false })?.isFile()) throw new UsageError(`there is no file ${file}`);
-    const { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] });
+    const storePath = fileOfStore();
     const lock = lockStore(storePath);
     try {
       const kept = putInPlace(resolve(file), storePath, iso(clock.now()) ?? '');

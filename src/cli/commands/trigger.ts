@@ -95,7 +95,8 @@ function unanswered(url: string, failure: string): number {
 /** The command to type next. If DATABASE_URL was set for this command alone, the next one needs it too. */
 function nextStep(key: string): string {
   const { DATABASE_URL: named } = process.env;
-  return `${named ? `DATABASE_URL=${clean(named)} ` : ''}npx kit explain ${clean(key)}`;
+  // The address of a server holds a password.
+  return `${named?.startsWith('sqlite:') ? `DATABASE_URL=${clean(named)} ` : ''}npx kit explain ${clean(key)}`;
 }
 
 /** A random order that differs from the given one. */

@@ -2,6 +2,7 @@
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Orders, Report } from '../../processes/channel.ts';
+import { NOTHING } from '../../processes/spawn.ts';
 import { misconfigured, ok, warning, type Check, type Finding } from './check.ts';
 
 /** The process is killed after this time, because an endless loop never reports. One file may take 10 s. */
@@ -21,7 +22,7 @@ export const handlers: Check = {
           doing = `${report.file}, ${report.stage === 'load' ? 'while it is loaded' : 'in setup'},`;
         if (report.type === 'loaded') {
           Object.assign(loaded, { names: report.handlers.map(({ name }) => name), notes: report.notes });
-          child.send({ type: 'prepare', boot: 0 } satisfies Orders);
+          child.send({ ...NOTHING, type: 'prepare' } satisfies Orders);
         }
         if (report.type === 'faults') resolve(report.faults.map(broken));
         if (report.type === 'prepared')

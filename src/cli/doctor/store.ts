@@ -22,10 +22,13 @@ const LEAST_FREE = { fault: 64 * MB, warning: 512 * MB };
 /** Normally the WAL starts anew past 32 MB. It grows further if a program reads for long or if `keep` is down. */
 const LARGE_LOG = 256 * MB;
 
+const NO_FILE = 'the store is in PostgreSQL';
+
 export const folder: Check = {
   name: 'store folder',
   needs: ['DATABASE_URL'],
   run({ config: { storePath } }) {
+    if (storePath === null) return skipped(NO_FILE);
     const at = dirname(storePath);
     if (!existsSync(at)) return misconfigured(`${at} does not exist`, 'start the receiver once, or fix DATABASE_URL');
     const files = [at, storePath, `${storePath}-wal`, `${storePath}-shm`].filter((path) => existsSync(path));
@@ -49,6 +52,7 @@ export const file: Check = {
   after: ['store folder'],
   async run({ config }) {
     const { storePath } = config;
+    if (storePath === null) return skipped(NO_FILE);
     const pid = strayOf(storePath, '');
     if (pid)
       return fault(

@@ -4,9 +4,9 @@ import { systemClock } from '../../base/clock.ts';
 import { EXIT } from '../../base/errors.ts';
 import { loadConfig, readEnv } from '../../config.ts';
 import type { ReceiverState } from '../../receive/app.ts';
-import { fingerprintOf } from '../../store/sqlite/lock.ts';
-import { open } from '../../store/open.ts';
+import { open, siteOf } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';
+import { UsageError } from './command.ts';
 import { clean, fail } from './print.ts';
 
 export const clock = systemClock;
@@ -24,6 +24,15 @@ export async function withStore<Result>(
   }
 }
 
+/** The path of an SQLite store. Throws UsageError for another store, which has tools of its own. */
+export function fileOfStore(): string {
+  const { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] });
+  if (storePath !== null) return storePath;
+  throw new UsageError(
+    'the store is in PostgreSQL: back up and restore it with pg_dump and pg_restore, or the snapshots of its provider',
+  );
+}
+
 export interface Readiness {
   words: string;
   ready: boolean;
@@ -37,7 +46,7 @@ export interface Readiness {
  * store shows every process as down.
  */
 export async function readiness(
-  { PORT, storePath } = loadConfig(readEnv(), { only: ['PORT', 'DATABASE_URL'] }),
+  { PORT, storeUrl } = loadConfig(readEnv(), { only: ['PORT', 'DATABASE_URL'] }),
 ): Promise<Readiness> {
   try {
     const response = await fetch(`http://127.0.0.1:${PORT}/readyz`, {
@@ -48,7 +57,7 @@ export async function readiness(
     const said = { ready: response.ok, listens: true };
     if (!response.headers.get('content-type')?.includes('json')) return { ...said, words: clean(text.trim()) };
     const state = JSON.parse(text) as ReceiverState & { words: string };
-    const ours = state.store === fingerprintOf(storePath) ? { state } : {};
+    const ours = state.store === siteOf(storeUrl).fingerprint ? { state } : {};
     return { ...said, ...ours, words: clean(state.words) };
   } catch {
     return { words: `nothing listens on port ${PORT}`, ready: false, listens: false };
@@ -66,7 +75,7 @@ export async function whyDown(): Promise<string> {
 /** Waits a few seconds for `keep`, which starts a moment after the receiver. */
 export async function keepIsUp(store: Store): Promise<boolean> {
   for (let looks = 0; looks < 50; looks++) {
-    const { processes } = await store.read.status(clock.now());
+    const { processes } = await store.read.status(store.now());
     if (processes.keep === 'up' || processes.receive === 'down') return processes.keep === 'up';
     await sleep(100);
   }
@@ -76,7 +85,7 @@ export async function keepIsUp(store: Store): Promise<boolean> {
 /** Undefined if `keep` can read the service's history. Otherwise prints why not, and resolves to the exit code. */
 export async function unlessItReads(store: Store): Promise<number | undefined> {
   if (!(await keepIsUp(store))) return fail(await whyDown(), EXIT.unreachable);
-  const { reconcile } = await store.read.status(clock.now());
+  const { reconcile } = await store.read.status(store.now());
   if (reconcile.state !== 'off') return undefined;
   return fail('reconciliation is off: set API_BASE_URL and API_KEY, then restart the kit', EXIT.configuration);
 }

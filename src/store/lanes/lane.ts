@@ -6,6 +6,7 @@ import type { Waiting } from './waiting.ts';
 /** Shared by the claims of a lane. `recalled`: claims that have not begun go back, because the lane's order changed. */
 export interface Chain {
   recalled: boolean;
+  until?: number;
 }
 
 export interface Lane extends StrictLane {

@@ -5,7 +5,7 @@ import { StoreError } from '../store.ts';
 const UNUSABLE =
   /^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|PERM|NOMEM|PROTOCOL|INTERRUPT|ABORT|AUTH|SCHEMA|MISUSE|INTERNAL|NOLFS)/;
 
-export const FULL = /FULL|ENOSPC|EDQUOT/;
+const FULL = /FULL|ENOSPC|EDQUOT/;
 
 /** Runs the work. Errors for which the store is at fault become StoreError, see `faultOf`. */
 export function guarded<T>(work: () => T, path = 'the store'): T {

@@ -3,39 +3,14 @@
 // deleted or replaced, the store accepts nothing more and never opens another file.
 import { iso, systemClock } from '../../base/clock.ts';
 import { retryWhileBusy } from '../retry-while-busy.ts';
+import type { OpenOptions } from '../site.ts';
 import { StoreError, Unsynced, type Roles, type Store } from '../store.ts';
 import { saveOpen } from './backup.ts';
 import { connect, migrate, requireVersion, setSynchronous, type Connection } from './connection.ts';
 import { faultOf, guarded } from './fault.ts';
 import { createSeal, inodeOf, inodesOf } from './file-identity.ts';
 import { createLog } from './wal-sync.ts';
-import type { Dropped } from './ingest/events.ts';
-import { assembleRoles } from './roles.ts';
-import { createSession } from './session.ts';
-
-export interface OpenOptions {
-  /** The owner creates and migrates the file. Other processes find it ready. */
-  owner?: boolean;
-  /**
-   * With FULL, SQLite syncs every commit; with NORMAL, none. In both modes, `accept` and `complete` resolve only when
-   * their data is on disk. With NORMAL, a power failure may undo other writes of `run`, which are then repeated.
-   */
-  synchronous?: 'FULL' | 'NORMAL';
-  /** Maximum time to wait for the lock of another process, milliseconds. */
-  busyMs?: number;
-  /** The number of ids in a segment of the index from ids to events; for tests. */
-  idsInSegment?: number;
-  /** Called for a counter or a state that was dropped, because it alone could not be written along with deliveries. */
-  onDropped?: Dropped;
-  /** The file or its WAL was moved, deleted or replaced. Nothing is accepted any more. Called for the owner only. */
-  onReplaced?: (replaced: Replaced) => void;
-}
-
-export interface Replaced {
-  error: StoreError;
-  /** The name of a copy of everything accepted until then; undefined: no copy could be made. */
-  copy: Promise<string | undefined>;
-}
+import { createRoles } from './roles.ts';
 
 /**
  * These methods fail if the file or its WAL was replaced. `complete` may still succeed, because it writes into the open
@@ -68,7 +43,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
 
   function assemble(connection: Connection) {
     const opened = inodesOf(path);
-    const roles = assembleRoles(createSession(connection, path), {
+    const roles = createRoles(connection, path, {
       failing,
       onDropped,
       idsInSegment,
@@ -90,7 +65,7 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
         parts = assemble(db);
         broken = false;
       }
-      const methods = parts.roles[role] as Record<string, (...values: unknown[]) => unknown>;
+      const methods = parts.roles[role] as unknown as Record<string, (...values: unknown[]) => unknown>;
       const result = guarded(() => methods[name]?.(...args), path);
       return result instanceof Promise ? result.catch(failed) : result;
     } catch (error) {
@@ -216,6 +191,9 @@ export function openSqlite(path: string, options: OpenOptions = {}): Store {
     },
     // The processes of an SQLite store are on one machine.
     now: () => systemClock.now(),
+    // There is one instance, whose processes wake each other.
+    ring() {},
+    onRing() {},
     close() {
       log.close();
       db.close();

@@ -1,24 +1,15 @@
-// Assembles the roles of the store on one connection.
+// The roles of the store on a connection of SQLite.
 import type { Roles } from '../store.ts';
-import type { WorkStore } from '../work.ts';
-import { createAlarmStore } from './alarms.ts';
-import { createReplayStore } from './replay/store.ts';
-import { createStateStore } from './state.ts';
-import { createErase } from './admin/erase.ts';
-import { createIngestStore, type Dropped } from './ingest/events.ts';
-import { createRetry } from './admin/retry.ts';
-import { createMove } from './admin/move.ts';
-import { createProcessStore } from './work/processes.ts';
-import { createReruns } from './admin/reruns.ts';
-import { createSamples } from './read/samples.ts';
-import { createWorkStore, type Completing } from './work/tasks.ts';
-import { createKeepStore } from './keep/store.ts';
-import { createReadStore } from './read/read.ts';
-import type { Session, Sync } from './session.ts';
-
-export type SyncRoles = { [Role in Exclude<keyof Roles, 'work'>]: Sync<Roles[Role]> } & {
-  work: Sync<Omit<WorkStore, Completing>> & Pick<WorkStore, Completing>;
-};
+import type { Dropped } from '../sql/ingest/events.ts';
+import { assembleRoles } from '../sql/roles.ts';
+import { createSession } from '../sql/session.ts';
+import type { Connection } from './connection.ts';
+import { createDatabase } from './database.ts';
+import { faultOf } from './fault.ts';
+import { createIdSweep, createIds } from './ingest/ids.ts';
+import { createEventTable } from './ingest/table.ts';
+import { createCheckpoint } from './keep.ts';
+import { createSession as createOwnSession } from './session.ts';
 
 export interface RoleOptions {
   failing: Set<string>;
@@ -29,49 +20,67 @@ export interface RoleOptions {
   onSettled: (identity: string) => void;
 }
 
-export function assembleRoles(session: Session, options: RoleOptions): SyncRoles {
+export function createRoles(db: Connection, path: string, options: RoleOptions): Roles {
   const { failing, onDropped, idsInSegment, settleLog, onSettled } = options;
-  const events = createIngestStore(session, { idsInSegment, failing, onDropped });
-  const tasks = createWorkStore(session);
-  const { brokenHandlers, ...processes } = createProcessStore(session);
-  const { askRerun, cancelRerun, ...reruns } = createReruns(session);
-  return {
-    ingest: {
-      accept(batch) {
-        settleLog();
-        return events.accept(batch);
-      },
-      sync: () => settleLog(),
+  const session = createSession(createDatabase(db, path));
+  const own = createOwnSession(db, path);
+  const ids = createIds(own, idsInSegment);
+  const dropOldIds = createIdSweep(own, idsInSegment);
+  const checkpoint = createCheckpoint(db);
+  const roles = assembleRoles(session, {
+    events: createEventTable(db, ids, session.count),
+    failing,
+    onDropped,
+    dropOldIds: async (before) => dropOldIds(before),
+    checkpoint: async (restart) => checkpoint(restart),
+    async shred(last) {
+      // SQLite then overwrites deleted content, also whole pages of the file. The WAL also holds it until it is emptied.
+      db.pragma(last ? 'wal_checkpoint(TRUNCATE)' : 'secure_delete = on');
     },
-    state: { ...createStateStore(session), note: events.note },
-    work: {
-      ...tasks,
-      complete(...given) {
+  });
+
+  /** Sorts ids before the transaction, which thereby stays short. */
+  function fold(now: number): void {
+    try {
+      ids.fold(now);
+    } catch (error) {
+      if (faultOf(error, path)) throw error;
+      onDropped('the order of ids', error);
+    }
+  }
+
+  return {
+    ...roles,
+    ingest: {
+      async accept(batch) {
         settleLog();
-        return tasks.complete(...given);
+        fold(batch.now);
+        return roles.ingest.accept(batch);
       },
-      noteTask(...given) {
+      sync: async () => settleLog(),
+    },
+    work: {
+      ...roles.work,
+      async complete(...given) {
         settleLog();
-        return tasks.noteTask(...given);
+        return roles.work.complete(...given);
+      },
+      async noteTask(...given) {
+        settleLog();
+        return roles.work.noteTask(...given);
       },
     },
     processes: {
-      ...processes,
-      settle() {
+      ...roles.processes,
+      async settle() {
         settleLog(true);
-        onSettled(processes.identity());
+        onSettled(await roles.processes.identity());
       },
-    },
-    replay: createReplayStore(session, events.accept),
-    alarms: { ...createAlarmStore(session), brokenHandlers },
-    keep: createKeepStore(session, idsInSegment),
-    read: { ...createReadStore(session), ...reruns, ...createSamples(session) },
-    admin: {
-      askRerun,
-      cancelRerun,
-      ...createMove(session),
-      ...createRetry(session, events.readmit),
-      ...createErase(session),
+      // The owner of the file is the only instance.
+      lead: async () => ({ instance: 0, leads: true, renewed: false, lost: [], againMs: null }),
+      resign: async () => {},
+      leave: () => roles.processes.gone('receive'),
+      instances: async () => [],
     },
   };
 }

@@ -88,7 +88,7 @@ export function interleavings(asked: Asked): Promise<Row> {
   return check('any interleaving of webhook, replay and stream: one row, one completion, lane order', asked, (onCase) =>
     fc.asyncProperty(fc.array(step, { maxLength: 40, size: 'max' }), async (steps) => {
       onCase();
-      const machine = createMachine();
+      const machine = await createMachine();
       try {
         for (const { take } of steps) await take(machine);
         await machine.finish(NEWEST);

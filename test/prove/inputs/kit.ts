@@ -2,11 +2,15 @@
 // one after another, because the store's write lock also lets only one real process write at a time.
 import Database from 'better-sqlite3';
 import type { Loaded } from '../../../src/run/load-handlers.ts';
+import { createIngest } from '../../../src/store/sql/ingest/events.ts';
+import { createSession } from '../../../src/store/sql/session.ts';
+import { createProcessStore } from '../../../src/store/sql/work/processes.ts';
+import { createWorkStore } from '../../../src/store/sql/work/tasks.ts';
 import { connect, migrate } from '../../../src/store/sqlite/connection.ts';
-import { createIngestStore } from '../../../src/store/sqlite/ingest/events.ts';
-import { createProcessStore } from '../../../src/store/sqlite/work/processes.ts';
-import { createSession } from '../../../src/store/sqlite/session.ts';
-import { createWorkStore } from '../../../src/store/sqlite/work/tasks.ts';
+import { createDatabase } from '../../../src/store/sqlite/database.ts';
+import { createIds } from '../../../src/store/sqlite/ingest/ids.ts';
+import { createEventTable } from '../../../src/store/sqlite/ingest/table.ts';
+import { createSession as createOwnSession } from '../../../src/store/sqlite/session.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../../src/wire/event.ts';
 import { handlerOf } from '../../run/fixture.ts';
@@ -30,22 +34,24 @@ const empty = (() => {
   return db.serialize();
 })();
 
-export type Process = ReturnType<ReturnType<typeof openKit>['start']>;
+export type Process = Awaited<ReturnType<ReturnType<typeof openKit>['start']>>;
 
 export function openKit() {
   const db = new Database(empty);
-  const session = createSession(db, ':memory:');
+  const session = createSession(createDatabase(db, ':memory:'));
+  const ids = createIds(createOwnSession(db, ':memory:'));
+  const events = createIngest(session, { events: createEventTable(db, ids, session.count) });
   const owner = createProcessStore(session);
 
   /** A new `run`, which has nothing in memory. */
-  function start() {
+  async function start() {
     const store = createWorkStore(session);
-    const ids = store.register([...ORDERS]);
-    const handlers = new Map(HANDLERS.map((handler) => [ids.get(handler.name) ?? 0, handler]));
-    return { store, boot: owner.nextBoot(), handlers, ids: [...handlers.keys()] };
+    const numbers = await store.register([...ORDERS]);
+    const handlers = new Map(HANDLERS.map((handler) => [numbers.get(handler.name) ?? 0, handler]));
+    return { store, boot: await owner.nextBoot(), handlers, ids: [...handlers.keys()] };
   }
 
-  return { db, owner, events: createIngestStore(session), start };
+  return { db, owner, events, start };
 }
 
 export function readingOf({ origin, id, cursor, data, session }: Sent): Reading {

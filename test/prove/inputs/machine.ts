@@ -19,9 +19,9 @@ export interface Turned {
   room: number;
 }
 
-export type Machine = ReturnType<typeof createMachine>;
+export type Machine = Awaited<ReturnType<typeof createMachine>>;
 
-export function createMachine() {
+export async function createMachine() {
   const { db, events, owner, start } = openKit();
   const identity = createIdentity();
   const order = createOrder();
@@ -29,13 +29,13 @@ export function createMachine() {
   /** Claims of dead processes, which `settleDead` tries to settle. */
   const deadClaims: Claim[] = [];
   let now = T0;
-  let run = start();
+  let run = await start();
   let isolation: Process | undefined;
 
-  function commit(sent: Sent[], watermark: string | null): void {
+  async function commit(sent: Sent[], watermark: string | null): Promise<void> {
     const readings = sent.map(readingOf);
     const proof = watermark === null ? {} : { watermark: watermark as Cursor };
-    const accepted = events.accept({ readings, now, ...proof });
+    const accepted = await events.accept({ readings, now, ...proof });
     if (watermark !== null) order.proved(BigInt(watermark));
     for (const [index, one] of sent.entries()) {
       const { row, conflict } = identity.accept(one);
@@ -77,7 +77,8 @@ export function createMachine() {
     if (how === 'completed')
       for (const [, claim] of mine) hold(await complete(claim), () => `${claim.event.key} could not be completed`);
     const settle = how === 'completed' ? [] : mine.map(([, claim]) => settlementOf(claim, how));
-    const turned = run.store.turn({ now, boot: run.boot, settle, fanOut: plan(reads), room, handlers: run.ids });
+    const fanOut = await plan(reads);
+    const turned = await run.store.turn({ now, boot: run.boot, settle, fanOut, room, handlers: run.ids });
     hold(turned.fenced === 0, 'the verdict of a claim that holds was refused');
     for (const [task] of mine) end(task, how);
     hold(turned.claims.length <= room, 'more was claimed than there is room');
@@ -88,8 +89,8 @@ export function createMachine() {
     return turned;
   }
 
-  function plan(limit: number) {
-    const found = run.store.pending(limit);
+  async function plan(limit: number) {
+    const found = await run.store.pending(limit);
     const last = found.events.at(-1);
     if (!last) return null;
     const options = { handlers: run.handlers, windowMs: WINDOW_MS, now, onLaneFault: () => {} };
@@ -131,27 +132,27 @@ export function createMachine() {
    * One step of the process for isolated tasks: it claims a task, or ends the task that it has claimed. False: there
    * was nothing to do.
    */
-  function alone(): boolean {
+  async function alone(): Promise<boolean> {
     if (!isolation && !order.tasks.some(({ isolated }) => isolated)) return false;
-    isolation ??= start();
+    isolation ??= await start();
     const own = [...atWork].find(([, { boot }]) => boot === isolation?.boot);
     if (own) {
       const settle = [settlementOf(own[1], 'done')];
-      isolation.store.turn({ now, boot: isolation.boot, settle, fanOut: null, room: 0, handlers: [] });
+      await isolation.store.turn({ now, boot: isolation.boot, settle, fanOut: null, room: 0, handlers: [] });
       end(own[0], 'done');
       return true;
     }
-    const claim = isolation.store.claimIsolated(now, isolation.boot, isolation.ids);
+    const claim = await isolation.store.claimIsolated(now, isolation.boot, isolation.ids);
     if (claim) claimed(claim);
     return claim !== undefined;
   }
 
-  function die(who: 'run' | 'isolation'): void {
+  async function die(who: 'run' | 'isolation'): Promise<void> {
     const dead = who === 'run' ? run : isolation;
     if (!dead) return;
-    if (who === 'run') run = start();
+    if (who === 'run') run = await start();
     else isolation = undefined;
-    owner.giveBack([run.boot, ...(isolation ? [isolation.boot] : [])], now);
+    await owner.giveBack([run.boot, ...(isolation ? [isolation.boot] : [])], now);
     order.died(dead.boot, now, (task) => atWork.get(task)?.attempt ?? 1);
     for (const [task, claim] of atWork) {
       if (claim.boot !== dead.boot) continue;
@@ -165,16 +166,16 @@ export function createMachine() {
     const claim = deadClaims.pop();
     if (!claim) return;
     const settle = [settlementOf(claim, 'done')];
-    const { fenced } = run.store.turn({ now, boot: claim.boot, settle, fanOut: null, room: 0, handlers: [] });
+    const { fenced } = await run.store.turn({ now, boot: claim.boot, settle, fanOut: null, room: 0, handlers: [] });
     hold(fenced === 1 && !(await complete(claim)), () => `a dead process ended ${claim.event.key}`);
   }
 
   /** Runs until every task is done. The clock jumps to the next moment at which the store reports a task as due. */
   async function finish(newest: string): Promise<void> {
-    commit([], newest);
+    await commit([], newest);
     for (let turns = 0; turns < 1_000; turns++) {
       const { claims, nextAt } = await turn({ ends: Infinity, how: 'done', reads: 100, room: PLENTY });
-      if (alone() || claims.length > 0 || atWork.size > 0) continue;
+      if ((await alone()) || claims.length > 0 || atWork.size > 0) continue;
       // An isolated task that is due and was not claimed waits for a task of its lane.
       const dues = order.tasks.flatMap(({ isolated, dueAt }) => (isolated && dueAt > now ? dueAt : []));
       const at = Math.min(nextAt ?? Infinity, ...dues);
@@ -199,7 +200,7 @@ export function createMachine() {
   return {
     commit,
     turn,
-    alone: () => void alone(),
+    alone,
     die,
     settleDead,
     finish,

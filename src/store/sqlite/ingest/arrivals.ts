@@ -1,7 +1,7 @@
 // Statistics of a batch: types that webhooks brought, types that they should have brought, and first arrivals by day,
 // type and origin. Summed in memory and written once a batch.
 import type { Incoming } from '../../../wire/event.ts';
-import type { Session } from '../session.ts';
+import type { Connection } from '../connection.ts';
 
 const DAY_MS = 86_400_000;
 /** A sender's clock can be arbitrarily wrong, so lateness is cut off here. */
@@ -16,7 +16,7 @@ interface Arrivals {
   latestMs: number;
 }
 
-export function createArrivals({ db }: Session) {
+export function createArrivals(db: Connection) {
   const deliver = db.prepare(`
     insert into types (type, delivered_at) values (?, ?)
     on conflict (type) do update set delivered_at = excluded.delivered_at, missed = 0, missed_since = null`);
@@ -29,14 +29,12 @@ export function createArrivals({ db }: Session) {
       late_ms = min(late_ms + @lateMs, ${Number.MAX_SAFE_INTEGER}), latest_ms = max(latest_ms, @latestMs)`);
 
   return (now: number) => {
-    const delivered = new Set<string>();
     const missed = new Map<string, number>();
     const arrivals: Arrivals[] = [];
     return {
-      /** A webhook brought the event, for the first time or again. */
-      delivered({ cursor, type }: Incoming): void {
-        // Events without a cursor are no part of the history: test events, and events of the kit.
-        if (cursor !== null) delivered.add(type);
+      /** Webhooks brought these types, for the first time or again. */
+      delivered(types: string[]): void {
+        for (const type of types) deliver.run(type, now);
       },
       /** The event is new. `wasMissed`: a webhook should have brought it before. */
       first({ cursor, origin, type, createdAt }: Incoming, wasMissed: boolean): void {
@@ -53,7 +51,6 @@ export function createArrivals({ db }: Session) {
       },
       write(): void {
         for (const [type, count] of missed) miss.run(type, count, now);
-        for (const type of delivered) deliver.run(type, now);
         for (const sum of arrivals) arrive.run({ day: Math.floor(now / DAY_MS), ...sum });
       },
     };

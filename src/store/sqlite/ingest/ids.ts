@@ -109,9 +109,9 @@ export function createIds(session: Session, idsInSegment = SEGMENT) {
     /** Writes the ids of this event and of all newer ones into the table `latest_ids`. Call `learn` after the commit. */
     addFrom: (seq: number): void => void addFrom.run(seq),
     /** Adds ids to the memory. Call it after their commit. */
-    learn(added: Map<string, number>): void {
+    learn(added: Map<string, number> | undefined): void {
       // The caller's transaction may still fail, so the next `refresh` reads everything again.
-      if (db.inTransaction) {
+      if (!added || db.inTransaction) {
         version = undefined;
         return;
       }

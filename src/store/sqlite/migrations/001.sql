@@ -175,9 +175,11 @@ create table lane_progress (
   used_at  integer not null
 ) strict;
 
--- Lanes that another process has changed. The run process, which keeps lanes in memory, reads these again.
+-- Lanes that another process has changed. The run process, which keeps lanes in memory, reads these again. Each change is
+-- a row, so that none is lost while an earlier one is being read.
 create table dirty_lanes (
-  lane integer primary key
+  n    integer primary key,
+  lane integer not null
 ) strict;
 
 create table tasks (
@@ -194,6 +196,7 @@ create table tasks (
   hold_until  integer,              -- a failing task holds its lane until then
   attempts    integer not null default 0,
   crashes     integer not null default 0,  -- attempts that crashed their process
+  losses      integer not null default 0,  -- attempts that ended because their whole instance was lost
   rerun       integer not null default 0,  -- reruns.id; 0: made when its event arrived
   isolated    integer not null default 0 check (isolated in (0, 1)),  -- 1: its process died, so it runs alone in a process of its own
   late        integer not null default 0 check (late in (0, 1)),
@@ -290,12 +293,14 @@ create table claims (
 ) strict;
 
 create table processes (
-  role       text primary key,
+  instance   integer not null,      -- a file has one: 0
+  role       text not null,
   pid        integer not null,
   started    text not null,         -- when the kernel started this pid, which distinguishes a reused pid
   boot       integer not null,
-  beat_at    integer not null
-) strict;
+  beat_at    integer not null,
+  primary key (instance, role)
+) strict, without rowid;
 
 create table alarms (
   name      text primary key,

@@ -39,7 +39,7 @@ export function createIngest() {
     for (const reading of batch.readings) if ('event' in reading) BigInt(reading.event.cursor ?? 0);
     const readings = [...batch.readings, ...raiseGap(batch)];
     const accepted = readings.map((one) => ('event' in one ? take(one.event, batch.now) : setAside(one.unreadable)));
-    const rises = batch.watermark && riseOf(batch, watermark(), () => null) === 'rises';
+    const rises = batch.watermark && riseOf(batch, watermark(), null) === 'rises';
     note(batch.counts ?? {}, { ...(rises && { watermark: batch.watermark }), ...batch.state });
     return accepted.slice(0, batch.readings.length);
   }

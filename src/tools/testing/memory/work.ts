@@ -5,8 +5,9 @@ import { mayBeBroken, withoutMissed } from '../../../store/missed.ts';
 import { afterCrash, type CrashPolicy, type ProcessStore } from '../../../store/processes.ts';
 import { countsOf } from '../../../store/settlement.ts';
 import { connect } from '../../../store/sqlite/connection.ts';
-import { inTransaction, selected } from '../../../store/sqlite/work/tx.ts';
-import { HANDLERS } from '../../../store/sqlite/work/waiting.ts';
+import { createDatabase } from '../../../store/sqlite/database.ts';
+import { inTransaction, selected } from '../../../store/sql/work/tx.ts';
+import { HANDLERS } from '../../../store/sql/work/waiting.ts';
 import { NOTES, type Claim, type NewTask, type Settlement, type Turn, type WorkStore } from '../../../store/work.ts';
 import type { createIngest } from './ingest.ts';
 import type { createLanes, TaskRow } from './lanes.ts';
@@ -22,7 +23,8 @@ export function createWork(ingest: ReturnType<typeof createIngest>, lanes: Retur
   const handlers: Handler[] = [];
   const handlerOf = (id: number): Handler => handlers[id - 1] as Handler;
   const birth = { at: systemClock.now(), reading: 'none', end: null, older: null, younger: null } as const;
-  const tables = connect(':memory:', { create: true });
+  const connection = connect(':memory:', { create: true });
+  const tables = createDatabase(connection, ':memory:');
   /** The last event that has its tasks. */
   let fannedOut = 0;
   let boots = 0;
@@ -35,15 +37,7 @@ export function createWork(ingest: ReturnType<typeof createIngest>, lanes: Retur
     return result;
   }
 
-  const write: WorkStore['setup'] = async (given) => {
-    tables.exec('begin');
-    try {
-      await inTransaction(tables, given);
-      tables.exec('commit');
-    } finally {
-      if (tables.inTransaction) tables.exec('rollback');
-    }
-  };
+  const write: WorkStore['setup'] = (given) => tables.write(() => inTransaction(tables, given));
 
   function holds({ task, attempt, boot }: Claim): TaskRow | undefined {
     const row = tasks.get(task);
@@ -170,7 +164,7 @@ export function createWork(ingest: ReturnType<typeof createIngest>, lanes: Retur
         return notes?.set(name, value) !== undefined;
       }),
     setup: (given) => inTurn(() => write(given)),
-    read: (sql, values) => inTurn(() => selected(tables, sql, values)),
+    read: (sql, values) => inTurn(() => selected(tables.own, sql, values)),
     complete: (claim, now, given) =>
       inTurn(async () => {
         if (!holds(claim)) return false;
@@ -181,9 +175,9 @@ export function createWork(ingest: ReturnType<typeof createIngest>, lanes: Retur
 
   const processes: Pick<ProcessStore, 'nextBoot' | 'giveBack' | 'isolatedDue'> = {
     nextBoot: async () => ++boots,
-    giveBack: (...given) => inTurn(() => giveBack(...given)),
+    giveBack: (alive, now, crash) => inTurn(() => giveBack(alive, now, crash)),
     isolatedDue: async (now, names) => lanes.isolated(now, [...(await work.idsOf(names)).values()]) !== undefined,
   };
 
-  return { work, processes, close: () => void tables.close() };
+  return { work, processes, close: () => void connection.close() };
 }

@@ -1,0 +1,165 @@
+// One connection to the server. It is opened when it is needed, and again after it was lost.
+import { readFileSync, readdirSync } from 'node:fs';
+import type { Client, QueryResult } from 'pg';
+import { systemClock } from '../../base/clock.ts';
+import { StoreError } from '../store.ts';
+import { faultOf } from './fault.ts';
+
+const MIGRATIONS = new URL('migrations/', import.meta.url);
+const STEPS = readdirSync(MIGRATIONS)
+  .filter((name) => name.endsWith('.sql'))
+  .toSorted()
+  .map((name) => readFileSync(new URL(name, MIGRATIONS), 'utf8'));
+/** Names of the kit's tables. */
+export const TABLES: ReadonlySet<string> = new Set(
+  STEPS.flatMap((text) => [...text.matchAll(/^create table (\w+)/gm)].map(([, name = '']) => name)),
+);
+
+/** SQL for the time of the database, Unix milliseconds. */
+export const NOW = 'cast(extract(epoch from clock_timestamp()) * 1000 as bigint)';
+
+/** Maximum milliseconds to wait for a connection, and for the answer of a statement. */
+const CONNECT_MS = 3_000;
+const ANSWER_MS = 10_000;
+
+export interface Address {
+  /** Without `schema`, which is the kit's own parameter. */
+  url: string;
+  schema: string;
+  /** For errors: without user and password. */
+  name: string;
+}
+
+export function addressOf(given: string): Address {
+  const url = new URL(given);
+  const schema = url.searchParams.get('schema') ?? 'kit';
+  if (!/^[a-z_][a-z0-9_]{0,50}$/.test(schema)) throw new Error('the schema in DATABASE_URL is no plain lower-case name');
+  url.searchParams.delete('schema');
+  return { url: url.href, schema, name: `${url.hostname}${url.pathname}` };
+}
+
+export type Connection = ReturnType<typeof createConnection>;
+
+/** `owner`: it creates the schema, and brings it up to date. Others find it ready. */
+export function createConnection({ url, schema, name }: Address, owner: boolean) {
+  let client: Promise<Client> | undefined;
+  let current: Client | undefined;
+  let closed = false;
+  /** Called when the channel of the schema rings. */
+  let heard: (() => void) | undefined;
+  /** The database's clock minus this process's monotonic clock, milliseconds. Null: not known yet. */
+  let offset: number | null = null;
+
+  async function connect(): Promise<Client> {
+    const { default: pg } = await import('pg');
+    const opened = new pg.Client({
+      connectionString: url,
+      application_name: 'webhook-receiver-kit',
+      connectionTimeoutMillis: CONNECT_MS,
+      query_timeout: ANSWER_MS,
+      keepAlive: true,
+      pipeline: true,
+    });
+    opened.setTypeParser(20, Number);
+    opened.setTypeParser(1700, Number);
+    opened.on('error', () => lose(opened));
+    opened.on('end', () => lose(opened));
+    await opened.connect();
+    await prepare(opened);
+    await readClock(opened);
+    if (heard) await listen(opened);
+    return (current = opened);
+  }
+
+  async function listen(on: Client): Promise<void> {
+    on.on('notification', () => heard?.());
+    await on.query(`listen ${schema}`);
+  }
+
+  /** Half the way there and back is the largest error. */
+  async function readClock(of: Client): Promise<void> {
+    const before = performance.now();
+    const { rows } = await of.query(`select ${NOW} as now`);
+    offset = Number((rows as { now: number }[])[0]?.now) - (before + performance.now()) / 2;
+  }
+
+  function lose(lost: Client): void {
+    if (current === lost) [client, current] = [undefined, undefined];
+  }
+
+  async function prepare(opened: Client): Promise<void> {
+    if (owner) await migrate(opened, schema);
+    const version = await versionOf(opened, schema);
+    if (version > STEPS.length)
+      throw new StoreError('newer', `${name} was written by a newer kit (${version}): update this clone`);
+    if (version < STEPS.length)
+      throw new StoreError('missing', `there is no store at ${name}, or it is of an older kit: start the receiver once`);
+  }
+
+  return {
+    /** Resolves when the connection can be used. Throws StoreError. */
+    async open(): Promise<void> {
+      if (closed) throw new StoreError('unwritable', `the connection to ${name} was closed: see the server, and open the store again`);
+      client ??= connect();
+      try {
+        await client;
+      } catch (error) {
+        client = undefined;
+        throw faultOf(error, name) ?? error;
+      }
+    },
+    /** The statement is sent at once. The server runs statements one after another. */
+    query(text: string, values?: unknown[], more?: object): Promise<QueryResult> {
+      if (!current) return Promise.reject(new StoreError('unwritable', `the connection to ${name} ended: see the server; it will be opened again`));
+      return current.query({ text, ...(values && { values }), ...more });
+    },
+    /** Calls `work` whenever somebody rings, from the next connection on. */
+    onRing(work: () => void): void {
+      heard = work;
+      if (current) listen(current).catch(() => {});
+    },
+    /** The time of the database, Unix milliseconds. */
+    now: (): number => (offset === null ? systemClock.now() : Math.round(performance.now() + offset)),
+    /** Call it now and then, because the clocks drift. */
+    async follow(): Promise<void> {
+      if (current) await readClock(current);
+    },
+    close(): void {
+      closed = true;
+      void current?.end().catch(() => {});
+    },
+    /** Drops the connection, for example after an error that leaves its state unknown. */
+    drop(): void {
+      const lost = current;
+      [client, current] = [undefined, undefined];
+      void lost?.end().catch(() => {});
+    },
+  };
+}
+
+/** Applies missing migrations. Instances that start together wait for each other. */
+async function migrate(client: Client, schema: string): Promise<void> {
+  await client.query('begin');
+  try {
+    await client.query(`select pg_advisory_xact_lock(hashtext('webhook-receiver-kit ' || $1))`, [schema]);
+    const version = await versionOf(client, schema);
+    if (version < STEPS.length) {
+      await client.query(`create schema if not exists ${schema}; set local search_path = ${schema};
+        create table if not exists version (version int not null)`);
+      for (const step of STEPS.slice(version)) await client.query(step);
+      await client.query(`delete from version; insert into version values (${STEPS.length})`);
+    }
+    await client.query('commit');
+  } catch (error) {
+    await client.query('rollback').catch(() => {});
+    throw error;
+  }
+}
+
+/** 0: there is no store. */
+async function versionOf(client: Client, schema: string): Promise<number> {
+  const there = await client.query(`select to_regclass('${schema}.version') is not null as there`);
+  if (!(there.rows as { there: boolean }[])[0]?.there) return 0;
+  const { rows } = await client.query(`select version from ${schema}.version`);
+  return (rows as { version: number }[])[0]?.version ?? 0;
+}

@@ -1,0 +1,121 @@
+// The instances of the kit that share the store, and which of them leads: its `run` runs handlers, and its `keep`
+// reconciles, prunes and raises alarms. All times are the database's, so the clocks of the instances may differ.
+import { readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import type { Instance, ProcessStore, Standing } from '../processes.ts';
+import type { Session } from '../sql/session.ts';
+import { NOW } from './connection.ts';
+
+const { version: VERSION } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
+/** An instance without a sign of life for this long is lost. */
+const LIVES_MS = 3_000;
+/** Milliseconds between two signs of life. */
+const AGAIN_MS = 250;
+/** Lost instances are shown for this long. */
+const SHOWN_MS = 86_400_000;
+
+/**
+ * The name of the row that gives the right to lead. A transaction that needs the right locks it for key share, and whoever
+ * takes the right away deletes it. So the taker waits for these transactions, and later ones find no row.
+ */
+export const fenceOf = (schema: string, instance: number): string => `; select cast(case when count(*) = 1
+  then '1' else 'not leading' end as int) from (
+    select 1 from ${schema}.lead l join ${schema}.instances i on i.instance = l.instance
+    where l.instance = ${instance} and i.until_at > ${NOW} for key share of l) as mine`;
+
+interface Seen {
+  mine: number;
+  leader: number | null;
+  until: number | null;
+  now: number;
+}
+
+/** `instance`: the number of this instance. 0: it has not joined. */
+type Members = Pick<ProcessStore, 'lead' | 'resign' | 'leave' | 'instances'> & { instance(): number };
+
+// oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
+export function createMembers(session: Session): Members {
+  const beat = session.statement<Seen>(`
+    with me as (
+      update instances set until_at = ${NOW} + ${LIVES_MS} where instance = @me and lost_at is null returning instance
+    ) select (select count(*) from me) as mine, (select instance from lead) as leader,
+      (select until_at from instances i where i.instance in (select instance from lead)) as until, ${NOW} as now`);
+  const seen = session.statement<Omit<Seen, 'mine'>>(`
+    select (select instance from lead) as leader,
+      (select until_at from instances i where i.instance in (select instance from lead)) as until, ${NOW} as now`);
+  const join = session.value<number>(`
+    insert into instances (name, version, since, until_at) values (?, ?, ${NOW}, ${NOW} + ${LIVES_MS}) returning instance`);
+  const lose = session.value<string>(`
+    update instances set lost_at = ${NOW} where until_at < ${NOW} and lost_at is null and instance <> ? returning name`);
+  const forget = session.statement(`delete from instances where lost_at < ${NOW} - ${SHOWN_MS}`);
+  const depose = session.statement('delete from lead');
+  const follow = session.statement('insert into lead values (?)');
+  const resign = session.statement('delete from lead where instance = ?');
+  const leave = session.statement('delete from instances where instance = ?');
+  const gone = session.statement('delete from processes where instance = ?');
+  const lock = session.statement(`select 1 from locks where name = 'lead' for update`);
+  const all = session.statement<Omit<Instance, 'processes'> & { roles: string | null }>(`
+    select i.instance, i.name, i.version, i.since, i.lost_at as "lostAt",
+      case when exists (select 1 from lead l where l.instance = i.instance) then 1 else 0 end as leads,
+      (select string_agg(role, ' ' order by role) from processes p
+        where p.instance = i.instance and p.beat_at > ${NOW} - 5000) as roles
+    from instances i order by i.instance`);
+  let me = 0;
+
+  /** Nobody leads, or the leader gives no sign of life. A time too far ahead was written by a clock that was set back. */
+  const isVacant = ({ leader, until, now }: Omit<Seen, 'mine'>): boolean =>
+    leader === null || until === null || until < now || until > now + 2 * LIVES_MS;
+
+  async function enter(): Promise<void> {
+    await session.write(async () => {
+      if (me !== 0) await gone.run(me);
+      me = (await join.get(`${hostname()}:${process.pid}`, VERSION)) ?? 0;
+      await forget.run();
+    });
+  }
+
+  /** True: this instance leads now. Open transactions of the leader before it end first. */
+  async function takeOver(): Promise<boolean> {
+    return session.write(async () => {
+      // Two instances that see the lead vacant come one after another, and the second sees the first.
+      await lock.all();
+      const now = await seen.get();
+      if (!now || !isVacant(now)) return false;
+      await depose.run();
+      await follow.run(me);
+      return true;
+    });
+  }
+
+  return {
+    instance: () => me,
+    async lead(mayLead): Promise<Standing> {
+      const before = me;
+      let look = me === 0 ? undefined : await beat.get({ me });
+      if (!look || look.mine === 0) {
+        await enter();
+        look = await beat.get({ me });
+      }
+      const vacant = look !== undefined && look.leader !== me && isVacant(look);
+      const leads = look?.leader === me || (mayLead && vacant && (await takeOver()));
+      const lost = leads ? await lose.all(me) : [];
+      return { instance: me, leads, renewed: before !== 0 && before !== me, lost, againMs: AGAIN_MS };
+    },
+    async resign() {
+      await resign.run(me);
+    },
+    async instances() {
+      const rows = await all.all();
+      return rows.map(({ roles, ...one }) => ({ ...one, leads: Boolean(one.leads), processes: roles?.split(' ') ?? [] }));
+    },
+    async leave() {
+      await session.write(async () => {
+        await resign.run(me);
+        await gone.run(me);
+        await leave.run(me);
+      });
+    },
+  };
+}

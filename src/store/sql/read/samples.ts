@@ -1,0 +1,52 @@
+// Samples of the counters for the charts: a row every ten seconds for a day, every minute for eight days. Written by
+// `keep` alone.
+import { ACK_NAMES } from '../../../base/latency-buckets.ts';
+import type { Sample, ReadStore } from '../../read.ts';
+import type { Session } from '../session.ts';
+
+const TEN_SECONDS_MS = 10_000;
+const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
+const KEPT_DAYS = 8;
+
+export function createSamples(session: Session): Pick<ReadStore, 'sample' | 'samples'> {
+  const counters = session.statement<{ name: string; value: number }>('select name, value from counters');
+  const insert = session.statement(
+    'insert into samples (at, figures) values (?, ?) on conflict (at) do update set figures = excluded.figures',
+  );
+  const thin = session.statement(`delete from samples where at < ? and at % ${MINUTE_MS} <> 0`);
+  const drop = session.statement('delete from samples where at < ?');
+  const list = session.statement<{ at: number; figures: string }>(`
+    select at, figures from samples
+    where at in (select max(at) from samples where at >= ? and at <= ? group by at / cast(? as bigint)) order by at`);
+
+  return {
+    async sample(now) {
+      const at = now - (now % TEN_SECONDS_MS);
+      const n = Object.fromEntries((await counters.all()).map(({ name, value }) => [name, value]));
+      const of = (name: string): number => n[name] ?? 0;
+      const refused = Object.entries(n).reduce(
+        (sum, [name, value]) => sum + (name.startsWith('refused.') ? value : 0),
+        0,
+      );
+      const figures: Omit<Sample, 'at'> = {
+        accepted: of('accepted'),
+        duplicates: of('duplicates'),
+        refused,
+        quarantined: of('quarantined'),
+        handled: of('tasks.done') + of('pruned.done'),
+        acks: ACK_NAMES.map(of),
+      };
+      await session.write(async () => {
+        await insert.run(at, JSON.stringify(figures));
+        if (at % MINUTE_MS !== 0) return;
+        await thin.run(now - DAY_MS);
+        await drop.run(now - KEPT_DAYS * DAY_MS);
+      });
+    },
+    async samples(from, to, stepMs) {
+      const rows = await list.all(from, to, stepMs);
+      return rows.map(({ at, figures }) => ({ at, ...(JSON.parse(figures) as Omit<Sample, 'at'>) }));
+    },
+  };
+}

@@ -1,0 +1,45 @@
+// Assembles the roles of the store on one session.
+import type { Roles } from '../store.ts';
+import { createErase } from './admin/erase.ts';
+import { createMove } from './admin/move.ts';
+import { createReruns } from './admin/reruns.ts';
+import { createRetry } from './admin/retry.ts';
+import { createAlarmStore } from './alarms.ts';
+import { createIngest, type IngestOptions } from './ingest/events.ts';
+import { createKeepStore, type Upkeep } from './keep/store.ts';
+import { createReadStore } from './read/read.ts';
+import { createSamples } from './read/samples.ts';
+import { createReplayStore } from './replay/store.ts';
+import type { Session } from './session.ts';
+import { createStateStore } from './state.ts';
+import { createProcessStore } from './work/processes.ts';
+import { createWorkStore } from './work/tasks.ts';
+
+/** What has to do with files, or with several instances, is the database's own. */
+export type SqlRoles = Omit<Roles, 'ingest' | 'processes'> & {
+  ingest: Pick<Roles['ingest'], 'accept'>;
+  processes: Omit<Roles['processes'], 'settle' | 'lead' | 'resign' | 'leave' | 'instances'>;
+};
+
+export function assembleRoles(session: Session, options: IngestOptions & Upkeep): SqlRoles {
+  const { accept, readmit, note } = createIngest(session, options);
+  const { brokenHandlers, ...processes } = createProcessStore(session);
+  const { askRerun, cancelRerun, ...reruns } = createReruns(session);
+  return {
+    ingest: { accept },
+    state: { ...createStateStore(session), note },
+    work: createWorkStore(session),
+    processes,
+    replay: createReplayStore(session, accept),
+    alarms: { ...createAlarmStore(session), brokenHandlers },
+    keep: createKeepStore(session, options),
+    read: { ...createReadStore(session), ...reruns, ...createSamples(session) },
+    admin: {
+      askRerun,
+      cancelRerun,
+      ...createMove(session),
+      ...createRetry(session, readmit),
+      ...createErase(session, options),
+    },
+  };
+}

@@ -1,0 +1,117 @@
+// Writes how attempts ended: the state of the task, the attempt's record, and the progress of its lane.
+import { countsOf, endOf } from '../../settlement.ts';
+import type { Counts } from '../../state.ts';
+import type { Settlement } from '../../work.ts';
+import { gapId } from '../../gap-event.ts';
+import type { Session } from '../session.ts';
+import { createAttempts } from './attempts.ts';
+import type { Lanes } from './lanes.ts';
+
+export function createSettle(session: Session, lanes: Lanes) {
+  const { oneOf } = session.dialect;
+  const handlers = session.statement<{ id: number; name: string }>('select id, name from handlers');
+  let handlerNames = new Map<number, string>();
+  const giveUp = session.statement('delete from claims where task = ? and attempt = ? and boot = ?');
+  const giveUpAll = session.value<number>(
+    `delete from claims where task ${oneOf('?', 'bigint')} and attempt = 1 and boot = ? returning task`,
+  );
+  const endAll = session.statement(`
+    update tasks set state = 'done', error = null, attempts = 1, late = ?, started_at = ?, changed_at = ?, isolated = 0
+    where id ${oneOf('?', 'bigint')}`);
+  const end = session.statement(`
+    update tasks set state = ?, error = ?, attempts = ?, late = ?, started_at = ?, changed_at = ?, isolated = 0 where id = ?`);
+  const postpone = session.statement(`
+    update tasks set error = ?, due_at = ?, hold_until = coalesce(hold_until, ?), attempts = ?, deferred = deferred + ?,
+      started_at = ?, isolated = 0 where id = ?`);
+  const closeGap = session.statement(`
+    update gaps set closed_at = ?, closed_by = (select name from handlers where id = ?)
+    where '${gapId('')}' || id = ? and closed_at is null`);
+  const attemptLog = createAttempts(session);
+  // An erased event has neither body nor digest. A purged event still has its digest.
+  const isErased = session.value<number>('select 1 from events where seq = ? and body is null and digest is null');
+
+  /** What the settlements change in the counters. Names are kept in memory, because a handler's never changes. */
+  async function countsFor(settled: Settlement[]): Promise<Counts> {
+    if (settled.some(({ claim }) => !handlerNames.has(claim.handler)))
+      handlerNames = new Map((await handlers.all()).map(({ id, name }) => [id, name]));
+    return countsOf(settled, (handler) => handlerNames.get(handler) ?? '');
+  }
+
+  /** Returns the settlements whose claims hold, in the same order. */
+  async function settleAll(given: Settlement[], now: number): Promise<Settlement[]> {
+    const settled: Settlement[] = [];
+    let done: Settlement[] = [];
+    for (const one of given) {
+      if (isPlain(one)) {
+        done.push(one);
+        continue;
+      }
+      settled.push(...(await settleDone(done, now)));
+      done = [];
+      const settlement = await settleOne(one, now);
+      if (settlement) settled.push(settlement);
+    }
+    return [...settled, ...(await settleDone(done, now))];
+  }
+
+  /** Most tasks are done at their first attempt: few statements settle them all. */
+  async function settleDone(given: Settlement[], now: number): Promise<Settlement[]> {
+    const held = new Set<number>();
+    const alike = Map.groupBy(given, ({ claim }) => `${claim.boot} ${claim.late} ${claim.startedAt}`);
+    for (const group of alike.values()) {
+      const { boot, late, startedAt } = group[0]?.claim ?? {};
+      const tasks = await giveUpAll.all(
+        group.map(({ claim }) => claim.task),
+        boot,
+      );
+      await endAll.run(late ? 1 : 0, startedAt, now, tasks);
+      for (const task of tasks) held.add(task);
+    }
+    // `delete`: of two settlements of one claim, the second does not hold.
+    const settled = given.filter(({ claim }) => held.delete(claim.task));
+    await lanes.saveFinished(settled, now);
+    return settled;
+  }
+
+  /** Undefined: the claim no longer holds, because another process has the task. */
+  async function settleOne(given: Settlement, now: number): Promise<Settlement | undefined> {
+    const { task, attempt, boot } = given.claim;
+    if ((await giveUp.run(task, attempt, boot)) === 0) return undefined;
+    const isGone = given.state !== 'done' && (await isErased.get(given.claim.event.seq)) !== undefined;
+    const settlement = isGone ? afterErasure(given) : given;
+    const { claim, spent = true, error } = settlement;
+    const late = claim.late ? 1 : 0;
+    const attempts = spent ? claim.attempt : claim.attempt - 1;
+    // An attempt that a stop of the process interrupted gets no entry, because it does not count.
+    if (spent || settlement.state !== 'ready' || settlement.deferredMs)
+      await attemptLog.ended(claim, settlement.state, error, now);
+    if (settlement.state === 'ready') {
+      const { dueAt, holdMs, deferredMs = 0 } = settlement;
+      const holdUntil = holdMs === null ? null : now + holdMs;
+      await postpone.run(error, dueAt, holdUntil, attempts, deferredMs, claim.startedAt, claim.task);
+    } else await end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
+    if (settlement.state === 'done' && claim.event.type === 'kit.gap')
+      await closeGap.run(now, claim.handler, claim.event.id);
+    await lanes.saveFinished([settlement], now);
+    return settlement;
+  }
+
+  function freeLane(settlement: Settlement, now: number): void {
+    const { lane, alone: aside } = settlement.claim;
+    if (lane !== null) lanes.core.ended(lane, endOf(settlement), aside, now);
+  }
+
+  return { countsFor, settleAll, settleOne, freeLane };
+}
+
+/** The task is done at its first attempt, and its end concerns no other row. */
+function isPlain({ claim, state, spent = true }: Settlement): boolean {
+  return state === 'done' && spent && claim.attempt === 1 && claim.event.type !== 'kit.gap';
+}
+
+/** The event was erased after its task was claimed. Its error may quote the event, and it cannot be tried again. */
+function afterErasure(settlement: Settlement): Settlement {
+  const { claim, state, spent = true } = settlement;
+  if (state === 'ready') return { claim, state: 'skipped', error: 'erased', spent };
+  return settlement.error === null ? settlement : { ...settlement, error: 'erased' };
+}

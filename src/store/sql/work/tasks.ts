@@ -1,0 +1,168 @@
+// The work role of the store. A claim costs the same with a million waiting tasks or a long history. In SQL, `+?` tells
+// SQLite that the plan does not depend on the bound value. Otherwise SQLite would prepare the statement again, at ten
+// times its cost.
+import type { Counts } from '../../state.ts';
+import { withoutMissed } from '../../missed.ts';
+import type { Settlement, StoredEvent, WorkStore, Turn, TurnResult } from '../../work.ts';
+import { birthOf, createUndecided } from '../ingest/birth.ts';
+import { createHandlers } from './handlers.ts';
+import { createClaim } from './claim.ts';
+import { createLanes } from './lanes.ts';
+import { createMake } from './make.ts';
+import { createSettle } from './settle.ts';
+import { createRerunFeed } from './reruns.ts';
+import { EVENT_COLUMNS, toStored, type EventRow, type Lock, type Session } from '../session.ts';
+import { createRecentEvents } from './recent-events.ts';
+import { createNotes } from './notes.ts';
+import { inTransaction, selected } from './tx.ts';
+import { createMarkDirty, toWaiting, NEXT, WAITING, type WaitingRow } from './waiting.ts';
+
+// oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
+export function createWorkStore(session: Session): WorkStore {
+  const { oneOf, eventText } = session.dialect;
+  const lanes = createLanes(session);
+
+  const between = session.statement<EventRow>(
+    `select ${EVENT_COLUMNS}, ${eventText} from events e where e.seq > +? and e.seq <= +? order by e.seq limit +?`,
+  );
+  const moveOn = session.statement(
+    `update state set value = ? where name = 'fanned_out' and cast(value as bigint) = cast(? as bigint)`,
+  );
+  const isolatedTasks = session.statement<WaitingRow>(`
+    select ${WAITING} from tasks where state = 'ready' and isolated = 1 and due_at <= ?
+      and handler ${oneOf('?', 'bigint')} and ${NEXT}
+    order by due_at limit 1`);
+  const shift = session.statement(`
+    update tasks set release_at = release_at + @ms, due_at = due_at + @ms, hold_until = hold_until + @ms
+    where state = 'ready' and (release_at > @from or due_at > @from or hold_until > @from)`);
+  const markDirty = createMarkDirty(session);
+  const registry = createHandlers(session);
+  const reruns = createRerunFeed(session);
+  const undecided = createUndecided(session);
+  const notes = createNotes(session, (sql, values) => selected(session.own, sql, values));
+  let recent = createRecentEvents();
+  const { countsFor, settleAll, settleOne, freeLane } = createSettle(session, lanes);
+  const onTask = (event: number): void => recent.await(event);
+  const { makeNew, makeMissed, feed } = createMake(session, { lanes, registry, reruns, undecided, onTask });
+  const { claimUpTo, claimAll } = createClaim(session, { lanes, notes, recent: (event) => recent.take(event) });
+  /** Undefined: not read yet. */
+  let erased: number | undefined;
+  let unproven = 0;
+
+  /** A transaction that changes lanes. After a rollback the lanes in memory are dropped. */
+  async function withLanes<Result>(work: () => Promise<Result>, ...locks: Lock[]): Promise<Result> {
+    let begun = false;
+    try {
+      return await session.write(async () => {
+        begun = true;
+        return work();
+      }, ...locks);
+    } catch (error) {
+      if (begun) lanes.forget();
+      throw error;
+    }
+  }
+
+  async function eventsBetween(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
+    erased ??= Number(await session.state('erased'));
+    const events = (await between.all(after, upTo, limit)).map(toStored);
+    for (const event of events) recent.add(event);
+    return events;
+  }
+
+  async function turn(asked: Turn): Promise<TurnResult> {
+    const { now, settle: settlements, fanOut, missed, rerun, room } = asked;
+    const claiming = fanOut !== null || missed != null || rerun != null || room > 0;
+    if (claiming) await lanes.load(now);
+    return withLanes(async () => {
+      if (claiming) await lanes.refresh(now);
+      // Erased events must not come back from memory, or from tasks that were planned before the erasure.
+      const before = erased;
+      const after = Number(await session.state('erased'));
+      erased = after;
+      const planned = before === undefined || before === after;
+      if (!planned) recent = createRecentEvents();
+      const counts: Counts = {};
+      const add = (name: keyof Counts, by: number): void => {
+        counts[name] = (counts[name] ?? 0) + by;
+      };
+      const settled = await settleAll(settlements, now);
+      for (const settlement of settled) freeLane(settlement, now);
+      for (const [name, by] of Object.entries(await countsFor(settled))) add(name as keyof Counts, by ?? 0);
+      const fenced = settlements.length - settled.length;
+      add('fenced', fenced);
+      if (claiming) await undecided.giveUp();
+      const moved = fanOut !== null && planned && (await moveOn.run(BigInt(fanOut.upTo), BigInt(fanOut.from))) === 1;
+      // Missed events come first, in order of arrival, so that no task is made twice.
+      const behind =
+        missed && planned ? await makeMissed(missed, moved || fanOut === null, now, add) : (missed?.from ?? null);
+      if (fanOut && moved) {
+        await undecided.fanOut(fanOut);
+        add('tasks.ready', await makeNew({ ...fanOut, tasks: withoutMissed(fanOut, missed, behind) }, now));
+      }
+      if (rerun && (await reruns.moveOn(rerun.page, now))) await feed(rerun, now, add);
+      if (claiming) unproven = await lanes.advance(now);
+      const { claims, nextAt } = await claimUpTo(asked);
+      add('tasks.ready', -claims.length);
+      add('tasks.running', claims.length);
+      await session.count(counts);
+      return { claims, fenced, nextAt, unproven, behind };
+    }, ...(claiming ? (['turn', 'lead'] as const) : (['turn'] as const)));
+  }
+
+  return {
+    register: (names, files) => registry.register(names, files),
+    idsOf: (names) => registry.idsOf(names),
+    behind: () => registry.behind(),
+    missed: eventsBetween,
+    owed: (handler, limit) => undecided.owed(handler, limit),
+    setup: (work) => session.write(() => inTransaction(session, work), 'work'),
+    async pending(limit) {
+      const birth = await birthOf(session);
+      const from = Number(await session.state('fanned_out'));
+      const watermark = await session.cursorState('watermark');
+      const events = await eventsBetween(from, Number.MAX_SAFE_INTEGER, limit);
+      return { from, watermark, birth, events, decided: await undecided.decided(birth, limit) };
+    },
+    async rerun(handlers, limit) {
+      const page = await reruns.next(handlers, limit);
+      for (const event of page?.events ?? []) recent.add(event);
+      return page;
+    },
+    turn,
+    async clockStepped(ms, now) {
+      // Tasks that were due before the step stay due.
+      await session.write(() => shift.run({ ms, from: Math.min(now, now - ms) }), 'work');
+      lanes.forget();
+    },
+    async seenAt() {
+      const at = await session.state('run_seen');
+      return at === null ? null : Number(at);
+    },
+    claimIsolated: (now, boot, handlers) =>
+      session.write(async () => {
+        const isolated = await isolatedTasks.get(now, handlers);
+        if (!isolated) return undefined;
+        await session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
+        // Marks the lane dirty, so that the run process runs no other task of it at the same time.
+        if (isolated.lane !== null) await markDirty([isolated.lane]);
+        const watermark = BigInt((await session.cursorState('watermark')) ?? -1);
+        const taken = [{ task: toWaiting(isolated), chain: { recalled: false } }];
+        return (await claimAll(taken, { now, boot, watermark }))[0];
+      }, 'work', 'lead'),
+    noteTask: notes.noteTask,
+    read: notes.read,
+    async complete(given, now, work) {
+      const settlement: Settlement = { claim: given, state: 'done', error: null };
+      const held = await session.write(async () => {
+        if (!(await settleOne(settlement, now))) return false;
+        await session.count(await countsFor([settlement]));
+        await inTransaction(session, work);
+        return true;
+      }, 'turn');
+      // The lane changes in memory only after the commit, because `work` may throw.
+      if (held) freeLane(settlement, now);
+      return held;
+    },
+  };
+}

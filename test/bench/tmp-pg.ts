@@ -1,0 +1,12 @@
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { drive } from './drive.ts';
+import { startKit, startRival } from './servers.ts';
+const [kind = 'sqlite', count = '60000', connections = '256', lanes = '10000'] = process.argv.slice(2);
+const folder = mkdtempSync(join(tmpdir(), 'b-'));
+const env: Record<string, string> = kind === 'sqlite' ? {} : { DATABASE_URL: `postgres://postgres:pw@127.0.0.1:54331/kit?schema=b${Date.now()}` };
+const server = kind === 'rows' ? await startRival('rows', folder) : await startKit({ folder, env });
+const { rate, cpuUs } = await drive(server, { count: Number(count), connections: Number(connections), lanes: Number(lanes) });
+console.log(kind, connections, lanes, Math.round(rate), 'a second', cpuUs.toFixed(1), 'us');
+await server.stop();
