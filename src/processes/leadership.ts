@@ -26,7 +26,7 @@ export function createLeadership({ store, children, log }: LeadershipOptions) {
   /** Tasks that a dead process, or a lost instance, was running become ready. */
   async function giveBack({ renewed, lost, leads }: Standing): Promise<void> {
     const { processes, now } = store();
-    for (const name of lost) log.error({ name }, 'an instance of the kit is lost, it gives no sign of life: see npx kit instances');
+    for (const name of lost) log.error(`the instance ${name} is lost, it gives no sign of life: see npx kit instances`);
     const isNew = leads && !standing.leads;
     if (!isNew && lost.length === 0) return;
     const tasks = await retryWhileBusy(() => processes.giveBack([], now(), undefined, isNew || renewed), START_MS);
