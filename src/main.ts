@@ -96,7 +96,8 @@ async function start(given: Config): Promise<void> {
     if (stopping.draining) return;
     stopping.draining = true;
     log.info({ signal }, 'stopping: deliveries are accepted until handlers have ended');
-    const ended = children.stop().then(() => leadership.resign());
+    // Another instance takes at once what no handler of this one is at work on.
+    const ended = Promise.all([children.stop(), leadership.resign()]);
     // The port stays open until handlers have ended and a proxy has seen /readyz.
     const noticed = Promise.all([ended, sleep(sandbox ? 0 : NOTICE_MS)]);
     const drained = within(noticed, DRAIN_MS).then(() => drainServer(server, receiver.waiting));

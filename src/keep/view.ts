@@ -28,11 +28,14 @@ export const UNREAD: Status = {
   secrets: [],
   alarms: [],
   processes: { receive: 'up', run: 'up', keep: 'up' },
+  instances: [],
 };
 
 export function withAccount(status: Status, account: Account | undefined): Status {
   if (!account) return status;
   const { failureRun, causes, processes } = account;
+  // Several instances: the account tells of this one alone.
+  if (status.instances.length > 1) return status;
   return { ...status, failureRun, failures: { ...status.failures, causes }, processes };
 }
 

@@ -81,6 +81,7 @@ export function createDeliveryHealth({
         run++;
         refused++;
         failures.causes[cause] = (failures.causes[cause] ?? 0) + 1;
+        failures.at = [...failures.at, clock.now()].slice(-FAILURES_ALLOWED);
         onFailure(run);
         return note(true);
       }
@@ -90,7 +91,7 @@ export function createDeliveryHealth({
       run = 0;
       failures.lastGoodAt = iso(clock.now());
       if (ended || failures.badSignatures > 0)
-        Object.assign(failures, { causes: {}, badSignatures: 0, badSince: null });
+        Object.assign(failures, { causes: {}, badSignatures: 0, badSince: null, at: [] });
       note(ended);
     },
     /** Call it for a new event. If its attempt number is above 1, earlier deliveries failed, maybe unseen by the kit. */

@@ -4,6 +4,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
+import { REFUSALS_KEPT } from '../store/health.ts';
 import type { Refusal } from '../store/keep.ts';
 import { DELIVERY, receivedHeaders } from '../wire/headers.ts';
 import { readTimestamp } from '../wire/signature.ts';
@@ -27,9 +28,8 @@ export function createRefusalLog(log: Logger, clock: Clock): RefusalLog {
   };
 }
 
-/** For each cause, at most one refusal per RECORD_MS is recorded, and the last KEPT records are kept. */
+/** For each cause, at most one refusal per RECORD_MS is recorded, and the last REFUSALS_KEPT are kept. */
 const RECORD_MS = 5_000;
-const KEPT = 3;
 
 /** Records facts from a refusal's headers, so that people can tell the service with a wrong secret from a stranger. */
 export function createRefusalRecords(groupCommit: Pick<GroupCommit, 'setState'>, clock: Clock, prefix: string) {
@@ -52,7 +52,7 @@ export function createRefusalRecords(groupCommit: Pick<GroupCommit, 'setState'>,
       agent: headers['user-agent']?.slice(0, 80) ?? null,
       bytes: Number.isSafeInteger(bytes) ? bytes : null,
     };
-    last.set(cause, [refusal, ...(last.get(cause) ?? [])].slice(0, KEPT));
+    last.set(cause, [refusal, ...(last.get(cause) ?? [])].slice(0, REFUSALS_KEPT));
     groupCommit.setState('refusals', JSON.stringify(Object.fromEntries(last)));
   };
 }

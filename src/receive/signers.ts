@@ -2,6 +2,7 @@
 // remove. The counts are kept over restarts.
 import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
+import { mayGo } from '../store/health.ts';
 import type { Signer } from '../store/keep.ts';
 
 /** A secret that was removed may be configured again, so its counts are kept for this long. */
@@ -46,24 +47,6 @@ export function createSigners(kept: Signer[], clock: Clock) {
       return [...signers.values()];
     },
   };
-}
-
-type Use = Pick<Signer, 'firstAt' | 'lastAt' | 'aloneAt'>;
-
-/**
- * Whether secret `one` is safe to remove: it has signed, and another secret has taken its place. If `one` has ever
- * signed alone, the other must have signed after `aloneAt` and never before. If `one` has never signed alone, the other
- * must have signed alone after the last signature of `one`. A secret that has not signed yet stays, because the service
- * may still begin to use it. The secrets of two webhooks both stay, because each signs alone.
- */
-export function mayGo(one: Use, all: Use[]): boolean {
-  const { aloneAt, lastAt } = one;
-  if (lastAt === null) return false;
-  return all.some((other) => {
-    if (other === one || other.firstAt === null || other.lastAt === null) return false;
-    if (aloneAt === null) return other.aloneAt !== null && other.aloneAt > lastAt;
-    return other.firstAt >= aloneAt && other.lastAt > aloneAt;
-  });
 }
 
 /** Tells secrets apart without revealing them. */

@@ -11,6 +11,8 @@ export interface Failures {
   lastBadAt: string | null;
   /** When a delivery of the service was last answered with a 2xx, ISO 8601. Null: never. */
   lastGoodAt: string | null;
+  /** When the last failures of the run were answered, Unix milliseconds. */
+  at: number[];
 }
 
 /** A refused delivery. Only facts from its headers are kept, never its body. */

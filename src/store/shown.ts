@@ -2,7 +2,7 @@
 import type { Cursor } from '../wire/cursor.ts';
 import type { Origin, Unreadable } from '../wire/event.ts';
 import type { Failures, ReplayState, StreamState } from './keep.ts';
-import type { Role } from './processes.ts';
+import type { Instance, Role } from './processes.ts';
 import type { RerunAt, ShownState, StoredEvent, TaskState } from './work.ts';
 
 export interface Alarm {
@@ -28,12 +28,15 @@ export interface Status {
   stream: StreamState;
   gaps: number;
   failureRun: number;
-  failures: Omit<Failures, 'lastGoodAt'>;
+  failures: Omit<Failures, 'lastGoodAt' | 'at'>;
   lastDeliveryAt: string | null;
   /** In the order of WEBHOOK_SECRET, numbered from 1. `mayGo`: safe to remove, as another secret signs in its place. */
   secrets: { number: number; hits: number; lastAt: string | null; mayGo: boolean }[];
   alarms: Alarm[];
+  /** Up: at least one process of this role gives signs of life, in any instance. */
   processes: Record<Role, 'up' | 'down'>;
+  /** The instances that share the store, also those lost within a day. Empty: the store is a file. */
+  instances: Instance[];
 }
 
 export interface EventFilter {

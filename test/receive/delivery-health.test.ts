@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { DEADLINE_MS, type DeliveryStore } from '../../src/receive/group-commit.ts';
 import { isRepeated } from '../../src/receive/delivery-health.ts';
-import { mayGo } from '../../src/receive/signers.ts';
+import { mayGo } from '../../src/store/health.ts';
 import { StoreError } from '../../src/store/store.ts';
 import {
   bodyOf,

@@ -10,6 +10,8 @@ const STEPS = readdirSync(MIGRATIONS)
   .filter((name) => name.endsWith('.sql'))
   .toSorted()
   .map((name) => readFileSync(new URL(name, MIGRATIONS), 'utf8'));
+/** The oldest migration whose kit can use the schema of this one. Raise it when a migration removes or changes something. */
+const OLDEST = 1;
 /** Names of the kit's tables. */
 export const TABLES: ReadonlySet<string> = new Set(
   STEPS.flatMap((text) => [...text.matchAll(/^create table (\w+)/gm)].map(([, name = '']) => name)),
@@ -88,9 +90,15 @@ export function createConnection({ url, schema, name }: Address, owner: boolean)
   }
 
   async function prepare(opened: Client): Promise<void> {
+    const { rows } = await opened.query(`select current_setting('synchronous_commit') as sync`);
+    if (/off|local/.test(String((rows as { sync: string }[])[0]?.sync)))
+      throw new StoreError(
+        'unwritable',
+        `${name} would lose acknowledged events: set synchronous_commit = on for this user (alter role … set synchronous_commit = on)`,
+      );
     if (owner) await migrate(opened, schema);
-    const version = await versionOf(opened, schema);
-    if (version > STEPS.length)
+    const { version, oldest } = await versionOf(opened, schema);
+    if (oldest > STEPS.length)
       throw new StoreError('newer', `${name} was written by a newer kit (${version}): update this clone`);
     if (version < STEPS.length)
       throw new StoreError('missing', `there is no store at ${name}, or it is of an older kit: start the receiver once`);
@@ -142,12 +150,12 @@ async function migrate(client: Client, schema: string): Promise<void> {
   await client.query('begin');
   try {
     await client.query(`select pg_advisory_xact_lock(hashtext('webhook-receiver-kit ' || $1))`, [schema]);
-    const version = await versionOf(client, schema);
+    const { version } = await versionOf(client, schema);
     if (version < STEPS.length) {
       await client.query(`create schema if not exists ${schema}; set local search_path = ${schema};
-        create table if not exists version (version int not null)`);
+        create table if not exists version (version int not null, oldest int not null)`);
       for (const step of STEPS.slice(version)) await client.query(step);
-      await client.query(`delete from version; insert into version values (${STEPS.length})`);
+      await client.query(`delete from version; insert into version values (${STEPS.length}, ${OLDEST})`);
     }
     await client.query('commit');
   } catch (error) {
@@ -156,10 +164,10 @@ async function migrate(client: Client, schema: string): Promise<void> {
   }
 }
 
-/** 0: there is no store. */
-async function versionOf(client: Client, schema: string): Promise<number> {
+/** `version` 0: there is no store. Kits from `oldest` on can use it, so that instances can be updated one by one. */
+async function versionOf(client: Client, schema: string): Promise<{ version: number; oldest: number }> {
   const there = await client.query(`select to_regclass('${schema}.version') is not null as there`);
-  if (!(there.rows as { there: boolean }[])[0]?.there) return 0;
-  const { rows } = await client.query(`select version from ${schema}.version`);
-  return (rows as { version: number }[])[0]?.version ?? 0;
+  if (!(there.rows as { there: boolean }[])[0]?.there) return { version: 0, oldest: 0 };
+  const { rows } = await client.query(`select version, oldest from ${schema}.version`);
+  return (rows as { version: number; oldest: number }[])[0] ?? { version: 0, oldest: 0 };
 }

@@ -61,6 +61,9 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
     };
   }
 
+  const leading = prepared('select 1 from lead where instance = ? for key share');
+  const living = prepared<number>('select instance from instances where lost_at is null', 'array');
+
   async function write<Result>(work: () => Promise<Result>, ...locks: Lock[]): Promise<Result> {
     if (depth > 0) return writePart(work);
     const takes = locks.map((lock) =>
@@ -102,6 +105,8 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
   return {
     path,
     instance,
+    leads: async () => instance() === 0 || (await leading.get(instance())) !== undefined,
+    living: () => living.all(),
     dialect: POSTGRES,
     statement: <Row>(sql: string) => prepared<Row>(sql),
     value: <Result>(sql: string) => prepared<Result>(sql, 'array'),

@@ -115,7 +115,7 @@ export function createEventTable(session: Session, schema: string) {
     const events = batch.readings.flatMap((reading) => ('event' in reading ? [reading.event] : []));
     const firsts = firstMentions(events);
     if (isPage(batch)) return null;
-    const more = notesOf(batch.counts ?? {}, batch.state ?? {});
+    const more = notesOf(batch.counts ?? {}, batch.state ?? {}, session.keyOf);
     const { goes, seqs } = await session.write(async () => {
       const done = run(firsts, 'new', batch, { ...more, careful: 1 });
       await Promise.all([done, table.delivered(typesOf(firsts), batch.now)]);
@@ -131,12 +131,12 @@ export function createEventTable(session: Session, schema: string) {
 
 const NOTHING_MORE = { names: [], values: [], states: [], contents: [], careful: 0 };
 
-function notesOf(counts: Counts, state: NonNullable<Batch['state']>) {
+function notesOf(counts: Counts, state: NonNullable<Batch['state']>, keyOf: (name: string) => string) {
   const pairs = Object.entries(counts);
   return {
     names: pairs.map(([name]) => name),
     values: pairs.map(([, value]) => value),
-    states: Object.keys(state),
+    states: Object.keys(state).map(keyOf),
     contents: Object.values(state).map((value) => (value === null ? null : String(value))),
   };
 }

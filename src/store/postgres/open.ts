@@ -106,7 +106,13 @@ export function openPostgres(url: string, options: OpenOptions = {}): Store {
     replay: queued(roles.replay),
     alarms: queued(roles.alarms),
     keep: queued(roles.keep),
-    read: queued(roles.read),
+    read: {
+      ...queued(roles.read),
+      async status(now) {
+        const status = await inTurn(() => roles.read.status(now));
+        return { ...status, instances: await inTurnAside(members.instances) };
+      },
+    },
     admin: queued(roles.admin),
     now: connection.now,
     ring: atMostEvery(RING_MS, () => void inTurnAside(() => aside.query(`notify ${schema}`)).catch(() => {})),

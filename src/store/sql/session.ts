@@ -2,6 +2,7 @@
 // understand. `Dialect` holds what differs.
 import { iso } from '../../base/clock.ts';
 import type { Cursor } from '../../wire/cursor.ts';
+import { OWN_STATE } from '../health.ts';
 import type { Counts, StateKey, StateValue } from '../state.ts';
 import type { StoreError } from '../store.ts';
 import type { SqlRow, SqlValue, StoredEvent } from '../work.ts';
@@ -70,6 +71,10 @@ export interface OwnTables {
 export interface Database {
   /** The number of the instance that this process belongs to. 0: none, or an SQLite store. */
   instance: () => number;
+  /** Whether this instance leads, and will until the end of the transaction. */
+  leads: () => Promise<boolean>;
+  /** The numbers of the instances that give signs of life. */
+  living: () => Promise<number[]>;
   /** The name of the store in errors. */
   readonly path: string;
   readonly dialect: Dialect;
@@ -105,6 +110,9 @@ export function createSession(db: Database) {
     insert into state values (?, 1)
     on conflict (name) do update set value = coalesce(cast(state.value as bigint), 0) + 1 returning value`);
   const cursorState = async (name: StateKey): Promise<Cursor | null> => (await getText.get(name)) ?? null;
+  /** An instance keeps delivery health for itself. */
+  const keyOf = (name: string): string =>
+    OWN_STATE.has(name) && db.instance() > 0 ? `${name}@${db.instance()}` : name;
   return {
     ...db,
     async count(counts: Counts): Promise<void> {
@@ -126,9 +134,10 @@ export function createSession(db: Database) {
       if (pruned === null || top === null) return null;
       return BigInt(pruned) < BigInt(top) ? BigInt(pruned) : BigInt(top);
     },
+    keyOf,
     async setState(name: StateKey, value: StateValue): Promise<void> {
       // The column has no type, so SQLite would store a number as a float.
-      await set.run(name, typeof value === 'number' ? BigInt(value) : value);
+      await set.run(keyOf(name), typeof value === 'number' ? BigInt(value) : value);
     },
   };
 }

@@ -66,6 +66,8 @@ export function createDatabase(db: Connection, path: string): AnyDatabase {
   return {
     path,
     instance: () => 0,
+    leads: async () => true,
+    living: async () => [],
     dialect: SQLITE,
     statement: <Row>(sql: string) => prepared(db.prepare<unknown[], Row>(sql)),
     value: <Result>(sql: string) => prepared(db.prepare<unknown[], Result>(sql).pluck()),

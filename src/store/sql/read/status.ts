@@ -4,7 +4,7 @@ import { parseCursor, type Cursor } from '../../../wire/cursor.ts';
 import type { ReplayState, StreamState } from '../../keep.ts';
 import type { Alarm, ReadStore } from '../../read.ts';
 import { isoOf, type Session } from '../session.ts';
-import { keptHealthOf } from '../state.ts';
+import { createHealth } from '../state.ts';
 import { HANDLERS } from '../work/waiting.ts';
 import { selectionOf } from './selection.ts';
 
@@ -23,6 +23,7 @@ const FAR = 10_000 * HANDLERS;
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createStatus(session: Session): Pick<ReadStore, 'status' | 'counters'> {
   const { idsOf } = selectionOf(session.dialect);
+  const health = createHealth(session);
   const counters = session.statement<{ name: string; value: number }>('select name, value from counters');
   const newest = session.statement<{ seq: number | null; cursor: string | null }>(`
     select (select max(seq) from events) as seq,
@@ -90,8 +91,8 @@ export function createStatus(session: Session): Pick<ReadStore, 'status' | 'coun
           (await session.state('replay')) ?? '{"state":"off","since":null,"lastAt":null,"reason":null,"progress":null}',
         ),
       ) as ReplayState;
-      const { failureRun, failures, signers } = await keptHealthOf(session);
-      const { lastGoodAt, ...bad } = failures;
+      const { failureRun, failures, signers } = await health();
+      const { lastGoodAt, at: _, ...bad } = failures;
       const watermark = await session.cursorState('watermark');
       return {
         events: at('events'),
@@ -127,6 +128,7 @@ export function createStatus(session: Session): Pick<ReadStore, 'status' | 'coun
           .toSorted((a, b) => a.number - b.number),
         alarms: (await alarms.all()).map(({ name, since, detail }): Alarm => ({ name, since: isoOf(since), detail })),
         processes: { receive: isUp('receive'), run: isUp('run'), keep: isUp('keep') },
+        instances: [],
       };
     },
     counters: counterMap,

@@ -43,6 +43,8 @@ export function createLanes(session: Session) {
   const stepAside = session.statement(`update tasks set alone = 1 where id ${oneOf('?', 'bigint')}`);
   let loaded = false;
   let swept = 0;
+  /** Whether no other process keeps the lanes in memory now. */
+  let alone = true;
 
   function forget(): void {
     core.forget();
@@ -90,6 +92,7 @@ export function createLanes(session: Session) {
     },
     /** Reads lanes that other processes have changed. */
     async refresh(now: number) {
+      alone = true;
       const sweeps = Number(await session.state('lanes_swept'));
       const isSwept = sweeps !== swept;
       swept = sweeps;
@@ -105,6 +108,10 @@ export function createLanes(session: Session) {
       await clearDirty.run(changed.map(({ n }) => n));
       await learn([...new Set(changed.map(({ lane }) => lane))], now);
       core.strictChanged();
+    },
+    /** Call it in a transaction that only settles. The instance may have handed over, so another one has the lanes. */
+    async settles() {
+      alone = await session.leads();
     },
     /** Creates or finds the lanes of these tasks. Afterwards `idOf` knows each. */
     async enter(tasks: NewTask[], now: number) {
@@ -136,7 +143,7 @@ export function createLanes(session: Session) {
         if (lane === null) continue;
         const finished = endOf(settlement);
         if (finished !== null && finished > (ends.get(lane) ?? -1n)) ends.set(lane, finished);
-        if (!core.has(lane)) unknown.push(lane);
+        if (!alone || !core.has(lane)) unknown.push(lane);
       }
       if (unknown.length > 0) await markDirty(unknown);
       if (ends.size > 0) await finish([...ends].map(([lane, finished]) => [lane, finished, now]));

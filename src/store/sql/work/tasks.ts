@@ -35,6 +35,9 @@ export function createWorkStore(session: Session): WorkStore {
   const shift = session.statement(`
     update tasks set release_at = release_at + @ms, due_at = due_at + @ms, hold_until = hold_until + @ms
     where state = 'ready' and (release_at > @from or due_at > @from or hold_until > @from)`);
+  const unknownClaims = session.value<number>(
+    `delete from claims where boot = @boot and not (task ${oneOf('@known', 'bigint')}) returning task`,
+  );
   const markDirty = createMarkDirty(session);
   const registry = createHandlers(session);
   const reruns = createRerunFeed(session);
@@ -48,6 +51,10 @@ export function createWorkStore(session: Session): WorkStore {
   /** Undefined: not read yet. */
   let erased: number | undefined;
   let unproven = 0;
+  /** The tasks that this process has claimed and not settled. */
+  const known = new Set<number>();
+  /** The connection may have ended while a turn was committed, so its claims may be in the store. */
+  let doubtful = false;
 
   /** A transaction that changes lanes. After a rollback the lanes in memory are dropped. */
   async function withLanes<Result>(work: () => Promise<Result>, ...locks: Lock[]): Promise<Result> {
@@ -59,8 +66,17 @@ export function createWorkStore(session: Session): WorkStore {
       }, ...locks);
     } catch (error) {
       if (begun) lanes.forget();
+      doubtful = true;
       throw error;
     }
+  }
+
+  /** Gives back claims of this process that it does not know. */
+  async function dropDoubtful(boot: number): Promise<void> {
+    if (!doubtful) return;
+    const dropped = await unknownClaims.all({ boot, known: [...known] });
+    await session.count({ 'tasks.running': -dropped.length, 'tasks.ready': dropped.length });
+    doubtful = false;
   }
 
   async function eventsBetween(after: number, upTo: number, limit: number): Promise<StoredEvent[]> {
@@ -74,8 +90,9 @@ export function createWorkStore(session: Session): WorkStore {
     const { now, settle: settlements, fanOut, missed, rerun, room } = asked;
     const claiming = fanOut !== null || missed != null || rerun != null || room > 0;
     if (claiming) await lanes.load(now);
-    return withLanes(async () => {
-      if (claiming) await lanes.refresh(now);
+    const result = await withLanes(async () => {
+      await (claiming ? lanes.refresh(now) : lanes.settles());
+      if (claiming) await dropDoubtful(asked.boot);
       // Erased events must not come back from memory, or from tasks that were planned before the erasure.
       const before = erased;
       const after = Number(await session.state('erased'));
@@ -108,6 +125,9 @@ export function createWorkStore(session: Session): WorkStore {
       await session.count(counts);
       return { claims, fenced, nextAt, unproven, behind };
     }, ...(claiming ? (['turn', 'lead'] as const) : (['turn'] as const)));
+    for (const { claim } of settlements) known.delete(claim.task);
+    for (const { task } of result.claims) known.add(task);
+    return result;
   }
 
   return {
@@ -155,6 +175,7 @@ export function createWorkStore(session: Session): WorkStore {
     async complete(given, now, work) {
       const settlement: Settlement = { claim: given, state: 'done', error: null };
       const held = await session.write(async () => {
+        await lanes.settles();
         if (!(await settleOne(settlement, now))) return false;
         await session.count(await countsFor([settlement]));
         await inTransaction(session, work);
@@ -162,6 +183,7 @@ export function createWorkStore(session: Session): WorkStore {
       }, 'turn');
       // The lane changes in memory only after the commit, because `work` may throw.
       if (held) freeLane(settlement, now);
+      known.delete(given.task);
       return held;
     },
   };
