@@ -121,7 +121,10 @@ async function start(given: Config): Promise<void> {
 
   const { port } = server.address() as AddressInfo;
   const ms = Math.round(performance.now() - began);
-  log.info({ pid: process.pid, port, path: given.WEBHOOK_PATH, store: siteOf(given.storeUrl).name, ms }, 'ready for deliveries');
+  log.info(
+    { pid: process.pid, port, path: given.WEBHOOK_PATH, store: siteOf(given.storeUrl).name, ms },
+    'ready for deliveries',
+  );
 }
 
 async function takeStore({ storeUrl }: Config): Promise<Store> {

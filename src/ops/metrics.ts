@@ -103,7 +103,10 @@ export const METRICS: Record<string, Metric> = {
   },
   kit_store_bytes: { help: "Size of the store's file.", read: ({ disk }) => disk.storeBytes },
   kit_store_log_bytes: { help: "Size of the store's write-ahead log.", read: ({ disk }) => disk.logBytes },
-  kit_disk_free_bytes: { help: 'Free bytes on the disk of the store.', read: ({ disk }) => (Number.isFinite(disk.freeBytes) ? disk.freeBytes : null) },
+  kit_disk_free_bytes: {
+    help: 'Free bytes on the disk of the store.',
+    read: ({ disk }) => (Number.isFinite(disk.freeBytes) ? disk.freeBytes : null),
+  },
 };
 
 export async function renderMetrics(figures: Figures): Promise<{ type: string; text: string }> {

@@ -136,7 +136,12 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
 
   /** Each task whose process crashed runs alone, in a process of its own. Other tasks go on. */
   async function runIsolated(): Promise<void> {
-    if (!standing().leads || solo.pid() !== undefined || !(await opened().processes.isolatedDue(opened().now(), names()))) return;
+    if (
+      !standing().leads ||
+      solo.pid() !== undefined ||
+      !(await opened().processes.isolatedDue(opened().now(), names()))
+    )
+      return;
     const problems = textsOf(await solo.start());
     if (problems.length > 0) log.error({ problems }, 'the process for isolated tasks cannot start');
   }

@@ -30,7 +30,8 @@ export function createLeadership({ store, children, log }: LeadershipOptions) {
     const isNew = leads && !standing.leads;
     if (!isNew && lost.length === 0) return;
     const tasks = await retryWhileBusy(() => processes.giveBack([], now(), undefined, isNew || renewed), START_MS);
-    if (tasks.length > 0) log.warn({ tasks: tasks.length }, 'tasks of a lost instance are ready again: see npx kit instances');
+    if (tasks.length > 0)
+      log.warn({ tasks: tasks.length }, 'tasks of a lost instance are ready again: see npx kit instances');
   }
 
   async function step(): Promise<number> {

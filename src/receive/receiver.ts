@@ -82,7 +82,14 @@ export async function createReceiver(options: ReceiverOptions) {
     const writer = found.code === 'locked' ? site.writer() : undefined;
     const { failureRun } = health.run();
     const recovers = config.API_KEY !== undefined;
-    return { ...found, waiting: groupCommit.waiting(), failureRun, writer, recovers, remedy: site.remedyOf(found.code) };
+    return {
+      ...found,
+      waiting: groupCommit.waiting(),
+      failureRun,
+      writer,
+      recovers,
+      remedy: site.remedyOf(found.code),
+    };
   }
 
   function report(): void {

@@ -94,7 +94,12 @@ export function mayGo(one: Use, all: Use[]): boolean {
 }
 
 function latest(times: (string | null)[]): string | null {
-  return times.filter((time) => time !== null).toSorted().at(-1) ?? null;
+  return (
+    times
+      .filter((time) => time !== null)
+      .toSorted()
+      .at(-1) ?? null
+  );
 }
 
 function largest(values: (number | null)[]): number | null {

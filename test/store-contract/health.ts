@@ -21,7 +21,14 @@ export function health(suite: Suite<Store>): void {
 
     test('is written with the events of a batch; its secrets are shown in the order of the configuration', async () => {
       const at = new Date(T0).toISOString();
-      const failures = { causes: { store: 2 }, badSignatures: 1, badSince: at, lastBadAt: at, lastGoodAt: at, at: [T0] };
+      const failures = {
+        causes: { store: 2 },
+        badSignatures: 1,
+        badSince: at,
+        lastBadAt: at,
+        lastGoodAt: at,
+        at: [T0],
+      };
       const times = { firstAt: T0, lastAt: T0, aloneAt: null, goneAt: null };
       const signers = [
         { fingerprint: 'b', number: 2, hits: 9, mayGo: true, ...times },

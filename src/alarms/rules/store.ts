@@ -26,9 +26,7 @@ export const WRITES: Rules<WriteTrouble> = {
     words: ({ code, since, refused, waiting, failureRun, writer, recovers, remedy: known }) => {
       const holder = writer === undefined ? '' : ` by process ${writer}`;
       const remedy =
-        code === 'locked'
-          ? 'End the process that holds the lock: a copy, a SQLite shell, a handler that spins'
-          : known;
+        code === 'locked' ? 'End the process that holds the lock: a copy, a SQLite shell, a handler that spins' : known;
       return `nothing can be written to the store since ${iso(since)} (${code}${holder}): ${waiting} deliveries wait, ${refused} were answered with 503${switchedOff(failureRun, recovers)}. ${remedy}. The service retries these deliveries`;
     },
   },

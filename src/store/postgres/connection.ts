@@ -35,7 +35,8 @@ export interface Address {
 export function addressOf(given: string): Address {
   const url = new URL(given);
   const schema = url.searchParams.get('schema') ?? 'kit';
-  if (!/^[a-z_][a-z0-9_]{0,50}$/.test(schema)) throw new Error('the schema in DATABASE_URL is no plain lower-case name');
+  if (!/^[a-z_][a-z0-9_]{0,50}$/.test(schema))
+    throw new Error('the schema in DATABASE_URL is no plain lower-case name');
   url.searchParams.delete('schema');
   return { url: url.href, schema, name: `${url.hostname}${url.pathname}` };
 }
@@ -101,13 +102,20 @@ export function createConnection({ url, schema, name }: Address, owner: boolean)
     if (oldest > STEPS.length)
       throw new StoreError('newer', `${name} was written by a newer kit (${version}): update this clone`);
     if (version < STEPS.length)
-      throw new StoreError('missing', `there is no store at ${name}, or it is of an older kit: start the receiver once`);
+      throw new StoreError(
+        'missing',
+        `there is no store at ${name}, or it is of an older kit: start the receiver once`,
+      );
   }
 
   return {
     /** Resolves when the connection can be used. Throws StoreError. */
     async open(): Promise<void> {
-      if (closed) throw new StoreError('unwritable', `the connection to ${name} was closed: see the server, and open the store again`);
+      if (closed)
+        throw new StoreError(
+          'unwritable',
+          `the connection to ${name} was closed: see the server, and open the store again`,
+        );
       client ??= connect();
       try {
         await client;
@@ -118,7 +126,10 @@ export function createConnection({ url, schema, name }: Address, owner: boolean)
     },
     /** The statement is sent at once. The server runs statements one after another. */
     query(text: string, values?: unknown[], more?: object): Promise<QueryResult> {
-      if (!current) return Promise.reject(new StoreError('unwritable', `the connection to ${name} ended: see the server; it will be opened again`));
+      if (!current)
+        return Promise.reject(
+          new StoreError('unwritable', `the connection to ${name} ended: see the server; it will be opened again`),
+        );
       return current.query({ text, ...(values && { values }), ...more });
     },
     /** Calls `work` whenever somebody rings, from the next connection on. */

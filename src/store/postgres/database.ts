@@ -67,7 +67,11 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
   async function write<Result>(work: () => Promise<Result>, ...locks: Lock[]): Promise<Result> {
     if (depth > 0) return writePart(work);
     const takes = locks.map((lock) =>
-      lock === 'lead' ? instance() === 0 ? '' : fenceOf(schema, instance()) : `; select 1 from ${schema}.locks ${LOCKS[lock]}`,
+      lock === 'lead'
+        ? instance() === 0
+          ? ''
+          : fenceOf(schema, instance())
+        : `; select 1 from ${schema}.locks ${LOCKS[lock]}`,
     );
     const begun = connection.query(BEGIN + takes.join(''));
     begun.catch(() => {});
@@ -76,7 +80,11 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
       const result = await work();
       await begun;
       const { command } = await connection.query('commit');
-      if (command !== 'COMMIT') throw new StoreError('unwritable', `${path} did not commit a transaction: see the log of the server; it will be tried again`);
+      if (command !== 'COMMIT')
+        throw new StoreError(
+          'unwritable',
+          `${path} did not commit a transaction: see the log of the server; it will be tried again`,
+        );
       return result;
     } catch (error) {
       await begun;
@@ -113,7 +121,9 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
     insertAll({ into, columns, conflict = '' }: Insert) {
       const names = Object.keys(columns);
       const lists = Object.values(columns).map((type) => `cast(? as ${type}[])`);
-      const insert = prepared(`insert into ${into} (${names.join()}) select * from unnest(${lists.join()}) ${conflict}`);
+      const insert = prepared(
+        `insert into ${into} (${names.join()}) select * from unnest(${lists.join()}) ${conflict}`,
+      );
       return async (rows) =>
         rows.length === 0 ? 0 : insert.run(...names.map((_, column) => rows.map((row) => row[column])));
     },
@@ -121,7 +131,8 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
     inTransaction: () => depth > 0,
     own: ownTablesOf(connection, schema),
     faultOf: (error) => faultOf(error, path),
-    codeOf: (error) => sqlState(error) ?? (error instanceof Error && /^\w{1,40}$/.test(error.name) ? error.name : 'unknown'),
+    codeOf: (error) =>
+      sqlState(error) ?? (error instanceof Error && /^\w{1,40}$/.test(error.name) ? error.name : 'unknown'),
   };
 }
 

@@ -19,11 +19,19 @@ export function faultOf(error: unknown, store: string): StoreError | undefined {
   if (code === '22P02' && (error as Error).message.includes('"not leading"'))
     return new StoreError('standby', `${store}: another instance of the kit leads; see npx kit instances`, error);
   if (code !== undefined && BUSY.has(code))
-    return new StoreError('busy', `${store} is busy (${code}): another transaction is in the way; it will be tried again, see pg_stat_activity`, error);
+    return new StoreError(
+      'busy',
+      `${store} is busy (${code}): another transaction is in the way; it will be tried again, see pg_stat_activity`,
+      error,
+    );
   if (code !== undefined && /^[0-9A-Z]{5}$/.test(code) && OF_STATEMENTS.test(code)) return undefined;
-  if (code !== undefined) return new StoreError('unwritable', `${store} cannot be used: ${code}. ${remedyOf(code)}`, error);
+  if (code !== undefined)
+    return new StoreError('unwritable', `${store} cannot be used: ${code}. ${remedyOf(code)}`, error);
   // The driver's own errors have no code: the connection ended, or a timeout.
-  if (error instanceof Error && /^(Connection terminated|Client (has encountered|was closed)|Query read timeout|timeout e)/.test(error.message))
+  if (
+    error instanceof Error &&
+    /^(Connection terminated|Client (has encountered|was closed)|Query read timeout|timeout e)/.test(error.message)
+  )
     return new StoreError('unwritable', `${store} cannot be used: the connection ended. ${remedyOf('08006')}`, error);
   return undefined;
 }

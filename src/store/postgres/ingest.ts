@@ -84,8 +84,7 @@ export function createEventTable(session: Session, schema: string) {
   const delivered = session.insertAll({
     into: 'types',
     columns: { type: 'text', delivered_at: 'bigint' },
-    conflict:
-      'on conflict (type) do update set delivered_at = excluded.delivered_at, missed = 0, missed_since = null',
+    conflict: 'on conflict (type) do update set delivered_at = excluded.delivered_at, missed = 0, missed_since = null',
   });
   const withId = session.statement<{ id: string; seq: number }>('select id, seq from events where id = any(?)');
 

@@ -108,7 +108,11 @@ export function createMembers(session: Session): Members {
     },
     async instances() {
       const rows = await all.all();
-      return rows.map(({ roles, ...one }) => ({ ...one, leads: Boolean(one.leads), processes: roles?.split(' ') ?? [] }));
+      return rows.map(({ roles, ...one }) => ({
+        ...one,
+        leads: Boolean(one.leads),
+        processes: roles?.split(' ') ?? [],
+      }));
     },
     async leave() {
       await session.write(async () => {

@@ -66,8 +66,7 @@ export function openPostgres(url: string, options: OpenOptions = {}): Store {
       if (rest === null) return accept(batch);
       // The counters of the batch are committed, so a failure of the rest must not repeat them.
       const { now } = batch;
-      const others =
-        rest.length === 0 ? [] : await retryWhileBusy(() => accept({ readings: rest, now }), REST_MS);
+      const others = rest.length === 0 ? [] : await retryWhileBusy(() => accept({ readings: rest, now }), REST_MS);
       const verdicts = new Map(rest.map((reading, n) => [reading, others[n]]));
       return batch.readings.map((reading) => verdicts.get(reading) ?? { verdict: 'new' });
     },

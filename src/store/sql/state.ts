@@ -26,7 +26,9 @@ export function createStateStore(session: Session): Omit<StateStore, 'note'> {
           ({ instance }) => instance === session.instance() || !living.has(Number(instance)),
         );
         const health = mergeHealth(gone.map(toHealth));
-        await records.forget(gone.flatMap(({ instance }) => (instance === session.instance() ? [] : [Number(instance)])));
+        await records.forget(
+          gone.flatMap(({ instance }) => (instance === session.instance() ? [] : [Number(instance)])),
+        );
         await session.setState('failure_run', health.failureRun);
         await session.setState('failures', JSON.stringify(health.failures));
         await session.setState('signers', JSON.stringify(health.signers));
@@ -54,7 +56,11 @@ function createRecords(session: Session) {
     async of(names: StateKey[]): Promise<StoredRecord[]> {
       const [first, second = '', third = ''] = names.map((name) => `${name}@%`);
       const rows = await stored.all({ names, first, second, third });
-      const parts = rows.map(({ name, value }) => ({ key: name.split('@')[0] ?? '', of: Number(name.split('@')[1] ?? 0), value }));
+      const parts = rows.map(({ name, value }) => ({
+        key: name.split('@')[0] ?? '',
+        of: Number(name.split('@')[1] ?? 0),
+        value,
+      }));
       return [...Map.groupBy(parts, (part) => part.of)].map(([instance, group]) => ({
         ...Object.fromEntries(group.map(({ key, value }) => [key, JSON.parse(value ?? 'null') as unknown])),
         instance,

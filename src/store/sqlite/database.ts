@@ -116,5 +116,7 @@ function ownTablesOf(db: Connection): OwnTables {
 function bound(value: unknown): unknown {
   if (Array.isArray(value)) return JSON.stringify(value);
   if (value === null || typeof value !== 'object' || value instanceof Uint8Array) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, Array.isArray(one) ? JSON.stringify(one) : one]));
+  return Object.fromEntries(
+    Object.entries(value).map(([name, one]) => [name, Array.isArray(one) ? JSON.stringify(one) : one]),
+  );
 }

@@ -33,7 +33,8 @@ export function openLater(path: string, open: () => Store): Store {
   }
   return new Proxy({} as Store, {
     get(_, name) {
-      if (name === 'close' || name === 'ring' || name === 'onRing') return () => (name === 'close' ? opened?.close() : undefined);
+      if (name === 'close' || name === 'ring' || name === 'onRing')
+        return () => (name === 'close' ? opened?.close() : undefined);
       if (name === 'now') return () => opened?.now() ?? systemClock.now();
       return roleOf(name as keyof Roles);
     },

@@ -45,15 +45,18 @@ export function createIngest(session: Session, { events, failing = new Set(), on
   }
 
   async function together(batch: Batch): Promise<Accepted[]> {
-    const accepted = await session.write(async () => {
-      events.begin?.(false);
-      const raised = batch.gap ? await raiseGap(batch.gap, batch.now) : [];
-      const results = await arrive([...batch.readings, ...raised], batch);
-      await placePage(batch);
-      await session.count(batch.counts ?? {});
-      await writeState(batch.state);
-      return results.slice(0, batch.readings.length);
-    }, ...locksOf(batch));
+    const accepted = await session.write(
+      async () => {
+        events.begin?.(false);
+        const raised = batch.gap ? await raiseGap(batch.gap, batch.now) : [];
+        const results = await arrive([...batch.readings, ...raised], batch);
+        await placePage(batch);
+        await session.count(batch.counts ?? {});
+        await writeState(batch.state);
+        return results.slice(0, batch.readings.length);
+      },
+      ...locksOf(batch),
+    );
     events.committed?.();
     return accepted;
   }
@@ -61,17 +64,20 @@ export function createIngest(session: Session, { events, failing = new Set(), on
   async function apart(batch: Batch): Promise<Accepted[]> {
     const take = async (reading: Reading): Promise<Accepted> =>
       (await arrive([reading], batch))[0] ?? { verdict: 'unkept' };
-    const accepted = await session.write(async () => {
-      events.begin?.(true);
-      const results = await poison.apart(batch.readings, isPage(batch), {
-        take,
-        keep: (reading, reason) => take(asideOf(reading, reason)),
-      });
-      if (batch.gap) await arrive(await raiseGap(batch.gap, batch.now), batch);
-      await placePage(batch);
-      await writeApart(batch.counts, batch.state);
-      return results;
-    }, ...locksOf(batch));
+    const accepted = await session.write(
+      async () => {
+        events.begin?.(true);
+        const results = await poison.apart(batch.readings, isPage(batch), {
+          take,
+          keep: (reading, reason) => take(asideOf(reading, reason)),
+        });
+        if (batch.gap) await arrive(await raiseGap(batch.gap, batch.now), batch);
+        await placePage(batch);
+        await writeApart(batch.counts, batch.state);
+        return results;
+      },
+      ...locksOf(batch),
+    );
     events.committed?.();
     return accepted;
   }

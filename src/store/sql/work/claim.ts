@@ -83,7 +83,9 @@ export function createClaim(session: Session, { lanes, notes, recent }: Claimers
     const claims = await Promise.all(
       taken.map(async (one) => ({ ...(await claimOf(one, events, by)), notes: noted.get(one.task.id) ?? {} })),
     );
-    await take(claims.map(({ task, boot, attempt, late, startedAt }) => [task, boot, attempt, late ? 1 : 0, startedAt]));
+    await take(
+      claims.map(({ task, boot, attempt, late, startedAt }) => [task, boot, attempt, late ? 1 : 0, startedAt]),
+    );
     return claims;
   }
 

@@ -159,8 +159,7 @@ export function createLanes(session: Session) {
       await count();
       return core.unproven();
     },
-    heads: (wants: Want[], now: number): Promise<Heads[]> =>
-      Promise.all(wants.map((want) => reading.heads(want, now))),
+    heads: (wants: Want[], now: number): Promise<Heads[]> => Promise.all(wants.map((want) => reading.heads(want, now))),
     async setAside(ids: number[]) {
       if (ids.length > 0) await stepAside.run(ids);
     },

@@ -107,8 +107,7 @@ function createGiveBack(session: Session): ProcessStore['giveBack'] {
       const rows = await orphans.all(alive);
       if (rows.length === 0) return [];
       const atWork = Map.groupBy(rows, ({ boot }) => boot);
-      const isAlone = ({ boot, losses }: Orphan): boolean =>
-        atWork.get(boot)?.length === 1 && (!lost || losses > 0);
+      const isAlone = ({ boot, losses }: Orphan): boolean => atWork.get(boot)?.length === 1 && (!lost || losses > 0);
       const idsOf = (some: Orphan[]): number[] => some.map(({ task }) => task);
       await back.run({ tasks: idsOf(rows.filter((row) => !isAlone(row))), now, lost: lost ? 1 : 0 });
       await release.run({ tasks: idsOf(rows) });

@@ -60,10 +60,13 @@ export function createWorkStore(session: Session): WorkStore {
   async function withLanes<Result>(work: () => Promise<Result>, ...locks: Lock[]): Promise<Result> {
     let begun = false;
     try {
-      return await session.write(async () => {
-        begun = true;
-        return work();
-      }, ...locks);
+      return await session.write(
+        async () => {
+          begun = true;
+          return work();
+        },
+        ...locks,
+      );
     } catch (error) {
       if (begun) lanes.forget();
       doubtful = true;
@@ -90,41 +93,44 @@ export function createWorkStore(session: Session): WorkStore {
     const { now, settle: settlements, fanOut, missed, rerun, room } = asked;
     const claiming = fanOut !== null || missed != null || rerun != null || room > 0;
     if (claiming) await lanes.load(now);
-    const result = await withLanes(async () => {
-      await (claiming ? lanes.refresh(now) : lanes.settles());
-      if (claiming) await dropDoubtful(asked.boot);
-      // Erased events must not come back from memory, or from tasks that were planned before the erasure.
-      const before = erased;
-      const after = Number(await session.state('erased'));
-      erased = after;
-      const planned = before === undefined || before === after;
-      if (!planned) recent = createRecentEvents();
-      const counts: Counts = {};
-      const add = (name: keyof Counts, by: number): void => {
-        counts[name] = (counts[name] ?? 0) + by;
-      };
-      const settled = await settleAll(settlements, now);
-      for (const settlement of settled) freeLane(settlement, now);
-      for (const [name, by] of Object.entries(await countsFor(settled))) add(name as keyof Counts, by ?? 0);
-      const fenced = settlements.length - settled.length;
-      add('fenced', fenced);
-      if (claiming) await undecided.giveUp();
-      const moved = fanOut !== null && planned && (await moveOn.run(BigInt(fanOut.upTo), BigInt(fanOut.from))) === 1;
-      // Missed events come first, in order of arrival, so that no task is made twice.
-      const behind =
-        missed && planned ? await makeMissed(missed, moved || fanOut === null, now, add) : (missed?.from ?? null);
-      if (fanOut && moved) {
-        await undecided.fanOut(fanOut);
-        add('tasks.ready', await makeNew({ ...fanOut, tasks: withoutMissed(fanOut, missed, behind) }, now));
-      }
-      if (rerun && (await reruns.moveOn(rerun.page, now))) await feed(rerun, now, add);
-      if (claiming) unproven = await lanes.advance(now);
-      const { claims, nextAt } = await claimUpTo(asked);
-      add('tasks.ready', -claims.length);
-      add('tasks.running', claims.length);
-      await session.count(counts);
-      return { claims, fenced, nextAt, unproven, behind };
-    }, ...(claiming ? (['turn', 'lead'] as const) : (['turn'] as const)));
+    const result = await withLanes(
+      async () => {
+        await (claiming ? lanes.refresh(now) : lanes.settles());
+        if (claiming) await dropDoubtful(asked.boot);
+        // Erased events must not come back from memory, or from tasks that were planned before the erasure.
+        const before = erased;
+        const after = Number(await session.state('erased'));
+        erased = after;
+        const planned = before === undefined || before === after;
+        if (!planned) recent = createRecentEvents();
+        const counts: Counts = {};
+        const add = (name: keyof Counts, by: number): void => {
+          counts[name] = (counts[name] ?? 0) + by;
+        };
+        const settled = await settleAll(settlements, now);
+        for (const settlement of settled) freeLane(settlement, now);
+        for (const [name, by] of Object.entries(await countsFor(settled))) add(name as keyof Counts, by ?? 0);
+        const fenced = settlements.length - settled.length;
+        add('fenced', fenced);
+        if (claiming) await undecided.giveUp();
+        const moved = fanOut !== null && planned && (await moveOn.run(BigInt(fanOut.upTo), BigInt(fanOut.from))) === 1;
+        // Missed events come first, in order of arrival, so that no task is made twice.
+        const behind =
+          missed && planned ? await makeMissed(missed, moved || fanOut === null, now, add) : (missed?.from ?? null);
+        if (fanOut && moved) {
+          await undecided.fanOut(fanOut);
+          add('tasks.ready', await makeNew({ ...fanOut, tasks: withoutMissed(fanOut, missed, behind) }, now));
+        }
+        if (rerun && (await reruns.moveOn(rerun.page, now))) await feed(rerun, now, add);
+        if (claiming) unproven = await lanes.advance(now);
+        const { claims, nextAt } = await claimUpTo(asked);
+        add('tasks.ready', -claims.length);
+        add('tasks.running', claims.length);
+        await session.count(counts);
+        return { claims, fenced, nextAt, unproven, behind };
+      },
+      ...(claiming ? (['turn', 'lead'] as const) : (['turn'] as const)),
+    );
     for (const { claim } of settlements) known.delete(claim.task);
     for (const { task } of result.claims) known.add(task);
     return result;
@@ -160,16 +166,20 @@ export function createWorkStore(session: Session): WorkStore {
       return at === null ? null : Number(at);
     },
     claimIsolated: (now, boot, handlers) =>
-      session.write(async () => {
-        const isolated = await isolatedTasks.get(now, handlers);
-        if (!isolated) return undefined;
-        await session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
-        // Marks the lane dirty, so that the run process runs no other task of it at the same time.
-        if (isolated.lane !== null) await markDirty([isolated.lane]);
-        const watermark = BigInt((await session.cursorState('watermark')) ?? -1);
-        const taken = [{ task: toWaiting(isolated), chain: { recalled: false } }];
-        return (await claimAll(taken, { now, boot, watermark }))[0];
-      }, 'work', 'lead'),
+      session.write(
+        async () => {
+          const isolated = await isolatedTasks.get(now, handlers);
+          if (!isolated) return undefined;
+          await session.count({ 'tasks.ready': -1, 'tasks.running': 1 });
+          // Marks the lane dirty, so that the run process runs no other task of it at the same time.
+          if (isolated.lane !== null) await markDirty([isolated.lane]);
+          const watermark = BigInt((await session.cursorState('watermark')) ?? -1);
+          const taken = [{ task: toWaiting(isolated), chain: { recalled: false } }];
+          return (await claimAll(taken, { now, boot, watermark }))[0];
+        },
+        'work',
+        'lead',
+      ),
     noteTask: notes.noteTask,
     read: notes.read,
     async complete(given, now, work) {

@@ -29,14 +29,7 @@ export function createEventTable(
     const { cursor, id, type, sessionId, createdAt, origin, flags, body, live } = event;
     const { secret = null, skewSeconds = null } = event.signed ?? {};
     const place = [bind(cursor), conflicting ? 1 : 0, id, type, sessionId, createdAt, now, origin];
-    const { changes, lastInsertRowid } = insert.run(
-      ...place,
-      flags.join(','),
-      secret,
-      skewSeconds,
-      live ? 1 : 0,
-      body,
-    );
+    const { changes, lastInsertRowid } = insert.run(...place, flags.join(','), secret, skewSeconds, live ? 1 : 0, body);
     return changes === 0 ? null : Number(lastInsertRowid);
   }
 
