@@ -90,6 +90,15 @@ export const METRICS: Record<string, Metric> = {
     labels: ['state'],
     read: ({ status }) => oneOf(['off', 'open', 'lost', 'stopped'], status.stream.state),
   },
+  kit_instances: {
+    help: 'Instances that share a PostgreSQL store, by state.',
+    labels: ['state'],
+    read: ({ status }) =>
+      ['up', 'lost'].flatMap((state): Sample[] => {
+        const of = status.instances.filter(({ lostAt }) => (lostAt === null) === (state === 'up'));
+        return status.instances.length === 0 ? [] : [[[state], of.length]];
+      }),
+  },
   kit_gaps_open: { help: 'Open gaps: history that can no longer be fetched.', read: ({ status }) => status.gaps },
   kit_alarm: {
     help: '1 for each alarm that is raised.',

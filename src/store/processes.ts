@@ -22,13 +22,14 @@ export interface Standing {
   againMs: number | null;
 }
 
-/** `processes`: the roles of its processes that give signs of life. Times are Unix milliseconds. */
+/** `processes`: the roles of its processes that give signs of life. Times are ISO 8601. */
 export interface Instance {
   instance: number;
   name: string;
   version: string;
-  since: number;
-  lostAt: number | null;
+  since: string;
+  /** Null: it gives signs of life. */
+  lostAt: string | null;
   leads: boolean;
   processes: string[];
 }

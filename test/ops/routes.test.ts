@@ -83,6 +83,7 @@ describe('GET /api/status', () => {
       secrets: [],
       alarms: [],
       processes: { receive: 'down', run: 'down', keep: 'down' },
+      instances: [],
     });
   });
 
@@ -139,6 +140,7 @@ describe('GET /api/status', () => {
       secrets: [{ number: 1, hits: 3, lastAt: at, mayGo: false }],
       alarms: [{ name: 'gap_open', since: expect.stringMatching(/^2026-.*Z$/), detail: 'one' }],
       processes: { receive: 'up', run: 'up', keep: 'down' },
+      instances: [],
     });
   });
 });

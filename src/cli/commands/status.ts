@@ -61,6 +61,13 @@ function livesOf(processes: Status['processes']): string {
   return lives.join(', ');
 }
 
+function membersOf(instances: Status['instances']): string {
+  const up = instances.filter(({ lostAt }) => lostAt === null);
+  const leader = up.find(({ leads }) => leads)?.name ?? 'none';
+  const lost = instances.flatMap(({ name, lostAt }) => (lostAt === null ? [] : [`${clean(name)} lost at ${lostAt}`]));
+  return [`${up.length} up, ${clean(leader)} leads`, ...lost].join('; ');
+}
+
 function tally(counts: Record<string, number>): string {
   const parts = Object.entries(counts).map(([name, count]) => `${count} ${name}`);
   return parts.join(', ');
@@ -80,6 +87,7 @@ async function isReady(): Promise<number> {
 function show(status: Status, missed: number, { words, ready, listens }: Readiness): void {
   const { reconcile, stream, processes, failures, failureRun, undecided } = status;
   line('processes', livesOf(processes));
+  if (status.instances.length > 0) line('instances', membersOf(status.instances));
   if (processes.receive === 'down' || (listens && !ready))
     line('', `the receiver says: ${words}${listens && !ready ? '; figures are those of before' : ''}`);
   const open = undecided > 0 ? `, ${undecided} undecided (history or not)` : '';

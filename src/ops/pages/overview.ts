@@ -43,6 +43,7 @@ export function overview({ status, samples, lanes, range, rules }: Overview): Ht
       )}
     </p>
     <div class="charts">${charts(samples)}</div>
+    ${status.instances.length > 0 ? instances(status) : null}
     <h2>Lanes in which most tasks wait</h2>
     ${table(
       'Lanes in which most tasks wait',
@@ -56,6 +57,22 @@ export function overview({ status, samples, lanes, range, rules }: Overview): Ht
         head.error === null ? null : why(head.error),
       ]),
       'No task waits for another.',
+    )}`;
+}
+
+function instances({ instances: all }: Status): Html {
+  return html`<h2>Instances</h2>
+    ${table(
+      'Instances that share the store',
+      ['instance', 'state', 'processes', 'version', 'since'],
+      all.map(({ name, lostAt, leads, processes, version, since }) => [
+        code(name),
+        lostAt === null ? (leads ? html`<b>leads</b>` : 'stands by') : html`lost at ${time(lostAt)}`,
+        processes.join(' ') || null,
+        version,
+        time(since),
+      ]),
+      'No instance gives signs of life.',
     )}`;
 }
 

@@ -95,7 +95,7 @@ export function createConnection({ url, schema, name }: Address, owner: boolean)
     if (/off|local/.test(String((rows as { sync: string }[])[0]?.sync)))
       throw new StoreError(
         'unwritable',
-        `${name} would lose acknowledged events: set synchronous_commit = on for this user (alter role … set synchronous_commit = on)`,
+        `${name} would lose acknowledged events: take back synchronous_commit = off (alter role … reset synchronous_commit)`,
       );
     if (owner) await migrate(opened, schema);
     const { version, oldest } = await versionOf(opened, schema);

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { Instance, ProcessStore, Standing } from '../processes.ts';
-import type { Session } from '../sql/session.ts';
+import { isoOf, type Session } from '../sql/session.ts';
 import { NOW } from './connection.ts';
 
 const { version: VERSION } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
@@ -32,6 +32,9 @@ interface Seen {
   now: number;
 }
 
+type InstanceRow = Pick<Instance, 'instance' | 'name' | 'version'> &
+  Record<'since' | 'leads', number> & { lost: number | null; roles: string | null };
+
 /** `instance`: the number of this instance. 0: it has not joined. */
 type Members = Pick<ProcessStore, 'lead' | 'resign' | 'leave' | 'instances'> & { instance(): number };
 
@@ -56,8 +59,8 @@ export function createMembers(session: Session): Members {
   const leave = session.statement('delete from instances where instance = ?');
   const gone = session.statement('delete from processes where instance = ?');
   const lock = session.statement(`select 1 from locks where name = 'lead' for update`);
-  const all = session.statement<Omit<Instance, 'processes'> & { roles: string | null }>(`
-    select i.instance, i.name, i.version, i.since, i.lost_at as "lostAt",
+  const all = session.statement<InstanceRow>(`
+    select i.instance, i.name, i.version, i.since, i.lost_at as lost,
       case when exists (select 1 from lead l where l.instance = i.instance) then 1 else 0 end as leads,
       (select string_agg(role, ' ' order by role) from processes p
         where p.instance = i.instance and p.beat_at > ${NOW} - 5000) as roles
@@ -108,11 +111,10 @@ export function createMembers(session: Session): Members {
     },
     async instances() {
       const rows = await all.all();
-      return rows.map(({ roles, ...one }) => ({
-        ...one,
-        leads: Boolean(one.leads),
-        processes: roles?.split(' ') ?? [],
-      }));
+      return rows.map(({ roles, since, lost, leads, ...one }) => {
+        const times = { since: isoOf(since), lostAt: lost === null ? null : isoOf(lost) };
+        return { ...one, ...times, leads: leads === 1, processes: roles?.split(' ') ?? [] };
+      });
     },
     async leave() {
       await session.write(async () => {
