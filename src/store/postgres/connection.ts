@@ -1,6 +1,6 @@
 // One connection to the server. It is opened when it is needed, and again after it was lost.
 import { readFileSync, readdirSync } from 'node:fs';
-import type { Client, QueryResult } from 'pg';
+import type { Client, QueryConfig, QueryResult } from 'pg';
 import { systemClock } from '../../base/clock.ts';
 import { StoreError } from '../store.ts';
 import { faultOf } from './fault.ts';
@@ -20,9 +20,8 @@ export const TABLES: ReadonlySet<string> = new Set(
 /** SQL for the time of the database, Unix milliseconds. */
 export const NOW = 'cast(extract(epoch from clock_timestamp()) * 1000 as bigint)';
 
-/** Maximum milliseconds to wait for a connection, and for the answer of a statement. */
+/** Maximum milliseconds to wait for a connection. */
 const CONNECT_MS = 3_000;
-const ANSWER_MS = 10_000;
 
 export interface Address {
   /** Without `schema`, which is the kit's own parameter. */
@@ -44,7 +43,7 @@ export function addressOf(given: string): Address {
 export type Connection = ReturnType<typeof createConnection>;
 
 /** `owner`: it creates the schema, and brings it up to date. Others find it ready. */
-export function createConnection({ url, schema, name }: Address, owner: boolean) {
+export function createConnection({ url, schema, name }: Address, owner: boolean, answerMs: number) {
   let client: Promise<Client> | undefined;
   let current: Client | undefined;
   let closed = false;
@@ -59,7 +58,6 @@ export function createConnection({ url, schema, name }: Address, owner: boolean)
       connectionString: url,
       application_name: 'webhook-receiver-kit',
       connectionTimeoutMillis: CONNECT_MS,
-      query_timeout: ANSWER_MS,
       keepAlive: true,
       pipeline: true,
     });
@@ -130,7 +128,8 @@ export function createConnection({ url, schema, name }: Address, owner: boolean)
         return Promise.reject(
           new StoreError('unwritable', `the connection to ${name} ended: see the server; it will be opened again`),
         );
-      return current.query({ text, ...(values && { values }), ...more });
+      const config = { text, ...(values && { values }), query_timeout: answerMs, ...more };
+      return current.query(config as QueryConfig);
     },
     /** Calls `work` whenever somebody rings, from the next connection on. */
     onRing(work: () => void): void {

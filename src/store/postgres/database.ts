@@ -30,6 +30,10 @@ const LOCKS: Record<Exclude<Lock, 'lead'>, string> = {
 /** A transaction that waits longer for its client is ended by the server, so that a stopped process holds no lock. */
 const BEGIN = `begin; set local idle_in_transaction_session_timeout = '2s'; set local statement_timeout = '7s'`;
 
+export interface PostgresDatabase extends Database {
+  atOnce: Database['write'];
+}
+
 export interface Link {
   connection: Connection;
   schema: string;
@@ -38,7 +42,7 @@ export interface Link {
 }
 
 // oxlint-disable-next-line max-lines-per-function -- the functions share the depth of the transaction
-export function createDatabase({ connection, schema, name: path, instance }: Link): Database {
+export function createDatabase({ connection, schema, name: path, instance }: Link): PostgresDatabase {
   /** The number of open transactions: one, and savepoints in it. */
   let depth = 0;
   let statements = 0;
@@ -66,25 +70,13 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
 
   async function write<Result>(work: () => Promise<Result>, ...locks: Lock[]): Promise<Result> {
     if (depth > 0) return writePart(work);
-    const takes = locks.map((lock) =>
-      lock === 'lead'
-        ? instance() === 0
-          ? ''
-          : fenceOf(schema, instance())
-        : `; select 1 from ${schema}.locks ${LOCKS[lock]}`,
-    );
-    const begun = connection.query(BEGIN + takes.join(''));
+    const begun = connection.query(beginOf(locks));
     begun.catch(() => {});
     depth = 1;
     try {
       const result = await work();
       await begun;
-      const { command } = await connection.query('commit');
-      if (command !== 'COMMIT')
-        throw new StoreError(
-          'unwritable',
-          `${path} did not commit a transaction: see the log of the server; it will be tried again`,
-        );
+      requireCommit(await connection.query('commit'));
       return result;
     } catch (error) {
       await begun;
@@ -93,6 +85,42 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
     } finally {
       depth = 0;
     }
+  }
+
+  /** A transaction that is committed before its results are known. The work sends all its statements at once. */
+  async function atOnce<Result>(work: () => Promise<Result>, ...locks: Lock[]): Promise<Result> {
+    const begun = connection.query(beginOf(locks));
+    begun.catch(() => {});
+    depth = 1;
+    try {
+      const result = work();
+      result.catch(() => {});
+      const committed = connection.query('commit');
+      committed.catch(() => {});
+      await begun;
+      const value = await result;
+      requireCommit(await committed);
+      return value;
+    } finally {
+      depth = 0;
+    }
+  }
+
+  function beginOf(locks: Lock[]): string {
+    const takes = locks.map((lock) => {
+      if (lock === 'lead') return instance() === 0 ? '' : fenceOf(schema, instance());
+      return `; select 1 from ${schema}.locks ${LOCKS[lock]}`;
+    });
+    return BEGIN + takes.join('');
+  }
+
+  /** A failed transaction ends with ROLLBACK, without an error. */
+  function requireCommit({ command }: { command: string }): void {
+    if (command !== 'COMMIT')
+      throw new StoreError(
+        'unwritable',
+        `${path} did not commit a transaction: see the log of the server; it will be tried again`,
+      );
   }
 
   async function writePart<Result>(work: () => Promise<Result>): Promise<Result> {
@@ -128,6 +156,7 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
         rows.length === 0 ? 0 : insert.run(...names.map((_, column) => rows.map((row) => row[column])));
     },
     write,
+    atOnce,
     inTransaction: () => depth > 0,
     own: ownTablesOf(connection, schema),
     faultOf: (error) => faultOf(error, path),

@@ -1,7 +1,9 @@
 // The PostgreSQL store: all roles on one connection, which is opened again after it was lost. A commit is on the disk of
 // the server when it ends.
+import { hostname } from 'node:os';
 import { atMostEvery } from '../../base/loop.ts';
 import type { Accepted, Batch } from '../ingest.ts';
+import type { Process } from '../processes.ts';
 import { retryWhileBusy } from '../retry-while-busy.ts';
 import type { OpenOptions } from '../site.ts';
 import { assembleRoles } from '../sql/roles.ts';
@@ -13,6 +15,13 @@ import { faultOf } from './fault.ts';
 import { createEventTable } from './ingest.ts';
 import { createMembers } from './members.ts';
 
+/**
+ * Maximum time for the answer to a statement, milliseconds. Then the connection is given up. A delivery waits for 8 s, so
+ * there is time for another connection.
+ */
+const ANSWER_MS = { deliveries: 3_500, others: 10_000 };
+/** For a statement that may take long. */
+const PATIENT = { query_timeout: 3_600_000 };
 /** Minimum interval between two rings, because each costs a statement. */
 const RING_MS = 10;
 /** Maximum milliseconds to retry the part of a batch that was not new. */
@@ -22,27 +31,31 @@ export function openPostgres(url: string, options: OpenOptions = {}): Store {
   const { owner = false, onDropped = () => {} } = options;
   const address = addressOf(url);
   const { schema, name } = address;
-  const connection = createConnection(address, owner);
+  const connection = createConnection(address, owner, owner ? ANSWER_MS.deliveries : ANSWER_MS.others);
   // Signs of life have a connection of their own, because deliveries may wait long for a lock.
-  const aside = owner ? createConnection(address, false) : connection;
+  const aside = owner ? createConnection(address, false, ANSWER_MS.deliveries) : connection;
   const instance = (): number => (owner ? members.instance() : (options.instance ?? 0));
-  const session = createSession(createDatabase({ connection, schema, name, instance }));
+  const database = createDatabase({ connection, schema, name, instance });
+  const session = createSession(database);
   const members = createMembers(
     owner ? createSession(createDatabase({ connection: aside, schema, name, instance })) : session,
   );
-  const { table, deliver } = createEventTable(session, schema);
+  const { table, deliver } = createEventTable(session, database.atOnce, schema);
   const roles = assembleRoles(session, {
     events: table,
     onDropped,
     dropOldIds: async () => {},
     checkpoint: async () => 0,
-    // PostgreSQL frees the space of erased bodies by itself.
-    shred: async () => {},
+    // An update leaves the old version of the row until a vacuum.
+    shred: async (last) => void (last && (await connection.query(`vacuum ${schema}.events`, undefined, PATIENT))),
   });
   const addBoot = session.statement('insert into boots values (?, ?)');
   const bootsOfOthers = session.value<number>(`
     select boot from boots b where b.instance <> ? and exists (
       select 1 from instances i where i.instance = b.instance and i.lost_at is null)`);
+  const processesHere = session.statement<Process>(`
+    select role, pid, started, boot from processes p left join instances i on i.instance = p.instance
+    where p.instance = 0 or (i.name like ? and i.lost_at is null) order by p.instance desc`);
   const inTurn = queueOf(connection, failed);
   const inTurnAside = owner ? queueOf(aside, failed) : inTurn;
 
@@ -81,6 +94,8 @@ export function openPostgres(url: string, options: OpenOptions = {}): Store {
     processes: {
       ...queued(roles.processes),
       settle: () => inTurn(async () => {}),
+      // A pid says nothing on another machine.
+      list: () => inTurn(() => processesHere.all(`${hostname()}:%`)),
       beat: (process, now) =>
         inTurn(async () => {
           await connection.follow();
