@@ -1,5 +1,5 @@
-// Three projects. `unit` is quick; `handlers` holds your own tests; `system` starts real processes, kills them, and takes its
-// time.
+// Four projects. `unit` is quick; `handlers` holds your own tests; `system` starts real processes, kills them, and takes its
+// time; `postgres` needs a server, see test/postgres/run.ts.
 import './src/base/node/checked.js';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
@@ -15,6 +15,7 @@ export const resolve = {
 };
 
 const OWN = 'test/handlers/**/*.test.ts';
+const POSTGRES = 'test/postgres/**/*.test.ts';
 /** Tests of the whole kit have two folders. A test of one module that starts processes says so in its name. */
 const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
@@ -30,7 +31,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts', 'templates/**/*.test.ts'],
-          exclude: [OWN, ...SYSTEM],
+          exclude: [OWN, POSTGRES, ...SYSTEM],
           // Files share processes and modules, which saves a third of the time. test/projects.test.ts holds what that needs.
           isolate: false,
           globalSetup: 'test/memory-folder.ts',
@@ -39,6 +40,7 @@ export default defineConfig({
         },
       },
       { resolve, test: { name: 'handlers', include: [OWN], testTimeout: 20_000 } },
+      { resolve, test: { name: 'postgres', include: [POSTGRES], testTimeout: 60_000, hookTimeout: 60_000 } },
       {
         test: {
           name: 'system',

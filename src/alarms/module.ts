@@ -23,7 +23,8 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
   Object.assign(shared.rules, RULES);
   Object.assign(shared, { alarms: up, webhooksSilent: silent });
   const loops: Loop[] = [];
-  void leading.then(() => {
+  void leading.then(start);
+  function start(): void {
     // Posts have a loop of their own, so that a slow ALERT_URL does not delay the rules.
     const notifying = startLoop(async () => {
       await notify();
@@ -35,7 +36,7 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
       return LOOK_MS;
     });
     loops.push(notifying, looking);
-  });
+  }
   return {
     stop() {
       stopping.abort();

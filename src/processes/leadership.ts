@@ -25,13 +25,13 @@ export function createLeadership({ store, children, log }: LeadershipOptions) {
 
   /** Tasks that a dead process, or a lost instance, was running become ready. */
   async function giveBack({ renewed, lost, leads }: Standing): Promise<void> {
-    const { processes, now } = store();
     for (const name of lost) log.error(`the instance ${name} is lost, it gives no sign of life: see npx kit instances`);
     const isNew = leads && !standing.leads;
+    const giveAll = () => store().processes.giveBack([], store().now(), undefined, isNew || renewed);
     if (!isNew && lost.length === 0) return;
-    const tasks = await retryWhileBusy(() => processes.giveBack([], now(), undefined, isNew || renewed), START_MS);
+    const tasks = await retryWhileBusy(giveAll, START_MS);
     if (tasks.length > 0)
-      log.warn({ tasks: tasks.length }, 'tasks of a lost instance are ready again: see npx kit instances');
+      log.info({ tasks: tasks.length }, 'tasks that were running when the kit died are ready again');
   }
 
   async function step(): Promise<number> {

@@ -33,7 +33,9 @@ export function mergeHealth(records: Partial<KeptHealth>[]): KeptHealth {
     failures: {
       causes,
       badSignatures: bad.reduce((sum, one) => sum + one.badSignatures, 0),
-      badSince: bad.map(({ badSince }) => badSince).toSorted()[0] ?? null,
+      badSince: bad
+        .map(({ badSince }) => badSince)
+        .reduce((a, b) => (a === null || (b !== null && b < a) ? b : a), null),
       lastBadAt: latest(failures.map((one) => one.lastBadAt)),
       lastGoodAt,
       at: inRun.flatMap(({ at }) => at).filter((time) => time > since),
@@ -94,12 +96,7 @@ export function mayGo(one: Use, all: Use[]): boolean {
 }
 
 function latest(times: (string | null)[]): string | null {
-  return (
-    times
-      .filter((time) => time !== null)
-      .toSorted()
-      .at(-1) ?? null
-  );
+  return times.reduce((a, b) => (a === null || (b !== null && b > a) ? b : a), null);
 }
 
 function largest(values: (number | null)[]): number | null {

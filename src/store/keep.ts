@@ -142,7 +142,7 @@ export interface KeepStore {
   /** The number of the newest event; 0: no event. */
   newestEvent(): Promise<number>;
   /** Copies the WAL into the file; with `restart`, the WAL also begins anew. Returns the size of the WAL in bytes. */
-  checkpoint(restart: boolean): Promise<number>;
+  checkpoint: (restart: boolean) => Promise<number>;
 }
 
 /** `from`: the watermark that is too high. `to`: where it belongs. */

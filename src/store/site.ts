@@ -55,7 +55,7 @@ export interface Site {
    */
   take(options: Pick<OpenOptions, 'onReplaced' | 'onDropped'>): Promise<Taken>;
   disk(store: Store): Promise<Disk>;
-  freeBytes(): number;
+  freeBytes: () => number;
   /** The process that holds the store's write lock now. Undefined: none, or it is not known. */
   writer(): number | undefined;
   /** What to do about an error with this code. */

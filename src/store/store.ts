@@ -62,6 +62,6 @@ export interface Store extends Roles {
   /** Tells the instance that leads that events were accepted. It also looks by itself, but later. */
   ring(): void;
   /** Calls `work` when another instance rings. */
-  onRing(work: () => void): void;
+  onRing: (work: () => void) => void;
   close(): void;
 }

@@ -132,7 +132,7 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
       return current.query(config as QueryConfig);
     },
     /** Calls `work` whenever somebody rings, from the next connection on. */
-    onRing(work: () => void): void {
+    onRing: (work: () => void): void => {
       heard = work;
       if (current) listen(current).catch(() => {});
     },

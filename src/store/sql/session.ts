@@ -115,7 +115,7 @@ export function createSession(db: Database) {
     OWN_STATE.has(name) && db.instance() > 0 ? `${name}@${db.instance()}` : name;
   return {
     ...db,
-    async count(counts: Counts): Promise<void> {
+    count: async (counts: Counts): Promise<void> => {
       const rows = Object.entries(counts).filter(([, value]) => value);
       if (rows.length > 0) await add(rows.toSorted(([a], [b]) => (a < b ? -1 : 1)));
     },

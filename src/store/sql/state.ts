@@ -23,12 +23,10 @@ export function createStateStore(session: Session): Omit<StateStore, 'note'> {
       session.write(async () => {
         const living = new Set(await session.living());
         const gone = (await records.of(HEALTH)).filter(
-          ({ instance }) => instance === session.instance() || !living.has(Number(instance)),
+          ({ instance }) => instance === session.instance() || !living.has(instance),
         );
         const health = mergeHealth(gone.map(toHealth));
-        await records.forget(
-          gone.flatMap(({ instance }) => (instance === session.instance() ? [] : [Number(instance)])),
-        );
+        await records.forget(gone.flatMap(({ instance }) => (instance === session.instance() ? [] : [instance])));
         await session.setState('failure_run', health.failureRun);
         await session.setState('failures', JSON.stringify(health.failures));
         await session.setState('signers', JSON.stringify(health.signers));

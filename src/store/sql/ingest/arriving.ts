@@ -20,7 +20,7 @@ export interface EventTable {
   /** Notes that webhooks have brought these types. */
   delivered(types: string[], now: number): Promise<void>;
   /** The numbers of the events that have one of these ids. */
-  withId(ids: string[]): Promise<Map<string, number>>;
+  withId: (ids: string[]) => Promise<Map<string, number>>;
   /** The stored event has got its id. */
   addedId(seq: number, id: string): Promise<void>;
   /** Called in a new transaction. `apart`: readings that fail are undone by savepoints. */

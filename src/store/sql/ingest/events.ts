@@ -104,7 +104,7 @@ export function createIngest(session: Session, { events, failing = new Set(), on
   return {
     accept,
     readmit,
-    async note(counts: Counts, state?: Batch['state']): Promise<void> {
+    note: async (counts: Counts, state?: Batch['state']): Promise<void> => {
       try {
         await session.write(async () => {
           await session.count(counts);

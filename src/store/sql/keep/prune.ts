@@ -144,7 +144,7 @@ function createRemoval({ statement, value, count, dialect }: Session) {
   const removeBody = statement('update events set body = null, digest = ? where seq = ?');
 
   return {
-    async purgeBodies(seqs: number[]): Promise<void> {
+    purgeBodies: async (seqs: number[]): Promise<void> => {
       for (let at = 0; at < seqs.length; at += BODIES) {
         const rows = await bodies.all({ seqs: seqs.slice(at, at + BODIES) });
         await Promise.all(
@@ -153,7 +153,7 @@ function createRemoval({ statement, value, count, dialect }: Session) {
       }
     },
     /** Removes finished events. */
-    async remove(seqs: number[]): Promise<void> {
+    remove: async (seqs: number[]): Promise<void> => {
       const states = await removeTasks.all({ seqs });
       for (const removal of removals) await removal.run({ seqs });
       const done = states.filter((state) => state === 'done').length;

@@ -8,10 +8,10 @@ const DAY_MS = 86_400_000;
 /** What each database does in its own way. */
 export interface Upkeep {
   /** Removes ids of pruned events that are from before `before`, if ids are kept apart from events. */
-  dropOldIds(before: number): Promise<void>;
+  dropOldIds: (before: number) => Promise<void>;
   checkpoint: KeepStore['checkpoint'];
   /** Comes before each step, so that no trace of the removed data stays on the disk. */
-  shred(last: boolean): Promise<void>;
+  shred: (last: boolean) => Promise<void>;
 }
 
 export function createKeepStore(session: Session, { dropOldIds, checkpoint, shred }: Upkeep): KeepStore {

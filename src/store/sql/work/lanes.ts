@@ -44,7 +44,7 @@ export function createLanes(session: Session) {
   let loaded = false;
   let swept = 0;
   /** Whether no other process keeps the lanes in memory now. */
-  let alone = true;
+  let isOnly = true;
 
   function forget(): void {
     core.forget();
@@ -92,7 +92,7 @@ export function createLanes(session: Session) {
     },
     /** Reads lanes that other processes have changed. */
     async refresh(now: number) {
-      alone = true;
+      isOnly = true;
       const sweeps = Number(await session.state('lanes_swept'));
       const isSwept = sweeps !== swept;
       swept = sweeps;
@@ -111,7 +111,7 @@ export function createLanes(session: Session) {
     },
     /** Call it in a transaction that only settles. The instance may have handed over, so another one has the lanes. */
     async settles() {
-      alone = await session.leads();
+      isOnly = await session.leads();
     },
     /** Creates or finds the lanes of these tasks. Afterwards `idOf` knows each. */
     async enter(tasks: NewTask[], now: number) {
@@ -143,7 +143,7 @@ export function createLanes(session: Session) {
         if (lane === null) continue;
         const finished = endOf(settlement);
         if (finished !== null && finished > (ends.get(lane) ?? -1n)) ends.set(lane, finished);
-        if (!alone || !core.has(lane)) unknown.push(lane);
+        if (!isOnly || !core.has(lane)) unknown.push(lane);
       }
       if (unknown.length > 0) await markDirty(unknown);
       if (ends.size > 0) await finish([...ends].map(([lane, finished]) => [lane, finished, now]));

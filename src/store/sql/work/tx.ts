@@ -9,7 +9,7 @@ const ENDED = 'a statement has ended the transaction';
 /** The open transaction of a database. */
 export interface Opened {
   own: OwnTables;
-  inTransaction(): boolean;
+  inTransaction: () => boolean;
 }
 
 interface State {
