@@ -1,0 +1,163 @@
+// Several real instances of the kit on one PostgreSQL store, and a sender that delivers to all of them.
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { createKit, deliver, makeEvent, type Kit, type TestEvent } from '../system/kit.ts';
+import { urlOf } from './server.ts';
+
+/** A handler that notes the beginning and the end of each attempt in a file that all instances share. */
+const NOTING = `
+import { appendFileSync } from 'node:fs';
+const note = (what, event) => appendFileSync(process.env.RAN, what + ' ' + event.key.slice(2) + ' ' + event.sessionId + ' ' + process.ppid + '\\n');
+export default { on: 'MessageReceived', retry: { attempts: 9, firstMs: 10, maxMs: 50 }, async handle(event, ctx) {
+  note('begin', event);
+  const ms = event.data.body.startsWith('slow') ? Number(event.data.body.slice(4)) : Number(process.env.HANDLER_MS ?? 0);
+  if (ms > 0) await new Promise((done) => setTimeout(done, ms));
+  note('end', event);
+} };
+`;
+
+export interface Ran {
+  what: 'begin' | 'end';
+  cursor: number;
+  lane: string;
+  /** The main process of the instance. */
+  instance: number;
+}
+
+export type Cluster = Awaited<ReturnType<typeof createCluster>>;
+
+export async function createCluster(
+  url = urlOf(String(Math.random())),
+  handlers: Record<string, string> = { noting: NOTING },
+) {
+  const folder = mkdtempSync(join(tmpdir(), 'kit-members-'));
+  const ran = join(folder, 'ran');
+  const client = new Client({ connectionString: withoutSchema(url) });
+  client.on('error', () => {});
+  await client.connect();
+  const schema = new URL(url).searchParams.get('schema') ?? 'kit';
+  const kits: Kit[] = [];
+
+  return {
+    url,
+    client,
+    schema,
+    /** Starts an instance. `address`: where it finds the store, for example a proxy. */
+    async add(env: Record<string, string> = {}, address = url): Promise<Kit> {
+      const kit = await createKit(handlers, { DATABASE_URL: address, RAN: ran, ...env });
+      kits.push(kit);
+      await kit.start();
+      return kit;
+    },
+    async rows<Row extends object>(sql: string): Promise<Row[]> {
+      return (await client.query(sql.replaceAll('kit.', `${schema}.`))).rows as Row[];
+    },
+    /** The kit that leads. Undefined: none does now. */
+    async leader(): Promise<Kit | undefined> {
+      const [row] = await this.rows<{ name: string }>(
+        'select name from kit.lead l join kit.instances i on i.instance = l.instance',
+      );
+      return kits.find((kit) => row?.name.endsWith(`:${kit.main()}`));
+    },
+    ran(): Ran[] {
+      const lines = existsSync(ran) ? readFileSync(ran, 'utf8').trim().split('\n') : [];
+      return lines.filter(Boolean).map((line) => {
+        const [what = '', cursor, lane = '', instance] = line.split(' ');
+        return { what: what as Ran['what'], cursor: Number(cursor), lane, instance: Number(instance) };
+      });
+    },
+    async remove(): Promise<void> {
+      await Promise.all(kits.map((kit) => kit.remove()));
+      await client.query(`drop schema if exists ${schema} cascade`).catch(() => {});
+      await client.end();
+      rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+    },
+  };
+}
+
+/** Sends events to the kits in turn, like a balancer: one that does not answer with a 2xx is not asked again at once. */
+export function send(kits: Kit[], perSecond: number, lanes = 10) {
+  const acknowledged = new Set<number>();
+  const answers: { status: number; ms: number; port: number }[] = [];
+  const pending = new Set<Promise<void>>();
+  let n = 0;
+  let stopped = false;
+  const started = performance.now();
+
+  async function one(event: TestEvent, first: number): Promise<void> {
+    for (let tries = 0; ; tries++) {
+      const kit = kits[(first + tries) % kits.length] as Kit;
+      const at = performance.now();
+      const status = await deliver(kit, event);
+      answers.push({ status, ms: performance.now() - at, port: kit.port });
+      if (status === 204) return void acknowledged.add(Number(event.cursor));
+      if (tries > 100) throw new Error(`nobody takes ${event.id}`);
+      await sleep(20);
+    }
+  }
+
+  const sending = (async () => {
+    while (!stopped) {
+      for (; n < ((performance.now() - started) * perSecond) / 1_000; n++) {
+        const delivery = one(makeEvent(n, lanes), n);
+        pending.add(delivery);
+        void delivery.finally(() => pending.delete(delivery));
+      }
+      await sleep(5);
+    }
+  })();
+
+  return {
+    acknowledged,
+    answers,
+    sent: () => n,
+    async stop(): Promise<void> {
+      stopped = true;
+      await sending;
+      await Promise.all(pending);
+    },
+  };
+}
+
+/** Polls until the condition holds. */
+export async function until(holds: () => boolean | Promise<boolean>, limitMs = 30_000): Promise<void> {
+  const end = performance.now() + limitMs;
+  while (!(await holds())) {
+    if (performance.now() > end) throw new Error(`waited ${limitMs} ms in vain for ${holds.toString()}`);
+    await sleep(20);
+  }
+}
+
+/** The main process of a kit, and its children. */
+export function familyOf(kit: Kit): number[] {
+  const main = kit.main() ?? 0;
+  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  const children = pids.filter((pid) => {
+    try {
+      const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+      return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === main;
+    } catch {
+      return false;
+    }
+  });
+  return [main, ...children.map(Number)];
+}
+
+export function signalAll(pids: number[], signal: NodeJS.Signals): void {
+  for (const pid of pids) {
+    try {
+      process.kill(pid, signal);
+    } catch {
+      // It has ended.
+    }
+  }
+}
+
+export function withoutSchema(url: string): string {
+  const address = new URL(url);
+  address.searchParams.delete('schema');
+  return address.href;
+}
