@@ -35,16 +35,15 @@ export async function createCluster(
 ) {
   const folder = mkdtempSync(join(tmpdir(), 'kit-members-'));
   const ran = join(folder, 'ran');
-  const client = new Client({ connectionString: withoutSchema(url) });
-  client.on('error', () => {});
-  await client.connect();
+  let client = await connect(url);
   const schema = new URL(url).searchParams.get('schema') ?? 'kit';
   const kits: Kit[] = [];
 
   return {
-    url,
-    client,
-    schema,
+    /** Call it after the server was restarted. */
+    async reconnect(): Promise<void> {
+      client = await connect(url);
+    },
     /** Starts an instance. `address`: where it finds the store, for example a proxy. */
     async add(env: Record<string, string> = {}, address = url): Promise<Kit> {
       const kit = await createKit(handlers, { DATABASE_URL: address, RAN: ran, ...env });
@@ -72,7 +71,7 @@ export async function createCluster(
     async remove(): Promise<void> {
       await Promise.all(kits.map((kit) => kit.remove()));
       await client.query(`drop schema if exists ${schema} cascade`).catch(() => {});
-      await client.end();
+      await client.end().catch(() => {});
       rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     },
   };
@@ -156,8 +155,11 @@ export function signalAll(pids: number[], signal: NodeJS.Signals): void {
   }
 }
 
-export function withoutSchema(url: string): string {
+async function connect(url: string): Promise<Client> {
   const address = new URL(url);
   address.searchParams.delete('schema');
-  return address.href;
+  const client = new Client({ connectionString: address.href });
+  client.on('error', () => {});
+  await client.connect();
+  return client;
 }

@@ -18,6 +18,11 @@ const INSTALLED = join(
 const NOBODY = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : null;
 const FAST = ['fsync=off', 'full_page_writes=off', 'max_connections=100', 'max_wal_size=1GB', 'shared_buffers=128MB'];
 
+export type Server = Awaited<ReturnType<typeof startServer>>;
+
+/** False: TEST_POSTGRES_URL names a server, so none was installed. */
+export const hasServer = (): boolean => existsSync(INSTALLED);
+
 /** The address of the store that stands for this path: the same path is the same store. */
 export function urlOf(path: string): string {
   const schema = `kit_${createHash('sha256').update(path).digest('hex').slice(0, 20)}`;
