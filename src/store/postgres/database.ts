@@ -79,8 +79,9 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
       requireCommit(await connection.query('commit'));
       return result;
     } catch (error) {
-      await begun;
       await connection.query('rollback');
+      // If the locks were refused, the later statements failed for that reason alone.
+      await begun;
       throw error;
     } finally {
       depth = 0;

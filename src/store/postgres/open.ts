@@ -33,7 +33,7 @@ export function openPostgres(url: string, options: OpenOptions = {}): Store {
   const { schema, name } = address;
   const connection = createConnection(address, owner, owner ? ANSWER_MS.deliveries : ANSWER_MS.others);
   // Signs of life have a connection of their own, because deliveries may wait long for a lock.
-  const aside = owner ? createConnection(address, false, ANSWER_MS.deliveries) : connection;
+  const aside = owner ? createConnection(address, true, ANSWER_MS.deliveries) : connection;
   const instance = (): number => (owner ? members.instance() : (options.instance ?? 0));
   const database = createDatabase({ connection, schema, name, instance });
   const session = createSession(database);

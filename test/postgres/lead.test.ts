@@ -1,0 +1,226 @@
+// Who may lead, and what an instance that no longer leads can write: nothing that needs the lead.
+import { randomUUID } from 'node:crypto';
+import { Client } from 'pg';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { openPostgres } from '../../src/store/postgres/open.ts';
+import type { Store } from '../../src/store/store.ts';
+import type { Turn } from '../../src/store/work.ts';
+import type { Cursor } from '../../src/wire/cursor.ts';
+import { done, event, range, tasksOf } from '../store-contract/harness.ts';
+import { urlOf } from './server.ts';
+
+let url: string;
+let schema: string;
+let db: Client;
+let stores: Store[];
+
+beforeEach(async () => {
+  url = urlOf(randomUUID());
+  schema = new URL(url).searchParams.get('schema') ?? '';
+  db = new Client({ connectionString: url.replace(/schema=\w+&/, '') });
+  await db.connect();
+  stores = [];
+});
+
+afterEach(async () => {
+  vi.useRealTimers();
+  for (const store of stores) store.close();
+  await db.query(`drop schema if exists ${schema} cascade`);
+  await db.end();
+});
+
+/** The store as the main process of an instance has it. */
+function member(): Store {
+  const store = openPostgres(url, { owner: true });
+  stores.push(store);
+  return store;
+}
+
+/** As if the instance had given no sign of life for long. */
+async function freeze(instance: number): Promise<void> {
+  await db.query('update instances set until_at = 0 where instance = $1', [instance]);
+}
+
+const boots = new Map<Store, Promise<number>>();
+
+async function turnOf(store: Store, turn: Partial<Turn>) {
+  const boot = await (boots.get(store) ?? boots.set(store, store.processes.nextBoot()).get(store));
+  const handlers = [...(await store.work.idsOf(['first'])).values()];
+  return store.work.turn({ now: store.now(), boot: boot ?? 0, settle: [], fanOut: null, room: 0, handlers, ...turn });
+}
+
+/** Events with these cursors become tasks of the handler `first`. */
+async function fill(store: Store, cursors: number[]): Promise<void> {
+  const handler = (await store.work.register(['first'])).get('first') ?? 0;
+  await store.ingest.accept({ readings: cursors.map((n) => event(String(n))), now: store.now() });
+  const { from, events } = await store.work.pending(1_000);
+  await turnOf(store, { fanOut: { from, upTo: events.at(-1)?.seq ?? from, tasks: tasksOf(events, handler, 0) } });
+}
+
+test('one instance leads, until it resigns or gives no sign of life', async () => {
+  const [one, two, three] = [member(), member(), member()];
+  expect(await one.processes.lead(true)).toMatchObject({ leads: true, renewed: false, lost: [] });
+  expect(await two.processes.lead(true)).toMatchObject({ leads: false });
+  await one.processes.resign();
+  expect(await two.processes.lead(false)).toMatchObject({ leads: false });
+  const { leads, instance } = await two.processes.lead(true);
+  expect(leads).toBe(true);
+  expect(await three.processes.lead(true)).toMatchObject({ leads: false });
+  await freeze(instance);
+  const taken = await three.processes.lead(true);
+  expect(taken).toMatchObject({ leads: true, lost: [expect.any(String)] });
+  expect(await two.processes.lead(true)).toMatchObject({ leads: false, renewed: true });
+  expect((await three.read.status(three.now())).instances).toMatchObject([
+    { leads: false, lostAt: null },
+    { leads: false, lostAt: expect.any(String) },
+    { leads: true, lostAt: null },
+    { leads: false, lostAt: null },
+  ]);
+});
+
+test('of instances that see the lead vacant at the same moment, one gets it', async () => {
+  const all = range(1, 5).map(member);
+  for (const store of all) await store.processes.lead(false);
+  const standings = await Promise.all(all.map((store) => store.processes.lead(true)));
+  expect(standings.filter(({ leads }) => leads)).toHaveLength(1);
+});
+
+describe('an instance that has lost the lead', () => {
+  let old: Store;
+  let next: Store;
+  beforeEach(async () => {
+    [old, next] = [member(), member()];
+    const { instance } = await old.processes.lead(true);
+    await next.processes.lead(true);
+    await fill(old, [1, 2, 3]);
+    await freeze(instance);
+  });
+
+  test('claims nothing, makes no tasks, reads no history and prunes nothing; it still accepts deliveries', async () => {
+    expect((await next.processes.lead(true)).leads).toBe(true);
+    const refused = { code: 'standby' };
+    await expect(turnOf(old, { room: 10 })).rejects.toMatchObject(refused);
+    const { from, events } = await old.work.pending(10);
+    await expect(turnOf(old, { fanOut: { from, upTo: from, tasks: tasksOf(events, 1, 0) } })).rejects.toMatchObject(
+      refused,
+    );
+    await expect(old.work.claimIsolated(old.now(), 1, [1])).rejects.toMatchObject(refused);
+    const page = { readings: [], now: old.now(), watermark: '9' as Cursor };
+    await expect(old.ingest.accept(page)).rejects.toMatchObject(refused);
+    const step = { now: old.now(), before: old.now(), settled: 0, after: null, limit: 10 };
+    await expect(old.keep.prune(step)).rejects.toMatchObject(refused);
+    await expect(old.keep.sweep(0)).rejects.toMatchObject(refused);
+    expect(await old.ingest.accept({ readings: [event('4')], now: old.now() })).toEqual([{ verdict: 'new' }]);
+    expect((await next.read.status(next.now())).watermark).toBeNull();
+  });
+
+  test('cannot end what was given back; what the new leader runs ends once', async () => {
+    await freeze(0);
+    await db.query('update instances set until_at = 9e15');
+    const { claims } = await turnOf(old, { room: 1 });
+    await db.query('update instances set until_at = 0 where instance in (select instance from lead)');
+    expect((await next.processes.lead(true)).leads).toBe(true);
+    expect(await next.processes.giveBack([], next.now(), undefined, true)).toHaveLength(1);
+    expect((await turnOf(old, { settle: claims.map(done) })).fenced).toBe(1);
+    expect(await old.work.complete(claims[0] as never, old.now(), () => {})).toBe(false);
+    const again = await turnOf(next, { room: 1 });
+    expect(again.claims.map(({ event: { cursor } }) => cursor)).toEqual(['1']);
+    expect((await turnOf(next, { settle: again.claims.map(done) })).fenced).toBe(0);
+    expect(await next.read.counters()).toMatchObject({ 'tasks.done': 1, 'tasks.ready': 2, 'tasks.running': 0 });
+  });
+});
+
+test('a leader that resigned may end what it has begun, and the new leader sees that the lane is free', async () => {
+  const [old, next] = [member(), member()];
+  await old.processes.lead(true);
+  await next.processes.lead(true);
+  await fill(old, [1, 2]);
+  const { claims } = await turnOf(old, { room: 1 });
+  await old.processes.resign();
+  expect((await next.processes.lead(true)).leads).toBe(true);
+  expect(await next.processes.giveBack([], next.now(), undefined, true)).toEqual([]);
+  expect((await turnOf(next, { room: 10 })).claims).toEqual([]);
+  expect((await turnOf(old, { settle: claims.map(done) })).fenced).toBe(0);
+  expect((await turnOf(next, { room: 10 })).claims.map(({ event: { cursor } }) => cursor)).toEqual(['2']);
+});
+
+test('whoever takes the lead waits for open transactions of the leader before it', async () => {
+  const [old, next] = [member(), member()];
+  const { instance } = await old.processes.lead(true);
+  await next.processes.lead(true);
+  const open = new Client({ connectionString: url.replace(/schema=\w+&/, '') });
+  await open.connect();
+  await open.query('begin');
+  await open.query('select 1 from lead where instance = $1 for key share', [instance]);
+  await freeze(instance);
+  let taken = false;
+  const taking = next.processes.lead(true).then(({ leads }) => (taken = leads));
+  await vi.waitUntil(async () => {
+    const { rows } = await db.query(`select 1 from pg_locks where not granted and pid <> pg_backend_pid()`);
+    return rows.length > 0;
+  });
+  expect(taken).toBe(false);
+  await open.query('commit');
+  await taking;
+  expect(taken).toBe(true);
+  await open.end();
+});
+
+test.each([-3_600_000, 3_600_000])(
+  'the clock of an instance, %i ms off, changes neither the lead nor the times of events',
+  async (ms) => {
+    const [one, two] = [member(), member()];
+    await one.processes.lead(true);
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ms });
+    expect((await two.processes.lead(true)).leads).toBe(false);
+    expect((await one.processes.lead(true)).leads).toBe(true);
+    expect(Math.abs(one.now() - two.now())).toBeLessThan(1_000);
+    vi.useRealTimers();
+    expect(Math.abs(one.now() - Date.now())).toBeLessThan(60_000);
+  },
+);
+
+test('events are numbered in the order of their commits: whoever reads on from a number misses none', async () => {
+  const receivers = range(1, 4).map(member);
+  const reader = member();
+  await reader.processes.lead(true);
+  await reader.work.register(['first']);
+  const seen: number[] = [];
+  let stopped = false;
+  const reading = (async () => {
+    for (;;) {
+      const last = stopped;
+      const { from, events } = await reader.work.pending(100);
+      const upTo = events.at(-1)?.seq ?? from;
+      for (const { cursor } of events) seen.push(Number(cursor));
+      if (events.length > 0) await turnOf(reader, { fanOut: { from, upTo, tasks: [] } });
+      else if (last) return;
+    }
+  })();
+  await Promise.all(
+    receivers.map(async (store, n) => {
+      for (let batch = 0; batch < 40; batch++) {
+        const cursors = range(1, 1 + ((batch * 7) % 40)).map((i) => 1_000_000 * (n + 1) + batch * 100 + i);
+        await store.ingest.accept({ readings: cursors.map((cursor) => event(String(cursor))), now: store.now() });
+      }
+    }),
+  );
+  stopped = true;
+  await reading;
+  expect(seen.length).toBe((await reader.read.counters())['accepted']);
+  expect(new Set(seen).size).toBe(seen.length);
+});
+
+test('deliveries of the same event to all instances at once are one row', async () => {
+  const receivers = range(1, 4).map(member);
+  await receivers[0]?.processes.lead(true);
+  const rounds = range(1, 20);
+  for (const round of rounds) {
+    const readings = range(1, 20).map((n) => event(String(round * 100 + n)));
+    const all = await Promise.all(receivers.map((store) => store.ingest.accept({ readings, now: store.now() })));
+    const fresh = all.flat().filter(({ verdict }) => verdict === 'new');
+    expect(fresh).toHaveLength(readings.length);
+  }
+  const counters = await receivers[0]?.read.counters();
+  expect(counters).toMatchObject({ events: 400, accepted: 400, duplicates: 1_200 });
+});
