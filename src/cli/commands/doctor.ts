@@ -6,6 +6,7 @@ import { clock } from '../lib/store.ts';
 import { address } from '../doctor/address.ts';
 import { examine, exitOf, type Check, type Finding } from '../doctor/check.ts';
 import { handlers } from '../doctor/handlers.ts';
+import { server } from '../doctor/postgres.ts';
 import * as modules from '../doctor/modules.ts';
 import { configuration, runtime, secrets } from '../doctor/setup.ts';
 import { alarms, file, folder } from '../doctor/store.ts';
@@ -17,6 +18,7 @@ const CHECKS = [
   configuration,
   folder,
   file,
+  server,
   secrets,
   clocks,
   key,

@@ -65,10 +65,16 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
     opened.setTypeParser(1700, Number);
     opened.on('error', () => lose(opened));
     opened.on('end', () => lose(opened));
-    await opened.connect();
-    await prepare(opened);
-    await readClock(opened);
-    if (heard) await listen(opened);
+    try {
+      await opened.connect();
+      await prepare(opened);
+      await readClock(opened);
+      if (heard) await listen(opened);
+    } catch (error) {
+      // Otherwise repeated tries would use up the connections of the server.
+      void opened.end().catch(() => {});
+      throw error;
+    }
     return (current = opened);
   }
 
