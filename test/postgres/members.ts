@@ -83,7 +83,7 @@ export function send(kits: Kit[], perSecond: number, lanes = 10) {
   const answers: { status: number; ms: number; port: number }[] = [];
   const pending = new Set<Promise<void>>();
   let n = 0;
-  let stopped = false;
+  const stopping = new AbortController();
   const started = performance.now();
 
   async function one(event: TestEvent, first: number): Promise<void> {
@@ -99,7 +99,7 @@ export function send(kits: Kit[], perSecond: number, lanes = 10) {
   }
 
   const sending = (async () => {
-    while (!stopped) {
+    while (!stopping.signal.aborted) {
       for (; n < ((performance.now() - started) * perSecond) / 1_000; n++) {
         const delivery = one(makeEvent(n, lanes), n);
         pending.add(delivery);
@@ -114,7 +114,7 @@ export function send(kits: Kit[], perSecond: number, lanes = 10) {
     answers,
     sent: () => n,
     async stop(): Promise<void> {
-      stopped = true;
+      stopping.abort();
       await sending;
       await Promise.all(pending);
     },

@@ -12,13 +12,17 @@ export async function createProxy(url: string) {
   let delayMs = 0;
 
   const server = createServer((client) => {
-    if (mode === 'cut') return void client.destroy();
+    if (mode === 'cut') {
+      client.destroy();
+      return;
+    }
     const behind = connect(Number(port), hostname);
     for (const [from, to] of [
       [client, behind],
       [behind, client],
     ] as const) {
       sockets.add(from);
+      from.setNoDelay(true);
       from.on('error', () => {});
       from.on('close', () => {
         sockets.delete(from);
