@@ -74,6 +74,10 @@ const schema = z.object({
       'must be sqlite:<path of the file>, like sqlite:data/events.db, or postgres://<user>@<host>/<database>',
     )
     .default('sqlite:data/events.db'),
+  MOVE_FROM: z
+    .string()
+    .regex(/^sqlite:./, 'must be sqlite:<path of the file that is moved>')
+    .optional(),
   API_BASE_URL: url("the service's, ending in /v1").optional(),
   API_KEY: z
     .string()
@@ -188,6 +192,7 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
     // A RETENTION_DAYS below the default of PAYLOAD_RETENTION_DAYS limits both, so bodies go with their rows.
     PAYLOAD_RETENTION_DAYS: Math.min(config.PAYLOAD_RETENTION_DAYS, config.RETENTION_DAYS),
     storePath,
+    MOVE_FROM: config.MOVE_FROM && `sqlite:${realOf(pathOf(config.MOVE_FROM.slice('sqlite:'.length)))}`,
     storeUrl: storePath === null ? config.DATABASE_URL : `sqlite:${storePath}`,
     handlersDir: pathOf(config.HANDLERS_DIR),
   };

@@ -78,9 +78,13 @@ else await start(config).catch(refuse);
 async function start(given: Config): Promise<void> {
   const store = await takeStore(given);
   for (const { check } of modules) await check?.(given);
-  await leadership.join();
-  const late = await children.start();
-  if (late.length > 0) throw new ConfigError(late);
+  const work = async (): Promise<void> => {
+    await leadership.join();
+    const late = await children.start();
+    if (late.length > 0) throw new ConfigError(late);
+  };
+  // While a store is moved, only deliveries may change it.
+  if (!ownership?.move) await work();
 
   const stopping = { draining: false };
   const options = { config: given, store, children, modules, clock, log };
@@ -90,7 +94,8 @@ async function start(given: Config): Promise<void> {
   await retryWhileBusy(receiver.beat, START_MS);
   const looking = startLoop(() => receiver.look());
   children.startRest();
-  leadership.follow();
+  if (ownership?.move) void moveStore(ownership.move, work).catch(refuse);
+  else leadership.follow();
 
   async function stop(signal: string): Promise<void> {
     if (stopping.draining) return;
@@ -127,13 +132,25 @@ async function start(given: Config): Promise<void> {
   );
 }
 
-async function takeStore({ storeUrl }: Config): Promise<Store> {
-  ownership = await siteOf(storeUrl).take({
+async function takeStore({ storeUrl, MOVE_FROM }: Config): Promise<Store> {
+  ownership = await siteOf(storeUrl, MOVE_FROM).take({
     onReplaced: (replaced) => void (saving = onReplaced(replaced)),
     onDropped: createDropLog(log, clock),
   });
   if (ownership.logLost) log.error(LOG_LOST);
   return ownership.store;
+}
+
+/** Moves the store to where DATABASE_URL says, and then begins to work. If that fails, the old store stays in use. */
+async function moveStore(move: NonNullable<Taken['move']>, work: () => Promise<void>): Promise<void> {
+  log.info('the store is moved; deliveries are accepted, handlers and reconciliation pause');
+  const { events, heldMs } = await move(({ rows, of }) =>
+    log.info(`the store is moved: ${rows} of ${of} rows are copied`),
+  );
+  const held = `deliveries waited ${Math.round(heldMs)} ms`;
+  log.info(`the store was moved, with ${events} events; ${held}. Take MOVE_FROM out of the configuration`);
+  await work();
+  leadership.follow();
 }
 
 /** Deliveries get 503 until a person has restored a store and started the kit again. */

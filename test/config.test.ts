@@ -21,6 +21,7 @@ const DEFAULTS = {
   TIMESTAMP_TOLERANCE_SECONDS: 300,
   BODY_LIMIT_BYTES: 12_582_912,
   DATABASE_URL: 'sqlite:data/events.db',
+  MOVE_FROM: undefined,
   API_BASE_URL: undefined,
   API_KEY: undefined,
   REPLAY_FROM: 'first-webhook',

@@ -121,8 +121,8 @@ describe('only some folders', () => {
       .filter((file) => !file.startsWith('handlers/') && pattern.test(readFileSync(join(SRC, file), 'utf8')))
       .toSorted();
 
-  test('import SQLite: the store, and the demo, which counts events itself', () => {
-    const allowed = (file: string) => /^(store\/sqlite|tools\/demo)\//.test(file);
+  test('import SQLite: the store, the move out of it, and the demo, which counts events itself', () => {
+    const allowed = (file: string) => /^(store\/(sqlite|postgres\/move)|tools\/demo)\//.test(file);
     expect(importersOf(/from 'better-sqlite3'/).filter((file) => !allowed(file))).toEqual([]);
   });
 

@@ -29,6 +29,7 @@ export const UNREAD: Status = {
   alarms: [],
   processes: { receive: 'up', run: 'up', keep: 'up' },
   instances: [],
+  moving: null,
 };
 
 export function withAccount(status: Status, account: Account | undefined): Status {

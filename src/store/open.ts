@@ -23,8 +23,11 @@ export function openLater(url: string, options?: OpenOptions): Store {
   return isPostgres(url) ? openPostgres(url, options) : openSqliteLater(pathOf(url), () => open(url, options));
 }
 
-export function siteOf(url: string): Site {
-  return isPostgres(url) ? postgresSiteOf(url) : sqliteSiteOf(pathOf(url));
+/** `moveFrom`: the address of an SQLite store that is to be moved into the one of `url`. */
+export function siteOf(url: string, moveFrom?: string): Site {
+  if (!isPostgres(url)) return sqliteSiteOf(pathOf(url));
+  const path = moveFrom && pathOf(moveFrom);
+  return postgresSiteOf(url, path ? { path, site: sqliteSiteOf(path) } : undefined);
 }
 
 function isPostgres(url: string): boolean {

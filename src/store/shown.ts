@@ -3,6 +3,7 @@ import type { Cursor } from '../wire/cursor.ts';
 import type { Origin, Unreadable } from '../wire/event.ts';
 import type { Failures, ReplayState, StreamState } from './keep.ts';
 import type { Instance, Role } from './processes.ts';
+import type { KeptState } from './state.ts';
 import type { RerunAt, ShownState, StoredEvent, TaskState } from './work.ts';
 
 export interface Alarm {
@@ -37,6 +38,8 @@ export interface Status {
   processes: Record<Role, 'up' | 'down'>;
   /** The instances that share the store, also those lost within a day. Empty: the store is a file. */
   instances: Instance[];
+  /** An SQLite store is being copied into this one, and handlers pause. Null: not now. */
+  moving: KeptState['moving'];
 }
 
 export interface EventFilter {

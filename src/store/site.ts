@@ -1,4 +1,5 @@
 // Where a store is, and what the processes need of that place before, and beside, its roles.
+import type { MoveProgress } from './state.ts';
 import type { Store, StoreError } from './store.ts';
 
 /** A start is refused if the store cannot be written for this long, milliseconds. */
@@ -37,11 +38,27 @@ export interface Disk {
   freeBytes: number;
 }
 
+export interface Moved {
+  events: number;
+  /** How long deliveries waited, milliseconds. */
+  heldMs: number;
+}
+
 export interface Taken {
   store: Store;
+  /**
+   * Set if the store is a file that MOVE_FROM names: copies it into the store of DATABASE_URL, which `store` is from then
+   * on. Until it has ended, no handler and no `keep` may work.
+   */
+  move?: (onProgress: (progress: MoveProgress) => void) => Promise<Moved>;
   /** True: the log of an SQLite store was deleted or emptied after a kill, so the last commits may be missing. */
   logLost: boolean;
   release(): void;
+}
+
+export interface TakeOptions extends Pick<OpenOptions, 'onReplaced' | 'onDropped'> {
+  /** The store is to be moved. A move that had not ended is begun anew. */
+  moving?: true;
 }
 
 export interface Site {
@@ -53,7 +70,7 @@ export interface Site {
    * Opens the store for a main process, and creates it or brings it up to date. Throws StoreError, with `owned` if only
    * one main process may have it and another one does.
    */
-  take(options: Pick<OpenOptions, 'onReplaced' | 'onDropped'>): Promise<Taken>;
+  take(options: TakeOptions): Promise<Taken>;
   disk(store: Store): Promise<Disk>;
   freeBytes: () => number;
   /** The process that holds the store's write lock now. Undefined: none, or it is not known. */

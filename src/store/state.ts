@@ -43,6 +43,12 @@ export type Counter =
 
 export type Counts = Partial<Record<Counter, number>>;
 
+/** What has been copied of a store that is moved. */
+export interface MoveProgress {
+  rows: number;
+  of: number;
+}
+
 /** Values that one process keeps and others read. Null: it was never kept. */
 export interface KeptState {
   watermark: Cursor | null;
@@ -81,6 +87,12 @@ export interface KeptState {
   reload_asked: number;
   /** The outcome of the last reload. */
   reloaded: Reloaded | null;
+  /** An SQLite store is being copied into this one. `since`: ISO 8601, when this was noted. */
+  moving: (MoveProgress & { since: string }) | null;
+  /** The name of the store that this one was moved to: JSON. */
+  moved_to: string | null;
+  /** When an SQLite store had been moved into this one, Unix milliseconds. */
+  moved_at: number | null;
 }
 
 export type StateKey =

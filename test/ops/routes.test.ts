@@ -84,6 +84,7 @@ describe('GET /api/status', () => {
       alarms: [],
       processes: { receive: 'down', run: 'down', keep: 'down' },
       instances: [],
+      moving: null,
     });
   });
 
@@ -141,6 +142,7 @@ describe('GET /api/status', () => {
       alarms: [{ name: 'gap_open', since: expect.stringMatching(/^2026-.*Z$/), detail: 'one' }],
       processes: { receive: 'up', run: 'up', keep: 'down' },
       instances: [],
+      moving: null,
     });
   });
 });

@@ -87,6 +87,7 @@ async function isReady(): Promise<number> {
 function show(status: Status, missed: number, { words, ready, listens }: Readiness): void {
   const { reconcile, stream, processes, failures, failureRun, undecided } = status;
   line('processes', livesOf(processes));
+  if (status.moving) line('moving', `${status.moving.rows} of ${status.moving.of} rows copied; handlers pause`);
   if (status.instances.length > 0) line('instances', membersOf(status.instances));
   if (processes.receive === 'down' || (listens && !ready))
     line('', `the receiver says: ${words}${listens && !ready ? '; figures are those of before' : ''}`);

@@ -32,7 +32,7 @@ export interface Overview {
 export function overview({ status, samples, lanes, range, rules }: Overview): Html {
   const { words, tone } = health(status, rules);
   return html`<p class="health ${tone}">${words}</p>
-    ${alarms(status)} ${figures([...deliveryFigures(status, samples), ...workFigures(status)])}
+    ${moving(status)} ${alarms(status)} ${figures([...deliveryFigures(status, samples), ...workFigures(status)])}
     <h2 id="time">Over time</h2>
     <p class="ranges">
       ${Object.keys(RANGES).map(
@@ -58,6 +58,11 @@ export function overview({ status, samples, lanes, range, rules }: Overview): Ht
       ]),
       'No task waits for another.',
     )}`;
+}
+
+function moving({ moving: now }: Status): Html | null {
+  if (!now) return null;
+  return html`<p>The store is being moved: ${count(now.rows)} of ${count(now.of)} rows are copied. Handlers pause.</p>`;
 }
 
 function instances({ instances: all }: Status): Html {

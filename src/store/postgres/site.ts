@@ -4,10 +4,13 @@ import { retryWhileBusy } from '../retry-while-busy.ts';
 import { START_MS, type Site } from '../site.ts';
 import { addressOf } from './connection.ts';
 import { remedyOf } from './fault.ts';
+import { takeFor, type MoveFrom } from './move/start.ts';
 import { openPostgres } from './open.ts';
 
-export function siteOf(url: string): Site {
-  const { name, schema } = addressOf(url);
+/** `from`: the file that is to be moved into the store. */
+export function siteOf(url: string, from?: MoveFrom): Site {
+  const address = addressOf(url);
+  const { name, schema } = address;
   return {
     name,
     fingerprint: createHash('sha256').update(`${name} ${schema}`).digest('hex').slice(0, 16),
@@ -15,11 +18,11 @@ export function siteOf(url: string): Site {
       const store = openPostgres(url, { ...options, owner: true });
       try {
         await retryWhileBusy(() => store.processes.settle(), START_MS);
+        return await takeFor(store, address, from, options);
       } catch (error) {
         store.close();
         throw error;
       }
-      return { store, logLost: false, release: () => store.close() };
     },
     async disk(store) {
       const [row] = await store.work.read(

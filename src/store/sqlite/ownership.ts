@@ -7,12 +7,12 @@ import { guarded } from './fault.ts';
 import { inodeOf, newId, readMark, requireSame, requireUnharmed, writeMark } from './file-identity.ts';
 import { lockStore } from './lock.ts';
 import { retryWhileBusy } from '../retry-while-busy.ts';
-import { START_MS, type OpenOptions, type Taken } from '../site.ts';
+import { START_MS, type Taken, type TakeOptions } from '../site.ts';
 import { StoreError, type Store } from '../store.ts';
 import { openSqlite } from './open.ts';
 
 /** Throws StoreError: `owned` if another process owns the store, `replaced` if another file is in its place. */
-export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' | 'onDropped'>): Promise<Taken> {
+export async function own(path: string, { moving, ...options }: TakeOptions): Promise<Taken> {
   const lock = lockStore(path);
   let store: Store | undefined;
   let logLost = false;
@@ -21,6 +21,7 @@ export async function own(path: string, options: Pick<OpenOptions, 'onReplaced' 
     guarded(() => requireSame(path), path);
     const logged = (statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
     store = openSqlite(path, { owner: true, synchronous: 'NORMAL', busyMs: 0, ...options });
+    await refuseMoved(store, path, moving);
     const left = await endOthers(store, path, here);
     logLost = left.length > 0 && !logged;
     if (logLost) guarded(() => requireUnharmed(path), path);
@@ -52,6 +53,14 @@ async function endOthers(store: Store, path: string, here: boolean): Promise<str
   for (const { pid, started } of left)
     if (started !== '' && pid !== process.pid && startOf(pid) === started) end(pid, path);
   return left.map(({ role }) => role);
+}
+
+/** Deliveries that it accepted would be missing in the other store. */
+async function refuseMoved(store: Store, path: string, moving = false): Promise<void> {
+  const to = await retryWhileBusy(() => store.state.get('moved_to'), START_MS);
+  if (to !== null && moving) await retryWhileBusy(() => store.state.note({}, { moved_to: null }), START_MS);
+  else if (to !== null)
+    throw new StoreError('replaced', `${path} was moved to ${to}: set DATABASE_URL to that, or take another file`);
 }
 
 async function forget(store: Store, roles: string[]): Promise<void> {

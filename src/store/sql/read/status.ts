@@ -4,6 +4,7 @@ import { parseCursor, type Cursor } from '../../../wire/cursor.ts';
 import type { ReplayState, StreamState } from '../../keep.ts';
 import type { Alarm, ReadStore } from '../../read.ts';
 import { isoOf, type Session } from '../session.ts';
+import { keptOf } from '../../state.ts';
 import { createHealth } from '../state.ts';
 import { HANDLERS } from '../work/waiting.ts';
 import { selectionOf } from './selection.ts';
@@ -129,6 +130,7 @@ export function createStatus(session: Session): Pick<ReadStore, 'status' | 'coun
         alarms: (await alarms.all()).map(({ name, since, detail }): Alarm => ({ name, since: isoOf(since), detail })),
         processes: { receive: isUp('receive'), run: isUp('run'), keep: isUp('keep') },
         instances: [],
+        moving: keptOf('moving', await session.state('moving')),
       };
     },
     counters: counterMap,
