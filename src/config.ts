@@ -124,6 +124,8 @@ function faultsBetween(env: Env): string[] {
   if (env['API_KEY'] && !env['API_BASE_URL']) faults.push(`API_BASE_URL is required with API_KEY: ${together}`);
   if (env['API_BASE_URL'] && !env['API_KEY']) faults.push(`API_KEY is required with API_BASE_URL: ${together}`);
   if (env['STREAM'] === 'on' && !env['API_KEY']) faults.push('API_KEY and API_BASE_URL are required with STREAM=on');
+  if (env['MOVE_FROM'] && !/^postgres/.test(env['DATABASE_URL'] ?? ''))
+    faults.push('DATABASE_URL must name the PostgreSQL store into which MOVE_FROM is moved');
   const opsHost = env['OPS_HOST'] ?? '127.0.0.1';
   if (!LOOPBACK.has(opsHost) && !env['OPS_TOKEN']) {
     faults.push(`OPS_TOKEN is required with OPS_HOST=${opsHost}: only a loopback address works without it`);

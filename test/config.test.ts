@@ -56,7 +56,8 @@ const OTHERS: Record<keyof typeof DEFAULTS, string> = {
   WEBHOOK_HEADER_PREFIX: 'X-Other-',
   TIMESTAMP_TOLERANCE_SECONDS: '60',
   BODY_LIMIT_BYTES: '1048576',
-  DATABASE_URL: 'sqlite:/var/lib/kit/events.db',
+  DATABASE_URL: 'postgres://kit@db.example.com/kit',
+  MOVE_FROM: 'sqlite:/var/lib/kit/old.db',
   API_BASE_URL: 'https://api.example.com/v1',
   API_KEY: 'key_1',
   REPLAY_FROM: '42',
@@ -143,7 +144,10 @@ describe('a variable', () => {
   });
 
   test('that is a list or a path is parsed', () => {
-    const config = load({ ...OTHERS, WEBHOOK_SECRET: `${SECRET}, ${SECRET}2` });
+    const { MOVE_FROM: _, ...others } = OTHERS;
+    const file = { DATABASE_URL: 'sqlite:/var/lib/kit/events.db', WEBHOOK_SECRET: `${SECRET}, ${SECRET}2` };
+    const config = load({ ...others, ...file });
+    expect(load(OTHERS)).toMatchObject({ storePath: null, storeUrl: OTHERS.DATABASE_URL });
     expect(config.WEBHOOK_SECRET).toEqual([SECRET, `${SECRET}2`]);
     expect(config.EVENT_TYPES).toEqual(['MessageReceived', 'MessageSent']);
     expect([config.storePath, config.handlersDir]).toEqual(['/var/lib/kit/events.db', '/opt/handlers']);
