@@ -69,13 +69,40 @@ test('one instance leads, until it resigns or gives no sign of life', async () =
   await freeze(instance);
   const taken = await three.processes.lead(true);
   expect(taken).toMatchObject({ leads: true, lost: [expect.any(String)] });
+  const shown = async () =>
+    (await three.processes.instances()).map((one) => ({ leads: one.leads, lost: one.lostAt !== null }));
+  const [stands, leader, lost] = [
+    { leads: false, lost: false },
+    { leads: true, lost: false },
+    { leads: false, lost: true },
+  ];
+  expect(await shown()).toEqual([stands, lost, leader]);
   expect(await two.processes.lead(true)).toMatchObject({ leads: false, renewed: true });
-  expect((await three.read.status(three.now())).instances).toMatchObject([
-    { leads: false, lostAt: null },
-    { leads: false, lostAt: expect.any(String) },
+  expect(await shown()).toEqual([stands, leader, stands]);
+});
+
+test('an instance that was lost and comes back is shown once, and goes on with the records of those that ended', async () => {
+  const [one, two] = [member(), member()];
+  const { instance } = await one.processes.lead(true);
+  await one.processes.nextBoot();
+  await one.processes.beat({ role: 'run', pid: 1, started: '1', boot: 1 }, one.now());
+  const refusals = JSON.stringify({ window: [{ at: '2026-01-01T00:00:00.000Z', headers: 5 }] });
+  await one.ingest.accept({ readings: [], now: one.now(), state: { failure_run: 2, refusals } });
+  await freeze(instance);
+  await two.processes.lead(true);
+  expect((await one.processes.lead(true)).instance).toBeGreaterThan(instance);
+  const shown = await one.processes.instances();
+  expect(shown.map(({ leads, lostAt }) => ({ leads, lostAt }))).toEqual([
     { leads: true, lostAt: null },
     { leads: false, lostAt: null },
   ]);
+  await one.state.books();
+  const rows = async (sql: string): Promise<unknown[]> => (await db.query(sql)).rows as unknown[];
+  expect(await rows('select 1 from boots union all select 1 from processes')).toEqual([]);
+  expect(
+    await rows(`select split_part(name, '@', 2)::int > ${instance} as new from state where name like '%@%'`),
+  ).toEqual(Array(4).fill({ new: true }));
+  expect((await one.state.get('refusals'))['window']).toHaveLength(1);
 });
 
 test('of instances that see the lead vacant at the same moment, one gets it', async () => {

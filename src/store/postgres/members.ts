@@ -52,7 +52,13 @@ export function createMembers(session: Session): Members {
     insert into instances (name, version, since, until_at) values (?, ?, ${NOW}, ${NOW} + ${LIVES_MS}) returning instance`);
   const lose = session.value<string>(`
     update instances set lost_at = ${NOW} where until_at < ${NOW} and lost_at is null and instance <> ? returning name`);
-  const forget = session.statement(`delete from instances where lost_at < ${NOW} - ${SHOWN_MS}`);
+  // The name holds the pid, so a lost instance of the same name was this one, or one that has ended.
+  const forget = session.statement(
+    `delete from instances where lost_at is not null and (lost_at < ${NOW} - ${SHOWN_MS} or name = ?)`,
+  );
+  const tidy = ['processes', 'boots'].map((table) =>
+    session.statement(`delete from ${table} where instance <> 0 and instance not in (select instance from instances)`),
+  );
   const depose = session.statement('delete from lead');
   const follow = session.statement('insert into lead values (?)');
   const resign = session.statement('delete from lead where instance = ?');
@@ -73,9 +79,10 @@ export function createMembers(session: Session): Members {
 
   async function enter(): Promise<void> {
     await session.write(async () => {
-      if (me !== 0) await gone.run(me);
-      me = (await join.get(`${hostname()}:${process.pid}`, VERSION)) ?? 0;
-      await forget.run();
+      const name = `${hostname()}:${process.pid}`;
+      await forget.run(name);
+      for (const statement of tidy) await statement.run();
+      me = (await join.get(name, VERSION)) ?? 0;
     });
   }
 

@@ -5,14 +5,14 @@ import { isCursor, keptOf, type KeptState, type StateKey, type StateStore } from
 import type { Session } from './session.ts';
 
 const HEALTH: StateKey[] = ['failure_run', 'failures', 'signers'];
+const OWN: StateKey[] = [...HEALTH, 'refusals'];
 
 export function createStateStore(session: Session): Omit<StateStore, 'note'> {
   const records = createRecords(session);
 
   async function get<Name extends keyof KeptState>(name: Name): Promise<KeptState[Name]> {
     if (name === 'refusals') {
-      const all = await records.of(['refusals']);
-      return mergeRefusals(all.map(({ refusals }) => refusals as Record<string, Refusal[]>)) as KeptState[Name];
+      return mergeRefusals((await records.of(['refusals'])).map(toRefusals)) as KeptState[Name];
     }
     return keptOf(name, isCursor(name) ? await session.cursorState(name) : await session.state(name));
   }
@@ -21,17 +21,19 @@ export function createStateStore(session: Session): Omit<StateStore, 'note'> {
     get,
     books: () =>
       session.write(async () => {
+        // An instance that starts goes on with the records of those that have ended.
         const living = new Set(await session.living());
-        const gone = (await records.of(HEALTH)).filter(
+        const ended = (await records.of(OWN)).filter(
           ({ instance }) => instance === session.instance() || !living.has(instance),
         );
-        const health = mergeHealth(gone.map(toHealth));
-        await records.forget(gone.flatMap(({ instance }) => (instance === session.instance() ? [] : [instance])));
+        const health = mergeHealth(ended.map(toHealth));
+        await records.forget(ended.map(({ instance }) => instance));
         await session.setState('failure_run', health.failureRun);
         await session.setState('failures', JSON.stringify(health.failures));
         await session.setState('signers', JSON.stringify(health.signers));
+        await session.setState('refusals', JSON.stringify(mergeRefusals(ended.map(toRefusals))));
         return health;
-      }),
+      }, 'door'),
   };
 }
 
@@ -46,29 +48,30 @@ type StoredRecord = Record<string, unknown> & { instance: number };
 function createRecords(session: Session) {
   const { oneOf } = session.dialect;
   const stored = session.statement<{ name: string; value: string | null }>(
-    `select name, cast(value as text) as value from state where name ${oneOf('@names', 'text')} or name like @first or name like @second or name like @third`,
+    `select name, cast(value as text) as value from state where name ${oneOf('?', 'text')} or name like '%@%'`,
   );
   const remove = session.statement(`delete from state where name ${oneOf('?', 'text')}`);
   return {
     /** One record for each instance. The keys of instances end with `@` and their number. */
     async of(names: StateKey[]): Promise<StoredRecord[]> {
-      const [first, second = '', third = ''] = names.map((name) => `${name}@%`);
-      const rows = await stored.all({ names, first, second, third });
-      const parts = rows.map(({ name, value }) => ({
-        key: name.split('@')[0] ?? '',
-        of: Number(name.split('@')[1] ?? 0),
-        value,
-      }));
+      const parts = (await stored.all(names)).flatMap(({ name, value }) => {
+        const [key = '', of = '0'] = name.split('@');
+        return (names as string[]).includes(key) ? [{ key, of: Number(of), value }] : [];
+      });
       return [...Map.groupBy(parts, (part) => part.of)].map(([instance, group]) => ({
         ...Object.fromEntries(group.map(({ key, value }) => [key, JSON.parse(value ?? 'null') as unknown])),
         instance,
       }));
     },
     async forget(instances: number[]): Promise<void> {
-      const names = instances.flatMap((n) => HEALTH.map((name) => (n === 0 ? name : `${name}@${n}`)));
-      if (names.length > 0) await remove.run(names);
+      const names = instances.flatMap((n) => OWN.map((name) => (n === 0 ? name : `${name}@${n}`)));
+      await remove.run(names);
     },
   };
+}
+
+function toRefusals({ refusals }: StoredRecord): Record<string, Refusal[]> {
+  return (refusals ?? {}) as Record<string, Refusal[]>;
 }
 
 function toHealth(record: StoredRecord): Partial<KeptHealth> {
