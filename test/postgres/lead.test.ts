@@ -70,7 +70,7 @@ test('one instance leads, until it resigns or gives no sign of life', async () =
   const taken = await three.processes.lead(true);
   expect(taken).toMatchObject({ leads: true, lost: [expect.any(String)] });
   const shown = async () =>
-    (await three.processes.instances()).map((one) => ({ leads: one.leads, lost: one.lostAt !== null }));
+    (await three.processes.instances()).map((row) => ({ leads: row.leads, lost: row.lostAt !== null }));
   const [stands, leader, lost] = [
     { leads: false, lost: false },
     { leads: true, lost: false },
