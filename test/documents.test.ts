@@ -12,8 +12,8 @@ const MOST_WORDS = 25;
 
 const known = await commands();
 const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> };
-/** Variables of other programs: Compose, Node, systemd. */
-const OTHERS = ['SITE_ADDRESS', 'NODE_EXTRA_CA_CERTS', 'MAINPID'];
+/** Variables of the tests, and of other programs: Compose, Node, systemd. */
+const OTHERS = ['TEST_POSTGRES_URL', 'TEST_POSTGRES_URLS', 'SITE_ADDRESS', 'NODE_EXTRA_CA_CERTS', 'MAINPID'];
 
 /** The anchors of headings, as GitHub derives them. */
 function anchorsOf(file: string): string[] {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 const files = readdirSync(import.meta.dirname, { recursive: true, encoding: 'utf8' }).filter((file) =>
-  /^(?!(system|flow|handlers)\/).*(?<!\.system)\.test\.ts$/.test(file),
+  /^(?!(system|flow|handlers|postgres)\/).*(?<!\.system)\.test\.ts$/.test(file),
 );
 
 test('no unit test mocks a module, because other tests in the same process would get the mock', () => {

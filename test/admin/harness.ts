@@ -1,4 +1,5 @@
 // A real store file with a settable clock, and helpers that make events and tasks.
+import type { Instance } from '../../src/store/processes.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { NewTask } from '../../src/store/work.ts';
 import { readDelivery } from '../../src/wire/event.ts';
@@ -37,6 +38,16 @@ export async function deliver({ store, clock }: Records, ...events: Delivered[])
     await store.ingest.accept({ readings: [readDelivery(Buffer.from(JSON.stringify(envelope)))], now: clock.time });
   }
 }
+
+/** Three instances on one PostgreSQL store: one leads, one stands by, one is lost. */
+export const INSTANCES: Instance[] = [
+  { name: 'first:11', leads: true, processes: ['keep', 'receive', 'run'], lostAt: null },
+  { name: 'second:22', leads: false, processes: ['keep', 'receive'], lostAt: null },
+  { name: 'third:33', leads: false, processes: [], lostAt: '2026-01-02T03:04:05.678Z' },
+].map((one, n) => ({ instance: n + 1, version: '0.1.0', since: `2026-01-0${n + 1}T00:00:00.000Z`, ...one }));
+
+/** A name is made of the name of the host. This one holds markup, and characters that control a terminal. */
+export const HOSTILE = '<img src=x onerror="alert(1)">\u001b[2J\u202e\n&\':44';
 
 export const SESSION = '5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11';
 export const OTHER_SESSION = '00000000-6f1e-4c55-9a52-9d9f5b1f6d11';

@@ -2,10 +2,11 @@
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createOpsServer, type OpsOptions } from '../../src/ops/server.ts';
+import type { Instance } from '../../src/store/processes.ts';
 import { createRecords, type Records } from '../admin/harness.ts';
 import { createTestLog, type TestLog } from '../reconcile/harness.ts';
 
-export { fanOut, claim, deliver, end, OTHER_SESSION, SESSION } from '../admin/harness.ts';
+export { fanOut, claim, deliver, end, HOSTILE, INSTANCES, OTHER_SESSION, SESSION } from '../admin/harness.ts';
 
 export interface Reply {
   status: number;
@@ -82,6 +83,12 @@ export async function createOps(
       records.remove();
     },
   };
+}
+
+/** The status of the store shows these instances, as if it were in PostgreSQL. */
+export async function share({ store, clock }: Ops, instances: Instance[]): Promise<void> {
+  const status = await store.read.status(clock.time);
+  store.read.status = async () => ({ ...status, instances });
 }
 
 export const DISK = { storeBytes: 4_096, logBytes: 1_024, freeBytes: 1e9 };

@@ -1,7 +1,7 @@
 // /metrics in the text format of Prometheus. No label comes from a delivery.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { renderMetrics } from '../../src/ops/metrics.ts';
-import { fanOut, createOps, DISK, deliver, end, type Ops } from './harness.ts';
+import { fanOut, createOps, DISK, deliver, end, INSTANCES, share, type Ops } from './harness.ts';
 
 let ops: Ops;
 beforeEach(async () => {
@@ -85,6 +85,16 @@ test('the metrics have the values of the store', async () => {
     alarm: 1,
     receive: 1,
   });
+});
+
+test('instances are counted by state, if there are any', async () => {
+  const counts = async () => (await samples()).filter(({ name }) => name === 'kit_instances');
+  expect(await counts()).toEqual([]);
+  await share(ops, INSTANCES);
+  expect(await counts()).toEqual([
+    { name: 'kit_instances', labels: { state: 'up' }, value: 2 },
+    { name: 'kit_instances', labels: { state: 'lost' }, value: 1 },
+  ]);
 });
 
 test('no label holds text from a delivery, and a thousand deliveries add no series', async () => {

@@ -1,6 +1,7 @@
 // Every route of the ops port: what it shows, how it pages, what it changes, and how it refuses.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
+  INSTANCES,
   NOTHING_SET,
   OTHER_SESSION,
   SESSION,
@@ -9,6 +10,7 @@ import {
   createOps,
   deliver,
   end,
+  share,
   type Ops,
   type Reply,
 } from './harness.ts';
@@ -144,6 +146,11 @@ describe('GET /api/status', () => {
       instances: [],
       moving: null,
     });
+  });
+
+  test('has the instances that share the store, with times in ISO 8601', async () => {
+    await share(ops, INSTANCES);
+    expect((await ops.get('/api/status')).json()).toMatchObject({ instances: INSTANCES });
   });
 });
 

@@ -2,7 +2,17 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, chownSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  existsSync,
+  globSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,9 +36,11 @@ export const hasServer = (): boolean => existsSync(INSTALLED);
 /** The address of the store that stands for this path: the same path is the same store. */
 export function urlOf(path: string): string {
   const schema = `kit_${createHash('sha256').update(path).digest('hex').slice(0, 20)}`;
+  const url = new URL(process.env['TEST_POSTGRES_URL'] ?? '');
+  url.searchParams.set('schema', schema);
   // Tables of handlers stand beside the kit's, so that they are gone with the schema.
-  const options = encodeURIComponent(`-c search_path=${schema}`);
-  return `${process.env['TEST_POSTGRES_URL'] ?? ''}?schema=${schema}&options=${options}`;
+  url.searchParams.set('options', `-c search_path=${schema}`);
+  return url.href;
 }
 
 /** Starts a server on a free port. `settings`: lines of postgresql.conf, which win over those for speed. */
@@ -49,7 +61,7 @@ export async function startServer(settings: string[] = []) {
   );
   if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr}`);
   const flags = [...FAST, ...settings, `port=${port}`, 'listen_addresses=127.0.0.1', 'unix_socket_directories='];
-  const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
+  const url = urlAt(port);
   let child: ChildProcess | undefined;
 
   async function start(): Promise<void> {
@@ -81,6 +93,19 @@ export async function startServer(settings: string[] = []) {
     },
   };
 }
+
+/** Ends the servers with data below this folder: those of tests that were killed. */
+export async function endServersIn(folder: string): Promise<void> {
+  for (const file of globSync('*/data/postmaster.pid', { cwd: folder })) {
+    const [pid, , , port] = readFileSync(join(folder, file), 'utf8').split('\n');
+    const url = urlAt(Number(port));
+    // The file of a killed server stays, and its pid may be that of another process by now.
+    if (await answers(url)) process.kill(Number(pid), 'SIGQUIT');
+    while (await answers(url)) await sleep(20);
+  }
+}
+
+const urlAt = (port: number): string => `postgres://postgres@127.0.0.1:${port}/postgres`;
 
 /** The links that the package's install script would make, which does not run. */
 function link(native: string): void {

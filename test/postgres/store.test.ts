@@ -1,6 +1,5 @@
-// The contract of every store, on PostgreSQL.
-import { openPostgres } from '../../src/store/postgres/open.ts';
-import { storeContract } from '../store-contract/suite.ts';
-import { urlOf } from './server.ts';
+// The contract of every store, on PostgreSQL. Its parts stand in three files, so that they run at the same time.
+import { rolesContract } from '../store-contract/suite.ts';
+import { openAt } from './open.ts';
 
-storeContract('the PostgreSQL store', (path) => openPostgres(urlOf(path), { owner: true }));
+rolesContract('the PostgreSQL store', openAt);

@@ -25,16 +25,20 @@ import { strictContract } from './strict.ts';
 /** Tests the part of a store that accepts, orders and runs. */
 export function workingContract(name: string, open: (path: string) => WorkingStore): void {
   suiteOf(name, open, workingParts);
+  suiteOf(name, open, storms);
   strictContract(name, open);
   identityContract(name, open);
 }
 
-/** Tests all roles. `everyByte`: what the store holds in its folder. */
-export function storeContract(
-  name: string,
-  open: (path: string) => Store,
-  everyByte?: (folder: string) => string,
-): void {
+/** Tests all roles. Its three parts can stand in files of their own, which run at the same time. */
+export function storeContract(...given: Parameters<typeof promisesContract>): void {
+  const [name, open] = given;
+  rolesContract(name, open);
+  concurrencyContract(name, open);
+  promisesContract(...given);
+}
+
+export function rolesContract(name: string, open: (path: string) => Store): void {
   suiteOf(name, open, (suite) => {
     workingParts(suite);
     health(suite);
@@ -43,6 +47,18 @@ export function storeContract(
     pruning(suite);
     looking(suite);
   });
+}
+
+export function concurrencyContract(name: string, open: (path: string) => Store): void {
+  suiteOf(name, open, storms);
+}
+
+/** `everyByte`: what the store holds in its folder. */
+export function promisesContract(
+  name: string,
+  open: (path: string) => Store,
+  everyByte?: (folder: string) => string,
+): void {
   strictContract(name, open, open);
   identityContract(name, open, open);
   erasingContract(name, open, everyByte);
@@ -55,7 +71,6 @@ function workingParts(suite: Suite): void {
   notes(suite);
   attempts(suite);
   deaths(suite);
-  storms(suite);
 }
 
 function suiteOf<Kind extends WorkingStore>(

@@ -1,5 +1,7 @@
 // Lists the instances of the kit that share the store.
 import { EXIT } from '../../base/errors.ts';
+import { loadConfig, readEnv } from '../../config.ts';
+import type { Status } from '../../store/read.ts';
 import { parse, type Command } from '../lib/command.ts';
 import { print, printJson } from '../lib/print.ts';
 import { withStore } from '../lib/store.ts';
@@ -10,18 +12,25 @@ const command: Command = {
   usage: 'instances [--json]',
   async run(args) {
     const { values } = parse(args, { flags: ['json'], names: false });
-    const { instances } = await withStore((store) => store.read.status(store.now()));
-    if (values.json) printJson({ instances });
-    else if (instances.length === 0) print('the store is a file, so it has one instance: see npx kit status');
-    else
-      printTable(
-        ['instance', 'version', 'since', 'leads', 'processes', 'state'],
-        instances.map(({ name, version, since, leads, processes, lostAt }) => {
-          const state = lostAt === null ? 'up' : `lost at ${lostAt}`;
-          return [name, version, since, leads ? 'yes' : 'no', processes.join(' '), state];
-        }),
-      );
+    const { storePath } = loadConfig(readEnv(), { only: ['DATABASE_URL'] });
+    const status = await withStore((store) => store.read.status(store.now()));
+    if (values.json) printJson({ instances: status.instances });
+    else show(status, storePath !== null);
     return EXIT.done;
   },
 };
 export default command;
+
+export function show({ instances, processes }: Pick<Status, 'instances' | 'processes'>, isFile: boolean): void {
+  const up = Object.entries(processes).flatMap(([role, state]) => (state === 'up' ? [role] : []));
+  if (isFile) print(`the store is a file, so it has one instance; processes up: ${up.join(' ') || 'none'}`);
+  else if (instances.length === 0) print('no instance gives signs of life');
+  else
+    printTable(
+      ['instance', 'version', 'since', 'leads', 'processes', 'state'],
+      instances.map((one) => {
+        const state = one.lostAt === null ? 'up' : `lost since ${one.lostAt}`;
+        return [one.name, one.version, one.since, one.leads ? 'yes' : 'no', one.processes.join(' ') || null, state];
+      }),
+    );
+}

@@ -37,9 +37,11 @@ const command: Command = {
 export default command;
 
 /** Prefers the receiver's own answer, because the store can be out of date. */
-function withState(status: Status, state: ReceiverState | undefined): Status {
+export function withState(status: Status, state: ReceiverState | undefined): Status {
   if (!state) return status;
-  return { ...status, processes: state.processes, alarms: [...state.alarms, ...status.alarms] };
+  // Of several instances, the receiver knows only its own.
+  const { processes } = status.instances.length > 1 ? status : state;
+  return { ...status, processes, alarms: [...state.alarms, ...status.alarms] };
 }
 
 /** Shows what the receiver answered if the store cannot be read. */
@@ -64,7 +66,9 @@ function livesOf(processes: Status['processes']): string {
 function membersOf(instances: Status['instances']): string {
   const up = instances.filter(({ lostAt }) => lostAt === null);
   const leader = up.find(({ leads }) => leads)?.name ?? 'none';
-  const lost = instances.flatMap(({ name, lostAt }) => (lostAt === null ? [] : [`${clean(name)} lost at ${lostAt}`]));
+  const lost = instances.flatMap(({ name, lostAt }) =>
+    lostAt === null ? [] : [`${clean(name)} lost since ${lostAt}`],
+  );
   return [`${up.length} up, ${clean(leader)} leads`, ...lost].join('; ');
 }
 
@@ -84,13 +88,13 @@ async function isReady(): Promise<number> {
   return ready ? EXIT.done : EXIT.failed;
 }
 
-function show(status: Status, missed: number, { words, ready, listens }: Readiness): void {
+export function show(status: Status, missed: number, { words, ready, listens }: Readiness): void {
   const { reconcile, stream, processes, failures, failureRun, undecided } = status;
   line('processes', livesOf(processes));
-  if (status.moving) line('moving', `${status.moving.rows} of ${status.moving.of} rows copied; handlers pause`);
-  if (status.instances.length > 0) line('instances', membersOf(status.instances));
   if (processes.receive === 'down' || (listens && !ready))
     line('', `the receiver says: ${words}${listens && !ready ? '; figures are those of before' : ''}`);
+  if (status.instances.length > 0) line('instances', membersOf(status.instances));
+  if (status.moving) line('moving', `${status.moving.rows} of ${status.moving.of} rows copied; handlers pause`);
   const open = undecided > 0 ? `, ${undecided} undecided (history or not)` : '';
   const rest = `${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`;
   line('events', `${status.events} stored, ${status.unassigned} not yet tasks${open}, ${rest}`);

@@ -72,7 +72,9 @@ function instances({ instances: all }: Status): Html {
       ['instance', 'state', 'processes', 'version', 'since'],
       all.map(({ name, lostAt, leads, processes, version, since }) => [
         code(name),
-        lostAt === null ? (leads ? html`<b>leads</b>` : 'stands by') : html`lost at ${time(lostAt)}`,
+        lostAt === null
+          ? html`<span class="state good">${leads ? html`<b>leads</b>` : 'stands by'}</span>`
+          : html`<span class="state bad">lost since ${time(lostAt)}</span>`,
         processes.join(' ') || null,
         version,
         time(since),

@@ -1,7 +1,7 @@
 // The overview begins with a sentence about the health of the kit. It must be true, whatever has failed.
 import { expect, onTestFinished, test } from 'vitest';
 import { RULES } from '../../../src/alarms/rules/index.ts';
-import { createOps, NOTHING_SET, type Ops } from '../harness.ts';
+import { createOps, HOSTILE, INSTANCES, NOTHING_SET, share, type Ops } from '../harness.ts';
 
 async function opened(...up: string[]): Promise<Ops> {
   const ops = await createOps(NOTHING_SET, RULES);
@@ -55,4 +55,36 @@ test('refused signatures are shown before an alarm is raised', async () => {
   const failures = { causes: {}, badSignatures: 3, badSince: null, lastBadAt: null, lastGoodAt: null };
   await ops.store.state.note({}, { failures: JSON.stringify(failures) });
   expect((await ops.get('/')).text).toContain('3 since with a bad signature');
+});
+
+/** The cells of the table of instances, without markup. */
+async function instances({ get }: Ops): Promise<string[][]> {
+  const table = /<caption>\s*Instances.*?<\/table>/s.exec((await get('/')).text)?.[0] ?? '';
+  const rows = [...table.matchAll(/<tr>(.*?)<\/tr>/gs)].map(([, row = '']) =>
+    [...row.matchAll(/<td[^>]*>(.*?)<\/td>/gs)].map(([, cell = '']) => cell.replaceAll(/<[^>]+>/g, '').trim()),
+  );
+  return rows.slice(1);
+}
+
+test('instances that share the store are listed: which one leads, and which one is lost', async () => {
+  const ops = await opened('receive', 'run', 'keep');
+  await share(ops, INSTANCES);
+  expect(await instances(ops)).toEqual([
+    ['first:11', 'leads', 'keep receive run', '0.1.0', '2026-01-01 00:00:00'],
+    ['second:22', 'stands by', 'keep receive', '0.1.0', '2026-01-02 00:00:00'],
+    ['third:33', 'lost since 2026-01-02 03:04:05', '–', '0.1.0', '2026-01-03 00:00:00'],
+  ]);
+});
+
+test('the names and versions of instances are text, whatever they hold', async () => {
+  const ops = await opened('receive', 'run', 'keep');
+  await share(ops, [{ ...INSTANCES[0]!, name: HOSTILE, version: HOSTILE }]);
+  const [[name, , , version] = []] = await instances(ops);
+  expect(name).toBe('&lt;img src=x onerror=&quot;alert(1)&quot;&gt;\u{fffd}[2J\u{fffd}\n&amp;&#39;:44');
+  expect(version).toBe(name);
+  expect((await ops.get('/')).text).not.toContain('<img');
+});
+
+test('a store in a file shows no instances', async () => {
+  expect((await (await opened('receive')).get('/')).text).not.toContain('Instances');
 });

@@ -1,5 +1,5 @@
 // Moves an SQLite store into PostgreSQL while deliveries are accepted. Handlers and `keep` pause, so only deliveries change
-// the file meanwhile. What they changed is copied at the end, while they wait in memory. Until PostgreSQL is open, the file
+// the file meanwhile. What they changed follows, and the last of it while they wait in memory. Until PostgreSQL is open, the file
 // is the store: a start after a crash copies everything again.
 import Database from 'better-sqlite3';
 import { systemClock } from '../../../base/clock.ts';
@@ -25,6 +25,11 @@ const SMALL = ['types', 'arrivals', 'undecided', 'conflicts', 'quarantine', 'cou
 const LEFT_OUT = `where name not in (${['runner', 'id_version', 'moved_to', 'moved_at', 'moving', ...OWN_STATE].map((name) => `'${name}'`).join()})`;
 const SEQUENCES = ['lanes', 'handlers', 'dead_groups', 'reruns', 'gaps', 'conflicts', 'quarantine'];
 
+/** Events that are copied while deliveries wait: fewer than this. */
+const FEW = 2_000;
+/** A delivery is committed within this time, milliseconds. */
+const COMMITTED_MS = 10_000;
+
 export interface MoveOptions {
   /** The file, which a store has open that nothing but deliveries changes. */
   path: string;
@@ -34,6 +39,14 @@ export interface MoveOptions {
   /** Notes that a move has begun, so that nobody takes the half of a store for a whole one. */
   begin: () => Promise<void>;
   onProgress: (progress: MoveProgress) => void;
+}
+
+/** The time up to which deliveries of the file are copied. */
+interface Mark {
+  /** The number of the last event. */
+  seq: number;
+  /** Unix milliseconds. Deliveries that were received earlier are committed. */
+  at: number;
 }
 
 /** Throws StoreError, also if a table differs afterwards. */
@@ -47,27 +60,37 @@ export async function move({ path, target, hold, begin, onProgress }: MoveOption
   try {
     await begin();
     await empty(target);
-    const began = systemClock.now();
-    // One snapshot of the file: deliveries go on, and are copied at the end.
+    // Deliveries go on while snapshots of the file are copied, each with what came after the one before.
     source.exec('begin');
-    const last = Number(source.prepare('select coalesce(max(seq), 0) from events').pluck().get());
+    let mark = markOf(source);
     const progress: MoveProgress = { rows: 0, of: countOf(source) };
+    const onRows = (count: number): void => {
+      progress.rows += count;
+      onProgress(progress);
+    };
     for (const table of [...Object.keys(OF_EVENTS), ...STILL]) {
-      const onRows = (count: number): void => {
-        progress.rows += count;
-        onProgress(progress);
-      };
       const copied = await copyRows(target, table, of(table), rowsOf(source, table, of(table)), { onRows });
       if (!isSame(copied, await digestOf(target, table, of(table)))) throw differs(table);
     }
+    const still = stillIn(source);
     source.exec('commit');
+    for (let rows = FEW; rows >= FEW;) {
+      source.exec('begin');
+      const next = markOf(source);
+      rows = await copyChanged(source, target, of, mark);
+      if (rows < FEW) for (const table of Object.keys(OF_EVENTS)) await compareCounts(source, target, table);
+      source.exec('commit');
+      mark = next;
+    }
 
     let heldMs = 0;
     await hold(async () => {
       const heldAt = performance.now();
-      await copyChanged(source, target, of, { last, since: began - 60_000 });
+      await copyChanged(source, target, of, mark);
+      // Repeated deliveries are found by their time. A clock that was set back meanwhile shows here.
+      for (const table of ['aliases', 'redeliveries', 'seen_by_origin']) await compareCounts(source, target, table);
       for (const table of [...SMALL, 'state']) await copySmall(source, target, table, of(table));
-      for (const table of STILL) if (countIn(source, table) !== (await countThere(target, table))) throw differs(table);
+      for (const [what, value] of stillIn(source)) if (still.get(what) !== value) throw differs(what);
       await setSequences(target);
       heldMs = performance.now() - heldAt;
     });
@@ -77,26 +100,45 @@ export async function move({ path, target, hold, begin, onProgress }: MoveOption
   }
 }
 
-/** Events that came after the snapshot, and those that a delivery repeated meanwhile, with all their rows. */
+function markOf(source: Database.Database): Mark {
+  const seq = Number(source.prepare('select coalesce(max(seq), 0) from events').pluck().get());
+  return { seq, at: systemClock.now() - COMMITTED_MS };
+}
+
+/** What only `run`, `keep` and people change: the rows of these tables, and the states of tasks. */
+function stillIn(source: Database.Database): Map<string, number> {
+  const states = source.prepare<[], [string, number]>(`select name, value from counters where name like 'tasks.%'`);
+  return new Map([...STILL.map((table) => [table, countIn(source, table)] as const), ...states.raw().all()]);
+}
+
+/** Events that came after the mark, and those that a delivery repeated since, with all their rows. Returns how many. */
 async function copyChanged(
   source: Database.Database,
   target: Target,
   of: (table: string) => Column[],
-  { last, since }: { last: number; since: number },
-): Promise<void> {
+  { seq, at }: Mark,
+): Promise<number> {
   const changed = source
     .prepare<[number, number], number>(
       'select seq from events where seq > ? union select event from redeliveries where received_at >= ?',
     )
     .pluck()
-    .all(last, since);
-  for (const [table, column] of Object.entries(OF_EVENTS)) {
-    const where = `where ${column} in (${changed.join() || 'null'})`;
-    await target.query(`delete from ${target.schema}.${table} ${where}`);
-    const copied = await copyRows(target, table, of(table), rowsOf(source, table, of(table), where));
-    if (!isSame(copied, await digestOf(target, table, of(table), where))) throw differs(table);
-    if (countIn(source, table) !== (await countThere(target, table))) throw differs(table);
+    .all(seq, at);
+  for (let from = 0; from < changed.length; from += FEW) {
+    const some = changed.slice(from, from + FEW).join();
+    for (const [table, column] of Object.entries(OF_EVENTS)) {
+      const where = `where ${column} in (${some})`;
+      await target.query(`delete from ${target.schema}.${table} ${where}`);
+      const copied = await copyRows(target, table, of(table), rowsOf(source, table, of(table), where));
+      if (!isSame(copied, await digestOf(target, table, of(table), where))) throw differs(table);
+    }
   }
+  return changed.length;
+}
+
+async function compareCounts(source: Database.Database, target: Target, table: string): Promise<void> {
+  const { rows } = await target.query(`select count(*) from ${target.schema}.${table}`);
+  if (countIn(source, table) !== Number((rows as [string][])[0]?.[0])) throw differs(table);
 }
 
 async function copySmall(source: Database.Database, target: Target, table: string, columns: Column[]): Promise<void> {
@@ -129,11 +171,6 @@ function countIn(source: Database.Database, table: string): number {
 
 function countOf(source: Database.Database): number {
   return [...STILL, ...Object.keys(OF_EVENTS)].reduce((sum, table) => sum + countIn(source, table), 0);
-}
-
-async function countThere(target: Target, table: string): Promise<number> {
-  const { rows } = await target.query(`select count(*) from ${target.schema}.${table}`);
-  return Number((rows as [string][])[0]?.[0]);
 }
 
 function differs(table: string): StoreError {
