@@ -150,6 +150,8 @@ async function moveStore(move: NonNullable<Taken['move']>, work: () => Promise<v
   const held = `deliveries waited ${Math.round(heldMs)} ms`;
   log.info(`the store was moved, with ${events} events; ${held}. Take MOVE_FROM out of the configuration`);
   await work();
+  // It was started before this instance had joined.
+  await children.restartKeep();
   leadership.follow();
 }
 

@@ -172,7 +172,7 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
     /** This instance leads from now on. */
     lead: () =>
       inTurn(async () => {
-        if (ending) return;
+        if (ending || !standing().leads) return;
         keep.lead();
         const faults = textsOf(await run.start());
         if (faults.length > 0) log.error({ faults }, 'run cannot start; retrying. Fix the error above');
@@ -181,15 +181,17 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
     standBy: () =>
       inTurn(async () => {
         await Promise.all([run, solo, keep].map((child) => child.stop(0)));
+        await startKeep();
         run = createRun();
         if (!ending) await run.prepare();
-        await startKeep();
       }),
     /** Starts `keep`, and from now on `run-solo` whenever an isolated task is due. */
     startRest() {
       isolation = startLoop(() => orNone(runIsolated).then(() => ISOLATED_MS));
       void inTurn(startKeep);
     },
+    /** The boots of the processes that run handlers. */
+    boots: () => [run, solo].flatMap((child) => child.boot() ?? []),
     wake: () => (standing().leads ? run.wake() : store()?.ring()),
     processes: () => ({ run: lifeOf(run), keep: lifeOf(keep) }),
     /** Sends `keep` the state of the main process. */

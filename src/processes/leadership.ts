@@ -14,58 +14,80 @@ const RETRY_MS = 250;
 
 export interface LeadershipOptions {
   store: () => Store;
-  children: () => Pick<Children, 'lead' | 'standBy'>;
+  children: () => Pick<Children, 'boots' | 'lead' | 'standBy' | 'restartKeep'>;
   log: Logger;
 }
 
 export function createLeadership({ store, children, log }: LeadershipOptions) {
+  /** What the children follow. */
   let standing: Pick<Standing, 'instance' | 'leads'> = { instance: 0, leads: false };
+  let latest = standing;
+  /** Whether an instance was lost whose tasks are not given back yet. */
+  let owed = false;
+  /** The children have started, so they follow. */
+  let started = false;
+  let following = false;
   let stopping = false;
   let loop: Loop | undefined;
 
-  /** Tasks that a dead process, or a lost instance, was running become ready. */
-  async function giveBack({ renewed, lost, leads }: Standing): Promise<void> {
+  async function look(): Promise<number> {
+    const { lost, againMs, instance, leads } = await store().processes.lead(!stopping);
     for (const name of lost) log.error(`the instance ${name} is lost, it gives no sign of life: see npx kit instances`);
-    const isNew = leads && !standing.leads;
-    const giveAll = () => store().processes.giveBack([], store().now(), undefined, isNew || renewed);
-    if (!isNew && lost.length === 0) return;
-    const tasks = await retryWhileBusy(giveAll, START_MS);
+    owed ||= lost.length > 0;
+    latest = { instance, leads };
+    return againMs ?? Infinity;
+  }
+
+  /** Tasks that a lost instance, or a process that is gone, was running become ready. */
+  async function giveBack(): Promise<void> {
+    const give = () => store().processes.giveBack(children().boots(), store().now(), undefined, true);
+    const tasks = await retryWhileBusy(give, START_MS);
+    owed = false;
     if (tasks.length > 0)
       log.info({ tasks: tasks.length }, 'tasks that were running when the kit died are ready again');
   }
 
-  async function step(): Promise<number> {
-    const now = await store().processes.lead(!stopping);
-    if (stopping) return now.againMs ?? Infinity;
-    const { instance, leads } = now;
-    const led = standing.leads;
-    if (led && (!leads || now.renewed)) {
+  /** Brings the children in line with the latest look. That may take longer than the time between two signs of life. */
+  async function follow(): Promise<void> {
+    const { instance, leads } = latest;
+    const { leads: led, instance: before } = standing;
+    if (instance !== before || (led && !leads)) standing = { instance, leads: false };
+    if (led && !standing.leads) {
       log.error('another instance leads now, so the handlers of this one are ended: see npx kit instances');
-      standing = { instance, leads: false };
       await children().standBy();
-    }
-    if (leads && !standing.leads) {
-      await giveBack(now);
-      standing = { instance, leads };
-      log.info('this instance leads: it runs handlers and reconciles');
-      await children().lead();
-    } else await giveBack(now);
+      // `keep` writes with the number of its instance.
+    } else if (instance !== before) await children().restartKeep();
+    const isNew = leads && !standing.leads;
+    if (leads && (isNew || owed)) await giveBack();
     standing = { instance, leads };
-    return now.againMs ?? Infinity;
+    if (!isNew) return;
+    log.info('this instance leads: it runs handlers and reconciles');
+    await children().lead();
+  }
+
+  async function step(): Promise<number> {
+    const againMs = await look();
+    if (started && !following && !stopping) {
+      following = true;
+      void orNone(follow).finally(() => (following = false));
+    }
+    return againMs;
   }
 
   return {
     standing: () => standing,
-    /** Joins the store. Call it before the children start. */
+    /** Joins the store, and gives signs of life from now on. Call it before the children start. */
     async join(): Promise<void> {
-      const now = await retryWhileBusy(() => store().processes.lead(true), START_MS);
-      await giveBack(now);
-      standing = { instance: now.instance, leads: now.leads };
-      if (!now.leads) log.info('another instance leads: this one accepts deliveries and stands by');
-    },
-    /** Follows the standing. Call it when the children have started. */
-    follow(): void {
+      await retryWhileBusy(look, START_MS);
+      if (latest.leads) await giveBack();
+      standing = latest;
+      if (!standing.leads) log.info('another instance leads: this one accepts deliveries and stands by');
       loop = startLoop(() => orNone(step).then((ms) => ms ?? RETRY_MS));
+    },
+    /** The children follow the standing. Call it when they have started. */
+    follow(): void {
+      started = true;
+      loop?.wake();
     },
     /** Another instance may lead from now on. Call it when the handlers have ended. */
     async resign(): Promise<void> {

@@ -11,11 +11,10 @@ export interface Process {
 
 /** What an instance of the kit may do. An instance is one main process and its children. */
 export interface Standing {
+  /** Another number than before: it had been taken for lost. Its children must not go on. */
   instance: number;
   /** Its `run` runs handlers, and its `keep` reconciles, prunes and raises alarms. Only one instance leads. */
   leads: boolean;
-  /** The instance had been taken for lost and has a new number. Its children must not go on. */
-  renewed: boolean;
   /** The names of instances that were found lost. Their claims must be given back. */
   lost: string[];
   /** When to ask again, milliseconds. Null: the answer does not change. */

@@ -59,7 +59,7 @@ async function fill(store: Store, cursors: number[]): Promise<void> {
 
 test('one instance leads, until it resigns or gives no sign of life', async () => {
   const [one, two, three] = [member(), member(), member()];
-  expect(await one.processes.lead(true)).toMatchObject({ leads: true, renewed: false, lost: [] });
+  expect(await one.processes.lead(true)).toMatchObject({ leads: true, lost: [] });
   expect(await two.processes.lead(true)).toMatchObject({ leads: false });
   await one.processes.resign();
   expect(await two.processes.lead(false)).toMatchObject({ leads: false });
@@ -76,8 +76,8 @@ test('one instance leads, until it resigns or gives no sign of life', async () =
     { leads: true, lost: false },
     { leads: false, lost: true },
   ];
-  expect(await shown()).toEqual([stands, lost, leader]);
-  expect(await two.processes.lead(true)).toMatchObject({ leads: false, renewed: true });
+  expect(await shown()).toEqual([stands, leader, lost]);
+  expect(await two.processes.lead(true)).toMatchObject({ leads: false });
   expect(await shown()).toEqual([stands, leader, stands]);
 });
 
@@ -171,27 +171,55 @@ test('a leader that resigned may end what it has begun, and the new leader sees 
   expect((await turnOf(next, { room: 10 })).claims.map(({ event: { cursor } }) => cursor)).toEqual(['2']);
 });
 
-test('whoever takes the lead waits for open transactions of the leader before it', async () => {
+test('whoever takes the lead waits for the transactions in which the leader before it claims tasks', async () => {
   const [old, next] = [member(), member()];
   const { instance } = await old.processes.lead(true);
   await next.processes.lead(true);
-  const open = new Client({ connectionString: url.replace(/schema=\w+&/, '') });
-  await open.connect();
-  await open.query('begin');
-  await open.query('select 1 from lead where instance = $1 for key share', [instance]);
+  await fill(old, [1, 2]);
+  // The transaction waits for this lock when it has begun to claim.
+  const other = new Client({ connectionString: url.replace(/schema=\w+&/, '') });
+  await other.connect();
+  await other.query('begin');
+  await other.query('lock table claims in access exclusive mode');
+  const claiming = turnOf(old, { room: 10 });
+  await vi.waitUntil(async () => (await waiting()) === 1);
   await freeze(instance);
   let taken = false;
   const taking = next.processes.lead(true).then(({ leads }) => (taken = leads));
-  await vi.waitUntil(async () => {
-    const { rows } = await db.query(`select 1 from pg_locks where not granted and pid <> pg_backend_pid()`);
-    return rows.length > 0;
-  });
+  await vi.waitUntil(async () => (await waiting()) === 2);
   expect(taken).toBe(false);
-  await open.query('commit');
+  await other.query('commit');
+  expect((await claiming).claims).toHaveLength(1);
   await taking;
   expect(taken).toBe(true);
-  await open.end();
+  expect(await next.processes.giveBack([], next.now(), undefined, true)).toHaveLength(1);
+  await other.end();
 });
+
+test('what an instance claims while another one looks for tasks of dead processes is not taken from it', async () => {
+  const [old, next] = [member(), member()];
+  await old.processes.lead(true);
+  await next.processes.lead(true);
+  await fill(old, [1]);
+  const other = new Client({ connectionString: url.replace(/schema=\w+&/, '') });
+  await other.connect();
+  await other.query('begin');
+  await other.query(`select 1 from locks where name = 'work' for key share`);
+  const giving = old.processes.giveBack([], old.now(), undefined, true);
+  await vi.waitUntil(async () => (await waiting()) === 1);
+  await old.processes.resign();
+  expect((await next.processes.lead(true)).leads).toBe(true);
+  expect((await turnOf(next, { room: 1 })).claims).toHaveLength(1);
+  await other.query('commit');
+  expect(await giving).toEqual([]);
+  await other.end();
+});
+
+/** The number of transactions that wait for a lock. */
+async function waiting(): Promise<number> {
+  const { rows } = await db.query('select distinct pid from pg_locks where not granted');
+  return rows.length;
+}
 
 test.each([-3_600_000, 3_600_000])(
   'the clock of an instance, %i ms off, changes neither the lead nor the times of events',
@@ -202,8 +230,16 @@ test.each([-3_600_000, 3_600_000])(
     expect((await two.processes.lead(true)).leads).toBe(false);
     expect((await one.processes.lead(true)).leads).toBe(true);
     expect(Math.abs(one.now() - two.now())).toBeLessThan(1_000);
+    await one.processes.resign();
+    expect((await two.processes.lead(true)).leads).toBe(true);
+    await two.processes.lead(true);
     vi.useRealTimers();
     expect(Math.abs(one.now() - Date.now())).toBeLessThan(60_000);
+    // Its sign of life counts for others as theirs do.
+    expect((await one.processes.lead(true)).leads).toBe(false);
+    const { rows } = await db.query('select until_at from instances');
+    for (const { until_at: until } of rows as { until_at: string }[])
+      expect(Math.abs(Number(until) - one.now())).toBeLessThan(10_000);
   },
 );
 

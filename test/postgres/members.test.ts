@@ -1,6 +1,6 @@
 // Several instances on one store: every delivery is handled once and in order, whatever happens to an instance.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { Kit } from '../system/kit.ts';
+import { deliver, makeEvent, type Kit } from '../system/kit.ts';
 import { createCluster, familyOf, send, signalAll, until, type Cluster, type Ran } from './members.ts';
 
 let cluster: Cluster;
@@ -67,6 +67,19 @@ test('if the leader is killed, another instance takes over: nothing is lost, and
     'select name, lost_at is not null as lost from kit.instances',
   );
   expect(instances.filter(({ lost }) => lost).map(({ name }) => name.split(':')[1])).toEqual([String(leader.main())]);
+});
+
+test('if an instance that stands by is killed, what the leader has at work goes on and runs once', async () => {
+  const kits = [await cluster.add(), await cluster.add()];
+  const leader = (await cluster.leader()) as Kit;
+  const other = kits.find((kit) => kit !== leader) as Kit;
+  expect(await deliver(leader, { ...makeEvent(1), body: 'slow 6000' })).toBe(204);
+  await until(() => cluster.ran().length === 1);
+  signalAll(familyOf(other), 'SIGKILL');
+  await until(() => leader.output().includes('is lost'), 10_000);
+  expect(ends()).toEqual([]);
+  await until(async () => (await done()) === 1);
+  expect(cluster.ran().map(({ what }) => what)).toEqual(['begin', 'end']);
 });
 
 test('SIGTERM hands over at once, and nothing runs twice: idle lanes go on while the old leader ends what is at work', async () => {

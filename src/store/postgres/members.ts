@@ -13,8 +13,9 @@ const { version: VERSION } = JSON.parse(readFileSync(new URL('../../../package.j
 const LIVES_MS = 3_000;
 /** Milliseconds between two signs of life. */
 const AGAIN_MS = 250;
-/** Lost instances are shown for this long. */
+/** Lost instances are shown for this long, and so many instances at most. */
 const SHOWN_MS = 86_400_000;
+const SHOWN = 100;
 
 /**
  * The name of the row that gives the right to lead. A transaction that needs the right locks it for key share, and whoever
@@ -51,7 +52,7 @@ export function createMembers(session: Session): Members {
   const join = session.value<number>(`
     insert into instances (name, version, since, until_at) values (?, ?, ${NOW}, ${NOW} + ${LIVES_MS}) returning instance`);
   const lose = session.value<string>(`
-    update instances set lost_at = ${NOW} where until_at < ${NOW} and lost_at is null and instance <> ? returning name`);
+    update instances set lost_at = until_at where until_at < ${NOW} and lost_at is null and instance <> ? returning name`);
   // The name holds the pid, so a lost instance of the same name was this one, or one that has ended.
   const forget = session.statement(
     `delete from instances where lost_at is not null and (lost_at < ${NOW} - ${SHOWN_MS} or name = ?)`,
@@ -65,12 +66,13 @@ export function createMembers(session: Session): Members {
   const leave = session.statement('delete from instances where instance = ?');
   const gone = session.statement('delete from processes where instance = ?');
   const lock = session.statement(`select 1 from locks where name = 'lead' for update`);
+  // If no instance is up, nobody has noted that the others are lost.
   const all = session.statement<InstanceRow>(`
-    select i.instance, i.name, i.version, i.since, i.lost_at as lost,
-      case when exists (select 1 from lead l where l.instance = i.instance) then 1 else 0 end as leads,
+    select i.instance, i.name, i.version, i.since, case when i.until_at < ${NOW} then i.until_at end as lost,
+      case when i.until_at >= ${NOW} and exists (select 1 from lead l where l.instance = i.instance) then 1 else 0 end as leads,
       (select string_agg(role, ' ' order by role) from processes p
         where p.instance = i.instance and p.beat_at > ${NOW} - 5000) as roles
-    from instances i order by i.instance`);
+    from instances i order by i.lost_at is not null, i.lost_at desc, i.instance limit ${SHOWN}`);
   let me = 0;
 
   /** Nobody leads, or the leader gives no sign of life. A time too far ahead was written by a clock that was set back. */
@@ -102,7 +104,6 @@ export function createMembers(session: Session): Members {
   return {
     instance: () => me,
     async lead(mayLead): Promise<Standing> {
-      const before = me;
       let look = me === 0 ? undefined : await beat.get({ me });
       if (!look || look.mine === 0) {
         await enter();
@@ -111,7 +112,7 @@ export function createMembers(session: Session): Members {
       const vacant = look !== undefined && look.leader !== me && isVacant(look);
       const leads = look?.leader === me || (mayLead && vacant && (await takeOver()));
       const lost = leads ? await lose.all(me) : [];
-      return { instance: me, leads, renewed: before !== 0 && before !== me, lost, againMs: AGAIN_MS };
+      return { instance: me, leads, lost, againMs: AGAIN_MS };
     },
     async resign() {
       await resign.run(me);

@@ -109,9 +109,14 @@ export function openPostgres(url: string, options: OpenOptions = {}): Store {
             return boot;
           }),
         ),
-      // The claims of other living instances hold.
+      // The claims of other living instances hold. Within the lock, nobody begins to claim.
       giveBack: (alive, ...given) =>
-        inTurn(async () => roles.processes.giveBack([...alive, ...(await bootsOfOthers.all(instance()))], ...given)),
+        inTurn(() =>
+          session.write(
+            async () => roles.processes.giveBack([...alive, ...(await bootsOfOthers.all(instance()))], ...given),
+            'work',
+          ),
+        ),
       lead: (mayLead) => inTurnAside(() => members.lead(mayLead)),
       resign: () => inTurnAside(members.resign),
       leave: () => inTurnAside(members.leave),

@@ -77,7 +77,7 @@ export function createRoles(db: Connection, path: string, options: RoleOptions):
         onSettled(await roles.processes.identity());
       },
       // The owner of the file is the only instance.
-      lead: async () => ({ instance: 0, leads: true, renewed: false, lost: [], againMs: null }),
+      lead: async () => ({ instance: 0, leads: true, lost: [], againMs: null }),
       resign: async () => {},
       leave: () => roles.processes.gone('receive'),
       instances: async () => [],

@@ -78,7 +78,10 @@ test('instances that share the store are listed: which one leads, and which one 
 
 test('the names and versions of instances are text, whatever they hold', async () => {
   const ops = await opened('receive', 'run', 'keep');
-  await share(ops, [{ ...INSTANCES[0]!, name: HOSTILE, version: HOSTILE }]);
+  await share(
+    ops,
+    INSTANCES.map((one) => ({ ...one, name: HOSTILE, version: HOSTILE })),
+  );
   const [[name, , , version] = []] = await instances(ops);
   expect(name).toBe('&lt;img src=x onerror=&quot;alert(1)&quot;&gt;\u{fffd}[2J\u{fffd}\n&amp;&#39;:44');
   expect(version).toBe(name);
