@@ -13,7 +13,8 @@ const { version: VERSION } = JSON.parse(readFileSync(new URL('../../../package.j
 const LIVES_MS = 3_000;
 /** Milliseconds between two signs of life. */
 const AGAIN_MS = 250;
-/** Lost instances are shown for this long, and so many instances at most. */
+      const lost = leads && isSteady ? await lose.all(me) : [];
+      return { instance: me, leads, lost, againMs: AGAIN_MS };
 const SHOWN_MS = 86_400_000;
 const SHOWN = 100;
 
@@ -74,6 +75,9 @@ export function createMembers(session: Session): Members {
         where p.instance = i.instance and p.beat_at > ${NOW} - 5000) as roles
     from instances i order by i.lost_at is not null, i.lost_at desc, i.instance limit ${SHOWN}`);
   let me = 0;
+  /** When the last answer came, and until when this instance takes no other for lost; monotonic milliseconds. */
+  let answeredAt = Infinity;
+  let patientUntil = -Infinity;
 
   /** Nobody leads, or the leader gives no sign of life. A time too far ahead was written by a clock that was set back. */
   const isVacant = ({ leader, until, now }: Omit<Seen, 'mine'>): boolean =>
@@ -109,10 +113,19 @@ export function createMembers(session: Session): Members {
         await enter();
         look = await beat.get({ me });
       }
-      const vacant = look !== undefined && look.leader !== me && isVacant(look);
+      const now = performance.now();
+      if (now - answeredAt > AWAY_MS.gap) patientUntil = now + AWAY_MS.patience;
+      answeredAt = now;
+      const isSteady = now >= patientUntil;
+      const vacant = look !== undefined && look.leader !== me && isVacant(look) && (isSteady || look.leader === null);
       const leads = look?.leader === me || (mayLead && vacant && (await takeOver()));
+<<<<<<< HEAD
       const lost = leads ? await lose.all(me) : [];
       return { instance: me, leads, lost, againMs: AGAIN_MS };
+=======
+      const lost = leads && isSteady ? await lose.all(me) : [];
+      return { instance: me, leads, renewed: before !== 0 && before !== me, lost, againMs: AGAIN_MS };
+>>>>>>> 33c471d (Leave the lead where it is when the server itself was away)
     },
     async resign() {
       await resign.run(me);
