@@ -1,5 +1,5 @@
-// Four projects. `unit` is quick; `handlers` holds your own tests; `system` starts real processes, kills them, and takes its
-// time; `postgres` needs a server, see test/postgres/run.ts.
+// `unit` is quick; `handlers` holds your own tests; `system` starts real processes, kills them, and takes its time;
+// `postgres` and `postgres-system` need a server, see test/postgres/run.ts.
 import './src/base/node/checked.js';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
@@ -15,7 +15,9 @@ export const resolve = {
 };
 
 const OWN = 'test/handlers/**/*.test.ts';
-const POSTGRES = 'test/postgres/**/*.test.ts';
+const POSTGRES = 'test/postgres/*.test.ts';
+const POSTGRES_SYSTEM = 'test/postgres/*.system.test.ts';
+const SLOW = { testTimeout: 60_000, hookTimeout: 60_000 };
 /** Tests of the whole kit have two folders. A test of one module that starts processes says so in its name. */
 const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
@@ -40,11 +42,23 @@ export default defineConfig({
         },
       },
       { resolve, test: { name: 'handlers', include: [OWN], testTimeout: 20_000 } },
-      { resolve, test: { name: 'postgres', include: [POSTGRES], testTimeout: 60_000, hookTimeout: 60_000 } },
+      { resolve, test: { name: 'postgres', include: [POSTGRES], exclude: [POSTGRES_SYSTEM], ...SLOW } },
+      {
+        resolve,
+        test: {
+          name: 'postgres-system',
+          include: [POSTGRES_SYSTEM],
+          ...SLOW,
+          // One after another, because an instance without a processor for 3 s is lost.
+          fileParallelism: false,
+          sequence: { groupOrder: 1 },
+        },
+      },
       {
         test: {
           name: 'system',
           include: [...SYSTEM, ...SAMPLED],
+          exclude: [POSTGRES],
           env: { ALL_CASES: 'yes' },
           testTimeout: 180_000,
           hookTimeout: 60_000,

@@ -10,13 +10,34 @@ import { urlOf } from './server.ts';
 /** A handler that notes the beginning and the end of each attempt in a file that all instances share. */
 const NOTING = `
 import { appendFileSync } from 'node:fs';
-const note = (what, event) => appendFileSync(process.env.RAN, what + ' ' + event.key.slice(2) + ' ' + event.sessionId + ' ' + process.ppid + '\\n');
+const instance = process.ppid;
+const note = (what, event) => appendFileSync(process.env.RAN, what + ' ' + event.key.slice(2) + ' ' + event.sessionId + ' ' + instance + '\\n');
 export default { on: 'MessageReceived', retry: { attempts: 9, firstMs: 10, maxMs: 50 }, async handle(event, ctx) {
   note('begin', event);
   const ms = event.data.body.startsWith('slow') ? Number(event.data.body.slice(4)) : Number(process.env.HANDLER_MS ?? 0);
   if (ms > 0) await new Promise((done) => setTimeout(done, ms));
   note('end', event);
 } };
+`;
+
+/** A handler that writes a row into a table of its own, and keeps that transaction open for a while. */
+export const COMPLETING = `
+import { appendFileSync } from 'node:fs';
+const instance = process.ppid;
+const note = (what, event) => appendFileSync(process.env.RAN, what + ' ' + event.key.slice(2) + ' ' + event.sessionId + ' ' + instance + '\\n');
+export default {
+  on: 'MessageReceived',
+  retry: { attempts: 9, firstMs: 10, maxMs: 50 },
+  setup: (tx) => tx.run('create table if not exists written (cursor bigint, instance int)'),
+  async handle(event, ctx) {
+    await ctx.complete(async (tx) => {
+      await tx.run('insert into written values (?, ?)', event.cursor, instance);
+      note('begin', event);
+      await tx.get('select pg_sleep(0.1)');
+    });
+    note('end', event);
+  },
+};
 `;
 
 export interface Ran {
@@ -129,6 +150,17 @@ export async function until(holds: () => boolean | Promise<boolean>, limitMs = 3
     if (performance.now() > end) throw new Error(`waited ${limitMs} ms in vain for ${holds.toString()}`);
     await sleep(20);
   }
+}
+
+/** The process of a kit that runs this file of src. */
+export function childOf(kit: Kit, file: string): number | undefined {
+  return familyOf(kit).find((pid) => {
+    try {
+      return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(file);
+    } catch {
+      return false;
+    }
+  });
 }
 
 /** The main process of a kit, and its children. */

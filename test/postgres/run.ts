@@ -33,7 +33,7 @@ let code: number = EXIT.failed;
 try {
   const server = given ? await createDatabase(given) : await installAndStart();
   try {
-    const args = ['node_modules/vitest/vitest.mjs', 'run', '--project', 'postgres', ...process.argv.slice(2)];
+    const args = ['node_modules/vitest/vitest.mjs', 'run', '--project', 'postgres*', ...process.argv.slice(2)];
     code = await exitOf(process.execPath, args, { TEST_POSTGRES_URL: server.url });
   } finally {
     await server.stop();

@@ -13,8 +13,8 @@ const { version: VERSION } = JSON.parse(readFileSync(new URL('../../../package.j
 const LIVES_MS = 3_000;
 /** Milliseconds between two signs of life. */
 const AGAIN_MS = 250;
-      const lost = leads && isSteady ? await lose.all(me) : [];
-      return { instance: me, leads, lost, againMs: AGAIN_MS };
+const lost = leads && isSteady ? await lose.all(me) : [];
+return { instance: me, leads, lost, againMs: AGAIN_MS };
 const SHOWN_MS = 86_400_000;
 const SHOWN = 100;
 
@@ -119,13 +119,8 @@ export function createMembers(session: Session): Members {
       const isSteady = now >= patientUntil;
       const vacant = look !== undefined && look.leader !== me && isVacant(look) && (isSteady || look.leader === null);
       const leads = look?.leader === me || (mayLead && vacant && (await takeOver()));
-<<<<<<< HEAD
-      const lost = leads ? await lose.all(me) : [];
-      return { instance: me, leads, lost, againMs: AGAIN_MS };
-=======
       const lost = leads && isSteady ? await lose.all(me) : [];
-      return { instance: me, leads, renewed: before !== 0 && before !== me, lost, againMs: AGAIN_MS };
->>>>>>> 33c471d (Leave the lead where it is when the server itself was away)
+      return { instance: me, leads, lost, againMs: AGAIN_MS };
     },
     async resign() {
       await resign.run(me);

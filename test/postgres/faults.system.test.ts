@@ -1,6 +1,6 @@
 // The server and the network fail: every acknowledged event is stored once and handled once.
 import { afterEach, expect, test } from 'vitest';
-import type { Kit } from '../system/kit.ts';
+import { deliver, makeEvent, type Kit } from '../system/kit.ts';
 import { createCluster, send, until, type Cluster } from './members.ts';
 import { createProxy, type Proxy } from './proxy.ts';
 import { hasServer, startServer, urlOf, type Server } from './server.ts';
@@ -64,13 +64,38 @@ test('an instance whose connection is cut says so, and loses nothing', async () 
   const load = send([near, far], 100);
   await until(() => load.acknowledged.size > 100);
   proxy.cut();
-  await until(async () => (await readyOf(far)) === 503, 5_000);
+  const cutAt = performance.now();
+  await until(async () => (await readyOf(far)) === 503);
+  expect(performance.now() - cutAt).toBeLessThan(2_500);
   await until(() => load.acknowledged.size > 300);
   proxy.pass();
   await until(async () => (await readyOf(far)) === 200, 10_000);
   await load.stop();
   expect(load.answers.filter(({ status, port }) => status !== 204 && port === near.port)).toEqual([]);
   await expectStoredAndHandledOnce(cluster, load.acknowledged);
+});
+
+test('deliveries to an instance whose connection is cut wait, and get 503 after 8 s', async () => {
+  const url = urlOf(String(Math.random()));
+  proxy = await createProxy(url);
+  cluster = await createCluster(url);
+  await cluster.add();
+  const far = await cluster.add({}, proxy.url);
+  const answered = async (n: number) => {
+    const at = performance.now();
+    const status = await deliver(far, makeEvent(n));
+    return { status, ms: performance.now() - at };
+  };
+  proxy.cut();
+  const late = await answered(1);
+  expect(late.status).toBe(503);
+  expect(late.ms).toBeGreaterThan(7_500);
+  expect(late.ms).toBeLessThan(9_500);
+  const waiting = answered(2);
+  await until(async () => (await readyOf(far)) === 503);
+  proxy.pass();
+  expect((await waiting).status).toBe(204);
+  await expectStoredAndHandledOnce(cluster, new Set([1_002]));
 });
 
 test('if the network of the leader falls silent, another instance leads, and nothing is lost', async () => {
