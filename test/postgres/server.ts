@@ -27,6 +27,7 @@ const INSTALLED = join(
 /** The user `nobody`, because PostgreSQL refuses to run as root. */
 const NOBODY = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : null;
 const FAST = ['fsync=off', 'full_page_writes=off', 'max_connections=100', 'max_wal_size=1GB', 'shared_buffers=128MB'];
+const START_MS = 10_000;
 
 export type Server = Awaited<ReturnType<typeof startServer>>;
 
@@ -66,9 +67,15 @@ export async function startServer(settings: string[] = []) {
 
   async function start(): Promise<void> {
     const args = ['-D', data, ...flags.flatMap((flag) => ['-c', flag])];
-    child = spawn(join(native, 'bin/postgres'), args, { ...NOBODY, cwd: folder, stdio: 'ignore' });
+    const spawnServer = () => spawn(join(native, 'bin/postgres'), args, { ...NOBODY, cwd: folder, stdio: 'ignore' });
+    const limit = performance.now() + START_MS;
+    child = spawnServer();
     while (!(await answers(url))) {
-      if (child.exitCode !== null) throw new Error(`postgres ended with ${child.exitCode}`);
+      if (child.exitCode !== null) {
+        // After SIGKILL, connections of the killed server may still end. Until then, a new one refuses to start.
+        if (performance.now() > limit) throw new Error(`postgres ended with ${child.exitCode}`);
+        child = spawnServer();
+      }
       await sleep(20);
     }
   }
