@@ -41,7 +41,7 @@ try {
 } catch (error) {
   console.error(interrupted ? 'interrupted' : error);
 } finally {
-  await endServersIn(folder);
+  await endServersIn(folder).catch(console.error);
   if (child?.pid) await killGroup(child.pid);
   rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
 }

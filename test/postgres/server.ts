@@ -104,11 +104,22 @@ export async function startServer(settings: string[] = []) {
 /** Ends the servers with data below this folder: those of tests that were killed. */
 export async function endServersIn(folder: string): Promise<void> {
   for (const file of globSync('*/data/postmaster.pid', { cwd: folder })) {
-    const [pid, , , port] = readFileSync(join(folder, file), 'utf8').split('\n');
-    const url = urlAt(Number(port));
+    const [pid, port] = pidAndPort(join(folder, file));
+    const url = urlAt(port);
     // The file of a killed server stays, and its pid may be that of another process by now.
-    if (await answers(url)) process.kill(Number(pid), 'SIGQUIT');
+    if (!(pid > 0 && port > 0 && (await answers(url)))) continue;
+    process.kill(pid, 'SIGQUIT');
     while (await answers(url)) await sleep(20);
+  }
+}
+
+/** Zeros: the file is not complete, or gone. The pid is negative while initdb runs, and the port is then not its own. */
+function pidAndPort(file: string): [number, number] {
+  try {
+    const [pid, , , port] = readFileSync(file, 'utf8').split('\n');
+    return [Number(pid) || 0, Number(port) || 0];
+  } catch {
+    return [0, 0];
   }
 }
 
