@@ -13,8 +13,12 @@ const { version: VERSION } = JSON.parse(readFileSync(new URL('../../../package.j
 const LIVES_MS = 3_000;
 /** Milliseconds between two signs of life. */
 const AGAIN_MS = 250;
-const lost = leads && isSteady ? await lose.all(me) : [];
-return { instance: me, leads, lost, againMs: AGAIN_MS };
+/**
+ * An instance that got no answer for longer than `gap` takes no other for lost before `patience` has passed: the server may
+ * have been away for all of them.
+ */
+const AWAY_MS = { gap: 2_000, patience: 1_000 };
+/** Lost instances are shown for this long, and so many instances at most. */
 const SHOWN_MS = 86_400_000;
 const SHOWN = 100;
 
