@@ -137,7 +137,7 @@ test('a leader that is stopped inside ctx.complete writes nothing after another 
   const kits = [await cluster.add(), await cluster.add()];
   const leader = (await cluster.leader()) as Kit;
   const next = kits.find((kit) => kit !== leader) as Kit;
-  const load = send([next], 50);
+  const load = send([next], 20);
   // The handler waits in its transaction between the two notes.
   await until(() => ends().length >= 5 && cluster.ran().at(-1)?.what === 'begin');
   const family = familyOf(leader);
@@ -147,7 +147,7 @@ test('a leader that is stopped inside ctx.complete writes nothing after another 
   signalAll(family, 'SIGCONT');
   await until(async () => (await cluster.rows('select 1 from kit.instances where lost_at is null')).length === 2);
   await load.stop();
-  const back = send([leader], 50, 10, 5_000);
+  const back = send([leader], 20, 10, 5_000);
   await until(() => back.acknowledged.size >= 20);
   await back.stop();
   const acknowledged = new Set([...load.acknowledged, ...back.acknowledged]);

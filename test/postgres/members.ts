@@ -33,7 +33,7 @@ export default {
     await ctx.complete(async (tx) => {
       await tx.run('insert into written values (?, ?)', event.cursor, instance);
       note('begin', event);
-      await tx.get('select pg_sleep(0.1)');
+      await tx.get('select pg_sleep(0.04)');
     });
     note('end', event);
   },
