@@ -3,6 +3,7 @@
 import './src/base/node/checked.js';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { storeOf } from './test/handler-store.ts';
 import { folder } from './test/memory-folder.ts';
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -16,6 +17,8 @@ export const resolve = {
 
 const OWN = 'test/handlers/**/*.test.ts';
 const POSTGRES = 'test/postgres/**/*.test.ts';
+/** Tests of handlers, which run in memory and on PostgreSQL. */
+const DELIVERING = ['templates/**/*.test.ts', 'test/tools/testing/{deliver,dialect}.test.ts'];
 /** Tests of the whole kit have two folders. A test of one module that starts processes says so in its name. */
 const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
@@ -39,8 +42,21 @@ export default defineConfig({
           testTimeout: 20_000,
         },
       },
-      { resolve, test: { name: 'handlers', include: [OWN], testTimeout: 20_000 } },
-      { resolve, test: { name: 'postgres', include: [POSTGRES], testTimeout: 60_000, hookTimeout: 60_000 } },
+      // On the database of your handlers, if the environment has its DATABASE_URL.
+      {
+        resolve,
+        test: { name: 'handlers', include: [OWN], testTimeout: 20_000, ...storeOf(process.env['DATABASE_URL']) },
+      },
+      {
+        resolve,
+        test: {
+          name: 'postgres',
+          include: [POSTGRES, ...DELIVERING],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+          ...storeOf(process.env['TEST_POSTGRES_URL']),
+        },
+      },
       {
         test: {
           name: 'system',

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { inSchema } from '../../src/tools/own-schema.ts';
+import { inSchema } from '../../src/store/postgres/own-schema.ts';
 
 const INSTALLED = join(
   import.meta.dirname,

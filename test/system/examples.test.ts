@@ -20,7 +20,14 @@ beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'kit-examples-'));
   // Leaves out the user's handlers, because an example may have the same name as one of them.
   const filter = (path: string): boolean => dirname(path) !== 'src/handlers';
-  for (const path of ['package.json', 'tsconfig.json', 'vitest.config.ts', 'src', 'test/memory-folder.ts'])
+  for (const path of [
+    'package.json',
+    'tsconfig.json',
+    'vitest.config.ts',
+    'src',
+    'test/memory-folder.ts',
+    'test/handler-store.ts',
+  ])
     cpSync(path, join(folder, path), { recursive: true, filter });
   symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
   for (const { file = '', within, source } of blocks) {

@@ -7,7 +7,7 @@ import { systemClock as clock } from '../../base/clock.ts';
 import { describe, EXIT } from '../../base/errors.ts';
 import { isPostgres } from '../../store/open.ts';
 import type { Status } from '../../store/read.ts';
-import { ownSchema, type OwnSchema } from '../own-schema.ts';
+import { ownSchema, type OwnSchema } from '../../store/postgres/own-schema.ts';
 import type { SimulatedEvent } from '../simulator/history.ts';
 import { createSimulatedService } from '../simulator/service.ts';
 import type { Delivered, Webhook } from '../simulator/webhook.ts';
