@@ -42,19 +42,26 @@ export default defineConfig({
           testTimeout: 20_000,
         },
       },
-      // On the database of your handlers, if the environment has its DATABASE_URL.
       {
         resolve,
-        test: { name: 'handlers', include: [OWN], testTimeout: 20_000, ...storeOf(process.env['DATABASE_URL']) },
+        test: {
+          name: 'handlers',
+          include: [OWN],
+          globalSetup: 'test/handler-store.ts',
+          // On the database of your handlers, if the environment has its DATABASE_URL.
+          env: storeOf(process.env['DATABASE_URL']),
+          testTimeout: 20_000,
+        },
       },
       {
         resolve,
         test: {
           name: 'postgres',
           include: [POSTGRES, ...DELIVERING],
+          globalSetup: 'test/handler-store.ts',
+          env: storeOf(process.env['TEST_POSTGRES_URL']),
           testTimeout: 60_000,
           hookTimeout: 60_000,
-          ...storeOf(process.env['TEST_POSTGRES_URL']),
         },
       },
       {

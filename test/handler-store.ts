@@ -4,12 +4,14 @@ import { dropSchemas, inSchema } from '../src/store/postgres/own-schema.ts';
 
 const PREFIX = `kit_test_${process.pid}`;
 
-/** For a project of vitest. `server`: undefined, or another kind of store: in memory. */
-export function storeOf(server = '') {
-  if (!/^postgres(ql)?:/.test(server)) return {};
-  return { env: { KIT_TEST_STORE: inSchema(server, PREFIX) }, globalSetup: 'test/handler-store.ts' };
+/** Variables for the tests. `server`: undefined, or another kind of store: in memory. */
+export function storeOf(server = ''): Record<string, string> {
+  return /^postgres(ql)?:/.test(server) ? { KIT_TEST_STORE: inSchema(server, PREFIX) } : {};
 }
 
-export default function makeSchemas({ config }: { config: { env: Record<string, unknown> } }): () => Promise<void> {
-  return () => dropSchemas(String(config.env['KIT_TEST_STORE']), (name) => name.startsWith(`${PREFIX}_`));
+export default function makeSchemas({ config }: { config: { env: { KIT_TEST_STORE?: string } } }): () => Promise<void> {
+  const { KIT_TEST_STORE: server } = config.env;
+  return async () => {
+    if (server) await dropSchemas(server, (name) => name.startsWith(`${PREFIX}_`));
+  };
 }

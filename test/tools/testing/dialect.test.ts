@@ -52,7 +52,7 @@ test('a statement without effect changes no row, so a key makes an insert idempo
   expect(changes).toEqual([1, 0]);
 });
 
-test('what differs: JSON, the width of integer, and the case of names', async () => {
+test('what differs: JSON, and the case of names', async () => {
   const said: (SqlRow | undefined)[] = [];
   await completing(async (tx) => {
     const json = tx.dialect === 'postgres' ? `cast(? as json) ->> 'a'` : `json_extract(?, '$.a')`;
@@ -63,13 +63,25 @@ test('what differs: JSON, the width of integer, and the case of names', async ()
   });
   const folded = EXPECTED === 'postgres' ? { somename: 1 } : { someName: 1 };
   expect(said).toEqual([{ a: 'b' }, folded, { someName: 1 }, { less: 1 }]);
+  const { query } = await completing(async () => {});
+  const time = EXPECTED === 'postgres' ? 'now()' : `datetime('now')`;
+  expect(await query(`select ${time} as at`)).toEqual([{ at: expect.stringMatching(/^\d{4}-\d\d-\d\d /) }]);
+});
 
-  const wide = defineHandler({
+test.each([
+  ['an integer of more than 32 bits', 'create table if not exists t (n integer)', `insert into t values (${2 ** 40})`],
+  [
+    'do update without a column',
+    'create table if not exists t (n bigint primary key)',
+    'insert into t values (1) on conflict do update set n = 2',
+  ],
+])('PostgreSQL refuses %s', async (_, table, statement) => {
+  const handler = defineHandler({
     on: 'MessageReceived',
     retry: { attempts: 1 },
-    setup: (tx) => void tx.run('create table if not exists wide (n integer)'),
-    handle: (_, ctx) => ctx.complete((tx) => void tx.run('insert into wide values (?)', 2 ** 40)),
+    setup: (tx) => void tx.run(table),
+    handle: (__, ctx) => ctx.complete((tx) => void tx.run(statement)),
   });
-  const { tasks } = await deliver(wide, fixture('MessageReceived'));
+  const { tasks } = await deliver(handler, fixture('MessageReceived'));
   expect(tasks).toMatchObject([{ state: EXPECTED === 'postgres' ? 'dead' : 'done' }]);
 });
