@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-const DOCUMENTS = globSync('**/*.md', { exclude: ['node_modules/**'] });
+const DOCUMENTS = globSync('**/*.md', { exclude: ['**/node_modules/**'] });
 /** The first line of an example names its file. With `in eventTypes`, the example is added to that list in the file. */
 const blocks = DOCUMENTS.flatMap((document) =>
   [...readFileSync(document, 'utf8').matchAll(/^```ts\n(?:\/\/ (\S+?\.ts)(, in eventTypes)?\n)?(.*?)^```/gms)].map(
