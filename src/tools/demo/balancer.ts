@@ -36,10 +36,11 @@ export async function createBalancer(targets: string[]): Promise<Balancer> {
   }
 
   const server = createServer((incoming, response) => {
-    void (async () => {
-      const status = await pass(incoming.headers, await buffer(incoming));
-      response.writeHead(status).end();
-    })();
+    void buffer(incoming)
+      .then((body) => pass(incoming.headers, body))
+      .then((status) => response.writeHead(status).end())
+      // The service has closed the connection.
+      .catch(() => response.destroy());
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;

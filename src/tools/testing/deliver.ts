@@ -11,7 +11,7 @@ import { createClock, type TestClock } from './clock.ts';
 import { readingOf, type Fixture } from './fixture.ts';
 import { recorder, type Call, type Recorder } from './recorder.ts';
 import { createRunProcess } from './run-process.ts';
-import { openTestStore, type TestStore } from './store.ts';
+import { openTestStore, type OpenedStore, type TestStore } from './store.ts';
 
 export interface DeliverOptions {
   /** How many times each event is delivered. Default: 1. */
@@ -67,10 +67,22 @@ export async function deliver<Type extends string>(
   events: Fixture | Fixture[],
   options: DeliverOptions = {},
 ): Promise<Outcome> {
-  const given = [events].flat();
+  const opened = openTestStore();
+  try {
+    return await deliverTo(opened, handler, [events].flat(), options);
+  } finally {
+    opened.store.close();
+  }
+}
+
+async function deliverTo<Type extends string>(
+  { store, query }: OpenedStore,
+  handler: Handler<Type>,
+  given: Fixture[],
+  options: DeliverOptions,
+): Promise<Outcome> {
   const { service = recorder(), apartMs = 0, name = 'handler' } = options;
   const clock = options.clock ?? createClock(Math.max(...given.map(({ createdAt }) => Date.parse(createdAt))));
-  const { store, query } = openTestStore();
   const log: Outcome['log'] = [];
   // The handler's rate limit is off, because the clock jumps and there is no service to protect.
   const loaded = { ...checkHandler(handler, name, true), rate: null };
@@ -91,8 +103,6 @@ export async function deliver<Type extends string>(
   await raiseWatermark(store, given, clock);
   await run.finish();
   const { tasks } = await store.read.tasks({ limit: MOST_TASKS }, clock.now());
-  const gaps = await store.read.gaps();
-  store.close();
   return {
     tasks: tasks
       .toSorted((a, b) => a.id - b.id)
@@ -100,7 +110,7 @@ export async function deliver<Type extends string>(
     calls: service.calls,
     log,
     query,
-    gaps,
+    gaps: await store.read.gaps(),
   };
 }
 

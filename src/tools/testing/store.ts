@@ -22,13 +22,13 @@ export interface TestStore extends Pick<Store, 'ingest' | 'work' | 'close'> {
   };
 }
 
-export interface Opened {
+export interface OpenedStore {
   store: TestStore;
   /** Also works after `store.close()`. */
   query: (sql: string) => Promise<SqlRow[]>;
 }
 
-export function openTestStore(): Opened {
+export function openTestStore(): OpenedStore {
   const server = process.env['KIT_TEST_STORE'];
   if (server) return openOn(server);
   const store = openMemory();
@@ -37,7 +37,7 @@ export function openTestStore(): Opened {
 }
 
 /** `server`: the schema in its address is the beginning of the new one's name. */
-function openOn(server: string): Opened {
+function openOn(server: string): OpenedStore {
   const prefix = new URL(server).searchParams.get('schema') ?? 'kit_test';
   const url = inSchema(server, `${prefix}_${randomUUID().replaceAll('-', '').slice(0, 20)}`);
   return {
