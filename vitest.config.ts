@@ -3,6 +3,7 @@
 import './src/base/node/checked.js';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { storeOf } from './test/handler-store.ts';
 import { folder } from './test/memory-folder.ts';
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -18,6 +19,8 @@ const OWN = 'test/handlers/**/*.test.ts';
 const POSTGRES = 'test/postgres/*.test.ts';
 const POSTGRES_SYSTEM = 'test/postgres/*.system.test.ts';
 const SLOW = { testTimeout: 60_000, hookTimeout: 60_000 };
+/** Tests of handlers, which run in memory and on PostgreSQL. */
+const DELIVERING = ['templates/**/*.test.ts', 'test/tools/testing/{deliver,dialect}.test.ts'];
 /** Tests of the whole kit have two folders. A test of one module that starts processes says so in its name. */
 const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
@@ -41,8 +44,28 @@ export default defineConfig({
           testTimeout: 20_000,
         },
       },
-      { resolve, test: { name: 'handlers', include: [OWN], testTimeout: 20_000 } },
-      { resolve, test: { name: 'postgres', include: [POSTGRES], exclude: [POSTGRES_SYSTEM], ...SLOW } },
+      {
+        resolve,
+        test: {
+          name: 'handlers',
+          include: [OWN],
+          globalSetup: 'test/handler-store.ts',
+          // On the database of your handlers, if the environment has its DATABASE_URL.
+          env: storeOf(process.env['DATABASE_URL']),
+          testTimeout: 20_000,
+        },
+      },
+      {
+        resolve,
+        test: {
+          name: 'postgres',
+          include: [POSTGRES, ...DELIVERING],
+          exclude: [POSTGRES_SYSTEM],
+          globalSetup: 'test/handler-store.ts',
+          env: storeOf(process.env['TEST_POSTGRES_URL']),
+          ...SLOW,
+        },
+      },
       {
         resolve,
         test: {

@@ -13,7 +13,7 @@ export default defineHandler({
   timeoutMs: 600_000,
   async setup(tx) {
     await tx.run(`create table if not exists refetch_conversations (
-      id text primary key, status text, unread integer, last_at integer) without rowid, strict`);
+      id text primary key, status text, unread bigint, last_at bigint)`);
   },
   async handle(event, ctx) {
     const conversations: Record<string, unknown>[] = [];

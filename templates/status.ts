@@ -16,7 +16,7 @@ export default defineHandler({
   history: true,
   async setup(tx) {
     await tx.run(`create table if not exists status_messages (
-      message_id text primary key, step integer not null, status text not null) without rowid, strict`);
+      message_id text primary key, step bigint not null, status text not null)`);
   },
   async handle(event, ctx) {
     const { message_id, status } = event.data;
@@ -27,7 +27,7 @@ export default defineHandler({
     await ctx.complete(async (tx) => {
       await tx.run(
         `insert into status_messages values (?, ?, ?) on conflict (message_id) do update
-         set step = excluded.step, status = excluded.status where excluded.step > step`,
+         set step = excluded.step, status = excluded.status where excluded.step > status_messages.step`,
         ...[message_id, step, STEPS[step] ?? ''],
       );
     });

@@ -121,8 +121,8 @@ describe('only some folders', () => {
       .filter((file) => !file.startsWith('handlers/') && pattern.test(readFileSync(join(SRC, file), 'utf8')))
       .toSorted();
 
-  test('import SQLite: the store, the move out of it, and the demo, which counts events itself', () => {
-    const allowed = (file: string) => /^(store\/(sqlite|postgres\/move)|tools\/demo)\//.test(file);
+  test('import SQLite: the store, and the move out of it', () => {
+    const allowed = (file: string) => /^store\/(sqlite|postgres\/move)\//.test(file);
     expect(importersOf(/from 'better-sqlite3'/).filter((file) => !allowed(file))).toEqual([]);
   });
 
@@ -133,7 +133,8 @@ describe('only some folders', () => {
   });
 
   test('create HTTP servers: receive, ops, and tools', () => {
-    const allowed = (file: string) => /^(receive|ops|tools\/simulator)\//.test(file) || file === 'tools/sandbox.ts';
+    const allowed = (file: string) =>
+      /^(receive|ops|tools\/(simulator|demo))\//.test(file) || file === 'tools/sandbox.ts';
     expect(importersOf(/from '(koa|@koa\/router|koa-body)'|createServer/).filter((file) => !allowed(file))).toEqual([]);
   });
 

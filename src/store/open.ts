@@ -30,7 +30,7 @@ export function siteOf(url: string, moveFrom?: string): Site {
   return postgresSiteOf(url, path ? { path, site: sqliteSiteOf(path) } : undefined);
 }
 
-function isPostgres(url: string): boolean {
+export function isPostgres(url: string): boolean {
   return /^postgres(ql)?:\/\//.test(url);
 }
 

@@ -16,21 +16,26 @@ export interface Sandbox {
   /** The address of the webhook. */
   url: string;
   opsUrl: string;
-  storePath: string;
+  storeUrl: string;
   /** Starts the kit, or starts an ended kit again on the same store and ports. */
   start(): MainProcess;
   /** Sends SIGTERM, and SIGKILL after `limitMs`. Resolves when the kit has ended, or after twice `limitMs`. */
   stop(limitMs: number): Promise<void>;
+  /** Sends SIGKILL to all processes of the kit. */
+  kill(): void;
 }
 
-/** `env` replaces the environment of this process. A missing PORT or OPS_PORT becomes a free port. */
+/**
+ * `env` replaces the environment of this process. A missing PORT or OPS_PORT becomes a free port, a missing DATABASE_URL
+ * an SQLite file in the folder.
+ */
 export async function createSandbox(
   name: string,
   env: Record<string, string | undefined>,
   args: string[] = [],
 ): Promise<Sandbox> {
   const folder = mkdtempSync(join(tmpdir(), `kit-${name}-`));
-  const storePath = join(folder, 'events.db');
+  const storeUrl = env['DATABASE_URL'] ?? `sqlite:${join(folder, 'events.db')}`;
   const port = env['PORT'] ?? String(await freePort());
   const opsPort = env['OPS_PORT'] ?? String(await freePort());
   let main: MainProcess | undefined;
@@ -44,7 +49,7 @@ export async function createSandbox(
   return {
     url: `http://127.0.0.1:${port}/webhooks`,
     opsUrl: `http://127.0.0.1:${opsPort}`,
-    storePath,
+    storeUrl,
     start() {
       main = spawn(process.execPath, [fileURLToPath(new URL('../main.ts', import.meta.url)), '--sandbox', ...args], {
         // `cwd` is not the clone, because the .env there belongs to the real kit. `detached` keeps the kit out of this
@@ -59,7 +64,7 @@ export async function createSandbox(
           HOST: '127.0.0.1',
           PORT: port,
           OPS_PORT: opsPort,
-          DATABASE_URL: `sqlite:${storePath}`,
+          DATABASE_URL: storeUrl,
         },
       }) as MainProcess;
       // The kit's child processes share these pipes, so the pipes close when the last process has ended.
@@ -71,6 +76,10 @@ export async function createSandbox(
       await Promise.race([closed, sleep(limitMs, undefined, { ref: false })]);
       main?.kill('SIGKILL');
       await Promise.race([closed, sleep(limitMs, undefined, { ref: false })]);
+    },
+    kill() {
+      // The processes of the kit are a group, because the main process was started as `detached`.
+      if (main?.pid !== undefined) process.kill(-main.pid, 'SIGKILL');
     },
   };
 }

@@ -3,16 +3,14 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import { EXIT } from '../../src/base/errors.ts';
+import { installServer } from './install.ts';
 import { endServersIn, startServer } from './server.ts';
-
-/** A package of its own, so that `npm ci` of the kit does not install the server. */
-const SERVER = join(import.meta.dirname, 'server');
 
 const given = process.env['TEST_POSTGRES_URL'];
 // The folder of all temporary files, also of tests that are killed.
@@ -48,13 +46,7 @@ try {
 process.exit(code);
 
 async function installAndStart() {
-  if (timeOf('node_modules/.package-lock.json') < timeOf('package-lock.json')) {
-    console.log('installing a PostgreSQL server into test/postgres/server: 60 MB, once, in less than a minute');
-    if ((await exitOf('npm', ['ci'], {}, SERVER)) !== 0)
-      throw new Error(
-        'npm ci failed in test/postgres/server: see above, or set TEST_POSTGRES_URL to a server of your own',
-      );
-  }
+  await installServer('set TEST_POSTGRES_URL to a server of your own');
   return startServer();
 }
 
@@ -76,9 +68,9 @@ async function createDatabase(url: string) {
   return { url: own.href, stop: () => run(`drop database if exists ${name} with (force)`) };
 }
 
-async function exitOf(command: string, args: string[], env: Record<string, string>, cwd?: string): Promise<number> {
+async function exitOf(command: string, args: string[], env: Record<string, string>): Promise<number> {
   if (interrupted) throw new Error('interrupted');
-  child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...env }, cwd, detached: true });
+  child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...env }, detached: true });
   const [status] = (await once(child, 'exit')) as [number | null];
   return status ?? EXIT.failed;
 }
@@ -93,9 +85,4 @@ async function killGroup(leader: number): Promise<void> {
   } catch {
     // The group has no process.
   }
-}
-
-/** 0: there is no such file. */
-function timeOf(file: string): number {
-  return statSync(join(SERVER, file), { throwIfNoEntry: false })?.mtimeMs ?? 0;
 }

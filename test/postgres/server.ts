@@ -18,6 +18,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
+import { inSchema } from '../../src/store/postgres/own-schema.ts';
 
 const INSTALLED = join(
   import.meta.dirname,
@@ -37,15 +38,11 @@ export const hasServer = (): boolean => existsSync(INSTALLED);
 /** The address of the store that stands for this path: the same path is the same store. */
 export function urlOf(path: string): string {
   const schema = `kit_${createHash('sha256').update(path).digest('hex').slice(0, 20)}`;
-  const url = new URL(process.env['TEST_POSTGRES_URL'] ?? '');
-  url.searchParams.set('schema', schema);
-  // Tables of handlers stand beside the kit's, so that they are gone with the schema.
-  url.searchParams.set('options', `-c search_path=${schema}`);
-  return url.href;
+  return inSchema(process.env['TEST_POSTGRES_URL'] ?? '', schema);
 }
 
-/** Starts a server on a free port. `settings`: lines of postgresql.conf, which win over those for speed. */
-export async function startServer(settings: string[] = []) {
+/** `settings`: lines of postgresql.conf, which win over those for speed. `port`: default any free one. */
+export async function startServer(settings: string[] = [], port?: number) {
   const folder = mkdtempSync(join(tmpdir(), 'kit-postgres-'));
   chmodSync(folder, 0o755);
   const native = join(folder, 'native');
@@ -53,7 +50,7 @@ export async function startServer(settings: string[] = []) {
   cpSync(join(INSTALLED, 'native'), native, { recursive: true, verbatimSymlinks: true });
   link(native);
   const data = join(folder, 'data');
-  const port = await freePort();
+  const at = port ?? (await freePort());
   if (NOBODY) chownSync(folder, NOBODY.uid, NOBODY.gid);
   const made = spawnSync(
     join(native, 'bin/initdb'),
@@ -61,8 +58,8 @@ export async function startServer(settings: string[] = []) {
     { ...NOBODY, cwd: folder, encoding: 'utf8' },
   );
   if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr}`);
-  const flags = [...FAST, ...settings, `port=${port}`, 'listen_addresses=127.0.0.1', 'unix_socket_directories='];
-  const url = urlAt(port);
+  const flags = [...FAST, ...settings, `port=${at}`, 'listen_addresses=127.0.0.1', 'unix_socket_directories='];
+  const url = urlAt(at);
   let child: ChildProcess | undefined;
 
   async function start(): Promise<void> {
@@ -91,7 +88,7 @@ export async function startServer(settings: string[] = []) {
   await start();
   return {
     url,
-    port,
+    port: at,
     start,
     end,
     async stop(): Promise<void> {
@@ -137,9 +134,14 @@ function link(native: string): void {
   }
 }
 
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
+/** The first free port from this one on. 0: any free port. */
+export async function freePort(from = 0): Promise<number> {
+  const probe = createServer().listen(from, '127.0.0.1');
+  try {
+    await once(probe, 'listening');
+  } catch {
+    return freePort(from + 1);
+  }
   const { port } = probe.address() as AddressInfo;
   probe.close();
   return port;

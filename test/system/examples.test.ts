@@ -13,6 +13,8 @@ const blocks = DOCUMENTS.flatMap((document) =>
   ),
 );
 const handlers = blocks.filter(({ file = '' }) => file.startsWith('src/handlers/'));
+/** test/postgres/recipe.test.ts runs those that need a server. */
+const alone = handlers.filter(({ source }) => !source.includes(`from 'pg'`));
 const tested = blocks.flatMap(({ file = '' }) => (file.startsWith('test/') ? basename(file, '.test.ts') : []));
 
 let folder: string;
@@ -20,7 +22,14 @@ beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'kit-examples-'));
   // Leaves out the user's handlers, because an example may have the same name as one of them.
   const filter = (path: string): boolean => dirname(path) !== 'src/handlers';
-  for (const path of ['package.json', 'tsconfig.json', 'vitest.config.ts', 'src', 'test/memory-folder.ts'])
+  for (const path of [
+    'package.json',
+    'tsconfig.json',
+    'vitest.config.ts',
+    'src',
+    'test/memory-folder.ts',
+    'test/handler-store.ts',
+  ])
     cpSync(path, join(folder, path), { recursive: true, filter });
   symlinkSync(resolve('node_modules'), join(folder, 'node_modules'));
   for (const { file = '', within, source } of blocks) {
@@ -50,8 +59,8 @@ test('the examples type-check', async () => {
   expect(await run('typescript/bin/tsc')).toEqual({ code: 0, output: '' });
 });
 
-test('each example handler runs in its own test, or with an event of each type', async () => {
-  const rest = handlers.map(({ file = '' }) => basename(file, '.ts')).filter((name) => !tested.includes(name));
+test('each example handler without a server runs in its own test, or with an event of each type', async () => {
+  const rest = alone.map(({ file = '' }) => basename(file, '.ts')).filter((name) => !tested.includes(name));
   expect(rest.length).toBeGreaterThan(0);
   const source = `import { expect, test } from 'vitest';
 import { deliver, fixture } from '#kit/testing';

@@ -1,45 +1,75 @@
 // The demo. The simulator sends real signed deliveries over HTTP to a real receiver, and loses, duplicates, shuffles
-// and forges some of them. The demo kills `run`, lets replay fetch the lost events, and checks every count.
+// and forges some of them. The demo kills `run`, lets replay fetch the lost events, and checks every count. If
+// DATABASE_URL names a PostgreSQL server, there are two instances, and the demo also kills the one that leads.
 import '../../base/node/checked.js';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { styleText } from 'node:util';
 import { systemClock as clock } from '../../base/clock.ts';
-import { EXIT } from '../../base/errors.ts';
+import { describe, EXIT } from '../../base/errors.ts';
+import { isPostgres } from '../../store/open.ts';
+import type { Status } from '../../store/read.ts';
+import { ownSchema, type OwnSchema } from '../../store/postgres/own-schema.ts';
 import type { SimulatedEvent } from '../simulator/history.ts';
 import { createSimulatedService } from '../simulator/service.ts';
-import type { Delivered } from '../simulator/webhook.ts';
-import type { Status } from '../../store/read.ts';
-import { startReceiver } from './receiver.ts';
+import type { Delivered, Webhook } from '../simulator/webhook.ts';
+import { countHandled } from './counts.ts';
+import { createInstances, SECRET } from './instances.ts';
+import { startReceiver, type Receiver } from './receiver.ts';
+import { line, print, show, type Sum } from './sums.ts';
 
-const PATIENCE_MS = 60_000;
-
-interface Sum {
-  name: string;
-  meaning: string;
-  want: number;
-  got: number;
-}
+/** The receiver gets up to a minute to stop, so that it can still log an error. */
+const STOP_MS = 60_000;
 
 const once = process.argv.includes('--once') || !process.stdout.isTTY;
+const schema = schemaOf(process.env['DATABASE_URL'] ?? '');
+const instances = createInstances(schema?.url);
 const service = createSimulatedService({ seed: 7, speed: 1_000, addresses: { loopback: true } });
 const { history } = service;
-const { key, secret: apiKey } = service.keys.create({ name: 'demo', scopes: ['events:read'], validDays: null });
-const kit = await startReceiver(await service.listen(), apiKey);
-const { webhook } = await service.webhooks.register(key, { url: kit.url, secret: kit.secret });
 
 let exitCode: number = EXIT.failed;
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => void end(exitCode));
 
-print('A receiver with one handler, on a store of its own. The service is simulated; the rest is real.\n');
-const good = show(await tell());
-if (once) await end(good ? EXIT.done : EXIT.failed);
-print(`\nIt stays up: ${kit.opsUrl}/api/status    Ctrl-C ends it.`);
-exitCode = good ? EXIT.done : EXIT.failed;
+let ending = false;
+try {
+  await schema?.drop();
+} catch (error) {
+  print(`The PostgreSQL server of DATABASE_URL cannot be used: ${describe(error).message}`);
+  process.exit(EXIT.failed);
+}
+await demonstrate().catch(async (error: unknown) => {
+  if (ending) return;
+  print(`\nThe demo failed: ${describe(error).message}`);
+  await end(EXIT.failed);
+});
+
+async function demonstrate(): Promise<void> {
+  print(
+    schema
+      ? 'Two receivers on one PostgreSQL store, behind a balancer. The service is simulated; the rest is real.\n'
+      : 'A receiver with one handler, on a store of its own. The service is simulated; the rest is real.\n',
+  );
+  const { key, secret: apiKey } = service.keys.create({ name: 'demo', scopes: ['events:read'], validDays: null });
+  const env = { API_BASE_URL: await service.listen(), API_KEY: apiKey };
+  const kit = await startReceiver(instances, schema?.url, env);
+  const { webhook } = await service.webhooks.register(key, { url: kit.url, secret: SECRET });
+  const good = show(await tell(kit, webhook), instances.output);
+  if (once) await end(good ? EXIT.done : EXIT.failed);
+  const up = instances.all.find(({ killed }) => !killed);
+  print(`\nIt stays up: ${up?.kit.opsUrl}/api/status    Ctrl-C ends it.`);
+  exitCode = good ? EXIT.done : EXIT.failed;
+}
 
 /** Runs the demo step by step. Then it reads the counts from the store and from the handler's table. */
-async function tell(): Promise<Sum[]> {
+async function tell(kit: Receiver, webhook: Webhook): Promise<Sum[]> {
+  const inTurn = async (events: SimulatedEvent[]): Promise<Delivered[]> => {
+    const delivered: Delivered[] = [];
+    for (const event of events) delivered.push(await webhook.deliver(event));
+    return delivered;
+  };
+  const atOnce = (events: SimulatedEvent[], forged = false): Promise<Delivered[]> =>
+    Promise.all(events.map((event) => webhook.deliver(event, { forged })));
+
   const first = await act('the first', make(1), inTurn);
-  await kit.until('the first reconciliation', async () => (await status()).reconcile.lastAt !== null);
+  await kit.until('the first reconciliation', async () => (await statusOf(kit)).reconcile.lastAt !== null);
   const ordered = await act('in order', make(199), inTurn);
   const doubled = await act('each twice at once', make(100), (events) =>
     atOnce(events.flatMap((event) => [event, event])),
@@ -48,31 +78,72 @@ async function tell(): Promise<Sum[]> {
   const forged = await act('forged by a stranger', history.all().slice(0, 50), (events) => atOnce(events, true));
   const lost = make(60);
   line('lost on the way', `${lost.length} events that are never delivered`);
+  const replayed = service.api.calls();
   const crashed = await act('while run is killed', make(200), async (events) => {
     const sending = atOnce(events);
-    process.kill(await kit.pidOfRun(), 'SIGKILL');
+    await kit.killRun();
     return sending;
   });
-  const replayed = service.api.calls();
+  const { failover, again } = kit.balancer ? await killLeader(kit, kit.balancer, atOnce) : { failover: [], again: 0 };
+  await fetchLost(kit, lost, replayed);
+  const sent = [first, ordered, doubled, shuffled, forged, crashed, failover].flat().length + again;
+  const sums = await sumsOf(kit, { sent, lost: lost.length, doubled: 100 + again, forged: forged.length });
+  if (!kit.balancer) return sums;
+  const leading = (await kit.store.processes.instances()).filter(({ leads }) => leads).length;
+  return [...sums, { name: 'leading', meaning: 'instances that lead: their handlers run', want: 1, got: leading }];
+}
+
+/** `again`: how many deliveries were stored although the answer was lost, so that the balancer repeated them. */
+async function killLeader(
+  { store, ...kit }: Receiver,
+  { answered, brokenOff }: NonNullable<Receiver['balancer']>,
+  send: (events: SimulatedEvent[]) => Promise<Delivered[]>,
+): Promise<{ failover: Delivered[]; again: number }> {
+  let took = 0;
+  const failover = await act('leader killed with -9', make(200), async (events) => {
+    const sending = send(events);
+    const began = clock.monotonic();
+    await kit.killLeader();
+    took = clock.monotonic() - began;
+    return sending;
+  });
+  const found = await Promise.all([...brokenOff].map((id) => store.read.event(id, clock.now())));
+  const again = found.filter((one) => (one?.event.copies ?? 0) > 0).length;
+  line('sent again', `${brokenOff.size} deliveries that the leader did not answer; ${again} of them it had stored`);
+  line('taken over', `the other instance leads after ${(took / 1000).toFixed(1)} s`);
+  line('the balancer', `${answered.join(' and ')} deliveries answered by the two instances`);
+  return { failover, again };
+}
+
+async function fetchLost(kit: Receiver, lost: SimulatedEvent[], callsBefore: number): Promise<void> {
   await kit.store.state.note({}, { reconcile_asked: clock.now() });
-
   const events = history.all().length;
-  await kit.until('replay to bring what was lost', async () => (await status()).reconcile.recovered >= lost.length);
-  await kit.until('every event to be handled', async () => (await status()).tasks.done >= events);
-  const calls = service.api.calls() - replayed;
-  line('replay', `${lost.length} events fetched in ${calls === 1 ? 'one call' : `${calls} calls`}`);
-  const seen = kit.handled();
-  line('the handler', `${seen.completions} completions, ${seen.late} marked late`);
+  const recovered = async (): Promise<number> => (await statusOf(kit)).reconcile.recovered;
+  await kit.until('replay to bring what was lost', async () => (await recovered()) >= lost.length);
+  await kit.until('every event to be handled', async () => (await statusOf(kit)).tasks.done >= events);
+  const calls = service.api.calls() - callsBefore;
+  line('replay', `${await recovered()} events fetched in ${calls === 1 ? 'one call' : `${calls} calls`}`);
+}
 
-  const sent = [first, ordered, doubled, shuffled, forged, crashed].flat().length;
-  const last = await status();
-  const accepted = last.events - last.reconcile.recovered;
+async function sumsOf(
+  kit: Receiver,
+  want: { sent: number; lost: number; doubled: number; forged: number },
+): Promise<Sum[]> {
+  const events = history.all().length;
+  const seen = await countHandled(kit.store);
+  line('the handler', `${seen.completions} completions, ${seen.late} marked late`);
+  const last = await statusOf(kit);
+  const { recovered } = last.reconcile;
+  const refused = await refusedOf(kit);
+  const accepted = last.events - recovered;
+  const { sent, lost, doubled, forged } = want;
+  const meaning = kit.balancer ? 'deliveries that were answered, or stored without an answer' : 'deliveries made';
   return [
-    { name: 'sent', meaning: 'deliveries made', want: accepted + last.duplicates + (await refused()), got: sent },
-    { name: 'accepted', meaning: 'events stored by a delivery', want: events - lost.length, got: accepted },
-    { name: 'duplicates', meaning: 'deliveries of events that were there', want: 100, got: last.duplicates },
-    { name: 'refused', meaning: 'deliveries of strangers', want: forged.length, got: await refused() },
-    { name: 'recovered', meaning: 'events stored by replay', want: lost.length, got: last.reconcile.recovered },
+    { name: 'sent', meaning, want: accepted + last.duplicates + refused, got: sent },
+    { name: 'accepted', meaning: 'events stored by a delivery', want: events - lost, got: accepted },
+    { name: 'duplicates', meaning: 'deliveries of events that were there', want: doubled, got: last.duplicates },
+    { name: 'refused', meaning: 'deliveries of strangers', want: forged, got: refused },
+    { name: 'recovered', meaning: 'events stored by replay', want: lost, got: recovered },
     { name: 'handled once', meaning: 'events with exactly one completion', want: events, got: seen.once },
     { name: 'in order', meaning: 'in cursor order in their lane, or marked late', want: events, got: seen.inOrder },
   ];
@@ -84,6 +155,8 @@ async function act(
   send: (events: SimulatedEvent[]) => Promise<Delivered[]>,
 ): Promise<Delivered[]> {
   const delivered = await send(events);
+  // The receiver stops, so what comes now means nothing.
+  if (ending) await new Promise(() => {});
   const answers = Map.groupBy(delivered, ({ statuses }) => statuses.join(' then '));
   line(name, [...answers].map(([statuses, those]) => `${those.length} × ${statuses}`).join(', '));
   return delivered;
@@ -93,61 +166,31 @@ function make(count: number): SimulatedEvent[] {
   return Array.from({ length: count }, () => history.next());
 }
 
-async function inTurn(events: SimulatedEvent[]): Promise<Delivered[]> {
-  const delivered: Delivered[] = [];
-  for (const event of events) delivered.push(await webhook.deliver(event));
-  return delivered;
-}
-
-function atOnce(events: SimulatedEvent[], forged = false): Promise<Delivered[]> {
-  return Promise.all(events.map((event) => webhook.deliver(event, { forged })));
-}
-
 /** Sorts by the reversed digits of the cursor, so that the order looks random, but is the same in every demo. */
 function shuffle(events: SimulatedEvent[]): SimulatedEvent[] {
   const mixed = ({ cursor }: SimulatedEvent): string => (cursor ?? '').split('').toReversed().join('');
   return events.toSorted((a, b) => (mixed(a) < mixed(b) ? -1 : 1));
 }
 
-function status(): Promise<Status> {
-  return kit.store.read.status(clock.now());
+function statusOf({ store }: Receiver): Promise<Status> {
+  return store.read.status(clock.now());
 }
 
-async function refused(): Promise<number> {
-  const counters = Object.entries(await kit.store.read.counters());
+async function refusedOf({ store }: Receiver): Promise<number> {
+  const counters = Object.entries(await store.read.counters());
   return counters.reduce((sum, [name, count]) => sum + (name.startsWith('refused.') ? count : 0), 0);
 }
 
-function line(name: string, text: string): void {
-  print(`  ${name.padEnd(22)}${text}`);
-}
-
-/** Prints each count. Returns true if all counts are right. */
-function show(sums: Sum[]): boolean {
-  print('');
-  for (const { name, meaning, want, got } of sums) {
-    const verdict = want === got ? mark('green', 'right') : mark('red', `wrong: ${want} expected`);
-    print(`  ${name.padEnd(14)}${String(got).padStart(6)}  ${verdict.padEnd(8)}  ${meaning}`);
-  }
-  const wrong = sums.filter(({ want, got }) => want !== got);
-  print(
-    wrong.length === 0
-      ? '\nThe sums are right.'
-      : `\n${wrong.length} sums are wrong; what the receiver wrote:\n${kit.output()}`,
-  );
-  return wrong.length === 0;
-}
-
-function mark(colour: 'green' | 'red', text: string): string {
-  return process.stdout.isTTY ? styleText(colour, text) : text;
-}
-
-function print(text: string): void {
-  process.stdout.write(`${text}\n`);
+/** Undefined: the demo runs on SQLite. */
+function schemaOf(server: string): OwnSchema | undefined {
+  return isPostgres(server) ? ownSchema(server, `kit_demo_${process.pid}_${clock.now().toString(36)}`) : undefined;
 }
 
 async function end(code: number): Promise<void> {
-  // The receiver gets up to a minute to stop, so that it can still log an error.
-  await Promise.race([kit.stop(), sleep(PATIENCE_MS, undefined, { ref: false })]);
+  ending = true;
+  await Promise.race([instances.stop(), sleep(STOP_MS, undefined, { ref: false })]);
+  await schema
+    ?.drop()
+    .catch((error: unknown) => print(`The demo's schema was not dropped: ${describe(error).message}`));
   process.exit(code);
 }

@@ -1,87 +1,59 @@
-// The demo's receiver: starts a real kit, waits for its progress, and reads what its handler recorded.
-import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import Database from 'better-sqlite3';
+// The demo's receiver: one instance of the kit on SQLite, or two on PostgreSQL behind a balancer. The demo kills its
+// processes.
 import { open } from '../../store/open.ts';
 import type { Store } from '../../store/store.ts';
-import { createSandbox } from '../sandbox.ts';
-
-const PATIENCE_MS = 60_000;
+import { createBalancer, type Balancer } from './balancer.ts';
+import type { Instance, Instances } from './instances.ts';
 
 export interface Receiver {
+  /** Where the service delivers. */
   url: string;
-  opsUrl: string;
-  secret: string;
   store: Store;
-  output(): string;
-  pidOfRun(): Promise<number>;
-  /** `completions`: all records. `once`: events with one record. `inOrder`: records that are late or in lane order. */
-  handled(): { completions: number; once: number; late: number; inOrder: number };
-  /** Polls until `holds` is true. After a minute it throws an error that names `what`. */
-  until(what: string, holds: () => Promise<boolean>): Promise<void>;
-  stop(): Promise<void>;
+  /** Undefined: there is one instance. */
+  balancer: Balancer | undefined;
+  until: Instances['until'];
+  /** Kills the process that runs handlers. */
+  killRun(): Promise<void>;
+  /** Kills all processes of the instance that leads. Resolves when another one leads. */
+  killLeader(): Promise<void>;
 }
 
-export async function startReceiver(apiBaseUrl: string, apiKey: string): Promise<Receiver> {
-  const secret = 'whsec_of_the_demo_and_of_nothing_else';
-  const kit = await createSandbox('demo', {
-    PATH: process.env['PATH'],
-    WEBHOOK_SECRET: secret,
-    HANDLERS_DIR: fileURLToPath(new URL('handlers/', import.meta.url)),
-    API_BASE_URL: apiBaseUrl,
-    API_KEY: apiKey,
-    // Reconciliation runs once at the start, then only on request.
-    RECONCILE_INTERVAL_SECONDS: '86400',
-  });
-  let output = '';
-  const main = kit.start();
-  for (const stream of [main.stdout, main.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
+/** `storeUrl`: a PostgreSQL store. Undefined: the one instance has an SQLite file of its own. */
+export async function startReceiver(
+  instances: Instances,
+  storeUrl: string | undefined,
+  env: { API_BASE_URL: string; API_KEY: string },
+): Promise<Receiver> {
+  const { kit } = await instances.start(env);
+  if (storeUrl) await instances.start(env);
+  const balancer = storeUrl ? await createBalancer(instances.all.map((one) => one.kit.url)) : undefined;
+  const store = open(kit.storeUrl, { busyMs: 5_000 });
 
-  async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
-    const end = performance.now() + PATIENCE_MS;
-    while (!(await holds())) {
-      if (main.exitCode !== null) throw new Error(`the receiver ended with ${main.exitCode}:\n${output}`);
-      if (performance.now() > end)
-        throw new Error(`after ${PATIENCE_MS / 1000} s still waiting for ${what}:\n${output}`);
-      await sleep(50);
-    }
+  async function leader(): Promise<Instance | undefined> {
+    const lead = (await store.processes.instances()).find(({ leads }) => leads);
+    return instances.all.find(({ main }) => lead?.name.endsWith(`:${main.pid}`));
   }
 
-  await until('the receiver to be ready', () => Promise.resolve(output.includes('ready for deliveries')));
-  const store = open(`sqlite:${kit.storePath}`, { busyMs: 5_000 });
   return {
-    url: kit.url,
-    opsUrl: kit.opsUrl,
-    secret,
+    url: balancer?.url ?? kit.url,
     store,
-    output: () => output,
-    async pidOfRun() {
-      const processes = await store.processes.list();
-      const run = processes.find(({ role }) => role === 'run');
+    balancer,
+    until: instances.until,
+    async killRun() {
+      const ofLeader = storeUrl ? 'join lead on lead.instance = processes.instance' : '';
+      const [run] = await store.work.read(`select pid from processes ${ofLeader} where role = 'run'`, []);
       if (!run) throw new Error('the process that runs handlers has not started');
-      return run.pid;
+      process.kill(Number(run['pid']), 'SIGKILL');
     },
-    handled: () => count(kit.storePath),
-    until,
-    async stop() {
-      await kit.stop(PATIENCE_MS);
-      store.close();
+    async killLeader() {
+      const killed = await leader();
+      if (!killed) throw new Error('no instance leads');
+      killed.killed = true;
+      killed.kit.kill();
+      await instances.until('the other instance to lead', async () => {
+        const now = await leader();
+        return now !== undefined && now !== killed;
+      });
     },
   };
-}
-
-function count(path: string): ReturnType<Receiver['handled']> {
-  const db = new Database(path, { readonly: true });
-  const number = (sql: string): number => db.prepare<[], number>(sql).pluck().get() ?? 0;
-  const before = 'max(cursor) over (partition by lane order by n rows between unbounded preceding and 1 preceding)';
-  const seen = {
-    completions: number('select count(*) from demo_handled'),
-    once: number('select count(*) from (select 1 from demo_handled group by key having count(*) = 1)'),
-    late: number('select count(*) from demo_handled where late'),
-    inOrder: number(
-      `select count(*) from (select late or cursor > coalesce(${before}, -1) as fine from demo_handled) where fine`,
-    ),
-  };
-  db.close();
-  return seen;
 }

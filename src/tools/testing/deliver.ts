@@ -1,5 +1,5 @@
-// Runs a handler as in production, but in one process, with a store in memory, the real group commit and the real
-// runner. When all tasks wait for a time, the clock jumps to the earliest of these times.
+// Runs a handler as in production, but in one process, with a store in memory or on PostgreSQL (store.ts), the real
+// group commit and the real runner. When all tasks wait for a time, the clock jumps to the earliest of these times.
 import { createGroupCommit } from '../../receive/group-commit.ts';
 import type { Handler } from '../../kit.ts';
 import { checkHandler } from '../../run/load-handlers.ts';
@@ -9,9 +9,9 @@ import type { Gap } from '../../store/read.ts';
 import { compareCursors, type Cursor } from '../../wire/cursor.ts';
 import { createClock, type TestClock } from './clock.ts';
 import { readingOf, type Fixture } from './fixture.ts';
-import { openMemory, type MemoryStore } from './memory/store.ts';
 import { recorder, type Call, type Recorder } from './recorder.ts';
 import { createRunProcess } from './run-process.ts';
+import { openTestStore, type OpenedStore, type TestStore } from './store.ts';
 
 export interface DeliverOptions {
   /** How many times each event is delivered. Default: 1. */
@@ -59,16 +59,30 @@ export interface Outcome {
   log: Record<string, unknown>[];
 }
 
+const MOST_TASKS = 10_000;
+
 /** Delivers the events, and resolves when no task waits. */
 export async function deliver<Type extends string>(
   handler: Handler<Type>,
   events: Fixture | Fixture[],
   options: DeliverOptions = {},
 ): Promise<Outcome> {
-  const given = [events].flat();
+  const opened = openTestStore();
+  try {
+    return await deliverTo(opened, handler, [events].flat(), options);
+  } finally {
+    opened.store.close();
+  }
+}
+
+async function deliverTo<Type extends string>(
+  { store, query }: OpenedStore,
+  handler: Handler<Type>,
+  given: Fixture[],
+  options: DeliverOptions,
+): Promise<Outcome> {
   const { service = recorder(), apartMs = 0, name = 'handler' } = options;
   const clock = options.clock ?? createClock(Math.max(...given.map(({ createdAt }) => Date.parse(createdAt))));
-  const store = openMemory();
   const log: Outcome['log'] = [];
   // The handler's rate limit is off, because the clock jumps and there is no service to protect.
   const loaded = { ...checkHandler(handler, name, true), rate: null };
@@ -88,14 +102,14 @@ export async function deliver<Type extends string>(
   }
   await raiseWatermark(store, given, clock);
   await run.finish();
-  const { tasks } = await store.read.tasks({ limit: Infinity });
+  const { tasks } = await store.read.tasks({ limit: MOST_TASKS }, clock.now());
   return {
     tasks: tasks
       .toSorted((a, b) => a.id - b.id)
       .map(({ key, state, attempts, late, error }) => ({ key, state, attempts, late, error })),
     calls: service.calls,
     log,
-    query: (sql) => store.work.read(sql, []),
+    query,
     gaps: await store.read.gaps(),
   };
 }
@@ -113,13 +127,13 @@ function arrange(events: Fixture[], { times = 1, order = 'given' }: DeliverOptio
 }
 
 /** Stores a gap directly, because no delivery brings a gap. */
-async function raiseGap(store: MemoryStore, { data }: Fixture, clock: TestClock): Promise<void> {
+async function raiseGap(store: TestStore, { data }: Fixture, clock: TestClock): Promise<void> {
   const { after, upTo, reason } = data as { after: Cursor; upTo: Cursor | null; reason: string };
   await store.ingest.accept({ readings: [], now: clock.now(), gap: { after, upTo, reason } });
 }
 
 /** Raises the watermark as replay would, because strict tasks wait for it. */
-async function raiseWatermark(store: MemoryStore, events: Fixture[], clock: TestClock): Promise<void> {
+async function raiseWatermark(store: TestStore, events: Fixture[], clock: TestClock): Promise<void> {
   const cursors = events.flatMap(({ cursor }) => cursor ?? []) as Cursor[];
   const [watermark] = cursors.toSorted(compareCursors).slice(-1);
   if (watermark) await store.ingest.accept({ readings: [], now: clock.now(), watermark });

@@ -9,13 +9,13 @@ import { startRunner, type Runner } from '../../run/runner.ts';
 import { createService, endingWith } from '../../service/service.ts';
 import type { TurnResult, WorkStore } from '../../store/work.ts';
 import type { TestClock } from './clock.ts';
-import type { MemoryStore } from './memory/store.ts';
 import { Crashed, type Recorder } from './recorder.ts';
+import type { TestStore } from './store.ts';
 
 const WINDOW_MS = 250;
 
 export interface RunProcessOptions {
-  store: MemoryStore;
+  store: TestStore;
   clock: TestClock;
   service: Recorder;
   handler: Loaded;
@@ -102,7 +102,7 @@ export function createRunProcess({ store, clock, service, handler, crashAfter, l
 
   /** The next time at which a waiting task is released or due. Infinity: no task waits for a time. */
   async function nextTime(): Promise<number> {
-    const { tasks } = await store.read.tasks({ state: 'ready', limit: 1_000 });
+    const { tasks } = await store.read.tasks({ state: 'ready', limit: 1_000 }, clock.now());
     const times = [last.turn?.nextAt ?? Infinity, ...tasks.map(({ dueAt }) => Date.parse(dueAt))];
     return Math.min(...times.filter((at) => at > clock.now()));
   }

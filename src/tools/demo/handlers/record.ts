@@ -5,9 +5,8 @@ import { defineHandler } from '#kit';
 export default defineHandler({
   on: 'MessageReceived',
   async setup(tx) {
-    await tx.run(
-      'create table if not exists demo_handled (n integer primary key, key text, cursor integer, lane text, late integer)',
-    );
+    const n = tx.dialect === 'sqlite' ? 'integer primary key' : 'bigint generated always as identity primary key';
+    await tx.run(`create table if not exists demo_handled (n ${n}, key text, cursor bigint, lane text, late int)`);
   },
   async handle(event, ctx) {
     await ctx.complete(async (tx) => {
