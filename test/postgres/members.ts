@@ -7,12 +7,14 @@ import { Client } from 'pg';
 import { createKit, deliver, makeEvent, type Kit, type TestEvent } from '../system/kit.ts';
 import { urlOf } from './server.ts';
 
-/** A handler that notes the beginning and the end of each attempt in a file that all instances share. */
-const NOTING = `
-import { appendFileSync } from 'node:fs';
+/** For handlers: notes what happens in a file that all instances share. */
+export const NOTE = `import { appendFileSync } from 'node:fs';
 const instance = process.ppid;
-const note = (what, event) => appendFileSync(process.env.RAN, what + ' ' + event.key.slice(2) + ' ' + event.sessionId + ' ' + instance + '\\n');
-export default { on: 'MessageReceived', retry: { attempts: 9, firstMs: 10, maxMs: 50 }, async handle(event, ctx) {
+const note = (what, event) => appendFileSync(process.env.RAN, [what, event.key.slice(2), event.sessionId, instance, Date.now()].join(' ') + '\\n');
+`;
+
+/** A handler that notes the beginning and the end of each attempt. */
+const NOTING = `${NOTE}export default { on: 'MessageReceived', retry: { attempts: 9, firstMs: 10, maxMs: 50 }, async handle(event, ctx) {
   note('begin', event);
   const ms = event.data.body.startsWith('slow') ? Number(event.data.body.slice(4)) : Number(process.env.HANDLER_MS ?? 0);
   if (ms > 0) await new Promise((done) => setTimeout(done, ms));
@@ -21,11 +23,7 @@ export default { on: 'MessageReceived', retry: { attempts: 9, firstMs: 10, maxMs
 `;
 
 /** A handler that writes a row into a table of its own, and keeps that transaction open for a while. */
-export const COMPLETING = `
-import { appendFileSync } from 'node:fs';
-const instance = process.ppid;
-const note = (what, event) => appendFileSync(process.env.RAN, what + ' ' + event.key.slice(2) + ' ' + event.sessionId + ' ' + instance + '\\n');
-export default {
+export const COMPLETING = `${NOTE}export default {
   on: 'MessageReceived',
   retry: { attempts: 9, firstMs: 10, maxMs: 50 },
   setup: (tx) => tx.run('create table if not exists written (cursor bigint, instance int)'),
@@ -46,6 +44,8 @@ export interface Ran {
   lane: string;
   /** The main process of the instance. */
   instance: number;
+  /** Unix milliseconds. */
+  at: number;
 }
 
 export type Cluster = Awaited<ReturnType<typeof createCluster>>;
@@ -85,8 +85,8 @@ export async function createCluster(
     ran(): Ran[] {
       const lines = existsSync(ran) ? readFileSync(ran, 'utf8').trim().split('\n') : [];
       return lines.filter(Boolean).map((line) => {
-        const [what = '', cursor, lane = '', instance] = line.split(' ');
-        return { what: what as Ran['what'], cursor: Number(cursor), lane, instance: Number(instance) };
+        const [what = '', cursor, lane = '', instance, at] = line.split(' ');
+        return { what: what as Ran['what'], cursor: Number(cursor), lane, instance: Number(instance), at: Number(at) };
       });
     },
     async remove(): Promise<void> {

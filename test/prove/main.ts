@@ -1,7 +1,7 @@
 // `npm run prove -- <campaign>` tries to break the promises of the README and reports what did not hold. The printed
 // seed repeats a run, as far as the timing of processes allows.
 import '../../src/base/node/checked.js';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -12,11 +12,12 @@ import { MissingTool, type Options, type Report } from './report.ts';
 
 type Campaign = (options: Options) => Promise<Report>;
 
-const CAMPAIGNS = ['crash', 'faults', 'inputs'];
+const CAMPAIGNS = ['crash', 'faults', 'inputs', 'members'];
 const USAGE = `Usage: npm run prove -- <${CAMPAIGNS.join(' | ')}> [--seed <number>] [--short] [--json]
   crash    kills every process at each of its writes, then loses power: about an hour, needs strace
   faults   failing disks, locks, clocks, handlers and senders: a quarter of an hour
   inputs   the catalogue of bad inputs, and 100,000 random cases: a few minutes
+  members  several instances on PostgreSQL, killed, stopped and cut off 500 times: a quarter of an hour
   --short  a sample of each, under a minute; --seed repeats a run; --json for machines
 Exit codes: 0 everything held, 1 violations, 2 wrong argument, 69 a tool is missing.`;
 
@@ -32,6 +33,8 @@ async function main(): Promise<number> {
   if (typeof asked === 'string') return fail(`${asked}\n\n${USAGE}`, EXIT.usage);
   const { name, json, options } = asked;
   const folder = mkdtempSync(join(tmpdir(), 'kit-prove-'));
+  // A PostgreSQL server may run as another user.
+  chmodSync(folder, 0o755);
   // All temporary files of a campaign go into this folder, which is removed at exit.
   process.env['TMPDIR'] = folder;
   process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
