@@ -72,9 +72,9 @@ function repeatedAttempts(ran: Ran[], troubles: Trouble[]): string[] {
       const ends = notes.find(
         ({ what, instance, at }) => what === 'end' && instance === attempt.instance && at >= attempt.at,
       );
-      const until = (ends?.at ?? Infinity) + UNSETTLED_MS;
+      const settledAt = (ends?.at ?? Infinity) + UNSETTLED_MS;
       const excused = troubles.some(
-        ({ main, from, to }) => main === attempt.instance && from <= until && to >= attempt.at,
+        ({ main, from, to }) => main === attempt.instance && from <= settledAt && to >= attempt.at,
       );
       if (!excused)
         violations.push(`${cursor} of instance ${attempt.instance} at ${new Date(attempt.at).toISOString()}`);
