@@ -31,20 +31,38 @@ export function urlOf(path: string): string {
   return `${process.env['TEST_POSTGRES_URL'] ?? ''}?schema=${schema}&options=${options}`;
 }
 
-/** Starts a server on a free port. `settings`: lines of postgresql.conf, which win over those for speed. */
-export async function startServer(settings: string[] = []) {
+/**
+ * Starts a server on a free port. `settings`: lines of postgresql.conf, which win over those for speed. `small`: a folder
+ * that holds the data or the WAL, for example a small disk.
+ */
+export async function startServer(settings: string[] = [], small: { data?: string; wal?: string } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'kit-postgres-'));
   chmodSync(folder, 0o755);
   const native = join(folder, 'native');
   // A copy, because `nobody` may not be allowed to enter the folder of the project.
   cpSync(join(INSTALLED, 'native'), native, { recursive: true, verbatimSymlinks: true });
   link(native);
-  const data = join(folder, 'data');
+  const data = join(small.data ?? folder, 'data');
+  const wal = join(small.wal ?? folder, 'wal');
   const port = await freePort();
   if (NOBODY) chownSync(folder, NOBODY.uid, NOBODY.gid);
   const made = spawnSync(
     join(native, 'bin/initdb'),
-    ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync'],
+    [
+      '-D',
+      data,
+      '--waldir',
+      wal,
+      ...(small.wal ? ['--wal-segsize=1'] : []),
+      '-U',
+      'postgres',
+      '-A',
+      'trust',
+      '-E',
+      'UTF8',
+      '--locale=C.UTF-8',
+      '--no-sync',
+    ],
     { ...NOBODY, cwd: folder, encoding: 'utf8' },
   );
   if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr}`);

@@ -1,7 +1,7 @@
 // `npm run prove -- <campaign>` tries to break the promises of the README and reports what did not hold. The printed
 // seed repeats a run, as far as the timing of processes allows.
 import '../../src/base/node/checked.js';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -32,7 +32,9 @@ async function main(): Promise<number> {
   if (typeof asked === 'string') return fail(`${asked}\n\n${USAGE}`, EXIT.usage);
   const { name, json, options } = asked;
   const folder = mkdtempSync(join(tmpdir(), 'kit-prove-'));
-  // All temporary files of a campaign go into this folder, which is removed at exit.
+  // All temporary files of a campaign go into this folder, which is removed at exit. A PostgreSQL server runs as another
+  // user, who must be able to pass through it.
+  chmodSync(folder, 0o711);
   process.env['TMPDIR'] = folder;
   process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
   endsWithSignals();
