@@ -121,3 +121,17 @@ test.each(['cut', 'silence'] as const)(
     expect(performance.now() - began).toBeLessThan(10_000);
   },
 );
+
+test('if the network falls silent, an instance raises an alarm within 5 s', async () => {
+  const url = urlOf(String(Math.random()));
+  proxy = await createProxy(url);
+  cluster = await createCluster(url);
+  const kit = await cluster.add({}, proxy.url);
+  const load = send([kit], 20);
+  await until(() => load.acknowledged.size > 20);
+  proxy.silence();
+  await until(() => kit.output().includes('"alarm":"store_unwritable"'), 5_000);
+  proxy.cut();
+  proxy.pass();
+  await load.stop();
+});
