@@ -41,6 +41,7 @@ export async function createCluster(
   const kits: Kit[] = [];
 
   return {
+    folder,
     kits,
     /** Makes an instance that is not started yet. `address`: where it finds the store, for example a proxy. */
     async make(env: Record<string, string> = {}, address = url): Promise<Kit> {

@@ -18,6 +18,8 @@ const INSTALLED = join(
 const NOBODY = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : null;
 const FAST = ['fsync=off', 'full_page_writes=off', 'max_connections=100', 'max_wal_size=1GB', 'shared_buffers=128MB'];
 
+const START_MS = 20_000;
+
 export type Server = Awaited<ReturnType<typeof startServer>>;
 
 /** False: TEST_POSTGRES_URL names a server, so none was installed. */
@@ -72,10 +74,12 @@ export async function startServer(settings: string[] = [], small: { data?: strin
 
   async function start(): Promise<void> {
     const args = ['-D', data, ...flags.flatMap((flag) => ['-c', flag])];
-    child = spawn(join(native, 'bin/postgres'), args, { ...NOBODY, cwd: folder, stdio: 'ignore' });
-    while (!(await answers(url))) {
-      if (child.exitCode !== null) throw new Error(`postgres ended with ${child.exitCode}`);
-      await sleep(20);
+    for (const limit = performance.now() + START_MS; ; await sleep(20)) {
+      // After SIGKILL, the processes of the server before may live on for a moment. It does not start beside them.
+      if (!child || child.exitCode !== null || child.signalCode !== null)
+        child = spawn(join(native, 'bin/postgres'), args, { ...NOBODY, cwd: folder, stdio: 'ignore' });
+      if (await answers(url)) return;
+      if (performance.now() > limit) throw new Error(`postgres does not start, it ended with ${child.exitCode}`);
     }
   }
 
@@ -120,7 +124,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-async function answers(url: string): Promise<boolean> {
+export async function answers(url: string): Promise<boolean> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: 500 });
   client.on('error', () => {});
   try {

@@ -15,7 +15,7 @@ type Campaign = (options: Options) => Promise<Report>;
 const CAMPAIGNS = ['crash', 'faults', 'inputs'];
 const USAGE = `Usage: npm run prove -- <${CAMPAIGNS.join(' | ')}> [--seed <number>] [--short] [--json]
   crash    kills every process at each of its writes, then loses power: about an hour, needs strace
-  faults   failing disks, locks, clocks, handlers and senders: a quarter of an hour
+  faults   failing disks, locks, clocks, handlers and senders, and PostgreSQL: half an hour
   inputs   the catalogue of bad inputs, and 100,000 random cases: a few minutes
   --short  a sample of each, under a minute; --seed repeats a run; --json for machines
 Exit codes: 0 everything held, 1 violations, 2 wrong argument, 69 a tool is missing.`;

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { fill } from '../disk.ts';
 import type { Fault } from '../scene.ts';
 import { smallDisk } from '../tools.ts';
-import { outage, stage } from './scene.ts';
+import { outage } from './outage.ts';
+import { stage } from './scene.ts';
 
 export const disk: Fault[] = [
   {

@@ -2,7 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
 import type { Fault } from '../scene.ts';
-import { outage, stage, type Scene } from './scene.ts';
+import { outage } from './outage.ts';
+import { stage, type Scene } from './scene.ts';
 
 /** Locks the events, as a migration or a careless `alter table` does. Resolves to a function that ends the lock. */
 async function lock({ server }: Scene): Promise<() => Promise<void>> {

@@ -1,7 +1,8 @@
 // F50: the server is killed, and the network between the kit and the server fails.
 import type { Fault } from '../scene.ts';
 import { tested } from '../tools.ts';
-import { outage, stage } from './scene.ts';
+import { outage } from './outage.ts';
+import { stage } from './scene.ts';
 
 export const network: Fault[] = [
   {

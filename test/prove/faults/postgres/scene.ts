@@ -1,17 +1,12 @@
 // Runs instances of the kit on a PostgreSQL server under load, and produces a fault. The kit has a role and a database of
 // its own, so that a fault can take away its rights and its connections.
 import { Agent } from 'node:http';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { createCluster, send, until, type Cluster } from '../../../postgres/members.ts';
 import { createProxy, type Proxy } from '../../../postgres/proxy.ts';
 import { hasServer, startServer, type Server } from '../../../postgres/server.ts';
 import { RECORD, type Kit } from '../../../system/kit.ts';
-import { ask, eventually, Lacking, type Found } from '../scene.ts';
+import { Lacking, type Found } from '../scene.ts';
 import { judgeAnswers, judgeStore } from './judge.ts';
-
-/** Readiness and the alarm follow a fault within this time. */
-const TOLD_MS = 5_000;
-const BACK_MS = 15_000;
 
 /** `RECORD` with the types of PostgreSQL. */
 export const RECORDS = RECORD.replace('n integer primary', 'n bigint generated always as identity primary').replace(
@@ -27,17 +22,21 @@ export interface Scene {
   url: string;
   proxy(): Proxy;
   /** Runs SQL as the superuser, in the database of the kit. */
-  admin<Row extends object>(sql: string): Promise<Row[]>;
+  admin: <Row extends object>(sql: string) => Promise<Row[]>;
   /** Starts an instance. */
   add(env?: Record<string, string>, address?: string): Promise<Kit>;
   /** Starts an instance that must refuse to start, with words that match. Resolves to the words. */
   refuses(words: RegExp): Promise<string>;
-  /** Sends deliveries at this rate to all instances in turn. */
-  load(perSecond: number): void;
+  /** Sends deliveries at this rate to these instances in turn. Default: all. */
+  load(perSecond: number, to?: Kit[]): void;
   /** Resolves when this many more deliveries are acknowledged. */
   acknowledge(more: number): Promise<void>;
+  /** A folder for files of the fault. */
+  folder: string;
   /** Stops the load. */
   rest(): Promise<void>;
+  /** Judges the store and stops the instances, which otherwise follows after the play. */
+  finish(): Promise<void>;
   holds(holds: boolean, otherwise: string): void;
 }
 
@@ -82,11 +81,13 @@ export async function stage(options: SceneOptions, play: (scene: Scene) => Promi
   const answers: ReturnType<typeof send>['answers'] = [];
   let running: ReturnType<typeof send> | undefined;
   let next = 0;
+  let finished = false;
 
   const scene: Scene = {
     server,
     cluster,
     kits,
+    folder: cluster.folder,
     url: proxy?.url ?? as('kit'),
     proxy: () => proxy ?? raise('the scene has no proxy'),
     admin: (sql) => cluster.rows(sql),
@@ -111,8 +112,8 @@ export async function stage(options: SceneOptions, play: (scene: Scene) => Promi
       scene.holds(!/\n\s+at /.test(said), 'the refusal has a stack');
       return `refused: "${said.slice(0, 200)}"`;
     },
-    load(perSecond) {
-      running = send([...kits], perSecond, 10, next);
+    load(perSecond, to = [...kits]) {
+      running = send(to, perSecond, 10, next);
     },
     async acknowledge(more) {
       const of = running?.acknowledged ?? acknowledged;
@@ -126,22 +127,25 @@ export async function stage(options: SceneOptions, play: (scene: Scene) => Promi
       next = running?.sent() ?? next;
       running = undefined;
     },
+    async finish() {
+      finished = true;
+      await scene.rest();
+      violations.push(...(await judgeStore(cluster, acknowledged)));
+      const codes = await Promise.all(kits.map((kit) => kit.stop()));
+      const all = codes.every((code) => code === 0);
+      scene.holds(all, `the instances ended with ${codes.join()}`);
+    },
     holds: (holds, otherwise) => void (holds || violations.push(otherwise)),
   };
 
   try {
     for (let n = 0; n < instances; n++) await scene.add();
     const seen = await play(scene);
-    await scene.rest();
-    violations.push(...judgeAnswers(answers, allowed), ...(await judgeStore(cluster, acknowledged)));
-    const codes = await Promise.all(kits.map((kit) => kit.stop()));
-    scene.holds(
-      codes.every((code) => code === 0),
-      `the instances ended with ${codes.join()}`,
-    );
+    if (!finished) await scene.finish();
+    violations.push(...judgeAnswers(answers, allowed));
     return { seen: `${seen}; ${wordsOf(answers)}`, violations };
   } finally {
-    await running?.stop();
+    if (process.env['SHOW']) await running?.stop();
     proxy?.pass();
     await cluster.remove();
     proxy?.close();
@@ -161,61 +165,4 @@ function wordsOf(answers: { status: number; ms: number }[]): string {
       return `${of.length} × ${status || 'no answer'} (longest ${longest.toFixed(1)} s)`;
     })
     .join(', ');
-}
-
-export const readyOf = async (kit: Kit): Promise<number> => (await ask(kit.port, '/readyz')).status;
-
-interface Outage {
-  begin(): Promise<unknown>;
-  end(): Promise<unknown>;
-  /** How long it lasts, milliseconds. */
-  ms?: number;
-  /** The instances whose store fails. Default: all. */
-  of?: Kit[];
-  /** What the alarm must say. */
-  words?: RegExp;
-  /** Deliveries a second. */
-  rate?: number;
-}
-
-/** A fault that makes the store unusable under load. Instances say so within seconds, and come back by themselves. */
-export async function outage(scene: Scene, { begin, end, ms = 10_000, of, words = /./, rate = 10 }: Outage) {
-  const kits = of ?? scene.kits;
-  scene.load(rate);
-  await scene.acknowledge(2 * rate);
-  const before = kits.map((kit) => kit.output().length);
-  const alarms = (n: number): string[] =>
-    (kits[n]?.output() ?? '')
-      .slice(before[n])
-      .split('\n')
-      .filter((line) => line.includes('"alarm":"store_unwritable"'));
-  await begin();
-  const began = performance.now();
-  const since = (from: number): string => `${((performance.now() - from) / 1_000).toFixed(1)} s`;
-  const seen = await Promise.all(
-    kits.map(async (kit, n) => {
-      const down = eventually(async () => (await readyOf(kit)) === 503, TOLD_MS).then((is) => [is, since(began)]);
-      const told = eventually(() => alarms(n).length > 0, 2 * TOLD_MS).then((is) => [is, since(began)]);
-      const [[isDown, downAfter], [isTold, toldAfter]] = await Promise.all([down, told]);
-      scene.holds(isDown === true, 'readiness did not go down');
-      scene.holds(isTold === true && parseFloat(String(toldAfter)) <= 5, `the alarm was raised after ${toldAfter}`);
-      return `not ready after ${downAfter}, alarm after ${toldAfter}`;
-    }),
-  );
-  await sleep(began + ms - performance.now());
-  for (const n of kits.keys())
-    scene.holds(
-      alarms(n).some((line) => words.test(line)),
-      `the alarm does not say ${words.source}: ${alarms(n).at(-1)?.slice(0, 400)}`,
-    );
-  await end();
-  const ended = performance.now();
-  const back = await Promise.all(kits.map((kit) => eventually(async () => (await readyOf(kit)) === 200, BACK_MS)));
-  scene.holds(!back.includes(false), 'readiness did not come back');
-  seen.push(`ready ${since(ended)} after the end`);
-  await scene.acknowledge(2 * rate);
-  const clear = (n: number): boolean => alarms(n).some((line) => line.includes('all clear'));
-  scene.holds(await eventually(() => [...kits.keys()].every(clear), BACK_MS), 'the alarm did not end');
-  await scene.rest();
-  return seen.join(', ');
 }
