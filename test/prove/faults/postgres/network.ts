@@ -42,8 +42,8 @@ export const network: Fault[] = [
     produce: () =>
       stage({ proxied: true }, async (scene) => {
         scene.proxy().delay(50);
-        scene.load(20);
-        await scene.acknowledge(40);
+        scene.load(10);
+        await scene.acknowledge(15);
         await scene.rest();
         return 'slow, and nothing else';
       }),
