@@ -57,3 +57,10 @@ test.runIf(hasServer())('transactions stay synced if the server is reloaded with
     cause: { code: 'synchronous_commit' },
   });
 });
+
+test.each(['25006', '25P03'])(
+  'a server that is read-only, or ended a transaction, is no fault of a statement: %s',
+  (code) => {
+    expect(faultOf(Object.assign(new Error('refused'), { code }), 'db/kit')).toMatchObject({ code: 'unwritable' });
+  },
+);

@@ -6,7 +6,7 @@ export const UNSYNCED = 'synchronous_commit';
 /** Another transaction was in the way: a deadlock, a lock that took too long, or a statement that took too long. */
 const BUSY = new Set(['40001', '40P01', '55P03', '57014']);
 /** Classes of errors that values of a statement cause: data, constraints, syntax, a failed transaction. */
-const OF_STATEMENTS = /^(2[1-7]|3[9BFZ]|42(?!501)|44|0[2-7A-LPZ]|P0|21|54)/;
+const OF_STATEMENTS = /^((?!25006|25P03)2[1-7]|3[9BFZ]|42(?!501)|44|0[2-7A-LPZ]|P0|21|54)/;
 
 /** The code of an error of PostgreSQL, five characters; of the system, for example ECONNRESET; or undefined. */
 export function sqlState(error: unknown): string | undefined {
