@@ -30,6 +30,8 @@ const modules = Object.values<ReceiveModule>(registered);
 const DRAIN_MS = 7_500;
 /** At a stop, the port stays open for at least this long, so that a proxy can poll /readyz several times. */
 const NOTICE_MS = 500;
+/** After STOP_MS, a store that does not answer gets this long until the process ends without it. */
+const CLOSE_MS = 1_000;
 /** A reload goes on even if the store fails. Its outcome is written within this time, or not at all. */
 const TELL_MS = 5_000;
 const LOG_LOST =
@@ -99,17 +101,21 @@ async function start(given: Config): Promise<void> {
 
   async function stop(signal: string): Promise<void> {
     if (stopping.draining) return;
+    const stopBy = performance.now() + STOP_MS + CLOSE_MS;
     stopping.draining = true;
     log.info({ signal }, 'stopping: deliveries are accepted until handlers have ended');
-    // Another instance takes at once what no handler of this one is at work on.
-    const ended = Promise.all([children.stop(), leadership.resign()]);
+    // Another instance takes at once what no handler of this one is at work on. If the store cannot be reached, what a
+    // process left behind is given back at the next start instead.
+    const ended = within(Promise.all([children.stop(), leadership.resign()]), STOP_MS + CLOSE_MS / 2);
     // The port stays open until handlers have ended and a proxy has seen /readyz.
     const noticed = Promise.all([ended, sleep(sandbox ? 0 : NOTICE_MS)]);
     const drained = within(noticed, DRAIN_MS).then(() => drainServer(server, receiver.waiting));
     await Promise.all([ended, within(Promise.all([drained, saving]), STOP_MS)]);
-    await looking.stop();
-    await receiver.stop();
-    await leadership.stop();
+    const closed = looking
+      .stop()
+      .then(() => receiver.stop())
+      .then(() => leadership.stop());
+    await within(closed, stopBy - performance.now());
     ownership?.release();
     log.info('stopped');
     process.exit(EXIT.done);

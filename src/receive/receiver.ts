@@ -1,4 +1,5 @@
 // Puts the parts of the receiver together, and reports the process's state to `keep`, to probes and to modules.
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { startOf } from '../base/process-start.ts';
@@ -116,6 +117,15 @@ export async function createReceiver(options: ReceiverOptions) {
       alarms: alarms(),
     }),
   });
+  /** The questions to the store that are not answered yet. */
+  let asking: Promise<void> | undefined;
+
+  async function ask(): Promise<void> {
+    await groupCommit.probe();
+    await orNone(beat);
+    if (groupCommit.waiting() === 0) await watch.retry(site.freeBytes);
+  }
+
   const beat = (): Promise<void> => watch.writes.beat(self, clock.now());
 
   return {
@@ -125,12 +135,13 @@ export async function createReceiver(options: ReceiverOptions) {
     /** Checks the store and reports the process's state. Resolves to the milliseconds until the next look. */
     async look(): Promise<number> {
       health.flush();
-      await groupCommit.probe();
-      await orNone(beat);
-      if (groupCommit.waiting() === 0) await watch.retry(site.freeBytes);
+      // A store that does not answer must not delay the alarm about it.
+      asking ??= ask();
+      const answered = await Promise.race([asking.then(() => true), sleep(LOOK_MS.failing, false)]);
+      if (answered) asking = undefined;
       for (const module of started) module.look();
       report();
-      return watch.failing() ? LOOK_MS.failing : LOOK_MS.well;
+      return !answered || watch.failing() ? LOOK_MS.failing : LOOK_MS.well;
     },
     useConfig(changed: Config): void {
       verifier.useSecrets(changed.WEBHOOK_SECRET);

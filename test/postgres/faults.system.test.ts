@@ -50,7 +50,6 @@ test.runIf(hasServer())(
     await load.stop();
     expect(load.answers.filter(({ status }) => status !== 204)).toEqual([]);
     expect(Math.max(...load.answers.map(({ ms }) => ms))).toBeLessThan(8_000);
-    await cluster.reconnect();
     await expectStoredAndHandledOnce(cluster, load.acknowledged);
   },
 );
@@ -132,4 +131,32 @@ test('with a slow network, deliveries share commits', async () => {
   await load.stop();
   expect(load.answers.filter(({ status }) => status !== 204)).toEqual([]);
   await expectStoredAndHandledOnce(cluster, load.acknowledged);
+});
+
+test.each(['cut', 'silence'] as const)(
+  'an instance ends in time although its server cannot be reached (%s)',
+  async (how) => {
+    const url = urlOf(String(Math.random()));
+    proxy = await createProxy(url);
+    cluster = await createCluster(url);
+    const kit = await cluster.add({}, proxy.url);
+    proxy[how]();
+    const began = performance.now();
+    expect(await kit.stop()).toBe(0);
+    expect(performance.now() - began).toBeLessThan(10_000);
+  },
+);
+
+test('if the network falls silent, an instance raises an alarm within 5 s', async () => {
+  const url = urlOf(String(Math.random()));
+  proxy = await createProxy(url);
+  cluster = await createCluster(url);
+  const kit = await cluster.add({}, proxy.url);
+  const load = send([kit], 20);
+  await until(() => load.acknowledged.size > 20);
+  proxy.silence();
+  await until(() => kit.output().includes('"alarm":"store_unwritable"'), 5_000);
+  proxy.cut();
+  proxy.pass();
+  await load.stop();
 });

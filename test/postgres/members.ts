@@ -56,23 +56,27 @@ export async function createCluster(
 ) {
   const folder = mkdtempSync(join(tmpdir(), 'kit-members-'));
   const ran = join(folder, 'ran');
-  let client = await connect(url);
+  /** Undefined: it was lost, for example because the server was restarted. */
+  let client: Client | undefined;
   const schema = new URL(url).searchParams.get('schema') ?? 'kit';
   const kits: Kit[] = [];
 
   return {
-    /** Call it after the server was restarted. */
-    async reconnect(): Promise<void> {
-      client = await connect(url);
-    },
-    /** Starts an instance. `address`: where it finds the store, for example a proxy. */
-    async add(env: Record<string, string> = {}, address = url): Promise<Kit> {
+    folder,
+    kits,
+    /** Makes an instance that is not started yet. `address`: where it finds the store, for example a proxy. */
+    async make(env: Record<string, string> = {}, address = url): Promise<Kit> {
       const kit = await createKit(handlers, { DATABASE_URL: address, RAN: ran, ...env });
       kits.push(kit);
+      return kit;
+    },
+    async add(env: Record<string, string> = {}, address = url): Promise<Kit> {
+      const kit = await this.make(env, address);
       await kit.start();
       return kit;
     },
     async rows<Row extends object>(sql: string): Promise<Row[]> {
+      client ??= await connect(url, () => (client = undefined));
       return (await client.query(sql.replaceAll('kit.', `${schema}.`))).rows as Row[];
     },
     /** The kit that leads. Undefined: none does now. */
@@ -91,8 +95,8 @@ export async function createCluster(
     },
     async remove(): Promise<void> {
       await Promise.all(kits.map((kit) => kit.remove()));
-      await client.query(`drop schema if exists ${schema} cascade`).catch(() => {});
-      await client.end().catch(() => {});
+      await this.rows(`drop schema if exists ${schema} cascade`).catch(() => {});
+      await client?.end().catch(() => {});
       rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
     },
   };
@@ -188,11 +192,12 @@ export function signalAll(pids: number[], signal: NodeJS.Signals): void {
   }
 }
 
-async function connect(url: string): Promise<Client> {
+async function connect(url: string, onLost: () => void): Promise<Client> {
   const address = new URL(url);
   address.searchParams.delete('schema');
   const client = new Client({ connectionString: address.href });
-  client.on('error', () => {});
+  client.on('error', onLost);
+  client.on('end', onLost);
   await client.connect();
   return client;
 }

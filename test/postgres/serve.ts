@@ -13,7 +13,7 @@ await installServer('use a server of your own: DATABASE_URL=postgres://… npm r
   console.error(describe(error).message);
   process.exit(EXIT.failed);
 });
-const server = await startServer(SAFE, await freePort(PORT));
+const server = await startServer(SAFE, { port: await freePort(PORT) });
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
   process.once(signal, () => void server.stop().then(() => process.exit(EXIT.done)));
 

@@ -28,7 +28,9 @@ const INSTALLED = join(
 /** The user `nobody`, because PostgreSQL refuses to run as root. */
 const NOBODY = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : null;
 const FAST = ['fsync=off', 'full_page_writes=off', 'max_connections=100', 'max_wal_size=1GB', 'shared_buffers=128MB'];
-const START_MS = 10_000;
+
+/** Maximum time until a server answers, milliseconds. */
+const START_MS = 20_000;
 
 export type Server = Awaited<ReturnType<typeof startServer>>;
 
@@ -41,39 +43,51 @@ export function urlOf(path: string): string {
   return inSchema(process.env['TEST_POSTGRES_URL'] ?? '', schema);
 }
 
-/** `settings`: lines of postgresql.conf, which win over those for speed. `port`: default any free one. */
-export async function startServer(settings: string[] = [], port?: number) {
+/**
+ * `settings`: lines of postgresql.conf, which win over those for speed. `port`: default any free one. `data` and `wal`:
+ * folders that hold the data or the log, for example a small disk.
+ */
+export async function startServer(settings: string[] = [], at: { port?: number; data?: string; wal?: string } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'kit-postgres-'));
   chmodSync(folder, 0o755);
   const native = join(folder, 'native');
   // A copy, because `nobody` may not be allowed to enter the folder of the project.
   cpSync(join(INSTALLED, 'native'), native, { recursive: true, verbatimSymlinks: true });
   link(native);
-  const data = join(folder, 'data');
-  const at = port ?? (await freePort());
+  const data = join(at.data ?? folder, 'data');
+  const wal = join(at.wal ?? folder, 'wal');
+  const port = at.port ?? (await freePort());
   if (NOBODY) chownSync(folder, NOBODY.uid, NOBODY.gid);
-  const made = spawnSync(
-    join(native, 'bin/initdb'),
-    ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--no-sync'],
-    { ...NOBODY, cwd: folder, encoding: 'utf8' },
-  );
+  const places = [
+    '-D',
+    data,
+    '-X',
+    wal,
+    '-U',
+    'postgres',
+    '-A',
+    'trust',
+    '-E',
+    'UTF8',
+    '--locale=C.UTF-8',
+    '--no-sync',
+  ];
+  const small = at.wal ? ['--wal-segsize=1'] : [];
+  const options = { ...NOBODY, cwd: folder, encoding: 'utf8' } as const;
+  const made = spawnSync(join(native, 'bin/initdb'), [...places, ...small], options);
   if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr}`);
-  const flags = [...FAST, ...settings, `port=${at}`, 'listen_addresses=127.0.0.1', 'unix_socket_directories='];
-  const url = urlAt(at);
+  const flags = [...FAST, ...settings, `port=${port}`, 'listen_addresses=127.0.0.1', 'unix_socket_directories='];
+  const url = urlAt(port);
   let child: ChildProcess | undefined;
 
   async function start(): Promise<void> {
     const args = ['-D', data, ...flags.flatMap((flag) => ['-c', flag])];
-    const spawnServer = () => spawn(join(native, 'bin/postgres'), args, { ...NOBODY, cwd: folder, stdio: 'ignore' });
-    const limit = performance.now() + START_MS;
-    child = spawnServer();
-    while (!(await answers(url))) {
-      if (child.exitCode !== null) {
-        // After SIGKILL, connections of the killed server may still end. Until then, a new one refuses to start.
-        if (performance.now() > limit) throw new Error(`postgres ended with ${child.exitCode}`);
-        child = spawnServer();
-      }
-      await sleep(20);
+    for (const limit = performance.now() + START_MS; ; await sleep(20)) {
+      // After SIGKILL, the processes of the server before may live on for a moment. It does not start beside them.
+      if (!child || child.exitCode !== null || child.signalCode !== null)
+        child = spawn(join(native, 'bin/postgres'), args, { ...NOBODY, cwd: folder, stdio: 'ignore' });
+      if (await answers(url)) return;
+      if (performance.now() > limit) throw new Error(`postgres does not start, it ended with ${child.exitCode}`);
     }
   }
 
@@ -88,7 +102,7 @@ export async function startServer(settings: string[] = [], port?: number) {
   await start();
   return {
     url,
-    port: at,
+    port,
     start,
     end,
     async stop(): Promise<void> {
@@ -147,7 +161,7 @@ export async function freePort(from = 0): Promise<number> {
   return port;
 }
 
-async function answers(url: string): Promise<boolean> {
+export async function answers(url: string): Promise<boolean> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: 500 });
   client.on('error', () => {});
   try {

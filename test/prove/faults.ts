@@ -7,17 +7,17 @@ import { ends } from './faults/ends.ts';
 import { file } from './faults/file.ts';
 import { handlers } from './faults/handlers.ts';
 import { locks } from './faults/locks.ts';
+import { postgres } from './faults/postgres.ts';
 import { Lacking, type Fault, type Found } from './faults/scene.ts';
 import { service } from './faults/service.ts';
 import type { Options, Report } from './report.ts';
 
 const LAST = 50;
-const FAULTS: Fault[] = [...disk, ...locks, ...file, ...clock, ...ends, ...handlers, ...service, ...crowd];
+const FAULTS: Fault[] = [...disk, ...locks, ...file, ...clock, ...ends, ...handlers, ...service, ...crowd, ...postgres];
 
 /** Faults that this campaign does not produce, each with the reason. */
 const ELSEWHERE: Record<number, string> = {
   13: 'produced by npm run prove -- crash: unsynced writes dropped, whole and in part',
-  50: 'does not apply: SQLite is the only store',
 };
 
 export async function campaign({ seed, short, progress }: Options): Promise<Report> {

@@ -15,7 +15,7 @@ type Campaign = (options: Options) => Promise<Report>;
 const CAMPAIGNS = ['crash', 'faults', 'inputs', 'members'];
 const USAGE = `Usage: npm run prove -- <${CAMPAIGNS.join(' | ')}> [--seed <number>] [--short] [--json]
   crash    kills every process at each of its writes, then loses power: about an hour, needs strace
-  faults   failing disks, locks, clocks, handlers and senders: a quarter of an hour
+  faults   failing disks, locks, clocks, handlers and senders, and PostgreSQL: half an hour
   inputs   the catalogue of bad inputs, and 100,000 random cases: a few minutes
   members  several instances on PostgreSQL, killed, stopped and cut off 500 times: a quarter of an hour
   --short  a sample of each, under a minute; --seed repeats a run; --json for machines
@@ -33,9 +33,9 @@ async function main(): Promise<number> {
   if (typeof asked === 'string') return fail(`${asked}\n\n${USAGE}`, EXIT.usage);
   const { name, json, options } = asked;
   const folder = mkdtempSync(join(tmpdir(), 'kit-prove-'));
-  // A PostgreSQL server may run as another user.
-  chmodSync(folder, 0o755);
-  // All temporary files of a campaign go into this folder, which is removed at exit.
+  // All temporary files of a campaign go into this folder, which is removed at exit. A PostgreSQL server runs as another
+  // user, who must be able to pass through it.
+  chmodSync(folder, 0o711);
   process.env['TMPDIR'] = folder;
   process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
   endsWithSignals();

@@ -18,6 +18,8 @@ export interface Target {
   now?: () => number;
   /** How long to wait for an answer, milliseconds. Undefined: no limit. */
   timeoutMs?: number;
+  /** Connections of its own. The shared ones are few, so that many unanswered deliveries would delay others. */
+  agent?: Agent;
 }
 
 export interface Kit extends Target {
@@ -196,7 +198,7 @@ export function deliver(kit: Target, event: TestEvent, secrets = [SECRET]): Prom
   };
   return new Promise((done) => {
     const sent = request(
-      { port: kit.port, host: '127.0.0.1', path: '/webhooks', method: 'POST', headers, agent },
+      { port: kit.port, host: '127.0.0.1', path: '/webhooks', method: 'POST', headers, agent: kit.agent ?? agent },
       (response) => {
         response.resume();
         response.on('end', () => done(response.statusCode ?? 0));

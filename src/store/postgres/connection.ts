@@ -3,7 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import type { Client, QueryConfig, QueryResult } from 'pg';
 import { systemClock } from '../../base/clock.ts';
 import { StoreError } from '../store.ts';
-import { faultOf } from './fault.ts';
+import { faultOf, remedyOf, UNSYNCED } from './fault.ts';
 
 const MIGRATIONS = new URL('migrations/', import.meta.url);
 const STEPS = readdirSync(MIGRATIONS)
@@ -51,6 +51,7 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
   let heard: (() => void) | undefined;
   /** The database's clock minus this process's monotonic clock, milliseconds. Null: not known yet. */
   let offset: number | null = null;
+  let sync = 'on';
 
   async function connect(): Promise<Client> {
     const { default: pg } = await import('pg');
@@ -96,11 +97,14 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
 
   async function prepare(opened: Client): Promise<void> {
     const { rows } = await opened.query(`select current_setting('synchronous_commit') as sync`);
-    if (/off|local/.test(String((rows as { sync: string }[])[0]?.sync)))
+    const found = String((rows as { sync: string }[])[0]?.sync);
+    if (/off|local/.test(found))
       throw new StoreError(
         'unwritable',
-        `${name} would lose acknowledged events: take back synchronous_commit = off (alter role … reset synchronous_commit)`,
+        `${name} would lose acknowledged events. ${remedyOf(UNSYNCED)}`,
+        Object.assign(new Error('commits are not synced'), { code: UNSYNCED }),
       );
+    sync = found;
     if (owner) await migrate(opened, schema);
     const { version, oldest } = await versionOf(opened, schema);
     if (oldest > STEPS.length)
@@ -142,6 +146,8 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
       heard = work;
       if (current) listen(current).catch(() => {});
     },
+    /** `synchronous_commit` as it was found. Transactions set it, because the server may be reloaded with another one. */
+    sync: (): string => sync,
     /** The time of the database, Unix milliseconds. */
     now: (): number => (offset === null ? systemClock.now() : Math.round(performance.now() + offset)),
     /** Call it now and then, because the clocks drift. */

@@ -112,7 +112,7 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
       if (lock === 'lead') return instance() === 0 ? '' : fenceOf(schema, instance());
       return `; select 1 from ${schema}.locks ${LOCKS[lock]}`;
     });
-    return BEGIN + takes.join('');
+    return `${BEGIN}; set local synchronous_commit = '${connection.sync()}'${takes.join('')}`;
   }
 
   /** A failed transaction ends with ROLLBACK, without an error. */

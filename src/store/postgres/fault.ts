@@ -1,10 +1,12 @@
 // Distinguishes errors of the server and the connection, which may pass, from errors that a statement or its values cause.
 import { StoreError } from '../store.ts';
 
+/** The code for a server that would confirm commits before they are on disk. */
+export const UNSYNCED = 'synchronous_commit';
 /** Another transaction was in the way: a deadlock, a lock that took too long, or a statement that took too long. */
 const BUSY = new Set(['40001', '40P01', '55P03', '57014']);
 /** Classes of errors that values of a statement cause: data, constraints, syntax, a failed transaction. */
-const OF_STATEMENTS = /^(2[1-7]|3[9BFZ]|42(?!501)|44|0[2-7A-LPZ]|P0|21|54)/;
+const OF_STATEMENTS = /^((?!25006|25P03)2[1-7]|3[9BFZ]|42(?!501)|44|0[2-7A-LPZ]|P0|21|54)/;
 
 /** The code of an error of PostgreSQL, five characters; of the system, for example ECONNRESET; or undefined. */
 export function sqlState(error: unknown): string | undefined {
@@ -25,8 +27,10 @@ export function faultOf(error: unknown, store: string): StoreError | undefined {
       error,
     );
   if (code !== undefined && /^[0-9A-Z]{5}$/.test(code) && OF_STATEMENTS.test(code)) return undefined;
+  // The server's words name the missing right, and hold no value.
+  const words = code === '42501' ? `, ${(error as Error).message}` : '';
   if (code !== undefined)
-    return new StoreError('unwritable', `${store} cannot be used: ${code}. ${remedyOf(code)}`, error);
+    return new StoreError('unwritable', `${store} cannot be used: ${code}${words}. ${remedyOf(code)}`, error);
   // The driver's own errors have no code: the connection ended, or a timeout.
   if (
     error instanceof Error &&
@@ -39,10 +43,13 @@ export function faultOf(error: unknown, store: string): StoreError | undefined {
 /** The remedy for a code of PostgreSQL or the system. */
 export function remedyOf(code: string): string {
   if (code === '53100') return 'The disk of the server is full: make room there';
-  if (code === '53300') return 'The server has no connection left: raise max_connections, or end other clients';
+  if (code === '53300')
+    return 'The server has no connection left: raise max_connections or the connection limit of this user, or end other clients';
   if (code === '25006') return 'The server is read-only, perhaps a standby: point DATABASE_URL to the primary';
   if (/^28|3D000/.test(code)) return 'See user, password and database in DATABASE_URL';
-  if (code === '42501') return 'Grant this user the rights on the schema kit';
+  if (code === '42501')
+    return 'Grant this user create on the database for the first start, and all rights on the schema kit and its tables';
+  if (code === UNSYNCED) return 'Take back synchronous_commit = off (alter role … reset synchronous_commit)';
   if (/^57P0/.test(code)) return 'The server stops or starts: it will be tried again';
   return 'See that the server runs and can be reached (DATABASE_URL)';
 }

@@ -167,7 +167,7 @@ export const disk: Fault[] = [
 ];
 
 /** Fills the disk to the last byte. */
-function fill(path: string): void {
+export function fill(path: string): void {
   for (let block = 2 ** 20; block >= 1; block = Math.floor(block / 2)) {
     try {
       for (;;) writeFileSync(path, Buffer.alloc(block), { flag: 'a' });

@@ -79,7 +79,12 @@ export function limitFiles(pid: number | undefined, most: number): void {
 }
 
 /** Runs existing tests that produce a fault. Returns how many passed, failed and were skipped. */
-export function tested(file: string, project: 'unit' | 'system', name = '', env: Record<string, string> = {}) {
+export function tested(
+  file: string,
+  project: 'unit' | 'system' | 'postgres',
+  name = '',
+  env: Record<string, string> = {},
+) {
   const folder = mkdtempSync(join(tmpdir(), 'kit-tested-'));
   const told = join(folder, 'told.json');
   const args = [

@@ -17,7 +17,6 @@ interface Seen {
 }
 
 export async function judge({ cluster }: Scene, load: ReturnType<typeof send>, troubles: Trouble[]): Promise<Row[]> {
-  await cluster.reconnect();
   const number = async (sql: string): Promise<number> => Number((await cluster.rows<{ n: string }>(sql))[0]?.n ?? 0);
   const tasks = (): Promise<number> => number(`select count(*) as n from kit.tasks where state = 'done'`);
   const events = await number('select count(*) as n from kit.events');
