@@ -128,7 +128,15 @@ export function dataOfText(origin: Origin, type: string, text: string): JsonObje
 export function conversationOf(type: string, sessionId: string | null, data: JsonObject): string {
   const conversation = orUndefined(() => typeOf(type)?.conversation?.(data));
   if (typeof conversation !== 'string') return sessionOf(sessionId);
-  return `${sessionId ?? ''}/${conversation}`.slice(0, LONGEST_LANE);
+  return laneNamed(`${sessionId ?? ''}/${conversation}`);
+}
+
+/**
+ * The name of a lane. A store changes lone surrogates, and PostgreSQL a NUL, and would then not find the lane again. So
+ * they are replaced here.
+ */
+export function laneNamed(name: string): string {
+  return name.slice(0, LONGEST_LANE).toWellFormed().replaceAll('\0', '\uFFFD');
 }
 
 export function sessionOf(sessionId: string | null): string {
@@ -160,8 +168,10 @@ function readCursor(value: Json | undefined, body: Uint8Array, flags: Flag[]): C
   return parseCursor(sourceOfNumber(body, 'cursor'));
 }
 
+/** No store changes such a text: PostgreSQL knows no NUL, and none knows lone surrogates. */
 function readSession(value: unknown): string | null {
-  return typeof value === 'string' && value.length > 0 && value.length <= 200 && value.isWellFormed() ? value : null;
+  if (typeof value !== 'string' || value.length === 0 || value.length > 200) return null;
+  return value.isWellFormed() && !value.includes('\0') ? value : null;
 }
 
 function readTime(value: unknown): number | null {

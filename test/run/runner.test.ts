@@ -397,6 +397,29 @@ describe('fan-out', () => {
     expect(faults).toBe(1);
     expect((await store.read.tasks({}, T0)).tasks).toMatchObject([{ lane: 'mine' }]);
   });
+
+  test.each([
+    ['a lone surrogate', '\ud800', '\ufffd'],
+    ['a NUL', 'a\0b', 'a\ufffdb'],
+    ['a pair of surrogates at the end of its longest name', `${'x'.repeat(499)}\u{1f600}`, `${'x'.repeat(499)}\ufffd`],
+  ])('a lane whose name has %s has the name that the store can keep', async (_, name, kept) => {
+    const { handler, handled } = noting({ lane: (event) => String(event.data['lane']), order: 'arrival' });
+    const { accept, store, rest } = await stage([handler]);
+    await accept({ cursor: 1, data: { lane: name } }, { cursor: 2, data: { lane: name } });
+    await rest();
+    expect(handled).toEqual(['c:1', 'c:2']);
+    expect((await store.read.tasks({}, T0)).tasks).toMatchObject([{ lane: kept }, { lane: kept }]);
+  });
+
+  test.each(['\ud800', 'a\0b'])('a session that a store would change is none: %j', async (session) => {
+    const { handler, handled } = noting({ lane: 'session', order: 'strict' });
+    const { accept, store, rest } = await stage([handler]);
+    await accept({ cursor: 1, session, data: { session_id: session } });
+    await store.ingest.accept({ readings: [], now: T0, watermark: '1' as Cursor });
+    await rest();
+    expect(handled).toEqual(['c:1']);
+    expect((await store.read.tasks({}, T0)).tasks).toMatchObject([{ lane: '' }]);
+  });
 });
 
 describe('failure', () => {
