@@ -20,6 +20,8 @@ const POSTGRES = 'test/postgres/**/*.test.ts';
 const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
 const SAMPLED = ['test/store/poison.test.ts', 'test/run/lanes.test.ts', 'test/reconcile/stream.test.ts'];
+/** These run on both stores, see test/stores.ts. */
+const BOTH = ['test/run/{lanes,runner}.test.ts'];
 
 export default defineConfig({
   test: {
@@ -40,7 +42,16 @@ export default defineConfig({
         },
       },
       { resolve, test: { name: 'handlers', include: [OWN], testTimeout: 20_000 } },
-      { resolve, test: { name: 'postgres', include: [POSTGRES], testTimeout: 60_000, hookTimeout: 60_000 } },
+      {
+        resolve,
+        test: {
+          name: 'postgres',
+          include: [POSTGRES, ...BOTH],
+          env: { TEST_STORE: 'postgres' },
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
       {
         test: {
           name: 'system',

@@ -25,7 +25,11 @@ export const hasServer = (): boolean => existsSync(INSTALLED);
 
 /** The address of the store that stands for this path: the same path is the same store. */
 export function urlOf(path: string): string {
-  const schema = `kit_${createHash('sha256').update(path).digest('hex').slice(0, 20)}`;
+  return addressIn(`kit_${createHash('sha256').update(path).digest('hex').slice(0, 20)}`);
+}
+
+/** The address of the store in this schema. */
+export function addressIn(schema: string): string {
   // Tables of handlers stand beside the kit's, so that they are gone with the schema.
   const options = encodeURIComponent(`-c search_path=${schema}`);
   return `${process.env['TEST_POSTGRES_URL'] ?? ''}?schema=${schema}&options=${options}`;
