@@ -21,7 +21,11 @@ const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
 const SAMPLED = ['test/store/poison.test.ts', 'test/run/lanes.test.ts', 'test/reconcile/stream.test.ts'];
 /** These run on both stores, see test/stores.ts. */
-const BOTH = ['test/run/{lanes,runner}.test.ts'];
+const BOTH = [
+  'test/run/{lanes,runner}.test.ts',
+  'test/reconcile/{ahead,arrivals,faults,gaps,reconciler,stream}.test.ts',
+  'test/flow/{faulty-replay,outages}.test.ts',
+];
 
 export default defineConfig({
   test: {

@@ -41,7 +41,7 @@ export function createTestLog(): TestLog {
   return { log: pino({ level: 'trace' }, { write: (line: string) => void (written += line) }), text: () => written };
 }
 
-export interface StoreFile extends Pick<Queries, 'query' | 'exec'> {
+export interface StoreFile extends Omit<Queries, 'close'> {
   path: string;
   store: Store;
   remove: () => void;
@@ -51,12 +51,11 @@ export function createStoreFile(): StoreFile {
   const folder = mkdtempSync(join(tmpdir(), 'kit-keep-'));
   const path = join(folder, 'events.db');
   const store = storeKind.open(path, { owner: true });
-  const { query, exec, close } = storeKind.queries(path);
+  const { close, ...queries } = storeKind.queries(path);
   return {
     path,
     store,
-    query,
-    exec,
+    ...queries,
     remove() {
       close();
       store.close();

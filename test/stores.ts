@@ -16,6 +16,8 @@ export interface Queries {
   /** Placeholders are `?`. */
   query: <Row>(sql: string, ...values: unknown[]) => Row[];
   exec: (sql: string) => void;
+  /** Makes the store refuse new rows of a table for which this holds, until the returned function is called. */
+  refuse: (table: string, when: string) => () => void;
   close: () => void;
 }
 
@@ -35,6 +37,10 @@ export const sqlite: Kind = {
     return {
       query: <Row>(sql: string, ...values: unknown[]) => db.prepare(sql).all(...values) as Row[],
       exec: (sql) => void db.exec(sql),
+      refuse(table, when) {
+        db.exec(`create trigger refuse before insert on ${table} when ${when} begin select raise(abort, 'test'); end`);
+        return () => void db.exec('drop trigger refuse');
+      },
       close: () => void db.close(),
     };
   },
@@ -57,9 +63,18 @@ export const postgres: Kind = {
     return {
       query: <Row>(sql: string, ...values: unknown[]) => query(schema, translate(sql, schema).text, values) as Row[],
       exec: (sql) => void query(schema, sql),
+      refuse(table, when) {
+        query(
+          schema,
+          `create function refuse() returns trigger language plpgsql as $$ begin raise 'test'; end $$;
+           create trigger refuse before insert on ${table} for each row when (${when}) execute function refuse()`,
+        );
+        return () => void query(schema, 'drop function refuse cascade');
+      },
       close() {},
     };
   },
 };
 
 export const storeKind = process.env['TEST_STORE'] === 'postgres' ? postgres : sqlite;
+export const onPostgres = storeKind === postgres;

@@ -42,6 +42,7 @@ function empty(schema: string): void {
     .filter((table) => TABLES.has(table))
     .map((table) => `select '${table}' where exists (select from ${table})`);
   const statements = [
+    'drop function if exists refuse cascade',
     // Rows that are only deleted would slow later tests down.
     `truncate ${namesOf(schema, `select * from (${filled.join(' union all ')}) as filled (name)`).join()}`,
     ...tables.flatMap((table) => (TABLES.has(table) || table === 'version' ? [] : `drop table ${table} cascade`)),
