@@ -1,5 +1,5 @@
-// The contract of every store, on PostgreSQL.
-import { storeContract } from '../store-contract/suite.ts';
+// The contract of every store, on PostgreSQL. Its storms are in a file of their own, so that two processes share the tests.
+import { calmContract } from '../store-contract/suite.ts';
 import { postgres } from '../stores.ts';
 
-storeContract('the PostgreSQL store', (path) => postgres.open(path, { owner: true }));
+calmContract('the PostgreSQL store', (path) => postgres.open(path, { owner: true }));

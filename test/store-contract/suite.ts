@@ -25,12 +25,28 @@ import { strictContract } from './strict.ts';
 /** Tests the part of a store that accepts, orders and runs. */
 export function workingContract(name: string, open: (path: string) => WorkingStore): void {
   suiteOf(name, open, workingParts);
+  stormContract(name, open);
   strictContract(name, open);
   identityContract(name, open);
 }
 
 /** Tests all roles. `everyByte`: what the store holds in its folder. */
 export function storeContract(
+  name: string,
+  open: (path: string) => Store,
+  everyByte?: (folder: string) => string,
+): void {
+  calmContract(name, open, everyByte);
+  stormContract(name, open);
+}
+
+/** Thousands of tasks, and random arrivals, failures and crashes. They take half of the time of all tests. */
+export function stormContract(name: string, open: (path: string) => WorkingStore): void {
+  suiteOf(name, open, storms);
+}
+
+/** All other tests of the contract. */
+export function calmContract(
   name: string,
   open: (path: string) => Store,
   everyByte?: (folder: string) => string,
@@ -55,7 +71,6 @@ function workingParts(suite: Suite): void {
   notes(suite);
   attempts(suite);
   deaths(suite);
-  storms(suite);
 }
 
 function suiteOf<Kind extends WorkingStore>(
