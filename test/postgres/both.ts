@@ -14,10 +14,11 @@ import { bodies, naughty } from '../receive/inputs.ts';
 import { handlerOf } from '../run/fixture.ts';
 import type { Kind } from '../stores.ts';
 import { batchesOf, noise } from './arrivals.ts';
+import { readAll } from './readings.ts';
 import { tablesOf, type Table } from './rows.ts';
 
 const SEED = 20_260_101;
-const CASES = { bytes: 1_200, changes: 500, batches: 1_000 };
+const CASES = { bytes: 1_200, changes: 300, batches: 800 };
 const MB = 1024 * 1024;
 /** For all tasks, because the kinds need not claim in the same order. */
 const ROOM = 100_000;
@@ -41,6 +42,7 @@ export async function feed(kind: Kind): Promise<Fed> {
       ...(await deliverAll(receiver)),
       ...(await acceptAll(receiver.store)),
       ...(await runAll(receiver.store)),
+      ...(await readAll(receiver.store, T0 + 2_000_000_000)),
     ];
     await receiver.counters();
     return { answers, tables: tablesOf(receiver, kind) };

@@ -5,12 +5,12 @@ import { postgres, sqlite } from '../stores.ts';
 import { feed } from './both.ts';
 
 /** Fewer would mean that something was not fed. */
-const LEAST = { answers: 5_000, rows: 10_000 };
+const LEAST = { answers: 12_000, rows: 12_000 };
 
 test('SQLite and PostgreSQL give the same answers and hold the same rows', { timeout: 180_000 }, async () => {
   const [one, other] = [await feed(sqlite), await feed(postgres)];
   const answers = one.answers.map((answer, n) => [answer, other.answers[n]]);
-  expect(answers.find(([a, b]) => a !== b)).toBeUndefined();
+  expect(answers.find(([a, b]) => a !== b)?.map((answer) => answer?.slice(0, 1_000))).toBeUndefined();
   expect(other.answers).toHaveLength(one.answers.length);
   expect(one.answers.length).toBeGreaterThan(LEAST.answers);
 
@@ -21,7 +21,8 @@ test('SQLite and PostgreSQL give the same answers and hold the same rows', { tim
     return [{ table, sqlite: firstNotIn(there?.rows ?? [], rows), postgres: firstNotIn(rows, there?.rows ?? []) }];
   });
   expect(differing).toEqual([]);
-  expect([...one.tables.values()].reduce((sum, { rows }) => sum + rows.length, 0)).toBeGreaterThan(LEAST.rows);
+  const rows = [...one.tables.values()].reduce((sum, table) => sum + table.rows.length, 0);
+  expect(rows).toBeGreaterThan(LEAST.rows);
 });
 
 function firstNotIn(others: string[], rows: string[]): string | undefined {
