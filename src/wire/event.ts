@@ -56,8 +56,6 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const utf8 = new TextDecoder();
 const BOM = '\uFEFF';
 
-/** Maximum number of characters of a lane's name. A sender can make an address as long as a body. */
-const LONGEST_LANE = 500;
 /** Maximum number of characters of a time that is written as text. */
 const LONGEST_TIME = 64;
 /** The latest time that a Date can hold. */
@@ -131,13 +129,8 @@ export function conversationOf(type: string, sessionId: string | null, data: Jso
   return laneNamed(`${sessionId ?? ''}/${conversation}`);
 }
 
-/**
- * The name of a lane. A store changes lone surrogates, and PostgreSQL a NUL, and would then not find the lane again. So
- * they are replaced here.
- */
-export function laneNamed(name: string): string {
-  return name.slice(0, LONGEST_LANE).toWellFormed().replaceAll('\0', '\uFFFD');
-}
+/** Without what a store changes, lone surrogates and NULs; short, because a sender can make an address of any length. */
+export const laneNamed = (name: string): string => name.slice(0, 500).toWellFormed().replaceAll('\0', '\uFFFD');
 
 export function sessionOf(sessionId: string | null): string {
   return sessionId ?? '';
@@ -168,10 +161,8 @@ function readCursor(value: Json | undefined, body: Uint8Array, flags: Flag[]): C
   return parseCursor(sourceOfNumber(body, 'cursor'));
 }
 
-/** No store changes such a text: PostgreSQL knows no NUL, and none knows lone surrogates. */
 function readSession(value: unknown): string | null {
-  if (typeof value !== 'string' || value.length === 0 || value.length > 200) return null;
-  return value.isWellFormed() && !value.includes('\0') ? value : null;
+  return typeof value === 'string' && /^.{1,200}$/s.test(value) && laneNamed(value) === value ? value : null;
 }
 
 function readTime(value: unknown): number | null {
