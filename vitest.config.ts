@@ -25,6 +25,12 @@ const DELIVERING = ['templates/**/*.test.ts', 'test/tools/testing/{deliver,diale
 const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
 const SAMPLED = ['test/store/poison.test.ts', 'test/run/lanes.test.ts', 'test/reconcile/stream.test.ts'];
+/** These run on both stores, see test/stores.ts. */
+const BOTH = [
+  'test/run/{lanes,runner}.test.ts',
+  'test/reconcile/{ahead,arrivals,faults,gaps,reconciler,stream}.test.ts',
+  'test/flow/{faulty-replay,outages}.test.ts',
+];
 
 export default defineConfig({
   test: {
@@ -59,10 +65,10 @@ export default defineConfig({
         resolve,
         test: {
           name: 'postgres',
-          include: [POSTGRES, ...DELIVERING],
+          include: [POSTGRES, ...DELIVERING, ...BOTH],
           exclude: [POSTGRES_SYSTEM],
           globalSetup: 'test/handler-store.ts',
-          env: storeOf(process.env['TEST_POSTGRES_URL']),
+          env: { TEST_STORE: 'postgres', ...storeOf(process.env['TEST_POSTGRES_URL']) },
           ...SLOW,
         },
       },

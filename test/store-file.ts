@@ -1,12 +1,11 @@
-// For tests: a real store file, a clock that the test sets, and a log whose lines the test reads.
+// For tests: a real store, a clock that the test sets, and a log whose lines the test reads.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import Database from 'better-sqlite3';
 import { pino, type Logger } from 'pino';
 import type { Clock } from '../src/base/clock.ts';
-import { openSqlite } from '../src/store/sqlite/open.ts';
 import type { Store } from '../src/store/store.ts';
+import { storeKind, type Queries } from './stores.ts';
 
 export const START = Date.UTC(2026, 0, 1, 12);
 
@@ -42,27 +41,23 @@ export function createTestLog(): TestLog {
   return { log: pino({ level: 'trace' }, { write: (line: string) => void (written += line) }), text: () => written };
 }
 
-export interface StoreFile {
+export interface StoreFile extends Omit<Queries, 'close'> {
   path: string;
   store: Store;
-  /** Queries the file over a connection of its own. */
-  query: <Row>(sql: string, ...values: unknown[]) => Row[];
-  exec: (sql: string) => void;
   remove: () => void;
 }
 
 export function createStoreFile(): StoreFile {
   const folder = mkdtempSync(join(tmpdir(), 'kit-keep-'));
   const path = join(folder, 'events.db');
-  const store = openSqlite(path, { owner: true });
-  const db = new Database(path);
+  const store = storeKind.open(path, { owner: true });
+  const { close, ...queries } = storeKind.queries(path);
   return {
     path,
     store,
-    query: <Row>(sql: string, ...values: unknown[]) => db.prepare(sql).all(...values) as Row[],
-    exec: (sql) => void db.exec(sql),
+    ...queries,
     remove() {
-      db.close();
+      close();
       store.close();
       rmSync(folder, { recursive: true });
     },

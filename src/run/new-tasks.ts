@@ -3,7 +3,7 @@
 import { placeOf } from '../store/birth.ts';
 import type { NewTask, StoredEvent, PendingEvents } from '../store/work.ts';
 import { isBehind, type Cursor } from '../wire/cursor.ts';
-import { conversationOf, factsOf, sessionOf } from '../wire/event.ts';
+import { conversationOf, factsOf, laneNamed, sessionOf } from '../wire/event.ts';
 import { asReplayed, rawOf, toKitEvent } from './handler-event.ts';
 import type { Loaded } from './load-handlers.ts';
 
@@ -93,7 +93,7 @@ function laneOf(
   try {
     const name: unknown = lane(order === 'strict' ? asReplayed(stored) : toKitEvent(stored));
     if (typeof name !== 'string') throw new TypeError('lane must return a string');
-    return name.slice(0, 500);
+    return laneNamed(name);
   } catch (error) {
     onLaneFault(handler, error);
     return sessionOf(sessionId);

@@ -56,8 +56,6 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const utf8 = new TextDecoder();
 const BOM = '\uFEFF';
 
-/** Maximum number of characters of a lane's name. A sender can make an address as long as a body. */
-const LONGEST_LANE = 500;
 /** Maximum number of characters of a time that is written as text. */
 const LONGEST_TIME = 64;
 /** The latest time that a Date can hold. */
@@ -128,8 +126,11 @@ export function dataOfText(origin: Origin, type: string, text: string): JsonObje
 export function conversationOf(type: string, sessionId: string | null, data: JsonObject): string {
   const conversation = orUndefined(() => typeOf(type)?.conversation?.(data));
   if (typeof conversation !== 'string') return sessionOf(sessionId);
-  return `${sessionId ?? ''}/${conversation}`.slice(0, LONGEST_LANE);
+  return laneNamed(`${sessionId ?? ''}/${conversation}`);
 }
+
+/** Without what a store changes, lone surrogates and NULs; short, because a sender can make an address of any length. */
+export const laneNamed = (name: string): string => name.slice(0, 500).toWellFormed().replaceAll('\0', '\uFFFD');
 
 export function sessionOf(sessionId: string | null): string {
   return sessionId ?? '';
@@ -161,7 +162,7 @@ function readCursor(value: Json | undefined, body: Uint8Array, flags: Flag[]): C
 }
 
 function readSession(value: unknown): string | null {
-  return typeof value === 'string' && value.length > 0 && value.length <= 200 && value.isWellFormed() ? value : null;
+  return typeof value === 'string' && /^.{1,200}$/s.test(value) && laneNamed(value) === value ? value : null;
 }
 
 function readTime(value: unknown): number | null {

@@ -2,10 +2,14 @@
 // end no event is missing.
 import { describe, expect, test } from 'vitest';
 import type { Fault, FaultName } from '../../src/tools/simulator/faults.ts';
+import { sampled } from '../cases.ts';
+import { onPostgres } from '../stores.ts';
 import { BUDGET, STATUS_WORDS, live, pageOf, refused } from './faulty-replay.ts';
 
+const FAULTS = Object.entries(STATUS_WORDS);
+
 describe('a service with a fault for ten minutes', () => {
-  test.each(Object.entries(STATUS_WORDS))('%s', async (name, words) => {
+  test.each(onPostgres ? sampled(FAULTS) : FAULTS)('%s', async (name, words) => {
     const told = await live(name as FaultName);
     expect(told.words.join('\n')).toMatch(words);
     expect(told.unaided, 'it resumes without help').toBe(true);

@@ -13,10 +13,10 @@ import { Refusal } from '../../src/tools/simulator/refusal.ts';
 import { createRandom } from '../../src/tools/random.ts';
 import { createSimulatedService } from '../../src/tools/simulator/service.ts';
 import type { SimulatedEvent } from '../../src/tools/simulator/history.ts';
-import { openSqlite } from '../../src/store/sqlite/open.ts';
 import { compareCursors, parseCursor, type Cursor } from '../../src/wire/cursor.ts';
 import { openReceiver, PATH, until } from '../receive/harness.ts';
 import { handlerOf, noService } from '../run/fixture.ts';
+import { storeKind } from '../stores.ts';
 
 const SECOND_MS = 1_000;
 const DROPPED = 0.3;
@@ -103,7 +103,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
 
   const shown = new Set<Cursor>();
   const calls: Call[] = [];
-  const keepStore = openSqlite(path);
+  const keepStore = storeKind.open(path);
   const client = createService({ baseUrl, apiKey, paid: false });
   const service: ReconcilerOptions['service'] = {
     async call(operation, request) {
@@ -124,7 +124,7 @@ export async function withOutages(options: OutageOptions): Promise<Outcome> {
 
   let reconciler: Reconciler | undefined;
   let nextStepAt = 0;
-  const runStore = openSqlite(path, { synchronous: 'NORMAL' });
+  const runStore = storeKind.open(path, { synchronous: 'NORMAL' });
   const handled: Outcome['handled'] = { strict: [], window: [], arrival: [] };
   const handlers = ORDERS.map((order) =>
     handlerOf({

@@ -39,7 +39,10 @@ export const hasServer = (): boolean => existsSync(INSTALLED);
 
 /** The address of the store that stands for this path: the same path is the same store. */
 export function urlOf(path: string): string {
-  const schema = `kit_${createHash('sha256').update(path).digest('hex').slice(0, 20)}`;
+  return addressIn(`kit_${createHash('sha256').update(path).digest('hex').slice(0, 20)}`);
+}
+
+export function addressIn(schema: string): string {
   return inSchema(process.env['TEST_POSTGRES_URL'] ?? '', schema);
 }
 

@@ -1,5 +1,5 @@
 // See store.test.ts.
 import { concurrencyContract } from '../store-contract/suite.ts';
-import { openAt } from './open.ts';
+import { postgres } from '../stores.ts';
 
-concurrencyContract('the PostgreSQL store', openAt);
+concurrencyContract('the PostgreSQL store', (path) => postgres.open(path, { owner: true }));

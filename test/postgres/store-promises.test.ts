@@ -1,5 +1,5 @@
 // See store.test.ts.
 import { promisesContract } from '../store-contract/suite.ts';
-import { openAt } from './open.ts';
+import { postgres } from '../stores.ts';
 
-promisesContract('the PostgreSQL store', openAt);
+promisesContract('the PostgreSQL store', (path) => postgres.open(path, { owner: true }));

@@ -10,7 +10,6 @@ import { connect, type AddressInfo, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import Database from 'better-sqlite3';
 import { pino } from 'pino';
 import { onTestFinished } from 'vitest';
 import { createGroupCommit, type GroupCommit, type DeliveryStore } from '../../src/receive/group-commit.ts';
@@ -21,8 +20,8 @@ import { createDeliveryHealth, type DeliveryHealth } from '../../src/receive/del
 import { createRefusalLog } from '../../src/receive/refusal-log.ts';
 import { createReceiveServer } from '../../src/receive/server.ts';
 import { createVerifier, type Verifier } from '../../src/receive/verify.ts';
-import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Status } from '../../src/store/read.ts';
+import { storeKind, type Kind, type Queries } from '../stores.ts';
 
 export const T0 = Date.UTC(2026, 0, 1, 12);
 export const SECONDS = T0 / 1000;
@@ -42,12 +41,10 @@ export function createClock(at = T0): SetClock {
   return clock;
 }
 
-export interface StoreFile {
+export interface StoreFile extends Pick<Queries, 'query'> {
   path: string;
   store: Store;
-  /** Queries the store file over a connection of its own. */
-  query<Row>(sql: string, ...values: unknown[]): Row[];
-  /** Holds the store's write lock from another connection, until the returned function is called. */
+  /** SQLite: holds the write lock from another connection, until the returned function is called. */
   lock(): () => void;
   remove(): void;
 }
@@ -55,26 +52,27 @@ export interface StoreFile {
 export function createStoreFile(
   path = join(mkdtempSync(join(tmpdir(), 'kit-receive-')), 'events.db'),
   synchronous: 'FULL' | 'NORMAL' = 'FULL',
+  kind = storeKind,
 ): StoreFile {
-  const store = openSqlite(path, { owner: true, busyMs: 0, synchronous, idsInSegment: 3 });
-  const others: Database.Database[] = [];
-  function another(): Database.Database {
-    const db = new Database(path, { timeout: 0 });
-    others.push(db);
-    return db;
+  const store = kind.open(path, { owner: true, busyMs: 0, synchronous, idsInSegment: 3 });
+  const others: Queries[] = [];
+  function another(): Queries {
+    const one = kind.queries(path);
+    others.push(one);
+    return one;
   }
-  const reader = another();
+  const { query } = another();
   return {
     path,
     store,
-    query: <Row>(sql: string, ...values: unknown[]) => reader.prepare(sql).all(...values) as Row[],
+    query,
     lock() {
-      const db = another();
-      db.exec('begin immediate');
-      return () => void db.exec('commit');
+      const { exec } = another();
+      exec('begin immediate');
+      return () => exec('commit');
     },
     remove() {
-      for (const db of others) db.close();
+      for (const { close } of others) close();
       store.close();
       rmSync(dirname(path), { recursive: true, force: true });
     },
@@ -84,6 +82,8 @@ export function createStoreFile(
 export interface Options {
   /** The path of an earlier, closed receiver, whose store the new receiver opens. */
   path?: string;
+  /** The kind of store. By default, that of the project. */
+  kind?: Kind;
   /** SQLite's setting. NORMAL is for tests that lose no power and need many deliveries. */
   synchronous?: 'FULL' | 'NORMAL';
   secrets?: string[];
@@ -122,13 +122,14 @@ export async function startReceiver(options: Options = {}): Promise<Receiver> {
 /** Starts a receiver that several tests share. The caller closes it. */
 export async function openReceiver({
   path,
+  kind,
   synchronous,
   secrets = [SECRET],
   bodyLimit = BODY_LIMIT,
   bodies = createBodyReader(),
   wrap = (store) => store,
 }: Options = {}): Promise<Receiver> {
-  const file = createStoreFile(path, synchronous);
+  const file = createStoreFile(path, synchronous, kind);
   const clock = createClock();
   const lines: Record<string, unknown>[] = [];
   const answered: Receiver['answered'] = [];

@@ -346,10 +346,8 @@ describe('reconcile --forget', () => {
   });
 
   test('the gap and the removal of the watermark are one transaction', async () => {
-    const { store, exec, watermark } = await farAhead();
-    exec(
-      `create trigger refuse before insert on events when new.type = 'kit.gap' begin select raise(abort, 'test'); end`,
-    );
+    const { store, refuse, watermark } = await farAhead();
+    refuse('events', `new.type = 'kit.gap'`);
     await expect(store.replay.giveUpWatermark(rig.clock.now())).rejects.toThrow('cannot be written');
     expect(await watermark()).toBe(LAST);
     expect(await store.read.gaps()).toEqual([]);

@@ -23,7 +23,8 @@ async function begin(options?: RigOptions): Promise<Rig> {
   return rig;
 }
 
-const searched = () => rig.query<{ value: number }>(`select value from state where name = 'searched'`)[0]?.value ?? 0;
+const searched = () =>
+  Number(rig.query<{ value: unknown }>(`select value from state where name = 'searched'`)[0]?.value ?? 0);
 
 describe.each(STEPS)('E9: the clock is set by %d h', (_hours, ms) => {
   test.each(['up', 'restart'] as const)(

@@ -61,7 +61,7 @@ async function begin(more: Partial<FollowerOptions> = {}) {
   function assertWhole(): void {
     const [found] = rig.query<{ mark: string | null; cursors: string | null }>(`
       select (select cast(value as text) from state where name = 'watermark') as mark,
-        (select group_concat(cast(cursor as text)) from events) as cursors`);
+        (select string_agg(cast(cursor as text), ',') from events) as cursors`);
     const mark = found?.mark;
     if (mark == null) return;
     const stored = new Set(found?.cursors?.split(','));

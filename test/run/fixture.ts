@@ -9,11 +9,11 @@ import type { Logger } from '../../src/base/log.ts';
 import type { ServiceFor } from '../../src/run/runner-options.ts';
 import type { Loaded } from '../../src/run/load-handlers.ts';
 import { DEFAULT_RETRY } from '../../src/base/retry-policy.ts';
-import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Claim, StoredEvent } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readDelivery, type Reading } from '../../src/wire/event.ts';
+import { storeKind } from '../stores.ts';
 
 export const T0 = Date.UTC(2026, 0, 1);
 
@@ -38,7 +38,7 @@ export function createFolder(): string {
 }
 
 export function createStore(path = join(createFolder(), 'events.db')): Store {
-  const store = openSqlite(path, { owner: true });
+  const store = storeKind.open(path, { owner: true });
   onTestFinished(() => store.close());
   return store;
 }

@@ -4,12 +4,12 @@ import { array, assert, asyncProperty, boolean, constantFrom, record, shuffledSu
 import { expect, test } from 'vitest';
 import { tasksOf } from '../../src/run/new-tasks.ts';
 import type { Loaded } from '../../src/run/load-handlers.ts';
-import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { Settlement, StoredEvent } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
 import { readItem } from '../../src/wire/event.ts';
 import { tries } from '../cases.ts';
+import { storeKind } from '../stores.ts';
 import { delivery, handlerOf, storedEvent, T0 } from './fixture.ts';
 
 const SESSIONS = ['00000000-0000-4000-8000-00000000000a', '00000000-0000-4000-8000-00000000000b'] as const;
@@ -140,7 +140,7 @@ const story = record({
 async function holds(order: Loaded['order'], check: (all: Handled[], happened: Happened[]) => void): Promise<void> {
   await assert(
     asyncProperty(story, async ({ happened, actions }) => {
-      const store = openSqlite(':memory:', { owner: true });
+      const store = storeKind.open(':memory:', { owner: true });
       try {
         const within = actions.filter((one) => !('replayTo' in one) || one.replayTo <= happened.length);
         const handled = await run(store, happened, within, order);
@@ -179,7 +179,7 @@ test('E21: an event recovered without its session is late if the handler has fin
   }));
 
 test('E21: an event recovered without its session is also late after a restart, and if its task is isolated', async () => {
-  const store = openSqlite(':memory:', { owner: true });
+  const store = storeKind.open(':memory:', { owner: true });
   const [id = 0] = (await store.work.register(['one'])).values();
   const task = (event: number, lane: string, cursor: string) => ({
     ...{ event, handler: id, lane, cursor: cursor as Cursor, releaseAt: T0 },

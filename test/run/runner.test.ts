@@ -2,7 +2,6 @@
 // clock; only the interval between turns is real time.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { join } from 'node:path';
-import Database from 'better-sqlite3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Context, KitEvent } from '../../src/kit.ts';
 import type { Loaded } from '../../src/run/load-handlers.ts';
@@ -10,7 +9,6 @@ import type { RunOptions } from '../../src/run/runner-options.ts';
 import { startRunner, type Runner } from '../../src/run/runner.ts';
 import type { Scope } from '../../src/run/stray-errors.ts';
 import { RetryAfter, Skip } from '../../src/kit.ts';
-import { openSqlite } from '../../src/store/sqlite/open.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { ShownState } from '../../src/store/work.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
@@ -26,6 +24,7 @@ import {
   type Sent,
   noService,
 } from './fixture.ts';
+import { onPostgres, storeKind } from '../stores.ts';
 
 interface Stage {
   store: Store;
@@ -185,8 +184,8 @@ test('the event loop is not blocked while many handlers commit', async () => {
       most = Math.max(most, ++commits);
     });
   const path = join(createFolder(), 'events.db');
-  openSqlite(path, { owner: true }).close();
-  const store = openSqlite(path, { synchronous: 'NORMAL' });
+  storeKind.open(path, { owner: true }).close();
+  const store = storeKind.open(path, { synchronous: 'NORMAL' });
   const handler = { lane: 'none', order: 'arrival', handle } as const;
   const { accept, tasks } = await stage([handler], { concurrency: 4 }, store);
   let tick = setImmediate(function next() {
@@ -201,8 +200,8 @@ test('the event loop is not blocked while many handlers commit', async () => {
 
 test('ctx.complete also commits if the handler does not await it', async () => {
   const path = join(createFolder(), 'events.db');
-  openSqlite(path, { owner: true }).close();
-  const store = openSqlite(path, { synchronous: 'NORMAL' });
+  storeKind.open(path, { owner: true }).close();
+  const store = storeKind.open(path, { synchronous: 'NORMAL' });
   let commits = 0;
   const handle = (_: KitEvent, ctx: Context): void => void ctx.complete(() => void commits++);
   const { accept, tasks } = await stage([{ order: 'arrival', handle }], {}, store);
@@ -396,6 +395,29 @@ describe('fan-out', () => {
     await until(() => handled.length === 1);
     expect(faults).toBe(1);
     expect((await store.read.tasks({}, T0)).tasks).toMatchObject([{ lane: 'mine' }]);
+  });
+
+  test.each([
+    ['a lone surrogate', '\ud800', '\ufffd'],
+    ['a NUL', 'a\0b', 'a\ufffdb'],
+    ['a pair of surrogates at the end of its longest name', `${'x'.repeat(499)}\u{1f600}`, `${'x'.repeat(499)}\ufffd`],
+  ])('a lane whose name has %s has the name that the store can keep', async (_, name, kept) => {
+    const { handler, handled } = noting({ lane: (event) => String(event.data['lane']), order: 'arrival' });
+    const { accept, store, rest } = await stage([handler]);
+    await accept({ cursor: 1, data: { lane: name } }, { cursor: 2, data: { lane: name } });
+    await rest();
+    expect(handled).toEqual(['c:1', 'c:2']);
+    expect((await store.read.tasks({}, T0)).tasks).toMatchObject([{ lane: kept }, { lane: kept }]);
+  });
+
+  test.each(['\ud800', 'a\0b'])('a session that a store would change is none: %j', async (session) => {
+    const { handler, handled } = noting({ lane: 'session', order: 'strict' });
+    const { accept, store, rest } = await stage([handler]);
+    await accept({ cursor: 1, session, data: { session_id: session } });
+    await store.ingest.accept({ readings: [], now: T0, watermark: '1' as Cursor });
+    await rest();
+    expect(handled).toEqual(['c:1']);
+    expect((await store.read.tasks({}, T0)).tasks).toMatchObject([{ lane: '' }]);
   });
 });
 
@@ -633,16 +655,17 @@ describe('failure', () => {
     expect((await store.read.event('2', T0))?.tasks).toMatchObject([{ state: 'done' }]);
   });
 
-  test('a store that is locked for a while only delays tasks', async () => {
+  // PostgreSQL has no lock of the whole store.
+  test.skipIf(onPostgres)('a store that is locked for a while only delays tasks', async () => {
     const path = join(createFolder(), 'events.db');
-    openSqlite(path, { owner: true }).close();
-    const store = openSqlite(path, { busyMs: 1 });
+    storeKind.open(path, { owner: true }).close();
+    const store = storeKind.open(path, { busyMs: 1 });
     onTestFinished(() => store.close());
     const { handler, handled } = noting({ order: 'arrival' });
     const { accept, runner, rest, tasks } = await stage([handler], {}, store);
     await accept({ cursor: 1 });
     await until(() => handled.length === 1);
-    const lock = new Database(path);
+    const lock = storeKind.queries(path);
     lock.exec('begin immediate');
     runner.wake();
     await new Promise(setImmediate);

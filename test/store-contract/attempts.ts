@@ -6,7 +6,9 @@ import {
   cursorOf,
   done,
   ended,
+  event,
   failed,
+  incoming,
   present,
   range,
   ROOM,
@@ -36,6 +38,18 @@ export function attempts(suite: Suite): void {
   beforeEach(() => void ({ store, desk } = suite));
 
   describe('a task that failed', () => {
+    test('holds its lane against another event with its cursor', async () => {
+      const other = { ...incoming('1'), id: 'id-other', body: Buffer.from('{"data":{"Thing":{"other":1}}}') };
+      await store.ingest.accept({ readings: [event('1'), { event: other }], now: T0 });
+      await desk.fanOut();
+      for (let tries = 0; tries < 3; tries++) {
+        const claims = await desk.claim();
+        expect(claims.map(({ event: { key } }) => key)).toEqual(['c:1']);
+        desk.now += 1_000;
+        await desk.settle(claims.map((claim) => failed(claim, { dueAt: desk.now, holdMs: 5_000 })));
+      }
+    });
+
     test('holds its lane until it runs again', async () => {
       await desk.arrive('a', [10, 20]);
       await desk.settle((await desk.claim()).map((claim) => failed(claim, { dueAt: T0 + 1_000, holdMs: 5_000 })));

@@ -2,12 +2,26 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
+import { readItem } from '../../src/wire/event.ts';
 import { incoming, range, T0, tasksOf, unreadable, type Desk, type Suite, event } from './harness.ts';
 
 export function looking(suite: Suite<Store>): void {
   let store: Store;
   let desk: Desk;
   beforeEach(() => void ({ store, desk } = suite));
+
+  test('the conflicts of an event are listed in order of arrival, as their bodies are', async () => {
+    const delivered = (n: number) => ({
+      event: { ...incoming('1'), body: Buffer.from(JSON.stringify({ data: { Thing: { n } } })) },
+    });
+    const replayed = readItem('replay', '1' as Cursor, JSON.stringify({ Thing: { n: 1 } }));
+    await store.ingest.accept({ readings: [event('1')], now: T0 });
+    await store.ingest.accept({ readings: [delivered(0), replayed, delivered(2)], now: T0 });
+    const found = await store.read.event('c:1', T0);
+    expect(found?.conflicts.map(({ id }) => id)).toEqual(['id-1', null, 'id-1']);
+    const bodies = (await store.read.contradictions('c:1')).map(({ body }) => Buffer.from(body).toString());
+    expect(bodies.map((body) => /"n":(\d)/.exec(body)?.[1])).toEqual(['0', '1', '2']);
+  });
 
   describe('figures and quarantine', () => {
     const sampled = async (step: number) =>

@@ -33,14 +33,14 @@ const anything = fc.oneof(
     .tuple(fc.nat(300), fc.nat(20), fc.uint8Array({ maxLength: 20 }))
     .map(([at, length, bytes]) => splice(bodyOf(), at, length, bytes)),
 );
-const any = fc.oneof(
+export const anyBody = fc.oneof(
   readable,
   anything.map((bytes) => bodyIn(bytes, false)),
 );
 
 export const headerText = fc.string({ unit: visible, maxLength: 60 });
 const NAMES = ['Event-Id', 'Event-Type', 'Delivery-Id', 'Attempt'].map((name) => `X-Svc-${name}`);
-const unsigned = fc.uniqueArray(
+export const unsigned = fc.uniqueArray(
   fc.tuple(fc.constantFrom(...NAMES, 'Content-Type', 'User-Agent', 'X-Forwarded-For', 'Cookie'), headerText),
   { selector: ([name]) => name, maxLength: 4 },
 );
@@ -48,7 +48,7 @@ const unsigned = fc.uniqueArray(
 export function anyBytes(asked: Asked): Promise<Row> {
   return withReceiver(({ wire, wipe, kept }) =>
     check('any bytes with a right signature: 204, kept byte for byte, once', asked, (onCase) =>
-      fc.asyncProperty(any, unsigned, unsigned, async ({ body, isEvent }, headers, others) => {
+      fc.asyncProperty(anyBody, unsigned, unsigned, async ({ body, isEvent }, headers, others) => {
         onCase();
         wipe();
         hold204(await wire.ask(request(body, headers)));

@@ -21,7 +21,7 @@ const editWith = (code: fc.Arbitrary<number>): fc.Arbitrary<Edit> =>
   fc.record({ kind: fc.constantFrom('replace', 'insert', 'delete'), at: fc.nat(2_000), code });
 /** Bytes that a header's value may contain. */
 const inHeader = fc.oneof(fc.integer({ min: 0x20, max: 0x7e }), fc.integer({ min: 0x80, max: 0xff }));
-const change: fc.Arbitrary<Change> = fc.oneof(
+export const change: fc.Arbitrary<Change> = fc.oneof(
   fc.record({ of: fc.constant('body' as const), edit: editWith(fc.nat(255)) }),
   fc.record({ of: fc.constantFrom('timestamp', 'signature', 'length'), edit: editWith(inHeader) }),
   fc.record({ of: fc.constant('time' as const), by: fc.oneof(fc.integer({ min: -600, max: 600 }), fc.integer()) }),
@@ -49,7 +49,7 @@ export function anyChange(asked: Asked): Promise<Row> {
  * The request with this change, and the allowed statuses. 204 is allowed only if the change does not alter the
  * meaning.
  */
-function changed(body: Buffer, one: Change): { bytes: Buffer; allowed: number[] } {
+export function changed(body: Buffer, one: Change): { bytes: Buffer; allowed: number[] } {
   const good = hmac(body);
   const right = { timestamp: String(SECONDS), signature: `v1=${good}`, length: String(body.length) };
   if (one.of === 'encoding') {

@@ -4,7 +4,7 @@
 import * as fc from 'fast-check';
 import type { Row } from '../report.ts';
 import { check, told, type Asked } from './check.ts';
-import type { Sent } from './kit.ts';
+import { openKit, type OpenKit, type Sent } from './kit.ts';
 import { createMachine, PLENTY, type Machine } from './machine.ts';
 
 /** Values that sort differently as text, as floating-point numbers and as integers. */
@@ -85,11 +85,11 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
-export function interleavings(asked: Asked): Promise<Row> {
+export function interleavings(asked: Asked, open: OpenKit = openKit): Promise<Row> {
   return check('any interleaving of webhook, replay and stream: one row, one completion, lane order', asked, (onCase) =>
     fc.asyncProperty(fc.array(step, { maxLength: 40, size: 'max' }), async (steps) => {
       onCase();
-      const machine = await createMachine();
+      const machine = await createMachine(open);
       try {
         for (const { take } of steps) await take(machine);
         await machine.finish(NEWEST);

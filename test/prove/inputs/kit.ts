@@ -2,6 +2,8 @@
 // one after another, because the store's write lock also lets only one real process write at a time.
 import Database from 'better-sqlite3';
 import type { Loaded } from '../../../src/run/load-handlers.ts';
+import type { IngestStore } from '../../../src/store/ingest.ts';
+import type { ProcessStore } from '../../../src/store/processes.ts';
 import { createIngest } from '../../../src/store/sql/ingest/events.ts';
 import { createSession } from '../../../src/store/sql/session.ts';
 import { createProcessStore } from '../../../src/store/sql/work/processes.ts';
@@ -11,9 +13,11 @@ import { createDatabase } from '../../../src/store/sqlite/database.ts';
 import { createIds } from '../../../src/store/sqlite/ingest/ids.ts';
 import { createEventTable } from '../../../src/store/sqlite/ingest/table.ts';
 import { createSession as createOwnSession } from '../../../src/store/sqlite/session.ts';
+import type { WorkStore } from '../../../src/store/work.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
 import { readDelivery, readItem, type Reading } from '../../../src/wire/event.ts';
 import { handlerOf } from '../../run/fixture.ts';
+import type { Queries } from '../../stores.ts';
 import type { Arrival } from './model.ts';
 
 export const T0 = Date.UTC(2026, 0, 1);
@@ -34,24 +38,43 @@ const empty = (() => {
   return db.serialize();
 })();
 
-export type Process = Awaited<ReturnType<ReturnType<typeof openKit>['start']>>;
+export interface Process {
+  store: WorkStore;
+  boot: number;
+  handlers: Map<number, Loaded>;
+  ids: number[];
+}
 
-export function openKit() {
+export interface Kit extends Pick<Queries, 'query' | 'close'> {
+  owner: Pick<ProcessStore, 'giveBack'>;
+  events: Pick<IngestStore, 'accept'>;
+  /** A new `run`, which has nothing in memory. */
+  start: () => Promise<Process>;
+}
+
+export type OpenKit = () => Kit;
+
+/** On SQLite, in memory. */
+export function openKit(): Kit {
   const db = new Database(empty);
   const session = createSession(createDatabase(db, ':memory:'));
   const ids = createIds(createOwnSession(db, ':memory:'));
   const events = createIngest(session, { events: createEventTable(db, ids, session.count) });
   const owner = createProcessStore(session);
 
-  /** A new `run`, which has nothing in memory. */
-  async function start() {
-    const store = createWorkStore(session);
-    const numbers = await store.register([...ORDERS]);
-    const handlers = new Map(HANDLERS.map((handler) => [numbers.get(handler.name) ?? 0, handler]));
-    return { store, boot: await owner.nextBoot(), handlers, ids: [...handlers.keys()] };
-  }
+  return {
+    owner,
+    events,
+    start: async () => processOf(createWorkStore(session), await owner.nextBoot()),
+    query: <Row>(sql: string, ...values: unknown[]) => db.prepare(sql).all(...values) as Row[],
+    close: () => void db.close(),
+  };
+}
 
-  return { db, owner, events, start };
+export async function processOf(store: WorkStore, boot: number): Promise<Process> {
+  const numbers = await store.register([...ORDERS]);
+  const handlers = new Map(HANDLERS.map((handler) => [numbers.get(handler.name) ?? 0, handler]));
+  return { store, boot, handlers, ids: [...handlers.keys()] };
 }
 
 export function readingOf({ origin, id, cursor, data, session }: Sent): Reading {

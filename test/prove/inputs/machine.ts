@@ -4,7 +4,7 @@ import { tasksOf } from '../../../src/run/new-tasks.ts';
 import type { Claim, Settlement, TurnResult } from '../../../src/store/work.ts';
 import type { Cursor } from '../../../src/wire/cursor.ts';
 import { hold } from './check.ts';
-import { openKit, readingOf, T0, type Process, type Sent } from './kit.ts';
+import { readingOf, T0, type OpenKit, type Process, type Sent } from './kit.ts';
 import { createIdentity, type Row } from './model.ts';
 import { createOrder, HOLD_MS, WINDOW_MS, type Order, type Task } from './order.ts';
 
@@ -21,8 +21,8 @@ export interface Turned {
 
 export type Machine = Awaited<ReturnType<typeof createMachine>>;
 
-export async function createMachine() {
-  const { db, events, owner, start } = openKit();
+export async function createMachine(openKit: OpenKit) {
+  const { query, close, events, owner, start } = openKit();
   const identity = createIdentity();
   const order = createOrder();
   const atWork = new Map<Task, Claim>();
@@ -184,19 +184,21 @@ export async function createMachine() {
     }
     const left = order.tasks.find(({ state }) => state !== 'done');
     hold(!left, () => `${left?.name} stays ${left?.state} for ever`);
-    const keys = db.prepare<[], string>(
-      `select case when cursor is null or conflicting then 'i:' || id else 'c:' || cursor end from events order by seq`,
-    );
+    const keys = query<{ key: string }>(
+      `select case when cursor is null or conflicting = 1 then 'i:' || id else 'c:' || cursor end as key from events order by seq`,
+    ).map(({ key }) => key);
     hold(
       // Within a batch, new events are numbered before those that contradict stored ones.
-      String(keys.pluck().all().toSorted()) === String(identity.rows.map(({ key }) => key).toSorted()),
-      () => `the rows are ${keys.all().join()}`,
+      String(keys.toSorted()) === String(identity.rows.map(({ key }) => key).toSorted()),
+      () => `the rows are ${keys.join()}`,
     );
-    const done = db.prepare<[], number>(`select count(*) from tasks where state = 'done'`).pluck().get();
+    const [done = 0] = numbersOf(`select count(*) as n from tasks where state = 'done'`);
     hold(done === order.tasks.length, () => `${done} tasks are done instead of ${order.tasks.length}`);
-    const counted = db.prepare<[], number>(`select value from counters where name = 'tasks.done'`).pluck().get() ?? 0;
+    const [counted = 0] = numbersOf(`select value as n from counters where name = 'tasks.done'`);
     hold(counted === done, () => `${counted} completions were counted, of ${done} tasks`);
   }
+
+  const numbersOf = (sql: string): number[] => query<{ n: number }>(sql).map(({ n }) => n);
 
   return {
     commit,
@@ -206,6 +208,6 @@ export async function createMachine() {
     settleDead,
     finish,
     tick: (ms: number) => void (now += ms),
-    close: () => db.close(),
+    close,
   };
 }

@@ -88,8 +88,6 @@ const KINDS: [string, number, Action][] = [
   ['network slow', 1, disturbed(({ proxy }) => proxy.delay(SLOW_MS))],
 ];
 
-export type TroubleMaker = ReturnType<typeof createTrouble>;
-
 export function createTrouble({ server, members }: Scene, seed: number) {
   const random = createRandom(seed);
   const troubles: Trouble[] = [];

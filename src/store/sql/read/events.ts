@@ -51,7 +51,7 @@ export function createEvents(session: Session): Pick<ReadStore, 'events' | 'even
     where task ${tasksOf} order by started_at, attempt`);
   const conflicts = session.statement<Omit<ShownConflict, 'at'> & { at: number }>(`
     select received_at as at, origin, event_id as id, cast(cursor as text) as cursor, reason from conflicts
-    where seq = ? order by received_at, id limit ${CONFLICTS}`);
+    where seq = ? order by received_at, conflicts.id limit ${CONFLICTS}`);
   const lastContradicted = session.value<number | null>('select max(seq) from conflicts where seq < ?');
   const contradictions = session.statement<{ at: number; body: Uint8Array }>(
     `select received_at as at, body from conflicts where seq = ? order by received_at, id limit ${CONFLICTS}`,

@@ -30,7 +30,7 @@ export function createLaneReading(session: Session) {
     where t.id = c.task and t.alone = 0 and t.lane is not null group by t.lane`);
   const dirty = session.statement<{ n: number; lane: number }>('select n, lane from dirty_lanes');
   const heads = session.statement<WaitingRow>(
-    `select ${WAITING} from tasks where lane = +? and ${IN_LANE} order by tasks.cursor limit +?`,
+    `select ${WAITING} from tasks where lane = +? and ${IN_LANE} order by tasks.cursor, tasks.id limit +?`,
   );
   // Reads from the highest cursor down, past the few held tasks, to the first released one.
   const top = session.value<string>(
