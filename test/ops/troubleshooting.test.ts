@@ -19,7 +19,7 @@ const sources = globSync('src/**/*.{ts,js}', { exclude: ['src/tools/**', 'src/ha
 /** A message that matches names its remedy. */
 const REMEDY = /npx kit|retrying|tried again|[A-Z]+_[A-Z]|remedyOf|: (see|create|stop|start|end|name|take) /;
 /** Messages that need no remedy: they report a broken assumption of the kit, which nobody can cause. */
-const NOBODY = ['SQLite refused synchronous'];
+const NOBODY = ['SQLite refused synchronous', 'commits are not synced'];
 
 /** The arguments of the call whose bracket follows `from`. Commas and brackets inside strings do not count. */
 function argumentsOf(source: string, from: number): string[] {
