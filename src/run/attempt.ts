@@ -12,7 +12,8 @@ import type { AttemptOptions, ServiceOf } from './runner-options.ts';
 import { afterThrow, withoutRun } from './settlement.ts';
 import type { Scope } from './stray-errors.ts';
 
-const LOCKED_MS = 10;
+/** Waits before another try, for faults of the store that may pass. */
+const RETRY_MS: Partial<Record<StoreError['code'], number>> = { busy: 10, unwritable: 100 };
 /** Limits of a note: bytes of its JSON, characters of its name. */
 const NOTE = { bytes: 1_024, name: 100 };
 const GONE = 'the claim is gone: this attempt has timed out, or another process was given the task';
@@ -39,7 +40,7 @@ export function startAttempt(claim: Claim, handler: Loaded, options: AttemptOpti
     try {
       const handled = options.scopes.run(scope, () => handler.handle(event, context));
       if (handled !== undefined) {
-        timer = setTimeout(() => outside.reject(new Timeout(handler.timeoutMs)), handler.timeoutMs);
+        timer = setTimeout(() => outside.reject(context.obstacle ?? new Timeout(handler.timeoutMs)), handler.timeoutMs);
         await Promise.race([handled, outside.promise]);
       }
     } catch (error) {
@@ -87,6 +88,8 @@ class AttemptContext implements Context {
   completing: Promise<unknown> | undefined;
   /** True: the attempt has ended, and the next attempt of the task may already hold its claim. */
   over = false;
+  /** The fault of the store that the handler waits for. */
+  obstacle: StoreError | undefined;
   readonly #claim: Claim;
   readonly #handler: Loaded;
   readonly #options: AttemptOptions;
@@ -148,7 +151,7 @@ class AttemptContext implements Context {
     const text = noteOf(name, value);
     if (this.completed) throw new Error(COMPLETED);
     if (this.over) throw new Error(GONE);
-    const held = await this.#whileLocked(() =>
+    const held = await this.#persist(() =>
       this.#options.store.noteTask(this.#claim, name, text, this.#options.clock.now()),
     );
     if (!held) throw new Error(GONE);
@@ -156,7 +159,7 @@ class AttemptContext implements Context {
   }
 
   read(sql: string, ...values: SqlValue[]): Promise<SqlRow[]> {
-    return this.#whileLocked(() => this.#options.store.read(sql, values));
+    return this.#persist(() => this.#options.store.read(sql, values));
   }
 
   async complete(work: Work): Promise<void> {
@@ -169,23 +172,23 @@ class AttemptContext implements Context {
   async #complete(work: Work): Promise<void> {
     if (this.completed) throw new Error(COMPLETED);
     if (this.over) throw new Error('the claim is gone: this attempt has ended');
-    const held = await this.#whileLocked(() =>
-      this.#options.store.complete(this.#claim, this.#options.clock.now(), work),
-    );
+    const held = await this.#persist(() => this.#options.store.complete(this.#claim, this.#options.clock.now(), work));
     if (!held) throw new Error(GONE);
     this.completed = true;
   }
 
-  /**
-   * Retries until the attempt ends while another process holds the store's lock. The lock does not count as a failure.
-   */
-  async #whileLocked<Result>(call: () => Promise<Result>): Promise<Result> {
+  /** Retries until the attempt ends if the store is locked or away: the handler is not to blame. */
+  async #persist<Result>(call: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {
-        return await call();
+        const result = await call();
+        this.obstacle = undefined;
+        return result;
       } catch (error) {
-        if (!(error instanceof StoreError) || error.code !== 'busy' || this.over) throw error;
-        await sleep(LOCKED_MS);
+        const waitMs = error instanceof StoreError ? RETRY_MS[error.code] : undefined;
+        if (waitMs === undefined || this.over) throw error;
+        this.obstacle = error as StoreError;
+        await sleep(waitMs);
         if (this.over) throw error;
       }
     }
@@ -199,8 +202,8 @@ class AttemptContext implements Context {
 
 /** The JSON of a note's value. Throws if the note exceeds its limits. */
 function noteOf(name: string, value: unknown): string {
-  if (typeof name !== 'string' || name === '' || name.length > NOTE.name)
-    throw new Error(`ctx.note: the name must be a string of 1 to ${NOTE.name} characters`);
+  if (typeof name !== 'string' || name === '' || name.length > NOTE.name || !/^[^\0\p{Cs}]*$/u.test(name))
+    throw new Error(`ctx.note: the name must be a string of 1 to ${NOTE.name} characters of Unicode, without NUL`);
   const text = JSON.stringify(value) as string | undefined;
   if (text === undefined) throw new Error(`ctx.note: the value of ${JSON.stringify(name)} has no JSON`);
   if (Buffer.byteLength(text) > NOTE.bytes)

@@ -10,7 +10,7 @@ import type { ServiceFor } from '../../src/run/runner-options.ts';
 import { staleness } from '../../src/run/settlement.ts';
 import type { Loaded } from '../../src/run/load-handlers.ts';
 import { Dead, RetryAfter, Skip } from '../../src/kit.ts';
-import type { Store } from '../../src/store/store.ts';
+import { StoreError, type Store } from '../../src/store/store.ts';
 import type { Claim, Settlement, WorkStore } from '../../src/store/work.ts';
 import {
   claimOf,
@@ -406,6 +406,37 @@ describe('ctx.complete', () => {
     },
   );
 
+  test.each(['busy', 'unwritable'] as const)('waits while the store is %s, and the handler runs once', async (code) => {
+    const store = createStore();
+    await tables(store);
+    const claim = await claimOf(store);
+    let [tries, runs] = [0, 0];
+    const away: WorkStore = {
+      ...store.work,
+      complete: async (...given) => {
+        if (++tries < 3) throw new StoreError(code, 'the store is away');
+        return store.work.complete(...given);
+      },
+    };
+    const handle = (_: KitEvent, ctx: Context): Promise<void> => {
+      runs++;
+      return ctx.complete((tx) => void tx.run('insert into mine values (1)'));
+    };
+    expect(await start({ handle }, claim, away).settled).toBeNull();
+    expect({ tries, runs, rows: await countOf(store) }).toEqual({ tries: 3, runs: 1, rows: 1 });
+  });
+
+  test('that waits for the store until its time is over fails with the error of the store', async () => {
+    const store = createStore();
+    const away = { ...store.work, complete: () => Promise.reject(new StoreError('unwritable', 'the store is away')) };
+    const handle = (_: KitEvent, ctx: Context): Promise<void> => ctx.complete(() => {});
+    const attempt = start({ handle, timeoutMs: 5 }, await claimOf(store), away);
+    expect(await attempt.settled).toMatchObject({
+      state: 'ready',
+      error: expect.stringContaining('the store is away'),
+    });
+  });
+
   test('with work that throws counts as done if the handler catches the error', async () => {
     const { store, settlement } = await complete((_, ctx) => {
       ctx
@@ -653,6 +684,8 @@ describe('ctx.note', () => {
   test.each([
     ['no name', '', 1, '1 to 100 characters'],
     ['a long name', 'x'.repeat(101), 1, '1 to 100 characters'],
+    ['a name with NUL, which PostgreSQL cannot store', 'a\0', 1, 'without NUL'],
+    ['a name with half a character', 'a\uD800', 1, 'characters of Unicode'],
     ['no JSON', 'a', undefined, 'has no JSON'],
     ['more than 1 KiB', 'a', 'é'.repeat(512), 'exceeds 1024 bytes'],
   ])('refuses %s', async (_, name, value, error) => {
