@@ -181,9 +181,7 @@ class AttemptContext implements Context {
   async #persist<Result>(call: () => Promise<Result>): Promise<Result> {
     for (;;) {
       try {
-        const result = await call();
-        this.obstacle = undefined;
-        return result;
+        return await call().finally(() => (this.obstacle = undefined));
       } catch (error) {
         const waitMs = error instanceof StoreError ? RETRY_MS[error.code] : undefined;
         if (waitMs === undefined || this.over) throw error;

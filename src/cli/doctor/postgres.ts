@@ -85,7 +85,7 @@ async function poolerOf(store: Store): Promise<Finding> {
   return pids.size > 1
     ? warning(
         'a pooler in transaction mode is in between',
-        'it works, but instances wake each other later: up to 0.5 s',
+        'set its max_prepared_statements above 0; instances wake each other later, up to 0.5 s',
       )
     : ok('one server process for each connection');
 }
