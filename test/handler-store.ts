@@ -1,6 +1,6 @@
 // The store of tests that call `deliver`: in memory, or on a PostgreSQL server. There each call makes a schema, and all
 // of them are dropped after the run.
-import { dropSchemas, inSchema } from '../src/store/postgres/own-schema.ts';
+import { dropSchemas, inSchema } from '../src/tools/own-schema.ts';
 
 const PREFIX = `kit_test_${process.pid}`;
 

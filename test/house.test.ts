@@ -126,10 +126,13 @@ describe('only some folders', () => {
     expect(importersOf(/from 'better-sqlite3'/).filter((file) => !allowed(file))).toEqual([]);
   });
 
-  test('know which kind of store there is: store/open.ts', () => {
-    const opens = imports.filter(({ to }) => /^store\/sqlite\/open(-later)?\.ts$/.test(to)).map(({ from }) => from);
-    expect(opens).toContain('store/open.ts');
-    expect(opens.filter((file) => file !== 'store/open.ts' && !file.startsWith('store/sqlite/'))).toEqual([]);
+  test('know which kinds of stores there are: store/kinds.ts', () => {
+    const knowing = imports
+      .filter(({ to }) => /^store\/(postgres\/|sqlite\/(kind|open))/.test(to))
+      .map(({ from }) => from);
+    expect(knowing).toContain('store/kinds.ts');
+    const allowed = (file: string) => /^store\/(sqlite|postgres)\//.test(file) || file === 'store/kinds.ts';
+    expect(knowing.filter((file) => !allowed(file))).toEqual([]);
   });
 
   test('create HTTP servers: receive, ops, and tools', () => {

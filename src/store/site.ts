@@ -61,6 +61,15 @@ export interface TakeOptions extends Pick<OpenOptions, 'onReplaced' | 'onDropped
   moving?: true;
 }
 
+/** What `open.ts` knows of SQLite, and of PostgreSQL. */
+export interface Kind {
+  /** How its addresses begin. */
+  readonly scheme: RegExp;
+  open(url: string, options?: OpenOptions): Store;
+  openLater(url: string, options?: OpenOptions): Store;
+  siteOf(url: string, moveFrom?: string): Site;
+}
+
 export interface Site {
   /** For people: a path, or a server and its database. It holds no password. */
   readonly name: string;

@@ -5,11 +5,12 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { describe, EXIT } from '../../src/base/errors.ts';
 import { endsWithSignals, whole } from './asked.ts';
+import { postgres } from './postgres.ts';
 import { busy, growth, latency, rates, type Part, type PartOptions } from './parts.ts';
 
-const USAGE = `npm run bench -- [rates] [busy] [latency] [growth]     default: all four; growth takes half an hour
+const USAGE = `npm run bench -- [rates] [busy] [latency] [growth] [postgres]     default: all; growth takes half an hour
   --rounds 3 --events 200000 --stored 0,1000000,10000000 --folder DIR --json --readme`;
-const PARTS = { rates, busy, latency, growth };
+const PARTS = { rates, busy, latency, growth, postgres };
 const README = new URL('README.md', import.meta.url);
 const PLACE = /(?<=<!-- npm run bench -- --readme -->\n)[^]*(?=<!-- bench -->)/;
 

@@ -229,7 +229,7 @@ function syncMs(folder: string): number {
   return median(took);
 }
 
-function median(numbers: number[]): number {
+export function median(numbers: number[]): number {
   return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? NaN;
 }
 
@@ -237,6 +237,6 @@ function round1(number: number): number {
   return Math.round(number * 10) / 10;
 }
 
-function round2(number: number): number {
+export function round2(number: number): number {
   return Math.round(number * 100) / 100;
 }

@@ -28,9 +28,14 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-export async function startRival(name: 'front' | 'koa' | 'rows' | 'express', folder: string): Promise<Server> {
-  mkdirSync(folder, { recursive: true });
-  const server = launch([`test/bench/rivals/${name}.ts`], { DATABASE: join(folder, 'rows.db') });
+/** `place`: a folder, or the address of a database. */
+export async function startRival(
+  name: 'front' | 'koa' | 'rows' | 'express' | 'inserts',
+  place: string,
+): Promise<Server> {
+  const remote = name === 'inserts';
+  if (!remote) mkdirSync(place, { recursive: true });
+  const server = launch([`test/bench/rivals/${name}.ts`], { DATABASE: remote ? place : join(place, 'rows.db') });
   return { ...(await whenReady(server, `http://127.0.0.1:${PORT}/`)), handled: () => Promise.resolve(Infinity) };
 }
 
@@ -132,7 +137,7 @@ async function whenReady(server: ChildProcess, url: string): Promise<Omit<Server
     port: PORT,
     pid,
     startMs: performance.now() - started,
-    cpuMs: () => sum(family(pid), cpuOf),
+    cpuMs: () => cpuMsOf(pid),
     memoryMb: () => sum(family(pid), memoryOf),
     async stop() {
       // strace does not pass signals on, so the signal goes to the process that it traces.
@@ -142,6 +147,9 @@ async function whenReady(server: ChildProcess, url: string): Promise<Omit<Server
     },
   };
 }
+
+/** Processor time so far, with that of all descendants. */
+export const cpuMsOf = (pid: number): number => sum(family(pid), cpuOf);
 
 function sum(pids: number[], of: (pid: number) => number): number {
   return pids.reduce((total, pid) => total + of(pid), 0);

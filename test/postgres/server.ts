@@ -18,7 +18,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { inSchema } from '../../src/store/postgres/own-schema.ts';
+import { inSchema } from '../../src/tools/own-schema.ts';
 
 const INSTALLED = join(
   import.meta.dirname,
@@ -106,6 +106,7 @@ export async function startServer(settings: string[] = [], at: { port?: number; 
   return {
     url,
     port,
+    pid: () => child?.pid ?? 0,
     start,
     end,
     async stop(): Promise<void> {

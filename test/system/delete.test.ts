@@ -85,7 +85,16 @@ async function run(copy: string, ...args: string[]): Promise<string> {
 }
 
 test('the table in src/README.md lists every module', () => {
-  expect(MODULES.map(({ name }) => name)).toEqual(['cli', 'ops', 'admin', 'alarms', 'reconcile', 'service', 'tools']);
+  expect(MODULES.map(({ name }) => name)).toEqual([
+    'cli',
+    'ops',
+    'admin',
+    'alarms',
+    'reconcile',
+    'service',
+    'postgres',
+    'tools',
+  ]);
 });
 
 test.each(MODULES)('without $name the kit type-checks, starts, accepts and handles', async (module) => {

@@ -6,13 +6,12 @@ import { clock } from '../lib/store.ts';
 import { address } from '../doctor/address.ts';
 import { examine, exitOf, type Check, type Finding } from '../doctor/check.ts';
 import { handlers } from '../doctor/handlers.ts';
-import { server } from '../doctor/postgres.ts';
 import * as modules from '../doctor/modules.ts';
 import { configuration, runtime, secrets } from '../doctor/setup.ts';
 import { alarms, file, folder } from '../doctor/store.ts';
 import { receiver, roundTrip } from '../doctor/trip.ts';
 
-const { clocks, key, replay }: Partial<Record<string, Check>> = modules;
+const { clocks, key, replay, server }: Partial<Record<string, Check>> = modules;
 const CHECKS = [
   runtime,
   configuration,

@@ -1,3 +1,4 @@
 // The checks that need a module, one line for each module. src/README.md says how to delete a module.
 export { clocks, key, replay } from './service.ts';
+export { server } from './store-server.ts';
 export {};

@@ -5,9 +5,8 @@ import '../../base/node/checked.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock as clock } from '../../base/clock.ts';
 import { describe, EXIT } from '../../base/errors.ts';
-import { isPostgres } from '../../store/open.ts';
 import type { Status } from '../../store/read.ts';
-import { ownSchema, type OwnSchema } from '../../store/postgres/own-schema.ts';
+import { ownSchema, type OwnSchema } from '../own-schema.ts';
 import type { SimulatedEvent } from '../simulator/history.ts';
 import { createSimulatedService } from '../simulator/service.ts';
 import type { Delivered, Webhook } from '../simulator/webhook.ts';
@@ -183,7 +182,9 @@ async function refusedOf({ store }: Receiver): Promise<number> {
 
 /** Undefined: the demo runs on SQLite. */
 function schemaOf(server: string): OwnSchema | undefined {
-  return isPostgres(server) ? ownSchema(server, `kit_demo_${process.pid}_${clock.now().toString(36)}`) : undefined;
+  return server.startsWith('postgres')
+    ? ownSchema(server, `kit_demo_${process.pid}_${clock.now().toString(36)}`)
+    : undefined;
 }
 
 async function end(code: number): Promise<void> {

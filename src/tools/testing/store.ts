@@ -2,7 +2,7 @@
 // schema there, so that the handler's SQL runs on the database that it was written for. vitest.config.ts sets the
 // variable, and test/handler-store.ts drops the schemas.
 import { randomUUID } from 'node:crypto';
-import { inSchema } from '../../store/postgres/own-schema.ts';
+import { inSchema } from '../own-schema.ts';
 import { open } from '../../store/open.ts';
 import type { ProcessStore } from '../../store/processes.ts';
 import type { ReadStore, ShownTask, TaskFilter } from '../../store/read.ts';

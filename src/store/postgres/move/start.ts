@@ -1,6 +1,6 @@
 // Starts on an SQLite store that is to be moved into PostgreSQL. Which of the two is the store is written in PostgreSQL.
 import { existsSync } from 'node:fs';
-import { Client } from 'pg';
+import type { Client } from 'pg';
 import { iso } from '../../../base/clock.ts';
 import { retryWhileBusy } from '../../retry-while-busy.ts';
 import { START_MS, type Moved, type Site, type Taken } from '../../site.ts';
@@ -87,7 +87,8 @@ export async function takeFor(
 
 /** Every value is text, so that it can be compared with what the file holds. */
 async function connect({ url }: Address): Promise<Client> {
-  const client = new Client({
+  const { default: pg } = await import('pg');
+  const client = new pg.Client({
     connectionString: url,
     application_name: 'webhook-receiver-kit move',
     types: { getTypeParser: () => (value: string) => value },

@@ -1,5 +1,4 @@
 // A schema of its own on a PostgreSQL server, for the demo and for tests of handlers. It is dropped at the end.
-import { Client } from 'pg';
 
 export interface OwnSchema {
   /** The address of the store in this schema. */
@@ -23,6 +22,7 @@ export function inSchema(server: string, schema: string): string {
 export async function dropSchemas(server: string, chosen: (name: string) => boolean): Promise<void> {
   const url = new URL(server);
   url.searchParams.delete('schema');
+  const { Client } = await import('pg');
   const client = new Client({ connectionString: url.href, connectionTimeoutMillis: 3_000 });
   await client.connect();
   try {
