@@ -49,10 +49,11 @@ export async function postgres({ folder, rounds, events, progress }: PartOptions
   async function measured(start: () => Promise<Server>, wanted: Wanted): Promise<Measured> {
     const server = await start();
     const before = await usedBy(database, client);
-    const { rate, cpuUs } = await drive(server, { warm: 4_000, ...wanted });
+    const { warm = 4_000 } = wanted;
+    const { rate, cpuUs } = await drive(server, { ...wanted, warm });
     const after = await usedBy(database, client);
     await server.stop();
-    const each = (of: keyof typeof after): number => (after[of] - before[of]) / (wanted.count + 4_000);
+    const each = (of: keyof typeof after): number => (after[of] - before[of]) / (wanted.count + warm);
     return { rate, cpuUs, serverUs: each('cpuUs'), bytes: each('bytes'), commits: each('commits') };
   }
 
@@ -60,6 +61,16 @@ export async function postgres({ folder, rounds, events, progress }: PartOptions
     const url = inSchema(database.url, schema);
     const start = () => startKit({ folder: join(folder, `pg-${places++}`), env: { DATABASE_URL: url } });
     return measured(start, { count: events, ...wanted });
+  };
+  /** Handlers that insert a row with `ctx.complete`. */
+  const completing = async (awayMs: number): Promise<Measured> => {
+    const proxy = await createProxy(database.url);
+    proxy.delay(awayMs / 2);
+    const url = inSchema(proxy.url, `kit_${places}`);
+    const start = () =>
+      startKit({ folder: join(folder, `pg-${places++}`), env: { DATABASE_URL: url }, completes: true });
+    const count = Math.round(awayMs > 0 ? 1_000 : events / 20);
+    return measured(start, { count, warm: 500 }).finally(() => proxy.close());
   };
   const big = inSchema(database.url, 'kit_past');
   let bigFirst = PAST;
@@ -91,6 +102,8 @@ export async function postgres({ folder, rounds, events, progress }: PartOptions
       measure: () => kit('kit_past', { first: (bigFirst += events + 4_000) }),
       beside: 'the kit on PostgreSQL',
     },
+    { name: 'PostgreSQL, ctx.complete with an INSERT', measure: () => completing(0), beside: 'the kit on PostgreSQL' },
+    { name: 'PostgreSQL, ctx.complete, 2 ms away', measure: () => completing(2) },
     { name: `accepting, ${FAR_MS} ms away, one receiver`, measure: () => far(database.url, 1, `kit_${places++}`) },
     {
       name: `accepting, ${FAR_MS} ms away, two receivers`,

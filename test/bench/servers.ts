@@ -47,6 +47,8 @@ export interface KitOptions {
   env?: Record<string, string>;
   /** Each attempt takes this long. Default: 0. */
   slowMs?: number;
+  /** Each attempt inserts a row with `ctx.complete`. */
+  completes?: boolean;
 }
 
 /** Starts the kit with a handler that records how long after its release each task began; see `lagsOf`. */
@@ -54,12 +56,13 @@ export async function startKit({
   folder,
   order = 'window',
   slowMs = 0,
+  completes = false,
   prefix = [],
   env = {},
 }: KitOptions): Promise<Server> {
   const handlers = join(folder, 'handlers');
   mkdirSync(handlers, { recursive: true });
-  writeFileSync(join(handlers, 'noting.js'), handlerOf(order, slowMs, join(folder, 'lags.json')));
+  writeFileSync(join(handlers, 'noting.js'), handlerOf({ order, slowMs, completes, file: join(folder, 'lags.json') }));
   const server = launch(
     // The option that `npm start` sets.
     ['--max-semi-space-size=16', 'src/base/node/launch.js', 'src/main.ts'],
@@ -88,15 +91,19 @@ export async function startKit({
 
 const WINDOW_MS = 250;
 
-function handlerOf(order: 'arrival' | 'window', slowMs: number, file: string): string {
+function handlerOf(options: Required<Pick<KitOptions, 'order' | 'slowMs' | 'completes'>> & { file: string }): string {
+  const { order, slowMs, completes, file } = options;
   const held = order === 'window' ? WINDOW_MS : 0;
   return `import { writeFileSync } from 'node:fs';
 const lags = [];
 process.on('exit', () => lags.length && writeFileSync(${JSON.stringify(file)}, JSON.stringify(lags)));
-export default { on: '*', order: '${order}', lane: 'conversation', handle({ receivedAt }) {
-  lags.push(Date.now() - Date.parse(receivedAt) - ${held});
-  ${slowMs > 0 ? `return new Promise((done) => setTimeout(done, ${slowMs}));` : ''}
-} };
+export default { on: '*', order: '${order}', lane: 'conversation',
+  ${completes ? `setup: (tx) => tx.run('create table if not exists noted (key text)'),` : ''}
+  handle({ receivedAt, key }, ctx) {
+    lags.push(Date.now() - Date.parse(receivedAt) - ${held});
+    ${completes ? `return ctx.complete((tx) => tx.run('insert into noted values (?)', key));` : ''}
+    ${slowMs > 0 ? `return new Promise((done) => setTimeout(done, ${slowMs}));` : ''}
+  } };
 `;
 }
 
