@@ -21,6 +21,8 @@ const POSTGRES_SYSTEM = 'test/postgres/*.system.test.ts';
 const SLOW = { testTimeout: 60_000, hookTimeout: 60_000 };
 /** Tests of handlers, which run in memory and on PostgreSQL. */
 const DELIVERING = ['templates/**/*.test.ts', 'test/tools/testing/{deliver,dialect}.test.ts'];
+/** test/postgres/server has packages of its own. */
+const PACKAGES = '**/node_modules/**';
 /** Tests of the whole kit have two folders. A test of one module that starts processes says so in its name. */
 const SYSTEM = ['test/**/*.system.test.ts', 'test/{system,flow}/**/*.test.ts'];
 /** `npm test` takes a sample of the cases of these, `npm run test:system` takes them all: test/cases.ts. */
@@ -42,7 +44,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts', 'templates/**/*.test.ts'],
-          exclude: [OWN, POSTGRES, ...SYSTEM],
+          exclude: [OWN, POSTGRES, PACKAGES, ...SYSTEM],
           // Files share processes and modules, which saves a third of the time. test/projects.test.ts holds what that needs.
           isolate: false,
           globalSetup: 'test/memory-folder.ts',
@@ -66,7 +68,7 @@ export default defineConfig({
         test: {
           name: 'postgres',
           include: [POSTGRES, ...DELIVERING, ...BOTH],
-          exclude: [POSTGRES_SYSTEM],
+          exclude: [POSTGRES_SYSTEM, PACKAGES],
           globalSetup: 'test/handler-store.ts',
           env: { TEST_STORE: 'postgres', ...storeOf(process.env['TEST_POSTGRES_URL']) },
           ...SLOW,
@@ -87,11 +89,10 @@ export default defineConfig({
         test: {
           name: 'system',
           include: [...SYSTEM, ...SAMPLED],
-          exclude: [POSTGRES],
+          exclude: [POSTGRES, PACKAGES],
           env: { ALL_CASES: 'yes' },
           testTimeout: 180_000,
           hookTimeout: 60_000,
-          fileParallelism: false,
         },
       },
     ],

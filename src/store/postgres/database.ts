@@ -27,8 +27,13 @@ const LOCKS: Record<Exclude<Lock, 'lead'>, string> = {
   turn: `where name = 'work' for key share`,
   door: `where name = 'door' for update`,
 };
+/**
+ * Plans are made while a store is small, and kept. So every row is found by an index: a plan that reads a whole table
+ * would become slower with each event, until the next `analyze`.
+ */
+const BY_INDEX = ['seqscan', 'hashjoin', 'mergejoin'].map((way) => `; set local enable_${way} = off`).join('');
 /** A transaction that waits longer for its client is ended by the server, so that a stopped process holds no lock. */
-const BEGIN = `begin; set local idle_in_transaction_session_timeout = '2s'; set local statement_timeout = '7s'`;
+const BEGIN = `begin; set local idle_in_transaction_session_timeout = '2s'; set local statement_timeout = '7s'${BY_INDEX}`;
 
 export interface PostgresDatabase extends Database {
   atOnce: Database['write'];

@@ -17,6 +17,8 @@ interface State {
   /** The number of calls of `tx`, and of those whose statement has not ended. */
   calls: number;
   running: number;
+  /** Resolves when the last statement so far has ended. */
+  latest?: Promise<unknown>;
   /** The error of the first failed statement. */
   failed?: { error: unknown };
   /** Reads whose result nobody has awaited, by the name of their method. */
@@ -38,7 +40,7 @@ export async function inTransaction({ own, inTransaction: isOpen }: Opened, work
       if (calls !== state.calls || state.running > 0) [calls, idle] = [state.calls, 0];
       if (idle > own.idle.most)
         throw new Error('only tx may be awaited in ctx.complete and setup: await the rest before it');
-      await own.tick();
+      await (state.running > 0 ? state.latest : own.tick());
     }
   } finally {
     state.open = false;
@@ -105,7 +107,7 @@ function txOf({ own, inTransaction: isOpen }: Opened, state: State): Tx {
         state.running--;
       }
     })();
-    result.catch(() => {});
+    state.latest = result.catch(() => {});
     if (name !== 'run') state.unread.set(result, name);
     return new Proxy(result, {
       get(target, key) {
