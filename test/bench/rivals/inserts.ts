@@ -4,7 +4,7 @@ import { Pool } from 'pg';
 import { isSigned, read } from './read.ts';
 
 const INSERT = 'insert into events values ($1, $2) on conflict (id) do nothing';
-const pool = new Pool({ connectionString: process.env['DATABASE'] ?? '', max: 20 });
+const pool = new Pool({ connectionString: process.env['DATABASE'] ?? '' });
 await pool.query('create table events (id text primary key, body bytea not null)');
 createServer((request, response) => void answer(request, response)).listen(Number(process.env['PORT']), '127.0.0.1');
 
