@@ -26,12 +26,13 @@ test('the README of prove lists the campaigns, options and exit codes of the com
 test('the README of bench has the tables at the place where the command writes them, each below its command', () => {
   const place = /<!-- npm run bench -- --readme -->\n([^]*)<!-- bench -->/.exec(bench ?? '')?.[1];
   expect(textOf('test/bench/main.ts')).toContain('<!-- npm run bench -- --readme -->');
-  const parts = allOf(/export async function (\w+)\(/g, textOf('test/bench/parts.ts'));
-  const titles = allOf(/return \{ title: '([^']+)'/g, textOf('test/bench/parts.ts'));
+  const source = textOf('test/bench/parts.ts') + textOf('test/bench/postgres.ts');
+  const parts = allOf(/export async function (\w+)\(/g, source);
+  const titles = allOf(/return \{ title: '([^']+)'/g, source);
   expect(parts.length).toBeGreaterThan(2);
   expect(allOf(/^`npm run bench -- (\w+)`$/gm, place)).toEqual(parts);
   expect(allOf(/^## (.+)$/gm, place)).toEqual(titles);
   const heads = allOf(/^## [^]*?\n\| (.+) \|\n\| ---/gm, place).flatMap((line) => line.split(' | '));
   expect(heads.length).toBeGreaterThan(15);
-  for (const head of heads) expect(textOf('test/bench/parts.ts')).toMatch(new RegExp(`(^|[' ])${head}'?[:,]`, 'm'));
+  for (const head of heads) expect(source).toMatch(new RegExp(`(^|[' ])${head}'?[:,]`, 'm'));
 });
