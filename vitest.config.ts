@@ -79,7 +79,8 @@ export default defineConfig({
         test: {
           name: 'postgres-system',
           include: [POSTGRES_SYSTEM],
-          ...SLOW,
+          testTimeout: 180_000,
+          hookTimeout: 60_000,
           // One after another, because an instance without a processor for 3 s is lost.
           fileParallelism: false,
           sequence: { groupOrder: 1 },
