@@ -4,6 +4,7 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { isAbsolute, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { z } from 'zod';
+import { faultOfServer } from './base/server-address.ts';
 import { describe } from './base/errors.ts';
 import { parseCursor } from './wire/cursor.ts';
 import { DEFAULT_PREFIX } from './wire/headers.ts';
@@ -21,7 +22,7 @@ export class ConfigError extends Error {
 }
 
 /** Variables that may come from a file, whose path is in `<NAME>_FILE`. `npx kit reload` reads the files again. */
-const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'] as const;
+const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL', 'DATABASE_URL'] as const;
 
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
 
@@ -73,6 +74,7 @@ const schema = z.object({
       /^(sqlite:.|postgres(ql)?:\/\/.)/,
       'must be sqlite:<path of the file>, like sqlite:data/events.db, or postgres://<user>@<host>/<database>',
     )
+    .refine((text) => faultOfServer(text) === undefined, { error: ({ input }) => faultOfServer(String(input)) ?? '' })
     .default('sqlite:data/events.db'),
   MOVE_FROM: z
     .string()

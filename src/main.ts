@@ -149,9 +149,9 @@ async function takeStore({ storeUrl, MOVE_FROM }: Config): Promise<Store> {
 
 /** Moves the store to where DATABASE_URL says, and then begins to work. If that fails, the old store stays in use. */
 async function moveStore(move: NonNullable<Taken['move']>, work: () => Promise<void>): Promise<void> {
-  log.info('the store is moved; deliveries are accepted, handlers and reconciliation pause');
+  log.info('the store is being moved; deliveries are accepted, handlers and reconciliation pause');
   const { events, heldMs } = await move(({ rows, of }) =>
-    log.info(`the store is moved: ${rows} of ${of} rows are copied`),
+    log.info(`the store is being moved: ${rows} of ${of} rows are copied`),
   );
   const held = `deliveries waited ${Math.round(heldMs)} ms`;
   log.info(`the store was moved, with ${events} events; ${held}. Take MOVE_FROM out of the configuration`);
@@ -206,8 +206,12 @@ async function refuse(error: unknown): Promise<never> {
     log.fatal(loggable(error), 'cannot start');
     throw error;
   }
-  const isConfiguration = error instanceof ConfigError || ['unwritable', 'newer', 'replaced'].includes(error.code);
+  const isConfiguration =
+    error instanceof ConfigError || ['unwritable', 'newer', 'replaced', 'missing'].includes(error.code);
   process.stderr.write(`${error.message}\n`);
   await children.stop(1_000);
+  // Otherwise other instances would report it as lost.
+  if (ownership) await within(leadership.stop(), 1_000);
+  if (error instanceof StoreError && error.passes) process.exit(EXIT.unreachable);
   process.exit(isConfiguration ? EXIT.configuration : EXIT.failed);
 }

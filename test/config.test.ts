@@ -156,6 +156,18 @@ describe('a variable', () => {
 });
 
 describe('faults', () => {
+  test.each([
+    ['postgres://kit:se#cret@db/kit', 'write @ # / ? % in the password as'],
+    ['postgres://kit:se/cret@db/kit', 'write @ # / ? % in the password as'],
+    ['postgres://kit:secret@db:99999/kit', 'is no address of a server'],
+    ['postgres://kit:secret@db/kit?shcema=a', 'has parameters that mean nothing here: shcema'],
+    ['postgres://kit:secret@db/kit?schema=Kit', 'must name a schema of lower-case letters'],
+  ])('of the address of a server never show its password: %s', (address, remedy) => {
+    const said = faultsOf({ DATABASE_URL: address }).join();
+    expect(said).toContain(`DATABASE_URL ${remedy.startsWith('write') ? 'is no address of a server: ' : ''}${remedy}`);
+    expect(said).not.toMatch(/se.?cret@/);
+  });
+
   test('are reported all at once, each with its variable and remedy', () => {
     const faults = faultsOf({
       PORT: 'x',

@@ -85,7 +85,7 @@ export const REFUSALS = {
     status: 503,
     counts: true,
     log: 'answered 503: the store could not be written in time',
-    page: 'Answered 503: the store could not be written within 8 s; see the disk',
+    page: 'Answered 503: the store could not be written within 8 s; see its disk or server',
     remedy: 'the store could not be written: the disk is full or failing (df -h), or something locks the file',
   },
 } satisfies Record<string, Cause>;
@@ -103,7 +103,7 @@ export const NOTICES = {
     log: 'the store has not taken a write for a second: its lock is held, or its disk is full; deliveries wait, and are answered 503 after 8 s',
   },
   store_unwritable: {
-    log: 'the store cannot be written: deliveries wait, and are answered 503 after 8 s; see the disk',
+    log: 'the store cannot be written: deliveries wait, and are answered 503 after 8 s; see its disk or server',
     readyz: 'the store cannot be written',
   },
   store_replaced: {

@@ -11,6 +11,8 @@ import type { Reading } from '../wire/event.ts';
 export const DEADLINE_MS = 8_000;
 /** Maximum number of deliveries in one commit. Other processes wait for the store's lock during a commit. */
 const GROUP = 256;
+/** Maximum bytes of a commit with several deliveries, so that a slow network to a server carries it in time. */
+const GROUP_BYTES = 2 ** 22;
 const LONGEST_PAUSE_MS = 100;
 /** A store that has failed for this long is not ready. */
 const READY_MS = 1_000;
@@ -98,7 +100,7 @@ export function createGroupCommit({ store, clock, onCommit, onFault }: Options) 
     askedSince = clock.monotonic();
     try {
       const again = unsynced?.group.some(({ answered }) => !answered) ? unsynced : undefined;
-      answer(again ? await syncAgain(again) : await commit(pending.slice(0, GROUP)));
+      answer(again ? await syncAgain(again) : await commit(nextGroup()));
       return undefined;
     } catch (error) {
       if (error instanceof StoreError) return error;
@@ -107,6 +109,16 @@ export function createGroupCommit({ store, clock, onCommit, onFault }: Options) 
     } finally {
       askedSince = null;
     }
+  }
+
+  function nextGroup(): Pending[] {
+    let bytes = 0;
+    const fits = ({ reading }: Pending): boolean => {
+      bytes += ('event' in reading ? reading.event : reading.unreadable).body.length;
+      return bytes <= GROUP_BYTES;
+    };
+    const more = pending.slice(0, GROUP).findIndex((one, n) => !fits(one) && n > 0);
+    return pending.slice(0, more === -1 ? GROUP : more);
   }
 
   async function commit(group: Pending[]): Promise<Committed> {

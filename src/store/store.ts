@@ -16,6 +16,8 @@ import type { WorkStore } from './work.ts';
  */
 export class StoreError extends Error {
   readonly code: 'busy' | 'unwritable' | 'missing' | 'newer' | 'owned' | 'replaced' | 'standby';
+  /** The fault may pass without a person: a start may be tried again. */
+  passes = false;
   constructor(code: StoreError['code'], message: string, cause?: unknown) {
     super(message, { cause });
     this.name = 'StoreError';

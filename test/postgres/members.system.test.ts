@@ -1,9 +1,11 @@
 // Several instances on one store: every delivery is handled once and in order, whatever happens to an instance.
+import { execFile } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { deliver, makeEvent, type Kit, type TestEvent } from '../system/kit.ts';
+import { promisify } from 'node:util';
+import { deliver, makeEvent, SECRET, type Kit, type TestEvent } from '../system/kit.ts';
 import {
   childOf,
   COMPLETING,
@@ -70,6 +72,30 @@ test('all instances accept, and the one that leads handles everything once and i
   await expectStoredOnce(load.acknowledged);
   const leader = await cluster.leader();
   expect(new Set(ends().map(({ instance }) => instance))).toEqual(new Set([leader?.main()]));
+});
+
+test('npx kit reload reloads every instance on this machine', async () => {
+  const kits = [];
+  for (let n = 0; n < 2; n++) {
+    const kit = await cluster.make({ WEBHOOK_SECRET: '', WEBHOOK_SECRET_FILE: 'secret' });
+    writeFileSync(join(kit.folder, 'secret'), SECRET);
+    await kit.start();
+    kits.push(kit);
+  }
+  const secret = 'whsec_of_the_time_after_the_reload';
+  for (const kit of kits) writeFileSync(join(kit.folder, 'secret'), secret);
+  const env = { PATH: process.env['PATH'], DATABASE_URL: cluster.url, PORT: '1' };
+  const { stdout } = await promisify(execFile)(process.execPath, ['src/cli/kit.js', 'reload'], { env });
+  expect(stdout.match(/^process \d+:\nreloaded \d+ handlers? in \d+ ms$/gm)).toHaveLength(2);
+  for (const [n, kit] of kits.entries()) expect(await deliver(kit, makeEvent(n), [secret])).toBe(204);
+});
+
+test('an instance whose start fails is not reported as lost', async () => {
+  const kit = await cluster.add();
+  await expect(cluster.add({ PORT: String(kit.port) })).rejects.toThrow();
+  expect(await cluster.rows('select name, lost_at from kit.instances')).toEqual([
+    { name: expect.stringContaining(`:${kit.main()}`), lost_at: null },
+  ]);
 });
 
 test('if the leader is killed, another instance takes over: nothing is lost, and only what was at work runs again', async () => {

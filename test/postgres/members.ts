@@ -62,6 +62,7 @@ export async function createCluster(
   const kits: Kit[] = [];
 
   return {
+    url,
     folder,
     kits,
     /** Makes an instance that is not started yet. `address`: where it finds the store, for example a proxy. */

@@ -20,6 +20,26 @@ test('a missing right is named, with what to grant', () => {
   );
 });
 
+test('a refused login is told in the words of the server, and a start may not be tried again', () => {
+  const words = 'password authentication failed for user "kit"';
+  const fault = faultOf(Object.assign(new Error(words), { code: '28P01' }), 'db/kit');
+  expect(fault?.message).toBe(
+    `db/kit cannot be used: 28P01, ${words}. See user, password and database in DATABASE_URL`,
+  );
+  expect(fault?.passes).toBe(false);
+});
+
+test.each(['ECONNREFUSED', 'ENOTFOUND', '57P03', '25006', '53300'])('after %s a start may be tried again', (code) => {
+  expect(faultOf(Object.assign(new Error('no'), { code }), 'db/kit')?.passes).toBe(true);
+});
+
+test.each([
+  ['SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string', 'See user, password'],
+  ['The server does not support SSL connections', 'See sslmode'],
+])('the driver’s own error has a remedy: %s', (message, remedy) => {
+  expect(faultOf(new Error(message), 'db/kit')?.message).toContain(remedy);
+});
+
 test('if no connection is left, the limit of the user is named too', () => {
   expect(remedyOf('53300')).toContain('the connection limit of this user');
 });
@@ -62,5 +82,46 @@ test.each(['25006', '25P03'])(
   'a server that is read-only, or ended a transaction, is no fault of a statement: %s',
   (code) => {
     expect(faultOf(Object.assign(new Error('refused'), { code }), 'db/kit')).toMatchObject({ code: 'unwritable' });
+  },
+);
+
+test.runIf(hasServer())('a database that cannot store every character is refused', async () => {
+  const server = await startServer();
+  const db = new Client({ connectionString: server.url });
+  end.push(
+    () => server.stop(),
+    () => db.end(),
+  );
+  await db.connect();
+  await db.query(`create database latin encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0`);
+  const store = openPostgres(server.url.replace(/postgres$/, 'latin'), { owner: true });
+  end.push(() => store.close());
+  await expect(store.processes.lead(true)).rejects.toThrow(/its encoding is LATIN1: create a database/);
+});
+
+test.runIf(hasServer())(
+  'the kit’s tables are refused to handlers although the user has the name of the schema',
+  async () => {
+    const server = await startServer();
+    const db = new Client({ connectionString: server.url });
+    end.push(
+      () => server.stop(),
+      () => db.end(),
+    );
+    await db.connect();
+    await db.query(`create role kit superuser login`);
+    const store = openPostgres(server.url.replace('postgres@', 'kit@'), { owner: true });
+    end.push(() => store.close());
+    for (const sql of [
+      'create table if not exists events (key text)',
+      'delete from "events"',
+      'update state set value = 1',
+    ])
+      await expect(
+        store.work.setup((tx) => tx.run(sql)),
+        sql,
+      ).rejects.toThrow('the tables of the kit');
+    await store.work.setup((tx) => tx.run('create table events_seen (key text)'));
+    await store.work.setup((tx) => tx.run('insert into events_seen select id from events'));
   },
 );

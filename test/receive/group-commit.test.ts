@@ -131,6 +131,15 @@ describe('deliveries that arrive together', () => {
     expect(rows(file)).toBe(2_000);
   });
 
+  test('of many bytes need transactions of limited size, which a slow network carries in time', async () => {
+    const { store, groupCommit } = setUp();
+    const large = (cursor: number, bytes: number): Reading =>
+      readDelivery(bodyOf({ cursor: String(cursor), data: { MessageReceived: { body: 'x'.repeat(bytes) } } }));
+    await Promise.all(Array.from({ length: 7 }, (_, n) => groupCommit.accept(large(n + 1, 1_500_000))));
+    await Promise.all([groupCommit.accept(large(8, 6_000_000)), groupCommit.accept(reading(9))]);
+    expect(store.batches.map(({ readings }) => readings.length)).toEqual([2, 2, 2, 1, 1, 1]);
+  });
+
   test('each get a verdict of their own', async () => {
     const { store, groupCommit } = setUp();
     const readings = [

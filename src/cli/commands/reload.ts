@@ -17,27 +17,36 @@ const PATIENCE_MS = 90_000;
 const command: Command = {
   summary: 'read secrets and handlers again, without a restart',
   usage: `reload [--json]
+  Reloads every receiver of this store on this machine. With several machines, run it on each.
   Works on a terminal, under systemd and inside a container. Deliveries are accepted meanwhile.`,
   async run(args) {
     const { values } = parse(args, { flags: ['json'], names: false });
     return withStore(async (store) => {
-      const receiver = (await store.processes.list()).find(({ role }) => role === 'receive');
-      if (!receiver || !lives(receiver))
+      const receivers = (await store.processes.list()).filter((one) => one.role === 'receive' && lives(one));
+      if (receivers.length === 0)
         return fail(
           'no receiver on this store is visible from here: npm start; in compose: docker compose exec receiver kit reload',
           EXIT.unreachable,
         );
-      const { pid } = receiver;
-      if (!signal(pid, 0))
-        return fail(`process ${pid}, which receives, is of user ${userOf(pid)}: run this as that user`);
-      const asked = await store.processes.askReload();
-      signal(pid, 'SIGUSR2');
-      const outcome = await outcomeOf(store, receiver, asked);
-      return typeof outcome === 'string' ? fail(outcome) : tell(outcome, values.json);
+      let exit: number = EXIT.done;
+      for (const receiver of receivers) {
+        if (receivers.length > 1 && !values.json) print(`process ${receiver.pid}:`);
+        exit = Math.max(exit, await reload(store, receiver, values.json));
+      }
+      return exit;
     });
   },
 };
 export default command;
+
+async function reload(store: Store, receiver: Process, json = false): Promise<number> {
+  const { pid } = receiver;
+  if (!signal(pid, 0)) return fail(`process ${pid}, which receives, is of user ${userOf(pid)}: run this as that user`);
+  const asked = await store.processes.askReload();
+  signal(pid, 'SIGUSR2');
+  const outcome = await outcomeOf(store, receiver, asked);
+  return typeof outcome === 'string' ? fail(outcome) : tell(outcome, json);
+}
 
 /** Waits for a reload that began after the request. Resolves to its outcome, or to the reason why there is none. */
 async function outcomeOf(store: Store, receiver: Process, asked: number): Promise<Reloaded | string> {
@@ -50,7 +59,7 @@ async function outcomeOf(store: Store, receiver: Process, asked: number): Promis
   return `process ${receiver.pid} does not answer: see its log, and npx kit status`;
 }
 
-function tell({ handlers, ms, faults, old, restart }: Reloaded, json = false): number {
+function tell({ handlers, ms, faults, old, restart }: Reloaded, json: boolean): number {
   const reloaded = old === null;
   if (json) printJson({ reloaded, handlers, ms, faults, restart });
   else if (reloaded) print(`reloaded ${count(handlers.length, 'handler')} in ${ms} ms`);

@@ -18,6 +18,8 @@ export async function withStore<Result>(
 ): Promise<Result> {
   const store = open(storeUrl, { busyMs: 5_000 });
   try {
+    const to = await store.state.get('moved_to');
+    if (to !== null) console.error(`this store was moved to ${to}, and is old: set DATABASE_URL to that one`);
     return await work(store);
   } finally {
     store.close();

@@ -34,10 +34,9 @@ export interface Address {
 export function addressOf(given: string): Address {
   const url = new URL(given);
   const schema = url.searchParams.get('schema') ?? 'kit';
-  if (!/^[a-z_][a-z0-9_]{0,50}$/.test(schema))
-    throw new Error('the schema in DATABASE_URL is no plain lower-case name');
   url.searchParams.delete('schema');
-  return { url: url.href, schema, name: `${url.hostname}${url.pathname}` };
+  const other = schema === 'kit' ? '' : `, schema ${schema}`;
+  return { url: url.href, schema, name: `${url.host}${url.pathname}${other}` };
 }
 
 export type Connection = ReturnType<typeof createConnection>;
@@ -52,6 +51,7 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
   /** The database's clock minus this process's monotonic clock, milliseconds. Null: not known yet. */
   let offset: number | null = null;
   let sync = 'on';
+  let inside = false;
 
   async function connect(): Promise<Client> {
     const { default: pg } = await import('pg');
@@ -96,8 +96,15 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
   }
 
   async function prepare(opened: Client): Promise<void> {
-    const { rows } = await opened.query(`select current_setting('synchronous_commit') as sync`);
-    const found = String((rows as { sync: string }[])[0]?.sync);
+    const { rows } = await opened.query(
+      `select current_setting('synchronous_commit') as sync, current_setting('server_encoding') as encoding`,
+    );
+    const { sync: found = '', encoding = '' } = (rows as { sync: string; encoding: string }[])[0] ?? {};
+    if (!/^(UTF8|SQL_ASCII)$/.test(encoding))
+      throw new StoreError(
+        'unwritable',
+        `${name} cannot store every character, its encoding is ${encoding}: create a database with encoding 'UTF8'`,
+      );
     if (/off|local/.test(found))
       throw new StoreError(
         'unwritable',
@@ -106,6 +113,8 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
       );
     sync = found;
     if (owner) await migrate(opened, schema);
+    const shown = await opened.query(`select '${schema}' = any(current_schemas(false)) as inside`);
+    inside = (shown.rows as { inside: boolean }[])[0]?.inside === true;
     const { version, oldest } = await versionOf(opened, schema);
     if (oldest > STEPS.length)
       throw new StoreError('newer', `${name} was written by a newer kit (${version}): update this clone`);
@@ -148,6 +157,8 @@ export function createConnection({ url, schema, name }: Address, owner: boolean,
     },
     /** `synchronous_commit` as it was found. Transactions set it, because the server may be reloaded with another one. */
     sync: (): string => sync,
+    /** Whether names without a schema may mean the kit's tables: `search_path` names its schema, or the user of that name. */
+    inside: (): boolean => inside,
     /** The time of the database, Unix milliseconds. */
     now: (): number => (offset === null ? systemClock.now() : Math.round(performance.now() + offset)),
     /** Call it now and then, because the clocks drift. */

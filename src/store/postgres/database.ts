@@ -173,6 +173,8 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
 
 function ownTablesOf(connection: Connection, schema: string): OwnTables {
   const own = changesOf(`${schema}\\s*\\.\\s*\\w+`);
+  const names = [...TABLES];
+  const unnamed = changesOf(`(${names.join('|')})\\b(?!\\s*\\.)`);
   const types = { getTypeParser: parserOf };
   const query = (sql: string, values: unknown[]) =>
     connection.query(translate(sql, schema).text, values.map(bound), { types, queryMode: 'extended' });
@@ -194,7 +196,7 @@ function ownTablesOf(connection: Connection, schema: string): OwnTables {
         await ended;
       }
     },
-    isKits: (sql) => own.test(sql),
+    isKits: (sql) => own.test(sql) || (connection.inside() && unnamed.test(sql)),
     names: [],
     tick: () => new Promise(setImmediate),
     idle: { most: 3, after: 2 },
