@@ -8,6 +8,8 @@ export type Proxy = Awaited<ReturnType<typeof createProxy>>;
 export async function createProxy(url: string) {
   const { hostname, port } = new URL(url);
   const sockets = new Set<Socket>();
+  /** The number of delayed writes to a socket that are under way. */
+  const under = new Map<Socket, number>();
   let mode: 'pass' | 'cut' | 'silent' = 'pass';
   let delayMs = 0;
 
@@ -30,7 +32,19 @@ export async function createProxy(url: string) {
       });
       from.on('data', (bytes: Buffer) => {
         // What comes while it is silent is lost, as if the packets were.
-        if (mode !== 'silent') setTimeout(() => to.writable && to.write(bytes), delayMs);
+        if (mode === 'silent') return;
+        const send = (): boolean => to.writable && to.write(bytes);
+        // Even a timer of 0 ms takes a millisecond. While delayed bytes are under way, later ones wait behind them.
+        if (delayMs === 0 && under.get(to) === undefined) send();
+        else {
+          under.set(to, (under.get(to) ?? 0) + 1);
+          setTimeout(() => {
+            send();
+            const left = (under.get(to) ?? 1) - 1;
+            if (left > 0) under.set(to, left);
+            else under.delete(to);
+          }, delayMs);
+        }
       });
     }
   });

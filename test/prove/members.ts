@@ -26,7 +26,7 @@ export async function campaign({ seed, short, progress }: Options): Promise<Repo
     await trouble.heal();
     await load.stop();
     progress('waiting until everything is handled');
-    return { title: 'Several instances', rows: await judge(scene, load, trouble.troubles) };
+    return { title: 'Several instances', rows: await judge(scene, load, trouble.troubles, progress) };
   } finally {
     await scene.remove();
     await server.stop();

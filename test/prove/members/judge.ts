@@ -1,10 +1,13 @@
 // What must hold after all troubles: nothing lost, nothing twice, and order in each lane.
-import { until, type Ran, type send } from '../../postgres/members.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Ran, send } from '../../postgres/members.ts';
 import type { Row } from '../report.ts';
 import type { Scene } from './scene.ts';
 import type { Trouble } from './trouble.ts';
 
-const PATIENCE_MS = 180_000;
+/** Without trouble, more tasks must have ended after this time. */
+const PATIENCE_MS = 60_000;
+const TELL_MS = 10_000;
 /** An attempt that ended so shortly before a trouble may not have been settled. */
 const UNSETTLED_MS = 2_000;
 /** The violations of one kind that are told. */
@@ -16,14 +19,26 @@ interface Seen {
   late: boolean;
 }
 
-export async function judge({ cluster }: Scene, load: ReturnType<typeof send>, troubles: Trouble[]): Promise<Row[]> {
+export async function judge(
+  { cluster }: Scene,
+  load: ReturnType<typeof send>,
+  troubles: Trouble[],
+  progress: (line: string) => void,
+): Promise<Row[]> {
   const number = async (sql: string): Promise<number> => Number((await cluster.rows<{ n: string }>(sql))[0]?.n ?? 0);
   const tasks = (): Promise<number> => number(`select count(*) as n from kit.tasks where state = 'done'`);
   const events = await number('select count(*) as n from kit.events');
-  const inTime = await until(async () => (await tasks()) === 2 * events, PATIENCE_MS).then(
-    () => [],
-    (error: unknown) => [String(error)],
-  );
+  const inTime: string[] = [];
+  let [done, doneAt, toldAt] = [-1, 0, 0];
+  for (let now = performance.now(); done < 2 * events && inTime.length === 0; now = performance.now()) {
+    const before = done;
+    done = await tasks();
+    if (done > before) doneAt = now;
+    else if (now - doneAt > PATIENCE_MS) inTime.push(`only ${done} of ${2 * events} tasks end`);
+    if (now - toldAt > TELL_MS) progress(`${done} of ${2 * events} tasks have ended`);
+    if (now - toldAt > TELL_MS) toldAt = now;
+    await sleep(100);
+  }
   const stored = (await cluster.rows<{ cursor: string }>('select cursor from kit.events')).map((one) =>
     Number(one.cursor),
   );
