@@ -3,7 +3,6 @@
 import './src/base/node/checked.js';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
-import { storeOf } from './test/handler-store.ts';
 import { folder } from './test/memory-folder.ts';
 
 const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -34,6 +33,14 @@ const BOTH = [
   'test/flow/{faulty-replay,outages}.test.ts',
 ];
 
+/** Calls of `deliver` on a PostgreSQL server, each in a schema of its own. Otherwise they run in memory. */
+function storeOf(server = '', also = {}): { env: Record<string, string>; globalSetup?: string } {
+  if (!/^postgres(ql)?:/.test(server)) return { env: also };
+  const url = new URL(server);
+  url.searchParams.set('schema', `kit_test_${process.pid}`);
+  return { env: { KIT_TEST_STORE: url.href, ...also }, globalSetup: 'test/handler-store.ts' };
+}
+
 export default defineConfig({
   test: {
     // Every core: most tests wait for disks and sockets.
@@ -57,9 +64,8 @@ export default defineConfig({
         test: {
           name: 'handlers',
           include: [OWN],
-          globalSetup: 'test/handler-store.ts',
           // On the database of your handlers, if the environment has its DATABASE_URL.
-          env: storeOf(process.env['DATABASE_URL']),
+          ...storeOf(process.env['DATABASE_URL']),
           testTimeout: 20_000,
         },
       },
@@ -69,8 +75,7 @@ export default defineConfig({
           name: 'postgres',
           include: [POSTGRES, ...DELIVERING, ...BOTH],
           exclude: [POSTGRES_SYSTEM, PACKAGES],
-          globalSetup: 'test/handler-store.ts',
-          env: { TEST_STORE: 'postgres', ...storeOf(process.env['TEST_POSTGRES_URL']) },
+          ...storeOf(process.env['TEST_POSTGRES_URL'], { TEST_STORE: at('./test/postgres/kind.ts') }),
           ...SLOW,
         },
       },

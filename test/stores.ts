@@ -1,16 +1,8 @@
-// The two kinds of stores as tests open them. The tests of the project `postgres` run on PostgreSQL, all others on SQLite.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+// The kind of store that tests open: SQLite, or the one whose file TEST_STORE names, see test/postgres/kind.ts.
 import Database from 'better-sqlite3';
-import { openPostgres } from '../src/store/postgres/open.ts';
-import { translate } from '../src/store/postgres/translate.ts';
 import type { OpenOptions } from '../src/store/site.ts';
 import { openSqlite } from '../src/store/sqlite/open.ts';
 import type { Store } from '../src/store/store.ts';
-import { query } from './postgres/blocking.ts';
-import { schemaOf } from './postgres/pool.ts';
-import { addressIn } from './postgres/server.ts';
 
 export interface Queries {
   /** Placeholders are `?`. */
@@ -46,35 +38,6 @@ export const sqlite: Kind = {
   },
 };
 
-export const postgres: Kind = {
-  name: 'postgres',
-  open(path, options) {
-    if (path !== ':memory:') return openPostgres(addressIn(schemaOf(path)), options);
-    const own = join(mkdtempSync(join(tmpdir(), 'kit-memory-')), 'events.db');
-    const store = postgres.open(own, options);
-    const close = (): void => {
-      store.close();
-      rmSync(dirname(own), { recursive: true });
-    };
-    return { ...store, close };
-  },
-  queries(path) {
-    const schema = schemaOf(path);
-    return {
-      query: <Row>(sql: string, ...values: unknown[]) => query(schema, translate(sql, schema).text, values) as Row[],
-      exec: (sql) => void query(schema, sql),
-      refuse(table, when) {
-        query(
-          schema,
-          `create function refuse() returns trigger language plpgsql as $$ begin raise 'test'; end $$;
-           create trigger refuse before insert on ${table} for each row when (${when}) execute function refuse()`,
-        );
-        return () => void query(schema, 'drop function refuse cascade');
-      },
-      close() {},
-    };
-  },
-};
-
-export const storeKind = process.env['TEST_STORE'] === 'postgres' ? postgres : sqlite;
-export const onPostgres = storeKind === postgres;
+const other = process.env['TEST_STORE'];
+export const storeKind = other ? ((await import(other)) as { kind: Kind }).kind : sqlite;
+export const onPostgres = storeKind.name === 'postgres';

@@ -1,7 +1,8 @@
 // Both kinds of stores are fed the same: the catalogue of bad inputs (hazards C1), random bytes and random batches. They
 // must answer the same and hold the same rows, which are compared by digests.
 import { expect, test } from 'vitest';
-import { postgres, sqlite } from '../stores.ts';
+import { sqlite } from '../stores.ts';
+import { kind as postgres } from './kind.ts';
 import { feed } from './both.ts';
 
 /** Fewer would mean that something was not fed. */

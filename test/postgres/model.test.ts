@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { interleavings } from '../prove/inputs/interleavings.ts';
 import { processOf, type Kit } from '../prove/inputs/kit.ts';
-import { postgres } from '../stores.ts';
+import { kind as postgres } from './kind.ts';
 
 const CASES = 60;
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { createDesk, event, range } from '../store-contract/harness.ts';
-import { postgres } from '../stores.ts';
+import { kind as postgres } from './kind.ts';
 import { schemaOf } from './pool.ts';
 
 const ROUNDS = 40;
