@@ -6,6 +6,7 @@ import type { Accounts } from '../keep/account.ts';
 import { withAccount } from '../keep/view.ts';
 import { orNone } from '../store/or-none.ts';
 import type { DeliveredType } from '../store/keep.ts';
+import { differing } from '../store/processes.ts';
 import type { Alarm, Status } from '../store/read.ts';
 import { createMoments, type Moments } from './moments.ts';
 import { createRecentCounters, RECENT_MS } from './recent-counters.ts';
@@ -27,6 +28,7 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
   const growthOf = createRecentCounters(store, clock);
   const moments = createMoments(clock);
   let runUpAfter = clock.monotonic();
+  let alikeAfter = clock.monotonic();
   let worst = { run: 0, after: -Infinity };
   let last: Observation = { ...NOTHING_SEEN, now: clock.now() };
 
@@ -42,6 +44,7 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
       recent: await growthOf(await store.read.counters()),
       freeBytes: freeBytes(),
       runDownMs: runDownMs(status),
+      differMs: differMs(status),
       types: typesWithoutSteps(await store.replay.types(), moments),
       blind: (await store.state.get('blind')) ?? [],
       lowered: await store.state.get('lowered'),
@@ -60,6 +63,11 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
     const unwritable = processes.keep === 'down' || (accounts?.latest()?.alarms.length ?? 0) > 0;
     if (processes.run === 'up' || unwritable) runUpAfter = clock.monotonic();
     return clock.monotonic() - runUpAfter;
+  }
+
+  function differMs({ instances }: Status): number {
+    if (differing(instances).length === 0) alikeAfter = clock.monotonic();
+    return clock.monotonic() - alikeAfter;
   }
 
   function worstRun(run: number): number {

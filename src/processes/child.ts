@@ -98,7 +98,10 @@ export function createChild(options: ChildOptions) {
       const spawned = (current ??= spawn(stopped));
       const reached = await spawned[stage]();
       const known = [...skipped].map(([file, fault]) => ({ file, fault }));
-      if ('faults' in reached) return { at: spawned, faults: [...known, ...reached.faults] };
+      if ('faults' in reached) {
+        handlers = spawned.handlers();
+        return { at: spawned, faults: [...known, ...reached.faults] };
+      }
       await gone;
       if (stopped.aborted) return { faults: [] };
       const crash = 'exit' in reached ? crashedBy(reached.exit) : undefined;
@@ -115,7 +118,6 @@ export function createChild(options: ChildOptions) {
     if (stopped.aborted) return [];
     // If the process has ended meanwhile, it never began to work, so `boot` stays null.
     if (current === spawned) boot = number;
-    handlers = spawned.handlers();
     broken = faults.flatMap(({ file }) => file ?? []);
     options.onFaults?.(faults);
     const reached = await spawned.go({ boot: number, ...options.standing() });
@@ -188,7 +190,7 @@ export function createChild(options: ChildOptions) {
           `${role} gave no sign of life while it held the store's lock; killing it`,
         );
     },
-    /** The handlers of the last process that began to work. */
+    /** The handlers that were loaded last. */
     handlers: () => handlers,
     /** The handler files that the process at work left out. */
     broken: () => broken,

@@ -14,14 +14,14 @@ const RETRY_MS = 250;
 
 export interface LeadershipOptions {
   store: () => Store;
-  children: () => Pick<Children, 'boots' | 'lead' | 'standBy' | 'restartKeep'>;
+  children: () => Pick<Children, 'boots' | 'handlers' | 'lead' | 'standBy' | 'restartKeep'>;
   log: Logger;
 }
 
 type Place = Pick<Standing, 'instance' | 'leads'>;
 
 export function createLeadership(options: LeadershipOptions) {
-  const { store, log } = options;
+  const { store, children, log } = options;
   const follower = createFollower(options);
   let latest: Place = follower.standing();
   /** The children have started, so they follow. */
@@ -30,7 +30,7 @@ export function createLeadership(options: LeadershipOptions) {
   let loop: Loop | undefined;
 
   async function look(): Promise<number> {
-    const { lost, againMs, instance, leads } = await store().processes.lead(!stopping);
+    const { lost, againMs, instance, leads } = await store().processes.lead(!stopping, children().handlers());
     follower.note(lost);
     latest = { instance, leads };
     return againMs ?? Infinity;

@@ -13,6 +13,7 @@ import { joinOwner, type LoadedHandler, type Orders } from '../processes/channel
 import { clockOf } from '../store/clock.ts';
 import { IN_MEMORY, open } from '../store/open.ts';
 import type { Store } from '../store/store.ts';
+import { orNone } from '../store/or-none.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import { runIsolated } from './isolation.ts';
 import { listFaults, loadHandlers, notesOf, unknownTypes, type Loaded } from './load-handlers.ts';
@@ -28,6 +29,7 @@ const DRAIN_MS = 7_000;
 /** The limit is shorter in `npm run dev`: a developer who has saved a file should not wait for old attempts. */
 const SANDBOX_DRAIN_MS = 200;
 const DAY_MS = 86_400_000;
+const REGISTER_MS = 600_000;
 /**
  * How long a call to the store may block this process while another process holds the lock. Then the call fails, and is
  * retried without blocking.
@@ -138,6 +140,17 @@ async function workAlone(options: RunOptions): Promise<void> {
 async function work(options: RunOptions, store: Store): Promise<void> {
   const { handlers, boot } = options;
   const runner = await startRunner(options);
+  // A handler that only another instance had is forgotten when that instance stays away.
+  setInterval(
+    () =>
+      void orNone(() =>
+        store.work.register(
+          handlers.map(({ name }) => name),
+          options.files,
+        ),
+      ),
+    REGISTER_MS,
+  ).unref();
   owner.onWake(() => runner.wake());
   store.onRing(() => runner.wake());
   owner.onBeat(async () => {

@@ -31,6 +31,17 @@ export interface Instance {
   lostAt: string | null;
   leads: boolean;
   processes: string[];
+  /** Names of the handlers that it has loaded. */
+  handlers: string[];
+}
+
+/** The handlers that not every living instance has loaded, each with the names of the instances that lack it. */
+export function differing(instances: Instance[]): { handler: string; lack: string[] }[] {
+  const living = instances.filter(({ lostAt }) => lostAt === null);
+  return [...new Set(living.flatMap(({ handlers }) => handlers))].flatMap((handler) => {
+    const lack = living.filter(({ handlers }) => !handlers.includes(handler)).map(({ name }) => name);
+    return lack.length > 0 ? [{ handler, lack }] : [];
+  });
 }
 
 export interface Reloaded {
@@ -62,8 +73,11 @@ export interface ProcessStore {
   list(): Promise<Process[]>;
   /** Requests a reload and returns the number of the request. The main process must be signalled as well. */
   askReload(): Promise<number>;
-  /** Renews the standing of this instance. If it may, it takes the lead that no living instance has. */
-  lead(mayLead: boolean): Promise<Standing>;
+  /**
+   * Renews the standing of this instance. If it may, it takes the lead that no living instance has. `handlers`: the names
+   * of those that it has loaded.
+   */
+  lead(mayLead: boolean, handlers?: string[]): Promise<Standing>;
   /** Gives up the lead, so that another instance takes it at once. */
   resign(): Promise<void>;
   /** The instance ends. */

@@ -44,7 +44,13 @@ export const INSTANCES: Instance[] = [
   { name: 'first:11', leads: true, processes: ['keep', 'receive', 'run'], lostAt: null },
   { name: 'second:22', leads: false, processes: ['keep', 'receive'], lostAt: null },
   { name: 'third:33', leads: false, processes: [], lostAt: '2026-01-02T03:04:05.678Z' },
-].map((one, n) => ({ instance: n + 1, version: '0.1.0', since: `2026-01-0${n + 1}T00:00:00.000Z`, ...one }));
+].map((one, n) => ({
+  instance: n + 1,
+  version: '0.1.0',
+  handlers: ['answer'],
+  since: `2026-01-0${n + 1}T00:00:00.000Z`,
+  ...one,
+}));
 
 /** A name is made of the name of the host. This one holds markup, and characters that control a terminal. */
 export const HOSTILE = '<img src=x onerror="alert(1)">\u001b[2J\u202e\n&\':44';

@@ -32,10 +32,10 @@ function printed(instances: Status['instances']): string[] {
 test('one that leads, one that stands by and one that is lost', () => {
   const rows = printed(INSTANCES).map((line) => line.split(/ {2,}/));
   expect(rows).toEqual([
-    ['instance', 'version', 'since', 'leads', 'processes', 'state'],
-    ['first:11', '0.1.0', '2026-01-01T00:00:00.000Z', 'yes', 'keep receive run', 'up'],
-    ['second:22', '0.1.0', '2026-01-02T00:00:00.000Z', 'no', 'keep receive', 'up'],
-    ['third:33', '0.1.0', '2026-01-03T00:00:00.000Z', 'no', '-', `lost since ${LOST}`],
+    ['instance', 'version', 'since', 'leads', 'processes', 'handlers', 'state'],
+    ['first:11', '0.1.0', '2026-01-01T00:00:00.000Z', 'yes', 'keep receive run', '1', 'up'],
+    ['second:22', '0.1.0', '2026-01-02T00:00:00.000Z', 'no', 'keep receive', '1', 'up'],
+    ['third:33', '0.1.0', '2026-01-03T00:00:00.000Z', 'no', '-', '1', `lost since ${LOST}`],
   ]);
 });
 

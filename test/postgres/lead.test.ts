@@ -215,6 +215,69 @@ test('what an instance claims while another one looks for tasks of dead processe
   await other.end();
 });
 
+describe('a leader without a handler that another instance has', () => {
+  const both = ['first', 'second'];
+  let old: Store;
+  let next: Store;
+  let instance: number;
+  beforeEach(async () => {
+    [old, next] = [member(), member()];
+    ({ instance } = await old.processes.lead(true, both));
+    await old.work.register(both);
+  });
+
+  /** The next leader registers its one handler, and makes the tasks of an event. */
+  async function leadWithout(store: Store, cursor: number): Promise<void> {
+    expect((await store.processes.lead(true, ['first'])).leads).toBe(true);
+    await fill(store, [cursor]);
+  }
+
+  /** Whether the other handler gets the events of the time without it. */
+  async function catchesUp(): Promise<boolean> {
+    const last = member();
+    await next.processes.resign();
+    expect((await last.processes.lead(true, both)).leads).toBe(true);
+    const id = (await last.work.register(both)).get('second') ?? 0;
+    return (await last.work.behind()).has(id);
+  }
+
+  test.each(['stands by', 'was lost', 'left'])('keeps its place if that instance %s', async (end) => {
+    await next.processes.lead(true, ['first']);
+    if (end === 'stands by') await old.processes.resign();
+    if (end === 'was lost')
+      await db.query('update instances set until_at = until_at - 4000 where instance = $1', [instance]);
+    if (end === 'left') await old.processes.leave();
+    await leadWithout(next, 1);
+    // The leader says so from time to time.
+    await next.work.register(['first']);
+    expect(await catchesUp()).toBe(true);
+  });
+
+  test('forgets it if that instance stays away for an hour, or comes back without it', async () => {
+    await next.processes.lead(true, ['first']);
+    await old.processes.leave();
+    await leadWithout(next, 1);
+    await db.query('update instances set lost_at = lost_at - 3600001 where lost_at is not null');
+    await next.work.register(['first']);
+    expect(await catchesUp()).toBe(false);
+  });
+
+  test('forgets it if no instance has it any more', async () => {
+    await next.processes.lead(true, ['first']);
+    await old.processes.resign();
+    await leadWithout(next, 1);
+    await old.processes.lead(false, ['first']);
+    await next.work.register(['first']);
+    expect(await catchesUp()).toBe(false);
+  });
+
+  test('forgets it at once if it is the only instance, as on SQLite', async () => {
+    await old.processes.leave();
+    await leadWithout(next, 1);
+    expect(await catchesUp()).toBe(false);
+  });
+});
+
 /** The number of transactions that wait for a lock. */
 async function waiting(): Promise<number> {
   const { rows } = await db.query('select distinct pid from pg_locks where not granted');

@@ -14,6 +14,8 @@ export interface Observation {
   freeBytes: number;
   /** Milliseconds without a sign of life from the process that runs handlers. */
   runDownMs: number;
+  /** How long instances that give signs of life have had different handlers, milliseconds. */
+  differMs: number;
   /** Types that webhooks deliver, each with the number of its latest events that no delivery brought. */
   types: DeliveredType[];
   /** Types of which webhooks brought events that replay did not show. Set when `keep` last found such events. */
@@ -43,6 +45,7 @@ export const NOTHING_SEEN: Observation = {
   recent: {},
   freeBytes: Infinity,
   runDownMs: 0,
+  differMs: 0,
   types: [],
   blind: [],
   lowered: null,

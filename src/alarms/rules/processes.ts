@@ -1,5 +1,6 @@
-// Alarms about the process that runs handlers.
+// Alarms about the process that runs handlers, and about the instances that share a store.
 import type { Crash } from '../../store/keep.ts';
+import { differing, type Instance } from '../../store/processes.ts';
 import { recently, type Observation } from './observation.ts';
 import { magnitude, type Rules } from './rule.ts';
 
@@ -8,6 +9,8 @@ const CRASHES_FROM = 3;
 const DOWN_MS = 15_000;
 /** A crash that was longer than this before the last one may have another cause, so it is left out. */
 const CRASHES_MS = 600_000;
+/** Instances that are updated one after the other have different handlers meanwhile. */
+const UPDATED_MS = 60_000;
 
 export const PROCESSES: Rules<Observation> = {
   run_crashing: {
@@ -20,7 +23,38 @@ export const PROCESSES: Rules<Observation> = {
         ? `the process that runs handlers died ${recently(seen, 'run_crashes')} times in the last minutes. ${crashWords(seen.crashes)}`
         : 'the process that runs handlers does not run: see the log for why it cannot start',
   },
+  instance_lost: {
+    gravity: 'warning',
+    remedy: 'npx kit instances names it: look at its machine and its log, and start an instance again.',
+    fires: ({ status }) => missing(status.instances).length > 0,
+    level: ({ status }) => missing(status.instances).length,
+    words: ({ status }) =>
+      `${missing(status.instances)
+        .map(({ name, lostAt }) => `the instance ${name} gives no sign of life since ${lostAt}`)
+        .join(
+          '; ',
+        )}. The others go on. Look at its machine and its log, and start it again: the alarm ends when an instance has joined, or after a day`,
+  },
+  handlers_differ: {
+    gravity: 'warning',
+    remedy: 'Start the same release, with the same HANDLERS_DIR, on every instance; npx kit instances lists them.',
+    fires: ({ differMs }) => differMs > UPDATED_MS,
+    level: ({ status }) => differing(status.instances).length,
+    words: ({ status }) =>
+      `${differing(status.instances)
+        .map(({ handler, lack }) => `handler ${handler} is not loaded by ${lack.join(', ')}`)
+        .join('; ')}. While such an instance leads, events wait for that handler. Start the same handlers everywhere`,
+  },
 };
+
+/** Lost instances for which none has joined since. */
+function missing(instances: Instance[]): Instance[] {
+  const lost = instances.filter(({ lostAt }) => lostAt !== null);
+  const joined = instances.filter(
+    ({ lostAt, since }) => lostAt === null && lost.some((one) => since > (one.lostAt ?? '')),
+  );
+  return lost.slice(0, Math.max(0, lost.length - joined.length));
+}
 
 /** Names the task that ended the process. A task that ran alone is surely the cause; of several tasks, each may be. */
 function crashWords(crashes: Crash[]): string {

@@ -27,10 +27,19 @@ export function show({ instances, processes }: Pick<Status, 'instances' | 'proce
   else if (instances.length === 0) print('no instance gives signs of life');
   else
     printTable(
-      ['instance', 'version', 'since', 'leads', 'processes', 'state'],
+      ['instance', 'version', 'since', 'leads', 'processes', 'handlers', 'state'],
       instances.map((one) => {
         const state = one.lostAt === null ? 'up' : `lost since ${one.lostAt}`;
-        return [one.name, one.version, one.since, one.leads ? 'yes' : 'no', one.processes.join(' ') || null, state];
+        const { handlers, processes: roles } = one;
+        return [
+          one.name,
+          one.version,
+          one.since,
+          one.leads ? 'yes' : 'no',
+          roles.join(' ') || null,
+          String(handlers.length),
+          state,
+        ];
       }),
     );
 }

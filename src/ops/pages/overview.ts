@@ -69,13 +69,14 @@ function instances({ instances: all }: Status): Html {
   return html`<h2>Instances</h2>
     ${table(
       'Instances that share the store',
-      ['instance', 'state', 'processes', 'version', 'since'],
-      all.map(({ name, lostAt, leads, processes, version, since }) => [
+      ['instance', 'state', 'processes', 'handlers', 'version', 'since'],
+      all.map(({ name, lostAt, leads, processes, handlers, version, since }) => [
         code(name),
         lostAt === null
           ? html`<span class="state good">${leads ? html`<b>leads</b>` : 'stands by'}</span>`
           : html`<span class="state bad">lost since ${time(lostAt)}</span>`,
         processes.join(' ') || null,
+        count(handlers.length),
         version,
         time(since),
       ]),

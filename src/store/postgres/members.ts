@@ -38,7 +38,7 @@ interface Seen {
   now: number;
 }
 
-type InstanceRow = Pick<Instance, 'instance' | 'name' | 'version'> &
+type InstanceRow = Pick<Instance, 'instance' | 'name' | 'version' | 'handlers'> &
   Record<'since' | 'leads', number> & { lost: number | null; roles: string | null };
 
 /** `instance`: the number of this instance. 0: it has not joined. */
@@ -48,7 +48,8 @@ type Members = Pick<ProcessStore, 'lead' | 'resign' | 'leave' | 'instances'> & {
 export function createMembers(session: Session): Members {
   const beat = session.statement<Seen>(`
     with me as (
-      update instances set until_at = ${NOW} + ${LIVES_MS} where instance = @me and lost_at is null returning instance
+      update instances set until_at = ${NOW} + ${LIVES_MS}, handlers = @handlers
+      where instance = @me and lost_at is null returning instance
     ) select (select count(*) from me) as mine, (select instance from lead) as leader,
       (select until_at from instances i where i.instance in (select instance from lead)) as until, ${NOW} as now`);
   const seen = session.statement<Omit<Seen, 'mine'>>(`
@@ -68,16 +69,20 @@ export function createMembers(session: Session): Members {
   const depose = session.statement('delete from lead');
   const follow = session.statement('insert into lead values (?)');
   const resign = session.statement('delete from lead where instance = ?');
-  const leave = session.statement('delete from instances where instance = ?');
+  // The others may lack its handlers, so they remember them for a while.
+  const leave = session.statement(`
+    update instances set lost_at = ${NOW}, left_at = ${NOW} where instance = @me
+      and exists (select 1 from instances where instance <> @me and lost_at is null)`);
+  const end = session.statement('delete from instances where instance = ? and left_at is null');
   const gone = session.statement('delete from processes where instance = ?');
   const lock = session.statement(`select 1 from locks where name = 'lead' for update`);
   // If no instance is up, nobody has noted that the others are lost.
   const all = session.statement<InstanceRow>(`
-    select i.instance, i.name, i.version, i.since, case when i.until_at < ${NOW} then i.until_at end as lost,
+    select i.instance, i.name, i.version, i.since, i.handlers, case when i.until_at < ${NOW} then i.until_at end as lost,
       case when i.until_at >= ${NOW} and exists (select 1 from lead l where l.instance = i.instance) then 1 else 0 end as leads,
       (select string_agg(role, ' ' order by role) from processes p
         where p.instance = i.instance and p.beat_at > ${NOW} - 5000) as roles
-    from instances i order by i.lost_at is not null, i.lost_at desc, i.instance limit ${SHOWN}`);
+    from instances i where i.left_at is null order by i.lost_at is not null, i.lost_at desc, i.instance limit ${SHOWN}`);
   let me = 0;
   /** When the last answer came, and until when this instance takes no other for lost; monotonic milliseconds. */
   let answeredAt = Infinity;
@@ -111,11 +116,11 @@ export function createMembers(session: Session): Members {
 
   return {
     instance: () => me,
-    async lead(mayLead): Promise<Standing> {
-      let look = me === 0 ? undefined : await beat.get({ me });
+    async lead(mayLead, handlers = []): Promise<Standing> {
+      let look = me === 0 ? undefined : await beat.get({ me, handlers });
       if (!look || look.mine === 0) {
         await enter();
-        look = await beat.get({ me });
+        look = await beat.get({ me, handlers });
       }
       const now = performance.now();
       if (now - answeredAt > AWAY_MS.gap) patientUntil = now + AWAY_MS.patience;
@@ -140,7 +145,8 @@ export function createMembers(session: Session): Members {
       await session.write(async () => {
         await resign.run(me);
         await gone.run(me);
-        await leave.run(me);
+        await leave.run({ me });
+        await end.run(me);
       });
     },
   };

@@ -117,7 +117,7 @@ export function openPostgres(url: string, options: OpenOptions = {}): Store {
             'work',
           ),
         ),
-      lead: (mayLead) => inTurnAside(() => members.lead(mayLead)),
+      lead: (...given) => inTurnAside(() => members.lead(...given)),
       resign: () => inTurnAside(members.resign),
       leave: () => inTurnAside(members.leave),
       instances: () => inTurnAside(members.instances),

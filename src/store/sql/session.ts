@@ -75,6 +75,8 @@ export interface Database {
   leads: () => Promise<boolean>;
   /** The numbers of the instances that give signs of life. */
   living: () => Promise<number[]>;
+  /** The names of handlers that other instances have, or had when they ended less than an hour ago. */
+  handlersElsewhere: () => Promise<string[]>;
   /** The name of the store in errors. */
   readonly path: string;
   readonly dialect: Dialect;

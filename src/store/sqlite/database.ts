@@ -68,6 +68,7 @@ export function createDatabase(db: Connection, path: string): AnyDatabase {
     instance: () => 0,
     leads: async () => true,
     living: async () => [],
+    handlersElsewhere: async () => [],
     dialect: SQLITE,
     statement: <Row>(sql: string) => prepared(db.prepare<unknown[], Row>(sql)),
     value: <Result>(sql: string) => prepared(db.prepare<unknown[], Result>(sql).pluck()),

@@ -4,11 +4,18 @@ import { KEEP_RULES } from '../../../src/alarms/rules/index.ts';
 import { NOTHING_SEEN, type Observation } from '../../../src/alarms/rules/observation.ts';
 import { evaluate } from '../../../src/alarms/rules/rule.ts';
 import { FIRST_RETRIES_MS } from '../../../src/alarms/rules/webhook-silent.ts';
+import type { Instance } from '../../../src/store/processes.ts';
 import type { Gap, Status } from '../../../src/store/read.ts';
+import { INSTANCES } from '../../admin/harness.ts';
 
 const NOW = Date.UTC(2026, 0, 1, 12);
 const MB = 1024 ** 2;
 const GAP = { id: 7, after: '10', upTo: '20', reason: 'expired' } as Gap;
+
+const [leader, standby, gone] = INSTANCES as [Instance, Instance, Instance];
+const HAS = { ...leader, since: '2026-01-01' };
+const LACKS = { ...standby, handlers: [] };
+const LOST = { ...gone, lostAt: '2026-01-02' };
 
 const { status: unread } = NOTHING_SEEN;
 const calm: Status = {
@@ -56,6 +63,19 @@ test.each<[string, Observation, string[]]>([
   ['cursor_regression', seen({}, { regressions: 1 }), ['cursor_regression']],
   ['nothing, when run died twice', seen({}, { run_crashes: 2 }), []],
   ['run_crashing, when it died three times', seen({}, { run_crashes: 3 }), ['run_crashing']],
+  ['nothing, while instances are updated', seen({}, {}, { differMs: 60_000 }), []],
+  ['handlers_differ, after a minute', seen({ instances: [HAS, LACKS] }, {}, { differMs: 60_001 }), ['handlers_differ']],
+  ['instance_lost', seen({ instances: [HAS, LOST] }), ['instance_lost']],
+  [
+    'nothing, when one has joined for the lost one',
+    seen({ instances: [HAS, LOST, { ...HAS, since: '2026-01-03' }] }),
+    [],
+  ],
+  [
+    'instance_lost, for each of two',
+    seen({ instances: [LOST, LOST, { ...HAS, since: '2026-01-03' }] }),
+    ['instance_lost'],
+  ],
   ['lane_fault', seen({}, { 'lane_faults.answer': 1 }), ['lane_fault']],
   ['dead_letters', seen({ tasks: { ...calm.tasks, dead: 1 } }), ['dead_letters']],
   ['gap_open', seen({ gaps: 1 }), ['gap_open']],
@@ -130,6 +150,14 @@ test('gap_open names the newest open gap, and the command that closes it', () =>
   expect(words('gap_open', seen({ gaps: 3 }))).toMatch(
     /^3 gaps are open, npx kit gaps lists them; the newest is gap 7: /,
   );
+});
+
+test('instance_lost and handlers_differ name the instances', () => {
+  expect(words('instance_lost', seen({ instances: [HAS, LOST] }))).toMatch(
+    /third:33 gives no sign of life since 2026-01-02/,
+  );
+  const given = seen({ instances: [HAS, LACKS, LOST] }, {}, { differMs: 90_000 });
+  expect(words('handlers_differ', given)).toMatch(/^handler answer is not loaded by second:22\. /);
 });
 
 test('lane_fault names the handlers, disk_low says what to do', () => {

@@ -70,9 +70,9 @@ test('instances that share the store are listed: which one leads, and which one 
   const ops = await opened('receive', 'run', 'keep');
   await share(ops, INSTANCES);
   expect(await instances(ops)).toEqual([
-    ['first:11', 'leads', 'keep receive run', '0.1.0', '2026-01-01 00:00:00'],
-    ['second:22', 'stands by', 'keep receive', '0.1.0', '2026-01-02 00:00:00'],
-    ['third:33', 'lost since 2026-01-02 03:04:05', '–', '0.1.0', '2026-01-03 00:00:00'],
+    ['first:11', 'leads', 'keep receive run', '1', '0.1.0', '2026-01-01 00:00:00'],
+    ['second:22', 'stands by', 'keep receive', '1', '0.1.0', '2026-01-02 00:00:00'],
+    ['third:33', 'lost since 2026-01-02 03:04:05', '–', '1', '0.1.0', '2026-01-03 00:00:00'],
   ]);
 });
 
@@ -82,7 +82,7 @@ test('the names and versions of instances are text, whatever they hold', async (
     ops,
     INSTANCES.map((one) => ({ ...one, name: HOSTILE, version: HOSTILE })),
   );
-  const [[name, , , version] = []] = await instances(ops);
+  const [[name, , , , version] = []] = await instances(ops);
   expect(name).toBe('&lt;img src=x onerror=&quot;alert(1)&quot;&gt;\u{fffd}[2J\u{fffd}\n&amp;&#39;:44');
   expect(version).toBe(name);
   expect((await ops.get('/')).text).not.toContain('<img');

@@ -264,7 +264,9 @@ create table instances (
   version  text not null,
   since    bigint not null,
   until_at bigint not null,
-  lost_at  bigint                   -- when it was found without a sign of life
+  handlers text[] not null default '{}',
+  lost_at  bigint,                  -- when it left, or was found without a sign of life
+  left_at  bigint
 ) with (fillfactor = 50);
 
 -- At most one row: the instance that leads. The row is the right to lead; it is taken away by deleting it (members.ts).

@@ -1,5 +1,5 @@
-// The handlers that the store knows: loaded, gone, or waiting because their file is broken. A waiting handler gets its
-// missed tasks when it is back. A new handler starts at the current event.
+// The handlers that the store knows: loaded, gone, or waiting, because their file is broken or only another instance has
+// them. A waiting handler gets its missed tasks when it is back. A new handler starts at the current event.
 import { mayBeBroken } from '../../missed.ts';
 import type { HandlerFiles } from '../../work.ts';
 import type { Session } from '../session.ts';
@@ -56,10 +56,11 @@ export function createHandlers(session: Session) {
     register: (names: string[], files: HandlerFiles = { of: new Map(), broken: [] }): Promise<Map<string, number>> =>
       session.write(async () => {
         const known = await all.all();
+        const elsewhere = new Set(await session.handlersElsewhere());
         const fannedOut = Number(await session.state('fanned_out'));
         const gone = known.filter(({ name }) => !names.includes(name));
         const waits = (row: HandlerRow): boolean =>
-          (row.loaded === 1 || row.waits_from !== null) && mayBeBroken(row, known, files);
+          (row.loaded === 1 || row.waits_from !== null) && (mayBeBroken(row, known, files) || elsewhere.has(row.name));
         const idsWhere = (is: boolean): number[] => gone.flatMap((row) => (waits(row) === is ? [row.id] : []));
         await suspend.run({ ids: idsWhere(true), fannedOut });
         await unload.run({ ids: idsWhere(false) });
