@@ -9,6 +9,7 @@ import { deliver, makeEvent, SECRET, type Kit, type TestEvent } from '../system/
 import {
   childOf,
   COMPLETING,
+  NOTING,
   createCluster,
   familyOf,
   send,
@@ -134,8 +135,40 @@ test('SIGTERM hands over at once, and nothing runs twice', async () => {
   await until(async () => (await done()) === load.acknowledged.size);
   expect(load.answers.filter(({ status }) => status !== 204)).toEqual([]);
   expectHandled(load.acknowledged);
-  expect(await cluster.rows('select 1 from kit.instances where lost_at is not null')).toEqual([]);
+  expect(await cluster.rows('select 1 from kit.instances where lost_at is not null and left_at is null')).toEqual([]);
 });
+
+test.each(['SIGKILL', 'SIGTERM'] as const)(
+  'events wait for a handler that the leader lacks, if the leader before it had the handler: %s',
+  async (signal) => {
+    await cluster.remove();
+    cluster = await createCluster(undefined, { noting: NOTING, second: 'export default { on: "*", handle() {} };' });
+    const leader = await cluster.add();
+    const next = await cluster.make();
+    rmSync(join(next.folder, 'handlers/second.ts'));
+    await next.start();
+    const load = send([next], 50);
+    await until(() => load.acknowledged.size >= 30);
+    if (signal === 'SIGTERM') leader.signal(signal);
+    else signalAll(familyOf(leader), signal);
+    await until(() => other([next], leader));
+    const before = load.acknowledged.size;
+    await until(() => load.acknowledged.size >= before + 30);
+    await load.stop();
+    await until(
+      async () =>
+        (
+          await cluster.rows(
+            `select 1 from kit.state where name = 'fanned_out' and value = (select max(seq)::text from kit.events)`,
+          )
+        ).length > 0,
+    );
+    const updated = await cluster.add();
+    next.signal('SIGTERM');
+    await until(() => other([updated], next));
+    await until(async () => (await done()) === 2 * load.acknowledged.size);
+  },
+);
 
 test('after SIGTERM of the leader, idle lanes go on elsewhere while it ends the tasks at work', async () => {
   const kits = [await cluster.add(), await cluster.add()];

@@ -14,7 +14,7 @@ const note = (what, event) => appendFileSync(process.env.RAN, [what, event.key.s
 `;
 
 /** A handler that notes the beginning and the end of each attempt. */
-const NOTING = `${NOTE}export default { on: 'MessageReceived', retry: { attempts: 9, firstMs: 10, maxMs: 50 }, async handle(event, ctx) {
+export const NOTING = `${NOTE}export default { on: 'MessageReceived', retry: { attempts: 9, firstMs: 10, maxMs: 50 }, async handle(event, ctx) {
   note('begin', event);
   const ms = event.data.body.startsWith('slow') ? Number(event.data.body.slice(4)) : Number(process.env.HANDLER_MS ?? 0);
   if (ms > 0) await new Promise((done) => setTimeout(done, ms));

@@ -81,12 +81,12 @@ async function giveUp(): Promise<number> {
   const { API_KEY } = loadConfig(readEnv(), { only: ['API_KEY'] });
   if (API_KEY)
     return fail(
-      'API_KEY is set. Only without it can the watermark be removed: remove the key, restart, then run this again',
+      'API_KEY is set. Only without it can the watermark be removed: remove the key, npx kit reload, then run this again',
     );
   return withStore(async (store) => {
     const { reconcile: running, processes } = await store.read.status(store.now());
     if (processes.keep === 'up' && running.state !== 'off')
-      return fail('the running kit still has API_KEY: restart it without the key, then run this again');
+      return fail('the running kit still has API_KEY: npx kit reload without the key, then run this again');
     const watermark = await store.replay.giveUpWatermark(store.now());
     if (watermark === null) return fail('there is no watermark to remove');
     print(
