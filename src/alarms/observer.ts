@@ -27,8 +27,8 @@ export interface ObserverOptions {
 export function createObserver({ store, clock, freeBytes, accounts }: ObserverOptions) {
   const growthOf = createRecentCounters(store, clock);
   const moments = createMoments(clock);
-  let runUpAfter = clock.monotonic();
-  let alikeAfter = clock.monotonic();
+  const runDown = createDuration(clock);
+  const differ = createDuration(clock);
   let worst = { run: 0, after: -Infinity };
   let last: Observation = { ...NOTHING_SEEN, now: clock.now() };
 
@@ -44,7 +44,7 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
       recent: await growthOf(await store.read.counters()),
       freeBytes: freeBytes(),
       runDownMs: runDownMs(status),
-      differMs: differMs(status),
+      differMs: differ(differing(status.instances).length > 0),
       types: typesWithoutSteps(await store.replay.types(), moments),
       blind: (await store.state.get('blind')) ?? [],
       lowered: await store.state.get('lowered'),
@@ -61,13 +61,7 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
   function runDownMs({ processes }: Status): number {
     // While no sign of life can be written to the store, every process looks down, so `run` counts as up.
     const unwritable = processes.keep === 'down' || (accounts?.latest()?.alarms.length ?? 0) > 0;
-    if (processes.run === 'up' || unwritable) runUpAfter = clock.monotonic();
-    return clock.monotonic() - runUpAfter;
-  }
-
-  function differMs({ instances }: Status): number {
-    if (differing(instances).length === 0) alikeAfter = clock.monotonic();
-    return clock.monotonic() - alikeAfter;
+    return runDown(processes.run !== 'up' && !unwritable);
   }
 
   function worstRun(run: number): number {
@@ -79,13 +73,22 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
   return async function look(up: Alarm[]): Promise<{ seen: Observation; read: boolean }> {
     const stored = await orNone(readStore);
     // Without the store, nothing shows whether `run` lives, so it counts as up.
-    if (!stored) runUpAfter = clock.monotonic();
+    if (!stored) runDown(false);
     const seen = stored ?? { ...last, freeBytes: freeBytes() };
     const status = withAccount(seen.status, accounts?.latest());
     // A failure run may have begun and ended since the last observation, so the main process reports the longest.
     const failureRun = Math.max(status.failureRun, accounts?.worstRun() ?? 0);
     last = { ...seen, status: { ...status, alarms: up, failureRun }, worstRun: worstRun(failureRun) };
     return { seen: last, read: stored !== undefined };
+  };
+}
+
+/** Returns for how long something has held, milliseconds. Tell it each time whether it holds. */
+function createDuration(clock: Clock): (holds: boolean) => number {
+  let since = clock.monotonic();
+  return (holds) => {
+    if (!holds) since = clock.monotonic();
+    return clock.monotonic() - since;
   };
 }
 
