@@ -144,6 +144,17 @@ export function createSession(db: Database) {
   };
 }
 
+/**
+ * Sends what does not wait for each other together, because each wait costs a way to the server and back. If one part
+ * fails, the others end first: after a rollback their statements would not be in the transaction.
+ */
+export async function together<Parts extends readonly unknown[]>(
+  ...parts: Parts
+): Promise<{ -readonly [Part in keyof Parts]: Awaited<Parts[Part]> }> {
+  await Promise.allSettled(parts);
+  return Promise.all(parts);
+}
+
 /** SQL for an event's key, for queries of `events e`. If two events share a cursor, the second is named by id. */
 export const EVENT_KEY = `case when e.cursor is null or e.conflicting = 1 then 'i:' || e.id else 'c:' || e.cursor end as key`;
 

@@ -6,7 +6,7 @@ import { createLaneCore, type LaneCore } from '../../lanes/lanes.ts';
 import type { Waiting } from '../../lanes/waiting.ts';
 import { endOf } from '../../settlement.ts';
 import type { NewTask, Settlement } from '../../work.ts';
-import type { Session } from '../session.ts';
+import { together, type Session } from '../session.ts';
 import { createLaneReading, IN_LANE } from './lane-reading.ts';
 import { createMarkDirty } from './waiting.ts';
 
@@ -93,7 +93,8 @@ export function createLanes(session: Session) {
     /** Reads lanes that other processes have changed. */
     async refresh(now: number) {
       isOnly = true;
-      const sweeps = Number(await session.state('lanes_swept'));
+      const [state, changed] = await together(session.state('lanes_swept'), reading.dirty());
+      const sweeps = Number(state);
       const isSwept = sweeps !== swept;
       swept = sweeps;
       core.dropIdle(isSwept);
@@ -103,7 +104,6 @@ export function createLanes(session: Session) {
         const known = new Set((await reading.lanes(unread)).map(({ id }) => id));
         for (const id of unread) if (!known.has(id)) core.gone(id);
       }
-      const changed = await reading.dirty();
       if (changed.length === 0) return;
       await clearDirty.run(changed.map(({ n }) => n));
       await learn([...new Set(changed.map(({ lane }) => lane))], now);

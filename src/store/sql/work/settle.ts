@@ -3,7 +3,7 @@ import { countsOf, endOf } from '../../settlement.ts';
 import type { Counts } from '../../state.ts';
 import type { Settlement } from '../../work.ts';
 import { gapId } from '../../gap-event.ts';
-import type { Session } from '../session.ts';
+import { together, type Session } from '../session.ts';
 import { createAttempts } from './attempts.ts';
 import type { Lanes } from './lanes.ts';
 
@@ -57,6 +57,7 @@ export function createSettle(session: Session, lanes: Lanes) {
   /** Most tasks are done at their first attempt: few statements settle them all. */
   async function settleDone(given: Settlement[], now: number): Promise<Settlement[]> {
     const held = new Set<number>();
+    const ending: Promise<unknown>[] = [];
     const alike = Map.groupBy(given, ({ claim }) => `${claim.boot} ${claim.late} ${claim.startedAt}`);
     for (const group of alike.values()) {
       const { boot, late, startedAt } = group[0]?.claim ?? {};
@@ -64,12 +65,12 @@ export function createSettle(session: Session, lanes: Lanes) {
         group.map(({ claim }) => claim.task),
         boot,
       );
-      await endAll.run(late ? 1 : 0, startedAt, now, tasks);
+      ending.push(endAll.run(late ? 1 : 0, startedAt, now, tasks));
       for (const task of tasks) held.add(task);
     }
     // `delete`: of two settlements of one claim, the second does not hold.
     const settled = given.filter(({ claim }) => held.delete(claim.task));
-    await lanes.saveFinished(settled, now);
+    await together(...ending, lanes.saveFinished(settled, now));
     return settled;
   }
 

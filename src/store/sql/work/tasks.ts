@@ -11,7 +11,7 @@ import { createLanes } from './lanes.ts';
 import { createMake } from './make.ts';
 import { createSettle } from './settle.ts';
 import { createRerunFeed } from './reruns.ts';
-import { EVENT_COLUMNS, toStored, type EventRow, type Lock, type Session } from '../session.ts';
+import { EVENT_COLUMNS, toStored, together, type EventRow, type Lock, type Session } from '../session.ts';
 import { createRecentEvents } from './recent-events.ts';
 import { createNotes } from './notes.ts';
 import { inTransaction, selected } from './tx.ts';
@@ -95,11 +95,14 @@ export function createWorkStore(session: Session): WorkStore {
     if (claiming) await lanes.load(now);
     const result = await withLanes(
       async () => {
-        await (claiming ? lanes.refresh(now) : lanes.settles());
-        if (claiming) await dropDoubtful(asked.boot);
+        const [erasures] = await together(
+          session.state('erased'),
+          claiming ? lanes.refresh(now) : lanes.settles(),
+          claiming && dropDoubtful(asked.boot),
+        );
         // Erased events must not come back from memory, or from tasks that were planned before the erasure.
         const before = erased;
-        const after = Number(await session.state('erased'));
+        const after = Number(erasures);
         erased = after;
         const planned = before === undefined || before === after;
         if (!planned) recent = createRecentEvents();
@@ -107,19 +110,22 @@ export function createWorkStore(session: Session): WorkStore {
         const add = (name: keyof Counts, by: number): void => {
           counts[name] = (counts[name] ?? 0) + by;
         };
-        const settled = await settleAll(settlements, now);
+        const [settled, moved] = await together(
+          settleAll(settlements, now),
+          fanOut !== null && planned && moveOn.run(BigInt(fanOut.upTo), BigInt(fanOut.from)).then((rows) => rows === 1),
+          claiming && undecided.giveUp(),
+        );
         for (const settlement of settled) freeLane(settlement, now);
         for (const [name, by] of Object.entries(await countsFor(settled))) add(name as keyof Counts, by ?? 0);
         const fenced = settlements.length - settled.length;
         add('fenced', fenced);
-        if (claiming) await undecided.giveUp();
-        const moved = fanOut !== null && planned && (await moveOn.run(BigInt(fanOut.upTo), BigInt(fanOut.from))) === 1;
         // Missed events come first, in order of arrival, so that no task is made twice.
         const behind =
           missed && planned ? await makeMissed(missed, moved || fanOut === null, now, add) : (missed?.from ?? null);
         if (fanOut && moved) {
-          await undecided.fanOut(fanOut);
-          add('tasks.ready', await makeNew({ ...fanOut, tasks: withoutMissed(fanOut, missed, behind) }, now));
+          const fresh = { ...fanOut, tasks: withoutMissed(fanOut, missed, behind) };
+          const [made] = await together(makeNew(fresh, now), undecided.fanOut(fanOut));
+          add('tasks.ready', made);
         }
         if (rerun && (await reruns.moveOn(rerun.page, now))) await feed(rerun, now, add);
         if (claiming) unproven = await lanes.advance(now);
@@ -144,11 +150,17 @@ export function createWorkStore(session: Session): WorkStore {
     owed: (handler, limit) => undecided.owed(handler, limit),
     setup: (work) => session.write(() => inTransaction(session, work), 'work'),
     async pending(limit) {
-      const birth = await birthOf(session);
-      const from = Number(await session.state('fanned_out'));
-      const watermark = await session.cursorState('watermark');
-      const events = await eventsBetween(from, Number.MAX_SAFE_INTEGER, limit);
-      return { from, watermark, birth, events, decided: await undecided.decided(birth, limit) };
+      const [birth, fannedOut, watermark] = await together(
+        birthOf(session),
+        session.state('fanned_out'),
+        session.cursorState('watermark'),
+      );
+      const from = Number(fannedOut);
+      const [events, decided] = await together(
+        eventsBetween(from, Number.MAX_SAFE_INTEGER, limit),
+        undecided.decided(birth, limit),
+      );
+      return { from, watermark, birth, events, decided };
     },
     async rerun(handlers, limit) {
       const page = await reruns.next(handlers, limit);
@@ -185,10 +197,9 @@ export function createWorkStore(session: Session): WorkStore {
     async complete(given, now, work) {
       const settlement: Settlement = { claim: given, state: 'done', error: null };
       const held = await session.write(async () => {
-        // What does not wait for each other is sent together: each wait costs a way to the server and back.
-        const [settled] = await Promise.all([settleOne(settlement, now), lanes.settles()]);
+        const [settled] = await together(settleOne(settlement, now), lanes.settles());
         if (!settled) return false;
-        await Promise.all([session.count(await countsFor([settlement])), inTransaction(session, work)]);
+        await together(session.count(await countsFor([settlement])), inTransaction(session, work));
         return true;
       }, 'turn');
       // The lane changes in memory only after the commit, because `work` may throw.
