@@ -83,18 +83,23 @@ export function createSettle(session: Session, lanes: Lanes) {
     const { claim, spent = true, error } = settlement;
     const late = claim.late ? 1 : 0;
     const attempts = spent ? claim.attempt : claim.attempt - 1;
-    // An attempt that a stop of the process interrupted gets no entry, because it does not count.
-    if (spent || settlement.state !== 'ready' || settlement.deferredMs)
-      await attemptLog.ended(claim, settlement.state, error, now);
-    if (settlement.state === 'ready') {
-      const { dueAt, holdMs, deferredMs = 0 } = settlement;
-      const holdUntil = holdMs === null ? null : now + holdMs;
-      await postpone.run(error, dueAt, holdUntil, attempts, deferredMs, claim.startedAt, claim.task);
-    } else await end.run(settlement.state, error, attempts, late, claim.startedAt, now, claim.task);
-    if (settlement.state === 'done' && claim.event.type === 'kit.gap')
-      await closeGap.run(now, claim.handler, claim.event.id);
-    await lanes.saveFinished([settlement], now);
+    const { state } = settlement;
+    await together(
+      // An attempt that a stop of the process interrupted gets no entry, because it does not count.
+      (spent || state !== 'ready' || settlement.deferredMs) && attemptLog.ended(claim, state, error, now),
+      state === 'ready'
+        ? putOff(settlement, attempts, now)
+        : end.run(state, error, attempts, late, claim.startedAt, now, claim.task),
+      state === 'done' && claim.event.type === 'kit.gap' && closeGap.run(now, claim.handler, claim.event.id),
+      lanes.saveFinished([settlement], now),
+    );
     return settlement;
+  }
+
+  async function putOff(given: Extract<Settlement, { state: 'ready' }>, attempts: number, now: number): Promise<void> {
+    const { claim, error, dueAt, holdMs, deferredMs = 0 } = given;
+    const holdUntil = holdMs === null ? null : now + holdMs;
+    await postpone.run(error, dueAt, holdUntil, attempts, deferredMs, claim.startedAt, claim.task);
   }
 
   function freeLane(settlement: Settlement, now: number): void {
