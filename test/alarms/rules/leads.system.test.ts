@@ -7,7 +7,7 @@ import { addCrash } from '../../../src/processes/crashes.ts';
 import { createAlarms } from '../../../src/alarms/alarms.ts';
 import { KEEP_RULES } from '../../../src/alarms/rules/index.ts';
 import { readDelivery, readItem } from '../../../src/wire/event.ts';
-import { fanOut, claim, createOps, deliver, end, type Ops } from '../../ops/harness.ts';
+import { fanOut, claim, createOps, deliver, end, INSTANCES, share, type Ops } from '../../ops/harness.ts';
 
 const GB = 1024 ** 3;
 /** Commands that print a list, and the field of their JSON output that holds it. */
@@ -124,6 +124,16 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
       await ops.store.state.note({ 'attempts.retry.answer': 9 });
     },
     400_000,
+  ],
+  ['instance_lost', (ops) => share(ops, INSTANCES)],
+  [
+    'handlers_differ',
+    (ops) =>
+      share(
+        ops,
+        INSTANCES.map((one) => ({ ...one, handlers: one.leads ? one.handlers : [] })),
+      ),
+    61_000,
   ],
   ['lane_fault', (ops) => ops.store.state.note({ 'lane_faults.answer': 1 })],
   ['disk_low', async () => {}],
