@@ -21,10 +21,12 @@ export const alarms: KeepModule = ({ config, store, clock, log, freeBytes, accou
   });
   // The ops pages get all rules, because they also show the alarms of the main process.
   Object.assign(shared.rules, RULES);
-  Object.assign(shared, { alarms: up, webhooksSilent: silent });
+  let leads = false;
+  Object.assign(shared, { alarms: () => (leads ? up() : null), webhooksSilent: silent });
   const loops: Loop[] = [];
   void leading.then(start);
   function start(): void {
+    leads = true;
     // Posts have a loop of their own, so that a slow ALERT_URL does not delay the rules.
     const notifying = startLoop(async () => {
       await notify();

@@ -27,8 +27,8 @@ export interface Keep {
 
 /** Each module replaces the members that it provides. */
 export interface Shared {
-  /** Alarms that `keep` has raised. */
-  alarms: () => Alarm[];
+  /** Alarms that `keep` has raised. Null: another instance raises them, and they are in the store. */
+  alarms: () => Alarm[] | null;
   /** Every alarm that the kit can raise, by name. The module `alarms` fills it. */
   rules: AlarmRules;
   webhooksSilent: () => boolean;

@@ -29,6 +29,7 @@ export const UNREAD: Status = {
   alarms: [],
   processes: { receive: 'up', run: 'up', keep: 'up' },
   instances: [],
+  waiting: [],
   moving: null,
 };
 
@@ -47,8 +48,8 @@ export function createView({
 }: {
   store: View;
   account: () => Account | undefined;
-  /** The alarms that this process has raised. */
-  up: () => Alarm[];
+  /** The alarms that this process has raised. Null: it raises none, and the store holds those of another instance. */
+  up: () => Alarm[] | null;
 }): View {
   let status = UNREAD;
   let counters: Record<string, number> = {};
@@ -59,7 +60,9 @@ export function createView({
       const main = account();
       // This code runs in `keep`, which ends with the main process, so both processes are up.
       const processes = { ...status.processes, receive: 'up', keep: 'up' } as const;
-      return { ...withAccount({ ...status, processes }, main), alarms: [...(main?.alarms ?? []), ...up()] };
+      const own = main?.alarms ?? [];
+      const others = (up() ?? status.alarms).filter(({ name }) => !own.some((one) => one.name === name));
+      return { ...withAccount({ ...status, processes }, main), alarms: [...own, ...others] };
     },
     async counters() {
       counters = (await orNone(() => store.counters())) ?? counters;

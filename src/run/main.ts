@@ -139,18 +139,10 @@ async function workAlone(options: RunOptions): Promise<void> {
 
 async function work(options: RunOptions, store: Store): Promise<void> {
   const { handlers, boot } = options;
-  const runner = await startRunner(options);
-  // A handler that only another instance had is forgotten when that instance stays away.
-  setInterval(
-    () =>
-      void orNone(() =>
-        store.work.register(
-          handlers.map(({ name }) => name),
-          options.files,
-        ),
-      ),
-    REGISTER_MS,
-  ).unref();
+  const runner = await noteGone(options, store, () => startRunner(options));
+  const names = handlers.map(({ name }) => name);
+  const register = (): Promise<unknown> => noteGone(options, store, () => store.work.register(names, options.files));
+  setInterval(() => void orNone(register), REGISTER_MS).unref();
   owner.onWake(() => runner.wake());
   store.onRing(() => runner.wake());
   owner.onBeat(async () => {
@@ -169,6 +161,21 @@ async function work(options: RunOptions, store: Store): Promise<void> {
       );
   if (handlers.length === 0) options.log.warn('no handlers: events are stored, but nothing handles them');
   await owner.say({ type: 'ready' });
+}
+
+/** Reports handlers whose place is given up by this work: events that waited for them stay without their tasks. */
+async function noteGone<Result>(options: RunOptions, store: Store, register: () => Promise<Result>) {
+  const waiting = async () => (await orNone(() => store.read.status(store.now())))?.waiting ?? [];
+  const before = await waiting();
+  const result = await register();
+  const left = before.length > 0 ? new Set((await waiting()).map(({ handler }) => handler)) : new Set();
+  for (const { handler, since } of before)
+    if (!left.has(handler) && !options.handlers.some(({ name }) => name === handler))
+      options.log.warn(
+        { handler, since },
+        'this handler is gone, and events waited for it: if it comes back, npx kit rerun makes their tasks',
+      );
+  return result;
 }
 
 function openFor(config: Config, instance = 0): Store {

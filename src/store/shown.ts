@@ -38,6 +38,8 @@ export interface Status {
   processes: Record<Role, 'up' | 'down'>;
   /** The instances that share the store, also those lost within a day. Empty: the store is a file. */
   instances: Instance[];
+  /** Handlers that are not loaded, but keep their place: their events since then wait. ISO 8601. */
+  waiting: { handler: string; since: string }[];
   /** An SQLite store is being copied into this one, and handlers pause. Null: not now. */
   moving: KeptState['moving'];
 }

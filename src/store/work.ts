@@ -191,8 +191,8 @@ export type SqlValue = null | number | bigint | string | Uint8Array;
 export interface WorkStore {
   /**
    * Makes these handlers the loaded ones and returns their ids by name. A new handler starts at the current event. If a
-   * handler's file is broken, or another instance has the handler, it keeps its position, and when it is back, gets the
-   * tasks that it missed. Call it again from time to time, because an instance that had a handler may be gone.
+   * handler's file is broken, or an instance of a PostgreSQL store had the handler within the last hour, it keeps its
+   * position, and when it is back, gets the tasks that it missed. So call it again from time to time.
    */
   register(names: string[], files?: HandlerFiles): Promise<Map<string, number>>;
   idsOf(names: string[]): Promise<Map<string, number>>;

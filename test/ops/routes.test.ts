@@ -86,6 +86,7 @@ describe('GET /api/status', () => {
       alarms: [],
       processes: { receive: 'down', run: 'down', keep: 'down' },
       instances: [],
+      waiting: [],
       moving: null,
     });
   });
@@ -144,6 +145,7 @@ describe('GET /api/status', () => {
       alarms: [{ name: 'gap_open', since: expect.stringMatching(/^2026-.*Z$/), detail: 'one' }],
       processes: { receive: 'up', run: 'up', keep: 'down' },
       instances: [],
+      waiting: [],
       moving: null,
     });
   });

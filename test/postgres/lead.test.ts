@@ -36,9 +36,12 @@ function member(): Store {
   return store;
 }
 
-/** As if the instance had given no sign of life for long. */
+const NOW = 'cast(extract(epoch from clock_timestamp()) * 1000 as bigint)';
+
+/** As if the instance had just been found without a sign of life, and the others had joined long before. */
 async function freeze(instance: number): Promise<void> {
-  await db.query('update instances set until_at = 0 where instance = $1', [instance]);
+  await db.query('update instances set since = since - 60000');
+  await db.query(`update instances set until_at = ${NOW} - 1 where instance = $1`, [instance]);
 }
 
 const boots = new Map<Store, Promise<number>>();
@@ -241,40 +244,80 @@ describe('a leader without a handler that another instance has', () => {
     return (await last.work.behind()).has(id);
   }
 
-  test.each(['stands by', 'was lost', 'left'])('keeps its place if that instance %s', async (end) => {
+  test.each(['stands by', 'was lost', 'left', 'left while the other was lost', 'was the only one'])(
+    'keeps its place if that instance %s',
+    async (end) => {
+      const { instance: other } =
+        end === 'was the only one' ? { instance: 0 } : await next.processes.lead(true, ['first']);
+      if (end === 'stands by') await old.processes.resign();
+      if (end === 'was lost') await freeze(instance);
+      if (end === 'left while the other was lost') await freeze(other);
+      if (end !== 'stands by' && end !== 'was lost') await old.processes.leave();
+      await leadWithout(next, 1);
+      // The leader says so from time to time.
+      await next.work.register(['first']);
+      expect(await next.read.status(next.now())).toMatchObject({ waiting: [{ handler: 'second' }] });
+      expect(await catchesUp()).toBe(true);
+    },
+  );
+
+  test('an instance that comes back without it, and under the same name, changes nothing', async () => {
     await next.processes.lead(true, ['first']);
-    if (end === 'stands by') await old.processes.resign();
-    if (end === 'was lost')
-      await db.query('update instances set until_at = until_at - 4000 where instance = $1', [instance]);
-    if (end === 'left') await old.processes.leave();
+    await old.processes.leave();
     await leadWithout(next, 1);
-    // The leader says so from time to time.
+    await member().processes.lead(true, ['first']);
     await next.work.register(['first']);
     expect(await catchesUp()).toBe(true);
   });
 
-  test('forgets it if that instance stays away for an hour, or comes back without it', async () => {
-    await next.processes.lead(true, ['first']);
-    await old.processes.leave();
-    await leadWithout(next, 1);
-    await db.query('update instances set lost_at = lost_at - 3600001 where lost_at is not null');
-    await next.work.register(['first']);
-    expect(await catchesUp()).toBe(false);
-  });
-
-  test('forgets it if no instance has it any more', async () => {
+  test('gives up its place when no instance has had it for an hour', async () => {
     await next.processes.lead(true, ['first']);
     await old.processes.resign();
     await leadWithout(next, 1);
-    await old.processes.lead(false, ['first']);
+    await db.query('update handlers set seen_at = seen_at - 3600001');
+    await old.processes.lead(false, both);
     await next.work.register(['first']);
+    expect((await next.read.status(next.now())).waiting).toHaveLength(1);
+    await db.query('update handlers set seen_at = seen_at - 3600001');
+    await next.work.register(['first']);
+    expect((await next.read.status(next.now())).waiting).toEqual([]);
     expect(await catchesUp()).toBe(false);
   });
+});
 
-  test('forgets it at once if it is the only instance, as on SQLite', async () => {
-    await old.processes.leave();
-    await leadWithout(next, 1);
-    expect(await catchesUp()).toBe(false);
+describe('an instance that is lost', () => {
+  const lostNow = async (store: Store) =>
+    (await store.processes.instances()).filter(({ lostAt }) => lostAt !== null).map(({ instance }) => instance);
+
+  test('is shown until another one has joined in its place, whichever comes first', async () => {
+    const [one, two] = [member(), member()];
+    await one.processes.lead(true);
+    const { instance: second } = await two.processes.lead(true);
+    await freeze(second);
+    await one.processes.lead(true);
+    expect(await lostNow(one)).toEqual([second]);
+    await member().processes.lead(true);
+    expect(await lostNow(one)).toEqual([]);
+    // The next one joins before the loss is noticed, and stands in the place of one alone.
+    const [third, fourth] = [member(), member()];
+    const lost = [(await third.processes.lead(true)).instance, (await fourth.processes.lead(true)).instance];
+    await db.query('update instances set since = since - 60000');
+    await member().processes.lead(true);
+    await db.query(`update instances set until_at = ${NOW} - 1 where instance = any($1)`, [lost]);
+    await one.processes.lead(true);
+    expect(await lostNow(one)).toHaveLength(1);
+  });
+
+  test('and comes back goes on with the records that it left', async () => {
+    const [one, two] = [member(), member()];
+    const { instance } = await one.processes.lead(true);
+    await one.ingest.accept({ readings: [], now: one.now(), state: { signers: '[7]' } });
+    await two.processes.lead(true);
+    await freeze(instance);
+    await two.processes.lead(true);
+    const back = (await one.processes.lead(true)).instance;
+    const { rows } = await db.query(`select name from state where name like 'signers@%'`);
+    expect(rows).toEqual([{ name: `signers@${back}` }]);
   });
 });
 

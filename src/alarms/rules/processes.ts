@@ -26,10 +26,10 @@ export const PROCESSES: Rules<Observation> = {
   instance_lost: {
     gravity: 'warning',
     remedy: 'npx kit instances names it: look at its machine and its log, and start an instance again.',
-    fires: ({ status }) => missing(status.instances).length > 0,
-    level: ({ status }) => missing(status.instances).length,
+    fires: ({ status }) => lost(status.instances).length > 0,
+    level: ({ status }) => lost(status.instances).length,
     words: ({ status }) =>
-      `${missing(status.instances)
+      `${lost(status.instances)
         .map(({ name, lostAt }) => `the instance ${name} gives no sign of life since ${lostAt}`)
         .join(
           '; ',
@@ -43,17 +43,15 @@ export const PROCESSES: Rules<Observation> = {
     words: ({ status }) =>
       `${differing(status.instances)
         .map(({ handler, lack }) => `handler ${handler} is not loaded by ${lack.join(', ')}`)
-        .join('; ')}. While such an instance leads, events wait for that handler. Start the same handlers everywhere`,
+        .join(
+          '; ',
+        )}. While such an instance leads, events wait for that handler; one that no leader has had yet has not begun, and npx kit rerun makes what it lacks. Start the same handlers everywhere`,
   },
 };
 
-/** Lost instances for which none has joined since. */
-function missing(instances: Instance[]): Instance[] {
-  const lost = instances.filter(({ lostAt }) => lostAt !== null);
-  const joined = instances.filter(
-    ({ lostAt, since }) => lostAt === null && lost.some((one) => since > (one.lostAt ?? '')),
-  );
-  return lost.slice(0, Math.max(0, lost.length - joined.length));
+/** Its row is gone when another instance has joined in its place. */
+function lost(instances: Instance[]): Instance[] {
+  return instances.filter(({ lostAt }) => lostAt !== null);
 }
 
 /** Names the task that ended the process. A task that ran alone is surely the cause; of several tasks, each may be. */

@@ -94,6 +94,8 @@ export function show(status: Status, missed: number, { words, ready, listens }: 
   if (processes.receive === 'down' || (listens && !ready))
     line('', `the receiver says: ${words}${listens && !ready ? '; figures are those of before' : ''}`);
   if (status.instances.length > 0) line('instances', membersOf(status.instances));
+  for (const { handler, since } of status.waiting)
+    line('waiting', `events since ${since} for the handler ${clean(handler)}, which is not loaded`);
   if (status.moving) line('moving', `${status.moving.rows} of ${status.moving.of} rows copied; handlers pause`);
   const open = undecided > 0 ? `, ${undecided} undecided (history or not)` : '';
   const rest = `${status.duplicates} duplicates, ${status.quarantined} quarantined, ${status.conflicts} conflicts`;

@@ -103,8 +103,21 @@ async function showLanes(json: boolean): Promise<number> {
 
 async function move(from = '', to = '', json = false): Promise<number> {
   if (!from || !to || from === to) throw new UsageError('two handlers are needed: --from OLD --to NEW');
-  const moved = await withStore((store) => moveTasks(store, { from, to }, clockOf(store), progress));
-  if (json) printJson({ moved });
-  else print(`${count(moved, 'task')} moved from ${from} to ${to}; those that are done stay`);
+  const { moved, since } = await withStore(async (store) => {
+    const { waiting } = await store.read.status(store.now());
+    const place = waiting.find(({ handler }) => handler === from)?.since ?? null;
+    return { moved: await moveTasks(store, { from, to }, clockOf(store), progress), since: place };
+  });
+  if (json) {
+    printJson({ moved, ...(since !== null && { waitingSince: since }) });
+    return EXIT.done;
+  }
+  print(`${count(moved, 'task')} moved from ${from} to ${to}; those that are done stay`);
+  if (since !== null)
+    print(
+      clean(
+        `events since ${since} waited for ${from}, without tasks yet: npx kit rerun --handler ${to} --from ${since} makes those that ${to} lacks`,
+      ),
+    );
   return EXIT.done;
 }

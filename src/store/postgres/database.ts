@@ -10,6 +10,9 @@ import { faultOf, sqlState } from './fault.ts';
 import { fenceOf } from './members.ts';
 import { translate, type Translated } from './translate.ts';
 
+/** An instance may come back within this time, with handlers that the others lack. */
+const MAY_RETURN_MS = 3_600_000;
+
 export const POSTGRES: Dialect = {
   kind: 'postgres',
   max: 'greatest',
@@ -19,6 +22,7 @@ export const POSTGRES: Dialect = {
   indexedBy: () => '',
   contains: (column, parameter) => `position(cast(${parameter} as bytea) in ${column}) > 0`,
   eventsWithId: (parameter) => `select seq from events where id = ${parameter}`,
+  mayReturn: `seen_at > ${NOW} - ${MAY_RETURN_MS}`,
   eventText: 'e.body as text, e.live',
 };
 
@@ -32,8 +36,6 @@ const LOCKS: Record<Exclude<Lock, 'lead'>, string> = {
  * would become slower with each event, until the next `analyze`.
  */
 const BY_INDEX = ['seqscan', 'hashjoin', 'mergejoin'].map((way) => `; set local enable_${way} = off`).join('');
-/** An instance that ended less than this ago may come back, with handlers that the others lack. */
-const MAY_RETURN_MS = 3_600_000;
 /** A transaction that waits longer for its client is ended by the server, so that a stopped process holds no lock. */
 const BEGIN = `begin; set local idle_in_transaction_session_timeout = '2s'; set local statement_timeout = '7s'${BY_INDEX}`;
 
@@ -74,11 +76,6 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
 
   const leading = prepared('select 1 from lead where instance = ? for key share');
   const living = prepared<number>('select instance from instances where lost_at is null', 'array');
-  const elsewhere = prepared<string>(
-    `select distinct unnest(handlers) from instances
-      where instance <> ? and (lost_at is null or lost_at > ${NOW} - ${MAY_RETURN_MS})`,
-    'array',
-  );
 
   async function write<Result>(work: () => Promise<Result>, ...locks: Lock[]): Promise<Result> {
     if (depth > 0) return writePart(work);
@@ -156,7 +153,6 @@ export function createDatabase({ connection, schema, name: path, instance }: Lin
     instance,
     leads: async () => instance() === 0 || (await leading.get(instance())) !== undefined,
     living: () => living.all(),
-    handlersElsewhere: () => elsewhere.all(instance()),
     dialect: POSTGRES,
     statement: <Row>(sql: string) => prepared<Row>(sql),
     value: <Result>(sql: string) => prepared<Result>(sql, 'array'),

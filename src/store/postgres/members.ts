@@ -18,6 +18,8 @@ const AGAIN_MS = 250;
  * have been away for all of them.
  */
 const AWAY_MS = { gap: 2_000, patience: 1_000 };
+/** Handlers are noted as seen no more often than this. */
+const SEEN_MS = 60_000;
 /** Lost instances are shown for this long, and so many instances at most. */
 const SHOWN_MS = 86_400_000;
 const SHOWN = 100;
@@ -50,6 +52,8 @@ export function createMembers(session: Session): Members {
     with me as (
       update instances set until_at = ${NOW} + ${LIVES_MS}, handlers = @handlers
       where instance = @me and lost_at is null returning instance
+    ), mine as (
+      update handlers set seen_at = ${NOW} where name = any(cast(@handlers as text[])) and seen_at < ${NOW} - ${SEEN_MS}
     ) select (select count(*) from me) as mine, (select instance from lead) as leader,
       (select until_at from instances i where i.instance in (select instance from lead)) as until, ${NOW} as now`);
   const seen = session.statement<Omit<Seen, 'mine'>>(`
@@ -57,8 +61,20 @@ export function createMembers(session: Session): Members {
       (select until_at from instances i where i.instance in (select instance from lead)) as until, ${NOW} as now`);
   const join = session.value<number>(`
     insert into instances (name, version, since, until_at) values (?, ?, ${NOW}, ${NOW} + ${LIVES_MS}) returning instance`);
-  const lose = session.value<string>(`
-    update instances set lost_at = until_at where until_at < ${NOW} and lost_at is null and instance <> ? returning name`);
+  const lose = session.statement<{ instance: number; name: string }>(`
+    update instances set lost_at = until_at - ${LIVES_MS} where until_at < ${NOW} and lost_at is null and instance <> ?
+    returning instance, name`);
+  // An instance that joined after the last sign of life of a lost one stands in its place, and only in its.
+  const replace = session.statement(`
+    with heir as (
+      update instances set replaces = 1 where instance = (
+        select i.instance from instances i where i.lost_at is null and i.replaces = 0
+          and i.since > (select l.lost_at from instances l where l.instance = @lost) order by i.since limit 1)
+      returning 1
+    ) delete from instances where instance = @lost and exists (select 1 from heir)`);
+  const oldestLost = session.value<number>(
+    'select instance from instances where lost_at is not null order by lost_at limit 1',
+  );
   // The name holds the pid, so a lost instance of the same name was this one, or one that has ended.
   const forget = session.statement(
     `delete from instances where lost_at is not null and (lost_at < ${NOW} - ${SHOWN_MS} or name = ?)`,
@@ -69,20 +85,20 @@ export function createMembers(session: Session): Members {
   const depose = session.statement('delete from lead');
   const follow = session.statement('insert into lead values (?)');
   const resign = session.statement('delete from lead where instance = ?');
-  // The others may lack its handlers, so they remember them for a while.
-  const leave = session.statement(`
-    update instances set lost_at = ${NOW}, left_at = ${NOW} where instance = @me
-      and exists (select 1 from instances where instance <> @me and lost_at is null)`);
-  const end = session.statement('delete from instances where instance = ? and left_at is null');
+  const leave = session.statement('delete from instances where instance = ?');
+  // A process that was taken for lost counts on in its memory.
+  const carryOn = session.statement(`
+    update state set name = split_part(name, '@', 1) || '@' || cast(@me as text)
+    where name like '%@' || cast(@before as text)`);
   const gone = session.statement('delete from processes where instance = ?');
   const lock = session.statement(`select 1 from locks where name = 'lead' for update`);
   // If no instance is up, nobody has noted that the others are lost.
   const all = session.statement<InstanceRow>(`
-    select i.instance, i.name, i.version, i.since, i.handlers, case when i.until_at < ${NOW} then i.until_at end as lost,
+    select i.instance, i.name, i.version, i.since, i.handlers, case when i.until_at < ${NOW} then i.until_at - ${LIVES_MS} end as lost,
       case when i.until_at >= ${NOW} and exists (select 1 from lead l where l.instance = i.instance) then 1 else 0 end as leads,
       (select string_agg(role, ' ' order by role) from processes p
         where p.instance = i.instance and p.beat_at > ${NOW} - 5000) as roles
-    from instances i where i.left_at is null order by i.lost_at is not null, i.lost_at desc, i.instance limit ${SHOWN}`);
+    from instances i order by i.lost_at is not null, i.lost_at desc, i.instance limit ${SHOWN}`);
   let me = 0;
   /** When the last answer came, and until when this instance takes no other for lost; monotonic milliseconds. */
   let answeredAt = Infinity;
@@ -97,7 +113,11 @@ export function createMembers(session: Session): Members {
       const name = `${hostname()}:${process.pid}`;
       await forget.run(name);
       for (const statement of tidy) await statement.run();
+      const before = me;
       me = (await join.get(name, VERSION)) ?? 0;
+      if (before > 0) await carryOn.run({ me, before });
+      const lost = await oldestLost.get();
+      if (lost !== undefined) await replace.run({ lost });
     });
   }
 
@@ -129,7 +149,8 @@ export function createMembers(session: Session): Members {
       const vacant = look !== undefined && look.leader !== me && isVacant(look) && (isSteady || look.leader === null);
       const leads = look?.leader === me || (mayLead && vacant && (await takeOver()));
       const lost = leads && isSteady ? await lose.all(me) : [];
-      return { instance: me, leads, lost, againMs: AGAIN_MS };
+      for (const { instance } of lost) await replace.run({ lost: instance });
+      return { instance: me, leads, lost: lost.map(({ name }) => name), againMs: AGAIN_MS };
     },
     async resign() {
       await resign.run(me);
@@ -145,8 +166,7 @@ export function createMembers(session: Session): Members {
       await session.write(async () => {
         await resign.run(me);
         await gone.run(me);
-        await leave.run({ me });
-        await end.run(me);
+        await leave.run(me);
       });
     },
   };

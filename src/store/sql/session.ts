@@ -40,6 +40,8 @@ export interface Dialect {
   contains: (column: string, parameter: string) => string;
   /** A query of the numbers of events that may have the id of the parameter. */
   eventsWithId: (parameter: string) => string;
+  /** A condition on `handlers`: the handler keeps its place although this process has not loaded it. */
+  mayReturn: string;
   /** The columns of StoredEvent that handlers need besides EVENT_COLUMNS, in queries of `events e`. See `toStored`. */
   eventText: string;
 }
@@ -75,8 +77,6 @@ export interface Database {
   leads: () => Promise<boolean>;
   /** The numbers of the instances that give signs of life. */
   living: () => Promise<number[]>;
-  /** The names of handlers that other instances have, or had when they ended less than an hour ago. */
-  handlersElsewhere: () => Promise<string[]>;
   /** The name of the store in errors. */
   readonly path: string;
   readonly dialect: Dialect;

@@ -19,6 +19,7 @@ export const SQLITE: Dialect = {
   contains: (column, parameter) => `instr(${column}, ${parameter})`,
   eventsWithId: (parameter) => `select event from latest_ids where id = ${parameter}
     union all select event from ids where segment in (select segment from id_segments) and ${IN_A_PART} and id = ${parameter}`,
+  mayReturn: '0 = 1',
   eventText: 'cast(e.body as text) as text, e.live',
 };
 
@@ -68,7 +69,6 @@ export function createDatabase(db: Connection, path: string): AnyDatabase {
     instance: () => 0,
     leads: async () => true,
     living: async () => [],
-    handlersElsewhere: async () => [],
     dialect: SQLITE,
     statement: <Row>(sql: string) => prepared(db.prepare<unknown[], Row>(sql)),
     value: <Result>(sql: string) => prepared(db.prepare<unknown[], Result>(sql).pluck()),

@@ -66,16 +66,6 @@ test.each<[string, Observation, string[]]>([
   ['nothing, while instances are updated', seen({}, {}, { differMs: 60_000 }), []],
   ['handlers_differ, after a minute', seen({ instances: [HAS, LACKS] }, {}, { differMs: 60_001 }), ['handlers_differ']],
   ['instance_lost', seen({ instances: [HAS, LOST] }), ['instance_lost']],
-  [
-    'nothing, when one has joined for the lost one',
-    seen({ instances: [HAS, LOST, { ...HAS, since: '2026-01-03' }] }),
-    [],
-  ],
-  [
-    'instance_lost, for each of two',
-    seen({ instances: [LOST, LOST, { ...HAS, since: '2026-01-03' }] }),
-    ['instance_lost'],
-  ],
   ['lane_fault', seen({}, { 'lane_faults.answer': 1 }), ['lane_fault']],
   ['dead_letters', seen({ tasks: { ...calm.tasks, dead: 1 } }), ['dead_letters']],
   ['gap_open', seen({ gaps: 1 }), ['gap_open']],

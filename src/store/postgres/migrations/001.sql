@@ -132,7 +132,9 @@ create table handlers (
   name       text collate "C" not null unique,
   loaded     int not null check (loaded in (0, 1)),
   file       text,
-  waits_from bigint
+  waits_from bigint,
+  -- when an instance had it last; a minute late at most
+  seen_at    bigint not null default cast(extract(epoch from clock_timestamp()) * 1000 as bigint)
 );
 
 create table lanes (
@@ -265,8 +267,8 @@ create table instances (
   since    bigint not null,
   until_at bigint not null,
   handlers text[] not null default '{}',
-  lost_at  bigint,                  -- when it left, or was found without a sign of life
-  left_at  bigint
+  lost_at  bigint,                  -- when it gave its last sign of life, if it was found without one
+  replaces int not null default 0   -- 1: it joined in the place of a lost one, of which no row is left
 ) with (fillfactor = 50);
 
 -- At most one row: the instance that leads. The row is the right to lead; it is taken away by deleting it (members.ts).

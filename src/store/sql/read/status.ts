@@ -1,4 +1,5 @@
 // The status of the kit, from counters and state. No figure is counted row by row.
+import { createHandlers } from '../work/handlers.ts';
 import { iso } from '../../../base/clock.ts';
 import { parseCursor, type Cursor } from '../../../wire/cursor.ts';
 import type { ReplayState, StreamState } from '../../keep.ts';
@@ -44,6 +45,7 @@ export function createStatus(session: Session): Pick<ReadStore, 'status' | 'coun
     few: oldestOf(`${few} where rerun = 0`),
     many: oldestOf(`tasks where id >= +? and state = 'ready' and rerun = 0`),
   };
+  const registry = createHandlers(session);
   const gaps = session.value<number>('select count(*) from gaps where closed_at is null');
   const alarms = session.statement<{ name: string; since: number; detail: string }>(
     'select name, since, detail from alarms where cleared = 0 order by since',
@@ -130,6 +132,9 @@ export function createStatus(session: Session): Pick<ReadStore, 'status' | 'coun
         alarms: (await alarms.all()).map(({ name, since, detail }): Alarm => ({ name, since: isoOf(since), detail })),
         processes: { receive: isUp('receive'), run: isUp('run'), keep: isUp('keep') },
         instances: [],
+        waiting: (await registry.waiting()).flatMap(({ name: handler, since }) =>
+          since === null ? [] : [{ handler, since: isoOf(since) }],
+        ),
         moving: keptOf('moving', await session.state('moving')),
       };
     },

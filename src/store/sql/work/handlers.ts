@@ -1,4 +1,4 @@
-// The handlers that the store knows: loaded, gone, or waiting, because their file is broken or only another instance has
+// The handlers that the store knows: loaded, gone, or waiting, because their file is broken or another instance may have
 // them. A waiting handler gets its missed tasks when it is back. A new handler starts at the current event.
 import { mayBeBroken } from '../../missed.ts';
 import type { HandlerFiles } from '../../work.ts';
@@ -10,13 +10,15 @@ interface HandlerRow {
   loaded: number;
   file: string | null;
   waits_from: number | null;
+  may_return: number;
 }
 
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createHandlers(session: Session) {
   const { statement, dialect } = session;
   const listed = dialect.oneOf('@ids', 'bigint');
-  const all = statement<HandlerRow>('select id, name, loaded, file, waits_from from handlers');
+  const all = statement<HandlerRow>(`
+    select id, name, loaded, file, waits_from, case when ${dialect.mayReturn} then 1 else 0 end as may_return from handlers`);
   const named = statement<{ id: number; name: string }>(
     `select id, name from handlers where name ${dialect.oneOf('?', 'text')}`,
   );
@@ -33,9 +35,9 @@ export function createHandlers(session: Session) {
   );
   const forgetOwed = statement('delete from owed where handler in (select id from handlers where waits_from is null)');
   const moveOn = statement('update handlers set waits_from = ? where id = ? and waits_from = ?');
-  const waiting = statement<{ name: string; file: string | null }>(
-    'select name, file from handlers where waits_from is not null and loaded = 0 order by name',
-  );
+  const waiting = statement<{ name: string; file: string | null; since: number | null }>(`
+    select name, file, (select received_at from events where seq > waits_from order by seq limit 1) as since
+    from handlers where waits_from is not null and loaded = 0 order by name`);
 
   async function idsOf(names: string[]): Promise<Map<string, number>> {
     return new Map((await named.all(names)).map(({ id, name }) => [name, id]));
@@ -56,11 +58,11 @@ export function createHandlers(session: Session) {
     register: (names: string[], files: HandlerFiles = { of: new Map(), broken: [] }): Promise<Map<string, number>> =>
       session.write(async () => {
         const known = await all.all();
-        const elsewhere = new Set(await session.handlersElsewhere());
         const fannedOut = Number(await session.state('fanned_out'));
         const gone = known.filter(({ name }) => !names.includes(name));
         const waits = (row: HandlerRow): boolean =>
-          (row.loaded === 1 || row.waits_from !== null) && (mayBeBroken(row, known, files) || elsewhere.has(row.name));
+          (row.loaded === 1 || row.waits_from !== null) &&
+          ((row.may_return === 1 && session.instance() > 0) || mayBeBroken(row, known, files));
         const idsWhere = (is: boolean): number[] => gone.flatMap((row) => (waits(row) === is ? [row.id] : []));
         await suspend.run({ ids: idsWhere(true), fannedOut });
         await unload.run({ ids: idsWhere(false) });
