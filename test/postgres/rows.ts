@@ -7,8 +7,8 @@ const OF_ONE_KIND = new Set([
   ...['latest_ids', 'ids', 'id_segments', 'id_filters', 'sqlite_sequence'],
   ...['locks', 'lead', 'instances', 'boots', 'version'],
 ]);
-/** Columns that only one kind has: PostgreSQL's processes belong to an instance, and its lanes have a reserved column. */
-const LEFT_OUT = new Set(['processes.instance', 'lanes.part']);
+/** Columns of PostgreSQL alone: processes belong to an instance, lanes have a reserved column, handlers were seen. */
+const LEFT_OUT = new Set(['processes.instance', 'lanes.part', 'handlers.seen_at']);
 /** Random, measured, or of one kind: the id of the store, when it was created, who ran, and how long answers took. */
 const ROWS_LEFT_OUT: Record<string, string> = {
   store: 'where 1 = 0',
