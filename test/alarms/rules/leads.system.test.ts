@@ -12,7 +12,7 @@ import { fanOut, claim, createOps, deliver, end, INSTANCES, share, type Ops } fr
 const GB = 1024 ** 3;
 /** Commands that print a list, and the field of their JSON output that holds it. */
 const LISTS: Record<string, string> = { events: 'events', tasks: 'tasks', gaps: 'gaps', quarantine: 'quarantine' };
-const CHANGES = ['retry', 'restore', 'reconcile', 'discard', 'reload'];
+const CHANGES = ['retry', 'restore', 'reconcile', 'discard', 'reload', 'rerun'];
 const LOOKS = ['status', 'doctor'];
 
 type Made = (ops: Ops) => Promise<unknown>;
