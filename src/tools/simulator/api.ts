@@ -5,15 +5,17 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { z } from 'zod';
 import { REQUEST_ID } from '../../wire/headers.ts';
-import type { Account } from './account.ts';
+import type { Billing } from './billing.ts';
 import type { Chaos } from './chaos.ts';
-import type { Answer } from './faults.ts';
+import type { Answer, Fault } from './faults.ts';
 import type { Key, Keys } from './keys.ts';
 import { ACCOUNT_LIMITS, type Limits } from './limits.ts';
-import { valid, type Operation } from './operations.ts';
+import type { Operation } from './operations.ts';
 import { envelopeOf, Refusal } from './refusal.ts';
+import { fields, INVENTED, type Route } from './routes.ts';
 import type { Streams } from './stream.ts';
 import { transmit } from './transmit.ts';
+import { valid } from './valid.ts';
 
 export interface ServiceApi {
   /** Resolves to the base URL, which ends in /v1. Port 0 takes a free port. */
@@ -24,63 +26,10 @@ export interface ServiceApi {
 }
 
 const MIB = 1024 * 1024;
-
-type Body = Record<string, unknown>;
-
-/** A route outside /rpc and /events (contract 4.3). */
-interface Other {
-  route: RegExp;
-  of: keyof typeof ACCOUNT_LIMITS;
-  scopes?: string[];
-  /** The size limit of the body in bytes. Undefined: no body is read. */
-  bytes?: number;
-  answer(account: Account, call: Body, path: string): Answer;
-}
-
-const OTHERS: Other[] = [
-  {
-    route: /^POST \/v1\/messages\/send$/,
-    of: 'rpc',
-    scopes: ['messages:send'],
-    bytes: 12 * MIB,
-    answer(account, call) {
-      account.pay(call['billing'], call['request']);
-      return ok(account.send(call));
-    },
-  },
-  {
-    route: /^POST \/v1\/billing\/quotes$/,
-    of: 'quotes',
-    bytes: 12 * MIB,
-    answer: (account, call) => ok(account.quote(call)),
-  },
-  {
-    route: /^GET \/v1\/media\/[^/]+$/,
-    of: 'media',
-    answer: (account, _, path) => account.media(path.slice(path.lastIndexOf('/') + 1)),
-  },
-  {
-    route: /^POST \/v1\/sessions\/resume$/,
-    of: 'sessions',
-    scopes: ['sessions:manage'],
-    bytes: 4 * 1024,
-    answer: (account, call) => account.resume(call),
-  },
-  {
-    // The contract shows too little of this operation to simulate it.
-    route: /^POST \/v1\/sessions\/create$/,
-    of: 'sessions',
-    scopes: ['sessions:manage'],
-    bytes: 4 * 1024,
-    answer() {
-      throw new Refusal(503, 'PAIRING_UNAVAILABLE');
-    },
-  },
-];
+/** Request line and headers, in bytes: the query of a stream can name 1000 numbers (contract 4.4). */
+const LONGEST = 128 * 1024;
 
 const jsonObject = z.record(z.string(), z.unknown());
-/** Field names in snake_case (contract 7.4). */
-const fields = z.record(z.string().regex(/^[a-z0-9_]+$/), z.unknown());
 const envelope = z.strictObject({
   request: fields,
   // Ignored if the operation is not paid.
@@ -92,7 +41,8 @@ const deadline = z.int().min(1).max(30_000).optional();
 export interface ApiOptions {
   keys: Keys;
   operations: Map<string, Operation>;
-  account: Account;
+  routes: Route[];
+  billing: Billing;
   streams: Streams;
   limits: Limits;
   chaos: Chaos;
@@ -100,7 +50,7 @@ export interface ApiOptions {
 }
 
 /** Returns the function that answers requests. The function throws Refusal. */
-function createRoutes({ keys, operations, account, streams, limits, chaos }: ApiOptions) {
+function createAnswering({ keys, operations, routes, billing, streams, limits, chaos }: ApiOptions) {
   /** Resolves to undefined if the request opened a stream. */
   async function answer(request: IncomingMessage, response: ServerResponse, id: string): Promise<Answer | undefined> {
     const path = URL.parse(request.url ?? '', 'http://localhost')?.pathname;
@@ -114,7 +64,7 @@ function createRoutes({ keys, operations, account, streams, limits, chaos }: Api
       count('events');
       const fault = chaos.fault()?.(ok({}), null);
       if (fault instanceof Refusal) throw fault;
-      if (fault && fault.manner !== undefined) return fault;
+      if (fault && (fault.manner !== undefined || fault.status !== 200)) return fault;
       streams.open(key, request, response, id);
       return undefined;
     }
@@ -126,25 +76,23 @@ function createRoutes({ keys, operations, account, streams, limits, chaos }: Api
     keys.require(key, operation.scopes, 'RPC_METHOD_FORBIDDEN');
     const call = valid(envelope, await readJson(request, 12 * MIB), 'RPC_REQUEST_INVALID');
     valid(deadline, call.deadlineMs, 'RPC_DEADLINE_INVALID');
-    if (operation.paid) account.pay(call.billing, call.request);
     const after = call.request['after_cursor'];
-    return bent(ok(operation.answer(call.request, key)), typeof after === 'string' ? after : null);
+    return carryOut(chaos.fault(), () => ok(operation.answer(call.request, key), operation.invented ? INVENTED : {}), {
+      after: typeof after === 'string' ? after : null,
+      ...(operation.paid && { pay: () => billing.pay(call.billing, [name], call.request) }),
+    });
   }
 
-  async function other(route: string, key: Key, request: IncomingMessage): Promise<Answer> {
-    const one = OTHERS.find((candidate) => candidate.route.test(route));
-    if (!one) throw new Refusal(404);
-    keys.require(key, one.scopes ?? []);
-    count(one.of);
-    const call = one.bytes === undefined ? {} : await readJson(request, one.bytes);
-    return bent(one.answer(account, call, route));
-  }
-
-  /** Applies the next fault to the answer. The operation itself has already been carried out. */
-  function bent(truth: Answer, after: string | null = null): Answer {
-    const told = chaos.fault()?.(truth, after) ?? truth;
-    if (told instanceof Refusal) throw told;
-    return told;
+  async function other(path: string, key: Key, request: IncomingMessage): Promise<Answer> {
+    const route = routes.find((candidate) => candidate.route.test(path));
+    if (!route) throw new Refusal(404);
+    keys.require(key, route.scopes);
+    count(route.of);
+    const call = route.bytes === 0 ? {} : await readJson(request, route.bytes);
+    route.check?.(call, key);
+    const { paid } = route;
+    const pay = paid && { pay: () => billing.pay(call['billing'], paid, call['request']) };
+    return carryOut(chaos.fault(), () => route.answer(call, path, key), { ...pay });
   }
 
   function count(what: keyof typeof ACCOUNT_LIMITS): void {
@@ -154,9 +102,27 @@ function createRoutes({ keys, operations, account, streams, limits, chaos }: Api
   return answer;
 }
 
+/**
+ * Carries out the call and answers it with the fault, if there is one. A fault may say that the call is not carried out.
+ * A refusal then costs nothing, but an uncertain outcome uses the quote (contract 7.3).
+ */
+function carryOut(
+  fault: Fault | undefined,
+  work: () => Answer,
+  { pay, after = null }: { pay?: () => void; after?: string | null },
+): Answer {
+  const unmade = fault?.undone ? fault(ok({}), after) : undefined;
+  if (unmade instanceof Refusal && unmade.status < 500) throw unmade;
+  pay?.();
+  const truth = unmade ?? work();
+  const told = truth instanceof Refusal ? truth : (fault?.(truth, after) ?? truth);
+  if (told instanceof Refusal) throw told;
+  return told;
+}
+
 export function createServiceApi(options: ApiOptions): ServiceApi {
   const { speed } = options;
-  const answer = createRoutes(options);
+  const answer = createAnswering(options);
   let calls = 0;
 
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -172,7 +138,7 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
     if (told) await transmit(response, { ...told, headers: { [REQUEST_ID]: id, ...told.headers } }, speed);
   }
 
-  const server = createServer((incoming, response) => void respond(incoming, response));
+  const server = createServer({ maxHeaderSize: LONGEST }, (incoming, response) => void respond(incoming, response));
   // A request that is not valid HTTP gets the same error envelope (contract 7.1).
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (!socket.writable) return;
@@ -202,8 +168,8 @@ export function createServiceApi(options: ApiOptions): ServiceApi {
   };
 }
 
-function ok(body: object): Answer {
-  return { status: 200, body };
+function ok(body: object, headers: Record<string, string> = {}): Answer {
+  return { status: 200, headers, body };
 }
 
 async function readJson(request: IncomingMessage, limit: number): Promise<Record<string, unknown>> {

@@ -1,8 +1,7 @@
 // Faults drawn at random from a seed: how each event is delivered, and how each call is answered. A test can also ask
 // for a fault by its name.
-import { FAULTS, type Fault, type FaultName } from './faults.ts';
+import { FAULTS, refuse, type Fault, type FaultName } from './faults.ts';
 import { createRandom } from '../random.ts';
-import { Refusal } from './refusal.ts';
 import type { DeliverOptions } from './webhook.ts';
 
 /** Shares from 0 to 1. `api` is a share of the calls, the others are shares of the events. */
@@ -17,6 +16,8 @@ export interface Shares {
   delayed: number;
   /** A sender without the secret also delivers the event. */
   forged: number;
+  /** The data of the event has neither session nor time, if the contract does not show the fields of its type. */
+  bare: number;
   /** The call is answered with a fault. */
   api: number;
 }
@@ -24,6 +25,8 @@ export interface Shares {
 export interface Chaos {
   /** The deliveries of the next event. Empty: the event is dropped. */
   ways(): Pick<DeliverOptions, 'forged' | 'afterMs'>[];
+  /** Whether the next event is bare. */
+  bare(): boolean;
   /** The fault for the next call. Undefined: the true answer is sent. */
   fault(): Fault | undefined;
   /** Turns the random faults on or off. */
@@ -37,8 +40,16 @@ export interface Chaos {
   failNext(status: number, reason?: string): void;
 }
 
-export const CALM: Shares = { dropped: 0, doubled: 0, shuffled: 0, delayed: 0, forged: 0, api: 0 };
-export const ROUGH: Shares = { dropped: 0.05, doubled: 0.1, shuffled: 0.3, delayed: 0.02, forged: 0.05, api: 0.1 };
+export const CALM: Shares = { dropped: 0, doubled: 0, shuffled: 0, delayed: 0, forged: 0, bare: 0, api: 0 };
+export const ROUGH: Shares = {
+  dropped: 0.05,
+  doubled: 0.1,
+  shuffled: 0.3,
+  delayed: 0.02,
+  forged: 0.05,
+  bare: 0.1,
+  api: 0.1,
+};
 const SHUFFLED_MS = 2_000;
 const DELAYED_MS = 60_000;
 /** These faults send so much data that they are never drawn at random. */
@@ -54,9 +65,10 @@ export function createChaos({
   on?: boolean;
 }): Chaos {
   const all = { ...CALM, ...shares };
-  // Deliveries and calls have a generator each, so that the number of calls does not change the deliveries.
+  // Deliveries, calls and events have a generator each, so that the number of one does not change the others.
   const ofDeliveries = createRandom(seed);
   const ofCalls = createRandom(seed + 1);
+  const ofEvents = createRandom(seed + 2);
   const drawable = (Object.keys(FAULTS) as FaultName[]).filter((name) => !BY_NAME_ONLY.has(name));
   const queue: Fault[] = [];
   let every: Fault | undefined;
@@ -72,6 +84,7 @@ export function createChaos({
       const own = dropped ? [] : doubled ? [{ afterMs }, { afterMs: 0 }] : [{ afterMs }];
       return forged ? [...own, { forged, afterMs: 0 }] : own;
     },
+    bare: () => on && ofEvents.next() < all.bare,
     fault() {
       const asked = queue.shift() ?? every;
       if (asked || !on || ofCalls.next() >= all.api) return asked;
@@ -82,7 +95,7 @@ export function createChaos({
     next: (...names) => void queue.push(...names.map((name) => FAULTS[name])),
     always: (fault) => void (every = typeof fault === 'string' ? FAULTS[fault] : fault),
     failNext(status, reason) {
-      queue.push(() => new Refusal(status, reason));
+      queue.push(refuse(status, reason));
     },
   };
 }

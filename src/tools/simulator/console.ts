@@ -1,4 +1,5 @@
 // The commands that a person types into `npm run service`. Each line gets a short, readable answer.
+import { FAULTS, type FaultName } from './faults.ts';
 import { Refusal } from './refusal.ts';
 import type { Key } from './keys.ts';
 import type { SimulatedService } from './service.ts';
@@ -31,15 +32,17 @@ const COMMANDS: Record<string, Command> = {
   enable: { usage: 'enable', does: 'resumes deliveries, for new events', run: enable },
   log: { usage: 'log', does: 'the last deliveries', run: log },
   key: {
-    usage: 'key revoke|restrict',
-    does: 'revokes the API key, or restricts it to one number, filtered after the limit; key restrict off',
+    usage: 'key revoke|restrict|limit|scopes',
+    does: 'changes the API key; key alone shows how',
     run: changeKey,
   },
-  bare: { usage: 'bare on|off', does: 'creates events without session and time in their data', run: bare },
-  expire: { usage: 'expire', does: 'expires all events', run: expire },
+  bare: { usage: 'bare on|all|off', does: 'events without session and time; all: nor in the webhook', run: bare },
+  expire: { usage: 'expire [quotes]', does: 'expires all events, or all quotes', run: expire },
+  balance: { usage: 'balance <n>', does: 'pays for n more operations, then 402', run: balance },
+  fault: { usage: 'fault [name]', does: 'the fault of the next call; without a name: all names', run: fault },
   chaos: {
     usage: 'chaos on|off',
-    does: 'drops, duplicates, delays and forges deliveries; faults of the API',
+    does: 'faulty deliveries, bare events and faults of the API',
     run: turn,
   },
   help: { usage: 'help', does: 'shows this list', run: help },
@@ -88,6 +91,7 @@ function ping(rehearsal: Rehearsal): string {
 
 function send({ service }: Rehearsal, ...words: string[]): string {
   const [count = '1', type = 'MessageReceived'] = /^\d/.test(words[0] ?? '') ? words : ['1', ...words];
+  if (type === 'webhook.ping') throw new Wrong('the test event is no part of the history: use ping');
   const n = Number(count);
   if (!Number.isInteger(n) || n < 1 || n > SEND_AT_MOST) throw new Wrong(`send 1 to ${SEND_AT_MOST} events`);
   const events = service.happen(n, type);
@@ -131,35 +135,69 @@ function logOf(webhook: Webhook): string {
   return [`${webhook.url} is ${webhook.state()}; the last deliveries, newest first:`, ...lines].join('\n');
 }
 
-function changeKey({ service, key }: Rehearsal, what?: string, how?: string): string {
+function changeKey({ service, key }: Rehearsal, what?: string, ...how: string[]): string {
   const { history, keys, replay } = service;
   const [number] = history.numbers;
+  const [one] = how;
+  const off = one === 'off';
   if (what === 'revoke') {
     keys.revoke(key);
     return 'revoked for good: calls get 401, streams end, deliveries stop. Restart the simulator for a new key.';
   }
-  if (what !== 'restrict' || !number || (how !== undefined && how !== 'off'))
-    throw new Wrong('key revoke, or key restrict [off]');
-  replay.filterAfterLimit = how === undefined;
-  keys.edit(key, { numbers: how === undefined ? [number] : undefined });
-  return how === undefined
-    ? `the key reaches only ${number}; ReplayEvents filters after the limit, so a page can be empty although there is more`
-    : 'the key reaches all numbers';
+  if (what === 'scopes' && one !== undefined) {
+    keys.edit(key, { scopes: how });
+    return `the key has ${how.join(', ')}`;
+  }
+  if (what === 'limit' && one !== undefined) {
+    keys.edit(key, { perMinute: off ? undefined : Number(one) });
+    return off
+      ? 'the key has no limit of its own'
+      : `${one} calls a minute on all routes, then 429 API_KEY_RATE_LIMITED`;
+  }
+  if (what !== 'restrict' || !number || (one !== undefined && !off))
+    throw new Wrong('key revoke, key restrict [off], key limit <calls a minute>|off, key scopes <scope> <scope> …');
+  keys.edit(key, { numbers: off ? undefined : [number] });
+  replay.filterAfterLimit = !off;
+  return off
+    ? 'the key reaches all numbers'
+    : `the key reaches only ${number}; ReplayEvents filters after the limit, so a page can be empty although there is more`;
 }
 
 function bare({ service }: Rehearsal, what?: string): string {
-  if (what !== 'on' && what !== 'off') throw new Wrong('bare on, or bare off');
-  service.history.bare(what === 'on');
-  return what === 'on'
-    ? 'data of types other than MessageReceived has no session and time; the envelope of a webhook has both'
-    : 'data of every type has its session and time';
+  if (what !== 'on' && what !== 'all' && what !== 'off') throw new Wrong('bare on, bare all, or bare off');
+  service.history.bare(what);
+  if (what === 'off') return 'data of every type has its session and time';
+  const envelope = what === 'on' ? 'has both' : 'has no session either';
+  return `data of types other than MessageReceived has no session and time; the envelope of a webhook ${envelope}`;
 }
 
-function expire({ service: { history } }: Rehearsal): string {
+function expire({ service: { history, billing } }: Rehearsal, what?: string): string {
+  if (what === 'quotes') {
+    billing.expire();
+    return 'all quotes have expired: they are answered with 409 BILLING_QUOTE_EXPIRED';
+  }
+  if (what !== undefined) throw new Wrong('expire, or expire quotes');
   const last = history.all().at(-1)?.cursor;
   if (!last) return 'nothing has happened yet';
   history.expireUpTo(last);
   return `expired up to cursor ${last}: ReplayEvents from there answers reset_required`;
+}
+
+function balance({ service }: Rehearsal, text = ''): string {
+  if (!/^\d+$/.test(text)) throw new Wrong('balance <number of operations>, for example balance 0');
+  service.billing.balance(Number(text));
+  return `the balance pays for ${text} operations; then paid calls get 402 PAYMENT_REQUIRED`;
+}
+
+function fault({ service }: Rehearsal, ...words: string[]): string {
+  const name = words.join(' ');
+  if (name === '')
+    return `fault <name>, one of:\n${Object.keys(FAULTS)
+      .map((one) => `  ${one}`)
+      .join('\n')}`;
+  if (!Object.hasOwn(FAULTS, name)) throw new Wrong(`no fault is called ${name}: type fault for a list`);
+  service.chaos.next(name as FaultName);
+  return `the next call gets the fault ${name}`;
 }
 
 function turn({ service }: Rehearsal, what?: string): string {
@@ -170,6 +208,6 @@ function turn({ service }: Rehearsal, what?: string): string {
 
 function help(): string {
   return Object.values(COMMANDS)
-    .map(({ usage, does }) => `  ${usage.padEnd(21)}${does}`)
+    .map(({ usage, does }) => `  ${usage.padEnd(34)}${does}`)
     .join('\n');
 }

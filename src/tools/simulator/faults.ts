@@ -26,8 +26,12 @@ interface Page {
   reset_required: boolean;
 }
 
-/** `after` is the cursor in the request. */
-export type Fault = (truth: Answer, after: string | null) => Answer | Refusal;
+export interface Fault {
+  /** `after` is the cursor in the request. */
+  (truth: Answer, after: string | null): Answer | Refusal;
+  /** True: the operation is not carried out. */
+  undone?: boolean;
+}
 export type FaultName = keyof typeof FAULTS;
 
 const PAST_LIMIT = 1_001;
@@ -37,11 +41,19 @@ export const FAULTS = {
   '500': refuse(500),
   '503': refuse(503),
   '504': refuse(504, 'RPC_DEADLINE_EXCEEDED'),
+  // An uncertain outcome (contract 7.3), after the operation was carried out or not. The plain 504 was carried out.
+  'F33 sent': refuse(503, 'OUTCOME_UNCERTAIN'),
+  'F33 unsent': refuse(503, 'OUTCOME_UNCERTAIN', true),
+  'F33 unsent late': refuse(504, 'RPC_DEADLINE_EXCEEDED', true),
   F34: refuse(400, 'EVENT_CURSOR_INVALID'),
   'F35 not found': refuse(404),
   'F35 too large': refuse(413, 'PAYLOAD_TOO_LARGE'),
   'F35 redirect': () => ({ status: 302, headers: { location: '/elsewhere' }, body: '' }),
-  'F35 html': () => html('<!doctype html><title>200</title>'),
+  'F35 html': () => html(200),
+  // Answers of a proxy, without the error envelope.
+  'F35 proxy 500': () => html(500),
+  'F35 proxy 502': () => html(502),
+  'F35 proxy 503': () => ({ status: 503, headers: { 'content-type': 'text/plain' }, body: '' }),
   'F35 empty': () => ({ status: 200, body: '' }),
   'F35 array': () => ({ status: 200, body: [] }),
   'F35 half': (truth) => ({ ...truth, body: textOf(truth).slice(0, textOf(truth).length / 2) }),
@@ -55,6 +67,7 @@ export const FAULTS = {
   'F38 ahead': lie((page, after) => ({ ...page, next_cursor: moved(lastOf(page) ?? after, 1_000n), has_more: true })),
   'F39 empty': lie((page, after) => ({ ...page, events: [], next_cursor: after ?? '', has_more: true })),
   'F39 ahead': lie((page, after) => ({ ...page, next_cursor: moved(lastOf(page) ?? after, 1_000n), has_more: false })),
+  'F39 short': lie((page) => (page.events.length < 2 ? page : shortened(page))),
   'F40 order': items((events) => events.toReversed()),
   'F40 repeated': items((events) => events.flatMap((item) => [item, item])),
   'F40 old': items((events, after) =>
@@ -67,12 +80,13 @@ export const FAULTS = {
   'F41 two keys': payload((text) => JSON.stringify({ ...(JSON.parse(text) as object), Another: {} })),
 } satisfies Record<string, Fault>;
 
-function refuse(status: number, reason?: string): Fault {
-  return () => new Refusal(status, reason);
+/** A refusal of the request (4xx) is always undone. */
+export function refuse(status: number, reason?: string, undone = status < 500): Fault {
+  return Object.assign(() => new Refusal(status, reason), { undone });
 }
 
-function html(body: string): Answer {
-  return { status: 200, headers: { 'content-type': 'text/html' }, body };
+function html(status: number): Answer {
+  return { status, headers: { 'content-type': 'text/html' }, body: `<!doctype html><title>${status}</title>` };
 }
 
 function textOf({ body }: Answer): string {
@@ -93,6 +107,12 @@ function items(bend: (events: Item[], after: string | null) => unknown[]): Fault
 /** Changes the payload of the first item of a page. */
 function payload(bend: (text: string) => string): Fault {
   return items(([first, ...rest]) => [{ ...first, json_payload: bend(first?.json_payload ?? '{}') }, ...rest]);
+}
+
+/** Less than was asked for, as when the service filters a page after the limit. */
+function shortened(page: Page): Page {
+  const [first] = page.events;
+  return { ...page, events: page.events.slice(0, 1), next_cursor: first?.cursor ?? '', has_more: true };
 }
 
 const firstOf = ({ events }: Page): string | null => events[0]?.cursor ?? null;

@@ -11,6 +11,8 @@ export interface SimulatedEvent {
   /** ISO 8601, UTC. */
   createdAt: string;
   sessionId: string | null;
+  /** `on`: the data has no session and no time. `all`: nor has the envelope of a webhook a session. */
+  bare: 'on' | 'all' | 'off';
   /** The fields of the event. A delivery wraps them in an object that has the event's type as its only key. */
   data: Record<string, unknown>;
 }
@@ -37,7 +39,7 @@ export const EVENT_TYPES: Record<string, 'number' | 'account'> = {
 };
 
 /** Values that replace the generated ones. Fields of `data` are replaced one by one. */
-export type Overrides = Partial<Pick<SimulatedEvent, 'id' | 'createdAt' | 'sessionId' | 'data'>>;
+export type Overrides = Partial<Pick<SimulatedEvent, 'id' | 'createdAt' | 'sessionId' | 'data' | 'bare'>>;
 
 export interface History {
   /** The account's session ids. */
@@ -53,8 +55,11 @@ export interface History {
     limit: number,
     seen?: (event: SimulatedEvent) => boolean,
   ): { events: SimulatedEvent[]; hasMore: boolean } | 'unknown' | 'expired';
-  /** True: the data of types other than MessageReceived has no session and no time (contract 6.4). */
-  bare(on: boolean): void;
+  /**
+   * Types other than MessageReceived have no session and no time in their data (contract 6.4). `all`: the envelope of
+   * their webhooks has no session either.
+   */
+  bare(how: 'on' | 'all' | 'off'): void;
   /** All events, expired or not. */
   all(): SimulatedEvent[];
   /** Expires the event with this cursor and all earlier ones. Their cursors are refused from then on. */
@@ -65,6 +70,8 @@ export interface History {
  * Just below a power of ten and above Number.MAX_SAFE_INTEGER, so that comparing cursors as text or as numbers fails.
  */
 const FIRST_CURSOR = 9_999_999_999_999_900n;
+/** The contract does not show the values of a status. */
+const STATUSES = ['sent', 'delivered', 'read'];
 /** The largest step from one cursor to the next, because an account's cursors are not consecutive. */
 const WIDEST_STEP = 5;
 
@@ -77,22 +84,24 @@ export function createHistory(options: HistoryOptions): History {
   const positions = new Map<string, number>();
   let cursor = firstCursor;
   let oldest = 0;
-  let isBare = false;
+  let bare: SimulatedEvent['bare'] = 'off';
 
   function next(type = 'MessageReceived', overrides: Overrides = {}): SimulatedEvent {
     const ping = type === 'webhook.ping';
     const now = clock.now();
     const accountWide = ping || EVENT_TYPES[type] === 'account';
     const sessionId = accountWide ? null : (numbers[random.below(sessions)] ?? null);
-    const made = {
+    const made: SimulatedEvent = {
       id: random.uuid(),
       cursor: null,
       type,
       createdAt: new Date(now).toISOString(),
       sessionId,
+      bare: type === 'MessageReceived' ? 'off' : bare,
+      data: {},
       ...overrides,
     };
-    const fields = ping ? { message: 'a test' } : fieldsOf(type, made.sessionId, now);
+    const fields = ping ? { message: 'a test' } : fieldsOf(made, now);
     const data = { ...fields, ...overrides.data };
     if (ping) return { ...made, data };
     const event = { ...made, cursor: String(cursor), data };
@@ -103,10 +112,11 @@ export function createHistory(options: HistoryOptions): History {
   }
 
   /** Contract 6.4 shows the fields of MessageReceived, and a few fields that all types share. */
-  function fieldsOf(type: string, sessionId: string | null, now: number): Record<string, unknown> {
-    if (isBare && type !== 'MessageReceived') return { message_id: random.uuid() };
+  function fieldsOf({ type, sessionId, bare: how }: SimulatedEvent, now: number): Record<string, unknown> {
+    if (how !== 'off' && type !== 'MessageReceived') return { message_id: random.uuid() };
     if (EVENT_TYPES[type] === 'account') return { name: 'a campaign', timestamp_unix_ms: now };
     const common = { session_id: sessionId, message_id: random.uuid(), timestamp_unix_ms: now };
+    if (type === 'MessageStatusUpdated') return { ...common, status: STATUSES[events.length % STATUSES.length] };
     if (type !== 'MessageReceived') return common;
     const person = random.below(conversations) + 1;
     return {
@@ -135,7 +145,7 @@ export function createHistory(options: HistoryOptions): History {
       }
       return { events: page, hasMore: false };
     },
-    bare: (on) => void (isBare = on),
+    bare: (how) => void (bare = how),
     all: () => [...events],
     expireUpTo(last) {
       oldest = Math.max(oldest, (positions.get(last) ?? -1) + 1);

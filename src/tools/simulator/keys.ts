@@ -19,6 +19,8 @@ export interface KeyAttributes {
   numbers?: string[] | undefined;
   /** Addresses and CIDR ranges, at most 50. Undefined: calls from any address are allowed. */
   ips?: string[] | undefined;
+  /** How many numbers the key may create. Undefined: none. Needs sessions:manage. */
+  creates?: number | undefined;
   /** Requests per minute, 1 to 120. */
   perMinute?: number | undefined;
 }
@@ -41,8 +43,15 @@ export interface Keys {
   revoke(key: Key): void;
   /** The key that the call belongs to. Throws Refusal 401, 403 (IP) or 429 (the key's own limit). */
   authorize(authorization: string | undefined, ip: string): Key;
-  /** Throws Refusal 401 if the key has expired or was revoked, 403 if the key has none of these scopes. */
+  /**
+   * Throws Refusal 401 if the key has expired or was revoked, 403 if the key has none of these scopes. Scopes joined by
+   * `+` are needed together.
+   */
   require(key: Key, scopes: string[], reason?: string): void;
+  /** Throws Refusal 404 if the number does not exist or the key may not use it (contract 5.4, 7.4). */
+  reach(key: Key, sessionId: unknown): void;
+  /** Adds a number that the key creates. Throws Refusal 403 if it may create no more (contract 5.4). */
+  addNumber(key: Key, sessionId: string): void;
   /** Whether the key's restriction to numbers allows the event (contract 5.4, 6.3). */
   reads(key: Key, event: Pick<SimulatedEvent, 'sessionId'>): boolean;
   note(key: Key, what: string): void;
@@ -53,6 +62,7 @@ export interface Keys {
 interface Kept extends Key {
   attributes: KeyAttributes;
   expiresAt: number;
+  created: number;
   revoked: boolean;
   ips: BlockList | undefined;
 }
@@ -104,6 +114,7 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
         ...checked(attributes, numbers),
         id: random.uuid(),
         expiresAt: expiryOf(attributes.validDays),
+        created: 0,
         revoked: false,
         timeline: [],
       };
@@ -119,6 +130,7 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
       change(key, 'edited');
     },
     rotate(one, graceHours) {
+      if (![0, 1, 24].includes(graceHours)) throw new Refusal(400, 'API_KEY_ROTATION_INVALID', 'now, 1 h or 24 h');
       const key = keptOf(one);
       alive(key);
       const end = clock.now() + graceHours * HOUR_MS;
@@ -147,8 +159,22 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
     require(one, scopes, reason) {
       const key = keptOf(one);
       alive(key);
-      if (scopes.length > 0 && !scopes.some((scope) => key.attributes.scopes.includes(scope)))
+      const has = (scope: string): boolean => key.attributes.scopes.includes(scope);
+      if (scopes.length > 0 && !scopes.some((set) => set.split('+').every(has)))
         throw new Refusal(403, reason, `the key needs ${scopes.join(' or ')}`);
+    },
+    reach({ attributes }, sessionId) {
+      if (!(attributes.numbers ?? numbers).some((number) => number === sessionId))
+        throw new Refusal(404, 'SESSION_NOT_FOUND');
+    },
+    addNumber(one, sessionId) {
+      const key = keptOf(one);
+      const { creates = 0, numbers: own } = key.attributes;
+      if (key.created >= creates) throw new Refusal(403, undefined, `the key may create ${creates} numbers`);
+      key.created++;
+      numbers.push(sessionId);
+      if (own) key.attributes = { ...key.attributes, numbers: [...own, sessionId] };
+      change(key, `number ${sessionId} created`);
     },
     reads({ attributes }, { sessionId }) {
       return !attributes.numbers || (sessionId !== null && attributes.numbers.includes(sessionId));
@@ -160,7 +186,7 @@ export function createKeys(options: { numbers: string[]; clock: Clock; limits: L
 
 /** `numbers`: all numbers of the account. Throws Refusal (API_KEY_*) if an attribute is invalid. */
 function checked(attributes: KeyAttributes, numbers: string[]): Pick<Kept, 'attributes' | 'ips'> {
-  const { name, scopes, validDays, numbers: only, ips, perMinute } = attributes;
+  const { name, scopes, validDays, numbers: only, ips, creates, perMinute } = attributes;
   const refuse = (what: string): never => {
     throw new Refusal(400, `API_KEY_${what}`);
   };
@@ -170,6 +196,8 @@ function checked(attributes: KeyAttributes, numbers: string[]): Pick<Kept, 'attr
   if (only?.length === 0) refuse('EMPTY_DEVICES');
   if (only?.some((number) => !numbers.includes(number))) refuse('DEVICES_INVALID');
   if (only && scopes.some(isAccountWide)) refuse('RESTRICTED_SCOPE_INVALID');
+  if (creates !== undefined && !scopes.includes('sessions:manage')) refuse('CREATION_SCOPE_REQUIRED');
+  if (creates !== undefined && !(Number.isInteger(creates) && creates >= 1)) refuse('CREATION_QUOTA_REQUIRED');
   if (ips && ips.length > 50) refuse('IPS_INVALID');
   if (perMinute !== undefined && !(Number.isInteger(perMinute) && perMinute >= 1 && perMinute <= 120))
     refuse('RATE_INVALID');

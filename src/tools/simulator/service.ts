@@ -2,18 +2,19 @@
 // webhook, sent on every stream and shown by ReplayEvents.
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { startLoop, type Loop } from '../../base/loop.ts';
-import { createAccount } from './account.ts';
 import { createAddressRules, type AddressOptions } from './address.ts';
 import { createServiceApi, type ServiceApi } from './api.ts';
+import { createBilling, type Billing } from './billing.ts';
 import { createChaos, type Chaos, type Shares } from './chaos.ts';
 import { createHistory, type History, type HistoryOptions, type Overrides, type SimulatedEvent } from './history.ts';
 import { createKeys, type Keys } from './keys.ts';
 import { createInbox } from './inbox.ts';
 import { createLimits } from './limits.ts';
-import { createOperations, type ReplayRules } from './operations.ts';
+import { createOperations } from './operations.ts';
 import { createPost, type PostOptions } from './post.ts';
 import { createRandom } from '../random.ts';
 import { DEFAULT_PREFIX } from '../../wire/headers.ts';
+import { createRoutes } from './routes.ts';
 import { createStreams, type Streams } from './stream.ts';
 import type { AttemptRecord } from './webhook.ts';
 import { createWebhooks, type Webhooks } from './webhooks.ts';
@@ -37,7 +38,11 @@ export interface SimulatedService {
   webhooks: Webhooks;
   streams: Streams;
   chaos: Chaos;
-  replay: ReplayRules;
+  /** True: ReplayEvents filters for a restricted key after the limit. Chaos does so, too. */
+  replay: { filterAfterLimit: boolean };
+  billing: Pick<Billing, 'balance' | 'expire'>;
+  /** The operations whose answers the contract does not show. */
+  invented: string[];
   api: Pick<ServiceApi, 'calls'>;
   /** Makes events and starts their deliveries. */
   happen(count?: number, type?: string, overrides?: Overrides): SimulatedEvent[];
@@ -48,6 +53,7 @@ export interface SimulatedService {
   close(): Promise<void>;
 }
 
+// oxlint-disable-next-line max-lines-per-function -- the parts of the service, put together
 export function createSimulatedService(options: ServiceOptions): SimulatedService {
   const { seed, speed = 1, prefix = DEFAULT_PREFIX, onAttempt } = options;
   const clock: Clock = options.clock ?? systemClock;
@@ -61,21 +67,28 @@ export function createSimulatedService(options: ServiceOptions): SimulatedServic
   const post = createPost(options.post);
   const delivering = { addresses, post, limits, random, clock, speed, prefix, onAttempt };
   const webhooks = createWebhooks({ ...delivering, keys, history, chaos });
-  const onSent = (data: Record<string, unknown>): void => void happen(1, 'MessageSent', { data });
-  const account = createAccount({ numbers: history.numbers, random, onSent });
-  const replay: ReplayRules = { filterAfterLimit: false };
-  const others = createOperations({ history, keys, replay });
-  const operations = new Map([...others, ...account.operations, ...createInbox(history)]);
-  const api = createServiceApi({ keys, operations, account, streams, limits, chaos, speed });
+  const inbox = createInbox(history);
+  const billing = createBilling({ random, clock });
+  const replay = { filterAfterLimit: false };
+  const filtersAfterLimit = (): boolean => replay.filterAfterLimit || chaos.isOn();
+  const operations = createOperations({ history, keys, inbox, filtersAfterLimit });
+  const those = (which: 'paid' | 'invented'): string[] =>
+    [...operations].filter(([, operation]) => operation[which]).map(([name]) => name);
+  const routes = createRoutes({ keys, billing, inbox, random, paid: those('paid'), onSent });
+  const api = createServiceApi({ keys, operations, routes, billing, streams, limits, chaos, speed });
   let running: Loop | undefined;
 
   function happen(count = 1, type?: string, overrides?: Overrides): SimulatedEvent[] {
     return Array.from({ length: count }, () => {
-      const event = history.next(type, overrides);
+      const event = history.next(type, { ...overrides, ...(chaos.bare() && { bare: 'on' }) });
       streams.publish(event);
       webhooks.publish(event);
       return event;
     });
+  }
+
+  function onSent(message_id: string, sessionId: unknown): void {
+    happen(1, 'MessageSent', { data: { message_id }, ...(typeof sessionId === 'string' && { sessionId }) });
   }
 
   function run(perMinute: number): void {
@@ -95,6 +108,8 @@ export function createSimulatedService(options: ServiceOptions): SimulatedServic
     streams,
     chaos,
     replay,
+    billing,
+    invented: those('invented'),
     api,
     happen,
     run,

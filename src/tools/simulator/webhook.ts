@@ -222,14 +222,14 @@ export function newSecret(random: Random): string {
 }
 
 /** The body of a delivery (contract 6.3). Only a ping's fields are not wrapped in an object named after the type. */
-function bodyOf({ id, type, createdAt, cursor, sessionId, data }: SimulatedEvent, webhookId: string): Buffer {
+function bodyOf({ id, type, createdAt, cursor, sessionId, bare, data }: SimulatedEvent, webhookId: string): Buffer {
   const named = type === 'webhook.ping' ? data : { [type]: data };
   const envelope = {
     id,
     type,
     created_at: createdAt,
     cursor,
-    session_id: sessionId,
+    session_id: bare === 'all' ? null : sessionId,
     webhook_id: webhookId,
     data: named,
   };

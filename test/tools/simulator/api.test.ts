@@ -1,48 +1,9 @@
 import { connect } from 'node:net';
-import { expect, onTestFinished, test } from 'vitest';
-import type { KeyAttributes } from '../../../src/tools/simulator/keys.ts';
-import { createSimulatedService } from '../../../src/tools/simulator/service.ts';
+import { expect, test } from 'vitest';
 import { replayItem, replayPage } from '../../../src/service/shapes.ts';
+import { refusal, setUp } from './caller.ts';
 
-async function setUp(attributes: Partial<KeyAttributes> = {}) {
-  const clock = { at: Date.UTC(2026, 0, 1), now: () => clock.at, monotonic: () => clock.at };
-  const service = createSimulatedService({ seed: 1, clock });
-  const { history, api, chaos, keys } = service;
-  const all = { name: 'tests', scopes: ['events:read'], validDays: null };
-  const { key, secret } = keys.create({ ...all, ...attributes });
-  const base = await service.listen();
-  onTestFinished(() => service.close());
-
-  async function post(operation: string, body: string, headers: Record<string, string> = {}) {
-    const response = await fetch(`${base}/rpc/${operation}`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${secret}`, 'content-type': 'application/json', ...headers },
-      body,
-    });
-    return {
-      status: response.status,
-      headers: response.headers,
-      body: (await response.json()) as Record<string, unknown>,
-    };
-  }
-  const replay = (request: object, more: object = {}) => post('ReplayEvents', JSON.stringify({ request, ...more }));
-  async function ask(method: string, path: string, more: RequestInit = {}) {
-    const headers = { authorization: `Bearer ${secret}`, 'content-type': 'application/json' };
-    const response = await fetch(base.replace(/\/v1$/, path), { method, headers, ...more });
-    return {
-      status: response.status,
-      headers: response.headers,
-      body: (await response.json()) as Record<string, unknown>,
-    };
-  }
-  return { clock, service, history, api, chaos, keys, key, secret, base, post, replay, ask };
-}
-
-/** A refusal, without the fields that differ from call to call. */
-function refusal({ status, body }: { status: number; body: Record<string, unknown> }) {
-  const { code, reason } = body['error'] as { code: string; reason?: string };
-  return [status, code, ...(reason === undefined ? [] : [reason])];
-}
+const NO_KEY = { authorization: '' };
 
 test('4.2, 2.13: ReplayEvents shows the events after a cursor, as the stream would', async () => {
   const { history, replay } = await setUp();
@@ -172,8 +133,8 @@ test('a test can make the next calls fail, in order', async () => {
 
 test('4.3: GET / describes the API without a key; GET /v1 lists the operations and needs one', async () => {
   const { ask } = await setUp();
-  expect(await ask('GET', '/v1/', { headers: {} })).toMatchObject({ status: 200, body: { version: 'v1' } });
-  expect(refusal(await ask('GET', '/v1', { headers: {} }))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED']);
+  expect(await ask('GET', '/v1/', { headers: NO_KEY })).toMatchObject({ status: 200, body: { version: 'v1' } });
+  expect(refusal(await ask('GET', '/v1', { headers: NO_KEY }))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REQUIRED']);
   expect((await ask('GET', '/v1')).body['operations']).toContain('ReplayEvents');
 });
 
@@ -237,8 +198,10 @@ test.each([
   ['GET', '/v1/media/1', 60],
   ['POST', '/v1/billing/quotes', 60],
   ['POST', '/v1/sessions/create', 10],
+  ['POST', '/v1/sessions/resume', 10],
+  ['POST', '/v1/messages/send', 120],
 ])('8: %s %s is limited to %i a minute', async (method, path, most) => {
-  const { ask } = await setUp({ scopes: ['sessions:manage'] });
+  const { ask } = await setUp({ scopes: ['sessions:manage', 'messages:send'] });
   const call = () => ask(method, path, method === 'POST' ? { body: '{"request":{}}' } : {});
   for (let i = 0; i < most; i++) expect((await call()).status).not.toBe(429);
   expect(refusal(await call())).toEqual([429, 'RATE_LIMITED', 'RATE_LIMITED']);
@@ -248,15 +211,6 @@ test('8: a body for a session is at most 4 KiB', async () => {
   const { ask } = await setUp({ scopes: ['sessions:manage'] });
   const response = await ask('POST', '/v1/sessions/resume', { body: `{"request":"${'x'.repeat(4096)}"}` });
   expect(refusal(response)).toEqual([413, 'VALIDATION_FAILED', 'PAYLOAD_TOO_LARGE']);
-});
-
-test('7.4: paid calls need a quote', async () => {
-  const { post, ask } = await setUp({ scopes: ['product:campaigns', 'messages:send'] });
-  const unpaid = [428, 'PAYMENT_REQUIRED', 'BILLING_QUOTE_REQUIRED'];
-  expect(refusal(await post('ResumeCampaign', '{"request":{}}'))).toEqual(unpaid);
-  expect(refusal(await ask('POST', '/v1/messages/send', { body: '{"request":{}}' }))).toEqual(unpaid);
-  const quoted = '{"request":{},"billing":{"quoteId":"q"}}';
-  expect(refusal(await post('ResumeCampaign', quoted))).toEqual([409, 'CONFLICT', 'BILLING_QUOTE_EXPIRED']);
 });
 
 test('7.1: a request that is not valid HTTP also gets the error envelope and an id', async () => {
@@ -272,4 +226,71 @@ test('7.1: a request that is not valid HTTP also gets the error envelope and an 
 test('4.1: billing is ignored if the operation is not paid', async () => {
   const { replay } = await setUp();
   expect(await replay({}, { billing: 'nothing of the kind' })).toMatchObject({ status: 200 });
+});
+
+test('8: operations and sends share the 120 calls of the account, whichever key makes them', async () => {
+  const { ask, keys, replay } = await setUp({ scopes: ['events:read', 'messages:send'] });
+  const { secret } = keys.create({ name: 'another', scopes: ['events:read'], validDays: null });
+  for (let i = 0; i < 60; i++) await replay({});
+  for (let i = 0; i < 60; i++) await ask('POST', '/v1/messages/send', { body: '{}' });
+  const headers = { authorization: `Bearer ${secret}` };
+  const refused = await ask('POST', '/v1/rpc/ReplayEvents', { headers, body: '{"request":{}}' });
+  expect(refusal(refused)).toEqual([429, 'RATE_LIMITED', 'RATE_LIMITED']);
+});
+
+test.each([
+  ['POST', '/v1/messages/send'],
+  ['POST', '/v1/billing/quotes'],
+])('8: a body of %s %s above 12 MiB is refused', async (method, path) => {
+  const { ask } = await setUp({ scopes: ['messages:send'] });
+  const response = await ask(method, path, { body: ' '.repeat(12 * 1024 * 1024 + 1) });
+  expect(refusal(response)).toEqual([413, 'VALIDATION_FAILED', 'PAYLOAD_TOO_LARGE']);
+});
+
+test.each([
+  ['F35 proxy 500', 500],
+  ['F35 proxy 502', 502],
+  ['F35 proxy 503', 503],
+] as const)(
+  '7.2: a proxy answers %s without an error envelope, on operations and on the stream',
+  async (name, status) => {
+    const { ask, chaos, replay } = await setUp();
+    chaos.next(name, name);
+    for (const answered of [await replay({}), await ask('GET', '/v1/events')]) {
+      expect(answered.status).toBe(status);
+      expect(answered.body).toEqual({});
+    }
+  },
+);
+
+test('4.3, 5.4: a key creates numbers up to its maximum, and each joins the numbers of the key', async () => {
+  const { ask, history, key, keys } = await setUp({ scopes: ['sessions:manage'], creates: 1 });
+  keys.edit(key, { numbers: history.numbers.slice(0, 1) });
+  const create = () => ask('POST', '/v1/sessions/create', { body: '{"request":{}}' });
+  const created = await create();
+  const [progress, qr, connected] = [...created.text.matchAll(/event: message\ndata: (.*)/g)].map(
+    ([, data = '']) => JSON.parse(data) as { event: string; progress?: { session_id: string } },
+  );
+  expect([progress?.event, qr?.event, connected?.event]).toEqual(['progress', 'qr', 'connected']);
+  expect(created.text).toMatch(/event: end\ndata: \{\}\n\n$/);
+  expect(key.attributes.numbers).toEqual([history.numbers[0], progress?.progress?.session_id]);
+  expect(refusal(await create())).toEqual([403, 'FORBIDDEN']);
+  keys.edit(key, { creates: undefined });
+  expect(refusal(await create()), 'without the option').toEqual([403, 'FORBIDDEN']);
+});
+
+test('2.14, 4.3, 5.4: only a number of the key is reconnected', async () => {
+  const { ask, history, key, keys } = await setUp({ scopes: ['sessions:manage'] });
+  const [one = '', other = ''] = history.numbers;
+  keys.edit(key, { numbers: [one] });
+  const resume = (request: object) => ask('POST', '/v1/sessions/resume', { body: JSON.stringify({ request }) });
+  expect((await resume({ session_id: one })).text).toMatch(/"progress".*"connected".*event: end/s);
+  expect(refusal(await resume({ session_id: other }))).toEqual([404, 'NOT_FOUND', 'SESSION_NOT_FOUND']);
+  expect(refusal(await resume({ sessionId: one }))).toEqual([400, 'VALIDATION_FAILED', 'REQUEST_INVALID']);
+});
+
+test('5.3: every other route also needs its scope', async () => {
+  const { ask } = await setUp({ scopes: ['groups:read'] });
+  for (const path of ['/v1/messages/send', '/v1/sessions/resume', '/v1/sessions/create'])
+    expect(refusal(await ask('POST', path, { body: '{}' }))).toEqual([403, 'FORBIDDEN']);
 });

@@ -70,6 +70,9 @@ test.each<[FaultName, number, string?]>([
   ['500', 500],
   ['503', 503],
   ['504', 504, 'RPC_DEADLINE_EXCEEDED'],
+  ['F33 sent', 503, 'OUTCOME_UNCERTAIN'],
+  ['F33 unsent', 503, 'OUTCOME_UNCERTAIN'],
+  ['F33 unsent late', 504, 'RPC_DEADLINE_EXCEEDED'],
   ['F34', 400, 'EVENT_CURSOR_INVALID'],
   ['F35 not found', 404],
   ['F35 too large', 413, 'PAYLOAD_TOO_LARGE'],
@@ -120,6 +123,11 @@ test.each<[FaultName, (page: Page, truth: string[], after: string) => unknown]>(
   ['F38 ahead', ({ next_cursor }, truth) => BigInt(next_cursor) > BigInt(truth.at(-1) ?? '')],
   ['F39 empty', ({ events, has_more }) => events.length === 0 && has_more],
   ['F39 ahead', ({ next_cursor, has_more }, truth) => !has_more && BigInt(next_cursor) > BigInt(truth.at(-1) ?? '')],
+  [
+    'F39 short',
+    ({ events, next_cursor, has_more }, truth) =>
+      has_more && events.length === 1 && next_cursor === events[0]?.cursor && next_cursor === truth[0],
+  ],
   ['F40 order', ({ events }, truth) => events[0]?.cursor === truth.at(-1)],
   ['F40 repeated', ({ events }, truth) => events.length === 2 * truth.length],
   ['F40 old', ({ events }, _, after) => events[0]?.cursor === after],
@@ -132,6 +140,16 @@ test.each<[FaultName, (page: Page, truth: string[], after: string) => unknown]>(
   const { service, replay, first, page } = await setUp();
   expect(lies((await (await replay(name)).json()) as Page, page, first)).toBe(true);
   expect(service.history.all()).toHaveLength(4);
+});
+
+test('6.4, E28: with chaos on, some events are bare', async () => {
+  const { service } = await setUp();
+  const bare = () => service.happen(100, 'MessageSent').filter((event) => event.bare === 'on').length;
+  expect(bare()).toBe(0);
+  service.chaos.turn(true);
+  const count = bare();
+  expect(count).toBeGreaterThan(2);
+  expect(count).toBeLessThan(50);
 });
 
 test('every call gets the same fault until the test ends the fault', async () => {

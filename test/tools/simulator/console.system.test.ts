@@ -28,7 +28,9 @@ function start(...args: string[]) {
 test('a rehearsal: register, ping, send, rotate, disable, enable, expire, revoke', async () => {
   const { url, got } = await createEndpoint(inTurn(204));
   const { say, output, child, ended } = start();
-  await say('help', /chaos on\|off/);
+  const help = await say('help', /chaos on\|off.*\n.*help/);
+  expect(help.split('\n').filter((line) => /^ {2}\w/.test(line) && line.length > 100)).toEqual([]);
+  expect(output()).toMatch(/^Invented answers .*: GetApiKeyIdentity, .*ListSessions.*$/m);
   expect(output()).toMatch(/API_BASE_URL=http:\/\/127\.0\.0\.1:\d+\/v1\n {2}API_KEY=svc_test_\w+/);
   await say('ping', /no webhook is registered/);
   await say('register http://192.168.0.1/', /refused: 400 WEBHOOK_URL_INSECURE: 192\.168\.0\.1/);
@@ -46,10 +48,24 @@ test('a rehearsal: register, ping, send, rotate, disable, enable, expire, revoke
   await say('enable', /without backfill/);
   await say('chaos on', /by the seed/);
   await say('chaos off', /chaos is off/);
-  await say('bare on', /has no session and time/);
+  await say('send 1 webhook.ping', /use ping/);
+  await say('send 1 Unheard', /1 × Unheard created.*webhooks for this type: 0/);
+  await say('bare on', /has no session and time; the envelope of a webhook has both/);
+  await say('bare all', /the envelope of a webhook has no session either/);
   await say('bare off', /has its session and time/);
   await say('key restrict', /after the limit/);
   await say('key restrict off', /reaches all numbers/);
+  await say('key limit 121', /refused: 400 API_KEY_RATE_INVALID/);
+  await say('key limit 5', /5 calls a minute.*API_KEY_RATE_LIMITED/);
+  await say('key limit off', /no limit of its own/);
+  await say('key scopes events:read product:media', /the key has events:read, product:media/);
+  await say('key restrict', /refused: 400 API_KEY_RESTRICTED_SCOPE_INVALID/);
+  await say('balance some', /balance <number/);
+  await say('balance 0', /402 PAYMENT_REQUIRED/);
+  await say('expire quotes', /409 BILLING_QUOTE_EXPIRED/);
+  await say('fault', /^ {2}F33 unsent$/m);
+  await say('fault nonsense', /type fault for a list/);
+  await say('fault F33 unsent', /the next call gets the fault F33 unsent/);
   await say('expire', /reset_required/);
   await say('key revoke', /401/);
   await say('nonsense', /type help/);

@@ -80,11 +80,17 @@ test('4.2: expired events cannot be read, and their cursors are refused', () => 
 test('6.4: in bare mode, types that the contract does not show have no session and time in their data', () => {
   const history = createHistory({ seed: 1 });
   const fields = (type: string) => Object.keys(history.next(type).data);
-  history.bare(true);
+  history.bare('on');
   expect(fields('MessageSent')).toEqual(['message_id']);
   expect(fields('CampaignUpdated')).toEqual(['message_id']);
   expect(fields('MessageReceived')).toEqual(expect.arrayContaining(['session_id', 'timestamp_unix_ms']));
   expect(history.next('MessageSent').sessionId, 'a webhook tells it beside the data').not.toBeNull();
-  history.bare(false);
+  history.bare('off');
   expect(fields('MessageSent')).toEqual(expect.arrayContaining(['session_id', 'timestamp_unix_ms']));
+});
+
+test('E28, E69: a MessageStatusUpdated has a status, which the template of that name understands', () => {
+  const history = createHistory({ seed: 1 });
+  const statuses = [1, 2, 3].map(() => history.next('MessageStatusUpdated').data['status']);
+  expect(new Set(statuses)).toEqual(new Set(['sent', 'delivered', 'read']));
 });

@@ -23,15 +23,37 @@ test.each<[Partial<KeyAttributes>, string]>([
   [{ ips: ['10.0.0.0/33'] }, 'API_KEY_IPS_INVALID'],
   [{ ips: ['here'] }, 'API_KEY_IPS_INVALID'],
   [{ ips: Array(51).fill('10.0.0.1') }, 'API_KEY_IPS_INVALID'],
+  [{ creates: 1 }, 'API_KEY_CREATION_SCOPE_REQUIRED'],
+  [{ creates: 0, scopes: ['sessions:manage'] }, 'API_KEY_CREATION_QUOTA_REQUIRED'],
   [{ perMinute: 0 }, 'API_KEY_RATE_INVALID'],
   [{ perMinute: 121 }, 'API_KEY_RATE_INVALID'],
 ])('2.15, 5, 7.4: a key with %j is refused as %s', (attributes, reason) => {
   expect(() => keys.create({ ...base, ...attributes })).toThrow(refused(400, reason));
 });
 
+test.each([
+  'dashboard:read',
+  'product:contacts',
+  'product:campaigns',
+  'product:templates',
+  'product:media',
+  'product:flows',
+  'product:warmup',
+  'product:ai',
+])('5.4: the account-wide scope %s cannot be combined with restricted numbers', (scope) => {
+  const { key } = keys.create({ ...base, scopes: [scope] });
+  expect(() => keys.edit(key, { numbers: [one] })).toThrow(refused(400, 'API_KEY_RESTRICTED_SCOPE_INVALID'));
+});
+
 test('5.4: product:inbox can be restricted to numbers', () => {
   const { secret } = keys.create({ ...base, scopes: ['product:inbox'], numbers: [one] });
   expect(secret).toMatch(/^svc_test_/);
+});
+
+test('5.7, 7.4: the old secret stops at once, after 1 hour or after 24 hours', () => {
+  const { key } = keys.create(base);
+  for (const hours of [0, 1, 24] as const) expect(keys.rotate(key, hours)).toMatch(/^svc_test_/);
+  expect(() => keys.rotate(key, 2 as 1)).toThrow(refused(400, 'API_KEY_ROTATION_INVALID'));
 });
 
 test('3.1: a revoked key stays revoked', () => {

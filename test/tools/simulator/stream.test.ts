@@ -204,3 +204,31 @@ test('6.1: a slow reader loses events, gets a refresh, and then gets new events'
   const [live] = service.happen();
   await until(() => expect(blocks.at(-1)?.id).toBe(live?.cursor));
 });
+
+test('6.3, E28: a test event is never on the stream', async () => {
+  const { service, open } = await setUp();
+  const { blocks } = await open('?include_product=true');
+  service.happen(1, 'webhook.ping');
+  const [event] = service.happen();
+  await until(() => expect(cursorsOf(blocks)).toEqual([event?.cursor]));
+});
+
+test('4.4: session_id may be given 1000 times', async () => {
+  const { service, open } = await setUp();
+  const query = service.history.numbers[0] ?? '';
+  const { response } = await open(`?${`session_id=${query}&`.repeat(1_000)}`);
+  expect(response.status).toBe(200);
+});
+
+test('5.4: session_id of a number that the key may not use is not found', async () => {
+  const { service, key, refusal } = await setUp();
+  const [one = '', other = ''] = service.history.numbers;
+  service.keys.edit(key, { numbers: [one] });
+  expect(await refusal(`?session_id=${other}`)).toEqual([404, 'SESSION_NOT_FOUND']);
+});
+
+test('7.4: a stream can be unavailable', async () => {
+  const { service, refusal } = await setUp();
+  service.chaos.failNext(503, 'EVENT_STREAM_UNAVAILABLE');
+  expect(await refusal()).toEqual([503, 'EVENT_STREAM_UNAVAILABLE']);
+});

@@ -308,3 +308,16 @@ test('5.1: registering with a revoked key is refused as revoked', async () => {
   const refused = service.webhooks.register(key, { url: 'https://hooks.example/in' });
   await expect(refused).rejects.toMatchObject({ status: 401, reason: 'API_AUTH_REVOKED' });
 });
+
+test('6.4, E28: if events are bare in all, the envelope names no session either', async () => {
+  const { got, sender, history } = await setUp();
+  const session = () => (JSON.parse(got.at(-1)?.body.toString() ?? '') as { session_id: unknown }).session_id;
+  history.bare('on');
+  await sender.deliver(history.next('MessageSent'));
+  expect(session()).toEqual(expect.any(String));
+  history.bare('all');
+  await sender.deliver(history.next('MessageSent'));
+  expect(session()).toBeNull();
+  await sender.deliver(history.next('MessageReceived'));
+  expect(session(), 'the contract shows that it has one').toEqual(expect.any(String));
+});
