@@ -39,7 +39,7 @@ const COMMANDS: Record<string, Command> = {
   bare: { usage: 'bare on|all|off', does: 'events without session and time; all: nor in the webhook', run: bare },
   expire: { usage: 'expire [quotes]', does: 'expires all events, or all quotes', run: expire },
   balance: { usage: 'balance <n>', does: 'pays for n more operations, then 402', run: balance },
-  fault: { usage: 'fault [name]', does: 'the fault of the next call; without a name: all names', run: fault },
+  fault: { usage: 'fault [name]', does: 'the fault of the next call; fault alone shows which', run: fault },
   chaos: {
     usage: 'chaos on|off',
     does: 'faulty deliveries, bare events and faults of the API',
@@ -191,12 +191,10 @@ function balance({ service }: Rehearsal, text = ''): string {
 
 function fault({ service }: Rehearsal, ...words: string[]): string {
   const name = words.join(' ');
-  if (name === '')
-    return `fault <name>, one of:\n${Object.keys(FAULTS)
-      .map((one) => `  ${one}`)
-      .join('\n')}`;
-  if (!Object.hasOwn(FAULTS, name)) throw new Wrong(`no fault is called ${name}: type fault for a list`);
-  service.chaos.next(name as FaultName);
+  const [, status, reason] = /^([45]\d\d)(?: ([A-Z_]+))?$/.exec(name) ?? [];
+  if (Object.hasOwn(FAULTS, name)) service.chaos.next(name as FaultName);
+  else if (status) service.chaos.failNext(Number(status), reason);
+  else throw new Wrong(`fault <status> [<REASON>], or fault and one of: ${Object.keys(FAULTS).join(', ')}`);
   return `the next call gets the fault ${name}`;
 }
 

@@ -23,7 +23,11 @@ const READ_AT_MOST = 16 * 1024;
 /** The most connections to a receiver. Other deliveries queue. Their time limits start when they get a connection. */
 const CONNECTIONS = 64;
 
-export function createPost({ connectMs = 5_000, answerMs = 10_000, ca }: PostOptions = {}): Post {
+/** Contract 6.3. */
+export const LIMITS_MS = { connectMs: 5_000, answerMs: 10_000 };
+
+export function createPost(options: PostOptions = {}): Post {
+  const { connectMs, answerMs, ca } = { ...LIMITS_MS, ...options };
   const plain = new HttpAgent({ keepAlive: true, maxSockets: CONNECTIONS });
   const secure = new HttpsAgent({ keepAlive: true, maxSockets: CONNECTIONS, ...(ca && { ca }) });
 

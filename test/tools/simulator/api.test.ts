@@ -167,14 +167,37 @@ test('3.1, 7.4: a revoked key is refused as revoked, an expired key like a missi
   expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
 });
 
-test('3.1: after a rotation both secrets work during the grace, then the new one alone', async () => {
-  const { clock, keys, key, post, replay } = await setUp();
-  const fresh = { authorization: `Bearer ${keys.rotate(key, 1)}` };
-  clock.at += 3_600_000 - 1;
-  expect([(await replay({})).status, (await post('ReplayEvents', '{"request":{}}', fresh)).status]).toEqual([200, 200]);
+test.each([0, 1, 24] as const)('3.1: the old secret of a key works for %i h after a rotation', async (hours) => {
+  const { clock, keys, key, call, post } = await setUp();
+  const fresh = { authorization: `Bearer ${keys.rotate(key, hours)}` };
+  const now = async () => [
+    (await call('GetApiKeyIdentity', {})).status,
+    (await post('GetApiKeyIdentity', '{"request":{}}', fresh)).status,
+  ];
+  clock.at += hours * 3_600_000 - 1;
+  if (hours > 0) expect(await now()).toEqual([200, 200]);
   clock.at += 1;
-  expect(refusal(await replay({}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
-  expect((await post('ReplayEvents', '{"request":{}}', fresh)).status).toBe(200);
+  expect(await now()).toEqual([401, 200]);
+  expect(refusal(await call('GetApiKeyIdentity', {}))).toEqual([401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED']);
+});
+
+test.each([
+  [400, 'VALIDATION_FAILED'],
+  [401, 'UNAUTHENTICATED'],
+  [402, 'PAYMENT_REQUIRED'],
+  [403, 'FORBIDDEN'],
+  [404, 'NOT_FOUND'],
+  [409, 'CONFLICT'],
+  [413, 'VALIDATION_FAILED'],
+  [428, 'PAYMENT_REQUIRED'],
+  [429, 'RATE_LIMITED'],
+  [500, 'INTERNAL'],
+  [503, 'UNAVAILABLE'],
+  [504, 'UNAVAILABLE'],
+])('7.2: the status %i has the code %s', async (status, code) => {
+  const { chaos, replay } = await setUp();
+  chaos.failNext(status);
+  expect(refusal(await replay({}))).toEqual([status, code]);
 });
 
 test.each([
@@ -187,11 +210,22 @@ test.each([
   if (status === 403) expect(refusal(response)).toEqual([403, 'FORBIDDEN', 'API_KEY_IP_FORBIDDEN']);
 });
 
-test("5.6: the key's own limit holds on all routes", async () => {
-  const { replay, ask } = await setUp({ perMinute: 2 });
-  await ask('GET', '/v1');
+test.each([
+  ['GET', '/v1'],
+  ['GET', '/v1/events'],
+  ['GET', '/v1/media/a-picture'],
+  ['POST', '/v1/rpc/GetApiKeyIdentity'],
+  ['POST', '/v1/messages/send'],
+  ['POST', '/v1/billing/quotes'],
+  ['POST', '/v1/sessions/resume'],
+  ['POST', '/v1/sessions/create'],
+])("5.6: the key's own limit holds on all routes: %s %s", async (method, path) => {
+  const { ask, clock, replay } = await setUp({ perMinute: 1 });
   await replay({});
-  expect(refusal(await ask('GET', '/v1/events'))).toEqual([429, 'RATE_LIMITED', 'API_KEY_RATE_LIMITED']);
+  const call = () => ask(method, path, method === 'POST' ? { body: '{"request":{}}' } : {});
+  expect(refusal(await call())).toEqual([429, 'RATE_LIMITED', 'API_KEY_RATE_LIMITED']);
+  clock.at += 60_000;
+  expect((await replay({})).status).toBe(200);
 });
 
 test.each([
@@ -207,9 +241,9 @@ test.each([
   expect(refusal(await call())).toEqual([429, 'RATE_LIMITED', 'RATE_LIMITED']);
 });
 
-test('8: a body for a session is at most 4 KiB', async () => {
+test.each(['resume', 'create'])('8: a body for sessions/%s is at most 4 KiB', async (what) => {
   const { ask } = await setUp({ scopes: ['sessions:manage'] });
-  const response = await ask('POST', '/v1/sessions/resume', { body: `{"request":"${'x'.repeat(4096)}"}` });
+  const response = await ask('POST', `/v1/sessions/${what}`, { body: `{"request":"${'x'.repeat(4096)}"}` });
   expect(refusal(response)).toEqual([413, 'VALIDATION_FAILED', 'PAYLOAD_TOO_LARGE']);
 });
 

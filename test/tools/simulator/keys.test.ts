@@ -31,6 +31,16 @@ test.each<[Partial<KeyAttributes>, string]>([
   expect(() => keys.create({ ...base, ...attributes })).toThrow(refused(400, reason));
 });
 
+test('5.3: every scope of the contract can be granted', () => {
+  const scopes =
+    'sessions:read sessions:manage messages:send messages:revoke messages:view_once events:read dashboard:read groups:read groups:manage product:inbox product:contacts product:campaigns product:templates product:media product:flows product:warmup product:ai';
+  expect(keys.create({ ...base, scopes: scopes.split(' ') }).key.attributes.scopes).toHaveLength(17);
+});
+
+test.each([1, 30, 90, 365, 3 * 365, null])('5.7: a key can be valid for %j days', (validDays) => {
+  expect(keys.create({ ...base, validDays, ips: Array<string>(50).fill('10.0.0.0/8'), perMinute: 120 })).toBeDefined();
+});
+
 test.each([
   'dashboard:read',
   'product:contacts',

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:https';
 import { createServer as createTcpServer, type AddressInfo, type Server } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
-import { createPost, type PostOptions } from '../../../src/tools/simulator/post.ts';
+import { createPost, LIMITS_MS, type PostOptions } from '../../../src/tools/simulator/post.ts';
 import { certificate, privateKey } from './certificate.ts';
 
 async function listen(server: Server, close: () => void = () => {}) {
@@ -43,6 +43,10 @@ test('a certificate of an unknown authority or for another name is the failure "
   expect(await send(`https://localhost:${port}/`, {})).toBe('certificate');
   expect(await send(`https://hooks.example:${port}/`, { ca: certificate })).toBe('certificate');
   expect(hosts).toEqual([]);
+});
+
+test('6.3, 8: a receiver has 5 s to accept the connection and 10 s to answer', () => {
+  expect(LIMITS_MS).toEqual({ connectMs: 5_000, answerMs: 10_000 });
 });
 
 test('6.3: a slow connection has its own, shorter time limit', async () => {

@@ -58,7 +58,10 @@ test('6.3: a delivery is a POST of these fields, signed', async () => {
   });
   expect(headers).toMatchObject({
     'content-type': 'application/json',
+    'user-agent': 'Svc-Webhooks/1',
     'x-svc-event-id': event.id,
+    'x-svc-event-type': 'MessageReceived',
+    'x-svc-delivery-id': sender.log()[0]?.deliveryId,
     'x-svc-attempt': '1',
     'x-svc-timestamp': String(SECONDS),
     'x-svc-signature': signatureOf(SECRET, SECONDS, body),
