@@ -311,6 +311,11 @@ describe('5.4: a key that is restricted to a number', () => {
     service.replay.filterAfterLimit = true;
     const empty = await replay({ after_cursor, limit: 3 });
     expect(empty.body).toMatchObject({ events: [], next_cursor: hidden.at(-1)?.cursor, has_more: true });
+    service.replay.filterAfterLimit = false;
+    service.chaos.turn(true);
+    // Without a random fault.
+    service.chaos.always((truth) => truth);
+    expect((await replay({ after_cursor, limit: 3 })).body, 'as chaos does').toEqual(empty.body);
     const short = await replay({ after_cursor: hidden[1]?.cursor, limit: 3 });
     expect(short.body).toMatchObject({ events: [{ cursor: mine?.cursor }], has_more: false });
     expect(history.all().at(-1)?.cursor).toBe(short.body['next_cursor']);
