@@ -58,7 +58,7 @@ export function createFollower(options: FollowerOptions): Follower {
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
         const { status, code, reason } = error;
-        if (status === 400 && reason === 'EVENT_CURSOR_INVALID' && after !== null) {
+        if (reason === 'EVENT_CURSOR_INVALID' && after !== null) {
           log.warn(
             { status, code, reason },
             'the stream does not know our cursor: continuing with new events, and replay fetches the others',
@@ -69,7 +69,7 @@ export function createFollower(options: FollowerOptions): Follower {
           // If the service refuses repeatedly, the pauses keep the number of opens within its limit (contract 8).
           if (refusals++ > 0)
             await sleep(Math.min(30_000, 1_000 * 2 ** refusals), undefined, { signal }).catch(() => {});
-        } else if (product && status !== 401 && code !== 'NOT_FOUND' && reason !== 'API_KEY_IP_FORBIDDEN') {
+        } else if (product && code !== 'UNAUTHENTICATED' && code !== 'NOT_FOUND' && reason !== 'API_KEY_IP_FORBIDDEN') {
           // A key that is restricted to some numbers may not ask for campaign and warm-up events (contract 4.4).
           product = false;
         } else {

@@ -31,7 +31,7 @@ export class ServiceError extends Error {
   readonly code: Fields['code'];
   /** The reason of contract 7.4, if there is one. */
   readonly reason: string | null;
-  /** HTTP status. 0: no answer. */
+  /** HTTP status. For an error inside a stream: the status of its code (contract 7.2). 0: no answer, or none known. */
   readonly status: number;
   /** The service's support asks for this id. */
   readonly requestId: string | null;
@@ -62,8 +62,12 @@ const envelope = z.object({
 });
 
 /** The error of an answer other than 2xx, or of an `event: error` in a stream (contract 7.1). */
-export function errorOf(what: string, { status, headers }: Response, text: string): ServiceError {
-  const { code, reason, requestId } = envelope.safeParse(parseJson(text)).data?.error ?? { code: codeOf(status) };
+export function errorOf(what: string, response: Response, text: string): ServiceError {
+  const { headers, ok } = response;
+  const told = envelope.safeParse(parseJson(text)).data?.error;
+  const { code, reason, requestId } = told ?? { code: codeOf(response.status) };
+  // The status of a stream was sent before its error.
+  const status = ok ? (STATUSES[code]?.[0] ?? 0) : response.status;
   return new ServiceError({
     code,
     reason: reason ?? null,
@@ -77,13 +81,23 @@ function idOf(headers: Headers): string | null {
   return ID.safeParse(headers.get(REQUEST_ID)).data ?? null;
 }
 
-/** The codes of contract 7.2, for answers without an error envelope, for example from a proxy. */
+/** The categories of contract 7.2. */
+const STATUSES: Record<string, number[]> = {
+  UNAUTHENTICATED: [401],
+  FORBIDDEN: [403],
+  NOT_FOUND: [404],
+  VALIDATION_FAILED: [400, 413],
+  CONFLICT: [409],
+  PAYMENT_REQUIRED: [402, 428],
+  RATE_LIMITED: [429],
+  UNAVAILABLE: [503, 504],
+  INTERNAL: [500],
+} satisfies Record<ServiceCode, number[]>;
+
+/** The code of an answer without an error envelope. Statuses above 500 that the contract does not name are a proxy's. */
 function codeOf(status: number): Fields['code'] {
-  if (status === 401) return 'UNAUTHENTICATED';
-  if (status === 403) return 'FORBIDDEN';
-  if (status === 404) return 'NOT_FOUND';
-  if (status === 429) return 'RATE_LIMITED';
-  return status === 502 || status === 503 || status === 504 ? 'UNAVAILABLE' : 'unreadable';
+  const known = Object.entries(STATUSES).find(([, statuses]) => statuses.includes(status));
+  return known?.[0] ?? (status > 500 ? 'UNAVAILABLE' : 'unreadable');
 }
 
 export function unreadable({ status, headers }: Response, message: string): ServiceError {

@@ -426,6 +426,23 @@ describe('state, log and end of the stream', () => {
     expect(stream.opens.map(({ after }) => after)).toEqual(['10', '11', '11']);
   });
 
+  test.each([
+    ['UNAUTHENTICATED', 'API_AUTH_REVOKED', 'stopped', 1],
+    ['FORBIDDEN', 'API_KEY_IP_FORBIDDEN', 'stopped', 1],
+    ['VALIDATION_FAILED', 'EVENT_CURSOR_INVALID', 'open', 2],
+    ['RATE_LIMITED', 'API_KEY_RATE_LIMITED', 'open', 2],
+    ['INTERNAL', undefined, 'open', 2],
+  ])('E25: after %s %s within the stream it is %s', async (code, reason, end, opens) => {
+    const { rest, start, stream, state } = await begin();
+    await rest();
+    void start();
+    await until(() => state().state === 'open');
+    stream.write(`event: error\ndata: ${JSON.stringify({ error: { code, reason } })}\n\n`);
+    await until(() => stream.opens.length === opens && state().state === end);
+    expect(stream.opens.at(-1)?.query).toBe('?include_product=true');
+    if (reason === 'EVENT_CURSOR_INVALID') expect(stream.opens.at(-1)?.after).toBeUndefined();
+  });
+
   test('a refused key stops the stream with a reason, and the stream can be started again', async () => {
     const { rest, start, stream, state, happen, mark } = await begin();
     await rest();

@@ -257,6 +257,22 @@ test('2.14, 7.1: an error in the progress of a number is thrown after the earlie
 });
 
 test.each([
+  ['{"error":{"code":"UNAUTHENTICATED"}}', 'UNAUTHENTICATED', 401, false],
+  ['{"error":{"code":"PAYMENT_REQUIRED"}}', 'PAYMENT_REQUIRED', 402, false],
+  ['{"error":{"code":"INTERNAL"}}', 'INTERNAL', 500, true],
+  ['{"error":{"code":"SOMETHING_NEW"}}', 'SOMETHING_NEW', 0, false],
+  ['<html>', 'unreadable', 0, false],
+])(
+  'E25: an error within a stream, %s, is judged by its code, not by status 200',
+  async (data, code, status, retryable) => {
+    const { service } = await answering(stream(`event: error\ndata: ${data}\n\n`));
+    const error = await errorOf(Array.fromAsync(service.resume('a')));
+    expect(error).toMatchObject({ code, status, retryable });
+    expect(error.message).not.toContain('200');
+  },
+);
+
+test.each([
   ['is cut off', 'event: message\ndata: {}\n\n'],
   ['says what is no object', 'event: message\ndata: 1\n\n'],
 ])('progress that %s is unreadable', async (_, text) => {

@@ -70,6 +70,21 @@ test.each([429, 500, 503, 504, 0])('7.2: a call that only reads is retried after
   expect(waits).toHaveLength(2);
 });
 
+test.each([429, 500, 503, 504])(
+  'E25: a call that only reads is retried after %i without an envelope',
+  async (status) => {
+    const answers = [status];
+    const { url, got } = await createEndpoint((_, response) => {
+      response.writeHead(answers.shift() ?? 200).end(got.length > 1 ? '{}' : '<html>');
+    });
+    const clock = { now: () => 0, monotonic: () => 0 };
+    const pace = createPace({ callsPerMinute: 10, clock, pause: () => Promise.resolve() });
+    const service = createService({ baseUrl: url, apiKey: 'k', paid: false, pace });
+    expect(await service.call('ListCrmTags', {})).toEqual({});
+    expect(got).toHaveLength(2);
+  },
+);
+
 test.each([400, 401, 402, 403, 404, 409])('7.2: no call is retried after %i', async (status) => {
   const { service, bodies } = await setUp([status]);
   expect(await errorOf(service.call('GetSession', {}))).toMatchObject({ status, retryable: false });

@@ -146,16 +146,22 @@ describe('answers', () => {
   });
 
   test.each([
+    [400, 'VALIDATION_FAILED'],
     [401, 'UNAUTHENTICATED'],
+    [402, 'PAYMENT_REQUIRED'],
     [403, 'FORBIDDEN'],
     [404, 'NOT_FOUND'],
+    [409, 'CONFLICT'],
+    [413, 'VALIDATION_FAILED'],
+    [418, 'unreadable'],
+    [428, 'PAYMENT_REQUIRED'],
     [429, 'RATE_LIMITED'],
+    [500, 'INTERNAL'],
     [502, 'UNAVAILABLE'],
     [503, 'UNAVAILABLE'],
     [504, 'UNAVAILABLE'],
-    [500, 'unreadable'],
-    [418, 'unreadable'],
-  ])('%i from a proxy, without an error envelope, is %s', async (status, code) => {
+    [522, 'UNAVAILABLE'],
+  ])('E25: %i from a proxy, without an error envelope, is %s', async (status, code) => {
     answer = text(status, '<html>no</html>');
     expect(await errorOf(service.call('X', {}))).toMatchObject({ code, status, reason: null });
   });
