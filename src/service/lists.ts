@@ -10,9 +10,12 @@ export async function* pagesOf(
   request: Plain,
   call: (request: Plain) => Promise<Plain>,
 ): AsyncGenerator<Plain, void, void> {
-  const turn = operationOf(operation).pages?.by === 'page' ? nextByPage : nextByCursor;
+  const by = operationOf(operation).pages?.by;
+  const turn = by === 'page' ? nextByPage : nextByCursor;
+  // Without a known kind of pages, `limit` could be a field outside the contract. A next_cursor is followed all the same.
+  const first = by === 'cursor' ? { limit: MOST_PER_PAGE, ...request } : request;
   const seen = new Set<unknown>();
-  for (let next: Next | undefined = turn(request, undefined); next;) {
+  for (let next: Next | undefined = turn(first, undefined); next;) {
     // If the pages repeat, the list never ends. Stopping without an error would make the list look complete.
     if (seen.has(next.at)) throw new ServiceError({ code: 'unreadable', message: `${operation}: its pages repeat` });
     seen.add(next.at);
@@ -38,7 +41,7 @@ interface Next {
 
 /** For lists by cursor. An empty next_cursor means the end. */
 function nextByCursor(request: Plain, page: Plain | undefined): Next | undefined {
-  if (!page) return { at: request['cursor'] ?? '', request: { limit: MOST_PER_PAGE, ...request } };
+  if (!page) return { at: request['cursor'] ?? '', request };
   const at = page['next_cursor'] ?? '';
   // A next_cursor that is not text is an error. If it meant the end, items would be lost silently.
   if (typeof at !== 'string')

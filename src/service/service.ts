@@ -18,7 +18,10 @@ export interface Service {
    * never.
    */
   call<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): Promise<ResponseOf<Op>>;
-  /** The pages of a list (contract 4.5), by default 200 items each. Begins at `cursor` or `pagination.page`. */
+  /**
+   * The pages of a list (contract 4.5), by default 200 items each. Begins at `cursor` or `pagination.page`. An operation
+   * without pages is called once, with this request alone.
+   */
   pages<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): List<ResponseOf<Op>>;
   /** The items of all pages. If the contract does not name their field, the only array in the answer is used. */
   items<const Op extends OperationName>(operation: Op, request: Plain, options?: CallOptions): List<ItemOf<Op>>;
@@ -114,7 +117,9 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
     const withinMs = more.withinMs ?? (pace === once ? deadlineMs : Math.max(WITHIN_MS, more.deadlineMs ?? 0));
     return pace({ what, limit, safe, withinMs, signal }, (leftMs) => {
       const ms = Math.max(1, Math.min(deadlineMs, Math.floor(leftMs)));
-      const own = { ...body, ...(limit === 'rpc' && { deadlineMs: ms }), ...(quoteId && { billing: { quoteId } }) };
+      // Only operations have a deadline (contract 4.1, 4.3).
+      const timed = path.startsWith('/rpc/') && { deadlineMs: ms };
+      const own = { ...body, ...timed, ...(quoteId && { billing: { quoteId } }) };
       const ask: Ask = { what, path, body: own, limitMs: ms + SLACK_MS, safe, signal };
       return exchange(ask, (response) => readObject(response, what, reader));
     });

@@ -96,6 +96,50 @@ describe('requests', () => {
   });
 });
 
+describe('E26: a request has fields of the contract only', () => {
+  const PAGES = {
+    cursor:
+      'ListCalls ListCampaignAudience ListCampaignDeliveries ListCampaignHistory ListCampaigns ListContacts ListConversations ListCrmContacts ListCrmListMembers ListCrmOpportunities ListCrmTasks ListDialogTrees ListFlowRuns ListMedia ListMessages ListMessageTemplates ListRecoveryRuns ListViewOnceMedia',
+    page: 'ListConnectedDevices ListQuickReplies ListSessions ListWarmupDevices',
+    none: 'ListCrmTags ListSomethingNew GetFlowRun GetSession',
+  };
+  const FIRST = {
+    cursor: { conversation_id: 'c', limit: 200 },
+    page: { conversation_id: 'c', pagination: { page: 1, page_size: 200 } },
+    none: { conversation_id: 'c' },
+  };
+
+  test.each(['cursor', 'page', 'none'] as const)('of a list by %s', async (kind) => {
+    answer = json(200, { things: [{ id: '1' }] });
+    for (const operation of PAGES[kind].split(' ')) {
+      for await (const _ of service.pages(operation, { conversation_id: 'c' })) break;
+      expect(requests.pop()?.body, operation).toEqual({ request: FIRST[kind], deadlineMs: 30_000 });
+    }
+  });
+
+  test('of a list of unknown kind, which is followed if its answer names another page', async () => {
+    answer = (res) => json(200, { tags: [{ id: '1' }], next_cursor: requests.length < 2 ? 'n' : '' })(res);
+    expect(await Array.fromAsync(service.items('ListCrmTags', {}))).toHaveLength(2);
+    expect(requests.map(({ body }) => body)).toEqual([
+      { request: {}, deadlineMs: 30_000 },
+      { request: { cursor: 'n' }, deadlineMs: 30_000 },
+    ]);
+  });
+
+  test('of a send, a quote and a reconnection', async () => {
+    answer = json(200, { quoteId: 'q' });
+    const paying = createService({ baseUrl: base, apiKey: API_KEY, paid: true });
+    await paying.send({ body: 'hi' }, { quoteId: 'q', deadlineMs: 5_000 });
+    await paying.quote('SendMessage', { body: 'hi' });
+    await errorOf(Array.fromAsync(paying.resume('s')));
+    expect(requests.map(({ url, body }) => [url, body])).toEqual([
+      ['/v1/messages/send', { request: { body: 'hi' }, billing: { quoteId: 'q' } }],
+      ['/v1/billing/quotes', { operation: 'SendMessage', request: { body: 'hi' } }],
+      ['/v1/sessions/resume', { request: { session_id: 's' } }],
+    ]);
+  });
+});
+
 describe('refusals before a request is sent', () => {
   test('a paid operation, unless PAID_OPERATIONS=allow', async () => {
     const error = await errorOf(service.call('ResumeCampaign', { id: '1' }, { quoteId: 'q-1' }));
