@@ -33,10 +33,13 @@ const whole = (least: number, most: number, otherwise: number) =>
     .transform(Number)
     .refine((n) => Number.isInteger(n) && n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
 
-const url = (remedy: string) =>
+const url = (remedy: string, shape = /^/) =>
   z
     .string()
-    .refine((text) => /^https?:$/.test(URL.parse(text)?.protocol ?? ''), `must be an http(s) address, ${remedy}`);
+    .refine(
+      (text) => shape.test(text) && /^https?:$/.test(URL.parse(text)?.protocol ?? ''),
+      `must be an http(s) address, ${remedy}`,
+    );
 
 const choice = <const Names extends [string, ...string[]]>(names: Names, otherwise: Names[number]) =>
   z.enum(names, `must be one of ${names.join(', ')}`).default(otherwise);
@@ -47,8 +50,8 @@ const secretList = z
   .string('is required: the whsec_… that the service showed when the webhook was registered')
   .transform((text) => text.split(',').map((secret) => secret.trim()))
   .refine(
-    (secrets) => secrets.every((secret) => /^whsec_[\x21-\x7e]{16,}$/.test(secret)),
-    'must be one or more whsec_… with at least 16 characters after the prefix, comma-separated',
+    (secrets) => secrets.every((secret) => /^whsec_[\x21-\x7e]+$/.test(secret)),
+    'must be one or more whsec_…, comma-separated',
   );
 
 const schema = z.object({
@@ -80,7 +83,7 @@ const schema = z.object({
     .string()
     .regex(/^sqlite:./, 'must be sqlite:<path of the file that is moved>')
     .optional(),
-  API_BASE_URL: url("the service's, ending in /v1").optional(),
+  API_BASE_URL: url("the service's, ending in /v1", /^[^?#@]+[^/?#@]\/v1\/?$/).optional(),
   API_KEY: z
     .string()
     .regex(/^[\x21-\x7e]+$/, 'must be one word')

@@ -241,6 +241,32 @@ describe('faults', () => {
     expect(faults[0]?.startsWith(`${name} `)).toBe(true);
   });
 
+  test.each(['https://api.example.com/v1', 'https://api.example.com/v1/', 'http://127.0.0.1:8080/api/v1'])(
+    'E27: do not include the base URL %s',
+    (API_BASE_URL) => {
+      expect(load({ API_BASE_URL, API_KEY: 'key' }).API_BASE_URL).toBe(API_BASE_URL);
+    },
+  );
+
+  test.each([
+    'https://api.example.com',
+    'https://api.example.com/',
+    'https://api.example.com/v2',
+    'https://api.example.com/apiv1',
+    'https://api.example.com/v1/events',
+    'https://api.example.com/v1?x=1',
+    'https://api.example.com/v1#x',
+    'https://user:hidden@api.example.com/v1',
+    'https:///v1',
+    'https://v1',
+    'https://api.example.com:99999/v1',
+    'ftp://api.example.com/v1',
+    'api.example.com/v1',
+  ])('E27: include the base URL %s, with what to set', (API_BASE_URL) => {
+    const faults = faultsOf({ WEBHOOK_SECRET: SECRET, API_BASE_URL, API_KEY: 'key' });
+    expect(faults).toEqual(["API_BASE_URL must be an http(s) address, the service's, ending in /v1"]);
+  });
+
   test('include a retention of less than a day, because the service retries for 7 h 42 min', () => {
     const faults = faultsOf({ WEBHOOK_SECRET: SECRET, RETENTION_DAYS: '0', PAYLOAD_RETENTION_DAYS: '0' });
     expect(namesOf(faults)).toEqual(['PAYLOAD_RETENTION_DAYS', 'RETENTION_DAYS']);
@@ -276,12 +302,12 @@ describe('secrets', () => {
     ['two, with blanks', `${SECRET} , ${SECRET}2\n`, [SECRET, `${SECRET}2`]],
     ['empty', '', 'refused'],
     ['blank', '  \n', 'refused'],
-    ['shorter than 16 characters behind its prefix', 'whsec_0123456789abcde', 'refused'],
+    ['of one character, because the contract names no length (E27)', 'whsec_x', ['whsec_x']],
     ['without its prefix', '0123456789abcdef0123456789abcdef', 'refused'],
     ['with its prefix in upper case', 'WHSEC_0123456789abcdef', 'refused'],
     ['nothing but its prefix', 'whsec_', 'refused'],
     ['two, one of them empty', `${SECRET},`, 'refused'],
-    ['two, one of them short', `${SECRET},whsec_x`, 'refused'],
+    ['two, one of them nothing but its prefix', `${SECRET},whsec_`, 'refused'],
     ['with a blank within', 'whsec_0123456789 abcdef', 'refused'],
     ['in quotes', `"${SECRET}"`, 'refused'],
     ['with characters that are not ASCII', 'whsec_0123456789abcdéf', 'refused'],

@@ -34,7 +34,7 @@ describe('checks of this machine', () => {
     ['quotes', `"${SECRET}"`, 'holds quotes'],
     ['whitespace', `${SECRET},${SECRET}2 `, 'secret 2 of 2 holds whitespace'],
     ['no prefix', 'of_the_system_tests_123', 'does not begin with whsec_'],
-    ['too short', 'whsec_abc123', 'has 6 characters'],
+    ['nothing but its prefix', 'whsec_', 'has nothing behind its prefix'],
     ['a placeholder', 'whsec_your_secret_comes_here', 'is a placeholder'],
     ['one secret twice', `${SECRET},${SECRET}`, 'twice'],
   ])('a fault of WEBHOOK_SECRET is reported without showing a secret: %s', async (_, WEBHOOK_SECRET, words) => {
@@ -42,6 +42,15 @@ describe('checks of this machine', () => {
     expect(text).toContain(words);
     expect(text).toContain('copy the whsec_… from the service again');
     expect(exit).toBe(78);
+  });
+
+  test('E27: a short secret is accepted, with a warning', async () => {
+    const env = { WEBHOOK_SECRET: `${SECRET},whsec_abc1` };
+    const { text, exit } = await see([configuration, secrets], env);
+    expect(text).toContain('ok configuration: complete');
+    expect(text).toContain('warning secrets: WEBHOOK_SECRET: 1 of 2 with fewer than 16 characters behind whsec_');
+    expect(text).toContain('copy the whsec_… from the service again');
+    expect(exit).toBe(0);
   });
 
   test('a secret in a file is checked as the file holds it', async () => {
