@@ -33,13 +33,8 @@ const whole = (least: number, most: number, otherwise: number) =>
     .transform(Number)
     .refine((n) => Number.isInteger(n) && n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
 
-const url = (remedy: string, shape = /^/) =>
-  z
-    .string()
-    .refine(
-      (text) => shape.test(text) && /^https?:$/.test(URL.parse(text)?.protocol ?? ''),
-      `must be an http(s) address, ${remedy}`,
-    );
+const url = (remedy: string, shape = /^https?:/i) =>
+  z.string().refine((text) => shape.test(text) && URL.canParse(text), `must be an http(s) address, ${remedy}`);
 
 const choice = <const Names extends [string, ...string[]]>(names: Names, otherwise: Names[number]) =>
   z.enum(names, `must be one of ${names.join(', ')}`).default(otherwise);
@@ -83,7 +78,7 @@ const schema = z.object({
     .string()
     .regex(/^sqlite:./, 'must be sqlite:<path of the file that is moved>')
     .optional(),
-  API_BASE_URL: url("the service's, ending in /v1", /^[^?#@]+[^/?#@]\/v1\/?$/).optional(),
+  API_BASE_URL: url("the service's, ending in /v1", /^https?:\/\/[^?#@]*[^/?#@]\/v1\/?$/).optional(),
   API_KEY: z
     .string()
     .regex(/^[\x21-\x7e]+$/, 'must be one word')
@@ -101,7 +96,8 @@ const schema = z.object({
     .transform((text) => text.split(',').map((type) => type.trim())),
   RECONCILE_INTERVAL_SECONDS: whole(1, 86_400, 60),
   RECONCILE_OVERLAP_SECONDS: whole(0, 86_400, 300),
-  RECONCILE_CALLS_PER_MINUTE: whole(1, 120, 20),
+  API_CALLS_PER_MINUTE: whole(2, 120, 120),
+  RECONCILE_CALLS_PER_MINUTE: whole(1, 119, 20),
   STREAM: choice(['off', 'on'], 'off'),
   ORDER_WINDOW_MS: whole(0, 3_600_000, 250),
   HANDLERS_DIR: z.string().default('src/handlers'),
@@ -129,6 +125,9 @@ function faultsBetween(env: Env): string[] {
   if (env['API_KEY'] && !env['API_BASE_URL']) faults.push(`API_BASE_URL is required with API_KEY: ${together}`);
   if (env['API_BASE_URL'] && !env['API_KEY']) faults.push(`API_KEY is required with API_BASE_URL: ${together}`);
   if (env['STREAM'] === 'on' && !env['API_KEY']) faults.push('API_KEY and API_BASE_URL are required with STREAM=on');
+  const calls = Number(env['API_CALLS_PER_MINUTE']);
+  if (Number(env['RECONCILE_CALLS_PER_MINUTE'] ?? 20) >= calls)
+    faults.push(`RECONCILE_CALLS_PER_MINUTE must be below API_CALLS_PER_MINUTE (${calls}): handlers have the rest`);
   if (env['MOVE_FROM'] && !/^postgres/.test(env['DATABASE_URL'] ?? ''))
     faults.push('DATABASE_URL must name the PostgreSQL store into which MOVE_FROM is moved');
   const opsHost = env['OPS_HOST'] ?? '127.0.0.1';

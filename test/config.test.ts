@@ -28,6 +28,7 @@ const DEFAULTS = {
   EVENT_TYPES: ['*'],
   RECONCILE_INTERVAL_SECONDS: 60,
   RECONCILE_OVERLAP_SECONDS: 300,
+  API_CALLS_PER_MINUTE: 120,
   RECONCILE_CALLS_PER_MINUTE: 20,
   STREAM: 'off',
   ORDER_WINDOW_MS: 250,
@@ -64,6 +65,7 @@ const OTHERS: Record<keyof typeof DEFAULTS, string> = {
   EVENT_TYPES: 'MessageReceived, MessageSent',
   RECONCILE_INTERVAL_SECONDS: '5',
   RECONCILE_OVERLAP_SECONDS: '0',
+  API_CALLS_PER_MINUTE: '90',
   RECONCILE_CALLS_PER_MINUTE: '60',
   STREAM: 'on',
   ORDER_WINDOW_MS: '0',
@@ -224,7 +226,8 @@ describe('faults', () => {
     ['API_KEY', { API_BASE_URL: 'https://api.example.com/v1', API_KEY: 'two words' }],
     ['REPLAY_FROM', { REPLAY_FROM: '9223372036854775808' }],
     ['REPLAY_FROM', { REPLAY_FROM: '-1' }],
-    ['RECONCILE_CALLS_PER_MINUTE', { RECONCILE_CALLS_PER_MINUTE: '121' }],
+    ['RECONCILE_CALLS_PER_MINUTE', { RECONCILE_CALLS_PER_MINUTE: '120' }],
+    ['API_CALLS_PER_MINUTE', { API_CALLS_PER_MINUTE: '121' }],
     ['RUN_CONCURRENCY', { RUN_CONCURRENCY: '0' }],
     ['RETENTION_DAYS', { RETENTION_DAYS: '36501' }],
     ['RETENTION_DAYS', { RETENTION_DAYS: '1.5', PAYLOAD_RETENTION_DAYS: '1' }],
@@ -239,6 +242,15 @@ describe('faults', () => {
     const faults = faultsOf({ WEBHOOK_SECRET: SECRET, ...env });
     expect(faults).toHaveLength(1);
     expect(faults[0]?.startsWith(`${name} `)).toBe(true);
+  });
+
+  test.each(['10', '20'])('E24: include a share of reconciliation that is not below the whole of %s', (all) => {
+    const faults = faultsOf({ WEBHOOK_SECRET: SECRET, API_CALLS_PER_MINUTE: all });
+    const words = `RECONCILE_CALLS_PER_MINUTE must be below API_CALLS_PER_MINUTE (${all}): handlers have the rest`;
+    expect(faults).toEqual([words]);
+    expect(faultsOf({ WEBHOOK_SECRET: SECRET, API_CALLS_PER_MINUTE: all, RECONCILE_CALLS_PER_MINUTE: '9' })).toEqual(
+      [],
+    );
   });
 
   test.each(['https://api.example.com/v1', 'https://api.example.com/v1/', 'http://127.0.0.1:8080/api/v1'])(

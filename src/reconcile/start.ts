@@ -2,6 +2,7 @@
 import type { Config } from '../config.ts';
 import { startLoop } from '../base/loop.ts';
 import { createBudget } from '../service/budget.ts';
+import { createCallLimit } from '../service/call-limit.ts';
 import { createService } from '../service/service.ts';
 import type { Batch } from '../store/ingest.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
@@ -44,12 +45,15 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     await note({ replay: JSON.stringify({ ...NONE, state: 'idle', lastAt: null, progress: null }) });
   const stopping = new AbortController();
   const common = { store, clock, log, types, onEvents };
+  const callLimit = createCallLimit({ all: config.API_CALLS_PER_MINUTE, store, clock, log });
+  const access = { baseUrl, apiKey, fetch: callLimit.fetch };
   const reconciler = createReconciler({
     ...common,
-    service: createService({ baseUrl, apiKey, paid: false }),
+    service: createService({ ...access, paid: false }),
     budget: createBudget(config.RECONCILE_CALLS_PER_MINUTE, clock, {
       earlier: (await retryWhileBusy(() => store.state.get('calls'))) ?? [],
       onTake: (calls) => void note({ calls: JSON.stringify(calls) }),
+      share: callLimit.share,
     }),
     signal: stopping.signal,
     from: config.REPLAY_FROM,
@@ -59,13 +63,16 @@ export async function startRecovery(options: RecoveryOptions): Promise<Recovery 
     streaming: () => follower.proves(),
     onAsked: () => void follow(),
   });
-  const replay = startLoop(() => reconciler.step(), recover);
+  const replay = startLoop(async () => {
+    await callLimit.refresh();
+    return reconciler.step();
+  }, recover);
   const now = (): void => {
     reconciler.now();
     replay.wake();
   };
   const { fresh, ended } = reconciler;
-  const follower = createFollower({ ...common, baseUrl, apiKey, onHole: now, fresh, ended });
+  const follower = createFollower({ ...common, ...access, onHole: now, fresh, ended });
   let following: Promise<void> | undefined;
 
   /** Called again when a person asks for a reconciliation, because the service may have refused the stream before. */

@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { iso } from '../base/clock.ts';
 import { ServiceError } from '../service/errors.ts';
-import { readStream, type StreamItem, type StreamNews } from '../service/stream.ts';
+import { readStream, type StreamItem, type StreamNews, type StreamOptions } from '../service/stream.ts';
 import { retryWhileBusy } from '../store/retry-while-busy.ts';
 import type { StreamState } from '../store/keep.ts';
 import { compareCursors, isBehind, type Cursor } from '../wire/cursor.ts';
@@ -16,6 +16,7 @@ import type { Ended, ReconcilerOptions } from './pass.ts';
 export interface FollowerOptions extends Pick<ReconcilerOptions, 'store' | 'clock' | 'log' | 'types' | 'onEvents'> {
   baseUrl: string;
   apiKey: string;
+  fetch?: StreamOptions['fetch'];
   /** Called when the stream has left events out, so the forward pass must read now. */
   onHole: () => void;
   /** True if a forward pass ended recently, so that new events happened while deliveries could be accepted. */
@@ -50,9 +51,9 @@ export function createFollower(options: FollowerOptions): Follower {
     product = true;
     while (!signal.aborted) {
       try {
-        const { baseUrl, apiKey, firstWaitMs } = options;
+        const { baseUrl, apiKey, fetch, firstWaitMs } = options;
         const onNews = (news: StreamNews): void => void hear(news);
-        const stream = readStream({ baseUrl, apiKey, firstWaitMs, after, product, signal, onNews });
+        const stream = readStream({ baseUrl, apiKey, fetch, firstWaitMs, after, product, signal, onNews });
         for await (const items of stream) after = await take(items, signal);
         return;
       } catch (error) {

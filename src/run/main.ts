@@ -115,7 +115,7 @@ async function start({ boot, instance }: Orders): Promise<void> {
       of: new Map([...ready].map(([file, { name }]) => [name, file])),
       broken: [...without, ...folder.faults.keys()],
     },
-    serviceFor: serviceOf?.({ config, clock: systemClock, log }) ?? noService,
+    serviceFor: serviceOf?.({ config, store, clock: clockOf(store), log }) ?? noService,
     clock: clockOf(store),
     log,
     boot,

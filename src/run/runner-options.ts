@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Config } from '../config.ts';
 import type { Context } from '../kit.ts';
+import type { Store } from '../store/store.ts';
 import type { HandlerFiles, WorkStore } from '../store/work.ts';
 import type { Loaded } from './load-handlers.ts';
 import type { Scope } from './stray-errors.ts';
@@ -34,7 +35,7 @@ export type ServiceOf<Given> = Given extends { readonly service: infer Service }
 
 /** The parts that modules may add to the `run` process. */
 export interface RunModules {
-  serviceOf?: (options: { config: Config; clock: Clock; log: Logger }) => ServiceFor;
+  serviceOf?: (options: { config: Config; store: Pick<Store, 'state'>; clock: Clock; log: Logger }) => ServiceFor;
 }
 
 export interface AttemptOptions extends Required<Pick<RunOptions, 'serviceFor' | 'clock' | 'log' | 'scopes'>> {

@@ -1,5 +1,5 @@
-// A call budget: in any 60 seconds, never more calls than allowed. Reconciliation and handlers share the account's 120
-// calls a minute (contract 8). Unused calls are available for a burst.
+// A call budget: in any 60 seconds, never more calls than allowed. Reconciliation and handlers share
+// API_CALLS_PER_MINUTE. Unused calls are available for a burst.
 import type { Clock } from '../base/clock.ts';
 
 const MINUTE_MS = 60_000;
@@ -11,30 +11,50 @@ export interface Budget {
   spacing(): number;
 }
 
-/** `earlier`: the times of the last calls, Unix milliseconds, which an earlier process got from `onTake`. */
+interface BudgetOptions {
+  /** The times of the last calls, Unix milliseconds, which an earlier process got from `onTake`. */
+  earlier?: number[];
+  onTake?: (calls: number[]) => void;
+  /** The part of the calls that may be made now: above 0, at most 1. */
+  share?: () => number;
+  /** Each call also counts in this budget. */
+  within?: Budget;
+}
+
 export function createBudget(
   callsPerMinute: number,
   clock: Clock,
-  { earlier = [], onTake }: { earlier?: number[]; onTake?: (calls: number[]) => void } = {},
+  { earlier = [], onTake, share = () => 1, within }: BudgetOptions = {},
 ): Budget {
   let calls = sinceRestart(earlier, clock);
 
-  function recent(now: number): number[] {
-    return calls.filter((at) => at > now - MINUTE_MS);
+  /** The allowed calls, and the milliseconds for which they are. For less than one a minute, one in a longer time. */
+  function allowed(): { most: number; ms: number } {
+    const rate = callsPerMinute * share();
+    return { most: Math.max(1, Math.floor(rate)), ms: MINUTE_MS / Math.min(1, rate) };
+  }
+
+  function recent(now: number, ms: number): number[] {
+    return calls.filter((at) => at > now - ms);
   }
 
   return {
     take() {
       const now = clock.monotonic();
-      calls = recent(now);
-      const next = calls.at(-callsPerMinute);
-      if (next !== undefined) return Math.ceil(next + MINUTE_MS - now);
+      const { most, ms } = allowed();
+      calls = recent(now, ms);
+      const next = calls.at(-most);
+      const wait = next === undefined ? (within?.take() ?? 0) : Math.ceil(next + ms - now);
+      if (wait > 0) return wait;
       calls.push(now);
       const offset = clock.now() - now;
       onTake?.(calls.map((at) => Math.round(at + offset)));
       return 0;
     },
-    spacing: () => (2 * recent(clock.monotonic()).length < callsPerMinute ? 0 : (2 * MINUTE_MS) / callsPerMinute),
+    spacing() {
+      const { most, ms } = allowed();
+      return 2 * recent(clock.monotonic(), ms).length < most ? 0 : (2 * ms) / most;
+    },
   };
 }
 

@@ -22,7 +22,7 @@ export interface Ask {
 export interface Access {
   baseUrl: string;
   apiKey: string;
-  /** For tests. Default: the global fetch. */
+  /** Default: the global fetch. */
   fetch?: Fetch | undefined;
 }
 

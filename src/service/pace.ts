@@ -1,15 +1,16 @@
 // Decides when a handler's call is made and retried (contract 7.2, 8). A call first waits for its share of the
 // account's calls, and a call that only reads is retried if that can help. If its time limit is too short for the
 // wait, it is not sent and fails with RATE_LIMITED. Otherwise it could outlive its attempt and add to the calls of the
-// next attempt. Each process counts only its own calls. If all together make too many, the service answers 429.
+// next attempt. Each process counts only its own calls. If all together make too many, call-limit.ts slows them down.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Clock } from '../base/clock.ts';
 import { createBudget } from './budget.ts';
+import type { CallLimit } from './call-limit.ts';
 import { aborted, ServiceError } from './errors.ts';
 
 export interface Pacing {
   what: string;
-  /** The rate limit that counts the call (contract 8). Operations and sends share `rpc`; others have their own. */
+  /** The rate limit that counts the call (contract 8). `rpc` counts all calls, as the limit of a key does (5.6). */
   limit: 'rpc' | 'quotes' | 'media' | 'sessions';
   /** True if the call may be retried after a failure. */
   safe: boolean;
@@ -33,13 +34,21 @@ export function repeatWait(failures: number, random = Math.random()): number {
 
 type Sleep = (ms: number, signal: AbortSignal | undefined) => Promise<unknown>;
 
-export function createPace(options: { callsPerMinute: number; clock: Clock; pause?: Sleep }): Pace {
-  const { callsPerMinute, clock, pause = (ms, signal) => sleep(ms, undefined, signal && { signal }) } = options;
+export interface PaceOptions {
+  callsPerMinute: number;
+  clock: Clock;
+  callLimit?: Pick<CallLimit, 'share' | 'refresh'>;
+  pause?: Sleep;
+}
+
+export function createPace({ callsPerMinute, clock, callLimit, ...rest }: PaceOptions): Pace {
+  const { pause = (ms, signal) => sleep(ms, undefined, signal && { signal }) } = rest;
+  const rpc = createBudget(callsPerMinute, clock, callLimit && { share: callLimit.share });
   const budgets = {
-    rpc: createBudget(callsPerMinute, clock),
-    quotes: createBudget(60, clock),
-    media: createBudget(60, clock),
-    sessions: createBudget(10, clock),
+    rpc,
+    quotes: createBudget(60, clock, { within: rpc }),
+    media: createBudget(60, clock, { within: rpc }),
+    sessions: createBudget(10, clock, { within: rpc }),
   };
 
   return async ({ what, limit, safe, withinMs, signal }, attempt) => {
@@ -53,6 +62,7 @@ export function createPace(options: { callsPerMinute: number; clock: Clock; paus
     }
 
     async function turn(): Promise<void> {
+      await callLimit?.refresh();
       if (signal?.aborted) throw aborted(what);
       for (let ms = budgets[limit].take(); ms > 0; ms = budgets[limit].take()) {
         const message = `${what}: the kit has used its calls for this minute; the next one is possible in ${Math.ceil(ms / 1000)} s`;

@@ -1,21 +1,20 @@
-// Creates `ctx.service` with its share of the account's calls. Without a key, every call fails and names what to set.
-import type { Clock } from '../base/clock.ts';
-import type { Logger } from '../base/log.ts';
+// Creates `ctx.service` with its share of the calls. Without a key, every call fails and names what to set.
 import type { Config } from '../config.ts';
+import { createCallLimit, type CallLimitOptions } from './call-limit.ts';
 import { createPace } from './pace.ts';
 import { createService, endingWith, noService, type Service } from './service.ts';
 
-/** The calls per minute that an account may make (contract 8). Reconciliation takes a part of them. */
-const ACCOUNT_CALLS = 120;
-
-export function serviceOf({ config, clock, log }: { config: Config; clock: Clock; log: Logger }) {
+export function serviceOf({ config, store, clock, log }: Omit<CallLimitOptions, 'all'> & { config: Config }) {
+  const all = config.API_CALLS_PER_MINUTE;
+  const callLimit = createCallLimit({ all, store, clock, log });
   const service =
     config.API_BASE_URL && config.API_KEY
       ? createService({
           baseUrl: config.API_BASE_URL,
           apiKey: config.API_KEY,
+          fetch: callLimit.fetch,
           paid: config.PAID_OPERATIONS === 'allow',
-          pace: createPace({ callsPerMinute: Math.max(1, ACCOUNT_CALLS - config.RECONCILE_CALLS_PER_MINUTE), clock }),
+          pace: createPace({ callsPerMinute: all - config.RECONCILE_CALLS_PER_MINUTE, clock, callLimit }),
           onOdd: (odd) => log.warn(odd, 'an answer of the service does not fit its shape; passed on unchanged'),
         })
       : noService;

@@ -7,6 +7,7 @@ import { isBehind, parseCursor, type Cursor } from '../wire/cursor.ts';
 import { LAST_EVENT_ID } from '../wire/headers.ts';
 import { messagesOf, readText } from './answers.ts';
 import { errorOf, ServiceError } from './errors.ts';
+import type { Fetch } from './exchange.ts';
 
 export interface StreamItem {
   cursor: Cursor;
@@ -30,6 +31,8 @@ export interface StreamOptions {
   apiKey: string;
   /** The last cursor that was processed. Null: begin with new events. */
   after: Cursor | null;
+  /** Default: the global fetch. */
+  fetch?: Fetch | undefined;
   /** Asks for campaign and warm-up events, too. A key restricted to some numbers may not read them (contract 4.4). */
   product?: boolean;
   signal: AbortSignal;
@@ -77,7 +80,7 @@ export async function* readStream(options: StreamOptions): AsyncGenerator<Stream
 }
 
 async function* connect(options: StreamOptions, after: Cursor | null): AsyncGenerator<StreamItem[], void, void> {
-  const { baseUrl, apiKey, onNews, product = false, silentMs = 60_000, longest } = options;
+  const { baseUrl, apiKey, onNews, product = false, silentMs = 60_000, longest, fetch = globalThis.fetch } = options;
   const silence = new AbortController();
   const timer = setTimeout(() => silence.abort(), silentMs);
   try {

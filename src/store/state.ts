@@ -63,6 +63,8 @@ export interface KeptState {
   lowered: Ahead | null;
   /** The times of the last calls of ReplayEvents, Unix milliseconds. */
   calls: number[] | null;
+  /** The calls per minute of all processes since `at`, Unix milliseconds, after a 429. Null: there was none. */
+  call_pace: { calls: number; at: number } | null;
   /** The state of reconciliation that was noted last. */
   replay: ReplayState | null;
   /** The last reconciliation runs, newest first. */

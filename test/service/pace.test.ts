@@ -156,11 +156,29 @@ test('8: a call waits for the call budget, and fails with RATE_LIMITED if its ti
   expect(bodies).toHaveLength(4);
 });
 
-test('8: quotes have a limit of their own', async () => {
-  const { service, waits } = await setUp([], { callsPerMinute: 1 });
-  await service.call('ListCrmTags', {});
-  expect(await errorOf(service.quote('SendMessage', {}))).toMatchObject({ code: 'unreadable' });
-  expect(waits).toEqual([]);
+test('E24, 5.6: calls of all routes share the calls of the handlers', async () => {
+  const { service, bodies } = await setUp([], { callsPerMinute: 4 });
+  const quick = { withinMs: 1_000 };
+  const calls = [
+    () => service.call('ListCrmTags', {}, quick),
+    () => service.send({}, { quoteId: 'q', ...quick }),
+    () => service.quote('SendMessage', {}, quick),
+    () => service.media('a', quick),
+    () => Array.fromAsync(service.resume('s', quick)),
+  ];
+  for (const call of calls.slice(0, 4)) await call().catch(() => {});
+  expect(bodies).toHaveLength(4);
+  for (const call of calls) expect(await errorOf(call())).toMatchObject({ code: 'RATE_LIMITED', status: 0 });
+  expect(bodies).toHaveLength(4);
+});
+
+test('8: routes with a lower limit keep to it, and leave the other calls to others', async () => {
+  const { service, bodies } = await setUp([], { callsPerMinute: 12 });
+  const resume = () => errorOf(Array.fromAsync(service.resume('s', { withinMs: 1_000 })));
+  for (let i = 0; i < 10; i++) expect(await resume()).toMatchObject({ code: 'unreadable' });
+  for (let i = 0; i < 10; i++) expect(await resume()).toMatchObject({ code: 'RATE_LIMITED', status: 0 });
+  for (let i = 0; i < 2; i++) await service.call('ListCrmTags', {});
+  expect(bodies).toHaveLength(12);
 });
 
 test('a call that is aborted before it is sent reaches nobody', async () => {

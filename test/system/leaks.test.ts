@@ -116,7 +116,7 @@ function settings(): Record<string, string> {
     ALERT_URL: `http://127.0.0.1:${(alertee.address() as AddressInfo).port}/${MARKS.alert}`,
     REPLAY_FROM: 'start',
     RECONCILE_INTERVAL_SECONDS: '1',
-    RECONCILE_CALLS_PER_MINUTE: '120',
+    RECONCILE_CALLS_PER_MINUTE: '119',
     BODY_LIMIT_BYTES: '10000000',
     LOG_LEVEL: 'trace',
   };

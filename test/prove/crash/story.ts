@@ -66,7 +66,7 @@ export async function createStory(seed: number, under: string[] = []): Promise<S
     API_BASE_URL: await service.listen(),
     API_KEY: apiKey,
     RECONCILE_INTERVAL_SECONDS: '2',
-    RECONCILE_CALLS_PER_MINUTE: '120',
+    RECONCILE_CALLS_PER_MINUTE: '119',
     ORDER_WINDOW_MS: '20',
   };
   const kit = await createKit({ count: COUNT }, env, under);

@@ -14,7 +14,7 @@ export interface Account {
   whole: (limitMs?: number) => Promise<boolean>;
 }
 
-const QUICK = { RECONCILE_INTERVAL_SECONDS: '1', RECONCILE_CALLS_PER_MINUTE: '120' };
+const QUICK = { RECONCILE_INTERVAL_SECONDS: '1', RECONCILE_CALLS_PER_MINUTE: '119' };
 
 export async function withAccount(
   seed: number,
