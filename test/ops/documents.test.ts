@@ -75,6 +75,15 @@ test('the runbook names only existing metrics', () => {
   for (const metric of named) expect(Object.keys(METRICS)).toContain(metric);
 });
 
+test('E29: the documents say that the webhook stops with its API key, and how to rotate that key', () => {
+  const deploy = readFileSync('src/processes/README.md', 'utf8');
+  const [, section = ''] = deploy.split('## Rotate the API key\n');
+  for (const words of ['expires, is revoked or loses `events:read`', 'the same key', 'register the webhook again'])
+    expect(section.split('\n## ')[0]).toContain(words);
+  for (const text of [paragraphs.get('reconcile_stopped'), /## Go live[^]*?\n## /.exec(deploy)?.[0]])
+    expect(text).toContain('#rotate-the-api-key');
+});
+
 interface Route {
   method: string;
   path: string;
