@@ -11,7 +11,7 @@ import { configuration, runtime, secrets } from '../doctor/setup.ts';
 import { alarms, file, folder } from '../doctor/store.ts';
 import { receiver, roundTrip } from '../doctor/trip.ts';
 
-const { clocks, key, replay, server }: Partial<Record<string, Check>> = modules;
+const { clocks, key, replay, contract, server }: Partial<Record<string, Check>> = modules;
 const CHECKS = [
   runtime,
   configuration,
@@ -22,6 +22,7 @@ const CHECKS = [
   clocks,
   key,
   replay,
+  contract,
   address,
   alarms,
   receiver,

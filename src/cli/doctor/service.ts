@@ -1,5 +1,7 @@
 // Checks of the service: the difference between the two clocks, the API key, and what the key may read.
 import { ServiceError } from '../../service/errors.ts';
+import type { Fetch } from '../../service/exchange.ts';
+import type { Plain } from '../../service/operations.ts';
 import { createService } from '../../service/service.ts';
 import { replayPage } from '../../service/shapes.ts';
 import { withStore } from '../lib/store.ts';
@@ -17,8 +19,8 @@ import {
 } from './check.ts';
 
 const WARN_SECONDS = 30;
-const PATIENCE_MS = 5_000;
-const NOT_SET = 'API_BASE_URL and API_KEY are not set: recovery is off';
+export const PATIENCE_MS = 5_000;
+export const NOT_SET = 'API_BASE_URL and API_KEY are not set: recovery is off';
 
 export const clocks: Check = {
   name: 'clock',
@@ -94,10 +96,11 @@ export const replay: Check = {
   },
 };
 
-async function call(config: Context['config'], operation: string, request: Record<string, unknown>) {
+export async function call(config: Context['config'], operation: string, request: Plain, fetch?: Fetch) {
   const { API_BASE_URL: baseUrl = '', API_KEY: apiKey = '' } = config;
+  const service = createService({ baseUrl, apiKey, fetch, paid: false });
   try {
-    return await createService({ baseUrl, apiKey, paid: false }).call(operation, request, { deadlineMs: PATIENCE_MS });
+    return await service.call(operation, request, { deadlineMs: PATIENCE_MS });
   } catch (error) {
     if (error instanceof ServiceError) return error;
     throw error;
