@@ -31,10 +31,12 @@ function createStores() {
   return { ...file, second };
 }
 
-/** Answers every request with 429. */
-async function refusing(): Promise<string> {
+/** Answers requests to these routes with 429, and keeps all others waiting. */
+async function refusing(routes = /./): Promise<string> {
   const error = { code: 'RATE_LIMITED', reason: 'API_KEY_RATE_LIMITED', message: '' };
-  const server = createServer((_, response) => response.writeHead(429).end(JSON.stringify({ error })));
+  const server = createServer(({ url }, response) => {
+    if (routes.test(url ?? '')) response.writeHead(429).end(JSON.stringify({ error }));
+  });
   server.listen(0, '127.0.0.1');
   await new Promise((done) => server.once('listening', done));
   onTestFinished(() => {
@@ -131,6 +133,16 @@ test('E24: `run` and `keep` slow down for each other', async () => {
   const rest = { recover: () => 1_000, onEvents() {}, silent: () => false };
   const recovery = await startRecovery({ config, store, clock, log, ...rest });
   await expect.poll(async () => (await store.state.get('call_pace'))?.at).toBe(clock.time);
+  await recovery?.stop();
+});
+
+test('E24: a 429 of the stream counts, too', async () => {
+  const { store, clock, log } = await createLimits();
+  const access = { API_BASE_URL: await refusing(/\/events/), API_KEY: 'key', STREAM: 'on' };
+  const config = loadConfig({ WEBHOOK_SECRET: 'whsec_1', ...access });
+  const rest = { recover: () => 1_000, onEvents() {}, silent: () => false };
+  const recovery = await startRecovery({ config, store, clock, log, ...rest });
+  await expect.poll(() => store.state.get('call_pace')).toEqual({ calls: 60, at: clock.time });
   await recovery?.stop();
 });
 
