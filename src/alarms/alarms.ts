@@ -3,8 +3,9 @@
 import { evaluate } from './rules/rule.ts';
 import { KEEP_RULES } from './rules/index.ts';
 import type { Observation } from './rules/observation.ts';
-import { explainSilence, MISMATCH_FROM } from './rules/webhook-silent.ts';
+import { explainSilence } from './rules/webhook-silent.ts';
 import type { Logger } from '../base/log.ts';
+import { MISMATCH_FROM } from '../receive/bad-signatures.ts';
 import { orNone } from '../store/or-none.ts';
 import type { Alarm } from '../store/read.ts';
 import { createNotifier } from './notifier.ts';

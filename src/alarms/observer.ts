@@ -37,6 +37,7 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
     const now = clock.now();
     const stored = await store.read.status(now);
     moments.look();
+    const refusals = await store.state.get('refusals');
     const status = withoutSteps(withAccount(stored, accounts?.latest()), moments);
     return {
       now,
@@ -46,10 +47,11 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
       runDownMs: runDownMs(status),
       differMs: differ(differing(status.instances).length > 0),
       types: typesWithoutSteps(await store.replay.types(), moments),
+      refused: refusals['bad_signature'] ?? [],
       blind: (await store.state.get('blind')) ?? [],
       lowered: await store.state.get('lowered'),
       gap: status.gaps > 0 ? ((await store.read.gaps()).findLast(({ closedAt }) => closedAt === null) ?? null) : null,
-      skewSeconds: (await store.state.get('refusals'))['clock_skew']?.[0]?.skewSeconds ?? null,
+      skewSeconds: refusals['clock_skew']?.[0]?.skewSeconds ?? null,
       worstRun: 0,
       cause: await store.alarms.newestDeadGroup(),
       contradicted: await store.alarms.lastContradicted(),

@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
-import { REFUSALS_KEPT } from '../store/health.ts';
+import { lastRefusals, looksLikeService } from '../store/health.ts';
 import type { Refusal } from '../store/keep.ts';
 import { DELIVERY, receivedHeaders } from '../wire/headers.ts';
 import { readTimestamp } from '../wire/signature.ts';
@@ -28,7 +28,10 @@ export function createRefusalLog(log: Logger, clock: Clock): RefusalLog {
   };
 }
 
-/** For each cause, at most one refusal per RECORD_MS is recorded, and the last REFUSALS_KEPT are kept. */
+/**
+ * For each cause, at most one refusal per RECORD_MS is recorded, and one that looks like the service's. The last few are
+ * kept.
+ */
 const RECORD_MS = 5_000;
 
 /** Records facts from a refusal's headers, so that people can tell the service with a wrong secret from a stranger. */
@@ -36,11 +39,9 @@ export function createRefusalRecords(groupCommit: Pick<GroupCommit, 'setState'>,
   const { signature: _, ...carried } = receivedHeaders(prefix);
   const names = Object.values(carried);
   const last = new Map<RefusalName, Refusal[]>();
-  const recordedAt = new Map<RefusalName, number>();
+  const recordedAt = new Map<string, number>();
 
   return (cause: RefusalName, { headers }: Pick<IncomingMessage, 'headers'>): void => {
-    if (clock.monotonic() - (recordedAt.get(cause) ?? -Infinity) < RECORD_MS) return;
-    recordedAt.set(cause, clock.monotonic());
     const now = clock.now();
     const timestamp = readTimestamp(headers[carried.timestamp]?.toString());
     const bytes = Number(headers['content-length']);
@@ -52,7 +53,10 @@ export function createRefusalRecords(groupCommit: Pick<GroupCommit, 'setState'>,
       agent: headers['user-agent']?.slice(0, 80) ?? null,
       bytes: Number.isSafeInteger(bytes) ? bytes : null,
     };
-    last.set(cause, [refusal, ...(last.get(cause) ?? [])].slice(0, REFUSALS_KEPT));
+    const kind = `${cause} ${looksLikeService(refusal)}`;
+    if (clock.monotonic() - (recordedAt.get(kind) ?? -Infinity) < RECORD_MS) return;
+    recordedAt.set(kind, clock.monotonic());
+    last.set(cause, lastRefusals([refusal, ...(last.get(cause) ?? [])]));
     groupCommit.setState('refusals', JSON.stringify(Object.fromEntries(last)));
   };
 }

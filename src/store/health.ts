@@ -6,7 +6,20 @@ import type { Failures, KeptHealth, Refusal, Signer } from './keep.ts';
 export const OWN_STATE = new Set<string>(['failure_run', 'failures', 'signers', 'refusals']);
 
 /** The last refusals that are kept of each cause. */
-export const REFUSALS_KEPT = 3;
+const REFUSALS_KEPT = 3;
+
+/** Whether a refused delivery carried all headers of the service, and its user agent (contract 6.3). */
+export function looksLikeService({ headers, agent }: Refusal): boolean {
+  return headers === 5 && /-webhooks\//i.test(agent ?? '');
+}
+
+/** The newest refusals of one cause. The newest that looks like the service's stays, so that noise cannot hide it. */
+export function lastRefusals(all: Refusal[]): Refusal[] {
+  const newest = all.toSorted((a, b) => b.at.localeCompare(a.at));
+  const kept = newest.slice(0, REFUSALS_KEPT);
+  const like = newest.find(looksLikeService);
+  return like === undefined || kept.includes(like) ? kept : [...kept.slice(0, -1), like];
+}
 
 const NONE: Failures = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt: null, at: [] };
 
@@ -70,10 +83,7 @@ function mergeSigners(all: Signer[]): Signer[] {
 export function mergeRefusals(records: Record<string, Refusal[]>[]): Record<string, Refusal[]> {
   const causes = [...new Set(records.flatMap((record) => Object.keys(record)))];
   return Object.fromEntries(
-    causes.map((cause) => {
-      const all = records.flatMap((record) => record[cause] ?? []);
-      return [cause, all.toSorted((a, b) => (a.at < b.at ? 1 : -1)).slice(0, REFUSALS_KEPT)];
-    }),
+    causes.map((cause) => [cause, lastRefusals(records.flatMap((record) => record[cause] ?? []))]),
   );
 }
 

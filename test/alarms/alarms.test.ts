@@ -407,7 +407,11 @@ describe('the notification of people', () => {
       (n) => file.store.state.note({ unseen: n }, { blind: '["MessageSent"]' }),
       () => steps(11 * 60_000),
     ],
-    ['secret_mismatch', (n) => signatures({ badSignatures: n }), () => signatures({ badSignatures: 0 })],
+    [
+      'secret_mismatch',
+      (n) => signatures({ badSignatures: n, badSince: iso(clock.time), lastBadAt: iso(clock.time) }),
+      () => signatures({ badSignatures: 0 }),
+    ],
     ['reconcile_behind', (n) => replay(n, true), () => replay(9, false)],
   ])(
     '%s is posted once while its figures change, even if ALERT_URL fails at first, and then its all-clear',
@@ -461,6 +465,9 @@ describe('the notification of people', () => {
           lastBadAt: null,
           lastGoodAt: null,
           ...more,
+        }),
+        refusals: JSON.stringify({
+          bad_signature: [{ at: iso(clock.time), headers: 5, skewSeconds: 0, agent: 'Svc-Webhooks/1', bytes: 2 }],
         }),
       },
     );

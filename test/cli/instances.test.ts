@@ -44,16 +44,16 @@ test('a PostgreSQL store without instances is not taken for a file', () => {
 });
 
 test('the status has a line of them after the processes', () => {
-  showStatus(statusOf(INSTANCES), 0, READY);
+  showStatus(statusOf(INSTANCES), 0, READY, '');
   expect(text).toMatch(/^processes +receive up, run up, keep up\ninstances +(.*)\nevents/);
   expect(text).toContain(`  2 up, first:11 leads; third:33 lost since ${LOST}\n`);
 });
 
 test('the status says if none leads, and has no such line for a file', () => {
-  showStatus(statusOf(INSTANCES.slice(1)), 0, READY);
+  showStatus(statusOf(INSTANCES.slice(1)), 0, READY, '');
   expect(text).toMatch(/^instances +1 up, none leads; third:33/m);
   text = '';
-  showStatus(statusOf([]), 0, READY);
+  showStatus(statusOf([]), 0, READY, '');
   expect(text).not.toContain('instances');
 });
 
@@ -66,7 +66,7 @@ test('the processes are those of all instances, and the receiver speaks for them
 test('a name cannot control the terminal', () => {
   const hostile = INSTANCES.map((one) => ({ ...one, name: HOSTILE, version: HOSTILE }));
   expect(printed(hostile)).toHaveLength(4);
-  showStatus(statusOf(hostile), 0, READY);
+  showStatus(statusOf(hostile), 0, READY, '');
   for (const sign of ['\u001b', '\u202e']) expect(text).not.toContain(sign);
   expect(text).toContain(`\u{fffd}[2J\u{fffd}\u{fffd}&':44 leads;`);
 });

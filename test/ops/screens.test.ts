@@ -5,6 +5,7 @@ import { chart } from '../../src/ops/pages/shell/chart.ts';
 import { quantile } from '../../src/ops/pages/overview.ts';
 import { hex, refused, reread } from '../../src/ops/pages/refused.ts';
 import type { Cursor } from '../../src/wire/cursor.ts';
+import { judgeSignatures } from '../../src/receive/bad-signatures.ts';
 import type { Refusal } from '../../src/store/keep.ts';
 import type { Status } from '../../src/store/read.ts';
 import { START } from '../reconcile/harness.ts';
@@ -101,20 +102,33 @@ test.each([
 });
 
 describe('the screen of refused deliveries', () => {
-  const one: Refusal = { at: '2026-01-01T00:00:00.000Z', headers: 5, skewSeconds: -412, agent: '<b>', bytes: 12 };
+  const one: Refusal = {
+    at: '2026-01-01T00:00:00.000Z',
+    headers: 5,
+    skewSeconds: -412,
+    agent: '<b>-Webhooks/1',
+    bytes: 12,
+  };
   const show = (badSignatures: number, headers: number): string => {
-    const failures = { ...well.failures, badSignatures };
+    const failures = { ...well.failures, badSignatures, badSince: one.at, lastBadAt: '2026-01-01T00:00:30.000Z' };
     const refusals = { bad_signature: [{ ...one, headers }], path: [{ ...one, headers: 0, skewSeconds: null }] };
     const counters = { 'refused.path': 2, 'refused.bad_signature': 12, 'refused.method': 0, accepted: 4_711 };
-    const status = { ...well, failures, lastDeliveryAt: one.at };
-    return refused({ status, counters, refusals, quarantine: [], mayChange: false }).text;
+    const status = {
+      ...well,
+      failures,
+      lastDeliveryAt: one.at,
+      reconcile: { ...well.reconcile, state: 'off' as const },
+    };
+    const now = Date.parse(one.at);
+    const judgement = judgeSignatures({ now, status, types: [], refused: refusals.bad_signature });
+    return refused({ status, judgement, counters, refusals, quarantine: [], mayChange: false }).text;
   };
 
   test.each([
     ['there is no bad signature', 0, 5, 'No sign of a wrong secret'],
     ['a few are', 2, 5, 'noise, so far'],
-    ['there are many, without the headers', 12, 0, 'Noise: deliveries with a bad signature'],
-    ['there are many, with all headers', 12, 5, 'came with all headers of the service'],
+    ['there are many, without the headers', 12, 0, 'noise, because they lack headers of the service'],
+    ['there are many, with all headers', 12, 5, 'Guess: the secret of the webhook has changed'],
   ])('tells a wrong secret from noise: %s', (_, bad, headers, words) => expect(show(bad, headers)).toContain(words));
 
   test('counts refusals by cause, the most frequent first, with their meaning, and shows the last ones', () => {
@@ -123,7 +137,7 @@ describe('the screen of refused deliveries', () => {
     expect(text).toContain('WEBHOOK_SECRET is wrong');
     expect(text).not.toMatch(/4,711|method<|<b>/);
     expect(text).toContain('−6 min');
-    expect(text).toContain('&lt;b&gt;');
+    expect(text).toContain('&lt;b&gt;-Webhooks');
   });
 
   test('shows bytes with their offset, and only visible characters as text', () => {

@@ -193,6 +193,11 @@ export function deliver(kit: Target, event: TestEvent, secrets = [SECRET]): Prom
     `v1=${createHmac('sha256', secret).update(`${timestamp}.${body}`).digest('hex')}`;
   const headers = {
     'content-type': 'application/json',
+    'user-agent': 'Svc-Webhooks/1',
+    'x-svc-event-id': id,
+    'x-svc-event-type': envelope.type,
+    'x-svc-delivery-id': `d-${id}`,
+    'x-svc-attempt': 1,
     'x-svc-timestamp': timestamp,
     'x-svc-signature': secrets.map(sign).join(','),
   };

@@ -1,9 +1,10 @@
 // Alarms about deliveries that fail, are refused, or do not come.
+import { judgeSignatures, MISMATCH_FROM } from '../../receive/bad-signatures.ts';
 import { causeOf } from '../../receive/causes.ts';
 import { FAILURE_LEVELS, FAILURES_ALLOWED, FAILURES_FROM } from '../../receive/delivery-health.ts';
 import { onCounter, recently, type Observation } from './observation.ts';
 import { magnitude, switchedOff, type Rules } from './rule.ts';
-import { causeList, explainSilence, missedSinceRefusals, MISMATCH_FROM } from './webhook-silent.ts';
+import { causeList, explainSilence } from './webhook-silent.ts';
 
 export const DELIVERIES: Rules<Observation> = {
   failure_run: {
@@ -30,11 +31,11 @@ export const DELIVERIES: Rules<Observation> = {
     gravity: 'critical',
     deliveries: 'missing',
     remedy: 'Put the secret of the webhook first in WEBHOOK_SECRET, npx kit reload; enable the webhook if it is off.',
-    fires: (seen) => seen.status.failures.badSignatures >= MISMATCH_FROM && areTheServices(seen),
+    fires: (seen) => judgeSignatures(seen).mismatch,
     level: ({ status }) =>
       [MISMATCH_FROM, FAILURES_ALLOWED].filter((least) => status.failures.badSignatures >= least).length,
-    words: ({ status: { failures, reconcile } }) =>
-      `${failures.badSignatures} deliveries since ${failures.badSince} match no secret in WEBHOOK_SECRET, and no good delivery came since. Guess: the secret of the webhook has changed, or was never set here: put it before the old one (WEBHOOK_SECRET=new,old), then npx kit reload${switchedOff(failures.badSignatures, reconcile.state !== 'off')}. If strangers sent them, the next good delivery ends this alarm`,
+    words: (seen) =>
+      `${judgeSignatures(seen).words}${switchedOff(seen.status.failures.badSignatures, seen.status.reconcile.state !== 'off')}. If strangers sent them, the next good delivery ends this alarm`,
   },
   clock_skew: {
     gravity: 'critical',
@@ -69,14 +70,4 @@ function failureRun(seen: Observation): string {
 function remedyOf(causes: Record<string, number>): string {
   const known = Object.keys(causes).flatMap((cause) => causeOf(cause)?.remedy ?? []);
   return known.length > 0 ? known.join('; ') : 'the log has the cause';
-}
-
-/**
- * Whether the service, not a stranger, probably sent the deliveries with bad signatures: deliveries are missing, none
- * was ever accepted, or replay is off or stopped and cannot show whether any are missing.
- */
-function areTheServices(seen: Observation): boolean {
-  const { lastDeliveryAt, reconcile } = seen.status;
-  if (!lastDeliveryAt || reconcile.state === 'off' || reconcile.state === 'stopped') return true;
-  return explainSilence(seen) !== null || missedSinceRefusals(seen);
 }

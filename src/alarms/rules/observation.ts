@@ -1,5 +1,5 @@
 // The facts that the rules of `keep` use: the state of the store and of the main process, as it was read last.
-import type { Crash, DeliveredType } from '../../store/keep.ts';
+import type { Crash, DeliveredType, Refusal } from '../../store/keep.ts';
 import type { Gap, Status } from '../../store/read.ts';
 import { UNREAD } from '../../keep/view.ts';
 import { magnitude, type Rule } from './rule.ts';
@@ -18,6 +18,8 @@ export interface Observation {
   differMs: number;
   /** Types that webhooks deliver, each with the number of its latest events that no delivery brought. */
   types: DeliveredType[];
+  /** The last refusals for a bad signature. */
+  refused: Refusal[];
   /** Types of which webhooks brought events that replay did not show. Set when `keep` last found such events. */
   blind: string[];
   /** `from`: the watermark that deliveries last proved too high. `to`: what it was lowered to. Null: there was none. */
@@ -47,6 +49,7 @@ export const NOTHING_SEEN: Observation = {
   runDownMs: 0,
   differMs: 0,
   types: [],
+  refused: [],
   blind: [],
   lowered: null,
   gap: null,

@@ -2,60 +2,44 @@
 // separates facts from guesses, because the service does not say whether a webhook is on (contract 3.2).
 import type { DeliveredType } from '../../store/keep.ts';
 import type { Status } from '../../store/read.ts';
+import { FIRST_RETRIES_MS, judgeSignatures, type SignatureEvidence } from '../../receive/bad-signatures.ts';
 import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
 
-/**
- * The longest time of the service's first three attempts: pauses of 30 s and 2 min, and 10 s for each attempt (contract
- * 3.3, 6.3).
- */
-export const FIRST_RETRIES_MS = 180_000;
 /** While other types arrive, a type is silent only from this many missed events on: a single event can be lost. */
 const MISSED_ALONE = 2;
 /** At most this many types are named; the others are only counted. */
 const NAMED = 10;
-/** From this many bad signatures on, WEBHOOK_SECRET may be wrong. Fewer may come from strangers. */
-export const MISMATCH_FROM = 3;
-/** A delivery may arrive this long after replay has shown its event. */
-const ON_ITS_WAY_MS = 10_000;
 
-export interface Evidence {
-  now: number;
-  status: Pick<Status, 'failureRun' | 'failures' | 'lastDeliveryAt' | 'reconcile'>;
-  types: DeliveredType[];
+export interface Evidence extends SignatureEvidence {
+  status: SignatureEvidence['status'] & Pick<Status, 'failureRun'>;
 }
 
 /** Says why webhooks are silent, and what to do. Null: nothing shows that they are silent. */
-export function explainSilence({ now, status, types }: Evidence): string | null {
+export function explainSilence(seen: Evidence): string | null {
+  const { now, status, types } = seen;
   const overdue = types.filter(
     ({ deliveredAt, missed, missedSince }) =>
       deliveredAt !== null && missed > 0 && missedSince !== null && now - missedSince > FIRST_RETRIES_MS,
   );
   const lastAt = types.reduce((last, { deliveredAt }) => Math.max(last, deliveredAt ?? 0), 0);
   // `some`, not `every`: a type that went missing earlier must not hide that all deliveries have stopped.
-  if (overdue.some(({ missedSince }) => lastAt < (missedSince ?? 0))) return allMissing(overdue, status);
+  if (overdue.some(({ missedSince }) => lastAt < (missedSince ?? 0))) return allMissing(overdue, seen);
   const alone = overdue.filter(({ missed, deliveredAt }) => missed >= MISSED_ALONE && (deliveredAt ?? 0) < lastAt);
   if (alone.length > 0) return someMissing(alone);
   return lastAt === 0 ? null : refusedToo(status, Math.max(lastAt, Date.parse(status.lastDeliveryAt ?? '') || 0), now);
 }
 
-/** Whether, since the first bad signature, replay has shown an event that no delivery brought. */
-export function missedSinceRefusals({ now, status, types }: Evidence): boolean {
-  const badSince = Date.parse(status.failures.badSince ?? '');
-  return types.some(
-    ({ deliveredAt, missedSince }) =>
-      deliveredAt !== null && missedSince !== null && missedSince >= badSince && now - missedSince > ON_ITS_WAY_MS,
-  );
-}
-
-function allMissing(overdue: DeliveredType[], { failureRun, failures }: Evidence['status']): string {
+function allMissing(overdue: DeliveredType[], evidence: Evidence): string {
+  const { failureRun, failures } = evidence.status;
   const seen = `Known: replay or stream brought ${list(overdue)}, and no delivery came in the time of the first repeats.`;
   if (failureRun >= FAILURES_ALLOWED)
     return `${seen} Known: we answered ${failureRun} deliveries in a row without a 2xx (${causeList(failures.causes)}). Guess: the service has switched the webhook off, as it does at ${FAILURES_ALLOWED}; fix the cause, then enable it at the service`;
   const skewed = failures.causes['clock_skew'] ?? 0;
   if (skewed > 0)
     return `${seen} Known: ${skewed} deliveries in a row with a right signature were refused, because their time is outside the window. The clock of this machine is wrong: synchronise it`;
-  if (failures.badSignatures >= MISMATCH_FROM)
-    return `${seen} Known: ${failures.badSignatures} deliveries since ${failures.badSince} match no secret in WEBHOOK_SECRET. Guess: the service sent them, and the webhook's secret has changed or was never set here: put the new one before the old (WEBHOOK_SECRET=new,old), then npx kit reload${failures.badSignatures >= FAILURES_ALLOWED ? '; the service has switched the webhook off by now: enable it there as well' : ''}`;
+  const { mismatch, words } = judgeSignatures(evidence);
+  if (mismatch)
+    return `${seen} Known: ${words}${failures.badSignatures >= FAILURES_ALLOWED ? '; the service has switched the webhook off by now: enable it there as well' : ''}`;
   const refused =
     failures.badSignatures === 0 ? 'nothing was' : `only ${failures.badSignatures} with a bad signature were`;
   return `${seen} Known: ${refused} refused here. Guess: the webhook is switched off, was removed, or its address does not lead here: look at the service, and enable it if it is off; replay brings what it misses meanwhile. Else npx kit doctor finds what is in the way`;

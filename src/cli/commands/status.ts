@@ -1,6 +1,7 @@
 // Shows the health of the kit: figures of the store, processes, alarms.
 import { EXIT } from '../../base/errors.ts';
 import type { ReceiverState } from '../../receive/app.ts';
+import { readSignatureJudgement } from '../../receive/bad-signatures.ts';
 import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
 import { StoreError } from '../../store/store.ts';
 import type { Status } from '../../store/read.ts';
@@ -25,7 +26,7 @@ const command: Command = {
           0,
         );
         if (values.json) printJson(status);
-        else show(status, missed, receiver);
+        else show(status, missed, receiver, (await readSignatureJudgement(store, status, store.now())).words);
       });
     } catch (error) {
       if (!(error instanceof StoreError) || !receiver.state) throw error;
@@ -88,7 +89,7 @@ async function isReady(): Promise<number> {
   return ready ? EXIT.done : EXIT.failed;
 }
 
-export function show(status: Status, missed: number, { words, ready, listens }: Readiness): void {
+export function show(status: Status, missed: number, { words, ready, listens }: Readiness, signatures: string): void {
   const { reconcile, stream, processes, failures, failureRun, undecided } = status;
   line('processes', livesOf(processes));
   if (processes.receive === 'down' || (listens && !ready))
@@ -112,10 +113,11 @@ export function show(status: Status, missed: number, { words, ready, listens }: 
     'failure run',
     `${failureRun} ${failureRun > FAILURES_ALLOWED ? 'past' : 'of'} ${FAILURES_ALLOWED}${because(tally(failures.causes))}`,
   );
-  const since = status.lastDeliveryAt ? 'since then ' : '';
-  const noise = `; ${since}${failures.badSignatures} with a wrong signature`;
   const quiet = quietOf(status, missed);
-  line('deliveries', `last ${status.lastDeliveryAt ?? 'never'}${failures.badSignatures > 0 ? noise : ''}${quiet}`);
+  line(
+    'deliveries',
+    `last ${status.lastDeliveryAt ?? 'never'}${failures.badSignatures > 0 ? `; ${signatures}` : ''}${quiet}`,
+  );
   line('secrets', status.secrets.map(wordingOf).join('; ') || null);
   showAlarms(status.alarms);
 }

@@ -23,16 +23,19 @@ const OLD_SECONDS = 300;
 
 export interface Overview {
   status: Status;
+  /** WEBHOOK_SECRET is probably wrong. */
+  mismatch: boolean;
   samples: Sample[];
   lanes: WaitingLane[];
   range: Range;
   rules: AlarmRules;
 }
 
-export function overview({ status, samples, lanes, range, rules }: Overview): Html {
+export function overview({ status, mismatch, samples, lanes, range, rules }: Overview): Html {
   const { words, tone } = health(status, rules);
   return html`<p class="health ${tone}">${words}</p>
-    ${moving(status)} ${alarms(status)} ${figures([...deliveryFigures(status, samples), ...workFigures(status)])}
+    ${moving(status)} ${alarms(status)}
+    ${figures([...deliveryFigures(status, samples, mismatch), ...workFigures(status)])}
     <h2 id="time">Over time</h2>
     <p class="ranges">
       ${Object.keys(RANGES).map(
@@ -91,7 +94,11 @@ function alarms({ alarms: up }: Status): Html | null {
   </ul>`;
 }
 
-function deliveryFigures({ failureRun, failures, lastDeliveryAt }: Status, samples: Sample[]): Figure[] {
+function deliveryFigures(
+  { failureRun, failures, lastDeliveryAt }: Status,
+  samples: Sample[],
+  mismatch: boolean,
+): Figure[] {
   const { badSignatures } = failures;
   const acks = difference(samples);
   const p99 = quantile(acks, 0.99);
@@ -100,7 +107,7 @@ function deliveryFigures({ failureRun, failures, lastDeliveryAt }: Status, sampl
       name: 'Last delivery',
       value: time(lastDeliveryAt),
       note: badSignatures > 0 ? `${count(badSignatures)} since with a bad signature` : null,
-      tone: badSignatures >= 3 ? 'warn' : undefined,
+      tone: mismatch ? 'warn' : undefined,
     },
     {
       name: 'Acknowledged within',

@@ -1,4 +1,5 @@
 // The screens of refused and quarantined deliveries, with enough detail to tell a wrong secret from forged deliveries.
+import type { SignatureJudgement } from '../../receive/bad-signatures.ts';
 import { causeOf, refusalsIn } from '../../receive/causes.ts';
 import type { Accepted } from '../../store/ingest.ts';
 import type { Refusal } from '../../store/keep.ts';
@@ -8,24 +9,23 @@ import { action, code, count, figures, hidden, span, table, time } from './shell
 
 export interface Refused {
   status: Status;
+  judgement: SignatureJudgement;
   counters: Record<string, number>;
   refusals: Record<string, Refusal[]>;
   quarantine: Quarantined[];
   mayChange: boolean;
 }
 
-export function refused({ status, counters, refusals, quarantine, mayChange }: Refused): Html {
+export function refused({ status, judgement, counters, refusals, quarantine, mayChange }: Refused): Html {
   const { badSignatures, badSince, lastBadAt } = status.failures;
-  return html`<p class="health ${badSignatures >= 3 ? 'warn' : 'good'}">
-      ${guess(status, refusals['bad_signature'] ?? [])}
-    </p>
+  return html`<p class="health ${judgement.mismatch ? 'warn' : 'good'}">${judgement.words}.</p>
     ${figures([
       { name: 'Last good delivery', value: time(status.lastDeliveryAt) },
       {
         name: 'Bad signatures since then',
         value: badSignatures,
         note: badSignatures > 0 ? html`since ${time(badSince)}` : html`last ${time(lastBadAt)}`,
-        tone: badSignatures >= 3 ? 'warn' : undefined,
+        tone: judgement.mismatch ? 'warn' : undefined,
       },
       {
         name: 'Outside the time window',
@@ -85,18 +85,6 @@ function lastOf(refusals: Refused['refusals']): Html {
         ]),
       'No refusal since the start of the receiver.',
     )}`;
-}
-
-/** Guesses from the refusals whether the secret is wrong. */
-function guess({ failures, lastDeliveryAt, secrets }: Status, bad: Refusal[]): string {
-  if (failures.badSignatures === 0)
-    return lastDeliveryAt === null
-      ? 'No delivery of the service has come yet, and none that looks like one was refused.'
-      : 'No sign of a wrong secret: no bad signature since the last good delivery.';
-  const dressed = bad.filter(({ headers }) => headers === 5).length;
-  if (failures.badSignatures < 3) return 'A few bad signatures: noise, so far.';
-  if (dressed === 0) return 'Noise: deliveries with a bad signature lack headers of the service.';
-  return `Probably a wrong secret: ${dressed} of the ${bad.length} bad signatures below came with all headers of the service, and no good delivery came since. Compare WEBHOOK_SECRET (${secrets.length} configured) with the webhook's at the service.`;
 }
 
 const SHOWN_BYTES = 16 * 1024;

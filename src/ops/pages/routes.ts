@@ -6,8 +6,9 @@ import { closeGap } from '../../admin/gaps.ts';
 import { readAgain } from '../../admin/quarantine.ts';
 import { askToReconcile, readPoint, verifyFrom } from '../../admin/range.ts';
 import { taskChange, type Action } from '../../admin/tasks.ts';
+import { readSignatureJudgement } from '../../receive/bad-signatures.ts';
+import { orNone } from '../../store/or-none.ts';
 import type { TaskFilter } from '../../store/read.ts';
-import { StoreError } from '../../store/store.ts';
 import type { OpsContext } from '../context.ts';
 import { lettersScreen } from './dead-letters.ts';
 import { eventScreen } from './event.ts';
@@ -40,19 +41,12 @@ function addOverview({ screen }: Frame, { store, rules }: OpsContext): void {
     const asked = ctx.query['range'];
     const range = typeof asked === 'string' && Object.hasOwn(RANGES, asked) ? (asked as Range) : '1h';
     const { ms, stepMs } = RANGES[range];
-    const samples = await orEmpty(store.read.samples(now - ms, now, stepMs));
-    return overview({ status, samples, lanes: await orEmpty(reads.waitingLanes(LANES)), range, rules });
+    // The overview must appear and report the fault if the store cannot be read.
+    const samples = (await orNone(() => store.read.samples(now - ms, now, stepMs))) ?? [];
+    const lanes = (await orNone(() => reads.waitingLanes(LANES))) ?? [];
+    const mismatch = (await orNone(() => readSignatureJudgement(store, status, now)))?.mismatch ?? false;
+    return overview({ status, mismatch, samples, lanes, range, rules });
   });
-}
-
-/** Resolves to no rows if the store cannot be read, because the overview must appear and report that fault. */
-async function orEmpty<Row>(rows: Promise<Row[]>): Promise<Row[]> {
-  try {
-    return await rows;
-  } catch (error) {
-    if (error instanceof StoreError) return [];
-    throw error;
-  }
 }
 
 function addEvents({ screen, reveal, download }: Frame, { store, clock }: OpsContext): void {
@@ -147,9 +141,11 @@ function addReconciliation({ screen, change }: Frame, { store, view, clock }: Op
 }
 
 function addRefused({ screen, change, reveal }: Frame, { store, view, clock, onChange }: OpsContext): void {
-  screen('/refused', 'Refused and quarantined', async ({ status, mayChange }) => {
+  screen('/refused', 'Refused and quarantined', async ({ status, now, mayChange }) => {
     const [counters, refusals] = [await view.counters(), await store.state.get('refusals')];
-    return refused({ status, counters, refusals, quarantine: await store.read.quarantine(QUARANTINE), mayChange });
+    const judgement = await readSignatureJudgement(store, status, now);
+    const quarantine = await store.read.quarantine(QUARANTINE);
+    return refused({ status, judgement, counters, refusals, quarantine, mayChange });
   });
   const one = async ({ ctx, mayChange, mayReveal }: Visit, revealed: boolean): Promise<Html | undefined> => {
     const row = await store.read.quarantined(Number(ctx['params']['id']) || 0);

@@ -33,7 +33,9 @@ const replay = (ops: Ops, state: string, reason: string) =>
 const bad = (ops: Ops) => {
   const at = new Date(ops.clock.time).toISOString();
   const failures = { causes: {}, badSignatures: 3, badSince: at, lastBadAt: at, lastGoodAt: null };
-  return ops.store.state.note({}, { failures: JSON.stringify(failures) });
+  const refused = { at, headers: 5, skewSeconds: 0, agent: 'Svc-Webhooks/1', bytes: 2 };
+  const refusals = JSON.stringify({ bad_signature: [refused] });
+  return ops.store.state.note({}, { failures: JSON.stringify(failures), refusals });
 };
 
 /** Stores more events than a list searches for one page, so that the alarm's own event is not among the newest. */

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { KEEP_RULES } from '../../../src/alarms/rules/index.ts';
 import { NOTHING_SEEN, type Observation } from '../../../src/alarms/rules/observation.ts';
 import { evaluate } from '../../../src/alarms/rules/rule.ts';
-import { FIRST_RETRIES_MS } from '../../../src/alarms/rules/webhook-silent.ts';
+import { FIRST_RETRIES_MS } from '../../../src/receive/bad-signatures.ts';
 import type { Instance } from '../../../src/store/processes.ts';
 import type { Gap, Status } from '../../../src/store/read.ts';
 import { INSTANCES } from '../../admin/harness.ts';
@@ -163,8 +163,10 @@ test('the texts contain counts, and the reason why replay stopped', () => {
   expect(words('dead_letters', seen({ tasks: { ...calm.tasks, dead: 7 } }))).toContain('7');
 });
 
+const BAD_SINCE = '2026-01-01T00:00:00.000Z';
+const refused = [{ at: BAD_SINCE, headers: 5, skewSeconds: 0, agent: 'Svc-Webhooks/1', bytes: 2 }];
 const forged = (badSignatures: number) => ({
-  failures: { causes: {}, badSignatures, badSince: '2026-01-01T00:00:00.000Z', lastBadAt: null },
+  failures: { causes: {}, badSignatures, badSince: BAD_SINCE, lastBadAt: BAD_SINCE },
 });
 const catchingUp = (behind: boolean): Partial<Status> => ({
   reconcile: {
@@ -185,7 +187,7 @@ test.each<[string, Observation, string[]]>([
     seen({ ...forged(3), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }, {}, silent),
     ['secret_mismatch', 'webhook_silent'],
   ],
-  ['secret_mismatch, before the first good delivery', seen(forged(3)), ['secret_mismatch']],
+  ['secret_mismatch, before the first good delivery', seen(forged(3), {}, { refused }), ['secret_mismatch']],
   [
     'secret_mismatch, as soon as something has happened that no delivery brought',
     seen({ ...forged(3), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }, {}, missing(11_000)),
@@ -199,7 +201,7 @@ test.each<[string, Observation, string[]]>([
   ['nothing, at two forged ones', seen(forged(2)), []],
   [
     'nothing, when strangers send forged deliveries and nothing is missing',
-    seen({ ...forged(500), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }),
+    seen({ ...forged(500), lastDeliveryAt: '2026-01-01T00:00:00.000Z' }, {}, { refused }),
     [],
   ],
   ['reconcile_behind', seen(catchingUp(true)), ['reconcile_behind']],

@@ -4,7 +4,8 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { createAlarms } from '../../../src/alarms/alarms.ts';
 import { createBudget } from '../../../src/service/budget.ts';
 import { createReconciler } from '../../../src/reconcile/reconciler.ts';
-import { explainSilence, FIRST_RETRIES_MS, type Evidence } from '../../../src/alarms/rules/webhook-silent.ts';
+import { explainSilence, type Evidence } from '../../../src/alarms/rules/webhook-silent.ts';
+import { FIRST_RETRIES_MS } from '../../../src/receive/bad-signatures.ts';
 import { createService } from '../../../src/service/service.ts';
 import type { DeliveredType } from '../../../src/store/keep.ts';
 import { bodyOf, deliver, SECRET, signed, startReceiver } from '../../receive/harness.ts';
@@ -31,7 +32,7 @@ describe('the explanation', () => {
   };
   const heard: DeliveredType = { type: 'MessageReceived', deliveredAt: NOW - MINUTE, missed: 0, missedSince: null };
   const explain = (status: Partial<Evidence['status']> = {}, types = [missing]) =>
-    explainSilence({ now: NOW, status: { ...calm, ...status }, types });
+    explainSilence({ now: NOW, status: { ...calm, ...status }, types, refused: [] });
   const stopped = (reason: string, since = NOW - HOUR / 2) =>
     ({ ...calm.reconcile, state: 'stopped', since: isoOf(since), reason }) as const;
 

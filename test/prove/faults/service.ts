@@ -156,16 +156,17 @@ export const service: Fault[] = [
         await secrets(next);
         scene.holds((await signed([next], 20)).has(204), 'refused although signed with the new secret');
         scene.holds(!scene.statuses.has(401), 'a rotation with grace has cost a delivery');
-        const lost = await signed([last], 4);
+        const lost = await signed([last], 15);
         scene.holds(lost.has(401), 'accepted although signed with an unknown secret');
-        const raised = await eventually(async () =>
-          (await scene.status()).alarms.some(({ name }) => name === 'secret_mismatch'),
+        const raised = await eventually(
+          async () => (await scene.status()).alarms.some(({ name }) => name === 'secret_mismatch'),
+          60_000,
         );
         scene.holds(raised, 'the alarm secret_mismatch is not raised');
         await secrets(last);
         await sleep(100);
         scene.holds((await signed([last], 4)).has(204), 'refused after the secret is set');
-        return 'with grace no loss; without: 4 refused, alarm secret_mismatch; accepted once it is set';
+        return 'with grace no loss; without: 15 refused, alarm secret_mismatch; accepted once it is set';
       });
     },
   },
