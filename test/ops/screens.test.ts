@@ -42,6 +42,8 @@ describe('a chart', () => {
   const draw = (values: (number | null)[], logUpTo?: number): string =>
     chart({
       title: 'Events a minute',
+      from: START,
+      to: START + 24 * 60_000,
       times,
       series: [{ name: 'accepted', values, sum: '7' }],
       show: String,
@@ -51,9 +53,19 @@ describe('a chart', () => {
   const heights = (points = ''): number[] => points.split(' ').map((point) => Number(point.split(',')[1]));
 
   test('says when it will appear, if it has no figures of two times', () => {
-    const text = chart({ title: 'Nothing', times: [], series: [], show: String }).text;
+    const text = chart({ title: 'Nothing', from: 0, to: 1, times: [], series: [], show: String }).text;
     expect(text).not.toContain('<svg');
     expect(text).toContain('The chart appears');
+  });
+
+  test('E49: the width is the range, and figures of a part of it are at their place', () => {
+    const [from, to] = [START - 7 * 86_400_000, START + 24 * 60_000];
+    const given = { title: 'Young', from, to, times, show: String };
+    const { text } = chart({ ...given, series: [{ name: 'accepted', values: times.map(() => 1), sum: '7' }] });
+    const across = (lines(text)[0] ?? '').split(' ').map((point) => Number(point.split(',')[0]));
+    expect(Math.min(...across)).toBeGreaterThan(374);
+    expect(Math.max(...across)).toBe(376);
+    expect(text.indexOf(new Date(from).toISOString().slice(5, 10))).toBeGreaterThan(0);
   });
 
   test('stays within its frame, whatever the figures, and draws greater values higher', () => {

@@ -117,6 +117,27 @@ export function looking(suite: Suite<Store>): void {
       expect(second.next).toBeNull();
     });
 
+    test('E49: dead letters are listed by when they died, the newest first, over all pages', async () => {
+      await desk.arrive(null, range(1, 5));
+      const claims = await desk.claim();
+      for (const cursor of ['4', '1', '5', '2', '3']) {
+        desk.now += 1_000;
+        const claim = claims.find((one) => one.event.cursor === cursor);
+        if (claim) await desk.settle([{ claim, state: 'dead', error: 'Error: no' }]);
+      }
+      const [group] = (await store.read.groups({ limit: 1 })).groups;
+      expect(group).toMatchObject({ dead: 5, key: 'c:3' });
+      for (const filter of [{ group: group?.id }, { state: 'dead' as const }]) {
+        const keys: string[] = [];
+        for (let before: number | null | undefined; before !== null;) {
+          const page = await store.read.tasks({ ...filter, limit: 2, before: before ?? undefined }, desk.now);
+          keys.push(...page.tasks.map(({ key }) => key));
+          before = page.next;
+        }
+        expect(keys).toEqual(['c:3', 'c:2', 'c:5', 'c:1', 'c:4']);
+      }
+    });
+
     test('a rare match is found after empty pages, because each page looks at a limited number of tasks', async () => {
       await desk.accept(null, [1]);
       const { from, events } = await store.work.pending(10);

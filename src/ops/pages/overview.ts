@@ -1,7 +1,8 @@
 // The overview: a sentence about health, the alarms, figures, charts over time, and the longest lanes.
 import { FAILURES_ALLOWED } from '../../receive/delivery-health.ts';
+import { iso } from '../../base/clock.ts';
 import { ACK_LE_MS } from '../../base/latency-buckets.ts';
-import type { Sample, Status, WaitingLane } from '../../store/read.ts';
+import type { ReadStore, Sample, Status, WaitingLane } from '../../store/read.ts';
 import { chart } from './shell/chart.ts';
 import { keyLink, why } from './events.ts';
 import type { AlarmRules } from '../../keep/module.ts';
@@ -16,6 +17,8 @@ export const RANGES = {
   '7d': { ms: 604_800_000, stepMs: 5_400_000 },
 };
 export type Range = keyof typeof RANGES;
+/** The number of points of a chart. */
+const POINTS = 120;
 type Figure = Parameters<typeof figures>[0][number];
 
 const SLOW_MS = 2_000;
@@ -25,14 +28,26 @@ export interface Overview {
   status: Status;
   /** WEBHOOK_SECRET is probably wrong. */
   mismatch: boolean;
+  /** The samples up to `now`, of the time that `range` names. */
   samples: Sample[];
+  now: number;
   lanes: WaitingLane[];
   range: Range;
   rules: AlarmRules;
 }
 
-export function overview({ status, mismatch, samples, lanes, range, rules }: Overview): Html {
+/** The samples of a range. If the first figures are younger than the range, their steps are shorter. */
+export async function samplesOf(store: Pick<ReadStore, 'samples'>, range: Range, now: number): Promise<Sample[]> {
+  const { ms, stepMs } = RANGES[range];
+  const samples = await store.samples(now - ms, now, stepMs);
+  const from = (samples[0]?.at ?? now) - stepMs;
+  return from <= now - ms ? samples : store.samples(from, now, Math.ceil((now - from) / POINTS));
+}
+
+export function overview({ status, mismatch, samples, now, lanes, range, rules }: Overview): Html {
   const { words, tone } = health(status, rules);
+  const from = now - RANGES[range].ms;
+  const first = samples[0]?.at ?? from;
   return html`<p class="health ${tone}">${words}</p>
     ${moving(status)} ${alarms(status)}
     ${figures([...deliveryFigures(status, samples, mismatch), ...workFigures(status)])}
@@ -45,7 +60,8 @@ export function overview({ status, mismatch, samples, lanes, range, rules }: Ove
           >`,
       )}
     </p>
-    <div class="charts">${charts(samples)}</div>
+    ${first - from > RANGES[range].stepMs ? html`<p class="soft">There are figures since ${time(iso(first))}.</p>` : null}
+    <div class="charts">${charts(samples, { from, to: now })}</div>
     ${status.instances.length > 0 ? instances(status) : null}
     <h2>Lanes in which most tasks wait</h2>
     ${table(
@@ -184,7 +200,7 @@ function workFigures(status: Status): Figure[] {
   ];
 }
 
-function charts(samples: Sample[]): Html[] {
+function charts(samples: Sample[], width: { from: number; to: number }): Html[] {
   const steps = samples.slice(1).map((sample, i) => ({ sample, before: samples[i] ?? sample }));
   const times = steps.map(({ sample }) => sample.at);
   const series = (name: Exclude<keyof Sample, 'at' | 'acks'>) => {
@@ -201,12 +217,14 @@ function charts(samples: Sample[]): Html[] {
   return [
     chart({
       title: 'Events accepted, tasks handled, a minute',
+      ...width,
       times,
       series: [series('accepted'), series('handled')],
       show: rate,
     }),
     chart({
       title: 'Acknowledgement, limit 10 s',
+      ...width,
       times,
       series: [acks('p50', 0.5), acks('p99', 0.99)],
       show: shownMs,
@@ -214,6 +232,7 @@ function charts(samples: Sample[]): Html[] {
     }),
     chart({
       title: 'Not new, a minute',
+      ...width,
       times,
       series: [series('duplicates'), series('refused'), series('quarantined')],
       show: rate,

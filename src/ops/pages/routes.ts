@@ -13,7 +13,7 @@ import type { OpsContext } from '../context.ts';
 import { lettersScreen } from './dead-letters.ts';
 import { eventScreen } from './event.ts';
 import { eventsScreen } from './events.ts';
-import { overview, RANGES, type Range } from './overview.ts';
+import { overview, RANGES, samplesOf, type Range } from './overview.ts';
 import { reconciliation } from './reconciliation.ts';
 import { quarantined, refused, reread } from './refused.ts';
 import { createFrame, type Frame, type Visit } from './shell/frame.ts';
@@ -40,12 +40,11 @@ function addOverview({ screen }: Frame, { store, rules }: OpsContext): void {
   screen('/', 'Overview', async ({ ctx, status, now, reads }) => {
     const asked = ctx.query['range'];
     const range = typeof asked === 'string' && Object.hasOwn(RANGES, asked) ? (asked as Range) : '1h';
-    const { ms, stepMs } = RANGES[range];
     // The overview must appear and report the fault if the store cannot be read.
-    const samples = (await orNone(() => store.read.samples(now - ms, now, stepMs))) ?? [];
+    const samples = (await orNone(() => samplesOf(store.read, range, now))) ?? [];
     const lanes = (await orNone(() => reads.waitingLanes(LANES))) ?? [];
     const mismatch = (await orNone(() => readSignatureJudgement(store, status, now)))?.mismatch ?? false;
-    return overview({ status, mismatch, samples, lanes, range, rules });
+    return overview({ status, mismatch, samples, now, lanes, range, rules });
   });
 }
 

@@ -5,7 +5,7 @@ import { EVENT_KEY, type Session } from './session.ts';
 export function createAlarmStore(session: Session): Omit<AlarmStore, 'brokenHandlers'> {
   const newestDeadGroup = session.statement<{ id: number; handler: string; error: string | null }>(`
     select c.id, h.name as handler, t.error from dead_groups c join handlers h on h.id = c.handler
-      join tasks t on t.id = (select max(id) from tasks where dead_group = c.id and state = 'dead')
+      join tasks t on t.id = (select id from tasks where dead_group = c.id and state = 'dead' order by changed_at desc, id desc limit 1)
     where c.dead > 0 order by c.id desc limit 1`);
   const lastContradicted = session.value<string>(
     `select ${EVENT_KEY} from conflicts c join events e on e.seq = c.seq order by c.id desc limit 1`,

@@ -91,3 +91,22 @@ test('the names and versions of instances are text, whatever they hold', async (
 test('a store in a file shows no instances', async () => {
   expect((await (await opened('receive')).get('/')).text).not.toContain('Instances');
 });
+
+test.each(['1h', '7d'])('E49: on the first day, %s draws what there is, and says since when', async (range) => {
+  const ops = await opened('receive', 'run', 'keep');
+  const since = ops.clock.time;
+  for (let n = 0; n < 30; n++, ops.clock.time += 10_000) {
+    await ops.store.state.note({ accepted: n });
+    await ops.store.read.sample(ops.clock.time);
+  }
+  const { text } = await ops.get(`/?range=${range}`);
+  expect(text.match(/<polyline/g)?.length).toBeGreaterThan(3);
+  const stated = /There are figures since\s+<time datetime="([^"]+)"/.exec(text)?.[1];
+  expect(Math.abs(Date.parse(stated ?? '') - since)).toBeLessThan(60_000);
+});
+
+test('E49: if there are figures of the whole range, nothing is said of their beginning', async () => {
+  const ops = await opened('receive', 'run', 'keep');
+  for (let n = 0; n < 70; n++, ops.clock.time += 60_000) await ops.store.read.sample(ops.clock.time);
+  expect((await ops.get('/?range=1h')).text).not.toContain('There are figures since');
+});

@@ -12,6 +12,9 @@ export interface Series {
 }
 export interface ChartOptions {
   title: string;
+  /** The range that the width shows, Unix milliseconds. */
+  from: number;
+  to: number;
   /** Unix milliseconds. */
   times: number[];
   series: Series[];
@@ -25,10 +28,8 @@ const HEIGHT = 128;
 const PLOT = { left: 52, right: 376, top: 8, bottom: 108 };
 const ROWS = 12;
 
-export function chart({ title, times, series, show, logUpTo }: ChartOptions): Html {
-  const first = times[0];
-  const last = times.at(-1);
-  if (first === undefined || last === undefined || first === last) {
+export function chart({ title, from, to, times, series, show, logUpTo }: ChartOptions): Html {
+  if (times.length === 0) {
     return html`<figure>
       <figcaption><b>${title}</b></figcaption>
       <p class="empty">The chart appears after some minutes.</p>
@@ -37,7 +38,7 @@ export function chart({ title, times, series, show, logUpTo }: ChartOptions): Ht
   const top = logUpTo ?? niceTop(Math.max(...series.flatMap(({ values }) => values.map((value) => value ?? 0))));
   const share = (value: number): number =>
     logUpTo === undefined ? value / top : Math.log(Math.max(1, value)) / Math.log(top);
-  const x = (at: number): number => round(PLOT.left + ((at - first) / (last - first)) * (PLOT.right - PLOT.left));
+  const x = (at: number): number => round(PLOT.left + ((at - from) / (to - from)) * (PLOT.right - PLOT.left));
   const y = (value: number): number => round(PLOT.bottom - Math.min(1, share(value)) * (PLOT.bottom - PLOT.top));
   const marks = logUpTo === undefined ? [0, top / 2, top] : [1, 10, 100, 1_000, 10_000].filter((mark) => mark <= top);
   const line = (i: number, stretch: number[], values: (number | null)[]): Html => {
@@ -57,7 +58,7 @@ export function chart({ title, times, series, show, logUpTo }: ChartOptions): Ht
     <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-labelledby="${id}-title ${id}-words">
       <title id="${id}-title">${title}</title>
       <desc id="${id}-words">
-        From ${clockTime(first)} to ${clockTime(last)}: ${words}. The table below has the figures.
+        From ${clockTime(from)} to ${clockTime(to)}: ${words}. The table below has the figures.
       </desc>
       ${marks.map(
         (mark) =>
@@ -68,8 +69,8 @@ export function chart({ title, times, series, show, logUpTo }: ChartOptions): Ht
               >${show(mark)}</text
             >`,
       )}
-      <text x="${PLOT.left}" y="${HEIGHT - 4}">${clockTime(first)}</text>
-      <text x="${PLOT.right}" y="${HEIGHT - 4}" text-anchor="end">${clockTime(last)}</text>
+      <text x="${PLOT.left}" y="${HEIGHT - 4}">${clockTime(from)}</text>
+      <text x="${PLOT.right}" y="${HEIGHT - 4}" text-anchor="end">${clockTime(to)}</text>
       ${series.map(({ values }, i) => stretches(values).map((stretch) => line(i, stretch, values)))}
     </svg>
     <details>

@@ -37,22 +37,29 @@ export function taskOf(dialect: Dialect): string {
 export function createTasks(session: Session): Pick<ReadStore, 'neighbours' | 'groups' | 'tasks' | 'waitingLanes'> {
   const TASK = taskOf(session.dialect);
   const { MATCHING, idsOf } = selectionOf(session.dialect);
-  /** The newest ids of one kind, at most as many as one page looks at. */
-  const lookedAt = (ids: string): string =>
-    `select id from (${ids}) listed where id < @before order by id desc limit ${STRETCH}`;
-  const listOf = (ids: string) => ({
+  /** `lookedAt`: the newest ids of one kind, at most as many as one page looks at. */
+  const pagesOf = (lookedAt: string, order: string) => ({
     page: session.statement<TaskRow>(
-      `${TASK} where t.id in (${lookedAt(ids)}) and ${MATCHING} order by t.id desc limit @limit`,
+      `${TASK} where t.id in (${lookedAt}) and ${MATCHING} order by ${order} limit @limit`,
     ),
     /** The last row that was looked at, if there may be more. */
-    last: session.value<number>(`${lookedAt(ids)} offset ${STRETCH - 1}`),
+    last: session.value<number>(`${lookedAt} offset ${STRETCH - 1}`),
   });
+  const listOf = (ids: string) =>
+    pagesOf(`select id from (${ids}) listed where id < @before order by id desc limit ${STRETCH}`, 't.id desc');
+  /** Tasks that have ended: the task that ended last is the first, whenever its event came. */
+  const endedOf = (ids: string) =>
+    pagesOf(
+      `${ids} and (changed_at, id) < (coalesce((select changed_at from tasks where id = @before), @before), @before)
+        order by changed_at desc, id desc limit ${STRETCH}`,
+      't.changed_at desc, t.id desc',
+    );
   const lists = {
     ready: listOf(idsOf.ready),
     running: listOf(idsOf.running),
-    dead: listOf(idsOf.dead),
-    skipped: listOf(idsOf.skipped),
-    group: listOf(idsOf.group),
+    dead: endedOf(idsOf.dead),
+    skipped: endedOf(idsOf.skipped),
+    group: endedOf(idsOf.group),
     any: listOf('select id from tasks'),
   };
   /** Searches the nearest events, because done tasks have no index by lane: it would make every event cost more. */
@@ -72,7 +79,8 @@ export function createTasks(session: Session): Pick<ReadStore, 'neighbours' | 'g
     select c.id, h.name as handler, c.dead, c.first_at as "first", c.last_at as "last", t.id as task,
       ${EVENT_KEY}, t.error
     from dead_groups c join handlers h on h.id = c.handler
-      join tasks t on t.id = (select max(id) from tasks where dead_group = c.id and state = 'dead') join events e on e.seq = t.event
+      join tasks t on t.id = (select id from tasks where dead_group = c.id and state = 'dead' order by changed_at desc, id desc limit 1)
+      join events e on e.seq = t.event
     where (cast(@handler as text) is null or h.name = @handler) and (cast(@id as bigint) is null or c.id = @id)
     order by c.dead desc, c.id desc limit @limit`);
   const deadOf = session.value<number>(`
