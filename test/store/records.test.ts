@@ -20,6 +20,56 @@ describe('the pattern of an error', () => {
     expect(patternOf(error)).toBe(pattern);
   });
 
+  test.each([
+    ['the endpoint answered 404', 'the endpoint answered 500'],
+    ['ReplayEvents: 401 UNAUTHENTICATED', 'ReplayEvents: 403 UNAUTHENTICATED'],
+    ['Request failed with status code 429', 'Request failed with status code 503'],
+    ['HTTP/1.1 429 for order 12345', 'HTTP/1.1 503 for order 12345'],
+    ['(404) Not Found', '(410) Not Found'],
+    ['upstream 502, gave up after 1500 ms', 'upstream 504, gave up after 1500 ms'],
+    ['database error 23505', 'database error 40001'],
+    ['SQLSTATE[23505]: no', 'SQLSTATE[23503]: no'],
+    [`error: no { code: '23505' }`, `error: no { code: '40001' }`],
+    ['ERROR: 40001: could not serialize', 'ERROR: 40P01: could not serialize'],
+    ['deadlock (40P01)', 'deadlock (55P03)'],
+    ['error: 42P01 at line 7', 'error: 42703: at line 7'],
+    ['spawn E2BIG', 'spawn EACCES'],
+    ['connect ECONNREFUSED 10.0.0.7:5432', 'connect ETIMEDOUT 10.0.0.7:5432'],
+    ['the tool ended with exit code 1', 'the tool ended with exit code 137'],
+    ['exited with 2', 'exited with 3'],
+    ['errno -104', 'errno -110'],
+    ['error 1062', 'error 1213'],
+    ['P2002: unique', 'P2025: unique'],
+    ['ERR_HTTP2_STREAM_CANCEL', 'ERR_HTTP2_SESSION_ERROR'],
+    ['refused: {"code":"NOT_FOUND"}', 'refused: {"code":"RATE_LIMITED"}'],
+    ['refused: {"reason":"GONE"}', 'refused: {"reason":"BUSY"}'],
+    ['refused: {"code":"23505"}', 'refused: {"code":"40001"}'],
+    ['refused: {"status":404,"id":77}', 'refused: {"status":500,"id":78}'],
+    ['PostgresError: 23505 duplicate', 'PostgresError: 40001 duplicate'],
+    ['ORA-00942: no', 'ORA-00955: no'],
+    ['violates constraint "orders_by_id"', 'violates constraint "orders_by_name"'],
+  ])('E45: %j and %j are two causes', (one, other) => {
+    expect(patternOf(one)).not.toBe(patternOf(other));
+  });
+
+  test.each([
+    ['no message 404123', 'no message 500123'],
+    ['order 12345 is unknown', 'order 23505 is unknown'],
+    ['cannot write to +1 404 555 0100', 'cannot write to +1 503 555 0199'],
+    ['cannot write to (404) 555-0100', 'cannot write to (503) 555-0199'],
+    ['no answer within 408 ms', 'no answer within 504 ms'],
+    ['no contact "ANA"', 'no contact "RUI"'],
+    ['no contact "Ana 404"', 'no contact "Rui 500"'],
+    ['fails at x.ts:404:11', 'fails at x.ts:500:12'],
+    ['Error: 12 messages are left', 'Error: 13 messages are left'],
+    ['ORDER_48211 is gone', 'ORDER_48212 is gone'],
+    ['code 482910 is wrong', 'code 482911 is wrong'],
+    ['status of 5f0c3a52-6f1e-4c55-9a52-9d9f5b1f6d11', 'status of 00000000-6f1e-4c55-9a52-9d9f5b1f6d11'],
+    ['late since 2026-01-02T03:04:05.404Z', 'late since 2026-02-03T04:05:06.500Z'],
+  ])('E45: %j and %j are one cause', (one, other) => {
+    expect(patternOf(one)).toBe(patternOf(other));
+  });
+
   test('however long and odd an error, its pattern is short', () => {
     for (const odd of ['-a'.repeat(5_000), '"'.repeat(10_000), '9 '.repeat(5_000), 'é@'.repeat(5_000)])
       expect(patternOf(odd).length).toBeLessThanOrEqual(160);

@@ -55,8 +55,8 @@ export function lettersScreen(
     }
     ${one || handler !== undefined || waiting === 0 ? null : awaiting(waiting, mayChange)}
     <p class="soft">
-      Causes are errors without their numbers, ids and quotes; the 200 largest are shown, their first time is since they
-      were last empty. Retried tasks run in the order of their lanes, with a new budget of attempts.
+      Causes are errors without numbers, ids and quotes, but with codes; the 200 largest are shown, their first time is
+      since they were last empty. Retried tasks run in the order of their lanes, with a new budget of attempts.
     </p>`;
 }
 
