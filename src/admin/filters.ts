@@ -52,6 +52,7 @@ export const selection = z
         })
         .optional(),
       reason: z.string().optional(),
+      shown: z.strictObject({ at: time, count: z.int().min(0).optional() }).optional(),
     },
     'must be { "ids": [...] } or { "filter": {...} }, and a reason to discard',
   )

@@ -6,7 +6,7 @@ import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { AdminError } from './error.ts';
-import { changeTasks, type Action, type TaskChange } from './tasks.ts';
+import { changeThese, matchingTasks, type Action, type TaskChange } from './tasks.ts';
 
 export interface Job {
   id: number;
@@ -22,7 +22,7 @@ export interface Job {
 }
 
 export interface Jobs {
-  /** Resolves when the number of matching tasks is known. Throws AdminError while another job runs. */
+  /** Resolves when the number of matching tasks is known. Throws AdminError while another job runs, as matchingTasks does. */
   start(change: TaskChange): Promise<Job>;
   /** False: the job is not running. Tasks that the job has already changed stay changed. */
   cancel(id: number): boolean;
@@ -45,14 +45,13 @@ export function createJobs({ store, clock, log, onChange }: JobsOptions): Jobs {
   let made = 0;
   let cancel = new AbortController();
 
-  async function work(job: Job, change: TaskChange, begun: () => void): Promise<void> {
+  async function work(job: Job, change: TaskChange, ids: number[]): Promise<void> {
     try {
       const onStep = (done: number, of: number, moved: number): void => {
         Object.assign(job, { done, of, moved });
         if (done > 0) onChange();
-        begun();
       };
-      await changeTasks(store, change, clock, onStep, cancel.signal);
+      await changeThese(ids, store, change, clock, onStep, cancel.signal);
       job.state = cancel.signal.aborted ? 'cancelled' : 'done';
     } catch (error) {
       job.state = 'failed';
@@ -60,7 +59,6 @@ export function createJobs({ store, clock, log, onChange }: JobsOptions): Jobs {
     }
     job.endedAt = iso(clock.now());
     log.info({ job: job.id, action: job.action, moved: job.moved, of: job.of, state: job.state }, 'a job has ended');
-    begun();
   }
 
   return {
@@ -73,10 +71,15 @@ export function createJobs({ store, clock, log, onChange }: JobsOptions): Jobs {
       const job: Job = { id: ++made, action: change.action, ...progress, startedAt, endedAt: null };
       jobs.unshift(job);
       jobs.splice(KEPT);
-      const begun = Promise.withResolvers<void>();
-      void work(job, change, begun.resolve);
-      await begun.promise;
-      return job;
+      try {
+        const ids = await matchingTasks(store, change, clock);
+        job.of = ids.length;
+        void work(job, change, ids);
+        return job;
+      } catch (error) {
+        jobs.splice(jobs.indexOf(job), 1);
+        throw error;
+      }
     },
     cancel(id) {
       const job = jobs.find((one) => one.id === id);

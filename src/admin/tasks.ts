@@ -14,6 +14,15 @@ export interface TaskChange {
   filter: TaskFilter;
   /** Stored with each discarded task. */
   reason: string;
+  /** What the person saw. Absent: whatever matches now is changed. */
+  shown?: Shown | undefined;
+}
+
+export interface Shown {
+  /** Tasks that have changed since, for example by becoming dead letters, are left alone. Unix milliseconds. */
+  at: number;
+  /** If more tasks match, none is changed. */
+  count?: number | undefined;
 }
 
 /** The field that holds the number of changed tasks, in JSON and in log lines. */
@@ -28,8 +37,8 @@ export function taskChange(action: Action, filter: TaskFilter, reason = ''): Tas
 
 /** Reads the JSON of a request. Throws ZodError or AdminError. */
 export function readTaskChange(action: Action, asked: unknown): TaskChange {
-  const { ids, filter, reason } = selection.parse(asked);
-  return taskChange(action, ids ? { ids } : (filter ?? {}), reason);
+  const { ids, filter, reason, shown } = selection.parse(asked);
+  return { ...taskChange(action, ids ? { ids } : (filter ?? {}), reason), shown };
 }
 
 const job = z.object({ action: z.enum(['retry', 'discard']) }).loose();
@@ -40,15 +49,41 @@ export function readJob(asked: unknown): TaskChange {
   return readTaskChange(action, rest);
 }
 
+/** The ids of the tasks to change. Throws AdminError if there are more than were shown. */
+export async function matchingTasks(
+  store: Pick<Store, 'admin'>,
+  { filter, shown }: TaskChange,
+  clock: Clock,
+): Promise<number[]> {
+  const ids = await store.admin.matching({ ...filter, changedBy: shown?.at }, clock.now());
+  if (ids.length <= (shown?.count ?? Infinity)) return ids;
+  throw new AdminError(
+    'busy',
+    `nothing was changed: ${ids.length} tasks match, ${shown?.count} were shown; look again`,
+  );
+}
+
 /** Resolves to the number of changed tasks. `onStep` and `signal` work as in changeInSteps. */
 export async function changeTasks(
   store: Pick<Store, 'admin'>,
-  { action, filter, reason }: TaskChange,
+  asked: TaskChange,
   clock: Clock,
-  onStep?: (done: number, of: number, moved: number) => void,
+  onStep?: Parameters<typeof changeInSteps>[2],
   signal?: AbortSignal,
 ): Promise<number> {
-  const change = (ids: number[]): Promise<number> =>
-    action === 'retry' ? store.admin.retry(ids, clock.now()) : store.admin.discard(ids, reason, clock.now());
-  return changeInSteps(await store.admin.matching(filter, clock.now()), change, onStep, signal);
+  return changeThese(await matchingTasks(store, asked, clock), store, asked, clock, onStep, signal);
+}
+
+/** The same for tasks that `matchingTasks` has found. */
+export function changeThese(
+  ids: number[],
+  store: Pick<Store, 'admin'>,
+  { action, reason }: TaskChange,
+  clock: Clock,
+  onStep?: Parameters<typeof changeInSteps>[2],
+  signal?: AbortSignal,
+): Promise<number> {
+  const change = (some: number[]): Promise<number> =>
+    action === 'retry' ? store.admin.retry(some, clock.now()) : store.admin.discard(some, reason, clock.now());
+  return changeInSteps(ids, change, onStep, signal);
 }

@@ -93,7 +93,8 @@ function addReads({ router, access, store, view, clock, log, jobs }: OpsContext)
   });
   router.get('/api/dead-letters', read, async (ctx) => {
     const { handler, group: id, limit } = taskFilterOf(ctx.query);
-    ctx.body = await readsOf(ctx).groups({ handler, id, limit });
+    const at = iso(clock.now());
+    ctx.body = { ...(await readsOf(ctx).groups({ handler, id, limit })), at };
   });
   router.get('/api/jobs', read, (ctx) => {
     ctx.body = { jobs: jobs.list() };

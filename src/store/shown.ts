@@ -69,6 +69,8 @@ export interface TaskFilter {
   handler?: string | undefined;
   /** Dead letters of this group: DeadGroup.id. */
   group?: number | undefined;
+  /** Only tasks that have not changed after this time, Unix milliseconds. */
+  changedBy?: number | undefined;
   before?: number | undefined;
   limit?: number | undefined;
 }

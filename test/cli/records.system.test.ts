@@ -1,5 +1,5 @@
 // Events, one event and dead letters on the command line, which can do everything that the page can.
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -211,6 +211,31 @@ test('Ctrl-C ends a long retry between two steps and prints its progress; the sa
   expect(moved + left).toBe(before);
   expect(await dead()).toBe(left);
   expect((await kit('retry', '--state', 'dead')).out).toContain(`${left} tasks will run again`);
+});
+
+test('E47: at a terminal, many tasks are changed only after a question with their number', async () => {
+  await deliver(records, { cursor: '8001' }, { cursor: '8002' });
+  const [handler = 0] = await fanOut(records, ['asked']);
+  for (let n = 0; n < 2; n++) await end(records, handler, 'dead', 'Error: asked');
+  const env = { PATH: process.env['PATH'], DATABASE_URL: `sqlite:${records.path}`, PORT: port, SHELL: '/bin/sh' };
+  const command = `${process.execPath} ${process.cwd()}/src/cli/kit.js retry --state dead --handler asked`;
+  const answer = async (word: string): Promise<string> => {
+    const child = spawn('script', ['-qefc', command, '/dev/null'], { env, stdio: ['pipe', 'pipe', 'pipe'] });
+    let text = '';
+    let asked = false;
+    child.stdout.on('data', (chunk: Buffer) => {
+      text += chunk.toString();
+      if (asked || !text.includes('run again: 2 tasks? [y/N]')) return;
+      asked = true;
+      child.stdin.write(`${word}\n`);
+    });
+    await once(child, 'close');
+    return text;
+  };
+  expect(await answer('n')).toContain('nothing was changed');
+  expect((await records.store.read.groups({ handler: 'asked', limit: 1 })).dead).toBe(2);
+  expect(await answer('y')).toContain('2 tasks');
+  expect((await records.store.read.groups({ handler: 'asked', limit: 1 })).dead).toBe(0);
 });
 
 test('retry, rerun and tasks say that tasks of an unloaded handler wait, and how to run or discard them', async () => {

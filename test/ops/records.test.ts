@@ -32,8 +32,8 @@ const submit = (path: string, fields: Record<string, string>, headers: Record<st
   ops.post(path, new URLSearchParams(fields).toString(), { ...FORM, ...headers });
 
 /** Makes this many dead letters of one handler. Odd and even cursors have different causes. */
-async function kill(many: number): Promise<void> {
-  await deliver(ops, ...Array.from({ length: many }, (_, n) => ({ cursor: String(n + 1) })));
+async function kill(many: number, after = 0): Promise<void> {
+  await deliver(ops, ...Array.from({ length: many }, (_, n) => ({ cursor: String(after + n + 1) })));
   const [handler = 0] = await fanOut(ops, ['answer'], { lane: 'one' });
   for (let n = 1; n <= many; n++)
     await end(
@@ -171,6 +171,47 @@ describe('dead letters', () => {
     expect((await ops.get('/dead-letters', CHANGE)).text).toMatch(/<strong>1<\/strong> task waits/);
     await submit('/dead-letters/retry', { state: 'ready' });
     await expect.poll(jobOf).toMatchObject({ state: 'done', moved: 1 });
+  });
+
+  test('E47: are changed as the page showed them, after a second click that names their number', async () => {
+    await kill(4);
+    const { text } = await ops.get('/dead-letters', CHANGE);
+    expect(text).toMatch(/<summary>Retry all 4<\/summary>[^]*<button class="">Retry all 4 now</);
+    expect(text).toMatch(/<summary>Discard all 4<\/summary>[^]*<button class="bad">Discard all 4 for good</);
+    const field = (name: string) => new RegExp(`name="${name}" value="(\\d+)"`).exec(text)?.[1] ?? '';
+    const shown = { at: field('at'), count: field('count') };
+    expect(shown.count).toBe('4');
+    ops.clock.time += 1_000;
+    await kill(2, 10);
+    await submit('/dead-letters/discard', { state: 'dead', reason: 'too old', ...shown });
+    await expect.poll(jobOf).toMatchObject({ state: 'done', of: 4, moved: 4 });
+    expect((await ops.store.read.status(ops.clock.time)).tasks).toMatchObject({ dead: 2, skipped: 4 });
+    const refused = await submit('/dead-letters/retry', { state: 'dead', at: String(ops.clock.time), count: '1' });
+    expect(decodeURIComponent(String(refused.headers['set-cookie']))).toContain('2 tasks match, 1 were shown');
+    expect((await ops.store.read.status(ops.clock.time)).tasks.dead).toBe(2);
+  });
+
+  test('E47: waiting tasks that come after the page was shown are not retried', async () => {
+    await deliver(ops, { cursor: '1' });
+    await fanOut(ops, ['answer']);
+    const { text } = await ops.get('/dead-letters', CHANGE);
+    const at = /name="at" value="(\d+)"/.exec(text)?.[1] ?? '';
+    await deliver(ops, { cursor: '2' });
+    await fanOut(ops, ['answer']);
+    await submit('/dead-letters/retry', { state: 'ready', at });
+    await expect.poll(jobOf).toMatchObject({ state: 'done', of: 1 });
+  });
+
+  test('E47: the API changes what it has shown, and later ones stay', async () => {
+    await kill(3);
+    const { dead, at } = (await ops.get('/api/dead-letters', CHANGE)).json() as { dead: number; at: string };
+    ops.clock.time += 1_000;
+    await kill(1, 10);
+    const asked = { filter: { state: 'dead' }, shown: { at, count: dead } };
+    const few = { ...asked, shown: { at, count: 2 } };
+    expect((await ops.post('/api/tasks/retry', few, CHANGE)).status).toBe(409);
+    expect((await ops.post('/api/tasks/retry', asked, CHANGE)).json()).toEqual({ retried: 3 });
+    expect((await ops.store.read.status(ops.clock.time)).tasks.dead).toBe(1);
   });
 
   test('are discarded only with a reason', async () => {

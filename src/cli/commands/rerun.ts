@@ -1,9 +1,9 @@
 // Runs a handler again on past events: counts them, asks, lets `run` make the tasks, and follows the progress.
-import { createInterface } from 'node:readline/promises';
 import { EXIT } from '../../base/errors.ts';
 import { cancelRerun, planRerun, type RerunPlan } from '../../admin/rerun.ts';
 import type { Rerun } from '../../store/read.ts';
 import type { Store } from '../../store/store.ts';
+import { agrees, onTerminal } from '../lib/ask.ts';
 import { number, parse, pointOf, UsageError, type Command } from '../lib/command.ts';
 import { follow, type Look } from '../lib/follow.ts';
 import { count, fail, print, printJson, progress } from '../lib/print.ts';
@@ -43,6 +43,7 @@ The handler's fields still apply: it gets the types of its \`on\`, and maxAgeMs 
       else if (!json) show(plan);
       if (dry) return EXIT.done;
       if (events === purged) return fail('no event matches: npx kit events lists events');
+      if (!yes && !onTerminal()) throw new UsageError('without a terminal, --yes is needed');
       if (!yes && !(await agrees(`run ${handler} again on ${count(events - purged, 'event')}?`)))
         return fail('nothing was changed');
       const { processes } = await store.read.status(store.now());
@@ -59,14 +60,6 @@ function show({ types, events, handler }: RerunPlan): void {
     types.map((one) => [one.type, one.events, one.purged]),
   );
   print(`${count(events, 'event')}; ${handler} gets the types in its \`on\`, and its maxAgeMs applies`);
-}
-
-async function agrees(question: string): Promise<boolean> {
-  if (!process.stdin.isTTY || !process.stderr.isTTY) throw new UsageError('without a terminal, --yes is needed');
-  const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  const answer = await terminal.question(`${question} [y/N] `);
-  terminal.close();
-  return /^y(es)?$/i.test(answer.trim());
 }
 
 /**

@@ -4,7 +4,7 @@ import type { Command } from '../lib/command.ts';
 
 const command: Command = {
   summary: 'run dead, skipped or waiting tasks again',
-  usage: 'retry <task id …> | retry --state dead [--handler NAME] [--group ID] [--json]',
+  usage: 'retry <task id …> | retry --state dead [--handler NAME] [--group ID] [--yes] [--json]',
   run: (args) => change('retry', args),
 };
 export default command;

@@ -1,25 +1,27 @@
 // Retry and discard on the command line. Tasks are selected by id or by a filter. A command without either is refused.
+// At a terminal, many tasks are changed only after a question, and exactly those that it counted.
 import { taskQuery } from '../../admin/filters.ts';
 import { unloadedWords } from '../../admin/move.ts';
-import { CHANGED, changeTasks, taskChange, type Action } from '../../admin/tasks.ts';
+import { CHANGED, changeThese, matchingTasks, taskChange, type Action } from '../../admin/tasks.ts';
 import { EXIT } from '../../base/errors.ts';
 import { clockOf } from '../../store/clock.ts';
 import type { TaskFilter } from '../../store/read.ts';
 import type { Store } from '../../store/store.ts';
+import { agrees, onTerminal } from './ask.ts';
 import { number, parse, readOptions, UsageError } from './command.ts';
 import { clean, count, fail, print, printJson, progress } from './print.ts';
 import { withStore } from './store.ts';
 
 const WORDS = {
-  retry: { become: 'will run again', states: 'dead, skipped or waiting' },
-  discard: { become: 'skipped', states: 'dead or waiting' },
+  retry: { become: 'will run again', ask: 'run again', states: 'dead, skipped or waiting' },
+  discard: { become: 'skipped', ask: 'discard for good', states: 'dead or waiting' },
 };
 
 /**
  * Resolves to the exit code. Ctrl-C stops the command between two steps. Tasks that were changed before stay changed.
  */
 export async function change(action: Action, args: string[]): Promise<number> {
-  const { filter, reason, json } = selectTasks(args);
+  const { filter, reason, json, yes } = selectTasks(args);
   if (action === 'discard' && !reason) throw new UsageError('--reason is needed: it is kept with the tasks');
   const stop = new AbortController();
   process.on('SIGINT', () => stop.abort());
@@ -28,11 +30,19 @@ export async function change(action: Action, args: string[]): Promise<number> {
     left = of - done;
     progress(done, of);
   };
-  const { moved, waiting } = await withStore(async (store) => ({
-    waiting: action === 'retry' ? await waitingForHandlers(store, filter) : [],
-    moved: await changeTasks(store, taskChange(action, filter, reason), clockOf(store), onStep, stop.signal),
-  }));
-  const { become, states } = WORDS[action];
+  const { become, ask, states } = WORDS[action];
+  const asked = taskChange(action, filter, reason);
+  const changed = await withStore(async (store) => {
+    const ids = await matchingTasks(store, asked, clockOf(store));
+    const asks = !yes && !filter.ids && ids.length > 1 && onTerminal();
+    if (asks && !(await agrees(`${ask}: ${count(ids.length, 'task')}?`))) return undefined;
+    return {
+      waiting: action === 'retry' ? await waitingForHandlers(store, filter) : [],
+      moved: await changeThese(ids, store, asked, clockOf(store), onStep, stop.signal),
+    };
+  });
+  if (!changed) return fail('nothing was changed');
+  const { moved, waiting } = changed;
   if (json) printJson({ [CHANGED[action]]: moved, left });
   else if (left > 0)
     return fail(`stopped: ${count(moved, 'task')} ${become}, ${left} are left: run the same command again`);
@@ -46,14 +56,17 @@ export async function change(action: Action, args: string[]): Promise<number> {
   return moved > 0 && left === 0 ? EXIT.done : EXIT.failed;
 }
 
-function selectTasks(args: string[]): { filter: TaskFilter; reason: string | undefined; json: boolean } {
-  const { values, positionals } = parse(args, { text: ['state', 'handler', 'group', 'reason'], flags: ['json'] });
+function selectTasks(args: string[]) {
+  const { values, positionals } = parse(args, {
+    text: ['state', 'handler', 'group', 'reason'],
+    flags: ['json', 'yes'],
+  });
   const { state, handler, group } = readOptions(taskQuery, values);
   const ids = positionals.map((id) => number('a task id', id) ?? 0);
   if (ids.length === 0 && !state && !handler && group === undefined)
     throw new UsageError('name tasks by id, or by --state, --handler or --group');
-  const filter = { ...(ids.length > 0 ? { ids } : {}), state, handler, group };
-  return { filter, reason: values.reason, json: values.json ?? false };
+  const filter: TaskFilter = { ...(ids.length > 0 ? { ids } : {}), state, handler, group };
+  return { filter, reason: values.reason, json: values.json ?? false, yes: values.yes ?? false };
 }
 
 /** Counts the selected tasks of each handler that is not loaded. */

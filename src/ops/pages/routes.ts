@@ -5,7 +5,7 @@ import { eventFilterOf, taskFilterOf } from '../../admin/filters.ts';
 import { closeGap } from '../../admin/gaps.ts';
 import { readAgain } from '../../admin/quarantine.ts';
 import { askToReconcile, readPoint, verifyFrom } from '../../admin/range.ts';
-import { taskChange, type Action } from '../../admin/tasks.ts';
+import { taskChange, type Action, type Shown } from '../../admin/tasks.ts';
 import { readSignatureJudgement } from '../../receive/bad-signatures.ts';
 import { orNone } from '../../store/or-none.ts';
 import type { TaskFilter } from '../../store/read.ts';
@@ -83,10 +83,13 @@ function addDeadLetters({ screen, change }: Frame, { jobs }: OpsContext): void {
     const found = await reads.groups({ handler, id: group, limit: GROUPS });
     const page = group === undefined ? undefined : await reads.tasks({ group, before, limit }, now);
     const rest = { handler, tasks: page?.tasks, next: page?.next ?? null, jobs: jobs.list().slice(0, 3) };
-    return lettersScreen({ ...found, ...rest, waiting: status.tasks.ready }, mayChange);
+    return lettersScreen({ ...found, ...rest, waiting: status.tasks.ready, now }, mayChange);
   });
   const begin = async (action: Action, form: URLSearchParams): Promise<string> => {
-    const { of } = await jobs.start(taskChange(action, chosen(form), form.get('reason') ?? ''));
+    const { of } = await jobs.start({
+      ...taskChange(action, chosen(form), form.get('reason') ?? ''),
+      shown: shownIn(form),
+    });
     return `${count(of)} ${of === 1 ? 'task' : 'tasks'} will ${action === 'retry' ? 'run again' : 'be skipped'}`;
   };
   change(`${path}/retry`, path, (form) => begin('retry', form));
@@ -104,6 +107,12 @@ function chosen(form: URLSearchParams): TaskFilter {
   if (handler !== null) return { state: 'dead', handler };
   const state = form.get('state');
   return state === 'dead' || state === 'ready' ? { state } : { ids: [] };
+}
+
+/** What the page of the form has shown. */
+function shownIn(form: URLSearchParams): Shown | undefined {
+  const [at, number] = [form.get('at'), form.get('count')];
+  return at === null ? undefined : { at: Number(at) || 0, count: number === null ? undefined : Number(number) };
 }
 
 function addReconciliation({ screen, change }: Frame, { store, view, clock }: OpsContext): void {

@@ -41,8 +41,14 @@ function replaceMain(fresh) {
 }
 
 async function refresh() {
-  // Nothing is replaced while text is selected or a revealed body (`data-still`) is shown: both would be lost.
-  if (fetching || document.hidden || document.querySelector('[data-still]') || !getSelection()?.isCollapsed)
+  // Nothing is replaced while text is selected or a revealed body (`data-still`) is shown: both would be lost. Nor while
+  // a person confirms a change: it must be the change that was read.
+  if (
+    fetching ||
+    document.hidden ||
+    document.querySelector('[data-still], .fix details[open]') ||
+    !getSelection()?.isCollapsed
+  )
     return plan();
   fetching = true;
   try {

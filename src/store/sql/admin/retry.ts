@@ -36,7 +36,7 @@ export function createRetry(session: Session, readmit: (batch: Batch) => Promise
   // Dead tasks need no check for claims, and there can be so many that further conditions would cost time.
   const dead = (which: string) =>
     session.value<number>(`
-      select id from tasks where ${which} and (cast(@handler as text) is null or handler = (select id from handlers where name = @handler))
+      select id from tasks where ${which} and changed_at <= @changedBy and (cast(@handler as text) is null or handler = (select id from handlers where name = @handler))
         and (@all = 1 or id ${listed}) order by cursor nulls first, id`);
   const lists = {
     dead: dead(`state in ('dead', 'skipped') and state = 'dead'`),

@@ -28,7 +28,7 @@ export function selectionOf(dialect: Dialect) {
     (cast(@state as text) is null or (${IN_STATE}))
     and (cast(@handler as text) is null or t.handler = (select id from handlers where name = @handler))
     and (cast(@group as bigint) is null or t.dead_group = @group)
-    and (@all = 1 or t.id ${dialect.oneOf('@ids', 'bigint')})`;
+    and t.changed_at <= @changedBy and (@all = 1 or t.id ${dialect.oneOf('@ids', 'bigint')})`;
   // Each state except done has a partial index. SQLite uses it if the query repeats the condition of the index.
   const idsOf = {
     ready: `select id from tasks ${dialect.indexedBy('tasks_in_lane')} where state = 'ready' and alone = 0
@@ -48,12 +48,13 @@ export function inState(state: ShownState | undefined): { state: TaskState | nul
 }
 
 /** The parameters of MATCHING. People see a ready task as ready only if it is not held. */
-export function matchOf({ ids, state, handler, group }: TaskFilter, now: number) {
+export function matchOf({ ids, state, handler, group, changedBy }: TaskFilter, now: number) {
   return {
     ...inState(state),
     now,
     handler: handler ?? null,
     group: group ?? null,
+    changedBy: changedBy ?? Number.MAX_SAFE_INTEGER,
     all: ids ? 0 : 1,
     ids: ids ?? [],
   };
