@@ -80,7 +80,8 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
     const status = withAccount(seen.status, accounts?.latest());
     // A failure run may have begun and ended since the last observation, so the main process reports the longest.
     const failureRun = Math.max(status.failureRun, accounts?.worstRun() ?? 0);
-    last = { ...seen, status: { ...status, alarms: up, failureRun }, worstRun: worstRun(failureRun) };
+    const alarms = up.map((one) => ({ ...one, since: withoutStep(moments, `alarm ${one.name}`, one.since) }));
+    last = { ...seen, status: { ...status, alarms, failureRun }, worstRun: worstRun(failureRun) };
     return { seen: last, read: stored !== undefined };
   };
 }
@@ -94,10 +95,13 @@ function createDuration(clock: Clock): (holds: boolean) => number {
   };
 }
 
+function withoutStep<Text extends string | null>(moments: Moments, name: string, text: Text): Text {
+  return (text && new Date(moments.moment(name, Date.parse(text))).toISOString()) as Text;
+}
+
 /** Corrects each time for steps of the wall clock, so that its age stays right. */
 function withoutSteps(status: Status, moments: Moments): Status {
-  const moment = (name: string, text: string | null): string | null =>
-    text === null ? null : new Date(moments.moment(name, Date.parse(text))).toISOString();
+  const moment = (name: string, text: string | null): string | null => withoutStep(moments, name, text);
   const { reconcile, failures } = status;
   return {
     ...status,

@@ -1,9 +1,16 @@
 // Alarms about replay: it cannot read, reads too slowly, or shows less than webhooks deliver.
 import { onCounter, recently, type Observation } from './observation.ts';
+import type { Alarm } from '../../store/read.ts';
 import { magnitude, type Rules } from './rule.ts';
 
 /** `reconcile_behind` is raised if replay backs off for longer than this. */
 const TROUBLE_MS = 180_000;
+
+/** Refusals of a key that keeps its webhooks. */
+const KEEPS_WEBHOOKS = /API_KEY_IP_FORBIDDEN/;
+/** In the alarm's text, this also shows later that the key was refused. */
+const REGISTER =
+  'Webhooks of a key that is revoked, expired or without events:read stop with it, and another key does not bring them back (contract 3.2): register the webhook again with the new key, and put its secret first in WEBHOOK_SECRET';
 
 export const REPLAY: Rules<Observation> = {
   replay_blind: {
@@ -15,11 +22,18 @@ export const REPLAY: Rules<Observation> = {
   },
   reconcile_stopped: {
     gravity: 'critical',
-    remedy: 'Fix API_KEY, npx kit reload; strict handlers wait until then.',
-    fires: ({ status }) => status.reconcile.state === 'stopped',
-    level: (seen) => magnitude(inStateMs(seen) / TROUBLE_MS),
-    words: ({ status: { reconcile, tasks } }) =>
-      `reconciliation stopped (${reconcile.reason}): correct API_KEY in the configuration, then npx kit reload; until then strict handlers wait (${tasks.held} held)`,
+    remedy:
+      'Fix API_KEY, npx kit reload; register the webhook again if the key was revoked or expired. Strict handlers wait.',
+    // A new key does not bring back the webhook of a revoked one (contract 3.2), so the alarm stays for that.
+    fires: (seen) => isStopped(seen) || webhookStopped(seen) !== undefined,
+    level: (seen) => (isStopped(seen) ? magnitude(inStateMs(seen) / TROUBLE_MS) : 1),
+    words: (seen) => {
+      const { reconcile, tasks } = seen.status;
+      if (!isStopped(seen))
+        return `API_KEY was refused at ${webhookStopped(seen)?.since}, and no delivery has come since. ${REGISTER}. The next delivery ends this alarm, also a test event`;
+      const also = KEEPS_WEBHOOKS.test(reconcile.reason ?? '') ? '' : `. ${REGISTER}`;
+      return `reconciliation stopped (${reconcile.reason}): correct API_KEY in the configuration, then npx kit reload; until then strict handlers wait (${tasks.held} held)${also}`;
+    },
   },
   reconcile_behind: {
     gravity: 'warning',
@@ -51,6 +65,18 @@ export const REPLAY: Rules<Observation> = {
       `${gaps > 1 ? `${gaps} gaps are open, npx kit gaps lists them; the newest is ` : ''}gap ${gap?.id}: the service can no longer replay what came after cursor ${gap?.after}${gap?.upTo ? ` up to ${gap.upTo}` : ''} (${gap?.reason}). Fetch what matters by other means, then npx kit gaps close ${gap?.id} --reason "…"`,
   },
 };
+
+function isStopped({ status }: Observation): boolean {
+  return status.reconcile.state === 'stopped';
+}
+
+/** The alarm, if no delivery has come since it was raised for a key whose webhooks stopped with it. */
+function webhookStopped({ status: { alarms, lastDeliveryAt } }: Observation): Alarm | undefined {
+  const raised = alarms.find(({ name, detail }) => name === 'reconcile_stopped' && detail.includes(REGISTER));
+  // Without any delivery so far, there may be no webhook yet.
+  if (!raised || lastDeliveryAt === null) return undefined;
+  return Date.parse(lastDeliveryAt) <= Date.parse(raised.since) ? raised : undefined;
+}
 
 function isTooSlow({ status }: Observation): boolean {
   return status.reconcile.progress?.behind ?? false;

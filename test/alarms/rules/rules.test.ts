@@ -214,6 +214,21 @@ test('webhook_silent contains the explanation', () => {
   expect(words('webhook_silent', seen({}, {}, silent))).toMatch(/^webhooks are silent\. Known: .*3 × MessageReceived/);
 });
 
+test('E44: reconcile_stopped stays after a new key, until a delivery shows that a webhook lives', () => {
+  const at = (minutes: number) => new Date(NOW + minutes * 60_000).toISOString();
+  const detail = words('reconcile_stopped', seen({ reconcile: stopped }));
+  expect(detail).toContain('register the webhook again');
+  const after = (lastDeliveryAt: string | null, said = detail) =>
+    seen({ lastDeliveryAt, alarms: [{ name: 'reconcile_stopped', since: at(0), detail: said }] });
+  const later = words('reconcile_stopped', after(at(-1)));
+  expect(later).toMatch(/^API_KEY was refused at .*no delivery has come since.*register the webhook again/);
+  expect(words('reconcile_stopped', after(at(-1), later)), 'it goes on').toBe(later);
+  expect(names(after(at(1), later))).toEqual([]);
+  expect(names(after(null)), 'no webhook so far').toEqual([]);
+  const address = { ...stopped, reason: 'ReplayEvents: 403 FORBIDDEN (API_KEY_IP_FORBIDDEN)' };
+  expect(names(after(at(-1), words('reconcile_stopped', seen({ reconcile: address }))))).toEqual([]);
+});
+
 test('replay_blind names the types', () => {
   expect(words('replay_blind', seen({}, { unseen: 2 }, { blind: ['A', 'B'] }))).toContain('(A, B)');
 });

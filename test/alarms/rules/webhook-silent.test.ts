@@ -304,6 +304,22 @@ describe('causes, with real deliveries', () => {
   });
 });
 
+test('E44: a new key alone does not end the alarm about a revoked key, but the next delivery does', async () => {
+  const { rest, pass, raised, server, restart, happen, store, clock } = await begin();
+  await rest();
+  server.lieAlways(failure(401, 'UNAUTHENTICATED', 'API_AUTH_REVOKED'));
+  await pass(20 * MINUTE, 10_000);
+  expect((await raised())['reconcile_stopped']).toMatch(/^reconciliation stopped.*register the webhook again/);
+  server.lieAlways();
+  restart();
+  await pass(10 * MINUTE);
+  expect((await store.read.status(clock.at)).reconcile.state).not.toBe('stopped');
+  expect((await raised())['reconcile_stopped']).toMatch(/^API_KEY was refused at .*register the webhook again/);
+  expect(await happen()).toBe(204);
+  await pass(10_000);
+  expect(await raised()).toEqual({});
+});
+
 describe('no false alarm', () => {
   test('a quiet night', async () => {
     const { rest, pass, raised } = await begin();
