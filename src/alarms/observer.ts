@@ -24,6 +24,7 @@ export interface ObserverOptions {
  * Returns a function that makes an observation. Its argument `up` holds the raised alarms. In its result, `read` says
  * whether the store could be read.
  */
+// oxlint-disable-next-line max-lines-per-function -- one observation, each part with its memory
 export function createObserver({ store, clock, freeBytes, accounts }: ObserverOptions) {
   const growthOf = createRecentCounters(store, clock);
   const moments = createMoments(clock);
@@ -80,8 +81,11 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
     const status = withAccount(seen.status, accounts?.latest());
     // A failure run may have begun and ended since the last observation, so the main process reports the longest.
     const failureRun = Math.max(status.failureRun, accounts?.worstRun() ?? 0);
-    const alarms = up.map((one) => ({ ...one, since: withoutStep(moments, `alarm ${one.name}`, one.since) }));
-    last = { ...seen, status: { ...status, alarms, failureRun }, worstRun: worstRun(failureRun) };
+    last = {
+      ...seen,
+      status: { ...status, alarms: alarmsWithoutSteps(up, moments), failureRun },
+      worstRun: worstRun(failureRun),
+    };
     return { seen: last, read: stored !== undefined };
   };
 }
@@ -113,6 +117,10 @@ function withoutSteps(status: Status, moments: Moments): Status {
       lastBadAt: moment('last bad', failures.lastBadAt),
     },
   };
+}
+
+function alarmsWithoutSteps(alarms: Alarm[], moments: Moments): Alarm[] {
+  return alarms.map((one) => ({ ...one, since: withoutStep(moments, `alarm ${one.name}`, one.since) }));
 }
 
 function typesWithoutSteps(types: DeliveredType[], moments: Moments): DeliveredType[] {

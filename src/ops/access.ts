@@ -8,6 +8,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Config } from '../config.ts';
 import { decide, isKnownHost, sourceOf, type Decision, type What, type Who } from './decision.ts';
 import { createSessions } from './sessions.ts';
+import type { WrongTokens } from './wrong-tokens.ts';
 
 export type AccessConfig = Pick<Config, 'OPS_TOKEN' | 'OPS_READ_TOKEN' | 'OPS_ORIGIN'>;
 
@@ -15,17 +16,17 @@ export interface Access {
   /** Whether OPS_TOKEN is set. Without it, nobody may see a body. */
   canReveal: boolean;
   /** For programs: they need a bearer token, unless no token is set. Sessions do not count. */
-  program(ctx: Context, what: What): Decision;
+  program(ctx: Context, what: What): Decision | 'throttled';
   /** For browsers: a session counts like its token. A form must come from a page of this port. */
   page(ctx: Context, what: What): Decision;
-  /** Opens a session if the token is right. */
+  /** Opens a session if the token is right, however many wrong ones came before. */
   login(ctx: Context, token: string): 'in' | 'wrong' | 'throttled';
   logout(ctx: Context): void;
   /** Whether the request has a session that a log-out can end. */
   session(ctx: Context): boolean;
 }
 
-export function createAccess(config: AccessConfig, clock: Clock): Access {
+export function createAccess(config: AccessConfig, clock: Clock, wrongTokens: WrongTokens): Access {
   const { OPS_TOKEN: token, OPS_READ_TOKEN: readToken, OPS_ORIGIN: origin } = config;
   const outside = origin === undefined ? undefined : new URL(origin);
   const open = token === undefined && readToken === undefined;
@@ -39,7 +40,7 @@ export function createAccess(config: AccessConfig, clock: Clock): Access {
   }
 
   function asked(ctx: Context, isPage: boolean): { who: Who; ours: boolean } {
-    const holder = holderOf(/^Bearer (\S+)$/.exec(ctx.get('authorization'))?.[1]);
+    const holder = holderOf(bearerOf(ctx));
     if (holder) return { who: holder, ours: true };
     // Tokens are set, and this request of a program has none: it is refused, whichever site sent it.
     if (!open && !isPage) return { who: 'anonymous', ours: true };
@@ -53,12 +54,26 @@ export function createAccess(config: AccessConfig, clock: Clock): Access {
 
   return {
     canReveal,
-    program: (ctx, what) => decide({ ...asked(ctx, false), what, canReveal }),
+    program(ctx, what) {
+      const given = open ? undefined : bearerOf(ctx);
+      const isWrong = given !== undefined && !holderOf(given);
+      if (isWrong && wrongTokens.refuse(ctx, 'bearer') === 'throttled') return 'throttled';
+      return decide({ ...asked(ctx, false), what, canReveal });
+    },
     page: (ctx, what) => decide({ ...asked(ctx, true), what, canReveal }),
-    login: (ctx, given) => sessions.begin(ctx, holderOf(given)),
+    login(ctx, given) {
+      const who = holderOf(given);
+      if (!who) return wrongTokens.refuse(ctx, 'form');
+      sessions.begin(ctx, who);
+      return 'in';
+    },
     logout: (ctx) => sessions.end(ctx),
     session: (ctx) => sessions.of(ctx) !== undefined,
   };
+}
+
+function bearerOf(ctx: Context): string | undefined {
+  return /^Bearer (\S+)$/.exec(ctx.get('authorization'))?.[1];
 }
 
 function same(expected: string, given: string): boolean {

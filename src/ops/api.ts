@@ -24,6 +24,7 @@ function may(what: What, access: Access): Middleware {
   return async (ctx, next) => {
     const decision = access.program(ctx, what);
     if (decision === 'allowed') return next();
+    if (decision === 'throttled') return refuse(ctx, 429, 'too many wrong tokens; a right one still passes');
     if (what === 'reveal' && !access.canReveal)
       return refuse(ctx, 403, 'bodies are shown with OPS_TOKEN alone, and none is set');
     if (decision === 'elsewhere')
@@ -37,7 +38,7 @@ function refuse(ctx: Context, status: number, error: string): void {
   ctx.body = { error };
 }
 
-function addProbes({ router, access, view, rules, clock, disk }: OpsContext): void {
+function addProbes({ router, access, wrongTokens, view, rules, clock, disk }: OpsContext): void {
   router.get('/livez', (ctx) => {
     ctx.body = 'alive\n';
   });
@@ -48,6 +49,7 @@ function addProbes({ router, access, view, rules, clock, disk }: OpsContext): vo
     ctx.body = ready ? 'ready\n' : 'deliveries cannot be committed\n';
   });
   router.get('/metrics', may('read', access), async (ctx) => {
+    await wrongTokens.save();
     const [status, counters] = [await view.status(clock.now()), await view.counters()];
     const { type, text } = await renderMetrics({ status, counters, disk: await disk() });
     ctx.type = type;

@@ -8,10 +8,12 @@ import type { AlarmRules } from '../keep/module.ts';
 import type { ReadStore } from '../store/read.ts';
 import type { Disk } from '../store/site.ts';
 import type { Access } from './access.ts';
+import type { WrongTokens } from './wrong-tokens.ts';
 
 export interface OpsContext {
   router: Router;
   access: Access;
+  wrongTokens: WrongTokens;
   store: Pick<Store, 'read' | 'admin' | 'state' | 'replay'>;
   /** Reads status and counters for display. If the store fails, it returns the values read last: see keep/view.ts. */
   view: Pick<ReadStore, 'status' | 'counters'>;

@@ -90,6 +90,11 @@ export const METRICS: Record<string, Metric> = {
     labels: ['state'],
     read: ({ status }) => oneOf(['off', 'open', 'lost', 'stopped'], status.stream.state),
   },
+  kit_wrong_tokens_total: {
+    help: 'Wrong tokens at the ops port: of the log-in form, or bearer tokens.',
+    labels: ['kind'],
+    read: under('wrong_tokens', 1),
+  },
   kit_instances: {
     help: 'Instances that share a PostgreSQL store, by state.',
     labels: ['state'],

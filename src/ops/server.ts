@@ -10,6 +10,7 @@ import { addApi } from './api.ts';
 import type { OpsContext } from './context.ts';
 import { faultOf } from './faults.ts';
 import { addPages } from './pages/routes.ts';
+import { createWrongTokens } from './wrong-tokens.ts';
 
 export interface OpsOptions extends Pick<OpsContext, 'store' | 'rules' | 'clock' | 'log' | 'disk' | 'onChange'> {
   config: AccessConfig;
@@ -18,11 +19,13 @@ export interface OpsOptions extends Pick<OpsContext, 'store' | 'rules' | 'clock'
 }
 
 export function createOpsServer({ config, view, ...options }: OpsOptions): Server {
+  const wrongTokens = createWrongTokens(options);
   const context: OpsContext = {
     ...options,
+    wrongTokens,
     view: view ?? options.store.read,
     router: new Router({ sensitive: true }),
-    access: createAccess(config, options.clock),
+    access: createAccess(config, options.clock, wrongTokens),
     jobs: createJobs(options),
   };
   const { router, log } = context;

@@ -8,15 +8,11 @@ import type { Who } from './decision.ts';
 const COOKIE = 'kit_session';
 const SESSION_MS = 12 * 3_600_000;
 const SESSIONS = 1_000;
-/** After this many wrong tokens within WRONG_MS, every log-in is refused until one of them is older than WRONG_MS. */
-const WRONG = 5;
-const WRONG_MS = 60_000;
 
 /** If `secure` is set, browsers send the cookie over HTTPS only. */
 export function createSessions(clock: Clock, secure: boolean) {
   /** Sessions by the digest of their cookie. */
   const sessions = new Map<string, { who: Who; until: number }>();
-  let wrong: number[] = [];
 
   function setCookie(ctx: Context, value: string, maxAgeMs: number): void {
     const age = `Max-Age=${Math.round(maxAgeMs / 1000)}${secure ? '; Secure' : ''}`;
@@ -28,20 +24,12 @@ export function createSessions(clock: Clock, secure: boolean) {
       const session = sessions.get(digest(ctx.cookies.get(COOKIE) ?? ''));
       return session && session.until > clock.monotonic() ? session.who : undefined;
     },
-    /** Begins a session for the holder of the token. `who` undefined: the token is wrong. */
-    begin(ctx: Context, who: Who | undefined): 'in' | 'wrong' | 'throttled' {
+    begin(ctx: Context, who: Who): void {
       const now = clock.monotonic();
-      wrong = wrong.filter((at) => now - at < WRONG_MS);
-      if (wrong.length >= WRONG) return 'throttled';
-      if (who === undefined) {
-        wrong.push(now);
-        return 'wrong';
-      }
       for (const [id, { until }] of sessions) if (until <= now || sessions.size >= SESSIONS) sessions.delete(id);
       const id = randomBytes(32).toString('base64url');
       sessions.set(digest(id), { who, until: now + SESSION_MS });
       setCookie(ctx, id, SESSION_MS);
-      return 'in';
     },
     end(ctx: Context): void {
       sessions.delete(digest(ctx.cookies.get(COOKIE) ?? ''));

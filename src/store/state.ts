@@ -39,7 +39,9 @@ export type Counter =
   | `ack.${string}`
   /** Outcomes of attempts, by handler, except those that a stop or the crash of a shared process interrupted. */
   | `attempts.${'done' | 'skipped' | 'dead' | 'retry' | 'deferred'}.${string}`
-  | `refused.${string}`;
+  | `refused.${string}`
+  /** Wrong tokens at the ops port. */
+  | `wrong_tokens.${'form' | 'bearer'}`;
 
 export type Counts = Partial<Record<Counter, number>>;
 

@@ -104,7 +104,7 @@ function sentence(words: string): string {
   return `${words.charAt(0).toUpperCase()}${words.slice(1).replace(/\.$/, '')}.`;
 }
 
-function addLogin({ router, access, log }: OpsContext, answers: Answers): void {
+function addLogin({ router, access }: OpsContext, answers: Answers): void {
   router.get('/login', (ctx) => {
     if (access.page(ctx, 'read') === 'unknown') answers.askToken(ctx, 200);
     else ctx.redirect('/');
@@ -114,8 +114,7 @@ function addLogin({ router, access, log }: OpsContext, answers: Answers): void {
     const form = await formOf(ctx);
     const outcome = access.login(ctx, form.get('token') ?? '');
     if (outcome === 'in') return goOn(ctx, form.get('to') ?? '/');
-    log.warn({ outcome }, 'a log-in at the ops page failed');
-    if (outcome === 'throttled') answers.askToken(ctx, 429, 'Too many wrong tokens. Try again in a minute.');
+    if (outcome === 'throttled') answers.askToken(ctx, 429, 'Too many wrong tokens. The right one still passes.');
     else answers.askToken(ctx, 401, 'This is neither OPS_TOKEN nor OPS_READ_TOKEN.');
   });
   router.post('/logout', (ctx) => {
