@@ -8,6 +8,8 @@ import { orNone } from '../store/or-none.ts';
 import type { DeliveredType } from '../store/keep.ts';
 import { differing } from '../store/processes.ts';
 import type { Alarm, Status } from '../store/read.ts';
+import { createAttemptCounters } from './attempt-counters.ts';
+import { createFailingHeads } from './failing-heads.ts';
 import { createMoments, type Moments } from './moments.ts';
 import { createRecentCounters, RECENT_MS } from './recent-counters.ts';
 import { NOTHING_SEEN, type Observation } from './rules/observation.ts';
@@ -27,6 +29,8 @@ export interface ObserverOptions {
 // oxlint-disable-next-line max-lines-per-function -- one observation, each part with its memory
 export function createObserver({ store, clock, freeBytes, accounts }: ObserverOptions) {
   const growthOf = createRecentCounters(store, clock);
+  const attemptsOf = createAttemptCounters(store, clock);
+  const stuckLanes = createFailingHeads(store, clock);
   const moments = createMoments(clock);
   const runDown = createDuration(clock);
   const differ = createDuration(clock);
@@ -40,10 +44,13 @@ export function createObserver({ store, clock, freeBytes, accounts }: ObserverOp
     moments.look();
     const refusals = await store.state.get('refusals');
     const status = withoutSteps(withAccount(stored, accounts?.latest()), moments);
+    const counters = await store.read.counters();
     return {
       now,
       status,
-      recent: await growthOf(await store.read.counters()),
+      recent: await growthOf(counters),
+      attempts: await attemptsOf(counters),
+      stuck: await stuckLanes(),
       freeBytes: freeBytes(),
       runDownMs: runDownMs(status),
       differMs: differ(differing(status.instances).length > 0),

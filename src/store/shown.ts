@@ -231,4 +231,15 @@ export interface WaitingLane {
   head: { key: string; attempts: number; error: string | null };
 }
 
+/** The task that the others of its lane wait for, whose attempts have failed so far. */
+export interface FailingHead {
+  task: number;
+  handler: string;
+  key: string;
+  /** Start of the first failed attempt that is still recorded, Unix milliseconds. */
+  since: number;
+  /** The number of tasks that wait behind it, counted up to a bound. */
+  behind: number;
+}
+
 export type Quarantined = Omit<Unreadable, 'body' | 'sentByKit'> & { id: number; receivedAt: string; bytes: number };

@@ -91,6 +91,8 @@ export interface KeptState {
   reload_asked: number;
   /** The outcome of the last reload. */
   reloaded: Reloaded | null;
+  /** The number of the last start of `run`. */
+  boot: number | null;
   /** An SQLite store is being copied into this one. `since`: ISO 8601, when this was noted. */
   moving: (MoveProgress & { since: string }) | null;
   /** The name of the store that this one was moved to: JSON. */
@@ -115,7 +117,6 @@ export type StateKey =
   | 'lanes_swept'
   | 'fanned_out'
   | 'runner'
-  | 'boot'
   /** The number of an event: two complete reads of replay have looked for every event up to it. */
   | 'searched'
   /** The number of the newest event when the watermark last moved. */

@@ -117,6 +117,33 @@ export function looking(suite: Suite<Store>): void {
       expect(second.next).toBeNull();
     });
 
+    test('E48: the first tasks of lanes that fail are found, with the tasks behind them, until a retry begins anew', async () => {
+      await desk.arrive('stuck', [1, 2, 3]);
+      await desk.arrive('well', [4, 5]);
+      const again = async (): Promise<void> => {
+        const claims = await desk.claim();
+        await desk.settle(
+          claims.map((claim) =>
+            claim.event.sessionId === 'stuck'
+              ? { claim, state: 'ready', error: 'Error: no', dueAt: desk.now, holdMs: 3_600_000 }
+              : { claim, state: 'done', error: null },
+          ),
+        );
+      };
+      await again();
+      desk.now += 60_000;
+      await again();
+      const [head, ...others] = await store.read.failingHeads(10);
+      expect(head).toMatchObject({ handler: 'first', key: 'c:1', since: T0, behind: 2 });
+      expect(others).toEqual([]);
+      desk.now += 1_000;
+      await store.admin.retry([head?.task ?? 0], desk.now);
+      expect(await store.read.failingHeads(10)).toEqual([]);
+      desk.now += 60_000;
+      await again();
+      expect(await store.read.failingHeads(10)).toMatchObject([{ key: 'c:1', since: desk.now }]);
+    });
+
     test('E49: dead letters are listed by when they died, the newest first, over all pages', async () => {
       await desk.arrive(null, range(1, 5));
       const claims = await desk.claim();

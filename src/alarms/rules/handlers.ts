@@ -1,9 +1,14 @@
 // Alarms about handlers whose tasks fail, wait, or run in the wrong lane.
+import { iso } from '../../base/clock.ts';
 import { handlersWith, recently, type Observation } from './observation.ts';
 import { magnitude, type Rules } from './rule.ts';
 
 /** Failed attempts raise `handler_failing` only if the oldest ready task has waited this long. */
 const STUCK_SECONDS = 300;
+/** After a start of `run`, a handler fails if at least so many of its attempts have failed, and half of all. */
+const BROKEN = { least: 5, share: 0.5 };
+/** Over half an hour, a handler fails at this share of its attempts; in each third, at half the share. */
+const LONG = { least: 10, share: 0.02 };
 
 export const HANDLERS: Rules<Observation> = {
   dead_letters: {
@@ -23,9 +28,20 @@ export const HANDLERS: Rules<Observation> = {
       'npx kit tasks --state ready --handler NAME, npx kit explain for the error; fix the handler, npx kit reload.',
     // Once raised, the alarm stays while tasks are stuck, even when retries get too rare to count as recent.
     fires: (seen) =>
-      seen.broken.length > 0 || (isStuck(seen) && (failing(seen).length > 0 || wordsBefore(seen) !== undefined)),
-    level: (seen) => seen.broken.filter(({ waiting }) => waiting.length > 0).length + failing(seen).length,
+      seen.broken.length > 0 ||
+      failsByShare(seen).length > 0 ||
+      (isStuck(seen) && (failing(seen).length > 0 || wordsBefore(seen) !== undefined)) ||
+      (failing(seen).length > 0 && wordsBefore(seen) !== undefined),
+    level: (seen) => seen.broken.filter(({ waiting }) => waiting.length > 0).length + failingNow(seen).length,
     words: handlerFailing,
+  },
+  lane_stuck: {
+    gravity: 'warning',
+    remedy: 'npx kit explain the event that the alarm names; fix the handler, npx kit reload, or discard the task.',
+    fires: ({ stuck }) => stuck.length > 0,
+    level: ({ stuck }) => magnitude(stuck.length),
+    words: ({ stuck: [first, ...others] }) =>
+      `a lane of ${first?.handler} is stuck: its task ${first?.task} on event ${first?.key} fails since ${iso(first?.since ?? null)}, and ${first?.behind} tasks wait behind it${others.length > 0 ? `; so are ${others.length} other lanes` : ''}. npx kit explain ${first?.key} shows the error. Fix the handler, then npx kit reload; or give the task up: npx kit discard ${first?.task} --reason TEXT`,
   },
   lane_fault: {
     gravity: 'warning',
@@ -46,9 +62,11 @@ function redacted({ handler, error }: NonNullable<Observation['cause']>): string
 function handlerFailing(seen: Observation): string {
   // If files cannot be loaded, the text names only them, because no reload succeeds until they are fixed.
   if (seen.broken.length > 0) return seen.broken.map(brokenFile).join('; ');
-  const [first, ...others] = failing(seen);
+  const [first, ...others] = failingNow(seen);
   if (first === undefined) return wordsBefore(seen) ?? '';
-  return `attempts of ${[first, ...others].join(', ')} fail, and tasks wait for more than 5 minutes: npx kit tasks --state ready --handler ${first} lists them, npx kit explain <key> shows the error. Fix it, then npx kit reload. The tasks are retried by themselves; to retry at once: npx kit retry --state ready --handler ${first} or on the page, Dead letters`;
+  const shares = failsByShare(seen).find(({ handler }) => handler === first);
+  const why = isStuck(seen) ? ', and tasks wait for more than 5 minutes' : shares ? ` (${shares.words})` : '';
+  return `attempts of ${[first, ...others].join(', ')} fail${why}: npx kit tasks --state ready --handler ${first} lists them, npx kit explain <key> shows the error. Fix it, then npx kit reload. The tasks are retried by themselves; to retry at once: npx kit retry --state ready --handler ${first} or on the page, Dead letters`;
 }
 
 function brokenFile({ fault, waiting }: Observation['broken'][number]): string {
@@ -68,6 +86,42 @@ function failing(seen: Observation): string[] {
   return handlersWith(seen, 'attempts.retry').filter(
     (name) => recently(seen, `attempts.retry.${name}`) > recently(seen, `attempts.done.${name}`),
   );
+}
+
+/** Handlers that fail at a share that shows it before tasks wait for long, or although most attempts succeed. */
+function failsByShare({ attempts: { sinceBoot, thirds } }: Observation): { handler: string; words: string }[] {
+  const handlers = new Set([sinceBoot, ...thirds].flatMap((growth) => Object.keys(growth).flatMap(handlerOf)));
+  return [...handlers].toSorted().flatMap((handler) => {
+    const young = shareOf(handler, sinceBoot);
+    if (young.failed >= BROKEN.least && young.failed >= BROKEN.share * young.all)
+      return [{ handler, words: `${young.failed} of ${young.all} since the last start` }];
+    const each = thirds.map((growth) => shareOf(handler, growth));
+    const [failed, all] = [sum(each.map((one) => one.failed)), sum(each.map((one) => one.all))];
+    const steady = each.every((one) => one.failed > 0 && one.failed >= (LONG.share / 2) * one.all);
+    return steady && failed >= LONG.least && failed >= LONG.share * all
+      ? [{ handler, words: `${failed} of ${all} in half an hour` }]
+      : [];
+  });
+}
+
+function handlerOf(counter: string): string[] {
+  const handler = /^attempts\.(?:retry|dead)\.(.+)$/s.exec(counter)?.[1];
+  return handler === undefined ? [] : [handler];
+}
+
+function shareOf(handler: string, growth: Record<string, number>): { failed: number; all: number } {
+  const of = (verdict: string): number => growth[`attempts.${verdict}.${handler}`] ?? 0;
+  const failed = of('retry') + of('dead');
+  return { failed, all: failed + of('done') + of('skipped') };
+}
+
+function sum(values: number[]): number {
+  return values.reduce((a, b) => a + b, 0);
+}
+
+/** Handlers that the alarm names. */
+function failingNow(seen: Observation): string[] {
+  return [...new Set([...failing(seen), ...failsByShare(seen).map(({ handler }) => handler)])];
 }
 
 function wordsBefore({ status }: Observation): string | undefined {

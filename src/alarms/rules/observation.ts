@@ -1,7 +1,8 @@
 // The facts that the rules of `keep` use: the state of the store and of the main process, as it was read last.
 import type { Crash, DeliveredType, Refusal } from '../../store/keep.ts';
-import type { Gap, Status } from '../../store/read.ts';
+import type { FailingHead, Gap, Status } from '../../store/read.ts';
 import { UNREAD } from '../../keep/view.ts';
+import type { AttemptGrowth } from '../attempt-counters.ts';
 import { magnitude, type Rule } from './rule.ts';
 
 export interface Observation {
@@ -11,6 +12,9 @@ export interface Observation {
   status: Status;
   /** How much each counter has grown in the last ten minutes; counters of attempts: in the last three. */
   recent: Record<string, number>;
+  attempts: AttemptGrowth;
+  /** The tasks that have failed for long while the others of their lane wait, longest first. */
+  stuck: FailingHead[];
   freeBytes: number;
   /** Milliseconds without a sign of life from the process that runs handlers. */
   runDownMs: number;
@@ -45,6 +49,8 @@ export const NOTHING_SEEN: Observation = {
   now: 0,
   status: UNREAD,
   recent: {},
+  attempts: { sinceBoot: {}, thirds: [] },
+  stuck: [],
   freeBytes: Infinity,
   runDownMs: 0,
   differMs: 0,

@@ -83,6 +83,37 @@ test.each<[string, Observation, string[]]>([
   for (const name of expected) expect(words(name, given), 'it says what is the matter').toMatch(/\w+ \w+/);
 });
 
+const growth = (failed: number, done: number) => ({ 'attempts.retry.answer': failed, 'attempts.done.answer': done });
+test.each<[string, Observation['attempts'], boolean]>([
+  ['all of five attempts since a start', { sinceBoot: growth(5, 0), thirds: [] }, true],
+  ['half of many since a start', { sinceBoot: growth(400, 400), thirds: [] }, true],
+  ['four since a start', { sinceBoot: growth(4, 0), thirds: [] }, false],
+  ['a third since a start', { sinceBoot: growth(100, 200), thirds: [] }, false],
+  ['2.5 % for half an hour', { sinceBoot: {}, thirds: [growth(5, 195), growth(4, 196), growth(6, 194)] }, true],
+  ['one outage in half an hour', { sinceBoot: {}, thirds: [growth(0, 200), growth(90, 110), growth(0, 200)] }, false],
+  ['1 % for half an hour', { sinceBoot: {}, thirds: [growth(10, 990), growth(10, 990), growth(10, 990)] }, false],
+  ['nine in half an hour', { sinceBoot: {}, thirds: [growth(3, 9), growth(3, 9), growth(3, 9)] }, false],
+])('E48: handler_failing by share: %s', (_, attempts, fires) => {
+  const given = seen({}, {}, { attempts });
+  expect(names(given)).toEqual(fires ? ['handler_failing'] : []);
+  if (fires) expect(words('handler_failing', given)).toMatch(/^attempts of answer fail \(\d+ of \d+ (since|in) /);
+});
+
+test('E48: handler_failing goes on while most attempts fail, though no task waits for long', () => {
+  const alarms = [{ name: 'handler_failing', since: '', detail: 'before' }];
+  expect(names(seen({ alarms }, retries(9, 2)))).toEqual(['handler_failing']);
+  expect(names(seen({ alarms }, retries(2, 9)))).toEqual([]);
+});
+
+test('E48: lane_stuck names the handler, the event, the task and how many wait', () => {
+  const stuck = [1, 2].map((task) => ({ task, handler: 'answer', key: `c:${task}`, since: NOW - 960_000, behind: 7 }));
+  const given = seen({}, {}, { stuck });
+  expect(names(given)).toEqual(['lane_stuck']);
+  expect(words('lane_stuck', given)).toMatch(
+    /^a lane of answer is stuck: its task 1 on event c:1 fails since 2026-01-01T11:44:00.000Z, and 7 tasks wait behind it; so are 1 other lanes\..*npx kit discard 1 --reason/,
+  );
+});
+
 test('handler_failing names the handler, and stays up until its tasks go on', () => {
   const detail = words('handler_failing', seen({ oldestReadySeconds: 301 }, retries(9, 0)));
   expect(detail).toContain('attempts of answer fail');

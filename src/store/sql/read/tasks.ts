@@ -1,7 +1,7 @@
 // Tasks as people see them: pages by keyset, neighbours in a lane, groups of dead letters, and the longest lanes.
 import type { Cursor } from '../../../wire/cursor.ts';
 import { patternOf } from '../../error-pattern.ts';
-import type { DeadGroup, ReadStore, ShownTask, WaitingLane } from '../../read.ts';
+import type { DeadGroup, FailingHead, ReadStore, ShownTask, WaitingLane } from '../../read.ts';
 import type { TaskState } from '../../work.ts';
 import { EVENT_KEY, isoOf, type Dialect, type Session } from '../session.ts';
 import { HANDLERS } from '../work/waiting.ts';
@@ -34,7 +34,9 @@ export function taskOf(dialect: Dialect): string {
 }
 
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
-export function createTasks(session: Session): Pick<ReadStore, 'neighbours' | 'groups' | 'tasks' | 'waitingLanes'> {
+export function createTasks(
+  session: Session,
+): Pick<ReadStore, 'neighbours' | 'groups' | 'tasks' | 'waitingLanes' | 'failingHeads'> {
   const TASK = taskOf(session.dialect);
   const { MATCHING, idsOf } = selectionOf(session.dialect);
   /** `lookedAt`: the newest ids of one kind, at most as many as one page looks at. */
@@ -89,7 +91,7 @@ export function createTasks(session: Session): Pick<ReadStore, 'neighbours' | 'g
       and (cast(@id as bigint) is null or id = @id)`);
   const waits = `lane = hop.lane and state = 'ready' and alone = 0`;
   // The query skips from lane to lane in an index, so a long backlog costs no more than a short one.
-  const crowded = session.statement<Omit<WaitingLane, 'head' | 'more'> & WaitingLane['head']>(`
+  const LANE_HEADS = `
     with recursive hop (lane, n) as (
       select min(lane), 1 from tasks where state = 'ready' and alone = 0
       union all
@@ -98,12 +100,20 @@ export function createTasks(session: Session): Pick<ReadStore, 'neighbours' | 'g
     ), counted as materialized (
       select lane, (select count(*) from (select 1 from tasks where ${waits} limit ${IN_LANE + 1}) waiters) as waiting,
         (select id from tasks where ${waits} order by cursor limit 1) as head
-      from hop where lane is not null order by 2 desc, 1 limit ?
-    )
+      from hop where lane is not null`;
+  const crowded = session.statement<
+    Omit<WaitingLane, 'head' | 'more'> & WaitingLane['head']
+  >(`${LANE_HEADS} order by 2 desc, 1 limit ?)
     select h.name as handler, l.name as lane, waiting, coalesce(c.attempt, t.attempts) as attempts, t.error, ${EVENT_KEY}
     from counted k join lanes l on l.id = k.lane join handlers h on h.id = l.handler join tasks t on t.id = k.head
       join events e on e.seq = t.event left join claims c on c.task = t.id
     where waiting > 1 order by waiting desc, k.lane`);
+  // Attempts before `changed_at` failed before a person retried the task.
+  const failing = session.statement<FailingHead>(`${LANE_HEADS})
+    select t.id as task, h.name as handler, ${EVENT_KEY}, waiting - 1 as behind,
+      coalesce((select min(started_at) from attempts where task = t.id and attempt > 0 and started_at >= t.changed_at), t.started_at) as since
+    from counted k join tasks t on t.id = k.head join handlers h on h.id = t.handler join events e on e.seq = t.event
+    where t.attempts > 0 order by since, t.id limit ?`);
 
   return {
     async neighbours(id, now) {
@@ -129,6 +139,7 @@ export function createTasks(session: Session): Pick<ReadStore, 'neighbours' | 'g
       const full = rows.length === limit;
       return { tasks: rows.map(toTask), next: (full ? rows.at(-1)?.id : await last.get(from)) ?? null };
     },
+    failingHeads: (limit) => failing.all(limit),
     waitingLanes: async (limit) =>
       (await crowded.all(limit)).map(({ handler, lane, waiting, ...head }) => {
         const more = waiting > IN_LANE;
