@@ -4,6 +4,7 @@ import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import { loggable } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import { canParseTarget } from '../base/target.ts';
 import { createJobs } from '../admin/jobs.ts';
 import { createAccess, type AccessConfig } from './access.ts';
 import { addApi } from './api.ts';
@@ -36,6 +37,10 @@ export function createOpsServer({ config, view, ...options }: OpsOptions): Serve
   app.use(async (ctx, next) => {
     ctx.set('X-Content-Type-Options', 'nosniff');
     ctx.set('Cache-Control', 'no-store');
+    if (!canParseTarget(ctx)) {
+      ctx.status = 400;
+      return;
+    }
     try {
       await next();
       if (ctx.method === 'GET' && ctx.status >= 404 && !ctx.body && !ctx.path.startsWith('/api/')) await lost(ctx);

@@ -6,14 +6,16 @@ import Koa, { type Context } from 'koa';
 import { countsOf } from '../base/latency-buckets.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
+import { canParseTarget } from '../base/target.ts';
 import type { Account } from '../processes/channel.ts';
 import { readDelivery, type Reading } from '../wire/event.ts';
 import { receivedHeaders } from '../wire/headers.ts';
 import { createPacer, type BodyReader } from './body.ts';
 import { NOTICES, REFUSALS, type Cause, type RefusalName } from './causes.ts';
-import { isSentByKit, type DeliveryHealth } from './delivery-health.ts';
+import { isLikely, isSentByKit, type DeliveryHealth } from './delivery-health.ts';
 import { Unavailable, type GroupCommit } from './group-commit.ts';
-import { createPrefixWarning, createRefusalRecords, type RefusalLog } from './refusal-log.ts';
+import { createPrefixAdvice } from './prefix-advice.ts';
+import { createRefusalRecords, type RefusalLog } from './refusal-log.ts';
 import { lingerOnClose } from './server.ts';
 import type { Verifier } from './verify.ts';
 
@@ -49,6 +51,10 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   // This check runs before the router, because the router's search costs as much as verifying a signature. The path
   // must match exactly: `/webhooks/` gets 404.
   app.use((ctx, next) => {
+    if (!canParseTarget(ctx)) {
+      ctx.status = 400;
+      return undefined;
+    }
     if (ctx.path !== options.path) return next();
     if (ctx.method === 'POST') return receive(ctx);
     ctx.set('Allow', 'POST');
@@ -63,9 +69,9 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
 
 /** The webhook route: checks the headers, reads and verifies the body, commits the event and answers. */
 function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) => Promise<void> {
-  const { prefix, bodyLimit, verifier, bodies, groupCommit, machine, log, refusalLog, health, draining } = options;
+  const { prefix, bodyLimit, verifier, bodies, groupCommit, machine, refusalLog, health, draining } = options;
   const names = receivedHeaders(prefix);
-  const warnOfPrefix = createPrefixWarning(log, prefix);
+  const adviseOnPrefix = createPrefixAdvice(options);
   const pace = createPacer();
 
   async function commit(ctx: Context, reading: Reading, sentByKit: boolean): Promise<void> {
@@ -90,12 +96,12 @@ function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) =>
     const encoding = headers['content-encoding'] ?? 'identity';
     if (encoding.toLowerCase() !== 'identity') return refuse(ctx, 'content_encoding');
     const claimed = verifier.headers(req, machine.now());
-    if (claimed === 'no_signature') warnOfPrefix(headers);
+    if (claimed === 'no_signature') await adviseOnPrefix(req);
     if (typeof claimed === 'string') return refuse(ctx, claimed);
     if (Number(headers['content-length'] ?? 0) > bodyLimit) return refuse(ctx, 'body_limit');
 
     if (headers.expect !== undefined) ctx.res.writeContinue();
-    const body = await bodies.read(req, bodyLimit);
+    const body = await bodies.read(req, bodyLimit, ctx.res);
     if (typeof body === 'string') return refuse(ctx, body);
     await pace(body.length);
     const signers = verifier.body(claimed, body, machine.now());
@@ -121,8 +127,9 @@ function createRefuse(options: ReceiveOptions): Refuse {
   const { prefix, groupCommit, clock, refusalLog, health } = options;
   const record = createRefusalRecords(groupCommit, clock, prefix);
   return (ctx, cause, sentByKit = false) => {
-    const { status, counts = false }: Cause = REFUSALS[cause];
-    if (counts && !sentByKit) health.answered(status, cause);
+    const { status, counts }: Cause = REFUSALS[cause];
+    const failed = counts === 'likely' ? isLikely(ctx.req, prefix) : counts === 'surely' && !sentByKit;
+    if (failed) health.answered(status, cause);
     if (cause === 'bad_signature') health.forged();
     groupCommit.count({ [`refused.${cause}`]: 1 });
     refusalLog.note(cause, { status });

@@ -6,9 +6,10 @@ export interface Cause {
   /** HTTP status of the answer. The answer has no body, so senders learn nothing else about the refusal. */
   status: number;
   /**
-   * True: the service surely sent the delivery, so it counts toward the 15 that switch the webhook off (contract 3.2).
+   * Whether the refusal counts toward the 15 that switch the webhook off (contract 3.2). `surely`: the service sent the
+   * delivery. `likely`: its body was never verified, so it counts if its headers are those of a delivery.
    */
-  counts?: boolean;
+  counts?: 'surely' | 'likely';
   log: string;
   /** Text on the page "Refused". */
   page: string;
@@ -39,7 +40,7 @@ export const REFUSALS = {
   },
   clock_skew: {
     status: 401,
-    counts: true,
+    counts: 'surely',
     log: 'refused: the signature is valid, but outside the time window; check the clock of this machine',
     page: 'The signature is valid, but outside the time window: synchronise the clock of this machine',
     remedy: 'the clock of this machine is wrong: synchronise it',
@@ -51,20 +52,24 @@ export const REFUSALS = {
   },
   content_encoding: {
     status: 415,
+    counts: 'likely',
     log: 'refused: compressed bodies are not read; the service sends none',
     page: 'Compressed: let the proxy pass bodies as they are',
     remedy: 'let it pass bodies as they come',
   },
   body_limit: {
     status: 413,
+    counts: 'likely',
     log: 'refused: the body is above BODY_LIMIT_BYTES',
     page: 'Above BODY_LIMIT_BYTES: raise it if the service sent it',
     remedy: 'raise BODY_LIMIT_BYTES: the service may send 12 MiB',
   },
   body_dropped: {
     status: 408,
-    log: 'dropped: the slowest of too many large bodies',
+    counts: 'likely',
+    log: 'dropped: of too many bodies at once, the one that held the most for the longest',
     page: 'Dropped for the budget: too many large bodies at once',
+    remedy: 'strangers send too many large bodies: let the proxy limit them',
   },
   body_aborted: {
     status: 408,
@@ -83,7 +88,7 @@ export const REFUSALS = {
   },
   store: {
     status: 503,
-    counts: true,
+    counts: 'surely',
     log: 'answered 503: the store could not be written in time',
     page: 'Answered 503: the store could not be written within 8 s; see its disk or server',
     remedy: 'the store could not be written: the disk is full or failing (df -h), or something locks the file',

@@ -1,10 +1,12 @@
 // Tracks how the service sees this webhook: the present failure run by cause, and which secrets sign. The store keeps
 // both over restarts. Deliveries from `doctor` and `trigger` do not count, because the service does not count them.
+import type { IncomingMessage } from 'node:http';
 import { iso, type Clock } from '../base/clock.ts';
 import type { GroupCommit } from './group-commit.ts';
 import { createSigners } from './signers.ts';
 import type { KeptHealth } from '../store/keep.ts';
 import type { Reading } from '../wire/event.ts';
+import { receivedHeaders } from '../wire/headers.ts';
 
 /** At this many failures in a row the service switches the webhook off (contract 3.2). */
 export const FAILURES_ALLOWED = 15;
@@ -121,6 +123,11 @@ export function createDeliveryHealth({
 export function isSentByKit(reading: Reading): boolean {
   const { sentByKit = false } = 'event' in reading ? reading.event : reading.unreadable;
   return sentByKit;
+}
+
+/** Whether a request has all headers of a delivery. They are not signed, so this is evidence, and no proof. */
+export function isLikely({ headers }: IncomingMessage, prefix: string): boolean {
+  return Object.values(receivedHeaders(prefix)).every((name) => headers[name] !== undefined);
 }
 
 /**

@@ -1,12 +1,12 @@
 // Logs and records refusals at a bounded cost, because anyone can cause floods of them. The first refusal of each cause
 // is logged at once, later ones are counted. Facts from the headers of the last few are recorded.
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
 import { lastRefusals, looksLikeService } from '../store/health.ts';
 import type { Refusal } from '../store/keep.ts';
-import { DELIVERY, receivedHeaders } from '../wire/headers.ts';
+import { receivedHeaders } from '../wire/headers.ts';
 import { readTimestamp } from '../wire/signature.ts';
 import { NOTICES, REFUSALS, type NoticeName, type RefusalName } from './causes.ts';
 import type { GroupCommit } from './group-commit.ts';
@@ -58,20 +58,5 @@ export function createRefusalRecords(groupCommit: Pick<GroupCommit, 'setState'>,
     recordedAt.set(kind, clock.monotonic());
     last.set(cause, lastRefusals([refusal, ...(last.get(cause) ?? [])]));
     groupCommit.setState('refusals', JSON.stringify(Object.fromEntries(last)));
-  };
-}
-
-const SIGNATURE_HEADER = new RegExp(`^x-(?=.{1,40}$)[a-z0-9]+(-[a-z0-9]+)*-${DELIVERY.signature}$`, 'i');
-
-/** Warns once if deliveries carry another prefix than WEBHOOK_HEADER_PREFIX. */
-export function createPrefixWarning(log: Logger, prefix: string) {
-  let said = false;
-  return (headers: IncomingHttpHeaders): void => {
-    if (said) return;
-    const found = Object.keys(headers).find((name) => SIGNATURE_HEADER.test(name));
-    const other = found?.slice(0, -DELIVERY.signature.length);
-    if (other === undefined || other === prefix.toLowerCase()) return;
-    said = true;
-    log.warn({ prefix: other }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${other}`);
   };
 }

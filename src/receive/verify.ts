@@ -20,7 +20,10 @@ export function createVerifier(options: { secrets: string[]; prefix: string; tol
 
   return {
     /** The timestamp and signatures in the headers, or the cause of a refusal. The body is not read. */
-    headers({ headers }: IncomingMessage, nowMs: number): Claimed | 'no_signature' | 'bad_timestamp' | 'far_timestamp' {
+    headers(
+      { headers }: Pick<IncomingMessage, 'headers'>,
+      nowMs: number,
+    ): Claimed | 'no_signature' | 'bad_timestamp' | 'far_timestamp' {
       const signatures = readSignatures(headers[names.signature]?.toString());
       if (signatures.length === 0) return 'no_signature';
       // Two header lines arrive joined by a comma, so they never pass as one timestamp.

@@ -1,4 +1,5 @@
 // Every route of the ops port: what it shows, how it pages, what it changes, and how it refuses.
+import { UNREADABLE_TARGETS } from '../receive/harness.ts';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   INSTANCES,
@@ -43,6 +44,15 @@ function assertClear(reply: Reply, status: number, ...words: string[]): void {
   for (const word of words) expect(error).toContain(word);
   expect(error).not.toMatch(/\n|\bat \w+ \(|\.ts\b|node_modules|SQLITE|ZodError/);
 }
+
+test.each(UNREADABLE_TARGETS)(
+  'E86: a target that cannot be parsed (%s) gets 400, without a log line',
+  async (target) => {
+    expect((await ops.get(target)).status).toBe(400);
+    expect((await ops.post(target)).status).toBe(400);
+    expect(ops.text()).toBe('');
+  },
+);
 
 describe('probes', () => {
   test('/livez is 200 as long as the process answers', async () => {

@@ -1,6 +1,8 @@
 // How bodies arrive: lengths, encodings, budgets, and senders that pause, disconnect or send too much (hazards C1, I61
 // to I70 and I75).
 import { randomBytes } from 'node:crypto';
+import { EventEmitter } from 'node:events';
+import type { IncomingMessage } from 'node:http';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { createBodyReader, type BodyReader } from '../../src/receive/body.ts';
@@ -45,11 +47,11 @@ function watched(reader: BodyReader): BodyReader & { arrived(): number; reading(
   return {
     arrived: () => arrived,
     reading: () => reading,
-    async read(request, limit) {
+    async read(request, ...more) {
       reading++;
       request.on('data', (part: Buffer) => void (arrived += part.length));
       try {
-        return await reader.read(request, limit);
+        return await reader.read(request, ...more);
       } finally {
         reading--;
       }
@@ -157,6 +159,49 @@ describe('a body that is too large', () => {
   });
 });
 
+describe('a refused body', () => {
+  const complete: [string, string][] = [
+    ['X-Svc-Event-Id', 'evt_1'],
+    ['X-Svc-Event-Type', 'MessageReceived'],
+    ['X-Svc-Delivery-Id', 'dlv_1'],
+    ['X-Svc-Attempt', '1'],
+  ];
+
+  test.each([
+    ['body_dropped', 408, 200_000, 'identity'],
+    ['body_limit', 413, BODY_LIMIT + 1, 'identity'],
+    ['content_encoding', 415, 200_000, 'gzip'],
+  ])(
+    'E82: %s counts for the failure run if the headers are those of a delivery',
+    async (cause, status, length, encoding) => {
+      const receiver = await startReceiver({ bodies: createBodyReader(100_000) });
+      for (const headers of [complete.slice(1), complete]) {
+        const more: [string, string][] = [
+          ['Content-Length', String(length)],
+          ['Content-Encoding', encoding],
+        ];
+        const lines = [...pairs(body, false), ...headers, ...more];
+        const text = await raw(receiver.port, head(lines), Buffer.alloc(150_000));
+        expect(statuses(text)).toEqual([status]);
+      }
+      expect(receiver.answered).toEqual([{ status, cause }]);
+      expect((await receiver.status()).failureRun).toBe(1);
+    },
+  );
+});
+
+/** A request whose body arrives as the test says. */
+function bodyIn(): { request: IncomingMessage; send: (bytes: number) => void; end: () => void } {
+  const request = new EventEmitter() as IncomingMessage;
+  return {
+    request,
+    send: (bytes) => void request.emit('data', ZEROS.subarray(0, bytes)),
+    end: () => void request.emit('end'),
+  };
+}
+
+const ZEROS = Buffer.alloc(6 * MB);
+
 describe('the budget for bodies in flight', () => {
   /** Opens a connection, sends part of a body and pauses. */
   async function slow(port: number, bytes: number, length: number): Promise<Line> {
@@ -166,24 +211,99 @@ describe('the budget for bodies in flight', () => {
     return line;
   }
 
-  test('counts the bytes that have arrived: the slowest body is dropped, not the next delivery', async () => {
+  test('counts the bytes that have arrived: the older of two bodies is dropped, not the next delivery', async () => {
     let now = 0;
     const bodies = watched(createBodyReader(MB, () => now));
     const receiver = await startReceiver({ bodies });
-    const slower = await slow(receiver.port, 400_000, 900_000);
+    const older = await slow(receiver.port, 400_000, 900_000);
     await until(() => bodies.arrived() === 400_000);
     now += 5_000;
-    const faster = await slow(receiver.port, 400_000, 900_000);
+    const younger = await slow(receiver.port, 400_000, 900_000);
     await until(() => bodies.arrived() === 800_000);
     now += 1_000;
     expect(await deliver(receiver.port, sized(300_000))).toBe(204);
-    expect(statuses(await slower.heard('\r\n\r\n'))).toEqual([408]);
-    expect(faster.text()).toBe('');
-    faster.write(Buffer.alloc(500_000, 0x20));
-    expect(statuses(await faster.heard('\r\n\r\n'))).toEqual([204]);
+    expect(statuses(await older.heard('\r\n\r\n'))).toEqual([408]);
+    expect(younger.text()).toBe('');
+    younger.write(Buffer.alloc(500_000, 0x20));
+    expect(statuses(await younger.heard('\r\n\r\n'))).toEqual([204]);
     expect(await receiver.counters()).toMatchObject({ accepted: 1, quarantined: 1, 'refused.body_dropped': 1 });
-    // The dropped delivery was never verified, so it does not count as a delivery of the service.
+    // The headers of the dropped delivery were not those of a delivery, so it does not count as one.
     expect(receiver.answered.map(({ status }) => status)).toEqual([204, 204]);
+  });
+
+  test('E82: the body that has held the most for the longest is dropped, not the slowest', async () => {
+    let now = 0;
+    const bodies = watched(createBodyReader(MB, () => now));
+    const receiver = await startReceiver({ bodies });
+    const slowest = await slow(receiver.port, 100_000, 300_000);
+    await until(() => bodies.arrived() === 100_000);
+    now += 4_000;
+    const stranger = await slow(receiver.port, 600_000, BODY_LIMIT);
+    await until(() => bodies.arrived() === 700_000);
+    now += 1_000;
+    const next = await slow(receiver.port, 400_000, BODY_LIMIT);
+    expect(statuses(await stranger.heard('\r\n\r\n'))).toEqual([408]);
+    slowest.write(Buffer.alloc(200_000, 0x20));
+    expect(statuses(await slowest.heard('\r\n\r\n'))).toEqual([204]);
+    expect(next.text()).toBe('');
+  });
+
+  test.each([
+    { how: 'send as fast as they can, and come again when they are dropped', bytes: 6 * MB, again: true },
+    { how: 'send as fast as they can, and stay away when they are dropped', bytes: 6 * MB, again: false },
+    { how: 'are as slow as the delivery', bytes: 12_500, again: true },
+    { how: 'send 12 MB within the time of the delivery', bytes: 500_000, again: true },
+  ])('E82: 300 KiB at 1 Mbit/s get through beside 50 strangers of 12 MB, who $how', async ({ bytes, again }) => {
+    let now = 0;
+    const reader = createBodyReader(undefined, () => now);
+    const start = () => {
+      const stranger = { ...bodyIn(), left: 12 * MB, dropped: false };
+      const result = reader.read(stranger.request, BODY_LIMIT, new EventEmitter());
+      void result.then((cause) => (stranger.dropped = cause === 'body_dropped'));
+      return stranger;
+    };
+    const delivery = bodyIn();
+    const read = reader.read(delivery.request, BODY_LIMIT, new EventEmitter());
+    let strangers = Array.from({ length: 50 }, start);
+    for (let step = 0; step < 25; step++, now += 100) {
+      for (const stranger of strangers) {
+        const more = Math.min(bytes, stranger.left - 1);
+        stranger.send(more);
+        stranger.left -= more;
+      }
+      delivery.send(12_500);
+      await Promise.resolve();
+      if (again) strangers = strangers.map((stranger) => (stranger.dropped ? start() : stranger));
+    }
+    delivery.end();
+    expect(await read).toHaveLength(25 * 12_500);
+  });
+
+  test('E82: charges a complete body until it is answered', async () => {
+    const reader = createBodyReader(MB);
+    const answer = new EventEmitter();
+    const read = (closes: EventEmitter): Promise<Buffer | string> => {
+      const { request, send: sendPart, end } = bodyIn();
+      const result = reader.read(request, BODY_LIMIT, closes);
+      sendPart(600_000);
+      end();
+      return result;
+    };
+    expect(await read(answer)).toHaveLength(600_000);
+    expect(await read(new EventEmitter())).toBe('body_dropped');
+    answer.emit('close');
+    expect(await read(new EventEmitter())).toHaveLength(600_000);
+  });
+
+  test('E84: small bodies in tiny chunks have a limit as well', async () => {
+    const reader = createBodyReader();
+    const dripped = Array.from({ length: 3 }, bodyIn);
+    const read = dripped.map(({ request }) => reader.read(request, BODY_LIMIT, new EventEmitter()));
+    for (let n = 0; n < 30_000; n++) for (const { send: sendPart } of dripped) sendPart(1);
+    for (const { end } of dripped) end();
+    const results = await Promise.all(read);
+    expect(results.filter((result) => result === 'body_dropped')).toHaveLength(1);
+    expect(results.filter((result) => result.length === 30_000)).toHaveLength(2);
   });
 
   test('does not count bytes that were only announced', async () => {

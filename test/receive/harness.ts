@@ -346,6 +346,9 @@ export function statuses(text: string): number[] {
   return [...text.matchAll(/^HTTP\/1\.1 (\d{3})/gm)].map(([, status]) => Number(status));
 }
 
+/** Targets of requests that Node accepts and Koa cannot parse. */
+export const UNREADABLE_TARGETS = ['http://[::1/x', 'http://a|b/webhooks', 'http://%zz@a/webhooks', 'http://a:b:c/'];
+
 /** Polls until the condition holds. Throws after the limit. */
 export async function until(holds: () => boolean, what = 'the condition', limitMs = 10_000): Promise<void> {
   const end = performance.now() + limitMs;

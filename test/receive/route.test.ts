@@ -17,6 +17,7 @@ import {
   signed,
   startReceiver,
   statuses,
+  UNREADABLE_TARGETS,
 } from './harness.ts';
 
 const body = bodyOf();
@@ -53,6 +54,24 @@ describe('an answer', () => {
     expect(line.text()).toBe('');
     gate.resolve();
     expect(statuses(await line.heard('\r\n\r\n'))).toEqual([204]);
+  });
+});
+
+describe('a target', () => {
+  test.each(UNREADABLE_TARGETS)('E86: that cannot be parsed (%s) gets 400, without a log line', async (target) => {
+    const receiver = await startReceiver();
+    for (const method of ['GET', 'POST']) {
+      const { status } = await send(receiver.port, '', { method, path: target, headers: signed('') });
+      expect(status).toBe(400);
+    }
+    expect(receiver.lines).toEqual([]);
+    expect(await deliver(receiver.port, body)).toBe(204);
+  });
+
+  test('E86: that names a host, as proxies send it, is read like any other', async () => {
+    const receiver = await startReceiver();
+    const path = 'http://receiver/webhooks';
+    expect((await send(receiver.port, body, { path, headers: signed(body) })).status).toBe(204);
   });
 });
 

@@ -156,12 +156,26 @@ describe('a signature', () => {
     });
   });
 
-  test('under another header prefix is refused, and the log says once which prefix to set', async () => {
+  test('E86: under another header prefix is refused, and the log says once which prefix to set', async () => {
     const receiver = await startReceiver();
-    const headers = { 'X-Acme-Signature': `v1=${good}`, 'X-Acme-Timestamp': SECONDS };
-    for (let i = 0; i < 3; i++) expect((await send(receiver.port, body, { headers })).status).toBe(401);
-    const hints = receiver.lines.filter(({ msg }) => String(msg).includes('WEBHOOK_HEADER_PREFIX'));
-    expect(hints).toMatchObject([{ prefix: expect.stringMatching(/^x-acme-$/i) }]);
+    const hints = (): unknown[] => receiver.lines.filter(({ msg }) => String(msg).includes('WEBHOOK_HEADER_PREFIX'));
+    const under = (prefix: string, signature = good, timestamp = SECONDS) => ({
+      [`${prefix}Signature`]: `v1=${signature}`,
+      [`${prefix}Timestamp`]: timestamp,
+    });
+    const strangers = [
+      under('X-Stranger-', '0'.repeat(64)),
+      under('X-Stranger-', hmac(body, SECONDS - 400), SECONDS - 400),
+      { 'X-Stranger-Signature': `v1=${good}`, 'X-Acme-Timestamp': SECONDS },
+      { ...under('X-Stranger-'), Expect: '100-continue' },
+    ];
+    for (const headers of strangers) expect((await send(receiver.port, body, { headers })).status).toBe(401);
+    expect((await send(receiver.port, `${body.toString()} `, { headers: under('X-Stranger-') })).status).toBe(401);
+    expect(hints()).toEqual([]);
+    for (let i = 0; i < 3; i++)
+      expect((await send(receiver.port, body, { headers: under('X-Acme-') })).status).toBe(401);
+    expect(hints()).toMatchObject([{ prefix: 'x-acme-' }]);
+    expect(rows(receiver)).toBe(0);
   });
 });
 
