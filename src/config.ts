@@ -26,10 +26,9 @@ const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'AL
 
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
 
-const whole = (least: number, most: number, otherwise: number) =>
+const number = (least: number, most: number) =>
   z
     .string()
-    .default(String(otherwise))
     .transform(Number)
     .refine((n) => Number.isInteger(n) && n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
 
@@ -66,6 +65,7 @@ const schema = z.object({
   TIMESTAMP_TOLERANCE_SECONDS: whole(1, 86_400, 300),
   // The maximum is below the limits of SQLite (10^9 bytes in a row) and of strings (2^29 characters).
   BODY_LIMIT_BYTES: whole(1_024, 2 ** 28, 12_582_912),
+  MAX_CONNECTIONS: number(16, 1_000_000).optional(),
   DATABASE_URL: z
     .string()
     .regex(

@@ -132,9 +132,13 @@ export async function createReceiver(options: ReceiverOptions) {
     app,
     waiting: (): number => groupCommit.waiting(),
     beat,
-    /** Checks the store and reports the process's state. Resolves to the milliseconds until the next look. */
-    async look(): Promise<number> {
+    /**
+     * Checks the store and reports the process's state. Resolves to the milliseconds until the next look. `full`: since
+     * the last look, connections were closed because there were too many.
+     */
+    async look(full: boolean): Promise<number> {
       health.flush();
+      if (full) groupCommit.count({ connections_full: 1 });
       // A store that does not answer must not delay the alarm about it.
       asking ??= ask();
       const answered = await Promise.race([asking.then(() => true), sleep(LOOK_MS.failing, false)]);

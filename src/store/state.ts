@@ -34,6 +34,8 @@ export type Counter =
   | 'failure_runs'
   /** New events whose delivery reports failed attempts in an unsigned header. So the count is only a hint. */
   | 'unseen_failures'
+  /** Looks of the main process at which connections had been closed, because there were too many. */
+  | 'connections_full'
   | `tasks.${TaskState}`
   | 'pruned.done'
   | `ack.${string}`

@@ -6,6 +6,9 @@ import { onCounter, recently, type Observation } from './observation.ts';
 import { magnitude, switchedOff, type Rules } from './rule.ts';
 import { causeList, explainSilence } from './webhook-silent.ts';
 
+/** The main process looks every two seconds. A crowd that lasts shorter needs nobody. */
+const FULL_LOOKS = 5;
+
 export const DELIVERIES: Rules<Observation> = {
   failure_run: {
     gravity: 'critical',
@@ -50,6 +53,13 @@ export const DELIVERIES: Rules<Observation> = {
     ...onCounter('refused.body_limit'),
     words: () =>
       'a body was refused for its size, unread: if it was the service, raise BODY_LIMIT_BYTES; if a stranger, nothing is lost',
+  },
+  connections: {
+    gravity: 'warning',
+    remedy: 'Let the proxy limit connections by client. If they are deliveries: raise MAX_CONNECTIONS and ulimit -n.',
+    ...onCounter('connections_full', FULL_LOOKS),
+    words: () =>
+      'there were more connections than MAX_CONNECTIONS for a while, so the idlest were closed: let the proxy limit connections by client; if they are deliveries, raise MAX_CONNECTIONS and the limit of open files (ulimit -n), and restart',
   },
 };
 

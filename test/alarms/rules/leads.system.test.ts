@@ -67,6 +67,7 @@ const MADE: [name: string, make: Made, laterMs?: number][] = [
   ['secret_mismatch', bad],
   ['clock_skew', (ops) => ops.store.state.note({ 'refused.clock_skew': 3 })],
   ['body_limit', (ops) => ops.store.state.note({ 'refused.body_limit': 1 })],
+  ['connections', (ops) => ops.store.state.note({ connections_full: 5 })],
   ['replay_blind', (ops) => ops.store.state.note({ unseen: 1 }, { blind: '["MessageSent"]' })],
   ['reconcile_stopped', (ops) => replay(ops, 'stopped', 'ReplayEvents: 401 UNAUTHENTICATED')],
   ['reconcile_behind', (ops) => replay(ops, 'backing-off', '503'), 200_000],

@@ -58,6 +58,8 @@ test.each<[string, Observation, string[]]>([
   ['clock_skew, when three did', seen({}, { 'refused.clock_skew': 3 }), ['clock_skew']],
   ['nothing, when strangers send forged deliveries', seen({}, { 'refused.bad_signature': 5_000 }), []],
   ['body_limit, at the first body that is too large', seen({}, { 'refused.body_limit': 1 }), ['body_limit']],
+  ['nothing, when there were too many connections for a moment', seen({}, { connections_full: 4 }), []],
+  ['E84: connections, when that lasted', seen({}, { connections_full: 5 }), ['connections']],
   ['conflict', seen({}, { conflicts: 1 }), ['conflict']],
   ['E5: poisoned', seen({}, { poisoned: 2 }), ['poisoned']],
   ['cursor_regression', seen({}, { regressions: 1 }), ['cursor_regression']],
