@@ -10,7 +10,7 @@ import { locks } from './faults/locks.ts';
 import { postgres } from './faults/postgres.ts';
 import { Lacking, type Fault, type Found } from './faults/scene.ts';
 import { service } from './faults/service.ts';
-import type { Options, Report } from './report.ts';
+import { UnknownCase, type Options, type Report } from './report.ts';
 
 const LAST = 50;
 const FAULTS: Fault[] = [...disk, ...locks, ...file, ...clock, ...ends, ...handlers, ...service, ...crowd, ...postgres];
@@ -20,17 +20,18 @@ const ELSEWHERE: Record<number, string> = {
   13: 'produced by npm run prove -- crash: unsynced writes dropped, whole and in part',
 };
 
-export async function campaign({ seed, short, progress }: Options): Promise<Report> {
+export async function campaign({ seed, short, only, progress }: Options): Promise<Report> {
   const rows: Report['rows'] = [];
-  for (const fault of FAULTS) {
-    if (short && !fault.short) continue;
+  const chosen = only === undefined ? FAULTS.filter((fault) => !short || fault.short) : casesOf(only);
+  for (const fault of chosen) {
     const what = nameOf(fault);
     progress(what);
     const { seen, violations } = await produced(fault, seed);
     progress(`   ${violations.length > 0 ? `VIOLATED: ${violations.join('; ')}` : seen}`);
     rows.push({ what, seen, violations });
   }
-  const told = new Set((short ? FAULTS.filter((fault) => fault.short) : FAULTS).flatMap(({ numbers }) => numbers));
+  if (only !== undefined) return { title: `Faults, only ${only}`, rows };
+  const told = new Set(chosen.flatMap(({ numbers }) => numbers));
   for (let number = 1; number <= LAST; number++) {
     if (told.has(number)) continue;
     const known = FAULTS.some(({ numbers }) => numbers.includes(number));
@@ -38,6 +39,16 @@ export async function campaign({ seed, short, progress }: Options): Promise<Repo
     rows.push({ what: `F${number}`, seen, violations: ELSEWHERE[number] || known ? [] : [seen] });
   }
   return { title: short ? 'Faults, the short form' : 'Faults', rows: rows.toSorted(byNumber) };
+}
+
+/** Throws UnknownCase, so that a typing error does not look like a proof. */
+export function casesOf(only: string): Fault[] {
+  const isNumber = /^F\d+$/i.test(only);
+  const cases = FAULTS.filter((fault) =>
+    isNumber ? fault.numbers.includes(Number(only.slice(1))) : nameOf(fault).includes(only),
+  );
+  if (cases.length > 0) return cases;
+  throw new UnknownCase(`No case is named ${JSON.stringify(only)}. There are:\n  ${FAULTS.map(nameOf).join('\n  ')}`);
 }
 
 async function produced(fault: Fault, seed: number): Promise<Found> {

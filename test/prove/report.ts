@@ -3,6 +3,8 @@ export interface Options {
   seed: number;
   /** True: the campaign runs a sample that is fast enough for a test. Run the long form before a release. */
   short: boolean;
+  /** `faults` runs only the cases with this number, or whose name contains this text. */
+  only?: string | undefined;
   /** Called during long work, to show that it goes on. */
   progress: (line: string) => void;
 }
@@ -21,3 +23,6 @@ export interface Report {
 
 /** Thrown if a campaign cannot run on this machine. The message names the tool and how to get it. */
 export class MissingTool extends Error {}
+
+/** Thrown if `only` names no case. The message lists the cases. */
+export class UnknownCase extends Error {}
