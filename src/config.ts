@@ -6,6 +6,7 @@ import { parseEnv } from 'node:util';
 import { z } from 'zod';
 import { faultOfServer } from './base/server-address.ts';
 import { describe } from './base/errors.ts';
+import { KEPT_FROM_RUN, maskFromNowOn, SECRETS } from './base/secrets.ts';
 import { parseCursor } from './wire/cursor.ts';
 import { DEFAULT_PREFIX } from './wire/headers.ts';
 
@@ -20,9 +21,6 @@ export class ConfigError extends Error {
     this.faults = faults;
   }
 }
-
-/** Variables that may come from a file, whose path is in `<NAME>_FILE`. `npx kit reload` reads the files again. */
-const SECRETS = ['WEBHOOK_SECRET', 'API_KEY', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL', 'DATABASE_URL'] as const;
 
 const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost']);
 
@@ -115,6 +113,11 @@ const schema = z.object({
   LOG_FORMAT: choice(['json', 'pretty'], 'json'),
 });
 
+export function loadConfigOfRun(env: Env): Config {
+  const only = Object.keys(schema.shape).filter((name) => !KEPT_FROM_RUN.includes(name)) as (keyof Config)[];
+  return loadConfig(env, { only });
+}
+
 /** The kit's own variables. Others in the environment belong to handlers. */
 export const VARIABLES = [...Object.keys(schema.shape), ...SECRETS.map((name) => `${name}_FILE`)];
 
@@ -182,6 +185,7 @@ function filled(env: Env): Env {
  */
 export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {}): Config {
   const { values, faults } = readSecretFiles(env);
+  maskFromNowOn(values);
   const parsed = schema.safeParse(values);
   if (!parsed.success) {
     for (const issue of parsed.error.issues) faults.push(`${issue.path.join('.')} ${wordingOf(issue.message)}`);

@@ -8,6 +8,7 @@ import { systemClock as clock } from './base/clock.ts';
 import { EXIT, loggable } from './base/errors.ts';
 import { createLog } from './base/log.ts';
 import { startLoop } from './base/loop.ts';
+import { filesForAll } from './base/secrets.ts';
 import { ConfigError, loadConfig, readEnv, type Config } from './config.ts';
 import { createChildren, STOP_MS } from './processes/children.ts';
 import { createLeadership } from './processes/leadership.ts';
@@ -58,6 +59,8 @@ let ownership: Taken | undefined;
 /** Settles when the content of a replaced store has been copied. */
 let saving: Promise<void> | undefined;
 const log = createLog('receive', { level: config?.LOG_LEVEL ?? 'info', format: config?.LOG_FORMAT ?? 'json' });
+for (const file of filesForAll(first))
+  log.warn({ file }, 'every user of this machine can read this file with secrets: take that right away, chmod o-r');
 const leadership = createLeadership({
   store() {
     if (!ownership) throw new Error('the store is not open yet');
@@ -123,8 +126,7 @@ async function start(given: Config): Promise<void> {
     process.exit(EXIT.done);
   }
 
-  process.on('SIGTERM', () => void stop('SIGTERM'));
-  process.on('SIGINT', () => void stop('SIGINT'));
+  for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => void stop(signal));
   if (sandbox) process.on('disconnect', () => void stop('the parent process ended'));
   const reload = createReloads(store, (changed) => receiver.useConfig(changed));
   onReload(

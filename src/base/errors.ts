@@ -2,6 +2,7 @@
 // no errors.
 import { existsSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
+import { masked } from './secrets.ts';
 
 /** Exit codes of every entry point. */
 export const EXIT = { done: 0, failed: 1, usage: 2, unreachable: 69, configuration: 78 } as const;
@@ -15,10 +16,11 @@ export interface Thrown {
 
 export function describe(thrown: unknown): Thrown {
   try {
-    if (!(thrown instanceof Error)) return { name: typeof thrown, message: String(thrown).slice(0, 2_000), at: null };
+    if (!(thrown instanceof Error))
+      return { name: typeof thrown, message: masked(String(thrown)).slice(0, 2_000), at: null };
     return {
-      name: textOf(thrown.name).slice(0, 100),
-      message: `${textOf(thrown.message)}${causeOf(thrown.cause)}`.slice(0, 2_000),
+      name: masked(textOf(thrown.name)).slice(0, 100),
+      message: masked(`${textOf(thrown.message)}${causeOf(thrown.cause)}`).slice(0, 2_000),
       at: firstFrame(textOf(thrown.stack)),
     };
   } catch {

@@ -4,6 +4,8 @@ import { createRequire } from 'node:module';
 import { pino, type DestinationStream, type Logger } from 'pino';
 import type Pretty from 'pino-pretty';
 import type { Clock } from './clock.ts';
+import { masked } from './secrets.ts';
+import { withShownEscapes } from './unseen.ts';
 
 export type { Logger };
 
@@ -18,8 +20,10 @@ export function createLog(role: string, { level, format }: LogOptions): Logger {
     // The terminal is gone, so nobody reads the lines of the stop.
     if (error.code !== 'EIO') throw error;
   });
-  const stream = format === 'pretty' ? prettied(destination) : destination;
-  return pino({ level, base: { process: role }, timestamp: pino.stdTimeFunctions.isoTime }, stream);
+  const isPretty = format === 'pretty';
+  const hooks = { streamWrite: (line: string) => (isPretty ? withShownEscapes(masked(line)) : masked(line)) };
+  const options = { level, base: { process: role }, timestamp: pino.stdTimeFunctions.isoTime, hooks };
+  return pino(options, isPretty ? prettied(destination) : destination);
 }
 
 /** Loaded only if it is used, because each process would keep it in memory. */

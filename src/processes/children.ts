@@ -1,5 +1,6 @@
 // The processes beside the main one: `run`, `keep`, and `run-solo` for tasks whose process crashed. Reloads and
 // restarts are queued, because two at once would each start a process.
+import { envOfRun } from '../base/secrets.ts';
 import type { Env } from '../config.ts';
 import type { Logger } from '../base/log.ts';
 import { startLoop, type Loop } from '../base/loop.ts';
@@ -57,7 +58,13 @@ export function createChildren({ args, env, store, standing, log }: ChildrenOpti
   let next: Child | undefined;
 
   const handlerFaults = createHandlerFaults(opened, log);
-  const running = { ...RUN, env, standing, log, boot: () => retryWhileBusy(() => opened().processes.nextBoot()) };
+  const running = {
+    ...RUN,
+    env: () => envOfRun(env()),
+    standing,
+    log,
+    boot: () => retryWhileBusy(() => opened().processes.nextBoot()),
+  };
 
   const keep = createChild({
     ...KEEP,

@@ -3,6 +3,7 @@
 import type { IncomingMessage } from 'node:http';
 import { iso, type Clock } from '../base/clock.ts';
 import { loggable } from '../base/errors.ts';
+import { masked } from '../base/secrets.ts';
 import { createThrottle, type Logger } from '../base/log.ts';
 import { lastRefusals, looksLikeService } from '../store/health.ts';
 import type { Refusal } from '../store/keep.ts';
@@ -50,7 +51,7 @@ export function createRefusalRecords(groupCommit: Pick<GroupCommit, 'setState'>,
       headers: names.filter((name) => headers[name] !== undefined).length,
       // A delivery that waited for the store has aged in this process, so its skew says nothing about clocks.
       skewSeconds: timestamp === undefined || cause === 'store' ? null : timestamp - Math.floor(now / 1000),
-      agent: headers['user-agent']?.slice(0, 80) ?? null,
+      agent: masked(headers['user-agent'] ?? '').slice(0, 80) || null,
       bytes: Number.isSafeInteger(bytes) ? bytes : null,
     };
     const kind = `${cause} ${looksLikeService(refusal)}`;

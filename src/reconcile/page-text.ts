@@ -1,5 +1,6 @@
 // Reads the JSON text of a ReplayEvents page item by item. A page with too many items, or full of junk, is never parsed
 // as a whole. So a page costs `keep` little more memory than its bytes.
+import { isUtf8 } from 'node:buffer';
 import { ServiceError } from '../service/errors.ts';
 import type { Cursor } from '../wire/cursor.ts';
 import { choose } from './page.ts';
@@ -23,7 +24,7 @@ export function createPageText({ cursor, limit }: { cursor: Cursor | null; limit
   function parse(text: Buffer): Record<string, unknown> | undefined {
     let kept: unknown[] = [];
     const list = scan(text, mostValues, (from, to, values) => {
-      kept.push(values > VALUES.page ? null : JSON.parse(text.toString('utf8', from, to)));
+      kept.push(values > VALUES.page ? null : itemOf(text.subarray(from, to)));
       if (kept.length <= 2 * limit + 1_000) return;
       // One item more than the limit is kept, so that `readPage` sees that items were left out.
       const { placed, aside } = choose(kept, cursor, limit + 1);
@@ -52,6 +53,13 @@ export function createPageText({ cursor, limit }: { cursor: Cursor | null; limit
       }
     },
   };
+}
+
+/** An item that is not UTF-8 keeps its bytes, which are quarantined. */
+function itemOf(bytes: Buffer): unknown {
+  const item = JSON.parse(bytes.toString()) as unknown;
+  if (isUtf8(bytes) || typeof item !== 'object') return item;
+  return { ...item, json_payload: undefined, bytes: Buffer.from(bytes) };
 }
 
 /**

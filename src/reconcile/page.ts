@@ -105,6 +105,9 @@ function cursorOf(item: unknown): Cursor | undefined {
 }
 
 function readOne(item: unknown, cursor: Cursor | null): Reading {
+  const { bytes } = (item ?? {}) as { bytes?: unknown };
+  if (bytes instanceof Uint8Array)
+    return { unreadable: { origin: 'replay', cursor, body: bytes, reason: 'the replay item is not UTF-8' } };
   const parsed = replayItem.safeParse(item);
   if (parsed.success && cursor) return readItem('replay', cursor, parsed.data.json_payload);
   const reason = cursor ? 'the replay item has no json_payload' : 'the replay item has no readable cursor';

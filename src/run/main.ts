@@ -5,7 +5,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { open as openInspector } from 'node:inspector';
 import { flushCompileCache } from 'node:module';
 import { setImmediate as settled } from 'node:timers/promises';
-import { ConfigError, loadConfig, readEnv, type Config } from '../config.ts';
+import { ConfigError, loadConfig, loadConfigOfRun, type Config } from '../config.ts';
 import { systemClock } from '../base/clock.ts';
 import { describe, EXIT, loggable } from '../base/errors.ts';
 import { createLog, createThrottle, type Logger } from '../base/log.ts';
@@ -45,7 +45,8 @@ const without = JSON.parse(valueOf('--without') ?? '[]') as string[];
 const scopes = new AsyncLocalStorage<Scope>();
 const strays = createThrottle(systemClock, 10);
 const owner = joinOwner();
-const env = readEnv();
+// A copy, because handlers may change the environment.
+const env = { ...process.env };
 let log: Logger | undefined;
 lockGlobals();
 traceErrors({
@@ -80,7 +81,7 @@ await owner.say({ type: 'loaded', ...loaded(), notes: notesOf(folder.handlers) }
 
 /** Runs the setups while the old `run` still works. If a setup fails, the old `run` is not replaced. */
 async function prepare(): Promise<void> {
-  const store = trial ?? openFor(loadConfig(env));
+  const store = trial ?? openFor(loadConfigOfRun(env));
   const at = (file: string): Promise<void> => owner.say({ type: 'at', file, stage: 'setup' });
   try {
     // With `check` each setup runs twice, because a setup must accept the tables that it created before.
@@ -96,7 +97,7 @@ async function prepare(): Promise<void> {
 }
 
 async function start({ boot, instance }: Orders): Promise<void> {
-  const config = loadConfig(env);
+  const config = loadConfigOfRun(env);
   log = createLog(solo ? 'run-solo' : 'run', { level: config.LOG_LEVEL, format: config.LOG_FORMAT });
   folder.over = true;
   const store = openFor(config, instance);

@@ -1,6 +1,7 @@
 // The errors of the client (contract 7): categories of the service and of the kit, and whether a retry helps or harms.
 // A message never contains a body, phone number or key. It also leaves out the service's own text, which may change.
 import { z } from 'zod';
+import { masked } from '../base/secrets.ts';
 import { REQUEST_ID } from '../wire/headers.ts';
 
 /** Contract 7.2. Decide by the code, not by the message. New categories of the service are passed on unchanged. */
@@ -43,12 +44,12 @@ export class ServiceError extends Error {
    */
   readonly uncertain: boolean;
   constructor({ code, reason = null, status = 0, requestId = null, uncertain = false, message, cause }: Fields) {
-    super(message, { cause });
+    super(masked(message), { cause });
     this.name = 'ServiceError';
-    this.code = code;
-    this.reason = reason;
+    this.code = masked(code);
+    this.reason = reason && masked(reason);
     this.status = status;
-    this.requestId = requestId;
+    this.requestId = requestId && masked(requestId);
     this.uncertain = uncertain;
     this.retryable = !uncertain && ['RATE_LIMITED', 'UNAVAILABLE', 'INTERNAL', 'unreachable'].includes(code);
   }

@@ -91,6 +91,8 @@ export function readDelivery(body: Uint8Array): Reading {
 /** Reads one event of ReplayEvents or of the stream: its cursor, and the text of `{ "<EventType>": { … } }`. */
 export function readItem(origin: 'replay' | 'stream', cursor: Cursor, payload: string): Reading {
   const received = { origin, cursor, body: Buffer.from(payload) };
+  // A lone surrogate has no bytes in UTF-8, so `body` holds another character in its place.
+  if (!payload.isWellFormed()) return unreadable(received, 'not UTF-8');
   const parsed = parseJsonText(payload);
   if (!parsed.ok) return unreadable(received, parsed.reason);
   const [type, ...more] = isObject(parsed.value) ? Object.keys(parsed.value) : [];

@@ -1,6 +1,6 @@
 // The bound on connections: which are closed when there are too many, and which never.
 import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { boundConnections, defaultConnections } from '../../src/receive/connections.ts';
@@ -84,8 +84,10 @@ describe('E84: if every connection has a request,', () => {
     const { port } = server.address() as AddressInfo;
     const first = await openLine(port);
     first.socket.pause();
-    const [[, response]] = await Promise.all([once(server, 'request'), first.write(GET)]);
-    await until(() => (response as ServerResponse).writableEnded);
+    const asked = once(server, 'request') as Promise<[IncomingMessage, ServerResponse]>;
+    first.write(GET);
+    const [, response] = await asked;
+    await until(() => response.writableEnded);
     const next = await openLine(port);
     next.write(GET);
     await next.heard('200');

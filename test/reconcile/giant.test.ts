@@ -84,3 +84,21 @@ test('E85: a page of one item may be as large as a large event, other pages only
   expect(bytesOf(2)).toBe(bytesOf(1_000));
   expect(bytesOf(2)).toBeLessThan(bytesOf(1));
 });
+
+test('E87: an item that is not UTF-8 is quarantined with its bytes, and the others are stored', async () => {
+  const rig = await createRig({ from: '5' });
+  onTestFinished(() => rig.close());
+  const { server, pass, stored, query } = rig;
+  server.publish(item(5), item(6), item(7), item(8));
+  const [before, after] = JSON.stringify(page([item(6), item(7), item(8)]).body).split('message 7');
+  const surrogate = { cursor: '9', json_payload: '{"MessageReceived":{"body":"\ud800"}}' };
+  const body = Buffer.concat([Buffer.from(`${before}`), Buffer.from([0x61, 0xff, 0xfe]), Buffer.from(`${after}`)]);
+  server.lieAlways({ body });
+  await pass(INTERVAL_MS);
+  server.lieAlways(page([surrogate]));
+  await pass(INTERVAL_MS);
+  expect(stored()).toEqual(['6', '8']);
+  const kept = query<{ reason: string; body: Buffer }>('select reason, body from quarantine order by id');
+  expect(kept.map(({ reason }) => reason)).toEqual(['the replay item is not UTF-8', 'not UTF-8']);
+  expect(kept[0]?.body.includes(Buffer.from([0x61, 0xff, 0xfe]))).toBe(true);
+});

@@ -1,6 +1,7 @@
 // Loads the handlers in a `run` process of their own, so that their top-level code cannot end or block doctor.
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { envOfRun } from '../../base/secrets.ts';
 import type { Orders, Report } from '../../processes/channel.ts';
 import { NOTHING } from '../../processes/spawn.ts';
 import { misconfigured, ok, warning, type Check, type Finding } from './check.ts';
@@ -14,7 +15,12 @@ export const handlers: Check = {
   needs: ['HANDLERS_DIR'],
   run: ({ env, config: { handlersDir } }) =>
     new Promise<Finding | Finding[]>((resolve) => {
-      const child = fork(RUN, ['check'], { env, stdio: 'ignore', timeout: LIMIT_MS, killSignal: 'SIGKILL' });
+      const child = fork(RUN, ['check'], {
+        env: envOfRun(env),
+        stdio: 'ignore',
+        timeout: LIMIT_MS,
+        killSignal: 'SIGKILL',
+      });
       const loaded: { names: string[]; notes: string[] } = { names: [], notes: [] };
       let doing = `a file in ${handlersDir}`;
       child.on('message', (report: Report) => {

@@ -1,5 +1,6 @@
 // Checks of this machine, before anything runs: the runtime, the configuration, the shape of the secrets.
 import { readFileSync } from 'node:fs';
+import { filesForAll } from '../../base/secrets.ts';
 import { ConfigError, loadConfig, type Env } from '../../config.ts';
 import { misconfigured, ok, warning, type Check } from './check.ts';
 
@@ -22,7 +23,10 @@ export const configuration: Check = {
   run({ env }) {
     try {
       loadConfig(env);
-      return ok('complete');
+      const open = filesForAll(env).map((file) =>
+        warning(`every user of this machine can read ${file}, which may hold secrets`, `chmod o-r ${file}`),
+      );
+      return [ok('complete'), ...open];
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       return error.faults.map((one) => misconfigured(one, 'set it so in .env or the environment: see .env.example'));
