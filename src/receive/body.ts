@@ -7,7 +7,7 @@ import type { RefusalName } from './causes.ts';
 
 /** Bytes. Bodies up to this size have a budget of their own, so that large ones never drop them. */
 const SMALL = 64 * 1024;
-const BUDGET = { small: 32 * 1024 * 1024, large: 64 * 1024 * 1024 };
+const BUDGET = { small: 16 * 1024 * 1024, large: 64 * 1024 * 1024 };
 /** Bytes that each chunk costs at least, because very small chunks take more memory than their bytes. */
 const CHUNK = 512;
 /** Bytes. Verifying and parsing a larger body blocks the event loop long enough to delay other answers. */

@@ -6,13 +6,12 @@ import type { Socket } from 'node:net';
 
 /** More connections than deliveries need, and few enough that their requests fit the memory of a small machine. */
 const MOST = 4_000;
-/** File descriptors for the store, the children and the probes. */
-const OTHERS = 256;
 
 /** The default of MAX_CONNECTIONS, from the number of files that the system lets this process open. */
 export function defaultConnections(limits = ownLimits()): number {
-  const descriptors = Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Infinity);
-  return Math.min(MOST, Math.max(descriptors - OTHERS, descriptors >> 1));
+  const descriptors = Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? 2 * MOST);
+  // The other half is for the store, the children, and connections that are accepted before others are closed.
+  return Math.min(MOST, descriptors >> 1);
 }
 
 function ownLimits(): string {
@@ -25,9 +24,9 @@ interface Exchange {
 }
 
 /**
- * Closes a connection for each new one above the bound: the one that has been without a request for the longest, else
- * the one whose request began first. A delivery that waits for its commit is never cut off. Returns whether connections
- * were closed since the last call.
+ * Closes connections while there are more than `most`: those that have been without a request for the longest, then those
+ * whose request began first. A delivery that waits for its commit is never cut off. Returns whether connections were
+ * closed since the last call.
  */
 export function boundConnections(server: Server, most: number): () => boolean {
   const open = new Set<Socket>();
@@ -35,18 +34,31 @@ export function boundConnections(server: Server, most: number): () => boolean {
   /** The newest request of each connection that has one. */
   const busy = new Map<Socket, Exchange>();
   let full = false;
+  let trimming = false;
 
   server.on('connection', (socket) => {
     open.add(socket);
     idle.add(socket);
     socket.once('close', () => [open, idle, busy].forEach((all) => all.delete(socket)));
-    if (open.size <= most) return;
-    full = true;
-    const [idlest] = idle;
-    const victim = idlest === socket ? (firstToLose(busy) ?? socket) : idlest;
-    victim?.destroy();
+    if (open.size <= most || trimming) return;
+    trimming = true;
+    // Many connections may be accepted in one turn of the event loop. What they have sent is read in the next.
+    setImmediate(() => setImmediate(trim));
   });
   for (const event of ['request', 'checkContinue']) server.prependListener(event, begin);
+
+  function trim(): void {
+    trimming = false;
+    for (let excess = open.size - most; excess > 0; excess--) {
+      full = true;
+      const [idlest] = idle;
+      // A quarter is left to those who have just connected, however many have a request.
+      const victim = idle.size > Math.max(1, most / 4) ? idlest : (firstToLose(busy) ?? idlest);
+      if (!victim) return;
+      for (const all of [open, idle, busy]) all.delete(victim);
+      victim.destroy();
+    }
+  }
 
   function begin(request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request;
