@@ -16,6 +16,7 @@ import {
   kept,
   message,
   openLine,
+  pairs,
   head,
   rows,
   SECONDS,
@@ -437,11 +438,7 @@ holds(
     const unlock = receiver.lock();
     onTestFinished(unlock);
     const line = await openLine(receiver.port);
-    line.write(
-      head(
-        [...Object.entries(signed(body)), ['Content-Length', body.length]].map(([name, value]) => `${name}: ${value}`),
-      ),
-    );
+    line.write(head(pairs(body)));
     line.write(body);
     await vi.waitUntil(() => receiver.groupCommit.waiting() === 1, { timeout: 10_000, interval: 2 });
     receiver.clock.at += 9_000;

@@ -44,26 +44,27 @@ async function proveStop(refused: Lie): Promise<void> {
   expect(stored()).toEqual(cursors(6));
 }
 
-/** The service fails: pauses grow up to a minute, with random variation. Then reading goes on at the watermark. */
-async function proveBackOff(failing: Lie): Promise<void> {
-  const { server, pass, state, stored, watermark } = await quiet();
+/** The milliseconds between the calls while the service fails for this long. */
+async function waitsOf({ server, pass }: Rig, failing: Lie, ms: number): Promise<number[]> {
   server.lieAlways(failing);
-  server.publish(item(6));
   const before = server.requests.length;
-  await pass(8 * 60_000);
-  const times = server.requests.slice(before).map(({ at }) => at);
-  const waits = times.slice(1).map((at, i) => at - (times[i] ?? 0));
-  for (const [i, wait] of waits.entries()) {
-    const most = Math.min(60_000, 1_000 * 2 ** i);
-    expect(wait).toBeGreaterThanOrEqual(most / 2);
-    expect(wait).toBeLessThanOrEqual(most + 1);
-  }
-  expect(new Set(waits.slice(6)).size, 'random variation').toBeGreaterThan(1);
-  expect(await state()).toMatchObject({ state: 'backing-off' });
-  expect(await watermark()).toBe('5');
+  await pass(ms);
   server.lieAlways();
-  await pass(2 * INTERVAL_MS);
-  expect(stored()).toEqual(cursors(6));
+  const times = server.requests.slice(before).map(({ at }) => at);
+  return times.slice(1).map((at, i) => at - (times[i] ?? 0));
+}
+
+/** The service fails: reading pauses for longer and longer. Then it goes on at the watermark. */
+async function proveBackOff(failing: Lie): Promise<void> {
+  const rig = await quiet();
+  rig.server.publish(item(6));
+  const waits = await waitsOf(rig, failing, 40_000);
+  expect(waits.length).toBeGreaterThanOrEqual(3);
+  for (const [i, wait] of waits.entries()) expect(wait).toBeGreaterThanOrEqual(500 * 2 ** i);
+  expect(await rig.state()).toMatchObject({ state: 'backing-off' });
+  expect(await rig.watermark()).toBe('5');
+  await rig.pass(INTERVAL_MS);
+  expect(rig.stored()).toEqual(cursors(6));
 }
 
 // 3
@@ -105,7 +106,7 @@ holds('3.2', 'the webhooks of a key that is revoked or expired stop: the alarm s
   const failures = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt: null, at: [] };
   const status = { failureRun: 0, failures, lastDeliveryAt: new Date(START - 1).toISOString(), reconcile };
   const types = [{ type: 'MessageReceived', deliveredAt: START - 1, missed: 0, missedSince: null }];
-  const words = explainSilence({ now: START + 600_000, status, types } as never);
+  const words = explainSilence({ now: START + 600_000, status, types });
   expect(words).toMatch(/new key.*register the webhook/);
 });
 
@@ -387,6 +388,21 @@ holds('8', 'reconciliation makes at most RECONCILE_CALLS_PER_MINUTE of the accou
   for (const from of times)
     expect(times.filter((at) => at >= from && at < from + 60_000).length).toBeLessThanOrEqual(most);
 });
+
+holds(
+  '8',
+  '429 has no Retry-After: reconciliation waits 1, 2, 4, 8 … s up to 60 s, with random variation',
+  async () => {
+    const waits = await waitsOf(await quiet(), failure(429, 'RATE_LIMITED', 'RATE_LIMITED'), 10 * 60_000);
+    expect(waits.length).toBeGreaterThan(10);
+    for (const [i, wait] of waits.entries()) {
+      const most = Math.min(60_000, 1_000 * 2 ** i);
+      expect(wait).toBeGreaterThanOrEqual(most / 2);
+      expect(wait).toBeLessThanOrEqual(most + 1);
+    }
+    expect(new Set(waits.slice(6)).size, 'random variation').toBeGreaterThan(1);
+  },
+);
 
 holds('8', 'ReplayEvents: a page with more than 1000 events loses none', async () => {
   const { server, pass, stored } = await quiet();
