@@ -8,6 +8,7 @@ import { deliver as run, fixture } from '#kit/testing';
 import { address } from '../../src/cli/doctor/address.ts';
 import { loadConfig } from '../../src/config.ts';
 import { eventTypes } from '../../src/events.ts';
+import { createVerifier } from '../../src/receive/verify.ts';
 import {
   bodyOf,
   deliver,
@@ -267,6 +268,15 @@ holds('6.3', 'header X-Svc-Signature: v1=<hex>; without it a delivery is refused
     expect(await deliver(receiver.port, body, { 'X-Svc-Signature': signature })).toBe(401);
   expect(await deliver(receiver.port, body)).toBe(204);
   expect(rows(receiver)).toBe(1);
+});
+
+holds('6.3', 'the header names contain the service’s short name: WEBHOOK_HEADER_PREFIX sets another', () => {
+  const prefix = loadConfig({ WEBHOOK_SECRET: SECRET, WEBHOOK_HEADER_PREFIX: 'X-Acme-' }).WEBHOOK_HEADER_PREFIX;
+  const verifier = createVerifier({ secrets: [SECRET], prefix, toleranceSeconds: 300 });
+  const headers = { 'x-acme-timestamp': String(SECONDS), 'x-acme-signature': `v1=${hmac(body)}` };
+  const claimed = verifier.headers({ headers } as never, T0);
+  expect(claimed).toMatchObject({ timestamp: SECONDS });
+  expect(verifier.body(claimed as never, body, T0)).toEqual([0]);
 });
 
 // 6.3: the body

@@ -69,14 +69,14 @@ async function proveBackOff(failing: Lie): Promise<void> {
 
 // 3
 
-const DEAD_KEYS: [how: string, reason: string][] = [
-  ['revoked', 'API_AUTH_REVOKED'],
-  ['revoked or unknown', 'API_AUTH_REQUIRED'],
-  ['rotated, and its grace is over', 'API_AUTH_REVOKED'],
-  ['expired', 'API_AUTH_REQUIRED'],
+const DEAD_KEYS: [key: string, reason: string][] = [
+  ['a revoked key', 'API_AUTH_REVOKED'],
+  ['a revoked key', 'API_AUTH_REQUIRED'],
+  ['an expired key', 'API_AUTH_REQUIRED'],
+  ['an old secret after its grace', 'API_AUTH_REVOKED'],
 ];
-for (const [how, reason] of DEAD_KEYS)
-  holds('3.1', `a key that is ${how} gets 401 ${reason}: reconciliation stops until the key is changed`, () =>
+for (const [key, reason] of DEAD_KEYS)
+  holds('3.1', `${key} gets 401 ${reason}: reconciliation stops until API_KEY is changed`, () =>
     proveStop(failure(401, 'UNAUTHENTICATED', reason)),
   );
 
@@ -94,20 +94,42 @@ holds('3.1', 'rotation: both secrets work, and with the new one reading goes on 
   expect(stored()).toEqual(cursors(6));
 });
 
-holds('3.2', 'the webhooks of a key that is revoked or expired stop: the alarm says to register it again', () => {
-  const reconcile = {
-    state: 'stopped' as const,
-    since: new Date(START).toISOString(),
-    lastAt: null,
-    reason: 'ReplayEvents: 401 UNAUTHENTICATED (API_AUTH_REVOKED)',
-    progress: null,
-    recovered: 0,
-  };
+/** What the alarm `webhook_silent` says ten minutes after the last delivery. */
+function silence(more: { missed?: number; failureRun?: number; refused?: string }): string | null {
+  const { missed = 0, failureRun = 0, refused } = more;
+  const state = refused ? ('stopped' as const) : ('idle' as const);
+  const since = new Date(START).toISOString();
+  const reconcile = { state, since, lastAt: null, reason: refused ?? null, progress: null, recovered: 0 };
   const failures = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt: null, at: [] };
-  const status = { failureRun: 0, failures, lastDeliveryAt: new Date(START - 1).toISOString(), reconcile };
-  const types = [{ type: 'MessageReceived', deliveredAt: START - 1, missed: 0, missedSince: null }];
-  const words = explainSilence({ now: START + 600_000, status, types });
-  expect(words).toMatch(/new key.*register the webhook/);
+  const type = { type: 'MessageReceived', deliveredAt: START - 1, missed, missedSince: missed > 0 ? START : null };
+  const status = { failureRun, failures, lastDeliveryAt: new Date(START - 1).toISOString(), reconcile };
+  return explainSilence({ now: START + 600_000, status, types: [type] });
+}
+
+holds('3.2', 'a disabled webhook has no deliveries: what replay shows meanwhile raises an alarm', () => {
+  expect(silence({})).toBeNull();
+  expect(silence({ missed: 3 })).toMatch(/replay or stream brought 3 × MessageReceived.*switched off/);
+});
+
+holds(
+  '3.2',
+  'after 15 consecutive failures the webhook is off: the alarm says to fix the cause and to enable it',
+  () => {
+    expect(silence({ missed: 3, failureRun: 15 })).toMatch(/15 deliveries in a row.*enable it at the service/);
+  },
+);
+
+holds(
+  '3.2',
+  'the webhooks of a revoked or expired key have stopped: the alarm says to register the webhook again',
+  () => {
+    const refused = 'ReplayEvents: 401 UNAUTHENTICATED (API_AUTH_REVOKED)';
+    expect(silence({ refused })).toMatch(/new key.*register the webhook/);
+  },
+);
+
+holds('3.2', 'the webhooks of a key that loses events:read have stopped: the alarm says so', () => {
+  expect(silence({ refused: 'ReplayEvents: 403 FORBIDDEN' })).toContain('events:read');
 });
 
 holds('3.2', 'an enabled webhook goes on without backfill: replay brings what happened while it was off', async () => {

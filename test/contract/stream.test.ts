@@ -249,6 +249,15 @@ holds('6.1', 'ping: is ignored', async () => {
   expect([stored(), await watermark(), resumed()]).toEqual([['10', '11'], '11', ['10', '11']]);
 });
 
+holds('6.1', 'ping: comes every 25 seconds, and only a longer silence ends the connection', async () => {
+  const timer = vi.spyOn(globalThis, 'setTimeout');
+  onTestFinished(() => timer.mockRestore());
+  await read([stay(domain('1'))], { items: 1 });
+  const limits = timer.mock.calls.flatMap(([, ms = 0]) => (ms > 20_000 ? [ms] : []));
+  expect(limits.length).toBeGreaterThan(0);
+  expect(Math.min(...limits)).toBeGreaterThan(25_000);
+});
+
 for (const reason of REASONS)
   holds('6.1', `refresh ${reason}: what matters is read again by replay, and the stream goes on`, async () => {
     const { holes, stored, watermark } = await startFollower([stay(['refresh', { reason }], domain('12'))]);
@@ -353,4 +362,16 @@ holds('8', 'GET /events: at most 10 opens a minute, however often it fails', asy
   const { waits } = await read([refusal(429, 'RATE_LIMITED', 'RATE_LIMITED')], { losses: 8 });
   const seconds = waits.map((_, i) => waits.slice(0, i + 1).reduce((sum, wait) => sum + wait, 0));
   expect(1 + seconds.filter((at) => at < 60).length).toBeLessThanOrEqual(10);
+});
+
+holds('8', 'events resent on reconnect: up to 20 thousand, of which none is lost', async () => {
+  const cursors = Array.from({ length: 20_000 }, (_, i) => String(i + 8));
+  const { cursors: got } = await read([stay(...cursors.map(domain))], { items: 20_000, after: '7' as Cursor });
+  expect(got).toEqual(cursors);
+});
+
+holds.not('8', 'GET /events: after a 429 the waits have random variation', async () => {
+  const { waits } = await read([refusal(429, 'RATE_LIMITED', 'RATE_LIMITED')], { losses: 7 });
+  expect(waits).toHaveLength(7);
+  expect(waits).not.toEqual([1, 2, 4, 8, 16, 30, 30]);
 });
