@@ -1,7 +1,6 @@
 // What the contract says to a client of its operations (4, 5, 7, 8, 9), against a scripted service or the simulator.
 import type { ServerResponse } from 'node:http';
 import { expect, onTestFinished, vi } from 'vitest';
-import { clocks, key } from '../../src/cli/doctor/service.ts';
 import { ConfigError, loadConfig, type Env } from '../../src/config.ts';
 import { ServiceError } from '../../src/service/errors.ts';
 import { operations } from '../../src/service/operations.ts';
@@ -93,13 +92,6 @@ holds('4.1', 'an answer that is no object is an error, and no empty success', as
 });
 
 // 4.2
-
-holds('4.2', 'GetApiKeyIdentity has an empty request: doctor asks it', async () => {
-  const { url, calls } = await startService(ok({ scopes: ['events:read'] }));
-  const config = { ...loadConfig(ENV), API_BASE_URL: url, API_KEY };
-  expect(await key.run({ config } as never)).toMatchObject({ state: 'ok' });
-  expect(calls).toMatchObject([{ path: '/v1/rpc/GetApiKeyIdentity', body: { request: {} } }]);
-});
 
 holds('4.2', 'ResumeCampaign is paid: without PAID_OPERATIONS=allow no request is sent', async () => {
   const { service, calls } = await startClient(ok(), { paid: false });
@@ -324,14 +316,6 @@ holds('5.1', 'every call carries Authorization: Bearer <API_KEY>', async () => {
     await call(service).catch(() => {});
     expect(calls.map(({ headers }) => headers.authorization)).toEqual([`Bearer ${API_KEY}`]);
   }
-});
-
-holds('5.1', 'GET {base_url}/ is called without the key', async () => {
-  const { url, calls } = await startService(ok());
-  const config = { ...loadConfig(ENV), API_BASE_URL: url, API_KEY };
-  await clocks.run({ config, clock: createClock() } as never);
-  expect(calls).toMatchObject([{ method: 'GET', path: '/v1/' }]);
-  expect(calls[0]?.headers).not.toHaveProperty('authorization');
 });
 
 for (const reason of ['API_AUTH_REQUIRED', 'API_AUTH_REVOKED'])

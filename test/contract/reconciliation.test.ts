@@ -1,7 +1,6 @@
 // What the contract says to a reader of ReplayEvents (3, 4.2, 5, 6.2, 7, 8): the reconciler on a real store, against a
 // service over HTTP, with a clock that the test sets.
 import { expect, onTestFinished } from 'vitest';
-import { explainSilence } from '../../src/alarms/rules/webhook-silent.ts';
 import { loadConfig } from '../../src/config.ts';
 import { createService } from '../../src/service/service.ts';
 import { readDelivery, readItem } from '../../src/wire/event.ts';
@@ -92,44 +91,6 @@ holds('3.1', 'rotation: both secrets work, and with the new one reading goes on 
   await settle();
   expect(asked()[before]).toBe('5');
   expect(stored()).toEqual(cursors(6));
-});
-
-/** What the alarm `webhook_silent` says ten minutes after the last delivery. */
-function silence(more: { missed?: number; failureRun?: number; refused?: string }): string | null {
-  const { missed = 0, failureRun = 0, refused } = more;
-  const state = refused ? ('stopped' as const) : ('idle' as const);
-  const since = new Date(START).toISOString();
-  const reconcile = { state, since, lastAt: null, reason: refused ?? null, progress: null, recovered: 0 };
-  const failures = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt: null, at: [] };
-  const type = { type: 'MessageReceived', deliveredAt: START - 1, missed, missedSince: missed > 0 ? START : null };
-  const status = { failureRun, failures, lastDeliveryAt: new Date(START - 1).toISOString(), reconcile };
-  return explainSilence({ now: START + 600_000, status, types: [type] });
-}
-
-holds('3.2', 'a disabled webhook has no deliveries: what replay shows meanwhile raises an alarm', () => {
-  expect(silence({})).toBeNull();
-  expect(silence({ missed: 3 })).toMatch(/replay or stream brought 3 × MessageReceived.*switched off/);
-});
-
-holds(
-  '3.2',
-  'after 15 consecutive failures the webhook is off: the alarm says to fix the cause and to enable it',
-  () => {
-    expect(silence({ missed: 3, failureRun: 15 })).toMatch(/15 deliveries in a row.*enable it at the service/);
-  },
-);
-
-holds(
-  '3.2',
-  'the webhooks of a revoked or expired key have stopped: the alarm says to register the webhook again',
-  () => {
-    const refused = 'ReplayEvents: 401 UNAUTHENTICATED (API_AUTH_REVOKED)';
-    expect(silence({ refused })).toMatch(/new key.*register the webhook/);
-  },
-);
-
-holds('3.2', 'the webhooks of a key that loses events:read have stopped: the alarm says so', () => {
-  expect(silence({ refused: 'ReplayEvents: 403 FORBIDDEN' })).toContain('events:read');
 });
 
 holds('3.2', 'an enabled webhook goes on without backfill: replay brings what happened while it was off', async () => {
