@@ -30,6 +30,8 @@ const number = (least: number, most: number) =>
     .transform(Number)
     .refine((n) => Number.isInteger(n) && n >= least && n <= most, `must be a whole number from ${least} to ${most}`);
 
+const whole = (least: number, most: number, otherwise: number) => number(least, most).default(otherwise);
+
 const url = (remedy: string, shape = /^https?:/i) =>
   z.string().refine((text) => shape.test(text) && URL.canParse(text), `must be an http(s) address, ${remedy}`);
 

@@ -82,6 +82,7 @@ export interface ServiceOptions extends Access {
 
 /** The default of `withinMs`. Together with SLACK_MS it is less than the default `timeoutMs` of a handler. */
 const WITHIN_MS = 24_000;
+/** The default of `deadlineMs`, and its maximum (contract 4.1). */
 const DEADLINE_MS = 30_000;
 /** The time that the network may add to the deadline of the operation. */
 const SLACK_MS = 5_000;
@@ -116,7 +117,7 @@ function serviceOver(exchange: Exchange, options: Pick<ServiceOptions, 'paid' | 
     const { deadlineMs = DEADLINE_MS, quoteId, signal, safe, reader } = more;
     const withinMs = more.withinMs ?? (pace === once ? deadlineMs : Math.max(WITHIN_MS, more.deadlineMs ?? 0));
     return pace({ what, limit, safe, withinMs, signal }, (leftMs) => {
-      const ms = Math.max(1, Math.min(deadlineMs, Math.floor(leftMs)));
+      const ms = Math.max(1, Math.floor(Math.min(deadlineMs, DEADLINE_MS, leftMs)));
       // Only operations have a deadline (contract 4.1, 4.3).
       const timed = path.startsWith('/rpc/') && { deadlineMs: ms };
       const own = { ...body, ...timed, ...(quoteId && { billing: { quoteId } }) };

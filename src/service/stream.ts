@@ -62,6 +62,7 @@ export async function* readStream(options: StreamOptions): AsyncGenerator<Stream
   for (let failures = 0; !signal.aborted; failures++) {
     const openedAt = performance.now();
     let reason = 'the service ended it';
+    let limited = false;
     try {
       for await (const items of connect(options, after)) {
         yield items;
@@ -70,9 +71,11 @@ export async function* readStream(options: StreamOptions): AsyncGenerator<Stream
     } catch (error) {
       if (error instanceof ServiceError && FINAL.has(error.code)) throw error;
       reason = error instanceof ServiceError ? error.message : 'the connection broke';
+      limited = error instanceof ServiceError && error.code === 'RATE_LIMITED';
     }
     if (performance.now() - openedAt > GOOD_MS) failures = 0;
-    const waitMs = firstWaitMs * Math.min(30, 2 ** failures);
+    // After a 429 the waits vary, so that several clients do not come back together (contract 8).
+    const waitMs = firstWaitMs * Math.min(30, 2 ** failures) * (limited ? 1 + Math.random() / 2 : 1);
     if (signal.aborted) return;
     onNews?.({ kind: 'lost', reason, waitMs });
     await sleep(waitMs, undefined, { signal }).catch(() => {});

@@ -13,7 +13,7 @@ function silence(more: { missed?: number; failureRun?: number; refused?: string 
   const failures = { causes: {}, badSignatures: 0, badSince: null, lastBadAt: null, lastGoodAt: null, at: [] };
   const type = { type: 'MessageReceived', deliveredAt: START - 1, missed, missedSince: missed > 0 ? START : null };
   const status = { failureRun, failures, lastDeliveryAt: new Date(START - 1).toISOString(), reconcile };
-  return explainSilence({ now: START + 600_000, status, types: [type] });
+  return explainSilence({ now: START + 600_000, status, types: [type], refused: [] });
 }
 
 holds('3.2', 'a disabled webhook has no deliveries: what replay shows meanwhile raises an alarm', () => {
