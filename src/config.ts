@@ -6,7 +6,7 @@ import { parseEnv } from 'node:util';
 import { z } from 'zod';
 import { faultOfServer } from './base/server-address.ts';
 import { describe } from './base/errors.ts';
-import { KEPT_FROM_RUN, maskFromNowOn, SECRETS } from './base/secrets.ts';
+import { KEPT_FROM_RUN, maskFromNowOn, readSecretFiles, SECRETS } from './base/secrets.ts';
 import { parseCursor } from './wire/cursor.ts';
 import { DEFAULT_PREFIX } from './wire/headers.ts';
 
@@ -208,24 +208,6 @@ export function loadConfig(env: Env, { only }: { only?: (keyof Config)[] } = {})
     storeUrl: storePath === null ? config.DATABASE_URL : `sqlite:${storePath}`,
     handlersDir: pathOf(config.HANDLERS_DIR),
   };
-}
-
-function readSecretFiles(env: Env): { values: Env; faults: string[] } {
-  const values = { ...env };
-  const faults: string[] = [];
-  for (const name of SECRETS) {
-    const path = env[`${name}_FILE`];
-    if (!path) continue;
-    if (env[name]) faults.push(`${name} is set twice: keep it or ${name}_FILE`);
-    try {
-      values[name] = readFileSync(path, 'utf8').trim();
-    } catch {
-      // The value is not shown, because it may be the secret itself, set under the wrong name.
-      faults.push(`${name}_FILE cannot be read: it must be the path of a file that holds ${name}`);
-      values[name] = undefined;
-    }
-  }
-  return { values, faults };
 }
 
 function pick(values: Env, names: string[]): Env {

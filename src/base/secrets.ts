@@ -1,6 +1,6 @@
 // The variables that hold secrets: who gets them, who can read their files, and how they are masked in texts from outside,
 // which may echo them: error texts, request ids, header values.
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { unescape } from 'node:querystring';
 
@@ -19,6 +19,25 @@ export const SECRETS = [
 export const KEPT_FROM_RUN = ['WEBHOOK_SECRET', 'OPS_TOKEN', 'OPS_READ_TOKEN', 'ALERT_URL'];
 /** Shorter texts could be part of any word. */
 const SHORTEST = 8;
+
+/** Takes each secret from its variable, or from the file that the variable with `_FILE` names. */
+export function readSecretFiles(env: Env): { values: Env; faults: string[] } {
+  const values = { ...env };
+  const faults: string[] = [];
+  for (const name of SECRETS) {
+    const path = env[`${name}_FILE`];
+    if (!path) continue;
+    if (env[name]) faults.push(`${name} is set twice: keep it or ${name}_FILE`);
+    try {
+      values[name] = readFileSync(path, 'utf8').trim();
+    } catch {
+      // The value is not shown, because it may be the secret itself, set under the wrong name.
+      faults.push(`${name}_FILE cannot be read: it must be the path of a file that holds ${name}`);
+      values[name] = undefined;
+    }
+  }
+  return { values, faults };
+}
 
 /** The environment of `run`. Variables that are not the kit's belong to handlers. */
 export function envOfRun(env: Env): Env {
