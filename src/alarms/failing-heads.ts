@@ -1,7 +1,7 @@
 // Finds lanes whose first task has failed for long. The store keeps the last attempts of a task, so for a task that is
 // retried often, memory says since when it fails.
 import type { Clock } from '../base/clock.ts';
-import type { FailingHead } from '../store/read.ts';
+import type { FailingHead } from '../store/shown.ts';
 import type { Store } from '../store/store.ts';
 
 /** The search looks at many lanes, so it is made this often. */
@@ -9,7 +9,7 @@ const LOOK_MS = 30_000;
 const STUCK_MS = 900_000;
 const HEADS = 200;
 
-export function createFailingHeads(store: Pick<Store, 'read'>, clock: Clock) {
+export function createFailingHeads(store: Pick<Store, 'alarms'>, clock: Clock) {
   let lookedAfter = -Infinity;
   let failsAfter = new Map<number, number>();
   let stuck: FailingHead[] = [];
@@ -17,7 +17,7 @@ export function createFailingHeads(store: Pick<Store, 'read'>, clock: Clock) {
   return async (): Promise<FailingHead[]> => {
     const now = clock.monotonic();
     if (now - lookedAfter < LOOK_MS) return stuck;
-    const heads = await store.read.failingHeads(HEADS);
+    const heads = await store.alarms.failingHeads(HEADS);
     lookedAfter = now;
     const before = failsAfter;
     failsAfter = new Map(

@@ -1,4 +1,6 @@
 // The alarm role of the store: keeps raised alarms, and what people were notified of, over restarts.
+import type { FailingHead } from './shown.ts';
+
 export interface RaisedAlarm {
   name: string;
   detail: string;
@@ -27,4 +29,6 @@ export interface AlarmStore {
   lastContradicted(): Promise<string | null>;
   /** Handler files that could not be loaded or set up, and the handlers that wait for each. */
   brokenHandlers(): Promise<{ fault: string; waiting: string[] }[]>;
+  /** Among the first thousand lanes with waiting tasks; the one that has failed longest is the first. */
+  failingHeads(limit: number): Promise<FailingHead[]>;
 }

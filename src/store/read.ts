@@ -5,7 +5,6 @@ import type {
   Arrivals,
   DeadGroup,
   EventFilter,
-  FailingHead,
   Gap,
   Point,
   Quarantined,
@@ -69,8 +68,6 @@ export interface ReadStore {
   quarantined(id: number): Promise<(Quarantined & { body: Uint8Array }) | undefined>;
   /** The lanes with the most waiting tasks, among the first thousand lanes with any. */
   waitingLanes(limit: number): Promise<WaitingLane[]>;
-  /** Among the first thousand lanes with waiting tasks; the one that has failed longest is the first. */
-  failingHeads(limit: number): Promise<FailingHead[]>;
   gaps(): Promise<Gap[]>;
   /** Newest week first. */
   arrivals(): Promise<Arrivals[]>;

@@ -46,7 +46,16 @@ async function setUp(statuses: number[], { callsPerMinute = 100 }: { callsPerMin
   return { service, bodies, waits, clock, stop };
 }
 
-const CODES: Record<number, string> = { 429: 'RATE_LIMITED', 500: 'INTERNAL' };
+const CODES: Record<number, string> = {
+  400: 'VALIDATION_FAILED',
+  401: 'UNAUTHENTICATED',
+  402: 'PAYMENT_REQUIRED',
+  403: 'FORBIDDEN',
+  404: 'NOT_FOUND',
+  409: 'CONFLICT',
+  429: 'RATE_LIMITED',
+  500: 'INTERNAL',
+};
 
 async function errorOf(calling: Promise<unknown>): Promise<ServiceError> {
   const error = await calling.catch((thrown: unknown) => thrown);

@@ -133,15 +133,15 @@ export function looking(suite: Suite<Store>): void {
       await again();
       desk.now += 60_000;
       await again();
-      const [head, ...others] = await store.read.failingHeads(10);
+      const [head, ...others] = await store.alarms.failingHeads(10);
       expect(head).toMatchObject({ handler: 'first', key: 'c:1', since: T0, behind: 2 });
       expect(others).toEqual([]);
       desk.now += 1_000;
       await store.admin.retry([head?.task ?? 0], desk.now);
-      expect(await store.read.failingHeads(10)).toEqual([]);
+      expect(await store.alarms.failingHeads(10)).toEqual([]);
       desk.now += 60_000;
       await again();
-      expect(await store.read.failingHeads(10)).toMatchObject([{ key: 'c:1', since: desk.now }]);
+      expect(await store.alarms.failingHeads(10)).toMatchObject([{ key: 'c:1', since: desk.now }]);
     });
 
     test('E49: dead letters are listed by when they died, the newest first, over all pages', async () => {

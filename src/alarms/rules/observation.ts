@@ -1,6 +1,7 @@
 // The facts that the rules of `keep` use: the state of the store and of the main process, as it was read last.
 import type { Crash, DeliveredType, Refusal } from '../../store/keep.ts';
-import type { FailingHead, Gap, Status } from '../../store/read.ts';
+import type { Gap, Status } from '../../store/read.ts';
+import type { FailingHead } from '../../store/shown.ts';
 import { UNREAD } from '../../keep/view.ts';
 import type { AttemptGrowth } from '../attempt-counters.ts';
 import { magnitude, type Rule } from './rule.ts';

@@ -2,7 +2,7 @@
 import type { AlarmStore, RaisedAlarm } from '../alarms.ts';
 import { EVENT_KEY, type Session } from './session.ts';
 
-export function createAlarmStore(session: Session): Omit<AlarmStore, 'brokenHandlers'> {
+export function createAlarmStore(session: Session): Omit<AlarmStore, 'brokenHandlers' | 'failingHeads'> {
   const newestDeadGroup = session.statement<{ id: number; handler: string; error: string | null }>(`
     select c.id, h.name as handler, t.error from dead_groups c join handlers h on h.id = c.handler
       join tasks t on t.id = (select id from tasks where dead_group = c.id and state = 'dead' order by changed_at desc, id desc limit 1)

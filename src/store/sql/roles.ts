@@ -23,6 +23,7 @@ export type SqlRoles = Omit<Roles, 'ingest' | 'processes'> & {
 
 export function assembleRoles(session: Session, options: IngestOptions & Upkeep): SqlRoles {
   const { accept, readmit, note } = createIngest(session, options);
+  const { failingHeads, ...reading } = createReadStore(session);
   const { brokenHandlers, ...processes } = createProcessStore(session);
   const { askRerun, cancelRerun, ...reruns } = createReruns(session);
   return {
@@ -31,9 +32,9 @@ export function assembleRoles(session: Session, options: IngestOptions & Upkeep)
     work: createWorkStore(session),
     processes,
     replay: createReplayStore(session, accept),
-    alarms: { ...createAlarmStore(session), brokenHandlers },
+    alarms: { ...createAlarmStore(session), brokenHandlers, failingHeads },
     keep: createKeepStore(session, options),
-    read: { ...createReadStore(session), ...reruns, ...createSamples(session) },
+    read: { ...reading, ...reruns, ...createSamples(session) },
     admin: {
       askRerun,
       cancelRerun,

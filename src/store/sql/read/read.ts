@@ -1,5 +1,6 @@
 // The read role of the store, for people and programs. Figures come from counters, pages are read by keyset, and no query
 // scans more than a fixed number of rows.
+import type { AlarmStore } from '../../alarms.ts';
 import type { Arrivals, Gap, Quarantined, ReadStore } from '../../read.ts';
 import { isoOf, type Session } from '../session.ts';
 import { createEvents } from './events.ts';
@@ -10,7 +11,8 @@ type AsideRow = Omit<Quarantined, 'receivedAt'> & { received_at: number };
 
 export function createReadStore(
   session: Session,
-): Omit<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns' | 'sample' | 'samples'> {
+): Omit<ReadStore, 'handlers' | 'range' | 'survey' | 'reruns' | 'sample' | 'samples'> &
+  Pick<AlarmStore, 'failingHeads'> {
   return { ...createStatus(session), ...createEvents(session), ...createTasks(session), ...createAsides(session) };
 }
 

@@ -1,7 +1,9 @@
 // Tasks as people see them: pages by keyset, neighbours in a lane, groups of dead letters, and the longest lanes.
 import type { Cursor } from '../../../wire/cursor.ts';
 import { patternOf } from '../../error-pattern.ts';
-import type { DeadGroup, FailingHead, ReadStore, ShownTask, WaitingLane } from '../../read.ts';
+import type { AlarmStore } from '../../alarms.ts';
+import type { DeadGroup, ReadStore, ShownTask, WaitingLane } from '../../read.ts';
+import type { FailingHead } from '../../shown.ts';
 import type { TaskState } from '../../work.ts';
 import { EVENT_KEY, isoOf, type Dialect, type Session } from '../session.ts';
 import { HANDLERS } from '../work/waiting.ts';
@@ -36,7 +38,7 @@ export function taskOf(dialect: Dialect): string {
 // oxlint-disable-next-line max-lines-per-function -- one statement each, beside the method that runs it
 export function createTasks(
   session: Session,
-): Pick<ReadStore, 'neighbours' | 'groups' | 'tasks' | 'waitingLanes' | 'failingHeads'> {
+): Pick<ReadStore, 'neighbours' | 'groups' | 'tasks' | 'waitingLanes'> & Pick<AlarmStore, 'failingHeads'> {
   const TASK = taskOf(session.dialect);
   const { MATCHING, idsOf } = selectionOf(session.dialect);
   /** `lookedAt`: the newest ids of one kind, at most as many as one page looks at. */
