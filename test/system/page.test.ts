@@ -301,7 +301,7 @@ async function trouble(ops: Ops): Promise<void> {
   );
   await ops.store.alarms.raise(
     'failure_run',
-    '11 authentic deliveries in a row were not answered with 2xx (9 × store, 2 × clock_skew); at 15 the service switches the webhook off: see the log',
+    '11 deliveries in a row were not answered with 2xx (9 × store, 2 × clock_skew); at 15 the service switches the webhook off: see the log',
     now,
   );
   await ops.store.alarms.raise('gap_open', '1 stretches of history can no longer be fetched: see npx kit gaps', now);

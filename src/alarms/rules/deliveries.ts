@@ -68,13 +68,13 @@ function failureRun(seen: Observation): string {
   const { failureRun: run, failures, reconcile } = status;
   if (run >= FAILURES_FROM) {
     const causes = causeList(failures.causes);
-    return `${run} authentic deliveries in a row were not answered with 2xx${causes ? ` (${causes})` : ''}: ${remedyOf(failures.causes)}${switchedOff(run, reconcile.state !== 'off')}`;
+    return `${run} deliveries in a row were not answered with 2xx${causes ? ` (${causes})` : ''}: ${remedyOf(failures.causes)}${switchedOff(run, reconcile.state !== 'off')}`;
   }
   if (recently(seen, 'failure_runs') === 0)
     return `${recently(seen, 'unseen_failures')} recent events arrived with an attempt number above 1: earlier attempts failed before they reached us. See the proxy, the certificate and the network in front: npx kit doctor`;
   // A delivery that is in progress at the 15th failure can still succeed after the service has switched the webhook
   // off. So a success does not show that the webhook is on.
-  return `${worstRun >= FAILURES_ALLOWED ? worstRun : '3 or more'} authentic deliveries in a row were not answered with 2xx. ${run === 0 ? 'Deliveries succeed again' : 'Later deliveries succeeded, the newest failed again'}. At ${FAILURES_ALLOWED} in a row the service switches the webhook off: if it is still off, enable it at the service. The page, Refused, and the log have the causes. This alarm ends 10 minutes after the last such run`;
+  return `${worstRun >= FAILURES_ALLOWED ? worstRun : '3 or more'} deliveries in a row were not answered with 2xx. ${run === 0 ? 'Deliveries succeed again' : 'Later deliveries succeeded, the newest failed again'}. At ${FAILURES_ALLOWED} in a row the service switches the webhook off: if it is still off, enable it at the service. The page, Refused, and the log have the causes. This alarm ends 10 minutes after the last such run`;
 }
 
 function remedyOf(causes: Record<string, number>): string {
