@@ -128,12 +128,12 @@ test.each([
   [
     'before 15, what to fix, and what is at stake',
     3,
-    /3 authentic .* \(df -h\).*; at 15 in a row the service switches/,
+    /3 deliveries .* \(df -h\).*; at 15 in a row the service switches/,
   ],
   [
     'from 15 on, that the webhook is off, and what to do there',
     31,
-    /31 authentic .*has switched the webhook off: enable it there as well; replay/,
+    /31 deliveries .*has switched the webhook off: enable it there as well; replay/,
   ],
 ])('failure_run says, %s', (_, failureRun, expected) => {
   const failures = { ...calm.failures, causes: { store: failureRun } };
