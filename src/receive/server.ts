@@ -1,7 +1,7 @@
 // The HTTP server around the app: its time limits, its connections behind a load balancer, and its drain at a stop.
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server } from 'node:http';
-import type { Server as NetServer } from 'node:net';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Server as NetServer, Socket } from 'node:net';
 import type Koa from 'koa';
 import { ConfigError } from '../config.ts';
 
@@ -15,8 +15,15 @@ const LINGER_MS = 1_000;
 /** Connections that the system keeps until they are accepted. If a crowd fills them, a delivery waits for seconds. */
 const BACKLOG = 4_096;
 
+/** A connection whose last answer is a refusal. Later requests on it are not processed (RFC 9112, section 9.6). */
+const closing = new WeakSet<Socket>();
+
 export function createReceiveServer(app: Koa): Server {
-  const handle = app.callback();
+  const callback = app.callback();
+  const handle = (req: IncomingMessage, res: ServerResponse): void => {
+    if (closing.has(req.socket)) req.resume();
+    else void callback(req, res);
+  };
   const server = createServer(
     {
       // The service waits 10 s for an answer (contract 6.3), so slower requests are cut off. Node checks every second.
@@ -27,10 +34,10 @@ export function createReceiveServer(app: Koa): Server {
       // that the server has just closed.
       keepAliveTimeout: 75_000,
     },
-    (req, res) => void handle(req, res),
+    handle,
   );
   // Node must not send "100 Continue" by itself: the route sends it once the headers have passed.
-  server.on('checkContinue', (req, res) => void handle(req, res));
+  server.on('checkContinue', handle);
   return server;
 }
 
@@ -41,6 +48,7 @@ export function createReceiveServer(app: Koa): Server {
  */
 export function lingerOnClose(request: IncomingMessage): void {
   const { socket } = request;
+  closing.add(socket);
   socket.destroySoon = () => {
     socket.end();
     request.resume();
