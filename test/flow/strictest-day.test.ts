@@ -5,7 +5,7 @@ import { compareCursors, isBehind } from '../../src/wire/cursor.ts';
 import { liveStrictestDay, type Day, type Handled } from './strictest-day.ts';
 
 const UNSEEN = /failure_run: .*arrived with an attempt number above 1: earlier attempts failed/;
-const ABANDONED = /failure_run: 8 authentic deliveries in a row were not answered with 2xx \(8 × clock_skew\)/;
+const ABANDONED = /failure_run: 8 deliveries in a row were not answered with 2xx \(8 × clock_skew\)/;
 const HOLE = (reason: string): RegExp => new RegExp(`"refresh, ${reason}".*the stream left events out; replay fetches`);
 
 /** What the service refused, where the kit said so, and how. */
@@ -23,7 +23,7 @@ const REFUSALS: [refusal: string, place: keyof Day['said'], words: RegExp][] = [
   ['answer 401', 'alarm', /secret_mismatch: .*match no secret in WEBHOOK_SECRET/],
   ...[1, 2, 3, 4, 5, 6, 7, 8].map((attempt): (typeof REFUSALS)[number] => [`attempt ${attempt}`, 'alarm', ABANDONED]),
   ['abandoned', 'alarm', ABANDONED],
-  ['stopped', 'alarm', /failure_run: 15 authentic deliveries in a row/],
+  ['stopped', 'alarm', /failure_run: 15 deliveries in a row/],
   ['disabled by failures', 'alarm', /15 in a row the service has switched the webhook off: enable it there as well/],
   ['disabled', 'alarm', /webhook_silent: .*the webhook is switched off, was removed/],
   ['key revoked, delivery stopped', 'alarm', /reconcile_stopped: .*register the webhook again with the new key/],
