@@ -51,16 +51,20 @@ export function filesForAll(env: Env, folder = process.cwd()): string[] {
   return files.filter((file) => existsSync(file) && (statSync(file).mode & 0o004) !== 0);
 }
 
-/** Global, because texts from outside reach the log and the store on many ways. */
-const known = new Set<string>();
+/**
+ * Global, because texts from outside reach the log and the store on many ways. The longest come first: a secret that
+ * another begins with must not leave the rest of the other in sight.
+ */
+let known: string[] = [];
 
 /** Masks the secrets of this environment from now on, also after a reload has replaced them. */
 export function maskFromNowOn({ DATABASE_URL = '', ...values }: Env): void {
   const password = URL.parse(DATABASE_URL)?.password ?? '';
   const secrets = SECRETS.flatMap((name) => values[name]?.split(/[\s,]+/) ?? []);
-  for (const secret of [...secrets, password, unescape(password)])
-    // A log line is JSON, in which some characters of a secret are escaped.
-    if (secret.length >= SHORTEST) known.add(secret).add(JSON.stringify(secret).slice(1, -1));
+  const texts = [...secrets, password, unescape(password)].filter((secret) => secret.length >= SHORTEST);
+  // A log line is JSON, in which some characters of a secret are escaped.
+  const all = new Set([...known, ...texts, ...texts.map((secret) => JSON.stringify(secret).slice(1, -1))]);
+  known = [...all].toSorted((a, b) => b.length - a.length);
 }
 
 export function masked(text: string): string {

@@ -39,6 +39,11 @@ test('E87: a secret that a reload has replaced stays masked, and short texts are
   expect(masked(`${KEY} key_1`)).toBe('*** key_1');
 });
 
+test('E87: of two secrets, of which one begins with the other, nothing is left in sight', () => {
+  for (const API_KEY of ['svc_live_one', 'svc_live_one_and_more']) loadConfig({ ...env, API_KEY });
+  expect(masked('a svc_live_one_and_more b svc_live_one c')).toBe('a *** b *** c');
+});
+
 test('E87: the files with secrets that every user can read are named', () => {
   const folder = mkdtempSync(join(tmpdir(), 'kit-secrets-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
