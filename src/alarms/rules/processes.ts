@@ -49,7 +49,7 @@ export const PROCESSES: Rules<Observation> = {
   },
 };
 
-/** Its row is gone when another instance has joined in its place. */
+/** When another instance has replaced it, the store shows it no longer. */
 function lost(instances: Instance[]): Instance[] {
   return instances.filter(({ lostAt }) => lostAt !== null);
 }

@@ -64,7 +64,7 @@ export function createMembers(session: Session): Members {
   const lose = session.statement<{ instance: number; name: string }>(`
     update instances set lost_at = until_at - ${LIVES_MS} where until_at < ${NOW} and lost_at is null and instance <> ?
     returning instance, name`);
-  // An instance that joined after the last sign of life of a lost one stands in its place, and only in its.
+  // An instance replaces one lost instance, if it joined after the last sign of life of that one.
   const replace = session.statement(`
     with heir as (
       update instances set replaces = 1 where instance = (

@@ -145,14 +145,14 @@ export function createSession(db: Database) {
 }
 
 /**
- * Sends what does not wait for each other together, because each wait costs a way to the server and back. If one part
- * fails, the others end first: after a rollback their statements would not be in the transaction.
+ * Sends what does not wait for each other together: each wait costs a way to the server and back. After a failure the
+ * others end before the rollback, so that they are in the transaction. The first failure is thrown, as it causes others.
  */
 export async function together<Parts extends readonly unknown[]>(
   ...parts: Parts
 ): Promise<{ -readonly [Part in keyof Parts]: Awaited<Parts[Part]> }> {
-  await Promise.allSettled(parts);
-  return Promise.all(parts);
+  const all = Promise.all(parts);
+  return all.catch(() => Promise.allSettled(parts)).then(() => all);
 }
 
 /** SQL for an event's key, for queries of `events e`. If two events share a cursor, the second is named by id. */

@@ -268,7 +268,7 @@ create table instances (
   until_at bigint not null,
   handlers text[] not null default '{}',
   lost_at  bigint,                  -- when it gave its last sign of life, if it was found without one
-  replaces int not null default 0   -- 1: it joined in the place of a lost one, of which no row is left
+  replaces int not null default 0   -- 1: it has replaced a lost one, whose row is gone
 ) with (fillfactor = 50);
 
 -- At most one row: the instance that leads. The row is the right to lead; it is taken away by deleting it (members.ts).

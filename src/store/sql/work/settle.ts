@@ -56,21 +56,16 @@ export function createSettle(session: Session, lanes: Lanes) {
 
   /** Most tasks are done at their first attempt: few statements settle them all. */
   async function settleDone(given: Settlement[], now: number): Promise<Settlement[]> {
-    const held = new Set<number>();
-    const ending: Promise<unknown>[] = [];
-    const alike = Map.groupBy(given, ({ claim }) => `${claim.boot} ${claim.late} ${claim.startedAt}`);
-    for (const group of alike.values()) {
-      const { boot, late, startedAt } = group[0]?.claim ?? {};
-      const tasks = await giveUpAll.all(
-        group.map(({ claim }) => claim.task),
-        boot,
-      );
-      ending.push(endAll.run(late ? 1 : 0, startedAt, now, tasks));
-      for (const task of tasks) held.add(task);
-    }
+    const alike = [...Map.groupBy(given, ({ claim }) => `${claim.boot} ${claim.late} ${claim.startedAt}`).values()];
+    const idsOf = (group: Settlement[]): number[] => group.map(({ claim }) => claim.task);
+    const tasks = await together(...alike.map((group) => giveUpAll.all(idsOf(group), group[0]?.claim.boot)));
     // `delete`: of two settlements of one claim, the second does not hold.
+    const held = new Set(tasks.flat());
     const settled = given.filter(({ claim }) => held.delete(claim.task));
-    await together(...ending, lanes.saveFinished(settled, now));
+    await together(
+      ...alike.map(([first], n) => endAll.run(first?.claim.late ? 1 : 0, first?.claim.startedAt, now, tasks[n])),
+      lanes.saveFinished(settled, now),
+    );
     return settled;
   }
 
