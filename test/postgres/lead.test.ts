@@ -349,6 +349,34 @@ test.each([-3_600_000, 3_600_000])(
   },
 );
 
+test('of two instances that accept, the one that numbers its event first also commits first', async () => {
+  const [one, two, reader] = [member(), member(), member()];
+  await reader.processes.lead(true);
+  await reader.work.register(['first']);
+  // The first event has its number, and its transaction is held open.
+  await db.query(`create function held() returns trigger language plpgsql as
+    $$ begin perform pg_advisory_xact_lock(7); return new; end $$`);
+  await db.query(
+    'create trigger held before insert on events for each row when (new.cursor = 1) execute function held()',
+  );
+  await db.query('select pg_advisory_lock(7)');
+  const accept = (store: Store, cursor: string) => store.ingest.accept({ readings: [event(cursor)], now: store.now() });
+  const read = async (): Promise<(string | null)[]> => {
+    const { from, events } = await reader.work.pending(10);
+    await turnOf(reader, { fanOut: { from, upTo: events.at(-1)?.seq ?? from, tasks: [] } });
+    return events.map(({ cursor }) => cursor);
+  };
+  const first = accept(one, '1');
+  await vi.waitUntil(async () => (await waiting()) > 0);
+  let done = false;
+  const second = accept(two, '2').then(() => (done = true));
+  await vi.waitUntil(async () => done || (await waiting()) > 1);
+  const seen = await read();
+  await db.query('select pg_advisory_unlock(7)');
+  await Promise.all([first, second]);
+  expect([...seen, ...(await read())]).toEqual(['1', '2']);
+});
+
 test('events are numbered in the order of their commits: whoever reads on from a number misses none', async () => {
   const receivers = range(1, 4).map(member);
   const reader = member();
