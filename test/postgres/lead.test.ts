@@ -368,9 +368,9 @@ test('of two instances that accept, the one that numbers its event first also co
   };
   const first = accept(one, '1');
   await vi.waitUntil(async () => (await waiting()) > 0);
-  let done = false;
-  const second = accept(two, '2').then(() => (done = true));
-  await vi.waitUntil(async () => done || (await waiting()) > 1);
+  let committed = false;
+  const second = accept(two, '2').then(() => (committed = true));
+  await vi.waitUntil(async () => committed || (await waiting()) > 1);
   const seen = await read();
   await db.query('select pg_advisory_unlock(7)');
   await Promise.all([first, second]);
