@@ -10,7 +10,7 @@ import { canParseTarget } from '../base/target.ts';
 import type { Account } from '../processes/channel.ts';
 import { readDelivery, type Reading } from '../wire/event.ts';
 import { receivedHeaders } from '../wire/headers.ts';
-import { createPacer, type BodyReader } from './body.ts';
+import type { BodyReader } from './body.ts';
 import { NOTICES, REFUSALS, type Cause, type RefusalName } from './causes.ts';
 import { isLikely, isSentByKit, type DeliveryHealth } from './delivery-health.ts';
 import { Unavailable, type GroupCommit } from './group-commit.ts';
@@ -72,7 +72,6 @@ function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) =>
   const { prefix, bodyLimit, verifier, bodies, groupCommit, machine, refusalLog, health, draining } = options;
   const names = receivedHeaders(prefix);
   const adviseOnPrefix = createPrefixAdvice(options);
-  const pace = createPacer();
 
   async function commit(ctx: Context, reading: Reading, sentByKit: boolean): Promise<void> {
     try {
@@ -101,12 +100,12 @@ function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) =>
     if (Number(headers['content-length'] ?? 0) > bodyLimit) return refuse(ctx, 'body_limit');
 
     if (headers.expect !== undefined) ctx.res.writeContinue();
-    const body = await bodies.read(req, bodyLimit, ctx.res);
-    if (typeof body === 'string') return refuse(ctx, body);
-    await pace(body.length);
-    const signers = verifier.body(claimed, body, machine.now());
+    const check = verifier.body(claimed);
+    const parts = await bodies.read(req, bodyLimit, ctx.res, check.update);
+    if (typeof parts === 'string') return refuse(ctx, parts);
+    const signers = check.end(machine.now());
     if (signers === 'bad_signature') return refuse(ctx, signers);
-    const reading = readDelivery(body);
+    const reading = readDelivery(Buffer.concat(parts));
     const sentByKit = isSentByKit(reading);
     if (signers === 'clock_skew') return refuse(ctx, sentByKit ? 'own_skew' : signers);
 

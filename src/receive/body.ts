@@ -4,14 +4,13 @@ import type { EventEmitter } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { createBudget, type Body } from './body-budget.ts';
 import type { RefusalName } from './causes.ts';
+import { announcedBy, PART, readInTurns } from './turns.ts';
 
 /** Bytes. Bodies up to this size have a budget of their own, so that large ones never drop them. */
 const SMALL = 64 * 1024;
-const BUDGET = { small: 16 * 1024 * 1024, large: 64 * 1024 * 1024 };
+const BUDGET = { small: 16 * 1024 * 1024, large: 40 * 1024 * 1024 };
 /** Bytes that each chunk costs at least, because very small chunks take more memory than their bytes. */
 const CHUNK = 512;
-/** Bytes. Verifying and parsing a larger body blocks the event loop long enough to delay other answers. */
-const PACED = 512 * 1024;
 
 type BodyCause = Extract<RefusalName, `body_${string}`>;
 
@@ -23,56 +22,62 @@ export function createBodyReader(budget = BUDGET.large, monotonic = (): number =
 
   return {
     /**
-     * The whole body, or the cause of its refusal: it is too long, it was dropped for the budget, or the sender left. Its
-     * bytes are charged until `answer` closes.
+     * The parts of the body, or the cause of its refusal: it is too long, it was dropped for the budget, or the sender
+     * left. Its bytes are charged until `answer` closes. `onPart` is called with each part as it arrives.
      */
-    read: (request: IncomingMessage, limit: number, answer: EventEmitter = request): Promise<Buffer | BodyCause> =>
+    read: (
+      request: IncomingMessage,
+      limit: number,
+      answer: EventEmitter = request,
+      onPart?: (part: Buffer) => void,
+    ): Promise<Buffer[] | BodyCause> =>
       new Promise((resolve) => {
-        const chunks: Buffer[] = [];
-        const body: Body = { held: 0, since: monotonic(), drop: () => settle('body_dropped') };
+        let parts: Buffer[] = [];
+        const body: Body = {
+          held: 0,
+          announced: announcedBy(request, limit),
+          since: monotonic(),
+          drop: () => settle('body_dropped'),
+        };
+        const onEnd = (): void => settle(parts);
         const onGone = (): void => settle('body_aborted');
         let bytes = 0;
         let charged = small;
         let settled = false;
 
-        function onData(chunk: Buffer): void {
-          if (settled) return;
-          chunks.push(chunk);
-          bytes += chunk.length;
+        function onData(part: Buffer): void {
+          if (settled) return free([part]);
+          parts.push(part);
+          bytes += part.length;
           if (bytes > limit) return settle('body_limit');
           if (bytes > SMALL && charged === small) {
             small.release(body);
             charged = large;
           }
-          charged.charge(body, Math.max(bytes, CHUNK * chunks.length));
-        }
-        function onEnd(): void {
-          settle(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks));
+          onPart?.(part);
+          // While a large body waits for its turn, the stream holds one more part of it.
+          const next = charged === large ? Math.min(PART, body.announced - bytes) : 0;
+          charged.charge(body, Math.max(bytes + next, CHUNK * parts.length));
         }
         // The listeners stay, because an error without one would crash the process. What comes later is ignored.
-        function settle(result: Buffer | BodyCause): void {
+        function settle(result: Buffer[] | BodyCause): void {
           if (settled) return;
           settled = true;
-          chunks.length = 0;
+          if (typeof result === 'string') free(parts);
+          parts = [];
           if (typeof result === 'string') charged.release(body);
           else charged.keep(body);
           resolve(result);
         }
+        readInTurns(request);
         request.on('data', onData).on('end', onEnd).on('close', onGone).on('error', onGone);
         answer.once('close', () => charged.release(body));
       }),
   };
 }
 
-/**
- * At most one large body is verified per iteration of the event loop, so that small deliveries are answered in between.
- * The returned function returns undefined for a small body, which need not wait.
- */
-export function createPacer(): (bytes: number) => Promise<void> | undefined {
-  let last = Promise.resolve();
-  return (bytes) => {
-    if (bytes <= PACED) return undefined;
-    last = last.then(() => new Promise((resolve) => setImmediate(resolve)));
-    return last;
-  };
+/** Frees the memory of dropped parts at once. In a crowd, garbage collection would come too late. */
+function free(parts: Buffer[]): void {
+  for (const { buffer, byteLength } of parts)
+    if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
 }

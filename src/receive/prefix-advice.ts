@@ -35,8 +35,9 @@ export function createPrefixAdvice({ bodies, log, machine, prefix, verifier }: O
     const renamed = { [own.signature]: headers[signature], [own.timestamp]: headers[timestamp] };
     const claimed = verifier.headers({ headers: renamed }, machine.now());
     if (typeof claimed === 'string') return;
-    const body = await bodies.read(request, LONGEST);
-    if (said || typeof body === 'string' || typeof verifier.body(claimed, body, machine.now()) === 'string') return;
+    const check = verifier.body(claimed);
+    const parts = await bodies.read(request, LONGEST, request, check.update);
+    if (said || typeof parts === 'string' || typeof check.end(machine.now()) === 'string') return;
     said = true;
     log.warn({ prefix: other }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${other}`);
   };

@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Server as NetServer, Socket } from 'node:net';
 import type Koa from 'koa';
 import { ConfigError } from '../config.ts';
+import { readInTurns } from './turns.ts';
 
 const SWEEP_MS = 50;
 /**
@@ -12,11 +13,14 @@ const SWEEP_MS = 50;
  */
 const GRACE_MS = 500;
 const LINGER_MS = 1_000;
+/** More connections than these do not linger, because each may hold a part of a body. */
+const LINGERING = 100;
 /** Connections that the system keeps until they are accepted. If a crowd fills them, a delivery waits for seconds. */
 const BACKLOG = 4_096;
 
 /** A connection whose last answer is a refusal. Later requests on it are not processed (RFC 9112, section 9.6). */
 const closing = new WeakSet<Socket>();
+const lingering = new Set<Socket>();
 
 export function createReceiveServer(app: Koa): Server {
   const callback = app.callback();
@@ -51,9 +55,20 @@ export function lingerOnClose(request: IncomingMessage): void {
   closing.add(socket);
   socket.destroySoon = () => {
     socket.end();
+    if (request.listenerCount('data') === 0) readInTurns(request);
     request.resume();
     const timer = setTimeout(() => socket.destroy(), LINGER_MS);
-    socket.once('end', () => socket.destroy()).once('close', () => clearTimeout(timer));
+    lingering.add(socket);
+    socket
+      .once('end', () => socket.destroy())
+      .once('close', () => {
+        clearTimeout(timer);
+        lingering.delete(socket);
+      });
+    const [oldest] = lingering;
+    if (lingering.size <= LINGERING || !oldest) return;
+    lingering.delete(oldest);
+    oldest.destroy();
   };
 }
 

@@ -1,7 +1,7 @@
 // Checks the signature and the timestamp of a delivery. Each check has a cause of its own, for the log and the metrics.
 import type { IncomingMessage } from 'node:http';
 import { receivedHeaders } from '../wire/headers.ts';
-import { findSigners, readSignatures, readTimestamp } from '../wire/signature.ts';
+import { readSignatures, readTimestamp, startHashes } from '../wire/signature.ts';
 
 /** A timestamp that is further off than this is refused before the body is read. */
 const DAY_SECONDS = 86_400;
@@ -32,11 +32,18 @@ export function createVerifier(options: { secrets: string[]; prefix: string; tol
       if (Math.abs(nowMs / 1000 - timestamp) > DAY_SECONDS) return 'far_timestamp';
       return { timestamp, signatures };
     },
-    /** The positions of the secrets that signed, or the cause of a refusal. `clock_skew`: outside the time window. */
-    body({ timestamp, signatures }: Claimed, body: Buffer, nowMs: number): number[] | 'bad_signature' | 'clock_skew' {
-      const signers = findSigners(secrets, timestamp, body, signatures);
-      if (signers.length === 0) return 'bad_signature';
-      return inWindow(timestamp, nowMs, toleranceSeconds) ? signers : 'clock_skew';
+    /** Starts the check of a body, which is given to `update` as it arrives. */
+    body({ timestamp, signatures }: Claimed) {
+      const hashes = startHashes(secrets, timestamp);
+      return {
+        update: hashes.update,
+        /** The positions of the secrets that signed, or the cause of a refusal. `clock_skew`: outside the time window. */
+        end(nowMs: number): number[] | 'bad_signature' | 'clock_skew' {
+          const found = hashes.signers(signatures);
+          if (found.length === 0) return 'bad_signature';
+          return inWindow(timestamp, nowMs, toleranceSeconds) ? found : 'clock_skew';
+        },
+      };
     },
     useSecrets(changed: string[]): void {
       secrets = changed;

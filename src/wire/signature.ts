@@ -30,11 +30,17 @@ export function readSignatures(header: string | undefined): Buffer[] {
   });
 }
 
-/** The positions of all secrets that signed. Every value is compared with every secret, in constant time. */
-export function findSigners(secrets: string[], timestamp: number, body: Buffer, signatures: Buffer[]): number[] {
-  return secrets.flatMap((secret, position) => {
-    const expected = createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest();
-    const matching = signatures.filter((signature) => timingSafeEqual(expected, signature));
-    return matching.length > 0 ? [position] : [];
-  });
+/** Hashes a body as it arrives, with each secret. */
+export function startHashes(secrets: string[], timestamp: number) {
+  const hmacs = secrets.map((secret) => createHmac('sha256', secret).update(`${timestamp}.`));
+  return {
+    update: (part: Buffer): void => hmacs.forEach((hmac) => hmac.update(part)),
+    /** The positions of all secrets that signed. Every value is compared with every secret, in constant time. */
+    signers: (signatures: Buffer[]): number[] =>
+      hmacs.flatMap((hmac, position) => {
+        const expected = hmac.digest();
+        const matching = signatures.filter((signature) => timingSafeEqual(expected, signature));
+        return matching.length > 0 ? [position] : [];
+      }),
+  };
 }

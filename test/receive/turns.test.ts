@@ -1,57 +1,94 @@
-// Each large body blocks the event loop while it is verified. If several are complete at the same moment, small
-// deliveries are answered first.
+// Large bodies are read and hashed in turns, so that other deliveries need not wait for them.
+import { EventEmitter } from 'node:events';
+import type { IncomingMessage } from 'node:http';
 import { expect, test } from 'vitest';
-import { createBodyReader, type BodyReader } from '../../src/receive/body.ts';
-import { bodyOf, deliver, message, signed, startReceiver } from './harness.ts';
+import { lingerOnClose } from '../../src/receive/server.ts';
+import { PART, readInTurns } from '../../src/receive/turns.ts';
+import { bodyOf, deliver, message, signed, startReceiver, until } from './harness.ts';
 
-const BIG = 3;
-const MEGABYTES = 'x'.repeat(2 * 1024 * 1024);
+const MEGABYTES = 'x'.repeat(4 * 1024 * 1024);
 
-/** Holds bodies back until this many have arrived, then passes them all on in one iteration of the event loop. */
-function together(count: number): BodyReader {
-  const inner = createBodyReader();
-  const all = Promise.withResolvers<void>();
-  let come = 0;
-  return {
-    async read(...given) {
-      const body = await inner.read(...given);
-      if (++come === count) all.resolve();
-      await all.promise;
-      return body;
+/** A request that sends a part whenever it is read. `log` receives its name. */
+function stream(name: string, length: number | undefined, log: string[]) {
+  const headers = length === undefined ? {} : { 'content-length': String(length) };
+  const socket = { destroyed: false };
+  let paused = false;
+  const request = Object.assign(new EventEmitter(), {
+    headers,
+    socket,
+    pause: () => (paused = true),
+    resume() {
+      log.push(name);
+      paused = false;
     },
-  };
-}
-
-/** Counts the iterations of the event loop. */
-function countTurns(): { turn: () => number; stop: () => void } {
-  let turn = 0;
-  let next = setImmediate(function again() {
-    turn++;
-    next = setImmediate(again);
   });
-  return { turn: () => turn, stop: () => clearImmediate(next) };
+  readInTurns(request as unknown as IncomingMessage);
+  return {
+    socket,
+    paused: () => paused,
+    send: (bytes: number) => void request.emit('data', Buffer.alloc(bytes)),
+  };
 }
 
-test('E83: each iteration of the event loop verifies at most one large body, and small bodies do not wait for them', async () => {
-  const receiver = await startReceiver({ bodies: together(BIG + 2) });
-  const turns = countTurns();
-  const seen: { bytes: number; turn: number }[] = [];
-  const verifier = { ...receiver.verifier };
-  receiver.verifier.body = (claimed, body, now) => {
-    seen.push({ bytes: body.length, turn: turns.turn() });
-    return verifier.body(claimed, body, now);
-  };
-  const texts = [...Array.from({ length: BIG }, () => MEGABYTES), 'small', 'small'];
-  const statuses = await Promise.all(
-    texts.map((text, n) => {
-      const body = bodyOf({ cursor: String(n + 1), data: { MessageReceived: message({ body: text }) } });
-      return deliver(receiver.port, body, signed(body));
-    }),
-  );
-  turns.stop();
-  expect(statuses).toEqual(texts.map(() => 204));
-  const small = seen.filter(({ bytes }) => bytes < MEGABYTES.length).map(({ turn }) => turn);
-  const large = seen.filter(({ bytes }) => bytes > MEGABYTES.length).map(({ turn }) => turn);
-  expect(new Set(large).size).toBe(BIG);
-  expect(Math.max(...small)).toBeLessThan(Math.min(...large));
+test('E83: a body below 64 KiB never waits; a larger one pauses after each part', async () => {
+  const log: string[] = [];
+  const { send, paused } = stream('body', 200_000, log);
+  send(PART - 1);
+  expect(paused()).toBe(false);
+  send(1);
+  expect(paused()).toBe(true);
+  await until(() => !paused());
+  send(PART - 1);
+  expect(paused()).toBe(false);
+  send(PART);
+  expect(paused()).toBe(true);
+  await until(() => log.length === 2);
+});
+
+test('E83: the body that announces the least has the first turn, one without a length the last', async () => {
+  const log: string[] = [];
+  const bodies = { endless: undefined, long: 12_000_000, short: 300_000, middle: 1_000_000 };
+  for (const [name, length] of Object.entries(bodies)) stream(name, length, log).send(PART);
+  await until(() => log.length === 4);
+  expect(log).toEqual(['short', 'middle', 'long', 'endless']);
+});
+
+test('E83: a body whose connection is closed has no turn', async () => {
+  const log: string[] = [];
+  const [gone, next] = [stream('gone', 100_000, log), stream('next', 200_000, log)];
+  gone.send(PART);
+  next.send(PART);
+  gone.socket.destroyed = true;
+  await until(() => log.length > 0);
+  expect(log).toEqual(['next']);
+});
+
+test('E83: small deliveries are answered before large ones that began earlier', async () => {
+  const receiver = await startReceiver();
+  const answered: string[] = [];
+  const large = bodyOf({ cursor: '1', data: { MessageReceived: message({ body: MEGABYTES }) } });
+  const began = Array.from({ length: 3 }, async () => {
+    const status = await deliver(receiver.port, large, signed(large));
+    answered.push(`large ${status}`);
+  });
+  for (let n = 0; n < 3; n++) {
+    const small = bodyOf({ id: `evt_small_${n}`, cursor: String(n + 2) });
+    answered.push(`small ${await deliver(receiver.port, small, signed(small))}`);
+  }
+  await Promise.all(began);
+  expect(answered.toSorted()).toEqual([...Array(3).fill('large 204'), ...Array(3).fill('small 204')]);
+  expect(answered[0]).toBe('small 204');
+});
+
+test('E84: of refused senders who go on sending, at most a hundred keep their connections for a moment', () => {
+  const closed: number[] = [];
+  const sockets = Array.from({ length: 102 }, (_, n) => {
+    const socket = Object.assign(new EventEmitter(), { end() {}, destroy: () => closed.push(n), destroySoon() {} });
+    const request = Object.assign(new EventEmitter(), { headers: {}, socket, resume() {} });
+    lingerOnClose(request as unknown as IncomingMessage);
+    return socket;
+  });
+  for (const socket of sockets) socket.destroySoon();
+  expect(closed).toEqual([0, 1]);
+  for (const socket of sockets) socket.emit('close');
 });

@@ -74,7 +74,7 @@ export async function createKit(
     output: () => output,
     async start() {
       output = '';
-      const [command, ...args] = [...under, process.execPath, resolve(root, 'src/main.ts')];
+      const [command, ...args] = [...under, process.execPath, '--max-semi-space-size=16', resolve(root, 'src/main.ts')];
       child = spawn(command, args, {
         cwd: folder,
         stdio: ['ignore', 'pipe', 'pipe'],

@@ -1,34 +1,24 @@
 // The proxy of compose.yaml in front of a real kit, with the configuration from that file. Only the addresses differ.
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { createHmac } from 'node:crypto';
-import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
-import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createKit, dataOf, freePort, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
+import { hasCaddy, OLDEST, startCaddy, type Caddy } from './caddy.ts';
+import { createKit, dataOf, load, makeEvent, RECORD, SECRET, until, type Kit } from './kit.ts';
 
-/** The oldest version of Caddy that must work: the version in Debian stable. */
-const OLDEST = [2, 6, 2];
 const lacking = !hasCaddy();
-if (lacking) console.warn(`skipped: needs caddy ${OLDEST.join('.')} or newer: apt-get install caddy`);
+if (lacking) console.warn(`skipped: needs caddy ${OLDEST} or newer: apt-get install caddy`);
 
 let kit: Kit;
-let caddy: ChildProcess | undefined;
-let port: number;
-let tlsPort: number;
+let caddy: Caddy | undefined;
 
 beforeEach(async ({ skip }) => {
   skip(lacking);
   kit = await createKit({ record: RECORD });
   await kit.start();
-  await startCaddy();
+  caddy = await startCaddy(kit);
 });
 afterEach(async () => {
-  if (caddy?.exitCode === null) {
-    caddy.kill('SIGKILL');
-    await once(caddy, 'close');
-  }
+  await caddy?.stop();
   await kit?.remove();
 });
 
@@ -36,7 +26,7 @@ afterEach(async () => {
 const RESTARTS = Number(process.env['PROXY_RESTARTS'] ?? 8);
 
 test(`${RESTARTS} times the receiver is stopped and started under 50 deliveries a second: each gets its 204, and is one event`, async () => {
-  const running = load({ port }, 50);
+  const running = load({ port: caddy?.port ?? 0 }, 50);
   for (let round = 0; round < RESTARTS; round++) {
     const enough = running.acknowledged.size + 20;
     await until(() => running.acknowledged.size > enough);
@@ -92,59 +82,6 @@ test('a request for another host does not reach the receiver', async () => {
   expect(count('quarantine')).toBe(1);
 });
 
-function hasCaddy(): boolean {
-  try {
-    const found = execFileSync('caddy', ['version'], { encoding: 'utf8' });
-    const [, ...parts] = /(\d+)\.(\d+)\.(\d+)/.exec(found) ?? [];
-    const [version, oldest] = [parts.map(Number), OLDEST].map(([a = 0, b = 0, c = 0]) => a * 1e6 + b * 1e3 + c);
-    return (version ?? 0) >= (oldest ?? 0);
-  } catch {
-    return false;
-  }
-}
-
-async function startCaddy(): Promise<void> {
-  port = await freePort();
-  tlsPort = await freePort();
-  const file = join(kit.folder, 'Caddyfile');
-  writeFileSync(file, caddyfile());
-  caddy = spawn('caddy', ['run', '--config', file, '--adapter', 'caddyfile'], {
-    stdio: ['ignore', 'ignore', 'pipe'],
-    env: { PATH: process.env['PATH'], HOME: kit.folder },
-  });
-  let said = '';
-  caddy.stderr?.on('data', (chunk: Buffer) => (said += chunk.toString()));
-  await until(() => {
-    if (caddy?.exitCode !== null) throw new Error(`caddy ended:\n${said}`);
-    return said.includes('certificate obtained successfully');
-  });
-  // The proxy uses a new certificate only after a moment.
-  let shown = false;
-  const ask = (): void => void post('/', Buffer.from('')).then(() => (shown = true), ask);
-  ask();
-  await until(() => shown);
-}
-
-/**
- * The proxy's configuration in compose.yaml, changed for loopback: variables filled in, a plain port beside the TLS
- * port, and a self-signed certificate.
- */
-function caddyfile(): string {
-  const compose = readFileSync('compose.yaml', 'utf8');
-  const content = /content: \|\n((?: {6}.*\n|\n)+)/.exec(compose)?.[1] ?? '';
-  const text = content
-    .replaceAll(/^ {6}/gm, '')
-    .replace(/^\{$/m, '{\ndefault_bind 127.0.0.1\nskip_install_trust\nauto_https disable_redirects')
-    .replace(
-      /^\$\{SITE_ADDRESS.*\}, https:\/\/ \{$/m,
-      `http://:${port}, localhost:${tlsPort}, https://:${tlsPort} {\ntls internal`,
-    )
-    .replaceAll(/\$\{WEBHOOK_PATH:-(.*?)\}/g, '$1')
-    .replace('receiver:3000', `127.0.0.1:${kit.port}`);
-  expect(text).not.toMatch(/\$|receiver:/);
-  return text;
-}
-
 /** Posts over TLS, by default with a right signature. Resolves to the status. */
 function post(path: string, body: Buffer, secret = SECRET, host = 'localhost'): Promise<number> {
   const timestamp = Math.floor(Date.now() / 1000);
@@ -158,7 +95,7 @@ function post(path: string, body: Buffer, secret = SECRET, host = 'localhost'): 
   const options = {
     host: '127.0.0.1',
     servername: 'localhost',
-    port: tlsPort,
+    port: caddy?.tlsPort,
     path,
     method: 'POST',
     headers,

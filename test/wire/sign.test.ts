@@ -49,7 +49,10 @@ test('the receiver accepts a delivery that the service signed with its secret, a
     for (const [name, value] of Object.entries(signedHeaders({ ...signing, secrets })))
       request.headers[name.toLowerCase()] = value;
     const claimed = verifier.headers(request, now);
-    return typeof claimed === 'string' ? claimed : verifier.body(claimed, body, now);
+    if (typeof claimed === 'string') return claimed;
+    const check = verifier.body(claimed);
+    check.update(Buffer.from(body));
+    return check.end(now);
   };
   expect(verdict(['whsec_one', 'whsec_two'])).toEqual([0]);
   expect(verdict(['whsec_one'])).toBe('bad_signature');

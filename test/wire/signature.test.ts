@@ -2,7 +2,8 @@
 import { createHmac } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { findSigners, readSignatures, readTimestamp } from '../../src/wire/signature.ts';
+import { readSignatures, readTimestamp } from '../../src/wire/signature.ts';
+import { findSigners } from './find-signers.ts';
 
 const hex = '0123456789abcdef'.repeat(4);
 const bytes = Buffer.from(hex, 'hex');

@@ -1,7 +1,8 @@
 // Signatures made by the command line of openssl, as a person makes them to try an endpoint out.
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
-import { findSigners, readSignatures } from '../../src/wire/signature.ts';
+import { readSignatures } from '../../src/wire/signature.ts';
+import { findSigners } from './find-signers.ts';
 
 const SECRET = 'whsec_0123456789abcdef0123456789abcdef';
 const AT = 1_767_225_600;

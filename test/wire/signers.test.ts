@@ -3,7 +3,8 @@
 import { createHash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { findSigners, readSignatures } from '../../src/wire/signature.ts';
+import { readSignatures } from '../../src/wire/signature.ts';
+import { findSigners } from './find-signers.ts';
 
 const BLOCK = 64;
 const sha256 = (...parts: Uint8Array[]): Buffer => createHash('sha256').update(Buffer.concat(parts)).digest();

@@ -13,10 +13,9 @@ router.post('/webhooks', async (ctx) => {
   ctx.status = 401;
   const claimed = verifier.headers(ctx.req, Date.now());
   if (typeof claimed === 'string') return;
-  const body = await bodies.read(ctx.req, 10_000_000);
-  if (typeof body === 'string') return;
-  const signers = verifier.body(claimed, body, Date.now());
-  if (typeof signers === 'string') return;
-  ctx.status = 'event' in readDelivery(body) ? 204 : 400;
+  const check = verifier.body(claimed);
+  const parts = await bodies.read(ctx.req, 10_000_000, ctx.res, check.update);
+  if (typeof parts === 'string' || typeof check.end(Date.now()) === 'string') return;
+  ctx.status = 'event' in readDelivery(Buffer.concat(parts)) ? 204 : 400;
 });
 new Koa().use(router.routes()).listen(Number(process.env['PORT']), '127.0.0.1');

@@ -1,12 +1,18 @@
-// F48, F49 and two network faults without a number: thousands of slow clients, and a proxy that delays, cuts, drips and
-// swallows data.
+// E84, F48, F49 and two network faults without a number: crowds of strangers and slow clients, and a proxy that delays,
+// cuts, drips and swallows data.
+import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { Agent } from 'node:http';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { availableParallelism, loadavg } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { createRandom } from '../../../src/tools/random.ts';
+import { hasCaddy, startCaddy } from '../../system/caddy.ts';
 import { deliver, makeEvent } from '../../system/kit.ts';
-import { eventually, stage, type Fault } from './scene.ts';
+import type { Crowd } from './strangers.ts';
+import { eventually, Lacking, stage, type Fault, type Scene } from './scene.ts';
 import { tested } from './tools.ts';
 
 /** The bytes that each slow client sends first. */
@@ -86,7 +92,110 @@ async function startProxy(
   };
 }
 
+const CROWD = { count: 15_000, againMs: 5_000 };
+const SENDERS = 3;
+const CROWDED_MS = 15_000;
+const LATE_MS = 5_000;
+const MOST_MB = 300;
+
+interface Seen {
+  open: number;
+  most: number;
+  connected: number;
+  failed: number;
+}
+
+/** Most of a crowd is cheap for its sender. */
+const USUAL = {
+  idle: 50,
+  'slow headers': 20,
+  'slow bodies': 20,
+  'large bodies': 1,
+  aborts: 5,
+  pipelines: 4,
+};
+const EQUAL = Object.fromEntries(Object.keys(USUAL).map((kind) => [kind, 1]));
+
+/** Processes with strangers. They have come when as many have connected. */
+function startStrangers(port: number, crowd: Crowd) {
+  const file = fileURLToPath(new URL('strangers.ts', import.meta.url));
+  const seen: Seen[] = [];
+  const children = Array.from({ length: SENDERS }, (_, n) => {
+    const own = { ...crowd, count: crowd.count / SENDERS };
+    const child = fork(file, [String(port), `127.0.0.${n + 2}`, JSON.stringify(own)]);
+    child.on('message', (counts: Seen) => void (seen[n] = counts));
+    return child;
+  });
+  return {
+    sum: (name: keyof Seen): number => seen.reduce((sum, counts) => sum + counts[name], 0),
+    stop: () => children.forEach((child) => child.kill('SIGKILL')),
+  };
+}
+
+/** 100 small and 5 large deliveries a second among the strangers, to the receiver or to the proxy before it. */
+async function among(scene: Scene, crowd: Crowd, port = scene.kit.port, middleMs = LATE_MS): Promise<string> {
+  const strangers = startStrangers(port, crowd);
+  const agent = new Agent({ keepAlive: false });
+  const large = 'x'.repeat(300 * 1024);
+  const times: number[] = [];
+  const pending: Promise<void>[] = [];
+  let most = 0;
+  const send = async (body?: string): Promise<void> => {
+    const began = performance.now();
+    await scene.send({ port, agent }, body);
+    times.push(performance.now() - began);
+  };
+  try {
+    const came = await eventually(() => strangers.sum('connected') + strangers.sum('failed') >= crowd.count, 60_000);
+    scene.holds(came, `only ${strangers.sum('connected')} strangers came`);
+    for (const end = performance.now() + CROWDED_MS; performance.now() < end; await sleep(200)) {
+      for (let n = 0; n < 20; n++) pending.push(send());
+      pending.push(send(large));
+      most = Math.max(most, memoryOf(scene.kit.main()));
+    }
+    await Promise.all(pending);
+  } finally {
+    strangers.stop();
+  }
+  const slowest = Math.round(Math.max(...times));
+  const middle = Math.round(times.toSorted((a, b) => a - b)[times.length >> 1] ?? 0);
+  scene.holds(slowest < LATE_MS, `a delivery waited ${slowest} ms`);
+  scene.holds(middle < middleMs, `the median is ${middle} ms`);
+  scene.holds(most < MOST_MB, `the main process had ${most} MB`);
+  return `${strangers.sum('connected')} connections, at most ${strangers.sum('most')} open at the senders; ${times.length} deliveries, median ${middle} ms, slowest ${slowest} ms; memory ${most} MB; load ${loadavg()[0]?.toFixed(1)} on ${availableParallelism()} cores`;
+}
+
 export const crowd: Fault[] = [
+  {
+    numbers: [],
+    what: 'E84: 15,000 strangers of every kind, who come again, beside 100 small and 5 large deliveries a second',
+    produce: () => stage({}, (scene) => among(scene, { ...CROWD, shares: USUAL })),
+  },
+  {
+    numbers: [],
+    what: 'E84: 15,000 strangers, as many of each kind',
+    produce: () => stage({}, (scene) => among(scene, { ...CROWD, shares: EQUAL })),
+  },
+  {
+    numbers: [],
+    what: 'E84: 15,000 strangers before the proxy of compose.yaml',
+    produce: () =>
+      stage({}, async (scene) => {
+        if (!hasCaddy()) throw new Lacking('caddy (Debian: caddy)');
+        const caddy = await startCaddy(scene.kit);
+        try {
+          return await among(scene, { ...CROWD, shares: USUAL }, caddy.port);
+        } finally {
+          await caddy.stop();
+        }
+      }),
+  },
+  {
+    numbers: [],
+    what: 'E86: a flood of bodies that are aborted: the median stays below 200 ms',
+    produce: () =>
+      stage({}, (scene) => among(scene, { count: 600, shares: { aborts: 1 }, againMs: 100 }, scene.kit.port, 200)),
+  },
   {
     numbers: [48],
     what: '1,000 copies of one event at once',
@@ -123,8 +232,7 @@ export const crowd: Fault[] = [
     produce: () =>
       stage({}, async (scene) => {
         const { kit } = scene;
-        const memory = (): number =>
-          Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${kit.pid('receive')}/status`, 'utf8'))?.[1]) >> 10;
+        const memory = (): number => memoryOf(kit.pid('receive'));
         const before = memory();
         scene.load(100);
         await scene.acknowledge(50);
@@ -185,3 +293,8 @@ export const crowd: Fault[] = [
       }),
   },
 ];
+
+/** The resident memory of a process, MB. */
+function memoryOf(pid: number | undefined): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) >> 10;
+}
