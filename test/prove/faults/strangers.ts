@@ -1,7 +1,6 @@
 // A process with a crowd of strangers, started by crowd.ts. Each stranger connects, misbehaves in its own way, and comes
 // again some seconds after its connection has ended. Sends its counts each second.
 import { connect, type Socket } from 'node:net';
-import { setPriority } from 'node:os';
 
 export interface Crowd {
   count: number;
@@ -49,8 +48,6 @@ const KINDS: Record<string, (socket: Socket) => void> = {
 };
 const crowd = Object.entries(shares).flatMap(([kind, share]) => Array<string>(share).fill(kind));
 
-// Strangers have machines of their own.
-setPriority(19);
 const seen = { open: 0, most: 0, connected: 0, failed: 0 };
 
 function drip(socket: Socket, words: string): void {
