@@ -8,7 +8,7 @@ import { announcedBy, PART, readInTurns } from './turns.ts';
 
 /** Bytes. Bodies up to this size have a budget of their own, so that large ones never drop them. */
 const SMALL = 64 * 1024;
-const BUDGET = { small: 16 * 1024 * 1024, large: 40 * 1024 * 1024 };
+const BUDGET = { small: 16 * 1024 * 1024, large: 32 * 1024 * 1024 };
 /** Bytes that each chunk costs at least, because very small chunks take more memory than their bytes. */
 const CHUNK = 512;
 

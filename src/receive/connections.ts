@@ -6,7 +6,7 @@ import type { Socket } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 
 /** More connections than deliveries need, and few enough that their requests fit the memory of a small machine. */
-const MOST = 2_000;
+const MOST = 1_000;
 
 /** The default of MAX_CONNECTIONS, from the number of files that the system lets this process open. */
 export function defaultConnections(limits = ownLimits()): number {

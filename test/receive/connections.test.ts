@@ -129,6 +129,6 @@ test('E84: the default follows from the file descriptors that there are', () => 
   const limits = (most: string) =>
     `Limit  Soft Limit  Hard Limit  Units\nMax open files            ${most}   4096   files\n`;
   expect(['256', '1024', '20000', 'unlimited'].map((most) => defaultConnections(limits(most)))).toEqual([
-    128, 512, 2_000, 2_000,
+    128, 512, 1_000, 1_000,
   ]);
 });
