@@ -1,6 +1,7 @@
 // The public listener: one webhook path and two probes. It refuses a request as early as it can. An authentic delivery
 // gets a 2xx once it is on disk, even if it is unreadable. Otherwise the service would repeat it, and count a failure
 // toward switching the webhook off.
+import type { IncomingMessage } from 'node:http';
 import { Router } from '@koa/router';
 import Koa, { type Context } from 'koa';
 import { countsOf } from '../base/latency-buckets.ts';
@@ -16,7 +17,7 @@ import { isLikely, isSentByKit, type DeliveryHealth } from './delivery-health.ts
 import { Unavailable, type GroupCommit } from './group-commit.ts';
 import { createPrefixAdvice } from './prefix-advice.ts';
 import { createRefusalRecords, type RefusalLog } from './refusal-log.ts';
-import { lingerOnClose } from './server.ts';
+import { closeAfterAnswer } from './server.ts';
 import type { Verifier } from './verify.ts';
 
 export interface ReceiveOptions {
@@ -51,12 +52,15 @@ export function createReceiveApp(options: ReceiveOptions): Koa {
   // This check runs before the router, because the router's search costs as much as verifying a signature. The path
   // must match exactly: `/webhooks/` gets 404.
   app.use((ctx, next) => {
-    if (!canParseTarget(ctx)) {
+    const parsed = canParseTarget(ctx);
+    if (parsed && ctx.path === options.path && ctx.method === 'POST') return receive(ctx);
+    // Nobody reads the body of another request.
+    if (hasBody(ctx.req)) closeAfterAnswer(ctx.req, ctx.res);
+    if (!parsed) {
       ctx.status = 400;
       return undefined;
     }
     if (ctx.path !== options.path) return next();
-    if (ctx.method === 'POST') return receive(ctx);
     ctx.set('Allow', 'POST');
     return refuse(ctx, 'method');
   });
@@ -87,7 +91,7 @@ function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) =>
     }
   }
 
-  return async (ctx) => {
+  async function receive(ctx: Context, handled: Promise<void>): Promise<void> {
     const { req } = ctx;
     const { headers } = req;
     const began = performance.now();
@@ -101,7 +105,7 @@ function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) =>
 
     if (headers.expect !== undefined) ctx.res.writeContinue();
     const check = verifier.body(claimed);
-    const parts = await bodies.read(req, bodyLimit, ctx.res, check.update);
+    const parts = await bodies.read(req, bodyLimit, handled, check.update);
     if (typeof parts === 'string') return refuse(ctx, parts);
     const signers = check.end(machine.now());
     if (signers === 'bad_signature') return refuse(ctx, signers);
@@ -116,7 +120,17 @@ function createRoute(options: ReceiveOptions, refuse: Refuse): (ctx: Context) =>
     if (!sentByKit) health.signed(signers, claimed.timestamp);
     await commit(ctx, reading, sentByKit);
     groupCommit.count(countsOf(performance.now() - began));
+  }
+
+  return async (ctx) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    // Not the end of the answer: a sender that does not read would hold the memory of bodies.
+    await receive(ctx, promise).finally(resolve);
   };
+}
+
+function hasBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }
 
 type Refuse = (ctx: Context, cause: RefusalName, sentByKit?: boolean) => void;
@@ -136,10 +150,7 @@ function createRefuse(options: ReceiveOptions): Refuse {
     // Setting an empty body changes the status to 204, so the status is set afterwards.
     ctx.body = null;
     ctx.status = status;
-    if (!ctx.req.complete) {
-      lingerOnClose(ctx.req);
-      ctx.set('Connection', 'close');
-    }
+    if (!ctx.req.complete) closeAfterAnswer(ctx.req, ctx.res);
   };
 }
 

@@ -56,6 +56,8 @@ export function judgeSignatures(seen: SignatureEvidence): SignatureJudgement {
   if (!isMissing(seen)) {
     if (!seen.refused.some((one) => one.at >= (badSince ?? '') && looksLikeService(one)))
       return no(`${bad}: noise, because they lack headers of the service`);
+    if (replayWatches(seen) && isOnItsWay(seen))
+      return no(`${bad}: not clear yet, because replay has just shown events that a delivery may still bring`);
     if (replayWatches(seen) && lastDeliveryAt !== null)
       return no(`${bad}: probably noise, because replay shows no event that is missing`);
     if (lastDeliveryAt !== null && lastedMs(seen) < REPEATED_MS)
@@ -81,6 +83,11 @@ function isMissing({ now, status: { failures, lastDeliveryAt }, types }: Signatu
     if (deliveredAt === null || missedSince === null || missedSince < goodAt) return false;
     return now - missedSince > (missedSince >= badSince ? ON_ITS_WAY_MS : FIRST_RETRIES_MS);
   });
+}
+
+/** Whether replay or the stream has shown an event since the first bad signature that no delivery has brought so far. */
+function isOnItsWay({ status: { failures }, types }: SignatureEvidence): boolean {
+  return types.some(({ missedSince }) => missedSince !== null && missedSince >= Date.parse(failures.badSince ?? ''));
 }
 
 /** Whether replay would show that deliveries are missing. */

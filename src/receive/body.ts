@@ -1,6 +1,5 @@
 // Reads a request's body byte for byte, because the signature covers the raw bytes, and koa-body would decode them.
 // Bodies share a memory budget. When they exceed it, some are dropped.
-import type { EventEmitter } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { createBudget, type Body } from './body-budget.ts';
 import type { RefusalName } from './causes.ts';
@@ -23,22 +22,18 @@ export function createBodyReader(budget = BUDGET.large, monotonic = (): number =
   return {
     /**
      * The parts of the body, or the cause of its refusal: it is too long, it was dropped for the budget, or the sender
-     * left. Its bytes are charged until `answer` closes. `onPart` is called with each part as it arrives.
+     * left. Its bytes are charged until `handled` settles. `onPart` is called with each part as it arrives.
      */
     read: (
       request: IncomingMessage,
       limit: number,
-      answer: EventEmitter = request,
+      handled: Promise<unknown> = Promise.resolve(),
       onPart?: (part: Buffer) => void,
     ): Promise<Buffer[] | BodyCause> =>
       new Promise((resolve) => {
         let parts: Buffer[] = [];
-        const body: Body = {
-          held: 0,
-          announced: announcedBy(request, limit),
-          since: monotonic(),
-          drop: () => settle('body_dropped'),
-        };
+        const drop = (): void => settle('body_dropped');
+        const body: Body = { held: 0, announced: announcedBy(request, limit), since: monotonic(), drop };
         const onEnd = (): void => settle(parts);
         const onGone = (): void => settle('body_aborted');
         let bytes = 0;
@@ -63,15 +58,18 @@ export function createBodyReader(budget = BUDGET.large, monotonic = (): number =
         function settle(result: Buffer[] | BodyCause): void {
           if (settled) return;
           settled = true;
-          if (typeof result === 'string') free(parts);
+          if (typeof result === 'string') {
+            free(parts);
+            charged.release(body);
+          } else {
+            charged.keep(body);
+            void handled.finally(() => charged.release(body));
+          }
           parts = [];
-          if (typeof result === 'string') charged.release(body);
-          else charged.keep(body);
           resolve(result);
         }
         readInTurns(request);
         request.on('data', onData).on('end', onEnd).on('close', onGone).on('error', onGone);
-        answer.once('close', () => charged.release(body));
       }),
   };
 }

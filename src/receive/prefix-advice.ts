@@ -36,7 +36,7 @@ export function createPrefixAdvice({ bodies, log, machine, prefix, verifier }: O
     const claimed = verifier.headers({ headers: renamed }, machine.now());
     if (typeof claimed === 'string') return;
     const check = verifier.body(claimed);
-    const parts = await bodies.read(request, LONGEST, request, check.update);
+    const parts = await bodies.read(request, LONGEST, undefined, check.update);
     if (said || typeof parts === 'string' || typeof check.end(machine.now()) === 'string') return;
     said = true;
     log.warn({ prefix: other }, `deliveries carry other header names: set WEBHOOK_HEADER_PREFIX=${other}`);

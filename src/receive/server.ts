@@ -18,14 +18,21 @@ const LINGERING = 100;
 /** Connections that the system keeps until they are accepted. If a crowd fills them, a delivery waits for seconds. */
 const BACKLOG = 4_096;
 
+/** Proxies add some headers. More would let strangers take memory: small ones take ten times their bytes. */
+const MOST_HEADERS = 100;
+/** Requests of a connection whose answers are not sent yet. The service sends one after the other. */
+const PIPELINED = 128;
+
 /** A connection whose last answer is a refusal. Later requests on it are not processed (RFC 9112, section 9.6). */
 const closing = new WeakSet<Socket>();
 const lingering = new Set<Socket>();
+const unread = new WeakMap<Socket, number>();
 
 export function createReceiveServer(app: Koa): Server {
   const callback = app.callback();
   const handle = (req: IncomingMessage, res: ServerResponse): void => {
-    if (closing.has(req.socket)) req.resume();
+    if (closing.has(req.socket)) readInTurns(req);
+    else if (isFlooded(req.socket, res)) req.socket.destroy();
     else void callback(req, res);
   };
   const server = createServer(
@@ -42,7 +49,22 @@ export function createReceiveServer(app: Koa): Server {
   );
   // Node must not send "100 Continue" by itself: the route sends it once the headers have passed.
   server.on('checkContinue', handle);
+  server.on('checkExpectation', (req, res: ServerResponse) => {
+    closeAfterAnswer(req, res);
+    res.writeHead(417).end();
+  });
+  // A sender that reads no answers loses its connection. Deliveries wait for their commit for at most 8 s.
+  server.timeout = 15_000;
+  server.maxHeadersCount = MOST_HEADERS;
   return server;
+}
+
+/** Counts the answers that a connection has not taken yet. True: there are too many. */
+function isFlooded(socket: Socket, response: ServerResponse): boolean {
+  const count = (unread.get(socket) ?? 0) + 1;
+  unread.set(socket, count);
+  response.once('close', () => unread.set(socket, (unread.get(socket) ?? 1) - 1));
+  return count > PIPELINED;
 }
 
 /**
@@ -50,9 +72,11 @@ export function createReceiveServer(app: Koa): Server {
  * connection, and the sender would not see the status. So the rest of the body is read and dropped for a moment before
  * the socket closes.
  */
-export function lingerOnClose(request: IncomingMessage): void {
+export function closeAfterAnswer(request: IncomingMessage, response: ServerResponse): void {
   const { socket } = request;
+  if (closing.has(socket)) return;
   closing.add(socket);
+  response.setHeader('Connection', 'close');
   socket.destroySoon = () => {
     socket.end();
     if (request.listenerCount('data') === 0) readInTurns(request);

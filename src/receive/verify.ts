@@ -34,12 +34,15 @@ export function createVerifier(options: { secrets: string[]; prefix: string; tol
     },
     /** Starts the check of a body, which is given to `update` as it arrives. */
     body({ timestamp, signatures }: Claimed) {
-      const hashes = startHashes(secrets, timestamp);
+      // A reload may change the list while the body arrives.
+      const given = secrets;
+      const hashes = startHashes(given, timestamp);
       return {
         update: hashes.update,
         /** The positions of the secrets that signed, or the cause of a refusal. `clock_skew`: outside the time window. */
         end(nowMs: number): number[] | 'bad_signature' | 'clock_skew' {
-          const found = hashes.signers(signatures);
+          const signed = hashes.signers(signatures).map((position) => given[position]);
+          const found = secrets.flatMap((secret, position) => (signed.includes(secret) ? [position] : []));
           if (found.length === 0) return 'bad_signature';
           return inWindow(timestamp, nowMs, toleranceSeconds) ? found : 'clock_skew';
         },

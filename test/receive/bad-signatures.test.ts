@@ -43,6 +43,12 @@ test.each<[string, Seen]>([
   ['an event that was missed before the good delivery', { now: 900, state: 'idle', types: missed(T0 - 30_000) }],
 ])('E43: no mismatch: %s', (_, seen) => expect(judge(seen).mismatch).toBe(false));
 
+test('E43: while replay shows an event that a delivery may still bring, nothing is called noise', () => {
+  const words = (seen: Seen): string => judge({ now: 9, state: 'idle', ...seen }).words;
+  expect(words({ types: missed(T0) })).toContain('not clear yet');
+  expect(words({ types: missed(T0 - 30_000) })).toContain('noise');
+});
+
 test.each<[string, Seen]>([
   ['before the first good delivery', { good: null }],
   ['before the first good delivery, with a key', { good: null, state: 'idle' }],

@@ -2,7 +2,7 @@
 // to I70 and I75).
 import { randomBytes } from 'node:crypto';
 import { EventEmitter } from 'node:events';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { createBodyReader, type BodyReader } from '../../src/receive/body.ts';
@@ -17,6 +17,8 @@ import {
   pairs,
   raw,
   rows,
+  SECONDS,
+  SECRET,
   signed,
   startReceiver,
   statuses,
@@ -262,12 +264,12 @@ describe('the budget for bodies in flight', () => {
     const reader = createBodyReader(undefined, () => now);
     const start = () => {
       const stranger = { ...bodyIn(), left: 12 * MB, dropped: false };
-      const result = reader.read(stranger.request, BODY_LIMIT, new EventEmitter());
+      const result = reader.read(stranger.request, BODY_LIMIT);
       void result.then((cause) => (stranger.dropped = cause === 'body_dropped'));
       return stranger;
     };
     const delivery = bodyIn(25 * 12_500);
-    const read = reader.read(delivery.request, BODY_LIMIT, new EventEmitter());
+    const read = reader.read(delivery.request, BODY_LIMIT);
     let strangers = Array.from({ length: 50 }, start);
     for (let step = 0; step < 25; step++, now += 100) {
       for (const stranger of strangers) {
@@ -283,26 +285,54 @@ describe('the budget for bodies in flight', () => {
     expect(lengthOf(await read)).toBe(25 * 12_500);
   });
 
-  test('E82: charges a complete body until it is answered', async () => {
+  test('E82: charges a complete body until it is handled', async () => {
     const reader = createBodyReader(MB);
-    const answer = new EventEmitter();
-    const read = async (closes: EventEmitter): Promise<number | string> => {
+    const { promise: handled, resolve } = Promise.withResolvers<void>();
+    const read = async (whole?: Promise<void>): Promise<number | string> => {
       const { request, send: sendPart, end } = bodyIn();
-      const result = reader.read(request, BODY_LIMIT, closes);
+      const result = reader.read(request, BODY_LIMIT, whole);
       sendPart(600_000);
       end();
       return lengthOf(await result);
     };
-    expect(await read(answer)).toBe(600_000);
-    expect(await read(new EventEmitter())).toBe('body_dropped');
-    answer.emit('close');
-    expect(await read(new EventEmitter())).toBe(600_000);
+    expect(await read(handled)).toBe(600_000);
+    expect(await read()).toBe('body_dropped');
+    resolve();
+    await handled;
+    expect(await read()).toBe(600_000);
+  });
+
+  test.each([
+    ['an accepted', sized(70_000), SECRET],
+    ['a forged', sized(70_000), 'whsec_of_a_stranger'],
+    ['a dropped', sized(200_000), SECRET],
+  ])('E84: is free after %s body, although its sender never gets the answer', async (_, bytes, secret) => {
+    const reader = createBodyReader(100_000);
+    const handled: (Promise<unknown> | undefined)[] = [];
+    const bodies: BodyReader = {
+      read(request, limit, end, onPart) {
+        handled.push(end);
+        return reader.read(request, limit, end, onPart);
+      },
+    };
+    const receiver = await startReceiver({ bodies });
+    receiver.server.prependOnceListener('request', (__, response: ServerResponse) => {
+      response.end = () => response;
+    });
+    const line = await openLine(receiver.port);
+    const lines = Object.entries({ ...signed(bytes, SECONDS, secret), 'Content-Length': bytes.length });
+    line.write(head(lines.map(([name, value]) => [name, String(value)])));
+    line.write(bytes);
+    await until(() => handled.length === 1);
+    await handled[0];
+    expect(await deliver(receiver.port, sized(90_000, '2'))).toBe(204);
+    expect(line.text()).toBe('');
   });
 
   test('E84: small bodies in tiny chunks have a limit as well', async () => {
     const reader = createBodyReader();
     const dripped = Array.from({ length: 3 }, bodyIn);
-    const read = dripped.map(({ request }) => reader.read(request, BODY_LIMIT, new EventEmitter()).then(lengthOf));
+    const read = dripped.map(({ request }) => reader.read(request, BODY_LIMIT).then(lengthOf));
     for (let n = 0; n < 15_000; n++) for (const { send: sendPart } of dripped) sendPart(1);
     for (const { end } of dripped) end();
     const results = await Promise.all(read);

@@ -77,6 +77,27 @@ test('I77: a hundred deliveries in one pipeline are answered in order', async ()
   expect(kept(receiver).quarantine).toHaveLength(10);
 });
 
+test('I77: a connection that takes no answers is closed after 128 requests', async () => {
+  const gate = Promise.withResolvers<void>();
+  const receiver = await startReceiver({
+    wrap: (store) => ({ ...store, accept: (batch) => gate.promise.then(() => store.accept(batch)) }),
+  });
+  const line = await openLine(receiver.port);
+  const requests = (from: number, to: number): Buffer =>
+    Buffer.concat(
+      Array.from({ length: to - from }, (_, n) => bodyOf({ cursor: String(from + n) })).flatMap((bytes) => [
+        Buffer.from(head(pairs(bytes))),
+        bytes,
+      ]),
+    );
+  line.write(requests(0, 128));
+  expect((await send(receiver.port, '', { method: 'GET', path: '/livez' })).status).toBe(200);
+  expect(line.socket.closed).toBe(false);
+  line.write(requests(128, 129));
+  expect(statuses(await line.closed())).toEqual([]);
+  gate.resolve();
+});
+
 test('I77: a forged delivery in a pipeline does not prevent the answers to earlier deliveries', async () => {
   const receiver = await startReceiver();
   const line = await openLine(receiver.port);

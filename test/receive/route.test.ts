@@ -18,6 +18,7 @@ import {
   startReceiver,
   statuses,
   UNREADABLE_TARGETS,
+  until,
 } from './harness.ts';
 
 const body = bodyOf();
@@ -72,6 +73,41 @@ describe('a target', () => {
     const receiver = await startReceiver();
     const path = 'http://receiver/webhooks';
     expect((await send(receiver.port, body, { path, headers: signed(body) })).status).toBe(204);
+  });
+});
+
+describe('a body that nobody reads', () => {
+  test.each([
+    ['GET', '/livez', 200],
+    ['POST', '/elsewhere', 404],
+    ['GET', '/webhooks', 405],
+    ['POST', 'http://[::1/x', 400],
+  ])('E84: of %s %s ends the connection after the answer', async (method, path, status) => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    const bytes = Buffer.alloc(1_000_000);
+    line.write(`${method} ${path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n`);
+    line.write(bytes);
+    const text = await line.closed();
+    expect(statuses(text)).toEqual([status]);
+    expect(text.toLowerCase()).toContain('connection: close');
+  });
+
+  test('E84: an expectation that is unknown gets 417, and ends the connection', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    line.write(head([...pairs(body), ['Expect', 'something else']]));
+    expect(statuses(await line.closed())).toEqual([417]);
+  });
+
+  test('a probe without a body keeps its connection', async () => {
+    const receiver = await startReceiver();
+    const line = await openLine(receiver.port);
+    for (let n = 1; n < 4; n++) {
+      line.write('GET /livez HTTP/1.1\r\nHost: x\r\n\r\n');
+      await until(() => statuses(line.text()).length === n);
+    }
+    expect(line.socket.closed).toBe(false);
   });
 });
 

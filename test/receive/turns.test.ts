@@ -1,8 +1,8 @@
 // Large bodies are read and hashed in turns, so that other deliveries need not wait for them.
 import { EventEmitter } from 'node:events';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { expect, test } from 'vitest';
-import { lingerOnClose } from '../../src/receive/server.ts';
+import { closeAfterAnswer } from '../../src/receive/server.ts';
 import { PART, readInTurns } from '../../src/receive/turns.ts';
 import { bodyOf, deliver, message, signed, startReceiver, until } from './harness.ts';
 
@@ -85,7 +85,8 @@ test('E84: of refused senders who go on sending, at most a hundred keep their co
   const sockets = Array.from({ length: 102 }, (_, n) => {
     const socket = Object.assign(new EventEmitter(), { end() {}, destroy: () => closed.push(n), destroySoon() {} });
     const request = Object.assign(new EventEmitter(), { headers: {}, socket, resume() {} });
-    lingerOnClose(request as unknown as IncomingMessage);
+    const response = { setHeader() {} } as unknown as ServerResponse;
+    closeAfterAnswer(request as unknown as IncomingMessage, response);
     return socket;
   });
   for (const socket of sockets) socket.destroySoon();

@@ -14,7 +14,7 @@ router.post('/webhooks', async (ctx) => {
   const claimed = verifier.headers(ctx.req, Date.now());
   if (typeof claimed === 'string') return;
   const check = verifier.body(claimed);
-  const parts = await bodies.read(ctx.req, 10_000_000, ctx.res, check.update);
+  const parts = await bodies.read(ctx.req, 10_000_000, undefined, check.update);
   if (typeof parts === 'string' || typeof check.end(Date.now()) === 'string') return;
   ctx.status = 'event' in readDelivery(Buffer.concat(parts)) ? 204 : 400;
 });

@@ -212,7 +212,7 @@ describe('requests', () => {
     ['GetApiKeyIdentity', {}, true],
     ['GetApiKeyIdentity', { id: '1' }, false],
     ['ListConversations', { status: 'open', queue: 'sales', unknown_filter: 1 }, true],
-  ])('4.2, 8: %s with %.60j is accepted: %s', async (name, request, isAccepted) => {
+  ])('4.2, 8: the fields of %s decide whether it is accepted (case %#)', async (name, request, isAccepted) => {
     const { call } = await setUp({ scopes: SCOPES });
     const answered = await call(name, request);
     if (isAccepted) expect(answered.status).toBe(200);

@@ -1,5 +1,6 @@
 // F50: the server is killed, and the network between the kit and the server fails.
-import type { Fault } from '../scene.ts';
+import { hasServer } from '../../../postgres/server.ts';
+import { Lacking, type Fault } from '../scene.ts';
 import { tested } from '../tools.ts';
 import { outage } from './outage.ts';
 import { stage } from './scene.ts';
@@ -9,6 +10,7 @@ export const network: Fault[] = [
     numbers: [50],
     what: 'the PostgreSQL server is killed three times under load (test/postgres/faults.test.ts)',
     async produce() {
+      if (!hasServer()) throw new Lacking('a PostgreSQL server: npm run test:postgres installs it');
       const { passed, failed } = tested('test/postgres/faults.test.ts', 'postgres', 'killed and restarted');
       return {
         seen: `${passed} passed: no answer but 204, each event stored once and handled once`,
