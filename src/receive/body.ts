@@ -3,7 +3,7 @@
 import type { IncomingMessage } from 'node:http';
 import { createBudget, type Body } from './body-budget.ts';
 import type { RefusalName } from './causes.ts';
-import { announcedBy, PART, readInTurns } from './turns.ts';
+import { announcedBy, free, PART, readInTurns } from './turns.ts';
 
 /** Bytes. Bodies up to this size have a budget of their own, so that large ones never drop them. */
 const SMALL = 64 * 1024;
@@ -41,7 +41,7 @@ export function createBodyReader(budget = BUDGET.large, monotonic = (): number =
         let settled = false;
 
         function onData(part: Buffer): void {
-          if (settled) return free([part]);
+          if (settled) return free(part);
           parts.push(part);
           bytes += part.length;
           if (bytes > limit) return settle('body_limit');
@@ -59,7 +59,7 @@ export function createBodyReader(budget = BUDGET.large, monotonic = (): number =
           if (settled) return;
           settled = true;
           if (typeof result === 'string') {
-            free(parts);
+            parts.forEach(free);
             charged.release(body);
           } else {
             charged.keep(body);
@@ -72,10 +72,4 @@ export function createBodyReader(budget = BUDGET.large, monotonic = (): number =
         request.on('data', onData).on('end', onEnd).on('close', onGone).on('error', onGone);
       }),
   };
-}
-
-/** Frees the memory of dropped parts at once. In a crowd, garbage collection would come too late. */
-function free(parts: Buffer[]): void {
-  for (const { buffer, byteLength } of parts)
-    if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
 }

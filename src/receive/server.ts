@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Server as NetServer, Socket } from 'node:net';
 import type Koa from 'koa';
 import { ConfigError } from '../config.ts';
-import { readInTurns } from './turns.ts';
+import { dropInTurns } from './turns.ts';
 
 const SWEEP_MS = 50;
 /**
@@ -31,7 +31,7 @@ const unread = new WeakMap<Socket, number>();
 export function createReceiveServer(app: Koa): Server {
   const callback = app.callback();
   const handle = (req: IncomingMessage, res: ServerResponse): void => {
-    if (closing.has(req.socket)) readInTurns(req);
+    if (closing.has(req.socket)) dropInTurns(req);
     else if (isFlooded(req.socket, res)) req.socket.destroy();
     else void callback(req, res);
   };
@@ -79,7 +79,7 @@ export function closeAfterAnswer(request: IncomingMessage, response: ServerRespo
   response.setHeader('Connection', 'close');
   socket.destroySoon = () => {
     socket.end();
-    if (request.listenerCount('data') === 0) readInTurns(request);
+    if (request.listenerCount('data') === 0) dropInTurns(request);
     request.resume();
     const timer = setTimeout(() => socket.destroy(), LINGER_MS);
     lingering.add(socket);

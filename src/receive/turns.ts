@@ -29,7 +29,7 @@ export function announcedBy(request: IncomingMessage, limit: number): number {
   return Number(request.headers['content-length'] ?? limit);
 }
 
-/** Reads a body, which is dropped unless others listen to it. It pauses after each part until it has a turn. */
+/** Reads a body for those who listen to it. It pauses after each part until it has a turn. */
 export function readInTurns(request: IncomingMessage): void {
   let bytes = 0;
   request.on('data', (chunk: Buffer) => {
@@ -40,4 +40,15 @@ export function readInTurns(request: IncomingMessage): void {
     waiting.set(request, announcedBy(request, Infinity));
     timer ??= setTimeout(next, GAP_MS);
   });
+}
+
+/** Reads a body and drops it, in turns. */
+export function dropInTurns(request: IncomingMessage): void {
+  readInTurns(request);
+  request.on('data', free);
+}
+
+/** Frees the memory of a dropped part at once. In a crowd, garbage collection would come too late. */
+export function free({ buffer, byteLength }: Buffer): void {
+  if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);
 }

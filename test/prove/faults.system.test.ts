@@ -1,10 +1,17 @@
 // Which cases `npm run prove -- faults --only <case>` runs.
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { EXIT } from '../../src/base/errors.ts';
 import { casesOf } from './faults.ts';
 
 const prove = (...args: string[]) => spawnSync(process.execPath, ['test/prove/main.ts', ...args], { encoding: 'utf8' });
+
+test('E50: the files that cases run are there', () => {
+  const files = casesOf('').flatMap(({ what }) => what.match(/test\/[\w./-]+\.ts/g) ?? []);
+  expect(files.length).toBeGreaterThan(0);
+  expect(files.filter((file) => !existsSync(file))).toEqual([]);
+});
 
 test('E50: a number chooses its cases, and a text those whose name contains it', () => {
   expect(casesOf('F46').every(({ numbers }) => numbers.includes(46))).toBe(true);

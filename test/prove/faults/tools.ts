@@ -81,7 +81,7 @@ export function limitFiles(pid: number | undefined, most: number): void {
 /** Runs existing tests that produce a fault. Returns how many passed, failed and were skipped. */
 export function tested(
   file: string,
-  project: 'unit' | 'system' | 'postgres',
+  project: 'unit' | 'system' | 'postgres-system',
   name = '',
   env: Record<string, string> = {},
 ) {

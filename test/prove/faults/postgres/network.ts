@@ -8,10 +8,14 @@ import { stage } from './scene.ts';
 export const network: Fault[] = [
   {
     numbers: [50],
-    what: 'the PostgreSQL server is killed three times under load (test/postgres/faults.test.ts)',
+    what: 'the PostgreSQL server is killed three times under load (test/postgres/faults.system.test.ts)',
     async produce() {
       if (!hasServer()) throw new Lacking('a PostgreSQL server: npm run test:postgres installs it');
-      const { passed, failed } = tested('test/postgres/faults.test.ts', 'postgres', 'killed and restarted');
+      const { passed, failed } = tested(
+        'test/postgres/faults.system.test.ts',
+        'postgres-system',
+        'killed and restarted',
+      );
       return {
         seen: `${passed} passed: no answer but 204, each event stored once and handled once`,
         violations: failed > 0 || passed === 0 ? [`${failed} failed`] : [],
