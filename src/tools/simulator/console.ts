@@ -90,7 +90,7 @@ function ping(rehearsal: Rehearsal): string {
 }
 
 function send({ service }: Rehearsal, ...words: string[]): string {
-  const [count = '1', type = 'MessageReceived'] = /^\d/.test(words[0] ?? '') ? words : ['1', ...words];
+  const [count = '1', type = 'MessageReceived'] = /^[A-Za-z]/.test(words[0] ?? '') ? ['1', ...words] : words;
   if (type === 'webhook.ping') throw new Wrong('the test event is no part of the history: use ping');
   const n = Number(count);
   if (!Number.isInteger(n) || n < 1 || n > SEND_AT_MOST) throw new Wrong(`send 1 to ${SEND_AT_MOST} events`);

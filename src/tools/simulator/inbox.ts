@@ -35,8 +35,8 @@ export function createInbox(history: History): Inbox {
       if (type !== 'MessageReceived' && type !== 'MessageSent') return [];
       const from_me = type === 'MessageSent';
       const id = data['message_id'];
-      const { to, media_asset_id, ...request }: Item = from_me ? (requests.get(id) ?? {}) : data;
-      const peer = from_me ? to : data['from'];
+      const { to, chat_jid = to, media_asset_id, ...request }: Item = from_me ? (requests.get(id) ?? {}) : data;
+      const peer = from_me ? chat_jid : data['from'];
       const at = String(Date.parse(createdAt));
       const place = peer !== undefined && { conversation_id: `${sessionId}/${peer as string}`, chat_jid: peer };
       const time = { provider_ts_unix_ms: at, created_at_unix_ms: at };

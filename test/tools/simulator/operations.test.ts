@@ -226,6 +226,15 @@ describe('requests', () => {
     expect(body).toEqual({ changed: '1', member_count: '1', not_found: '1' });
   });
 
+  test('2.8, 7.3: a message that was sent to a chat_jid is found in its conversation', async () => {
+    const { call, history, quote, send } = await setUp({ scopes: SCOPES });
+    const [session_id = ''] = history.numbers;
+    const message = { session_id, chat_jid: '15550101', body: 'hi' };
+    await send(message, await quote('messages/send', message));
+    const { body } = await call('ListMessages', { conversation_id: `${session_id}/15550101` });
+    expect(body['messages']).toMatchObject([{ chat_jid: '15550101', body: 'hi', from_me: true }]);
+  });
+
   test('2.9, 4.2: ListConversations and ListMessages filter by fields of their items', async () => {
     const { call, history, service } = await setUp({ scopes: SCOPES });
     service.happen(30);
